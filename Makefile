@@ -46,6 +46,10 @@ demo: lab ## storage connections over RDMA, and a host with InfiniBand, on real 
 session: lab ## record a terminal session on a real kernel; writes docs/session.md
 	@$(BIN)/python -m lab.record_session
 
+.PHONY: block-session
+block-session: lab ## record an SRP LUN from login to map; writes docs/block-session.md
+	@$(BIN)/python -m lab.record_block_session
+
 .PHONY: engine-session
 engine-session: venv ## record ovirt-rdma with an engine; writes docs/engine-session.md
 	@$(BIN)/python tools/record_engine_session.py

@@ -40,6 +40,23 @@ for disk in core/fileio_*/*; do
 done
 echo 1 > "$group/enable"
 """
+# One more disk, while the target is enabled.
+_OFFER = f"""
+set -e
+cd {_TARGET}
+number=$1
+shift
+for group in srpt/*/*; do
+    [ -d "$group/lun" ] || continue
+    mkdir "$group/lun/lun_$number"
+    ln -s "{_TARGET}/core/fileio_$number/disk$number" "$group/lun/lun_$number/disk"
+    for initiator in "$@"; do
+        own=$group/acls/$initiator/lun_$number
+        mkdir "$own"
+        ln -s "{_TARGET}/$group/lun/lun_$number" "$own/lun"
+    done
+done
+"""
 _DISK = f"""
 set -e
 disk={_TARGET}/core/fileio_$1/disk$1
@@ -70,4 +87,9 @@ class SrpServer:
         takes for that of the initiator (srpt_rdma_cm_req_recv, Linux 6.1).
         """
         words = ["bash", "-c", _SERVE, "serve", device, str(port), *initiators]
+        self.guest.run(words, check=True)
+
+    def offer(self, number: int, *initiators: str) -> None:
+        """Add a disk to what the ports serve already."""
+        words = ["bash", "-c", _OFFER, "offer", str(number), *initiators]
         self.guest.run(words, check=True)

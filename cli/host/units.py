@@ -156,12 +156,21 @@ class LogInToBlock(UnitVerb):
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.host.shown.runs import RunReport, as_root
-        from ovirt_rdma.host.services.block_keeper import BlockKeeper, tell_systemd
+        from ovirt_rdma.host.services.block_keeper import (
+            BlockKeeper,
+            seconds_since_start,
+            tell_systemd,
+        )
         from ovirt_rdma.host.system.signals import StopSignal
 
         as_root("unit block", context.root)
         report = RunReport(context.output)
-        keeper = BlockKeeper(context.root, report, lambda: tell_systemd("READY=1"))
+        keeper = BlockKeeper(
+            context.root,
+            report,
+            lambda: tell_systemd("READY=1"),
+            age_s=seconds_since_start(),
+        )
         with StopSignal() as stop:
             keeper.keep(stop)
         return 0

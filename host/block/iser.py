@@ -35,6 +35,8 @@ _DATABASE_S = 15.0
 # iscsid: node.conn[0].timeo.logout_timeout, 15 s, and the removal of the LUNs.
 _LOGOUT_S = 60.0
 _MOST_LOGINS = 8
+# iscsid ends a login by the limit of its record; iscsiadm then reports why.
+_ANSWER_S = 10.0
 # iscsid.conf's node.conn[0].timeo.login_timeout; the record's own limit is this times
 # initial_login_retry_max (iscsi_retry_initial_login, usr/initiator.c).
 _LOGIN_S = 15
@@ -172,13 +174,13 @@ class Iser:
         words = ("iscsiadm", "-m", "node", *_record_words(login.target), "-l")
         made, problem = True, None
         try:
-            self._run(words, timeout_s)
+            self._run(words, timeout_s + _ANSWER_S)
         except CommandTimeout:
-            problem = _silent(timeout_s)
+            problem = _silent(login.target, timeout_s)
         except CommandFailed as error:
             made = False
             if error.returncode in _SILENT:
-                problem = _silent(timeout_s)
+                problem = _silent(login.target, timeout_s)
             elif error.returncode in _ERRORS:
                 problem = _ERRORS[error.returncode]
             elif error.returncode != _EXISTS:
@@ -214,6 +216,12 @@ def _record_words(target: IserTarget) -> tuple[str, ...]:
     return ("-T", target.iqn, "-p", target.portal, "-I", target.interface)
 
 
-def _silent(timeout_s: float) -> Sentence:
-    text = f"the target does not answer within {timeout_s:g} s"
+def _silent(target: IserTarget, timeout_s: float) -> Sentence:
+    # A target that is not there looks the same if its portal closes the connection
+    # before the refusal has arrived, as LIO's may.
+    where = f"-p {target.portal} -I {target.interface}"
+    text = (
+        f"the target does not answer within {timeout_s:g} s; the portal's targets: "
+        f"iscsiadm -m discovery -t st {where} -o nonpersistent"
+    )
     return Sentence("iser-target-silent", text)

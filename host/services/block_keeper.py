@@ -25,6 +25,7 @@ from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.block_fields import BlockPolicy
 from ovirt_rdma.host.policy.store import Signature, read, signature_of
 from ovirt_rdma.host.system.lock import LockHeld, one_run
+from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import Stop
 
 BOOT_S = 60.0
@@ -33,6 +34,8 @@ BY = "ovirt-rdma-block.service"
 _BOOT_RETRY_S = 2.0
 _FIRST_RETRY_S, _SELDOM_S = 30.0, 600.0
 _POLICY_S = 60.0
+# The field of /proc/PID/stat, after the name in parentheses.
+_STARTED = 19
 
 
 def tell_systemd(state: str) -> None:
@@ -46,11 +49,19 @@ def tell_systemd(state: str) -> None:
         to.sendto(state.encode("ascii"), address)
 
 
+def seconds_since_start() -> float:
+    """Return the age of this process: systemd counts from there. proc(5), stat."""
+    fields = read_file("/proc/self/stat").rpartition(b")")[2].split()
+    started = int(fields[_STARTED]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+
+
 class BlockKeeper:
     """The state from one attempt to the next, of the host below ``root``.
 
     ``listener`` receives what was done and, once, what could not be done. ``ready`` is
-    called once: when all targets are logged in, or at the deadline.
+    called once: when all targets are logged in, or at the deadline, which is BOOT_S
+    seconds after a start ``age_s`` seconds ago.
     """
 
     def __init__(
@@ -59,11 +70,13 @@ class BlockKeeper:
         listener: Listener,
         ready: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
+        age_s: float = 0.0,
     ) -> None:
         self._root, self._listener, self._clock = root, listener, clock
         self._ready: Optional[Callable[[], None]] = ready
         self._once = threading.Lock()
-        self._deadline = clock() + BOOT_S
+        self._boot_s = max(0.0, BOOT_S - age_s)
+        self._deadline = clock() + self._boot_s
         self._file: Optional[Signature] = None
         self._block = BlockPolicy()
         self._pending: list[Target] = []
@@ -73,7 +86,7 @@ class BlockKeeper:
 
     def keep(self, stop: Stop) -> None:
         """Log in and rescan until ``stop``, or until nothing is left to do."""
-        timer = threading.Timer(BOOT_S, self.be_ready)
+        timer = threading.Timer(self._boot_s, self.be_ready)
         timer.daemon = True
         timer.start()
         try:

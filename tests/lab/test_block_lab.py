@@ -174,8 +174,11 @@ def test_iser_with_the_real_iscsiadm(pair: Pair) -> None:
     array, absent = pair.document("login", code=1)["logins"]
     assert (array["made"], array["problems"]) == (True, [])
     (problem,) = absent["problems"]
-    assert problem["id"] == "iser-target-unknown", problem
-    assert problem["sentence"].endswith(f"it has: {iser_target.IQN}")
+    # LIO closes the connection right after its refusal, which may not arrive.
+    assert problem["id"] in {"iser-target-unknown", "iser-target-silent"}
+    portal = f"-p {ADDRESS}:3260 -I iser -o nonpersistent"
+    targets = pair.run(f"iscsiadm -m discovery -t st {portal}")
+    assert targets.endswith(f" {iser_target.IQN}")
     again = pair.document("login", "array")["logins"]
     assert [one["made"] for one in again] == [False]
     assert pair.run(f"iscsiadm -m node {other}") == kept

@@ -106,6 +106,7 @@ def test_erase_leaves_the_host_as_it_was(machine, new):
         "ovirt-rdma-caps.service",
         "ovirt-rdma-recheck.timer",
         "ovirt-rdma-recheck.service",
+        "ovirt-rdma-block.service",
         "ovirt-rdma-rollback-*.timer",
     }
     assert rest == [

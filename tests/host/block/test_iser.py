@@ -119,8 +119,8 @@ def test_silent_targets_are_tried_at_the_same_time(fake):
     def run(argv, timeout_s):
         if argv[-1] != "-l":
             return fake.run(argv, timeout_s)
-        assert timeout_s == 0.3
-        time.sleep(timeout_s)
+        assert timeout_s < 15
+        time.sleep(0.3)
         raise CommandTimeout("no answer")
 
     begin = time.monotonic()

@@ -19,7 +19,12 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.store import store
-from ovirt_rdma.host.services.block_keeper import BOOT_S, BlockKeeper, tell_systemd
+from ovirt_rdma.host.services.block_keeper import (
+    BOOT_S,
+    BlockKeeper,
+    seconds_since_start,
+    tell_systemd,
+)
 from ovirt_rdma.host.system.lock import one_run
 
 POLICY = f"""\
@@ -175,6 +180,10 @@ def test_another_run_is_waited_for(site):
     with one_run(site.root.path):
         assert site.keep(most=3) == [2.0, 2.0, 2.0]
     assert site.told == []
+
+
+def test_the_age_of_a_process_counts():
+    assert 0 < seconds_since_start() < 3600
 
 
 def test_systemd_is_told(tmp_path, monkeypatch):
