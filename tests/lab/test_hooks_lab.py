@@ -106,6 +106,7 @@ def test_revert_has_it_all(host: HookedHost) -> None:
 
 def test_the_engine_is_told_what_the_unit_wrote(host: HookedHost) -> None:
     """``enable`` has started the unit."""
+    host.wait_until("[ -e /run/ovirt-rdma/caps.json ]")
     assert host.said("stat -c '%a %U' /run/ovirt-rdma/caps.json") == "644 root"
     caps = {"additionalFeatures": ["GLUSTER_SNAPSHOT"], "cpuCores": "4"}
     called = host.call("after_get_caps", caps, uid=36)
@@ -118,6 +119,32 @@ def test_the_engine_is_told_what_the_unit_wrote(host: HookedHost) -> None:
     FABRIC.unload(host.guest)
     FABRIC.load(host.guest)
     host.wait_until("[ -e /run/ovirt-rdma/caps.json ]")
+
+
+def test_ansible_gets_what_each_netdev_is(host: HookedHost) -> None:
+    """The sandbox of the unit lets it run ip, which alone knows these kinds."""
+    host.said("ip link add link ib0 name backup type ipoib pkey 0x8064")
+    host.said("modprobe bonding; ip link add bond7 type bond")
+    host.said("systemctl start ovirt-rdma-caps.service")
+    program = "/etc/ansible/facts.d/ovirt_rdma.fact"
+    found = json.loads(host.said(f"runuser -u nobody -- {program}"))["interfaces"]
+    here = json.loads(host.said("ovirt-rdma-host facts --interfaces -o json"))
+    assert found == here["interfaces"]
+    by_name = {one["name"]: one for one in found}
+    child, bond = by_name["backup"], by_name["bond7"]
+    assert (child["parent"], child["pkey"], child["pkey_vlan"]) == (
+        "ib0",
+        "0x8064",
+        100,
+    )
+    assert (child["device"], child["port"]) == ("mlx4_0", 1)
+    assert (bond["driver"], bond["roles"]) == ("bond", ["bond"])
+    assert by_name["ib0"]["link_layer"] == "InfiniBand"
+    host.said("ip link delete backup; ip link delete bond7")
+    host.must("disable")
+    host.wait_until("[ ! -e /run/ovirt-rdma/interfaces.json ]")
+    assert json.loads(host.said(program)) == {}
+    host.must("enable", "--mode", "vdsmd")
 
 
 def test_a_worker_that_the_kernel_holds_costs_its_time_only(host: HookedHost) -> None:
