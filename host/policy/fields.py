@@ -337,6 +337,13 @@ FABRIC = Keys(
         "the partitions of the fabric, for the host that runs its subnet manager",
         "none is written",
     ),
+    Field(
+        "pkeys_are_vlans",
+        Text(choices=(ON, OFF), written=True),
+        "whether every P_Key 0x8000 + VLAN (1 to 4094) stands for that VLAN, also "
+        "without a partition here",
+        "off",
+    ),
 )
 
 _VERSION = Field(

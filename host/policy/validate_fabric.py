@@ -30,7 +30,7 @@ from ovirt_rdma.host.policy.fabric import (
     PartitionRule,
 )
 from ovirt_rdma.host.policy.forms import Check
-from ovirt_rdma.host.policy.model import ON, partition
+from ovirt_rdma.host.policy.model import OFF, ON, partition
 from ovirt_rdma.host.policy.validate_host import FormError, pkey, port_guid
 from ovirt_rdma.host.policy.validate_nfs import each
 
@@ -92,6 +92,7 @@ def fabric_policy(fabric: Mapping[str, Any]) -> FabricPolicy:
             _partition(name, {**defaults, **keys})
             for name, keys in (fabric.get("partitions") or {}).items()
         ),
+        fabric.get("pkeys_are_vlans", OFF) == ON,
     )
 
 
