@@ -123,12 +123,16 @@ class SimulatedFabric:
         found = {int(value, 16) for value in re.findall(r" 0x([0-9a-f]{4})\b", text)}
         return found - {0}
 
+    def command(self, host: str, partitions: Path) -> list[str]:
+        """Return the command line of opensm on ``host``."""
+        log = self.folder / f"opensm-{host}.log"
+        return ["opensm", "-f", str(log), "-P", str(partitions)]
+
     @contextmanager
     def manager(self, host: str, partitions: Path) -> Iterator[subprocess.Popen[str]]:
         """Run opensm on ``host`` until the block ends; it is master at its begin."""
-        log = self.folder / f"opensm-{host}.log"
-        log.unlink(missing_ok=True)
-        command = ["opensm", "-f", str(log), "-P", str(partitions)]
+        (self.folder / f"opensm-{host}.log").unlink(missing_ok=True)
+        command = self.command(host, partitions)
         process = subprocess.Popen(
             command,
             env=self.environment(host),
@@ -139,7 +143,7 @@ class SimulatedFabric:
             cwd=self.folder,
         )
         try:
-            _wait(lambda: "SMINFO_MASTER" in self._run(host, "sminfo").stdout)
+            wait(lambda: "SMINFO_MASTER" in self._run(host, "sminfo").stdout)
             yield process
         finally:
             process.kill()
@@ -172,11 +176,14 @@ def fetched() -> Path:
 
 @contextmanager
 def running(
-    package: Path, folder: Path, hosts: Sequence[str]
+    package: Path, folder: Path, hosts: Sequence[str], first: int = 0x2C9030000010
 ) -> Iterator[SimulatedFabric]:
-    """Run a fabric until the block ends; its files are in ``folder``."""
+    """Run a fabric until the block ends; its files are in ``folder``.
+
+    ``first`` is the node GUID of the first host; those of the others follow.
+    """
     # ibsim numbers ports from the node's GUID on.
-    guids = {host: 0x2C903000001 * 16 + n * 16 + 1 for n, host in enumerate(hosts)}
+    guids = {host: first + n * 16 + 1 for n, host in enumerate(hosts)}
     topology = folder / "fabric.net"
     topology.write_text(_topology(guids), "utf-8")
     environment = {**_names(folder), "LD_LIBRARY_PATH": str(package / _LIBRARIES)}
@@ -190,7 +197,7 @@ def running(
         )
     fabric = SimulatedFabric(package, folder, guids)
     try:
-        _wait(lambda: _answers(fabric, next(iter(guids))))
+        wait(lambda: _answers(fabric, next(iter(guids))))
         yield fabric
     finally:
         process.kill()
@@ -219,8 +226,9 @@ def _answers(fabric: SimulatedFabric, host: str) -> bool:
     return True
 
 
-def _wait(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + _START_S
+def wait(is_so: Callable[[], bool], seconds: float = _START_S) -> None:
+    """Wait until ``is_so()``, at most ``seconds``. Raises LabProblem."""
+    end = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > end:
             raise LabProblem("the simulated fabric did not start in time")

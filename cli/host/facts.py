@@ -214,12 +214,33 @@ class ShowFacts(HostVerb):
             facts = HostReader(context.root).facts(self.route_to)
         if context.output.for_people:
             _print(facts, context.output, only_interfaces=self.interfaces)
+            if self.facts is None and not self.interfaces:
+                _partitions(facts, context).show(context.output)
         elif self.interfaces:
             context.output.document("interfaces", content_of(facts))
         else:
             # The document is the facts file itself, which --facts accepts.
             context.output.raw_document(to_json_dict(facts))
         return 0
+
+
+def _partitions(facts: Facts, context: Context) -> Section:
+    """Return the IPoIB netdevs of the loaded policy's partitions and VLANs."""
+    from ovirt_rdma.host.paths import POLICY_JSON, under
+    from ovirt_rdma.host.policy.store import in_force
+
+    stored = in_force(under(context.root, POLICY_JSON)).stored
+    rows: list[tuple[Optional[str], ...]] = []
+    for netdev in facts.netdevs if stored else ():
+        pkey = netdev.ipoib.pkey if netdev.ipoib else None
+        if stored is None or pkey is None:
+            continue
+        vlan = stored.policy.fabric.vlan_of(pkey)
+        name = stored.policy.fabric.name_of(pkey)
+        if vlan or name:
+            rows.append((netdev.name, pkey, name, str(vlan) if vlan else None))
+    head = ("NETDEV", "P_KEY", "PARTITION", "VLAN")
+    return Section("partitions of the policy", head, rows)
 
 
 def _refuse_name(address: str) -> None:

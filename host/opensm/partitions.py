@@ -97,14 +97,18 @@ def unlike(
     groups: Optional[Sequence[BroadcastGroup]],
     tables: Mapping[str, Optional[Collection[int]]],
     managers: Collection[str],
+    asked_by: str,
 ) -> tuple[Sentence, ...]:
     """Return how the fabric differs from ``definitions``, one sentence each.
 
-    ``groups`` are its broadcast groups, None if they are unknown; ``tables`` has the
-    P_Key tables of ports, None for one that is not in the fabric. ``managers`` are the
-    GUIDs of the ports with opensm.
+    ``groups`` are the broadcast groups that the port ``asked_by`` can see, None if they
+    are unknown: opensm shows a port only those of its own partitions. ``tables`` has
+    the P_Key tables of ports, None for one that is not in the fabric. ``managers`` are
+    the GUIDs of the ports with opensm.
     """
-    found = [] if groups is None else list(_of_groups(definitions, groups))
+    own = membership(definitions, asked_by, manager=asked_by in managers)
+    visible = [one for one in definitions if one.pkey in own]
+    found = [] if groups is None else list(_of_groups(visible, groups))
     for guid, table in tables.items():
         if table is not None:
             wanted = membership(definitions, guid, manager=guid in managers)

@@ -20,8 +20,6 @@ from ovirt_rdma.host.opensm.replies import BroadcastGroup, Manager
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, Runner
 from ovirt_rdma.host.system.tree import FileTree
 
-# opensm's default (OSM_DEFAULT_SA_KEY): with it saquery shows all partitions.
-_SA_KEY = "1"
 # What smpquery says of a GUID that the subnet manager does not know.
 _NO_SUCH_PORT = "can't resolve destination port"
 
@@ -111,8 +109,9 @@ class FabricReader:
                 self._problem(port, "sminfo", str(error))
         smir = groups = None
         if found is not None:
-            smir = self._asked("saquery", port, ("--smkey", _SA_KEY, "SMIR"))
-            groups = self._asked("saquery", port, ("--smkey", _SA_KEY, "-g"))
+            # Not with --smkey: opensm then shows members, and no group without one.
+            smir = self._asked("saquery", port, ("SMIR",))
+            groups = self._asked("saquery", port, ("-g",))
         return Subnet(
             port,
             found,

@@ -59,7 +59,7 @@ def _of_port(
     if definitions:
         table = [int(one.value, 16) for one in port.port.pkeys]
         managers = {guid} if manager else set()
-        wrong = unlike(definitions, subnet.groups, {guid: table}, managers)
+        wrong = unlike(definitions, subnet.groups, {guid: table}, managers, guid)
         for sentence in wrong:
             of_port = sentence.id.startswith("port-")
             rule = PKEYS if of_port else GROUP

@@ -19,10 +19,12 @@ from ovirt_rdma.host.fabric.model import (
     guid_text,
 )
 from ovirt_rdma.host.facts.ib_codes import mtu_code, rate_code
-
-# A VLAN's partition is 0x8000 + VLAN, by convention (OpenStack's networking-mlnx,
-# NVIDIA Skyway).
-FIRST_VLAN, LAST_VLAN = 1, 4094
+from ovirt_rdma.host.facts.pkey_vlan import (
+    FIRST_VLAN,
+    LAST_VLAN,
+    pkey_of_vlan,
+    vlan_of_pkey,
+)
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,38 @@ class PartitionRule:
 
 @dataclass(frozen=True)
 class FabricPolicy:
-    """The ``fabric:`` part; without partitions nothing is written."""
+    """The ``fabric:`` part; without partitions nothing is written.
+
+    ``pkeys_are_vlans``: a P_Key of 0x8000 + VLAN stands for that VLAN, also if no
+    partition is described here (the switch has the subnet manager).
+    """
 
     hosts: tuple[FabricHost, ...] = ()
     partitions: tuple[PartitionRule, ...] = ()
+    pkeys_are_vlans: bool = False
+
+    def vlan_of(self, pkey: str) -> Optional[int]:
+        """Return the VLAN that ``pkey`` (``0x8064``, or ``0x0064`` of a limited member)
+        stands for; None if it stands for none.
+        """
+        number = int(pkey, 16) & DEFAULT_PKEY
+        for rule in self.partitions:
+            if int(rule.pkey, 16) & DEFAULT_PKEY == number and rule.vlan is not None:
+                return rule.vlan
+        return vlan_of_pkey(pkey) if self.pkeys_are_vlans else None
+
+    def pkey_of(self, vlan: int) -> Optional[str]:
+        """Return the P_Key of full members that stands for ``vlan``, or None."""
+        if not FIRST_VLAN <= vlan <= LAST_VLAN:
+            return None
+        pkey = pkey_of_vlan(vlan)
+        return pkey if self.vlan_of(pkey) == vlan else None
+
+    def name_of(self, pkey: str) -> Optional[str]:
+        """Return the name of the partition with ``pkey``, or None."""
+        number = int(pkey, 16) & DEFAULT_PKEY
+        names = (r.name for r in self.partitions if int(r.pkey, 16) & 0x7FFF == number)
+        return next(names, None)
 
     def guids_of(self, who: str) -> Optional[tuple[str, ...]]:
         """Return the GUIDs of the host ``who``; None if it is no host's name."""

@@ -12,8 +12,8 @@ from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.fabric.model import MEMBERSHIPS
 from ovirt_rdma.host.facts.ib_codes import RATES_GBPS
 from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU
+from ovirt_rdma.host.facts.pkey_vlan import FIRST_VLAN, LAST_VLAN
 from ovirt_rdma.host.policy.block_fields import BLOCK
-from ovirt_rdma.host.policy.fabric import FIRST_VLAN, LAST_VLAN
 from ovirt_rdma.host.policy.forms import (
     Field,
     Keys,
@@ -336,6 +336,13 @@ FABRIC = Keys(
         MapOf(PARTITION, "name: keys of the table below"),
         "the partitions of the fabric, for the host that runs its subnet manager",
         "none is written",
+    ),
+    Field(
+        "pkeys_are_vlans",
+        Text(choices=(ON, OFF), written=True),
+        "whether every P_Key 0x8000 + VLAN (1 to 4094) stands for that VLAN, also "
+        "without a partition here",
+        "off",
     ),
 )
 

@@ -84,6 +84,7 @@ _HOST = Keys(
 )
 _TEXTS = ListOf(Text())
 _FABRIC = Keys(
+    _needed("pkeys_are_vlans", Text(choices=(ON, OFF))),
     _needed("hosts", ListOf(Keys(_needed("name", Text()), _needed("guids", _TEXTS)))),
     _needed(
         "partitions",
@@ -123,6 +124,7 @@ def to_json_dict(policy: Policy) -> dict[str, object]:
 def fabric_to_json_dict(fabric: FabricPolicy) -> dict[str, object]:
     """Return the ``fabric:`` part of it."""
     return {
+        "pkeys_are_vlans": ON if fabric.pkeys_are_vlans else OFF,
         "hosts": [
             {"name": host.name, "guids": list(host.guids)} for host in fabric.hosts
         ],
@@ -197,6 +199,7 @@ def _fabric(parts: dict[str, Any]) -> FabricPolicy:
             )
             for rule in parts["partitions"]
         ),
+        parts["pkeys_are_vlans"] == ON,
     )
 
 

@@ -21,16 +21,11 @@ from ovirt_rdma.host.fabric.model import (
     WORDS,
     pkey_text,
 )
+from ovirt_rdma.host.facts.pkey_vlan import FIRST_VLAN, LAST_VLAN
 from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
-from ovirt_rdma.host.policy.fabric import (
-    FIRST_VLAN,
-    LAST_VLAN,
-    FabricHost,
-    FabricPolicy,
-    PartitionRule,
-)
+from ovirt_rdma.host.policy.fabric import FabricHost, FabricPolicy, PartitionRule
 from ovirt_rdma.host.policy.forms import Check
-from ovirt_rdma.host.policy.model import ON, partition
+from ovirt_rdma.host.policy.model import OFF, ON, partition
 from ovirt_rdma.host.policy.validate_host import FormError, pkey, port_guid
 from ovirt_rdma.host.policy.validate_nfs import each
 
@@ -92,6 +87,7 @@ def fabric_policy(fabric: Mapping[str, Any]) -> FabricPolicy:
             _partition(name, {**defaults, **keys})
             for name, keys in (fabric.get("partitions") or {}).items()
         ),
+        fabric.get("pkeys_are_vlans", OFF) == ON,
     )
 
 

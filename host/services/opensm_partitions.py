@@ -2,8 +2,9 @@
 """Write opensm's partitions.conf as a run of the journal, and prove the result.
 
 The proof asks the subnet manager, if opensm of this host is it: every partition with
-IPoIB has its broadcast group, and the P_Key table of every port that the policy names
-is as the policy says. If not, the run is rolled back.
+IPoIB that the port is in has its broadcast group (opensm shows no others), and the
+P_Key table of every port that the policy names is as the policy says. If not, the run
+is rolled back.
 """
 
 from __future__ import annotations
@@ -168,7 +169,9 @@ class PartitionsRun:
             notes += reader.problems
             notes += _absent(guid for guid, table in tables.items() if table is None)
             asked = asked or subnet.groups is not None or bool(tables)
-            found += unlike(definitions, subnet.groups, tables, {subnet.master.guid})
+            managers = {subnet.master.guid}
+            at = subnet.port.guid
+            found += unlike(definitions, subnet.groups, tables, managers, at)
         wrong = any(sentence.id != _KEPT for sentence in found)
         proven = not wrong if asked else None
         return Proof(proven, tuple(dict.fromkeys(found)), tuple(dict.fromkeys(notes)))

@@ -77,6 +77,9 @@ def _show_host(host: HostPolicy, output: Output) -> None:
 
 def _show_fabric(fabric: FabricPolicy, output: Output) -> None:
     """Print the partitions of a policy; nothing if there are none."""
+    if fabric.pkeys_are_vlans:
+        output.line()
+        output.fields([("P_Keys", "0x8000 + VLAN stands for the VLAN")])
     if not fabric.partitions:
         return
     output.line()

@@ -146,3 +146,16 @@ def test_an_inactive_port_counts_if_the_policy_names_it(fabric):
 def test_a_host_without_infiniband(host):
     result = host("fabric", "check")
     assert (result.code, "has no InfiniBand port" in result.out) == (0, True)
+
+
+def test_facts_show_partition_and_vlan_of_a_netdev(changeable):
+    changeable.fake.write("/sys/class/net/ib0/pkey", "0x8064")
+    assert "partitions of the policy" not in changeable("facts").out
+    changeable.follow(
+        "version: 1\nfabric:\n  partitions: {storage: {vlan: 100, members: [ALL]}}\n"
+    )
+    shown = changeable("facts").out.partition("partitions of the policy\n")[2]
+    assert [line.split() for line in shown.splitlines()[:2]] == [
+        ["NETDEV", "P_KEY", "PARTITION", "VLAN"],
+        ["ib0", "0x8064", "storage", "100"],
+    ]
