@@ -43,8 +43,9 @@ demo: lab ## storage connections over RDMA, and a host with InfiniBand, on real 
 	@$(BIN)/python -m lab.demo
 
 .PHONY: session
-session: lab ## record a terminal session on a real kernel; writes docs/session.md
+session: lab ## record terminal sessions; writes docs/session.md and fabric-session.md
 	@$(BIN)/python -m lab.record_session
+	@$(BIN)/python -m lab.record_fabric
 
 .PHONY: block-session
 block-session: lab ## record an SRP LUN from login to map; writes docs/block-session.md

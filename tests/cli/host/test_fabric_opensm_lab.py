@@ -7,12 +7,13 @@ The files of the host are a fake's; opensm, its signal and infiniband-diags are 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator, Sequence
 
 import pytest
 
-from lab import simulated_fabric
+from lab import record_fabric, simulated_fabric
 from lab.problem import LabProblem
 from lab.simulated_fabric import SimulatedFabric
 from ovirt_rdma.host.services import opensm_partitions
@@ -72,6 +73,12 @@ def site(changeable, simulated, monkeypatch):
         fake.runner.program("kill", kill)
         changeable.file, changeable.simulated = file, simulated
         yield changeable
+
+
+def opensm_of(site) -> int:
+    processes = (path.name for path in (site.root / "proc").iterdir())
+    (pid,) = filter(str.isdecimal, processes)
+    return int(pid)
 
 
 def tables(site) -> dict[str, set[int]]:
@@ -148,24 +155,14 @@ def test_check_compares_ports_and_groups(site):
     assert (right.code, right.err) == (0, "")
 
 
-def test_a_second_opensm_is_on_standby(site):
-    site.follow(POLICY)
-    with site.simulated.manager("hv2", site.file):
-        # opensm looks for others at a heavy sweep.
-        assert site("fabric", "partitions", "apply").code == 0
-        simulated_fabric.wait(
-            lambda: "standby" in site("fabric", "sm", "status").out, 5
-        )
-        shown = site("fabric", "sm", "status", "-o", "json").document["ports"][0]
-        states = {one["guid"]: one["state"] for one in shown["managers"]}
-        assert states == {HV1: "master", HV2: "standby"}
-
-
 def test_a_dead_subnet_manager_is_reported(site):
-    (pid,) = (
-        path.name for path in (site.root / "proc").iterdir() if path.name.isdecimal()
-    )
-    os.kill(int(pid), signal.SIGKILL)
+    os.kill(opensm_of(site), signal.SIGKILL)
     site.follow(POLICY)
     simulated_fabric.wait(lambda: "no answer" in site("fabric", "sm", "status").out)
     assert site("fabric", "check").code == 3
+
+
+def test_the_recorded_session_is_that_of_this_version():
+    when = re.compile(r"Recorded on \S+|activity count \d+|Version \S+")
+    recorded = record_fabric.DOCUMENT.read_text()
+    assert when.sub("", record_fabric.record()) == when.sub("", recorded)
