@@ -228,6 +228,7 @@ def _print(facts: Facts, output: Output) -> None:
     output.fields(head(facts))
     for section in (
         devices.adapters,
+        devices.virtual_functions,
         devices.devices,
         devices.ports,
         devices.pkeys,

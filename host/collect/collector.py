@@ -32,6 +32,10 @@ from ovirt_rdma.host.collect.rdma import (
 )
 from ovirt_rdma.host.collect.software import read_booted_at, read_software, read_uptime
 from ovirt_rdma.host.collect.tools import Tools, with_limited_timeouts
+from ovirt_rdma.host.collect.virtual_functions import (
+    read_host_uuid,
+    with_virtual_functions,
+)
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.model import (
     UNKNOWN,
@@ -107,8 +111,16 @@ class HostReader:
             hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
             kernel_release=release,
             uptime_s=uptime_s,
+            host_uuid=read_host_uuid(self._tree),
             booted_at=booted_at,
-            adapters=read_adapters(self._tree, devices, problems),
+            adapters=with_virtual_functions(
+                self._tree,
+                self._tools,
+                read_adapters(self._tree, devices, problems),
+                devices,
+                netdevs,
+                problems,
+            ),
             rdma_devices=devices,
             netdevs=with_owners(self._tree, netdevs, manager),
             network_manager=manager,

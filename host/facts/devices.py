@@ -21,6 +21,59 @@ class PciIdentity:
     revision: str
 
 
+# The driver of PCI functions that virtual machines use.
+VFIO = "vfio-pci"
+
+
+def mlx4_function(pf: str, number: int) -> str:
+    """Return the name that mlx4's folder ``iov`` has for VF ``number`` of the function
+    at ``pf`` (get_name() in drivers/infiniband/hw/mlx4/sysfs.c). It looks like the VF's
+    PCI address, and on most hosts it is that.
+    """
+    slave = number + 1
+    return f"{pf[:8]}{slave // 8:02d}.{slave % 8}"
+
+
+@dataclass(frozen=True)
+class VfPort:
+    """What a PF has set for one port of a VF, by its number from 1.
+
+    ``guid`` as ``0002:c903:00fb:1231``: zeros if none is assigned. ``pkey_indexes``
+    (mlx4): where in the port's own P_Key table the VF's first entries are.
+    """
+
+    number: int
+    guid: Optional[str] = None
+    pkey_indexes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class VirtualFunction:
+    """A VF, as its PF and this host see it.
+
+    number: from 0, as in ``virtfn0`` and ``ip link set ib0 vf 0``
+    driver: ``vfio-pci`` while a virtual machine has it, None if none is bound
+    rdma_device, netdev: of the VF on this host, None if there are none
+    node_guid: that the PF has set (mlx5); zeros if none was assigned
+    link_state: ``auto``, ``enable`` or ``disable`` (mlx5)
+    ports: of InfiniBand
+    """
+
+    number: int
+    address: str
+    driver: Optional[str] = None
+    rdma_device: Optional[str] = None
+    netdev: Optional[str] = None
+    node_guid: Optional[str] = None
+    link_state: Optional[str] = None
+    ports: tuple[VfPort, ...] = ()
+
+    @property
+    def in_virtual_machine(self) -> bool:
+        """Whether a virtual machine has it, or will have it when it starts."""
+        return self.driver == VFIO
+
+
 @dataclass(frozen=True)
 class Adapter:
     """A PCI function that is an RDMA adapter, or could be one.
@@ -33,9 +86,10 @@ class Adapter:
     driver: None if none is bound
     physical_function: the PF of a VF
     vfs, max_vfs: of a PF; None without SR-IOV
+    virtual_functions: of a PF, in the order of their numbers
     port_types: mlx4's ``mlx4_portN`` (``ib``, ``eth``, ``auto (eth)``), by port from 1
     port_mtus: mlx4's ``mlx4_portN_mtu`` in bytes (0 for an Ethernet port)
-    The last two are empty for other drivers.
+    The last two are empty for other drivers than mlx4.
     """
 
     pci: PciIdentity
@@ -45,6 +99,7 @@ class Adapter:
     physical_function: Optional[str] = None
     vfs: Optional[int] = None
     max_vfs: Optional[int] = None
+    virtual_functions: tuple[VirtualFunction, ...] = ()
     port_types: tuple[str, ...] = ()
     port_mtus: tuple[int, ...] = ()
 

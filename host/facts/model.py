@@ -335,6 +335,7 @@ class DegradedMark:
 class Facts:
     """All facts of one host.
 
+    host_uuid: the host's id in VDSM, in small letters; None without root privileges
     uptime_s: in seconds, 0.0 if it could not be read
     booted_at: in seconds since 1970, UTC
     cm_ids: None if the ``rdma`` tool failed
@@ -346,6 +347,7 @@ class Facts:
     hostname: str
     kernel_release: str
     uptime_s: float
+    host_uuid: Optional[str] = None
     booted_at: Optional[int] = None
     adapters: tuple[Adapter, ...] = ()
     rdma_devices: tuple[RdmaDevice, ...] = ()
