@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from ovirt_rdma.host.policy.block_fields import BLOCK, ISER_TARGET, OPTIONS, SRP
-from ovirt_rdma.host.policy.fields import HOST, INTERFACE, MATCH, NFS, POLICY, RULE
+from ovirt_rdma.host.policy.fields import (
+    HOST,
+    INTERFACE,
+    MATCH,
+    NFS,
+    POLICY,
+    RULE,
+    VIRTUAL_FUNCTIONS,
+)
 from ovirt_rdma.host.policy.forms import (
     Field,
     Form,
@@ -41,6 +49,9 @@ TABLES: dict[str, list[tuple[str, Field]]] = {
     "A rule for exports": [("", field) for field in RULE.fields.values()],
     "A rule for netdevs": [("", field) for field in INTERFACE.fields.values()],
     "match": [("", field) for field in MATCH.fields.values()],
+    "A rule for virtual functions": [
+        ("", field) for field in VIRTUAL_FUNCTIONS.fields.values()
+    ],
     "An SRP target": [("", field) for field in SRP.fields.values()],
     "options of a login": [("", field) for field in OPTIONS.fields.values()],
     "An iSER target": [("", field) for field in ISER_TARGET.fields.values()],

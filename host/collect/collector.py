@@ -113,14 +113,7 @@ class HostReader:
             uptime_s=uptime_s,
             host_uuid=read_host_uuid(self._tree),
             booted_at=booted_at,
-            adapters=with_virtual_functions(
-                self._tree,
-                self._tools,
-                read_adapters(self._tree, devices, problems),
-                devices,
-                netdevs,
-                problems,
-            ),
+            adapters=read_adapters(self._tree, devices, problems),
             rdma_devices=devices,
             netdevs=with_owners(self._tree, netdevs, manager),
             network_manager=manager,
@@ -134,6 +127,7 @@ class HostReader:
         )
         return replace(
             facts,
+            adapters=with_virtual_functions(self._tree, self._tools, facts, problems),
             netdev_uses=read_netdev_uses(self._tree, facts, sessions, problems),
             problems=tuple(dict.fromkeys(problems)),
         )

@@ -29,11 +29,13 @@ from ovirt_rdma.host.facts.devices import (
     Adapter,
     Guid,
     Netdev,
-    RdmaDevice,
+)
+from ovirt_rdma.host.facts.functions import (
     VfPort,
     VirtualFunction,
     mlx4_function,
 )
+from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.system.tree import FileTree
 
 _VIRTFN = re.compile(r"virtfn([0-9]{1,5})")
@@ -53,18 +55,15 @@ def read_host_uuid(tree: FileTree) -> Optional[str]:
 
 
 def with_virtual_functions(
-    tree: FileTree,
-    tools: Tools,
-    adapters: tuple[Adapter, ...],
-    devices: tuple[RdmaDevice, ...],
-    netdevs: tuple[Netdev, ...],
-    problems: list[str],
+    tree: FileTree, tools: Tools, facts: Facts, problems: list[str]
 ) -> tuple[Adapter, ...]:
-    """Return ``adapters`` with their VFs; ``ip`` is run for each PF that has some."""
-    by_address = {d.pci.address: d.name for d in devices if d.pci}
-    base = _base_netdevs(netdevs)
+    """Return the adapters of ``facts`` with their VFs; ``ip`` is run for each PF that
+    has some.
+    """
+    by_address = {d.pci.address: d.name for d in facts.rdma_devices if d.pci}
+    base = _base_netdevs(facts.netdevs)
     found = []
-    for adapter in adapters:
+    for adapter in facts.adapters:
         numbers = _numbers(tree, adapter) if adapter.vfs else {}
         if not numbers:
             found.append(adapter)

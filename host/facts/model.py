@@ -33,6 +33,10 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
+from ovirt_rdma.host.facts.functions import (
+    VfPort,
+    VirtualFunction,
+)
 
 
 @dataclass(frozen=True)
@@ -236,6 +240,8 @@ __all__ = [
     "UdevLine",
     "Unit",
     "VdsmDaemon",
+    "VfPort",
+    "VirtualFunction",
 ]
 
 # For a text that the kernel did not have or that is invalid; ``Facts.problems`` says

@@ -284,7 +284,6 @@ def mounts(facts: Facts) -> Section:
 
 
 _MOST_PKEYS = 12
-_MOST_VFS = 32
 
 
 def adapters(facts: Facts) -> Section:
@@ -311,37 +310,6 @@ def adapters(facts: Facts) -> Section:
                 _vfs(adapter, by_function.get(adapter.pci.address)),
             )
             for adapter in alone
-        ],
-    )
-
-
-def virtual_functions(facts: Facts) -> Section:
-    """Return the first VFs of each PF, and what the PF has set for them."""
-    return Section(
-        "virtual functions",
-        (
-            "PF",
-            "VF",
-            "PCI ADDRESS",
-            "DRIVER",
-            "NODE GUID",
-            "PORT GUID",
-            "LINK",
-            "NETDEV",
-        ),
-        [
-            (
-                adapter.pci.address,
-                number(vf.number),
-                vf.address,
-                vf.driver or "none",
-                vf.node_guid,
-                known(*(port.guid for port in vf.ports)),
-                vf.link_state,
-                vf.netdev,
-            )
-            for adapter in facts.adapters
-            for vf in adapter.virtual_functions[:_MOST_VFS]
         ],
     )
 

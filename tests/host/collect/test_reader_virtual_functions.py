@@ -7,7 +7,10 @@ import pytest
 from support.fakes.fake_root import FakeRoot, Pci
 
 from ovirt_rdma.host.collect.parsers.iproute import IpVf, virtual_functions
-from ovirt_rdma.host.facts.devices import VfPort, mlx4_function
+from ovirt_rdma.host.facts.functions import (
+    VfPort,
+    mlx4_function,
+)
 
 pytestmark = pytest.mark.hypervisor
 

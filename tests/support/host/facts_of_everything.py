@@ -20,6 +20,8 @@ from ovirt_rdma.host.facts.devices import (
     Property,
     RdmaDevice,
     RdmaPort,
+)
+from ovirt_rdma.host.facts.functions import (
     VfPort,
     VirtualFunction,
 )
