@@ -59,7 +59,8 @@ class PciFunction:
 class InfiniBand:
     """HCAs and their fabric, as they are after loading; MTUs are in bytes.
 
-    Each of ``hcas`` (1 to 8) has ``ports`` (1 or 2) and supports ``hca_mtu``; links use
+    Each of ``hcas`` (1 to 8) has ``ports`` (1 or 2), can have ``max_vfs`` virtual
+    functions (0 to 16, with one port only), and supports ``hca_mtu``; links use
     ``active_mtu``, by default the same; multicast groups, and so IPoIB, have
     ``group_mtu``. ``pkeys`` is the table of every port. The default of ``hca_type`` is
     the value that Mellanox's drivers derive from the PCI device.
@@ -67,6 +68,7 @@ class InfiniBand:
 
     hcas: int = 2
     ports: int = 1
+    max_vfs: int = 0
     hca_mtu: int = 4096
     active_mtu: Optional[int] = None
     group_mtu: int = 4096
@@ -115,6 +117,7 @@ class InfiniBand:
         values = {
             "hcas": self.hcas,
             "ports": self.ports,
+            "max_vfs": self.max_vfs,
             "hca_mtu": self.hca_mtu,
             "active_mtu": self.link_mtu,
             "group_mtu": self.group_mtu,

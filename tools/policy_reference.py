@@ -24,6 +24,7 @@ from ovirt_rdma.host.policy.fields import (
     PARTITION,
     POLICY,
     RULE,
+    VIRTUAL_FUNCTIONS,
 )
 from ovirt_rdma.host.policy.forms import (
     Field,
@@ -51,6 +52,9 @@ TABLES: dict[str, list[tuple[str, Field]]] = {
     "A rule for exports": [("", field) for field in RULE.fields.values()],
     "A rule for netdevs": [("", field) for field in INTERFACE.fields.values()],
     "match": [("", field) for field in MATCH.fields.values()],
+    "A rule for virtual functions": [
+        ("", field) for field in VIRTUAL_FUNCTIONS.fields.values()
+    ],
     "A partition": [("", field) for field in PARTITION.fields.values()],
     "An SRP target": [("", field) for field in SRP.fields.values()],
     "options of a login": [("", field) for field in OPTIONS.fields.values()],

@@ -2,7 +2,7 @@
 """Run ``facts``: print an overview of the host.
 
 This module has the head of the overview and its tables of modules, units and udev
-rules; ``shown.devices`` has the others.
+rules; ``shown.devices`` and ``shown.virtual_functions`` have the others.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
 from ovirt_rdma.cli.host.shown import devices
 from ovirt_rdma.cli.host.shown.devices import Section, known
+from ovirt_rdma.cli.host.shown.virtual_functions import virtual_functions
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.errors import UsageProblem
@@ -266,6 +267,7 @@ def _print(facts: Facts, output: Output, only_interfaces: bool) -> None:
     output.fields(head(facts))
     for section in (
         devices.adapters,
+        virtual_functions,
         devices.devices,
         devices.ports,
         devices.pkeys,

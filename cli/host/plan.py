@@ -162,8 +162,7 @@ def _verdict(decided: HostDecision) -> str:
         return f"Nothing to change on {host}: {count(refused, 'step')} refused"
     if not decided.loaded:
         return f"Nothing to change on {host}: no policy is loaded"
-    host_part = decided.policy.host
-    if not (host_part.interfaces or host_part.modules or host_part.module_options):
+    if decided.policy.host.is_empty:
         return (
             f"Nothing to change on {host}: the policy has no host part "
             f"({decided.source})"

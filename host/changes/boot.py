@@ -3,10 +3,10 @@
 
 Boot settings are values that neither a profile nor a file keeps: offloads; transport
 mode and MTU where NetworkManager does not manage the netdev; P_Key children made in
-sysfs; the MTU of mlx4 ports. They are stored in /var/lib/ovirt-rdma/boot.json, which is
-derived from the applied changes; if none of these is a boot setting, there is no file.
-The unit ovirt-rdma-netdev@.service restores them at boot, and after the driver of a
-netdev was loaded again.
+sysfs; MTU and type of mlx4 ports; virtual functions. They are stored in
+/var/lib/ovirt-rdma/boot.json, which is derived from the applied changes; if none of
+these is a boot setting, there is no file. The unit ovirt-rdma-netdev@.service restores
+them at boot, and after the driver of a netdev was loaded again.
 """
 
 from __future__ import annotations
@@ -112,6 +112,8 @@ def still_applied(
 
 def _property(setting: BootSetting) -> Hashable:
     place, kind = setting.place, kind_of(setting.change)
+    if kind.adapter:
+        place = Place(pci=kind.adapter, port=kind.port[1] if kind.port else None)
     if place.guid or place.pci:
         place = replace(place, netdev=None)  # it may have been renamed since
     # A child is a property of its own by its P_Key.
@@ -258,9 +260,9 @@ def _wait_for_files(host: Host, name: str) -> None:
 
 def _is_about(host: Host, setting: BootSetting, name: str) -> bool:
     """Whether ``setting`` is for the netdev ``name`` or its adapter."""
-    port = kind_of(setting.change).port
-    if port:
-        return name in netdevs_of_pci(host, port[0])
+    adapter = kind_of(setting.change).adapter
+    if adapter:
+        return name in netdevs_of_pci(host, adapter)
     return present_name(host, setting.place) == name
 
 
@@ -333,8 +335,10 @@ class _Restorer:
         return True
 
     def _tried(self, change: Change) -> Path:
-        address, number = kind_of(change).port or ("", 0)
-        return under(self.root, f"{_TRIED}{address}-{number}")
+        kind = kind_of(change)
+        address, number = kind.port or ("", 0)
+        what = "" if kind.label.endswith("_mtu") else "-type"
+        return under(self.root, f"{_TRIED}{address}-{number}{what}")
 
 
 def _act(setting: BootSetting) -> AtomicChange:

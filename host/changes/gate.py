@@ -115,6 +115,7 @@ def _depends_on(step: Step, base: Step) -> bool:
         kind.change.target in made
         or (child is not None and kind.netdev == child)
         or (port_mtu and kind.is_mtu)
+        or any(maker.is_maker and maker.owns(kind) for maker in modes)
         or (new_mode and kind.goes_with_mode)
         for kind in map(kind_of, step.changes)
     )

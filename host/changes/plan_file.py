@@ -79,6 +79,9 @@ def _of_device_or_port(view: View, subject: str) -> _Pairs:
     device = view.device(name)
     if device is not None:
         yield from _of_device(device)
+        adapter = view.adapter(device)
+        if adapter and adapter.max_vfs:
+            yield from _of_adapter(adapter)
         for port in device.ports:
             if not number or str(port.number) == number:
                 yield from _of_port(device, port)
@@ -150,6 +153,10 @@ def _of_adapter(adapter: Optional[Adapter]) -> _Pairs:
         yield f"{place}.port_types.{number}", port_type
     for number, mtu in enumerate(adapter.port_mtus, 1):
         yield f"{place}.port_mtus.{number}", _text(mtu)
+    if adapter.max_vfs is not None:
+        yield f"{place}.vfs", _text(adapter.vfs)
+    for vf in adapter.virtual_functions:
+        yield f"{place}.virtual_functions.{vf.number}.driver", vf.driver
 
 
 def _text(value: object) -> Optional[str]:

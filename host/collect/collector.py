@@ -33,6 +33,10 @@ from ovirt_rdma.host.collect.rdma import (
 )
 from ovirt_rdma.host.collect.software import read_booted_at, read_software, read_uptime
 from ovirt_rdma.host.collect.tools import Tools, with_limited_timeouts
+from ovirt_rdma.host.collect.virtual_functions import (
+    read_host_uuid,
+    with_virtual_functions,
+)
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.model import (
     UNKNOWN,
@@ -101,6 +105,7 @@ class HostReader:
             hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
             kernel_release=release,
             uptime_s=uptime_s,
+            host_uuid=read_host_uuid(self._tree),
             booted_at=booted_at,
             adapters=read_adapters(self._tree, devices, problems),
             rdma_devices=devices,
@@ -116,6 +121,7 @@ class HostReader:
         )
         return replace(
             facts,
+            adapters=with_virtual_functions(self._tree, self._tools, facts, problems),
             netdev_uses=read_netdev_uses(self._tree, facts, sessions, problems),
             problems=tuple(dict.fromkeys(problems)),
         )

@@ -15,9 +15,11 @@ from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.module_names import CONCERNED, module_name
 from ovirt_rdma.host.policy.model import (
     InterfaceRule,
+    VfRule,
     names_pkey,
     names_port,
     partition,
+    vf_rule_for,
 )
 from ovirt_rdma.host.rules.base import HOST, PASS, SKIP, WARN, Finding, Rule
 from ovirt_rdma.host.rules.infiniband.children import required_children
@@ -39,12 +41,13 @@ class _Port:
 def decide(view: View) -> Iterator[Finding]:
     """Yield a finding for each interface rule, and each unknown module."""
     host = view.policy.host
-    if not host.interfaces and not host.modules and not host.module_options:
+    if host.is_empty:
         yield Finding(ID, HOST, SKIP, "the policy has no host part")
         return
     ports = [_Port(d, p) for d in view.facts.rdma_devices for p in d.ports]
     findings = [_interface(view, rule, ports) for rule in host.interfaces]
     findings += _modules(view)
+    findings += [_vfs(view, rule) for rule in host.virtual_functions]
     yield from findings
     if not findings:
         yield Finding(ID, HOST, PASS, "no module name in the policy looks mistyped")
@@ -146,6 +149,20 @@ def _fix(ports: list[_Port]) -> str:
         return "nothing to fix if the rule is for other hosts; else see DRIVER-01"
     present = ", ".join(port.name for port in ports[:8])
     return f"nothing to fix if the rule is for other hosts; ports here: {present}"
+
+
+def _vfs(view: View, rule: VfRule) -> Finding:
+    devices = [
+        device.name
+        for device in view.facts.rdma_devices
+        if any(vf_rule_for(view.policy.host, device, p) == rule for p in device.ports)
+    ]
+    if devices:
+        names = ", ".join(devices)
+        return Finding(ID, rule.name, PASS, f"{rule.title} names {names}")
+    sentence = f"{rule.title} names no RDMA device of this host"
+    fix = "nothing to fix if the rule is for other hosts; ovirt-rdma-host facts"
+    return Finding(ID, rule.name, WARN, sentence, fix)
 
 
 def _modules(view: View) -> Iterator[Finding]:

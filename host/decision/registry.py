@@ -35,6 +35,7 @@ from ovirt_rdma.host.rules.infiniband import tso as ipoib_tso
 from ovirt_rdma.host.rules.roce import flow_control, gid
 from ovirt_rdma.host.rules.roce import mtu as roce_mtu
 from ovirt_rdma.host.rules.roce import tso as roce_tso
+from ovirt_rdma.host.rules.sriov import port_type, virtual_functions
 from ovirt_rdma.host.rules.view import View
 
 RULES: tuple[Rule, ...] = (
@@ -48,6 +49,10 @@ RULES: tuple[Rule, ...] = (
     *host.UNITS_RULES,
     *policy_names.RULES,
     *port.RULES,
+    # First: a new type recreates all netdevs of the adapter.
+    *port_type.RULES,
+    # In the order in which VFs are made and set.
+    *virtual_functions.RULES,
     # In the order in which steps must be applied: a new port MTU recreates all netdevs
     # of the adapter; TSO is turned off first if it must be off; a mode sets an MTU and
     # turns offloads off and on.

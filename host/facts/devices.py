@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Optional
 
+from ovirt_rdma.host.facts.functions import VirtualFunction
+
 
 @dataclass(frozen=True)
 class PciIdentity:
@@ -33,9 +35,10 @@ class Adapter:
     driver: None if none is bound
     physical_function: the PF of a VF
     vfs, max_vfs: of a PF; None without SR-IOV
+    virtual_functions: of a PF, in the order of their numbers
     port_types: mlx4's ``mlx4_portN`` (``ib``, ``eth``, ``auto (eth)``), by port from 1
     port_mtus: mlx4's ``mlx4_portN_mtu`` in bytes (0 for an Ethernet port)
-    The last two are empty for other drivers.
+    The last two are empty for other drivers than mlx4.
     """
 
     pci: PciIdentity
@@ -45,6 +48,7 @@ class Adapter:
     physical_function: Optional[str] = None
     vfs: Optional[int] = None
     max_vfs: Optional[int] = None
+    virtual_functions: tuple[VirtualFunction, ...] = ()
     port_types: tuple[str, ...] = ()
     port_mtus: tuple[int, ...] = ()
 

@@ -33,6 +33,10 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
+from ovirt_rdma.host.facts.functions import (
+    VfPort,
+    VirtualFunction,
+)
 
 
 @dataclass(frozen=True)
@@ -236,6 +240,8 @@ __all__ = [
     "UdevLine",
     "Unit",
     "VdsmDaemon",
+    "VfPort",
+    "VirtualFunction",
 ]
 
 # For a text that the kernel did not have or that is invalid; ``Facts.problems`` says
@@ -335,6 +341,7 @@ class DegradedMark:
 class Facts:
     """All facts of one host.
 
+    host_uuid: the host's id in VDSM, in small letters; None without root privileges
     uptime_s: in seconds, 0.0 if it could not be read
     booted_at: in seconds since 1970, UTC
     cm_ids: None if the ``rdma`` tool failed
@@ -346,6 +353,7 @@ class Facts:
     hostname: str
     kernel_release: str
     uptime_s: float
+    host_uuid: Optional[str] = None
     booted_at: Optional[int] = None
     adapters: tuple[Adapter, ...] = ()
     rdma_devices: tuple[RdmaDevice, ...] = ()

@@ -24,7 +24,9 @@ from ovirt_rdma.host.policy.forms import (
 )
 from ovirt_rdma.host.policy.model import (
     AUTO,
+    GUID_CHOICES,
     LINK_LAYERS,
+    LINK_STATES,
     OFF,
     OFFLOAD_CHOICES,
     ON,
@@ -32,6 +34,7 @@ from ovirt_rdma.host.policy.model import (
     PARTITIONS_INTERVAL_S,
     POLICY_VERSION,
     PORT_MTUS,
+    PORT_TYPES,
     TRANSPORT_MODES,
     TRANSPORTS,
     NfsRule,
@@ -221,6 +224,60 @@ INTERFACE = Keys(
         "IPoIB: the children follow the port's P_Key table",
         "none is made",
     ),
+    Field(
+        "port_type",
+        Text(choices=PORT_TYPES),
+        "mlx4: InfiniBand or Ethernet; see [VPI adapters](virtual-functions.md#vpi)",
+        _UNCHANGED,
+    ),
+)
+
+# PCI Express has 16 bits for it.
+_MOST_VFS = 65535
+
+VF_MATCH = Keys(
+    *(MATCH.fields[key] for key in ("device", "pci", "guid")),
+    not_offered=MATCH.not_offered,
+)
+
+VIRTUAL_FUNCTIONS = Keys(
+    Field(
+        "name",
+        Text("any text"),
+        "different for each rule",
+        "`virtual functions N`, counted from 1",
+    ),
+    Field(
+        "match",
+        VF_MATCH.or_null(),
+        "at least one of device, pci and guid: the physical function",
+        required=True,
+    ),
+    Field("count", Number(1, _MOST_VFS), "how many there are", required=True),
+    Field(
+        "guids",
+        Text(choices=GUID_CHOICES),
+        "InfiniBand: `derived` from the host, the adapter and the VF's number",
+        "`derived`",
+    ),
+    Field(
+        "guests",
+        Text("all, none, or numbers such as 0-11,14", written=True, check="guests"),
+        "which are for virtual machines; the others get their driver on this host",
+        "`all`",
+    ),
+    Field(
+        "link_state",
+        Text(choices=LINK_STATES),
+        "mlx5: `auto` follows the port's link",
+        _UNCHANGED,
+    ),
+    Field(
+        "pkeys",
+        ListOf(_written("a P_Key such as 0x8001", "pkey")),
+        "mlx4: the P_Keys of each VF, in this order",
+        _UNCHANGED,
+    ),
 )
 
 HOST = Keys(
@@ -250,6 +307,12 @@ HOST = Keys(
         ),
         "options of kernel modules",
         "none",
+    ),
+    Field(
+        "virtual_functions",
+        ListOf(VIRTUAL_FUNCTIONS),
+        "the **first** rule that names an adapter wins",
+        "left as they are",
     ),
     Field(
         "partitions_interval",

@@ -18,7 +18,15 @@ from typing import Any
 from ovirt_rdma.host.policy import block_fields
 from ovirt_rdma.host.policy.block_fields import BlockPolicy
 from ovirt_rdma.host.policy.fabric import FabricHost, FabricPolicy, PartitionRule
-from ovirt_rdma.host.policy.fields import HOST, INTERFACE, MATCH, POLICY, RULE
+from ovirt_rdma.host.policy.fields import (
+    HOST,
+    INTERFACE,
+    MATCH,
+    POLICY,
+    RULE,
+    VF_MATCH,
+    VIRTUAL_FUNCTIONS,
+)
 from ovirt_rdma.host.policy.forms import (
     Field,
     Form,
@@ -38,12 +46,13 @@ from ovirt_rdma.host.policy.model import (
     NfsPolicy,
     NfsRule,
     Policy,
+    VfRule,
 )
 from ovirt_rdma.host.system.json_document import digest_of
 
 # Keys that the first version of this form did not have.
-_LATER = {"partitions"}
-_LATER_OF_HOST = {"partitions_interval"}
+_LATER = {"partitions", "port_type"}
+_LATER_OF_HOST = {"partitions_interval", "virtual_functions"}
 
 
 def _stored(field: Field, nullable: bool = False) -> Field:
@@ -75,11 +84,21 @@ _INTERFACE = Keys(
         if field.name not in ("name", "match")
     ),
 )
+_VFS = Keys(
+    _needed("number", Number(1, _MOST_RULES)),
+    *(_stored(field, nullable=True) for field in VF_MATCH.fields.values()),
+    *(
+        _stored(field, nullable=field.name == "link_state")
+        for field in VIRTUAL_FUNCTIONS.fields.values()
+        if field.name != "match"
+    ),
+)
 _OPTION = Keys(*(_needed(key, Text()) for key in ("module", "name", "value")))
 _HOST = Keys(
     _needed("interfaces", ListOf(_INTERFACE)),
     _stored(HOST.fields["modules"]),
     _needed("module_options", ListOf(_OPTION)),
+    Field("virtual_functions", ListOf(_VFS)),
     _stored(HOST.fields["partitions_interval"]),
 )
 _TEXTS = ListOf(Text())
@@ -148,6 +167,11 @@ def host_to_json_dict(host: HostPolicy) -> dict[str, object]:
     }
     if host.follows_partitions or host.partitions_interval != PARTITIONS_INTERVAL_S:
         data["partitions_interval"] = host.partitions_interval
+    if host.virtual_functions:
+        data["virtual_functions"] = [
+            {**dataclasses.asdict(rule), "pkeys": list(rule.pkeys)}
+            for rule in host.virtual_functions
+        ]
     return data
 
 
@@ -215,6 +239,10 @@ def _host(parts: dict[str, Any]) -> HostPolicy:
         tuple(parts["modules"]),
         tuple(ModuleOption(**option) for option in parts["module_options"]),
         interval,
+        tuple(
+            VfRule(**{**rule, "pkeys": tuple(rule["pkeys"])})
+            for rule in parts.get("virtual_functions", ())
+        ),
     )
 
 

@@ -35,7 +35,8 @@ PARTITIONS_INTERVAL_S = 30
 # The values of mlx4_portN_mtu (drivers/net/ethernet/mellanox/mlx4/main.c).
 PORT_MTUS = (256, 512, 1024, 2048, 4096)
 
-# The full-member bit of a P_Key.
+# The types that the port of a VPI adapter can have: InfiniBand, Ethernet.
+IB, ETH = PORT_TYPES = ("ib", "eth")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class InterfaceRule:
     ``mtu`` is in bytes or AUTO. ``port_mtu`` is an IB MTU in bytes (mlx4).
     ``pkey_children`` has the P_Keys of the children on the port's base netdev;
     with ``partitions`` FOLLOW they are those of the port's current P_Key table.
+    ``port_type`` is IB or ETH.
     """
 
     number: int
@@ -67,12 +69,71 @@ class InterfaceRule:
     port_mtu: Optional[int] = None
     pkey_children: tuple[str, ...] = ()
     partitions: Optional[str] = None
+    port_type: Optional[str] = None
 
     @property
     def title(self) -> str:
         """The rule in sentences: ``interface 3`` or ``interface 'storage'``."""
         unnamed = f"interface {self.number}"
         return unnamed if self.name == unnamed else f"interface {self.name!r}"
+
+
+# How VFs get their GUIDs: derived from the host and the VF, or not from us.
+DERIVED, KEEP = GUID_CHOICES = ("derived", "keep")
+LINK_STATES = ("auto", "enable", "disable")
+ALL, NONE = "all", "none"
+
+
+@dataclass(frozen=True)
+class VfRule:
+    """The wanted virtual functions of some adapters.
+
+    ``number`` counts from 1; ``name`` is the admin's or ``virtual functions N``. The
+    physical function must match all of ``device``, ``pci`` and ``guid`` (of its port)
+    that are not None. It has ``count`` VFs; ``guids`` is DERIVED or KEEP. Those in
+    ``guests`` (ALL, NONE or ``0-11,14``) are for virtual machines, the others stay on
+    the host. ``link_state`` is None if it is left as it is. ``pkeys`` (mlx4) are the
+    first entries of each VF's P_Key table, none if they are left as they are.
+    """
+
+    number: int
+    name: str
+    count: int
+    device: Optional[str] = None
+    pci: Optional[str] = None
+    guid: Optional[str] = None
+    guids: str = DERIVED
+    guests: str = ALL
+    link_state: Optional[str] = None
+    pkeys: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The rule in sentences: ``virtual functions 'guests'``."""
+        unnamed = f"virtual functions {self.number}"
+        return unnamed if self.name == unnamed else f"virtual functions {self.name!r}"
+
+    def is_for_guest(self, vf: int) -> bool:
+        """Whether VF number ``vf``, from 0, is for virtual machines."""
+        return vf in (guest_numbers(self.guests, self.count) or ())
+
+
+def guest_numbers(text: str, count: int) -> Optional[frozenset[int]]:
+    """Return the numbers below ``count`` in ``all``, ``none`` or ``0-11,14``; None for
+    any other text.
+    """
+    if text in (ALL, NONE):
+        return frozenset(range(count) if text == ALL else ())
+    numbers: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,4})(?:\s*-\s*([0-9]{1,4}))?\s*", part)
+        if not match:
+            return None
+        first, last = int(match[1]), int(match[2] or match[1])
+        if first > last:
+            return None
+        numbers.update(range(first, min(last + 1, count)))
+    return frozenset(numbers)
 
 
 @dataclass(frozen=True)
@@ -97,6 +158,17 @@ class HostPolicy:
     modules: tuple[str, ...] = ()
     module_options: tuple[ModuleOption, ...] = ()
     partitions_interval: int = PARTITIONS_INTERVAL_S
+    virtual_functions: tuple[VfRule, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no rule for anything."""
+        return not (
+            self.interfaces
+            or self.modules
+            or self.module_options
+            or self.virtual_functions
+        )
 
     @property
     def follows_partitions(self) -> bool:
@@ -127,6 +199,21 @@ def names_port(rule: InterfaceRule, device: RdmaDevice, port: RdmaPort) -> bool:
         and (rule.port is None or rule.port == port.number)
         and (rule.guid is None or rule.guid == port.guid)
     )
+
+
+def vf_rule_for(
+    policy: HostPolicy, device: RdmaDevice, port: RdmaPort
+) -> Optional[VfRule]:
+    """Return the first rule for VFs of ``device``, which has ``port``, or None."""
+    address = device.pci.address if device.pci else None
+    for rule in policy.virtual_functions:
+        if (
+            (rule.device is None or fnmatch.fnmatchcase(device.name, rule.device))
+            and (rule.pci is None or rule.pci == address)
+            and (rule.guid is None or rule.guid == port.guid)
+        ):
+            return rule
+    return None
 
 
 def names_pkey(rule: InterfaceRule, netdev: Netdev) -> bool:

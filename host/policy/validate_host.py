@@ -30,6 +30,8 @@ from ovirt_rdma.host.policy.model import (
     HostPolicy,
     InterfaceRule,
     ModuleOption,
+    VfRule,
+    guest_numbers,
     is_glob,
     partition,
 )
@@ -155,10 +157,15 @@ def host_policy(host: Mapping[str, Any]) -> HostPolicy:
         modules=tuple(kernel_name(name) for name in host.get("modules") or ()),
         module_options=tuple(_options(host.get("module_options") or {})),
         partitions_interval=host.get("partitions_interval", PARTITIONS_INTERVAL_S),
+        virtual_functions=tuple(
+            _virtual_functions(rule, number)
+            for number, rule in enumerate(host.get("virtual_functions") or (), 1)
+        ),
     )
 
 
-def _interface(rule: Mapping[str, Any], number: int) -> InterfaceRule:
+def _without_match(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a rule, with those of its ``match`` in their normal form."""
     keys = {key: value for key, value in rule.items() if key != "match"}
     keys.update(
         {
@@ -166,6 +173,17 @@ def _interface(rule: Mapping[str, Any], number: int) -> InterfaceRule:
             for key, value in rule["match"].items()
         }
     )
+    return keys
+
+
+def _virtual_functions(rule: Mapping[str, Any], number: int) -> VfRule:
+    keys = {"name": f"virtual functions {number}", **_without_match(rule)}
+    keys["pkeys"] = tuple(map(pkey, rule.get("pkeys") or ()))
+    return VfRule(number=number, **keys)
+
+
+def _interface(rule: Mapping[str, Any], number: int) -> InterfaceRule:
+    keys = _without_match(rule)
     keys["name"] = interface_name(rule, number)
     keys["pkey_children"] = tuple(map(child_pkey, rule.get("pkey_children") or ()))
     return InterfaceRule(number=number, **keys)
@@ -181,6 +199,10 @@ _MATCH_EMPTY = Sentence(
     "match-empty",
     "names nothing; write at least one key, such as link_layer: infiniband for all "
     "InfiniBand ports",
+)
+
+_VF_MATCH_EMPTY = Sentence(
+    "match-empty", "names nothing; write device, pci or guid of the physical function"
 )
 
 _INFINIBAND_ONLY = ("transport_mode", "port_mtu", "pkey_children", "partitions")
@@ -208,6 +230,8 @@ def host_mistakes(host: object) -> Iterator[Mistake]:
             yield from _layer_mistakes(rule, match, path)
         yield from _children_mistakes(rule, match, path)
         yield from _mode_mistakes(rule, path)
+        yield from _port_type_mistakes(rule, match, path)
+    yield from _vf_mistakes(host.get("virtual_functions"))
     yield from modules_repeated(host.get("modules"))
     yield from module_option_mistakes(host.get("module_options"))
 
@@ -340,6 +364,46 @@ def _mode_mistakes(rule: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
         )
 
 
+def _port_type_mistakes(
+    rule: Mapping[str, Any], match: object, path: KeyPath
+) -> Iterator[Mistake]:
+    """Yield the keys of ``match`` that would not name the port with its new type."""
+    if not rule.get("port_type") or not isinstance(match, dict):
+        return
+    for key in ("link_layer", "guid", "pkey"):
+        if match.get(key):
+            yield (
+                (*path, "match", key),
+                Sentence(
+                    "match-by-type",
+                    "cannot be together with port_type, which changes it; write "
+                    "device or pci, and port",
+                ),
+            )
+
+
+def _vf_mistakes(rules: object) -> Iterator[Mistake]:
+    numbers: dict[str, int] = {}
+    for position, rule in enumerate(rules if isinstance(rules, list) else []):
+        if not isinstance(rule, dict):
+            continue
+        path: KeyPath = ("host", "virtual_functions", position)
+        name = str(rule.get("name", f"virtual functions {position + 1}"))
+        first = numbers.setdefault(name, position + 1)
+        if first != position + 1:
+            sentence = f"{name!r} is already the name of virtual_functions[{first}]"
+            yield (*path, "name"), Sentence("name-repeated", sentence)
+        if "match" in rule and rule["match"] in (None, {}):
+            yield (*path, "match"), _VF_MATCH_EMPTY
+
+
+def _guests_mistake(text: str) -> Optional[Sentence]:
+    if guest_numbers(text, 0) is None:
+        sentence = f"{text!r} is not all, none, or numbers such as 0-11,14"
+        return Sentence("guests-invalid", sentence)
+    return None
+
+
 def _names_all_of(earlier: InterfaceRule, later: InterfaceRule) -> bool:
     # Only IPoIB has P_Keys.
     layer = later.link_layer or (INFINIBAND if later.pkey else None)
@@ -388,4 +452,5 @@ HOST_CHECKS: dict[str, Check] = {
     "device": each(_device_mistake),
     "module": each(module_mistake),
     "option": each(option_mistake),
+    "guests": each(_guests_mistake),
 }

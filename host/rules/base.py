@@ -34,6 +34,7 @@ FILE = "file"
 MODULE = "module"
 UNIT = "unit"
 OPENSM_FILE = "opensm-file"
+VF = "vf"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Change:
     - MODULE loads the module ``target``.
     - UNIT enables and starts (``enabled``), or disables and stops (``disabled``), the
       systemd unit ``target``.
+    - VF sets the property ``name`` of the virtual functions of the adapter at the PCI
+      address ``target``.
 
     ``before`` is None if the value does not exist yet, ``after`` is None if the file is
     removed. A SYSFS write to ``create_child`` creates a netdev and cannot be read back;

@@ -57,6 +57,8 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr,
 	attr->device_cap_flags = IB_DEVICE_UD_IP_CSUM | IB_DEVICE_SYS_IMAGE_GUID |
 				 IB_DEVICE_RC_RNR_NAK_GEN;
 	attr->kernel_cap_flags = IBK_LOCAL_DMA_LKEY;
+	if (hca->pf)
+		attr->kernel_cap_flags |= IBK_VIRTUAL_FUNCTION;
 	if (fab_parameters.tso)
 		attr->kernel_cap_flags |= IBK_UD_TSO;
 	if (fab_parameters.fast_registration) {
@@ -72,7 +74,7 @@ static int query_port(struct ib_device *ib, u32 number, struct ib_port_attr *att
 
 	attr->subnet_prefix = FAB_SUBNET_PREFIX;
 	attr->state = port->state;
-	attr->phys_state = port->cable ? IB_PORT_PHYS_STATE_LINK_UP :
+	attr->phys_state = fab_port_has_link(port) ? IB_PORT_PHYS_STATE_LINK_UP :
 					 IB_PORT_PHYS_STATE_POLLING;
 	attr->max_mtu = fab_mtu_enum(fab_parameters.hca_mtu);
 	attr->active_mtu = fab_mtu_enum(fab_parameters.active_mtu);
@@ -261,6 +263,11 @@ static const struct ib_device_ops ops = {
 	.modify_port = modify_port,
 	.modify_device = modify_device,
 
+	.get_vf_config = fab_get_vf_config,
+	.set_vf_link_state = fab_set_vf_link_state,
+	.set_vf_guid = fab_set_vf_guid,
+	.get_vf_guid = fab_get_vf_guid,
+
 	.alloc_ucontext = alloc_ucontext,
 	.dealloc_ucontext = dealloc_ucontext,
 	.disassociate_ucontext = disassociate_ucontext,
@@ -332,8 +339,21 @@ static int add_to_core(struct fab_hca *hca)
 	return error;
 }
 
+/* A function is an HCA of its own, or a VF of one. */
+static void set_place(struct fab_hca *hca, struct pci_dev *function)
+{
+	int vf = function->is_virtfn ? pci_iov_vf_id(function) : 0;
+
+	hca->index = PCI_SLOT(function->devfn);
+	if (!function->is_virtfn)
+		return;
+	hca->pf = pci_get_drvdata(pci_physfn(function));
+	hca->own = &hca->pf->vfs[vf];
+	hca->index = FAB_MAX_HCAS + hca->pf->index * FAB_MAX_VFS + vf;
+}
+
 /* Make the HCA of a PCI function; returns an ERR_PTR on failure. */
-struct fab_hca *fab_hca_create(struct pci_dev *function, unsigned int index)
+struct fab_hca *fab_hca_create(struct pci_dev *function)
 {
 	struct fab_hca *hca = ib_alloc_device(fab_hca, ib);
 	int error;
@@ -341,19 +361,20 @@ struct fab_hca *fab_hca_create(struct pci_dev *function, unsigned int index)
 
 	if (!hca)
 		return ERR_PTR(-ENOMEM);
-	hca->index = index;
+	set_place(hca, function);
 	hca->last_qpn = 0x40;
 	INIT_LIST_HEAD(&hca->qps);
 	for (i = 0; i < fab_parameters.ports; i++)
 		fab_port_init(&hca->ports[i], hca, i + 1);
 	hca->ib.dev.parent = &function->dev;
 	hca->ib.node_type = RDMA_NODE_IB_CA;
-	hca->ib.node_guid = cpu_to_be64(hca->ports[0].guid - 1);
+	hca->ib.node_guid = cpu_to_be64(hca->own ? hca->own->node_guid :
+						   hca->ports[0].guid - 1);
 	hca->ib.phys_port_cnt = fab_parameters.ports;
 	hca->ib.num_comp_vectors = 2;
 	hca->ib.local_dma_lkey = FAB_LOCAL_KEY;
 	snprintf(hca->ib.node_desc, sizeof(hca->ib.node_desc), "ib_fabric HCA-%u",
-		 index + 1);
+		 hca->index + 1);
 	ib_set_device_ops(&hca->ib, &ops);
 	error = add_to_core(hca);
 	if (error) {

@@ -10,6 +10,7 @@
  *	main.c			parameters, load and unload
  *	pci_function.c		a PCI bus with a function for each HCA, and its driver
  *	hca.c			the RDMA device and its attributes
+ *	virtual_function.c	SR-IOV: its registers, and what a PF sets for its VFs
  *	transmit.c		executes posted send requests, and waits for buffers
  *	send_request.c		executes one such request
  *	wire.c			finds the receivers of a message
@@ -47,6 +48,13 @@
 
 #define FAB_MAX_HCAS		8
 #define FAB_MAX_PORTS		2
+/* Of each HCA. */
+#define FAB_MAX_VFS		16
+/* Each HCA and each VF has ports. */
+#define FAB_ALL_PORTS		(FAB_MAX_HCAS * (1 + FAB_MAX_VFS) * FAB_MAX_PORTS)
+/* The capability of SR-IOV in the configuration space. */
+#define FAB_SRIOV		PCI_CFG_SPACE_SIZE
+#define FAB_SRIOV_SIZE		PCI_EXT_CAP_SRIOV_SIZEOF
 /* Table sizes of ConnectX-2 and -3; the GID table is shorter, for fast reading. */
 #define FAB_PKEYS		128
 #define FAB_GIDS		8
@@ -71,6 +79,7 @@
 struct fab_parameters {
 	int hcas;
 	int ports;
+	int max_vfs;
 	char *device_name;
 	char *driver;
 	char *firmware;
@@ -114,11 +123,26 @@ struct fab_port {
 };
 
 /**
+ * struct fab_vf - what a PF has set for a VF
+ * @node_guid: 0 until it is set
+ * @port_guid: 0 until it is set: then the SM cannot configure the port
+ * @link_state: IFLA_VF_LINK_STATE_*; AUTO: as the PF's own link
+ */
+struct fab_vf {
+	u64 node_guid;
+	u64 port_guid;
+	int link_state;
+};
+
+/**
  * struct fab_hca - one HCA
  * @ib: what the RDMA core knows of it
  * @entry: in fab_hcas, as long as anything can reach it
  * @registered: may events be raised? Changes under fab_mutex
- * @index: its slot on the pretend bus
+ * @index: its slot on the pretend bus; for VFs, a number above all slots
+ * @pf: of a VF; NULL for others
+ * @own: of a VF: what its PF has set for it
+ * @vfs: of a PF: what it has set
  * @qps: its queue pairs
  * @last_qpn: the queue pair number given last
  * @ports: as many as phys_port_cnt says
@@ -128,6 +152,9 @@ struct fab_hca {
 	struct list_head entry;
 	bool registered;
 	unsigned int index;
+	struct fab_hca *pf;
+	const struct fab_vf *own;
+	struct fab_vf vfs[FAB_MAX_VFS];
 	struct list_head qps;
 	u32 last_qpn;
 	struct fab_port ports[FAB_MAX_PORTS];
@@ -416,8 +443,21 @@ int fab_pci_add(void);
 void fab_pci_remove(void);
 
 /* hca.c */
-struct fab_hca *fab_hca_create(struct pci_dev *function, unsigned int index);
+struct fab_hca *fab_hca_create(struct pci_dev *function);
 void fab_hca_destroy(struct fab_hca *hca);
+
+/* virtual_function.c */
+void fab_sriov_init(void);
+bool fab_is_vf(unsigned int devfn);
+u8 fab_sriov_read(unsigned int pf, unsigned int offset);
+void fab_sriov_write(unsigned int pf, unsigned int offset, u32 value);
+int fab_sriov_configure(struct pci_dev *function, int count);
+int fab_get_vf_config(struct ib_device *ib, int number, u32 port,
+		      struct ifla_vf_info *info);
+int fab_set_vf_link_state(struct ib_device *ib, int number, u32 port, int state);
+int fab_set_vf_guid(struct ib_device *ib, int number, u32 port, u64 guid, int type);
+int fab_get_vf_guid(struct ib_device *ib, int number, u32 port,
+		    struct ifla_vf_guid *node_guid, struct ifla_vf_guid *port_guid);
 
 /* port.c */
 extern bool fab_subnet_manager;
@@ -425,7 +465,9 @@ extern int fab_group_mtu;
 extern const struct kernel_param_ops fab_subnet_manager_ops;
 extern const struct kernel_param_ops fab_group_mtu_ops;
 void fab_port_init(struct fab_port *port, struct fab_hca *hca, u32 number);
+bool fab_port_has_link(const struct fab_port *port);
 void fab_port_set_cable(struct fab_port *port, bool plugged);
+void fab_vfs_update(struct fab_hca *pf);
 void fab_port_set_pkeys(struct fab_port *port, const u16 *pkeys);
 int fab_pkey_find(const struct fab_port *port, u16 pkey);
 bool fab_pkeys_match(u16 one, u16 other);

@@ -12,6 +12,8 @@ module_param_named(hcas, fab_parameters.hcas, int, 0444);
 MODULE_PARM_DESC(hcas, "number of HCAs, 1 to 8 (2)");
 module_param_named(ports, fab_parameters.ports, int, 0444);
 MODULE_PARM_DESC(ports, "ports of each, 1 or 2 (1)");
+module_param_named(max_vfs, fab_parameters.max_vfs, int, 0444);
+MODULE_PARM_DESC(max_vfs, "virtual functions of each, 0 to 16 (0: no SR-IOV)");
 module_param_named(device_name, fab_parameters.device_name, charp, 0444);
 MODULE_PARM_DESC(device_name, "pattern for the RDMA devices' names (mlx4_%d)");
 module_param_named(driver, fab_parameters.driver, charp, 0444);
@@ -81,6 +83,9 @@ static int check_parameters(void)
 		wanted->active_mtu = wanted->hca_mtu;
 	if (!is_within("hcas", wanted->hcas, 1, FAB_MAX_HCAS) ||
 	    !is_within("ports", wanted->ports, 1, FAB_MAX_PORTS) ||
+	    /* As with mlx5, a function that has VFs has one port. */
+	    !is_within("max_vfs", wanted->max_vfs, 0,
+		       wanted->ports == 1 ? FAB_MAX_VFS : 0) ||
 	    !is_within("pci_vendor", wanted->pci_vendor, 1, 0xfffe) ||
 	    !is_within("pci_device", wanted->pci_device, 0, 0xffff) ||
 	    !is_within("pci_revision", wanted->pci_revision, 0, 0xff) ||

@@ -9,7 +9,7 @@
 
 struct group {
 	u8 mgid[16];
-	DECLARE_BITMAP(members, FAB_MAX_HCAS * FAB_MAX_PORTS);
+	DECLARE_BITMAP(members, FAB_ALL_PORTS);
 };
 
 /* The index in the table is a group's LID; an entry without members is free. */
@@ -17,7 +17,7 @@ static struct group groups[FAB_GROUPS];
 
 static bool is_free(const struct group *group)
 {
-	return bitmap_empty(group->members, FAB_MAX_HCAS * FAB_MAX_PORTS);
+	return bitmap_empty(group->members, FAB_ALL_PORTS);
 }
 
 static struct group *find(const u8 *mgid)

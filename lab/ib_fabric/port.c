@@ -3,6 +3,7 @@
  * Ports: changes by the cable, the subnet manager and the administrator, and the events
  * that report them to the kernel.
  */
+#include <linux/if_link.h>
 #include <linux/moduleparam.h>
 
 #include "ib_fabric.h"
@@ -34,13 +35,26 @@ int fab_mtu_enum(int bytes)
 	}
 }
 
+/* Is the link up? That of a VF is its PF's, unless the PF's policy says otherwise. */
+bool fab_port_has_link(const struct fab_port *port)
+{
+	const struct fab_hca *hca = port->hca;
+
+	if (!hca->pf || hca->own->link_state == IFLA_VF_LINK_STATE_ENABLE)
+		return port->cable;
+	if (hca->own->link_state == IFLA_VF_LINK_STATE_DISABLE)
+		return false;
+	return hca->pf->ports[port->number - 1].cable;
+}
+
 /*
  * Bring the state in line with cable and subnet manager; under fab_lock, or before
- * anything can reach the port. A port that was set up stays so without an SM.
+ * anything can reach the port. A port that was set up stays so without an SM. The SM
+ * knows ports by their GUIDs: one without a GUID is never set up.
  */
 static void update(struct fab_port *port)
 {
-	if (!port->cable) {
+	if (!fab_port_has_link(port) || !port->guid) {
 		port->state = IB_PORT_DOWN;
 	} else if (fab_subnet_manager) {
 		port->lid = FAB_SM_LID + 1 + port->index;
@@ -55,7 +69,8 @@ void fab_port_init(struct fab_port *port, struct fab_hca *hca, u32 number)
 	port->hca = hca;
 	port->number = number;
 	port->index = hca->index * fab_parameters.ports + number - 1;
-	port->guid = FIRST_GUID + 0x10 * hca->index + number;
+	port->guid = hca->own ? hca->own->port_guid :
+				FIRST_GUID + 0x10 * hca->index + number;
 	port->cable = true;
 	port->state = IB_PORT_DOWN;
 	port->capabilities = CAPABILITIES;
@@ -76,14 +91,12 @@ static void raise(struct fab_port *port, enum ib_event_type type)
 		ib_dispatch_event(&event);
 }
 
-/* Plug or pull a port's cable; under fab_mutex. */
-void fab_port_set_cable(struct fab_port *port, bool plugged)
+static void update_and_raise(struct fab_port *port)
 {
 	enum ib_port_state before = port->state;
 	unsigned long flags;
 
 	spin_lock_irqsave(&fab_lock, flags);
-	port->cable = plugged;
 	update(port);
 	/* Connections over it that wait for a buffer fail now. */
 	fab_resume(NULL);
@@ -94,6 +107,25 @@ void fab_port_set_cable(struct fab_port *port, bool plugged)
 		raise(port, IB_EVENT_PORT_ACTIVE);
 	else if (before == IB_PORT_ACTIVE)
 		raise(port, IB_EVENT_PORT_ERR);
+}
+
+/* The PF's cable, or its policy for a VF's link, has changed; under fab_mutex. */
+void fab_vfs_update(struct fab_hca *pf)
+{
+	struct fab_hca *hca;
+	u32 i;
+
+	list_for_each_entry(hca, &fab_hcas, entry)
+		for (i = 0; hca->pf == pf && i < hca->ib.phys_port_cnt; i++)
+			update_and_raise(&hca->ports[i]);
+}
+
+/* Plug or pull a port's cable; under fab_mutex. */
+void fab_port_set_cable(struct fab_port *port, bool plugged)
+{
+	port->cable = plugged;
+	update_and_raise(port);
+	fab_vfs_update(port->hca);
 }
 
 /* Set the P_Key table of a port; under fab_mutex. */

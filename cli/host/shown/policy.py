@@ -23,6 +23,7 @@ def policy_counts(policy: Policy) -> str:
         (host.interfaces, "interface"),
         (host.modules, "module"),
         (host.module_options, "module option"),
+        (host.virtual_functions, "VF rule"),
         (policy.fabric.partitions, "partition"),
         (policy.block.srp, "SRP target"),
         (policy.block.iser, "iSER target"),
@@ -64,6 +65,19 @@ def _show_host(host: HostPolicy, output: Output) -> None:
             f"{count(number, 'interface')}{order}; - leaves the value unchanged."
         )
     pairs = [("module", name) for name in host.modules]
+    pairs += [
+        (
+            "VFs",
+            f"{rule.count} of {rule.pci or rule.guid or rule.device} ({rule.name}), "
+            f"for virtual machines: {rule.guests}",
+        )
+        for rule in host.virtual_functions
+    ]
+    pairs += [
+        ("port type", f"{rule.port_type} ({rule.name})")
+        for rule in host.interfaces
+        if rule.port_type
+    ]
     pairs += [
         ("module option", f"{option.module} {option.name}={option.value}")
         for option in host.module_options

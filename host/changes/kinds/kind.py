@@ -120,10 +120,15 @@ class Kind:
 
     @property
     def port(self) -> Optional[tuple[str, int]]:
-        """The PCI address and port of an adapter if it sets the port's MTU, which
-        recreates all netdevs of the adapter; None for others.
+        """The PCI address and port of an adapter if it sets the port's MTU or type,
+        which recreates all netdevs of the adapter; None for others.
         """
         return None
+
+    @property
+    def adapter(self) -> Optional[str]:
+        """The PCI address of the adapter that it sets; None for others."""
+        return self.port[0] if self.port else None
 
     @property
     def sysfs_file(self) -> str:

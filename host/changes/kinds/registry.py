@@ -18,13 +18,21 @@ from ovirt_rdma.host.changes.kinds.offload import OffloadState
 from ovirt_rdma.host.changes.kinds.opensm_file import OpensmFile
 from ovirt_rdma.host.changes.kinds.pkey_child import PkeyChild
 from ovirt_rdma.host.changes.kinds.profile import ProfileProperty
-from ovirt_rdma.host.changes.kinds.sysfs import Sysfs
+from ovirt_rdma.host.changes.kinds.sysfs import PortType, Sysfs
 from ovirt_rdma.host.changes.kinds.unit import Unit
+from ovirt_rdma.host.changes.kinds.virtual_function import (
+    VfDrivers,
+    VfGuids,
+    VfNumber,
+    VfPkeys,
+    VfStates,
+)
 from ovirt_rdma.host.rules.base import Change
 
 # The first that a change is for counts: a P_Key child is a write to /sys too.
 KINDS: tuple[type[Kind], ...] = (
     PkeyChild,
+    PortType,
     Sysfs,
     ProfileProperty,
     OffloadState,
@@ -32,6 +40,11 @@ KINDS: tuple[type[Kind], ...] = (
     OpensmFile,
     Module,
     Unit,
+    VfNumber,
+    VfGuids,
+    VfStates,
+    VfPkeys,
+    VfDrivers,
 )
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The kind SYSFS: set kernel values in /sys.
 
-The values are transport mode and MTU of a netdev, and the MTU of an mlx4 port, which
-recreates the adapter's netdevs.
+The values are transport mode and MTU of a netdev, and MTU and type of an mlx4 port,
+which recreate the adapter's netdevs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ MODE_FILE = "mode"
 MTU_FILE = "mtu"
 
 _NET_FILE = re.compile(rf"{NET_CLASS}/({NETDEV})/(\w+)")
-_PORT_MTU = re.compile(
+_PORT_FILE = re.compile(
     r"/sys/bus/pci/devices/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
-    r"/mlx4_port([12])_mtu"
+    r"/mlx4_port([12])(_mtu)?"
 )
 
 # mlx4 takes the ports' links down and up, and udev renames the netdevs.
@@ -60,7 +60,7 @@ class Sysfs(Kind):
     def values(self) -> Optional[str]:
         if self.netdev:
             return self.FILES[self.sysfs_file]
-        return NUMBER if self.port else None
+        return NUMBER if self.port and self.change.target.endswith("_mtu") else None
 
     @property
     def netdev(self) -> Optional[str]:
@@ -73,7 +73,7 @@ class Sysfs(Kind):
 
     @property
     def port(self) -> Optional[tuple[str, int]]:
-        found = _PORT_MTU.fullmatch(self.change.target)
+        found = _PORT_FILE.fullmatch(self.change.target)
         return (found[1], int(found[2])) if found else None
 
     @property
@@ -157,6 +157,23 @@ class Sysfs(Kind):
         message = error.strerror or str(error)
         sentence = f"{path}: the kernel does not accept {value}: {meaning or message}"
         return (f"{sentence} ({message})" if meaning else sentence), fix
+
+
+class PortType(Sysfs):
+    """The type of an mlx4 port; the kernel shows ``auto (eth)`` for ``auto``."""
+
+    @classmethod
+    def is_for(cls, change: Change) -> bool:
+        found = _PORT_FILE.fullmatch(change.target)
+        return change.kind == SYSFS and found is not None and not found[3]
+
+    def values(self) -> Optional[str]:
+        return "ib|eth|auto" if self.port else None
+
+    def read(self, host: Host) -> Reading:
+        reading = super().read(host)
+        words = (reading.value or "").split()
+        return Reading(words[0], reading.problem) if words else reading
 
 
 def _wait_for_netdevs(host: Host, address: str, before: dict[str, int]) -> None:

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from ovirt_rdma.host.facts.devices import Guid
 from ovirt_rdma.host.facts.model import UNKNOWN, CmId, Route
 
 Row = dict[str, Any]
@@ -19,6 +20,8 @@ Row = dict[str, Any]
 # Route types that mean, with exit status 0, that there is no route.
 _NO_ROUTE = ("unreachable", "prohibit", "blackhole", "throw")
 IPOIB_MODES = ("datagram", "connected")
+VF_LINK_STATES = ("auto", "enable", "disable")
+_GUID = re.compile(r"([0-9a-f]{2}:){7}[0-9a-f]{2}")
 _PKEY = re.compile(r"0x[0-9a-f]{4}")
 _UMCAST = {"0000": False, "0001": True}
 
@@ -43,6 +46,17 @@ class IpoibLink:
     mode: Optional[str] = None
     umcast: Optional[bool] = None
     parent: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class IpVf:
+    """A VF in ``ip -j link show dev ib0``, by the PF: GUIDs as ``0002:c903:00fb:1231``,
+    ``link_state`` as ``auto``; None if the kernel does not show it.
+    """
+
+    node_guid: Optional[str] = None
+    port_guid: Optional[str] = None
+    link_state: Optional[str] = None
 
 
 def rows(text: str) -> list[Row]:
@@ -99,6 +113,34 @@ def ipoib_links(entries: list[Row]) -> dict[str, IpoibLink]:
                 parent=_text(row, "link"),
             )
     return result
+
+
+def virtual_functions(entries: list[Row]) -> dict[int, IpVf]:
+    """Return the VFs of the only netdev in ``ip -j link show dev NETDEV``, by number.
+
+    The keys are those of iproute2's ip/ipaddress.c, print_vfinfo(). It prints no GUIDs
+    if the driver has none, as that of an Ethernet netdev.
+    """
+    vfs = {}
+    for row in entries:
+        listed = row.get("vfinfo_list")
+        for vf in listed if isinstance(listed, list) else []:
+            number = vf.get("vf") if isinstance(vf, dict) else None
+            if isinstance(number, int) and not isinstance(number, bool):
+                state = _text(vf, "link_state")
+                vfs[number] = IpVf(
+                    node_guid=_guid(_text(vf, "node guid")),
+                    port_guid=_guid(_text(vf, "port guid")),
+                    link_state=state if state in VF_LINK_STATES else None,
+                )
+    return vfs
+
+
+def _guid(text: Optional[str]) -> Optional[str]:
+    """Return ``0002:c903:00fb:1231`` for ``00:02:c9:03:00:fb:12:31``."""
+    if text is None or not _GUID.fullmatch(text):
+        return None
+    return Guid(text.replace(":", "")).in_groups
 
 
 def route(destination: str, entries: list[Row]) -> Optional[Route]:

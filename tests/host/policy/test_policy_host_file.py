@@ -8,7 +8,10 @@ from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, ModuleOption, Policy
 
 MATCH_KEYS = "link_layer, device, pci, port, guid, pkey"
-RULE_KEYS = "name, match, transport_mode, mtu, tso, port_mtu, pkey_children, partitions"
+RULE_KEYS = (
+    "name, match, transport_mode, mtu, tso, port_mtu, pkey_children, partitions, "
+    "port_type"
+)
 PKEYS = "allowed: 0x0001 to 0xffff, but not 0x8000"
 
 

@@ -14,6 +14,7 @@ of RDMA devices and ports.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Optional
@@ -80,9 +81,43 @@ class FakeAdapters(FakeFiles):
             address = f"{domain}:{place}.{number % 8}"
             vf = replace(pci, address=address, device=device, driver=driver)
             self.adapter(vf, class_code, physical_function=pci)
+            self.link(f"{pci.folder}/virtfn{number - 1}", vf.folder)
             made.append(vf)
         self.write(f"{pci.folder}/sriov_numvfs", str(count))
         return made
+
+    def ip_vfs(self, netdev: str, vfs: Sequence[tuple[str, str, str]]) -> None:
+        """Set what ``ip`` shows of the VFs of ``netdev``: node GUID, port GUID, and the
+        link state, as iproute2 6.1 prints them for mlx5.
+        """
+        rows = [
+            {
+                "vf": number,
+                "link_type": "infiniband",
+                "link_state": state,
+                "query_rss_en": False,
+                "node guid": _in_bytes(node),
+                "port guid": _in_bytes(port),
+            }
+            for number, (node, port, state) in enumerate(vfs)
+        ]
+        text = json.dumps(
+            [{"ifname": netdev, "num_vf": len(rows), "vfinfo_list": rows}]
+        )
+        self.runner.answer(f"ip -j link show dev {netdev}", text)
+
+    def mlx4_vf(
+        self, pci: Pci, device: str, number: int, guid: str, pkeys: Sequence[str] = ()
+    ) -> None:
+        """Set what mlx4 shows of VF ``number``, from 0: ``guid`` as the kernel prints
+        it (``0``, ``ffffffffffffffff``), and its entries of port 1's P_Key table.
+        """
+        iov = f"/sys/class/infiniband/{device}/iov"
+        self.write(f"{iov}/ports/1/admin_guids/{number + 1}", guid)
+        name = f"{pci.address[:8]}{(number + 1) // 8:02d}.{(number + 1) % 8}"
+        for entry in range(4):
+            text = pkeys[entry] if entry < len(pkeys) else "none"
+            self.write(f"{iov}/{name}/ports/1/pkey_idx/{entry}", text)
 
     def mlx4_port(self, pci: Pci, number: int, kind: str, mtu: int = 4096) -> None:
         """Set an mlx4 port's type (``ib``, ``auto (eth)``) and IB MTU."""
@@ -151,6 +186,11 @@ class FakeAdapters(FakeFiles):
             lines += ["\t\t\tsm_lid:\t\t\t1", "\t\t\tport_lid:\t\t5"]
             lines += ["\t\t\tport_lmc:\t\t0x00", "\t\t\tlink_layer:\t\tInfiniBand", ""]
         return "\n".join(lines) + "\n"
+
+
+def _in_bytes(guid: str) -> str:
+    digits = guid.replace(":", "")
+    return ":".join(digits[at : at + 2] for at in range(0, 16, 2))
 
 
 def _shown(mtu: int) -> str:

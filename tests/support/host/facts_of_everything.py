@@ -21,6 +21,10 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
+from ovirt_rdma.host.facts.functions import (
+    VfPort,
+    VirtualFunction,
+)
 from ovirt_rdma.host.facts.model import (
     Facts,
     KernelOption,
@@ -47,6 +51,18 @@ PF = Adapter(
     numa_node=0,
     vfs=3,
     max_vfs=8,
+    virtual_functions=(
+        VirtualFunction(
+            0,
+            "0000:04:00.1",
+            "vfio-pci",
+            node_guid="0e11:2233:4455:6600",
+            link_state="auto",
+            ports=(VfPort(1, "0e11:2233:4455:6601", (0, 3)),),
+        ),
+        VirtualFunction(1, "0000:04:00.2", "vfio-pci", "mlx4_1", "ib4"),
+        VirtualFunction(2, "0000:04:00.3"),
+    ),
     port_types=("ib", "auto (eth)"),
     port_mtus=(4096, 0),
 )
@@ -91,6 +107,7 @@ EVERYTHING = Facts(
     "hv1",
     "5.14.0",
     7261.0,
+    host_uuid="3c2ee5a2-1b1e-4c35-b2a5-6a56fd8f8f14",
     adapters=(
         PF,
         *(

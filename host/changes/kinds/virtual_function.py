@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The kind VF: the number of VFs of an adapter, and what their PF sets for them.
+
+The target is the PF's PCI address, ``name`` one of these properties. All but the number
+have a value for several VFs, such as ``0=auto 1=disable``; other VFs are no part of it:
+
+- ``number``: sriov_numvfs. The VFs are made without a driver, so that none sees a VF
+  without GUID.
+- ``guids``: for mlx5 the node and the port GUID, for mlx4 the GUID of each port.
+- ``link-states``: auto, enable or disable (mlx5).
+- ``pkeys``: where in the port's P_Key table the VF's entries are, by port (mlx4).
+- ``drivers``: the driver on this host, ``-`` for none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar, Optional
+
+from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
+from ovirt_rdma.host.changes.kinds.kind import NUMBER, Kind, Property
+from ovirt_rdma.host.changes.kinds.location import netdevs_of_pci
+from ovirt_rdma.host.changes.kinds.sysfs import Sysfs
+from ovirt_rdma.host.collect.hcas import PCI_DEVICES
+from ovirt_rdma.host.collect.parsers.iproute import IpVf, rows, virtual_functions
+from ovirt_rdma.host.facts.devices import (
+    Guid,
+)
+from ovirt_rdma.host.facts.functions import (
+    VFIO,
+    mlx4_function,
+)
+from ovirt_rdma.host.paths import NET_CLASS
+from ovirt_rdma.host.rules.base import SYSFS, VF, Change
+from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.system.tree import FileTree
+
+VF_NUMBER, VF_GUIDS, VF_STATES = "number", "guids", "link-states"
+VF_PKEYS, VF_DRIVERS = "pkeys", "drivers"
+NO_DRIVER = "-"
+
+_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_GUID = r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}"
+_NO_GUID = "0000:0000:0000:0000"
+_PROBE = "/sys/bus/pci/drivers_probe"
+
+
+def vf_values(values: dict[int, str]) -> str:
+    """Return the values of VFs, by number, as one text."""
+    return " ".join(f"{number}={value}" for number, value in sorted(values.items()))
+
+
+def _by_number(text: Optional[str]) -> dict[int, str]:
+    pairs = (entry.partition("=") for entry in (text or "").split())
+    return {int(number): value for number, _, value in pairs}
+
+
+class _OfVfs(Kind):
+    """A property of the VFs of one PF. VALUE is the pattern of one VF's value, "" of
+    the number; NEW is the value that the kernel gives a new VF.
+    """
+
+    name = VF
+    is_named = True
+    is_volatile = True
+    PROPERTY: ClassVar[str] = ""
+    VALUE: ClassVar[str] = ""
+    NEW: ClassVar[str] = ""
+
+    @classmethod
+    def is_for(cls, change: Change) -> bool:
+        return change.kind == VF and change.name == cls.PROPERTY
+
+    def values(self) -> Optional[str]:
+        if not _PCI.fullmatch(self.change.target):
+            return None
+        if not self.VALUE:
+            return NUMBER
+        one = rf"[0-9]{{1,5}}={self.VALUE}"
+        return rf"(?:{one}(?: {one})*)?"
+
+    @property
+    def adapter(self) -> Optional[str]:
+        return self.change.target
+
+    @property
+    def sets(self) -> Property:
+        numbers = ",".join(map(str, self._numbers))
+        return Property(VF, self.change.target, f"{self.change.name} {numbers}".strip())
+
+    @property
+    def _numbers(self) -> tuple[int, ...]:
+        """The VFs that it is about."""
+        return tuple(_by_number(self.change.after)) if self.VALUE else ()
+
+    def describe(self) -> str:
+        numbers = ", ".join(map(str, self._numbers))
+        return f"{self.change.name} of the VFs {numbers} of {self.change.target}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.change.name} of VFs"
+
+    def normal(self, value: str) -> Optional[str]:
+        return value.strip()
+
+    def is_gone(self, host: Host) -> bool:
+        return not self._own(host)
+
+    def read(self, host: Host) -> Reading:
+        present = self._own(host)
+        if not present:
+            return Reading()
+        try:
+            return Reading(vf_values(self._present(host, present)) or None)
+        except (CommandFailed, ValueError) as error:
+            return Reading(problem=f"{self.describe()} cannot be read: {error}")
+
+    def do(self, host: Host) -> None:
+        self._make(host, _by_number(self.change.after))
+
+    def undo(self, host: Host, before: Optional[str]) -> None:
+        present = self._own(host)
+        earlier = _by_number(before)
+        self._make(host, {n: earlier.get(n, self.NEW) for n in present})
+
+    def _make(self, host: Host, wanted: dict[int, str]) -> None:
+        present = self._addresses(host)
+        reading = self.read(host)
+        if reading.problem:
+            raise EffectFailed("vf-unreadable", reading.problem)
+        found = _by_number(reading.value)
+        for number, value in wanted.items():
+            if number in present and found.get(number) != value:
+                self._set(host, number, present[number], value)
+            elif number not in present and value != self.NEW:
+                raise EffectFailed("vf-gone", f"{self._vf(number)} does not exist")
+
+    def _present(self, host: Host, present: dict[int, str]) -> dict[int, str]:
+        """Return the value of each VF. Raises CommandFailed and ValueError."""
+        raise NotImplementedError
+
+    def _set(self, host: Host, number: int, address: str, value: str) -> None:
+        raise NotImplementedError
+
+    def _own(self, host: Host) -> dict[int, str]:
+        """Return the PCI addresses of the VFs that it is about."""
+        present = self._addresses(host)
+        return {n: present[n] for n in self._numbers if n in present}
+
+    def _addresses(self, host: Host) -> dict[int, str]:
+        """Return the PCI addresses of the VFs by number."""
+        tree = FileTree(host.root)
+        folder = f"{PCI_DEVICES}/{self.change.target}"
+        return {
+            int(name[len("virtfn") :]): address
+            for name in tree.names(folder)
+            if name.startswith("virtfn") and name[len("virtfn") :].isdecimal()
+            for address in [tree.link_name(f"{folder}/{name}")]
+            if address
+        }
+
+    def _driver(self, host: Host, address: str) -> Optional[str]:
+        return FileTree(host.root).link_name(f"{PCI_DEVICES}/{address}/driver")
+
+    def _write(self, host: Host, path: str, value: str) -> None:
+        """Write to a file of /sys. Raises EffectFailed."""
+        Sysfs(Change(SYSFS, path, None, value)).write(host, path, value)
+
+    def _vf(self, number: int) -> str:
+        return f"VF {number} of {self.change.target}"
+
+    def _refuse_guest(self, host: Host, number: int, address: str) -> None:
+        """Raise EffectFailed if a virtual machine has the VF. The kernel would wait
+        until it is shut down, and nothing could end that wait.
+        """
+        if self._driver(host, address) == VFIO:
+            raise EffectFailed(
+                "vf-in-virtual-machine",
+                f"{self._vf(number)} ({address}) is in use by a virtual machine",
+                "shut that virtual machine down, or migrate it",
+            )
+
+    def _ip_vfs(self, host: Host) -> dict[int, IpVf]:
+        """Return what the PF's netdev shows of the VFs."""
+        text = host.tool("ip", "-j", "link", "show", "dev", self._netdev(host))
+        return virtual_functions(rows(text))
+
+    def _netdev(self, host: Host) -> str:
+        """Return the PF's netdev, not a P_Key child. Raises ValueError."""
+        tree = FileTree(host.root)
+        for name in sorted(netdevs_of_pci(host, self.change.target)):
+            if "parent" not in tree.names(f"{NET_CLASS}/{name}"):
+                return name
+        raise ValueError(f"{self.change.target} has no netdev")
+
+    def _by_ip(self, host: Host, number: int, *words: str) -> None:
+        """Run ``ip link set NETDEV vf N ...``. Raises EffectFailed."""
+        try:
+            netdev = self._netdev(host)
+        except ValueError as error:
+            raise EffectFailed("vf-without-netdev", str(error)) from None
+        argv = ("ip", "link", "set", "dev", netdev, "vf", str(number), *words)
+        host.run_or_fail(f"{self._vf(number)} cannot be set", argv)
+
+    def _iov(self, host: Host) -> Optional[str]:
+        """Return mlx4's folder ``iov``; None for other drivers."""
+        tree = FileTree(host.root)
+        folder = f"{PCI_DEVICES}/{self.change.target}/infiniband"
+        for device in tree.names(folder):
+            if tree.is_folder(f"{folder}/{device}/iov"):
+                return f"{folder}/{device}/iov"
+        return None
+
+
+class VfNumber(_OfVfs):
+    """The number of VFs, which is changed from 0 and to 0 only (sriov_numvfs_store() in
+    drivers/pci/iov.c). They disappear with all that was set for them.
+    """
+
+    PROPERTY = VF_NUMBER
+    is_maker = True
+
+    def owns(self, other: Kind) -> bool:
+        change = other.change
+        return (change.kind, change.target) == (VF, self.change.target) and (
+            change.name != VF_NUMBER
+        )
+
+    def describe(self) -> str:
+        return f"number of VFs of {self.change.target}"
+
+    @property
+    def label(self) -> str:
+        return "number of VFs"
+
+    def normal(self, value: str) -> Optional[str]:
+        # Without VFs there is nothing that was made.
+        return None if value.strip() == "0" else value.strip()
+
+    def manual_fix(self, value: Optional[str]) -> str:
+        return f"echo {value or 0} > {self._file('sriov_numvfs')}"
+
+    def is_gone(self, host: Host) -> bool:
+        return FileTree(host.root).text(self._file("sriov_numvfs")) is None
+
+    def read(self, host: Host) -> Reading:
+        return Reading(FileTree(host.root).text(self._file("sriov_numvfs")))
+
+    def do(self, host: Host) -> None:
+        self._change_to(host, self.change.after or "0")
+
+    def undo(self, host: Host, before: Optional[str]) -> None:
+        if not self.is_gone(host):
+            self._change_to(host, before or "0")
+
+    def _change_to(self, host: Host, wanted: str) -> None:
+        present = self.read(host).value
+        if present == wanted:
+            return
+        for number, address in self._addresses(host).items():
+            self._refuse_guest(host, number, address)
+        if present != "0":
+            self._write(host, self._file("sriov_numvfs"), "0")
+        if wanted == "0":
+            return
+        # Linux 4.12 and later; the PF's value for new VFs stays what it was.
+        probe = self._file("sriov_drivers_autoprobe")
+        before = FileTree(host.root).text(probe)
+        if before is not None:
+            self._write(host, probe, "0")
+        try:
+            self._write(host, self._file("sriov_numvfs"), wanted)
+        finally:
+            if before is not None:
+                self._write(host, probe, before)
+
+    def _file(self, name: str) -> str:
+        return f"{PCI_DEVICES}/{self.change.target}/{name}"
+
+
+class VfGuids(_OfVfs):
+    """The GUIDs. A driver reads them when it is bound, so it is bound again."""
+
+    PROPERTY = VF_GUIDS
+    VALUE = f"{_GUID}(?:/{_GUID})*"
+    NEW = _NO_GUID
+
+    def normal(self, value: str) -> Optional[str]:
+        # mlx4: nobody has assigned one.
+        return value.replace("ffff:ffff:ffff:ffff", _NO_GUID).strip()
+
+    def _present(self, host: Host, present: dict[int, str]) -> dict[int, str]:
+        iov = self._iov(host)
+        if iov is None:
+            found = self._ip_vfs(host)
+            return {
+                number: f"{vf.node_guid}/{vf.port_guid}"
+                for number, vf in found.items()
+                if number in present and vf.node_guid and vf.port_guid
+            }
+        tree = FileTree(host.root)
+        guids: dict[int, list[str]] = {}
+        for port in tree.names(f"{iov}/ports"):
+            for number in present:
+                text = tree.text(f"{iov}/ports/{port}/admin_guids/{number + 1}")
+                int(text or "", 16)
+                guid = Guid((text or "").zfill(16)).in_groups
+                guids.setdefault(number, []).append(guid)
+        return {number: "/".join(values) for number, values in guids.items()}
+
+    def _set(self, host: Host, number: int, address: str, value: str) -> None:
+        self._refuse_guest(host, number, address)
+        guids = [Guid(guid.replace(":", "")) for guid in value.split("/")]
+        iov = self._iov(host)
+        if iov is not None:
+            # The subnet manager tells the VF's driver.
+            ports = FileTree(host.root).names(f"{iov}/ports")
+            for port, guid in zip(ports, guids * 2):
+                path = f"{iov}/ports/{port}/admin_guids/{number + 1}"
+                self._write(host, path, f"0x{guid}")
+            return
+        node, port_guid = (guids * 2)[:2]
+        self._by_ip(host, number, "node_guid", node.in_bytes)
+        self._by_ip(host, number, "port_guid", port_guid.in_bytes)
+        if self._driver(host, address):
+            self._write(host, f"{PCI_DEVICES}/{address}/driver/unbind", address)
+            self._write(host, _PROBE, address)
+
+
+class VfStates(_OfVfs):
+    """The policy for the links."""
+
+    PROPERTY = VF_STATES
+    VALUE = "(?:auto|enable|disable)"
+    NEW = "auto"
+
+    def _present(self, host: Host, present: dict[int, str]) -> dict[int, str]:
+        return {
+            number: vf.link_state
+            for number, vf in self._ip_vfs(host).items()
+            if number in present and vf.link_state
+        }
+
+    def _set(self, host: Host, number: int, address: str, value: str) -> None:
+        self._by_ip(host, number, "state", value)
+
+
+class VfPkeys(_OfVfs):
+    """mlx4: for each port ``PORT:INDEX,INDEX``, ports with a ``/`` between them."""
+
+    PROPERTY = VF_PKEYS
+    VALUE = r"[12]:[0-9,]*(?:/[12]:[0-9,]*)?"
+    NEW = "1:"
+
+    def _present(self, host: Host, present: dict[int, str]) -> dict[int, str]:
+        return {
+            number: "/".join(
+                f"{port}:{','.join(self._entries(host, folder))}"
+                for port, folder in self._tables(host, number)
+            )
+            for number in present
+        }
+
+    def _set(self, host: Host, number: int, address: str, value: str) -> None:
+        wanted = dict(part.split(":") for part in value.split("/"))
+        for port, folder in self._tables(host, number):
+            if port not in wanted:
+                continue
+            indexes = [index for index in wanted[port].split(",") if index]
+            used = len(self._entries(host, folder))
+            indexes += ["none"] * (used - len(indexes))
+            for entry, index in enumerate(indexes):
+                self._write(host, f"{folder}/{entry}", index)
+
+    def _tables(self, host: Host, number: int) -> list[tuple[str, str]]:
+        """Return the ports of a VF, each with the folder of its table."""
+        name = mlx4_function(self.change.target, number)
+        folder = f"{self._iov(host)}/{name}/ports"
+        ports = FileTree(host.root).names(folder)
+        return [(port, f"{folder}/{port}/pkey_idx") for port in ports]
+
+    def _entries(self, host: Host, folder: str) -> list[str]:
+        """Return the first entries of a table, up to one that is not used."""
+        tree = FileTree(host.root)
+        entries: list[str] = []
+        while (tree.text(f"{folder}/{len(entries)}") or "none") != "none":
+            entries.append(tree.text(f"{folder}/{len(entries)}") or "")
+        return entries
+
+
+class VfDrivers(_OfVfs):
+    """The drivers on this host."""
+
+    PROPERTY = VF_DRIVERS
+    VALUE = r"(?:-|[A-Za-z0-9_-]{1,60})"
+    NEW = NO_DRIVER
+
+    def _present(self, host: Host, present: dict[int, str]) -> dict[int, str]:
+        return {
+            number: self._driver(host, address) or NO_DRIVER
+            for number, address in present.items()
+        }
+
+    def _set(self, host: Host, number: int, address: str, value: str) -> None:
+        self._refuse_guest(host, number, address)
+        if self._driver(host, address):
+            self._write(host, f"{PCI_DEVICES}/{address}/driver/unbind", address)
+        if value != NO_DRIVER:
+            self._write(host, _PROBE, address)
+            if self._driver(host, address) != value:
+                raise EffectFailed(
+                    "vf-driver-not-bound",
+                    f"{value} was not bound to {self._vf(number)} ({address})",
+                    "read the kernel's log (journalctl -k)",
+                )

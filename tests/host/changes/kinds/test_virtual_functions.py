@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The kind VF, on a PF whose files and netlink behave as the kernel's.
+
+drivers/pci/iov.c: sriov_numvfs is changed from 0 and to 0 only (EBUSY), and a VF's
+driver is bound when it is made unless sriov_drivers_autoprobe is 0. rtnetlink.c and
+mlx5's ib_virt.c: ``ip link set vf``; a driver reads the GUIDs when it is bound.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+
+import pytest
+from support.problems import problem
+
+from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.changes.kinds.model import AtomicChange
+from ovirt_rdma.host.changes.kinds.registry import kind_of
+from ovirt_rdma.host.rules.base import SYSFS, VF, Change
+
+pytestmark = pytest.mark.hypervisor
+
+PF = "0000:5e:00.0"
+DEVICES = "sys/bus/pci/devices"
+ZERO = "0000:0000:0000:0000"
+NODE, PORT = "0e11:2233:4455:6600", "0e11:2233:4455:6601"
+
+
+class Kernel:
+    """A PF ``ib0`` with up to 8 VFs, below ``root``."""
+
+    def __init__(self, root) -> None:
+        self.root = root
+        self.guids: dict[int, list[str]] = {}
+        self.states: dict[int, str] = {}
+        self.seen: dict[int, list[str]] = {}  # the GUIDs that a VF's driver read
+        pf = root / "sys/devices/pci0000:5e" / PF
+        pf.mkdir(parents=True)
+        (root / DEVICES).mkdir(parents=True)
+        (root / DEVICES / PF).symlink_to(pf)
+        (root / "sys/class/net/ib0").mkdir(parents=True)
+        (root / "sys/class/net/ib0/device").symlink_to(pf)
+        self.pf = pf
+        (pf / "sriov_numvfs").write_text("0\n")
+        (pf / "sriov_drivers_autoprobe").write_text("1\n")
+        for driver in ("mlx5_core", "vfio-pci"):
+            (root / "sys/bus/pci/drivers" / driver).mkdir(parents=True)
+
+    @property
+    def effects(self) -> HostEffects:
+        return HostEffects(self.root, self.run, write=self.write)
+
+    def address(self, number: int) -> str:
+        return f"0000:5e:00.{number + 1}"
+
+    def folder(self, number: int):
+        return self.root / DEVICES / self.address(number)
+
+    def bind(self, number: int, driver: str = "mlx5_core") -> None:
+        link = self.folder(number) / "driver"
+        link.symlink_to(self.root / "sys/bus/pci/drivers" / driver)
+        self.seen[number] = list(self.guids[number])
+
+    def write(self, path, data: bytes) -> None:
+        text = data.decode().strip()
+        if path.name == "sriov_numvfs":
+            self._number(int(text))
+        elif path.name == "drivers_probe":
+            self.bind(int(text[-1]) - 1)
+        elif path.name == "unbind":
+            path.parent.unlink()
+            return
+        path.write_text(f"{text}\n") if path.name.startswith("sriov") else None
+
+    def _number(self, wanted: int) -> None:
+        present = int((self.pf / "sriov_numvfs").read_text())
+        if present and wanted:
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        for number in range(present):
+            assert (self.folder(number) / "driver").resolve().name != "vfio-pci", (
+                "hangs"
+            )
+            (self.folder(number) / "driver").unlink(missing_ok=True)
+            self.folder(number).rmdir()
+            (self.pf / f"virtfn{number}").unlink()
+        self.guids = {n: [ZERO, ZERO] for n in range(wanted)}
+        self.states = dict.fromkeys(range(wanted), "auto")
+        for number in range(wanted):
+            self.folder(number).mkdir()
+            (self.pf / f"virtfn{number}").symlink_to(self.folder(number))
+            if (self.pf / "sriov_drivers_autoprobe").read_text().strip() == "1":
+                self.bind(number)
+
+    def run(self, argv) -> str:
+        words = list(argv)
+        if words[:5] == ["ip", "-j", "link", "show", "dev"]:
+            return json.dumps([{"ifname": "ib0", "vfinfo_list": self._shown()}])
+        assert words[:6] == ["ip", "link", "set", "dev", "ib0", "vf"], words
+        number, name, value = int(words[6]), words[7], words[8]
+        if name == "state":
+            self.states[number] = value
+        else:
+            digits = value.replace(":", "")
+            group = ":".join(digits[at : at + 4] for at in range(0, 16, 4))
+            self.guids[number][name == "port_guid"] = group
+        return ""
+
+    def _shown(self) -> list[dict]:
+        def in_bytes(guid):
+            digits = guid.replace(":", "")
+            return ":".join(digits[at : at + 2] for at in range(0, 16, 2))
+
+        return [
+            {
+                "vf": number,
+                "node guid": in_bytes(node),
+                "port guid": in_bytes(port),
+                "link_state": self.states[number],
+            }
+            for number, (node, port) in self.guids.items()
+        ]
+
+
+@pytest.fixture
+def kernel(tmp_path) -> Kernel:
+    return Kernel(tmp_path)
+
+
+def act(change: Change, *before) -> AtomicChange:
+    return AtomicChange("VF-01/mlx5_0", "live", "", (change,), before, lasting=False)
+
+
+def number(count: int) -> Change:
+    return Change(VF, PF, "0", str(count), "number")
+
+
+GUIDS = Change(VF, PF, None, f"1={NODE}/{PORT}", "guids")
+STATES = Change(VF, PF, None, "0=disable 1=disable", "link-states")
+DRIVERS = Change(VF, PF, None, "1=mlx5_core", "drivers")
+
+
+def test_vfs_are_made_without_a_driver(kernel):
+    assert kernel.effects.read(number(2)).value == "0"
+    kernel.effects.do(act(number(2)))
+    assert kernel.effects.read(number(2)).value == "2"
+    assert not (kernel.folder(0) / "driver").exists()
+    assert (kernel.pf / "sriov_drivers_autoprobe").read_text() == "1\n"
+
+
+def test_set_read_and_undone(kernel):
+    effects = kernel.effects
+    assert effects.read(GUIDS).value is None
+    assert effects.gone(act(GUIDS))
+    effects.do(act(number(2)))
+    for change in (GUIDS, STATES, DRIVERS):
+        effects.do(act(change))
+        assert effects.read(change).value == change.after
+    assert kernel.seen == {1: [NODE, PORT]}
+    assert kernel.guids[0] == [ZERO, ZERO]
+    for change in (DRIVERS, STATES, GUIDS):
+        effects.undo(act(change, None))
+    assert kernel.guids == {0: [ZERO, ZERO], 1: [ZERO, ZERO]}
+    assert set(kernel.states.values()) == {"auto"}
+    assert not (kernel.folder(1) / "driver").exists()
+    effects.undo(act(number(2), "0"))
+    assert effects.read(number(2)).value == "0"
+
+
+def test_undo_restores_what_was_there(kernel):
+    effects = kernel.effects
+    kernel.write(kernel.pf / "sriov_numvfs", b"2\n")
+    earlier = [NODE, "0e11:2233:4455:6602"]
+    kernel.guids[1] = list(earlier)
+    before = effects.read(GUIDS).value
+    effects.do(act(GUIDS))
+    assert kernel.seen[1] == [NODE, PORT]  # its driver was bound again
+    effects.undo(act(GUIDS, before))
+    assert kernel.guids[1] == kernel.seen[1] == earlier
+
+
+@pytest.mark.parametrize(
+    "change", [GUIDS, Change(VF, PF, None, "1=-", "drivers"), number(0)]
+)
+def test_a_vf_of_a_virtual_machine_is_left(kernel, change):
+    effects = kernel.effects
+    effects.do(act(number(2)))
+    kernel.bind(1, "vfio-pci")
+    with problem("vf-in-virtual-machine"):
+        effects.do(act(change))
+    with problem("vf-in-virtual-machine"):
+        effects.undo(act(number(2), "0"))
+    assert kernel.guids[1] == [ZERO, ZERO]
+
+
+def test_a_driver_that_is_not_bound(kernel):
+    kernel.effects.do(act(number(2)))
+    other = Change(VF, PF, None, "0=mlx4_core", "drivers")
+    with problem("vf-driver-not-bound"):
+        kernel.effects.do(act(other))
+
+
+def test_a_vf_that_is_gone(kernel):
+    kernel.effects.do(act(number(1)))
+    with problem("vf-gone"):
+        kernel.effects.do(act(GUIDS))
+
+
+def test_without_a_netdev(kernel):
+    kernel.effects.do(act(number(2)))
+    (kernel.root / "sys/class/net/ib0/device").unlink()
+    assert "has no netdev" in kernel.effects.read(GUIDS).problem
+
+
+def test_the_number_takes_all_settings_with_it():
+    assert kind_of(number(2)).owns(kind_of(GUIDS))
+    other = Change(VF, "0000:5f:00.0", None, GUIDS.after, "guids")
+    assert not kind_of(number(2)).owns(kind_of(other))
+    assert kind_of(number(2)).is_maker
+
+
+def test_other_vfs_are_another_property():
+    """Each has its own earlier values."""
+    one = Change(VF, PF, None, "0=auto", "link-states")
+    other = Change(VF, PF, None, "1=auto", "link-states")
+    assert kind_of(one).sets != kind_of(other).sets
+
+
+def iov(kernel: Kernel, path: str):
+    file = kernel.pf / "infiniband/mlx4_0/iov" / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+def test_mlx4_by_files(kernel):
+    """drivers/infiniband/hw/mlx4/sysfs.c"""
+    kernel.write(kernel.pf / "sriov_numvfs", b"1\n")
+    iov(kernel, "ports/1/admin_guids/1").write_text("ffffffffffffffff\n")
+    table = "0000:5e:00.1/ports/1/pkey_idx"
+    for entry, text in enumerate(("0", "none", "none")):
+        iov(kernel, f"{table}/{entry}").write_text(f"{text}\n")
+
+    def write(path, data: bytes) -> None:
+        assert path.exists()
+        path.write_text(data.decode().strip().removeprefix("0x").lstrip("0") or "0")
+
+    effects = HostEffects(kernel.root, kernel.run, write=write)
+    guids = Change(VF, PF, f"0={ZERO}", f"0={PORT}", "guids")
+    before = effects.read(guids).value
+    assert kind_of(guids).still_holds(before)
+    effects.do(act(guids))
+    assert iov(kernel, "ports/1/admin_guids/1").read_text() == PORT.replace(":", "")[1:]
+    assert effects.read(guids).value == guids.after
+    effects.undo(act(guids, before))
+    text = iov(kernel, "ports/1/admin_guids/1").read_text()
+    assert text == "ffffffffffffffff"
+
+    pkeys = Change(VF, PF, "0=1:0", "0=1:3,2", "pkeys")
+    assert effects.read(pkeys).value == "0=1:0"
+    effects.do(act(pkeys))
+    assert effects.read(pkeys).value == "0=1:3,2"
+    effects.undo(act(pkeys, "0=1:0"))
+    assert effects.read(pkeys).value == "0=1:0"
+
+
+PORT_FILE = f"/{DEVICES}/{PF}/mlx4_port1"
+
+
+def test_a_port_type_is_shown_with_what_was_found(kernel):
+    (kernel.pf / "mlx4_port1").write_text("auto (eth)\n")
+    wanted: list[bytes] = []
+
+    def write(path, data: bytes) -> None:
+        wanted.append(data)
+        path.write_text({b"ib\n": "ib\n", b"auto\n": "auto (eth)\n"}[data])
+
+    effects = HostEffects(kernel.root, kernel.run, write=write)
+    change = Change(SYSFS, PORT_FILE, "auto", "ib")
+    assert effects.read(change).value == "auto"
+    effects.do(act(change))
+    assert effects.read(change).value == "ib"
+    effects.undo(act(change, "auto"))
+    assert wanted == [b"ib\n", b"auto\n"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        number(16),
+        GUIDS,
+        STATES,
+        DRIVERS,
+        Change(VF, PF, None, "0=1:0,3/2:1 1=1:", "pkeys"),
+        Change(SYSFS, PORT_FILE, "auto", "eth"),
+    ],
+)
+def test_allowed(change):
+    assert kind_of(change).refusal() == ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Change(VF, "../../etc", None, "1", "number"),
+        Change(VF, PF, None, "1; reboot", "number"),
+        Change(VF, PF, None, "1", "msix"),
+        Change(VF, PF, None, "0=auto\n1=auto", "link-states"),
+        Change(VF, PF, None, "0=../x", "drivers"),
+        Change(VF, PF, None, f"0={NODE} x", "guids"),
+        Change(VF, PF, None, None, "guids"),
+        Change(SYSFS, PORT_FILE, "auto", "roce"),
+        Change(SYSFS, PORT_FILE, "auto", "2048"),
+    ],
+)
+def test_refused(change):
+    assert kind_of(change).refusal()

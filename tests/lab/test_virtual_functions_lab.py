@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Virtual functions on the fabric: made, given GUIDs, set again at boot, and reverted.
+
+The GUIDs are read with ip, from the PF, and from the VFs' own devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from changed_host import KILLED, ChangedHost
+from test_power_cut_lab import DRIVER, power_cut
+
+from lab import installed_host
+from lab.guest import Guest
+from lab.infiniband import InfiniBand, PciFunction
+
+FABRIC = InfiniBand(
+    hcas=1,
+    max_vfs=16,
+    device_name="mlx5_%d",
+    pci=PciFunction(device=0x1017, revision=0, pci_class=0x020700, driver="mlx5_core"),
+)
+PF = "/sys/bus/pci/devices/001b:00:00.0"
+UUID = "3c2ee5a2-1b1e-4c35-b2a5-6a56fd8f8f14"
+POLICY = """\
+version: 1
+host:
+  virtual_functions:
+    - match: {device: mlx5_0}
+      count: COUNT
+      guests: 0-GUESTS
+      link_state: enable
+"""
+STEPS = ["VF-01/mlx5_0", "VF-02/mlx5_0", "VF-03/mlx5_0", "VF-04/mlx5_0"]
+# What the PF has set, and each port with its state, sorted by GUID.
+_VFS = "ip link show dev ib0 | grep -o 'NODE_GUID.*link-state [a-z]*'"
+_PORTS = """
+cd /sys/class/infiniband
+for device in *; do
+    echo $(cut -d: -f5- $device/ports/1/gids/0) $(cut -d' ' -f2 $device/ports/1/state)
+done | sort
+"""
+_AS_FOUND = f"""
+cd {PF}
+cat sriov_numvfs sriov_drivers_autoprobe
+ls | grep virtfn
+ls /sys/class/infiniband /sys/class/net /var/lib/ovirt-rdma
+ip link show dev ib0 | grep 'vf '
+true
+"""
+
+
+def prepared(guest: Guest, count: int, guests: int) -> ChangedHost:
+    """Install our package, and load a policy for ``count`` VFs."""
+    FABRIC.load(guest)
+    installed_host.install(guest)
+    host = ChangedHost(guest)
+    host.said(f"mkdir -p /etc/vdsm; echo {UUID} > /etc/vdsm/vdsm.id")
+    text = POLICY.replace("COUNT", str(count)).replace("GUESTS", str(guests - 1))
+    host.load_policy(text)
+    return host
+
+
+def test_made_used_and_reverted() -> None:
+    """Two of three VFs are for guests; one of these has a virtual machine."""
+    with Guest("hypervisor", systemd=True) as guest:
+        host = prepared(guest, 3, 2)
+        found = host.said(_AS_FOUND)
+        host.must("apply")
+        vfs = host.said(_VFS).splitlines()
+        assert len(set(vfs)) == 3
+        assert all(line.endswith("link-state enable") for line in vfs)
+        # The driver of the third was bound after it had its GUID.
+        own = [line.split("PORT_GUID ")[1][:23].replace(":", "") for line in vfs]
+        ports = host.said(_PORTS).splitlines()
+        guids = [line.split()[0].replace(":", "") for line in ports]
+        assert [guid for guid in guids if guid in own] == [own[2]]
+        assert all(line.endswith("ACTIVE") for line in ports)
+        assert host.must("apply").startswith("Nothing to do")
+
+        # The same after the driver was loaded again, as after a boot.
+        FABRIC.unbind(guest, 0)
+        FABRIC.bind(guest, 0)
+        host.wait_until(f"[ $({_VFS} | grep -c enable) = 3 ]", 120)
+        host.wait_until("[ $(ls /sys/class/infiniband | wc -l) = 2 ]", 120)
+        assert host.said(_VFS).splitlines() == vfs
+        assert host.said(_PORTS).splitlines() == ports
+
+        # libvirt gives a VF to a virtual machine.
+        host.said(
+            f"echo vfio-pci > {PF}/virtfn0/driver_override; "
+            "echo 001b:00:10.0 > /sys/bus/pci/drivers_probe"
+        )
+        assert "virtual machines have VF 0" in host.must("check", code=0)
+        kept = host.run("revert")
+        assert kept.exit_code not in (0, KILLED), kept
+        assert "is in use by a virtual machine" in kept.stdout + kept.stderr
+        assert host.said(f"cat {PF}/sriov_numvfs") == "3"
+        host.said("echo 001b:00:10.0 > /sys/bus/pci/drivers/vfio-pci/unbind")
+        host.must("revert")
+        host.said("rm -f /var/lib/ovirt-rdma/findings.json")
+        after = host.said(_AS_FOUND).splitlines()
+        assert [line for line in after if line != "journal"] == found.splitlines()
+
+
+@pytest.fixture(scope="module")
+def rebooted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChangedHost]:
+    disk = tmp_path_factory.mktemp("disk") / "hypervisor.img"
+    with Guest("hypervisor", systemd=True, disk=Path(disk)) as guest:
+        host = prepared(guest, 16, 12)
+        unit = DRIVER.format(
+            modules=" ".join(FABRIC.modules),
+            parameters=" ".join(FABRIC.parameters()).replace("%", "%%"),
+        )
+        write = "cat > /etc/systemd/system/driver.service"
+        guest.run(write, input=unit, check=True)
+        host.said("cp /run/ib_fabric.ko /var/lib; systemctl daemon-reload")
+        host.said("systemctl enable driver.service; sync")
+        yield host
+
+
+@pytest.mark.faults
+def test_sixteen_over_three_boots(rebooted: ChangedHost) -> None:
+    host = rebooted
+    found = host.said(_AS_FOUND)
+    host.must("apply")
+    vfs, ports = host.said(_VFS), host.said(_PORTS)
+    assert len(set(vfs.splitlines())) == 16
+    assert len(ports.splitlines()) == 5  # the PF, and VFs 12 to 15
+    for _ in range(3):
+        power_cut(host)
+        host.wait_until("[ $(ls /sys/class/infiniband | wc -l) = 5 ]", 180)
+        assert (host.said(_VFS), host.said(_PORTS)) == (vfs, ports)
+        said = "Nothing to change on hypervisor"
+        assert host.must("plan", "--exit-code").startswith(said)
+    host.must("revert")
+    host.said("rm -f /var/lib/ovirt-rdma/findings.json")
+    after = host.said(_AS_FOUND).splitlines()
+    assert [line for line in after if line != "journal"] == found.splitlines()
