@@ -22,6 +22,11 @@ OURS = {"", ".errors", ".exit_code", ".paths", ".system", ".system.printable"}
 # The verbs of one export list the NFS versions that mount_options knows.
 OF_EXPORT = {"dataclasses", "inspect", "ovirt_rdma.host.mount_options"}
 
+# The tables of facts, which its sections name.
+TABLES = {
+    f"ovirt_rdma.cli.host.shown.{name}" for name in ("devices", "virtual_functions")
+}
+
 # Each line is run in a process of its own, in which only main was imported.
 PROGRAM = """
 import importlib, os, sys
@@ -56,7 +61,7 @@ def test_a_verb_is_not_made_ready_to_run(main, ending):
     assert found.keys() == lines.keys()
     for line, verb in lines.items():
         ours = {name for name in found[line] if name.startswith("ovirt_rdma")}
-        allowed = {*cli, verb.__module__, f"{room}.shown", f"{room}.shown.devices"}
+        allowed = {*cli, verb.__module__, f"{room}.shown", *TABLES}
         if verb.__module__ == f"{room}.nfs":
             allowed |= OF_EXPORT
         assert verb.__module__ in ours, line

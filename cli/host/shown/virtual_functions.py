@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ovirt_rdma.cli.host.shown.devices import Section, known, number
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ovirt_rdma.host.facts.model import Facts
 
