@@ -48,7 +48,9 @@ def show_applied(
         output.line("The subnet manager has these partitions.")
     for sentence in proof.unlike:
         output.text(f"{sentence}.")
-    if proof.unlike:
+    if proof.proven is False:
+        output.fix("send SIGHUP to opensm, so that it reads the file, and see its log")
+    elif proof.unlike:
         output.fix("restart opensm, when no host needs the fabric")
 
 

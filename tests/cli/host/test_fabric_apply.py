@@ -70,6 +70,14 @@ def test_a_second_run_changes_nothing(managed):
     assert len(journal(managed)) == 1
 
 
+def test_a_file_that_opensm_has_not_read_is_reported(managed):
+    managed.file.write_text(managed("fabric", "partitions", "render").out)
+    result = apply(managed)
+    assert (result.code, managed.subnet.signals) == (3, [])
+    assert "storage (0x8001) has no broadcast group" in " ".join(result.out.split())
+    assert "fix: send SIGHUP to opensm" in result.out
+
+
 def test_revert_restores_the_operators_file(managed):
     apply(managed)
     assert managed("revert").code == 0

@@ -4,7 +4,13 @@
 from __future__ import annotations
 
 import pytest
-from support.host.subnet import PID, Subnet
+from support.host import ipoib_host
+from support.host.subnet import PID
+from support.host.subnet import Subnet as FakeSubnet
+
+from ovirt_rdma.host.opensm.read import FabricFacts, LocalPort, Subnet
+from ovirt_rdma.host.opensm.replies import BroadcastGroup, Manager
+from ovirt_rdma.host.opensm.review import findings
 
 pytestmark = pytest.mark.hypervisor
 
@@ -24,7 +30,7 @@ def fabric(changeable):
     fake = changeable.fake
     fake.write(FILE, "Default=0x7fff,ipoib : ALL=full;\nstorage=1,ipoib : ALL=full;")
     fake.write(f"{PKEYS}/0", "0xffff")
-    subnet = Subnet(changeable.root / FILE[1:], OWN, [OTHER])
+    subnet = FakeSubnet(changeable.root / FILE[1:], OWN, [OTHER])
     subnet.install(fake, "-p", "3", "-g", OWN)
     subnet.read()
     changeable.subnet = subnet
@@ -121,6 +127,17 @@ def test_a_group_that_is_too_fast_for_the_port_fails(fabric):
     result = check(fabric)
     assert result.code == 3
     assert "the group has 100 Gb/s, the port 40" in result.out
+
+
+def test_a_group_with_a_larger_mtu_than_the_port_fails():
+    slow = LocalPort("mlx4_0", 1, OWN, ipoib_host.port(active_mtu=2048))
+    master = Manager(OTHER, 1, 0, "master")
+    for code, verdict in ((4, "PASS"), (5, "FAIL")):
+        groups = (BroadcastGroup(0x7FFF, code, 3),)
+        subnet = Subnet(slow, master, (master,), groups)
+        found = findings(FabricFacts("hv1", (subnet,)), ())
+        assert found[-1].verdict == verdict
+    assert "the group has MTU 4096, the port 2048" in found[-1].sentence
 
 
 def test_two_masters_fail(fabric):
