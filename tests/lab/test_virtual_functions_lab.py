@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from changed_host import KILLED, ChangedHost
+from changed_host import ChangedHost
+from prepared_host import PreparedHost
 from test_power_cut_lab import DRIVER, power_cut
 
 from lab import installed_host
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
+from ovirt_rdma.host.exit_code import ExitCode
 
 FABRIC = InfiniBand(
     hcas=1,
@@ -34,7 +36,6 @@ host:
       guests: 0-GUESTS
       link_state: enable
 """
-STEPS = ["VF-01/mlx5_0", "VF-02/mlx5_0", "VF-03/mlx5_0", "VF-04/mlx5_0"]
 # What the PF has set, and each port with its state, sorted by GUID.
 _VFS = "ip link show dev ib0 | grep -o 'NODE_GUID.*link-state [a-z]*'"
 _PORTS = """
@@ -53,6 +54,13 @@ true
 """
 
 
+_TO_GUEST = (
+    f"echo vfio-pci > {PF}/virtfn0/driver_override; "
+    "echo 001b:00:10.0 > /sys/bus/pci/drivers_probe"
+)
+_FROM_GUEST = "echo 001b:00:10.0 > /sys/bus/pci/drivers/vfio-pci/unbind"
+
+
 def prepared(guest: Guest, count: int, guests: int) -> ChangedHost:
     """Install our package, and load a policy for ``count`` VFs."""
     FABRIC.load(guest)
@@ -64,6 +72,38 @@ def prepared(guest: Guest, count: int, guests: int) -> ChangedHost:
     return host
 
 
+@pytest.mark.faults
+def test_made_set_again_and_reverted() -> None:
+    """Without systemd: the test does what the unit of the PF's netdev does."""
+    with Guest("hypervisor") as guest:
+        FABRIC.load(guest)
+        host = PreparedHost(guest, ("ib0",))
+        host.said(f"mkdir -p /etc/vdsm; echo {UUID} > /etc/vdsm/vdsm.id")
+        host.load_policy("  virtual_functions: [{match: {device: mlx5_0}, count: 2}]")
+        assert host.command("apply").exit_code == 0
+        vfs = host.said(_VFS)
+        assert len(set(vfs.splitlines())) == 2
+        assert "00:00:00:00:00:00:00:00" not in vfs
+
+        # The driver is loaded again, as at a boot.
+        FABRIC.unbind(guest, 0)
+        FABRIC.bind(guest, 0)
+        assert host.said(f"cat {PF}/sriov_numvfs") == "0"
+        assert host.command("unit", "netdev", "ib0").exit_code == 0
+        assert host.said(_VFS) == vfs
+
+        # libvirt gives a VF to a virtual machine.
+        host.said(f"{_TO_GUEST}; [ -e {PF}/virtfn0/driver ]")
+        kept = host.command("revert")
+        assert kept.exit_code == ExitCode.FAILED
+        assert "is in use by a virtual machine" in kept.stdout + kept.stderr
+        assert host.said(_VFS) == vfs
+        host.said(_FROM_GUEST)
+        assert host.command("revert").exit_code == 0
+        assert host.said(f"cat {PF}/sriov_numvfs") == "0"
+
+
+@pytest.mark.faults
 def test_made_used_and_reverted() -> None:
     """Two of three VFs are for guests; one of these has a virtual machine."""
     with Guest("hypervisor", systemd=True) as guest:
@@ -90,16 +130,13 @@ def test_made_used_and_reverted() -> None:
         assert host.said(_PORTS).splitlines() == ports
 
         # libvirt gives a VF to a virtual machine.
-        host.said(
-            f"echo vfio-pci > {PF}/virtfn0/driver_override; "
-            "echo 001b:00:10.0 > /sys/bus/pci/drivers_probe"
-        )
+        host.said(_TO_GUEST)
         assert "virtual machines have VF 0" in host.must("check", code=0)
         kept = host.run("revert")
-        assert kept.exit_code not in (0, KILLED), kept
+        assert kept.exit_code == ExitCode.FAILED, kept
         assert "is in use by a virtual machine" in kept.stdout + kept.stderr
         assert host.said(f"cat {PF}/sriov_numvfs") == "3"
-        host.said("echo 001b:00:10.0 > /sys/bus/pci/drivers/vfio-pci/unbind")
+        host.said(_FROM_GUEST)
         host.must("revert")
         host.said("rm -f /var/lib/ovirt-rdma/findings.json")
         after = host.said(_AS_FOUND).splitlines()
