@@ -43,9 +43,10 @@ from ovirt_rdma.engine_sdk_tools.hosts.answers import pushed_of, read_answers, r
 from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
 from ovirt_rdma.engine_sdk_tools.model import Nic
 from ovirt_rdma.engine_sdk_tools.networks.create_plan import netdevs_of
-from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import ipoib_mtus, pci_of
+from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import ipoib_mtus
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.interfaces import interfaces_of
 from ovirt_rdma.host.policy.load import parse_policy
 
 pytestmark = pytest.mark.engine
@@ -148,7 +149,7 @@ def look_at(its: Any) -> None:
             no_bug(problem)
     no_bug(netdevs_of(HOST, its, "ib*"))
     if its.facts is not None:
-        no_bug(ipoib_mtus(its.facts, None), pci_of(its.facts))
+        no_bug(ipoib_mtus(its.facts, None), interfaces_of(its.facts))
 
 
 def reported(facts_document: Any, status: Any, policy: str = POLICY) -> Any:
