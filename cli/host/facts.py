@@ -10,7 +10,6 @@ from __future__ import annotations
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
 from ovirt_rdma.cli.host.shown import devices
 from ovirt_rdma.cli.host.shown.devices import Section, known
-from ovirt_rdma.cli.host.shown.virtual_functions import virtual_functions
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.errors import UsageProblem
@@ -226,6 +225,8 @@ def _refuse_name(address: str) -> None:
 
 
 def _print(facts: Facts, output: Output) -> None:
+    from ovirt_rdma.cli.host.shown.virtual_functions import virtual_functions
+
     output.fields(head(facts))
     for section in (
         devices.adapters,
