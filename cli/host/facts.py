@@ -10,7 +10,6 @@ from __future__ import annotations
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
 from ovirt_rdma.cli.host.shown import devices
 from ovirt_rdma.cli.host.shown.devices import Section, known
-from ovirt_rdma.cli.host.shown.virtual_functions import virtual_functions
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.errors import UsageProblem
@@ -259,6 +258,7 @@ def _refuse_name(address: str) -> None:
 
 def _print(facts: Facts, output: Output, only_interfaces: bool) -> None:
     from ovirt_rdma.cli.host.shown.interfaces import interfaces
+    from ovirt_rdma.cli.host.shown.virtual_functions import virtual_functions
 
     if only_interfaces:
         output.fields([("host", facts.hostname)])
