@@ -163,7 +163,15 @@ def assert_ready_and_mounted(site: Site, device: str) -> None:
 
 
 # All other lab tests use the plain NIC.
-@pytest.mark.parametrize("name", [name for name in ANSWERING if name != "nic"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("vlan", marks=pytest.mark.faults),
+        pytest.param("bridge", marks=pytest.mark.faults),
+        "bond-vlan",
+        "bridge-vlan",
+    ],
+)
 def test_ready_and_mounted(site: Site, name: str) -> None:
     server, hypervisor, device = ANSWERING[name]
     with site.stack(server, hypervisor):
