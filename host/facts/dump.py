@@ -56,7 +56,7 @@ def from_json_dict(data: object, where: str) -> Facts:
     type, or an end of a route that is not an IP address.
     """
     try:
-        return Records("the facts", _check).read(Facts, FACTS.content(data))
+        return Records("the facts", _check, _ADDED).read(Facts, FACTS.content(data))
     except WrongVersion as wrong:
         raise FactsProblem(
             "facts-file-version",
@@ -94,5 +94,7 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
+# Hosts with an earlier version, and their dumps, do not have these.
+_ADDED = frozenset({"host_uuid", "virtual_functions"})
 # Fields that decisions use as IP addresses. Other addresses are the kernel's text.
 _ADDRESSES = {Route: ("destination", "source")}

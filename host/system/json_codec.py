@@ -46,11 +46,13 @@ def plain(value: Any) -> Any:
 class Records:
     """Convert JSON values to dataclasses according to their type hints.
 
-    ``noun`` names the data in sentences: ``the facts``.
+    ``noun`` names the data in sentences: ``the facts``. ``added`` are names of keys
+    that data of earlier versions lack: they have the dataclass's default then.
     """
 
     noun: str
     check: Check = lambda cls, values: ("", "")
+    added: frozenset[str] = frozenset()
 
     def read(self, cls: type[_Record], data: object) -> _Record:
         """Return ``data`` as a ``cls``.
@@ -68,12 +70,13 @@ class Records:
             if key not in hints:
                 _refuse(_join(path, key), f"is not a key of {self.noun}")
         for key in hints:
-            if key not in data:
+            if key not in data and key not in self.added:
                 _refuse(_join(path, key), "is missing")
         before = f"{path}." if path else ""
         values = {
             key: self._value(hint, data[key], before + key)
             for key, hint in hints.items()
+            if key in data
         }
         wrong_key, mistake = self.check(cls, values)
         if mistake:

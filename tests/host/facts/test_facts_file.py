@@ -250,3 +250,16 @@ def test_a_file_that_cannot_be_read(tmp_path):
         with pytest.raises(FactsProblem) as caught:
             facts_file.load(path)
         assert str(caught.value) == f"facts file {path}: it cannot be read: {words}"
+
+
+@pytest.mark.parametrize(
+    "file", sorted(DATA.parent.glob("hosts/*/facts.json")), ids=lambda f: f.parent.name
+)
+def test_facts_of_an_earlier_version_lack_what_was_added(file):
+    data = json.loads(file.read_text())
+    del data["host_uuid"]
+    for adapter in data["adapters"]:
+        del adapter["virtual_functions"]
+    read = facts_file.from_json_dict(data, "f")
+    assert (read.host_uuid, read.hostname) == (None, data["hostname"])
+    assert all(adapter.virtual_functions == () for adapter in read.adapters)
