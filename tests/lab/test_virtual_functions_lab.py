@@ -171,8 +171,7 @@ def test_sixteen_over_three_boots(rebooted: ChangedHost) -> None:
         power_cut(host)
         host.wait_until("[ $(ls /sys/class/infiniband | wc -l) = 5 ]", 180)
         assert (host.said(_VFS), host.said(_PORTS)) == (vfs, ports)
-        said = "Nothing to change on hypervisor"
-        assert host.must("plan", "--exit-code").startswith(said)
+        host.must("plan", "--exit-code")  # no step
     host.must("revert")
     host.said("rm -f /var/lib/ovirt-rdma/findings.json")
     after = host.said(_AS_FOUND).splitlines()
