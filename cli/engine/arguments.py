@@ -226,7 +226,7 @@ def nic_match(given: Optional[str], pkey: Optional[str]) -> Optional[str]:
 
 def pkey_condition(text: str) -> str:
     """Return ``pkey=0x8064`` or ``pkey_vlan=100``; for argparse."""
-    from ovirt_rdma.host.facts.pkey_vlan import FIRST_VLAN, LAST_VLAN, partition_of
+    from ovirt_rdma.host.facts.pkeys import FIRST_VLAN, LAST_VLAN, partition_of
 
     word, _, vlan = text.partition("=")
     if word == "vlan" and vlan.isascii() and vlan.isdigit():

@@ -16,7 +16,7 @@ from typing import Callable, Optional
 
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts.interfaces import ETHERNET, INFINIBAND, Interface
-from ovirt_rdma.host.facts.pkey_vlan import partition_of
+from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.policy.validate_nfs import glob_mistake
 
 _GUID = re.compile(

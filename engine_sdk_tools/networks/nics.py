@@ -25,7 +25,7 @@ from ovirt_rdma.host.facts.interfaces import (
     interfaces_of,
 )
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.facts.pkey_vlan import full_member, partition_of, pkey_of_vlan
+from ovirt_rdma.host.facts.pkeys import full_member, partition_of, pkey_of_vlan
 
 # A sentence lists no more NICs than this.
 _MOST_NAMED = 6

@@ -12,20 +12,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.fabric.model import (
-    DEFAULT_NAME,
-    DEFAULT_PKEY,
+from ovirt_rdma.host.fabric.model import DEFAULT_NAME, LONGEST_NAME, WORDS
+from ovirt_rdma.host.facts.pkeys import (
+    DEFAULT_PARTITION,
+    FIRST_VLAN,
     FULL,
-    LONGEST_NAME,
+    LAST_VLAN,
     MEMBERSHIPS,
-    WORDS,
-    pkey_text,
+    full_member,
+    partition_of,
+    pkey_of_vlan,
 )
-from ovirt_rdma.host.facts.pkey_vlan import FIRST_VLAN, LAST_VLAN
 from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
 from ovirt_rdma.host.policy.fabric import FabricHost, FabricPolicy, PartitionRule
 from ovirt_rdma.host.policy.forms import Check
-from ovirt_rdma.host.policy.model import OFF, ON, partition
+from ovirt_rdma.host.policy.model import OFF, ON
 from ovirt_rdma.host.policy.validate_host import FormError, pkey, port_guid
 from ovirt_rdma.host.policy.validate_nfs import each
 
@@ -109,9 +110,9 @@ def _pkey(keys: Mapping[str, Any]) -> Optional[str]:
     """Return the P_Key that a partition has, as a full member has it."""
     vlan, text = keys.get("vlan"), keys.get("pkey")
     if isinstance(vlan, int) and FIRST_VLAN <= vlan <= LAST_VLAN:
-        return pkey_text(vlan)
+        return pkey_of_vlan(vlan)
     try:
-        return pkey_text(partition(pkey(text))) if isinstance(text, str) else None
+        return full_member(int(pkey(text), 16)) if isinstance(text, str) else None
     except FormError:
         return None
 
@@ -175,13 +176,13 @@ def _key_mistakes(
     if first != name:
         sentence = f"{key} is already the partition {first!r}"
         yield where, Sentence("pkey-repeated", sentence)
-    if (name == DEFAULT_NAME) != (partition(key) == DEFAULT_PKEY):
+    if (name == DEFAULT_NAME) != (partition_of(key) == DEFAULT_PARTITION):
         yield (
             where,
             Sentence(
                 "pkey-default-partition",
                 f"{key} does not go with the name {name!r}; the default partition is "
-                f"{DEFAULT_NAME}, with 0x{DEFAULT_PKEY:04x}",
+                f"{DEFAULT_NAME}, with 0x{DEFAULT_PARTITION:04x}",
             ),
         )
 
