@@ -7,6 +7,7 @@ form refuses.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional
@@ -27,7 +28,7 @@ from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
 from ovirt_rdma.host.policy.fabric import FabricHost, FabricPolicy, PartitionRule
 from ovirt_rdma.host.policy.forms import Check
 from ovirt_rdma.host.policy.model import OFF, ON
-from ovirt_rdma.host.policy.validate_host import FormError, pkey, port_guid
+from ovirt_rdma.host.policy.validate_host import FormError, pkey, port_guid, refusal
 from ovirt_rdma.host.policy.validate_nfs import each
 
 _NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
@@ -59,21 +60,7 @@ def member(text: str) -> tuple[str, Optional[str]]:
 
 
 def _is_guid(text: str) -> bool:
-    if text in WORDS:
-        return False
-    try:
-        port_guid(text)
-    except FormError:
-        return False
-    return True
-
-
-def _member_mistake(text: str) -> Optional[Sentence]:
-    try:
-        member(text)
-    except FormError as error:
-        return error.sentence
-    return None
+    return text not in WORDS and refusal(port_guid, text) is None
 
 
 def fabric_policy(fabric: Mapping[str, Any]) -> FabricPolicy:
@@ -197,7 +184,7 @@ def _member_mistakes(
     ports: dict[str, int] = {}
     members = members if isinstance(members, list) else []
     for position, text in enumerate(members):
-        if not isinstance(text, str) or _member_mistake(text):
+        if not isinstance(text, str) or refusal(member, text):
             continue
         place = (*path, "members", position)
         who, _ = member(text)
@@ -222,4 +209,4 @@ def _member_mistakes(
 
 
 # The checks of texts, by the names in the table of fields.
-FABRIC_CHECKS: dict[str, Check] = {"member": each(_member_mistake)}
+FABRIC_CHECKS: dict[str, Check] = {"member": each(functools.partial(refusal, member))}

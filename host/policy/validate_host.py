@@ -65,6 +65,15 @@ class FormError(ValueError):
         self.sentence = Sentence(id, text)
 
 
+def refusal(form: Callable[[str], object], text: str) -> Optional[Sentence]:
+    """Return why ``form`` raises FormError for ``text``; None if it does not."""
+    try:
+        form(text)
+    except FormError as error:
+        return error.sentence
+    return None
+
+
 def pci_address(text: str) -> str:
     """Return a PCI address as ``0000:04:00.0``.
 
@@ -300,11 +309,11 @@ def _children_mistakes(
             ),
         )
     own = match.get("pkey") if isinstance(match, dict) else None
-    if not isinstance(own, str) or _refusal(pkey, own):
+    if not isinstance(own, str) or refusal(pkey, own):
         own = None
     numbers: dict[str, int] = {}
     for position, text in enumerate(children if isinstance(children, list) else []):
-        if not isinstance(text, str) or _refusal(child_pkey, text):
+        if not isinstance(text, str) or refusal(child_pkey, text):
             continue
         place = (*path, "pkey_children", position)
         first = numbers.setdefault(child_pkey(text), position + 1)
@@ -433,18 +442,10 @@ def _names_all_devices_of(earlier: Optional[str], later: Optional[str]) -> bool:
     )
 
 
-def _refusal(form: Callable[[str], str], text: str) -> Optional[Sentence]:
-    try:
-        form(text)
-    except FormError as error:
-        return error.sentence
-    return None
-
-
 # The checks of texts, by the names in the table of fields.
 HOST_CHECKS: dict[str, Check] = {
     **{
-        key: each(functools.partial(_refusal, form))
+        key: each(functools.partial(refusal, form))
         for key, form in (*NORMAL_FORM.items(), ("child", child_pkey))
     },
     "device": each(_device_mistake),
