@@ -43,8 +43,9 @@ from support.engine.engine_door import DoubleDoor, HttpDoor  # noqa: E402
 
 from lab.problem import LabProblem  # noqa: E402
 from lab.story import write_page  # noqa: E402
-from ovirt_rdma.cli.engine import conversion_run, session  # noqa: E402
+from ovirt_rdma.cli.engine import conversion_run  # noqa: E402
 from ovirt_rdma.cli.engine import main as engine_command  # noqa: E402
+from ovirt_rdma.engine_sdk_tools.api import session as api_session  # noqa: E402
 from ovirt_rdma.engine_sdk_tools.api.session import Session  # noqa: E402
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder  # noqa: E402
 from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS  # noqa: E402
@@ -349,7 +350,7 @@ def _run_verb(words: list[str]) -> int:
     # Not root's state folder, which is the same for every run.
     states = StateFolder(Path(os.environ["XDG_STATE_HOME"]))
     with (
-        mock.patch.object(session, "Session", quick),
+        mock.patch.object(api_session, "Session", quick),
         mock.patch.object(conversion_run, "conversion_states", lambda: states),
     ):
         return engine_command.main(words, HttpDoor(os.environ["OVIRT_URL"]))
