@@ -104,7 +104,7 @@ class LunPlan(DomainPlan):
             f"domain {self.name} on LUN {self.lun.id} ({self.lun.size / _GIB:.4g} GiB)",
             "everything on the LUN is lost",
             f"created by {self.host.name}, attached to {self.data_center.name}, used "
-            f"by {len(self.hosts)} hosts",
+            f"by {self.users}",
         )
 
     @property
@@ -245,7 +245,7 @@ def _lun_problems(engine: Engine, lun: Lun) -> Iterator[Sentence]:
 def _warnings(lun: Lun, up: Sequence[Host], hosts: Sequence[Host]) -> tuple[str, ...]:
     found = []
     if lun.active_paths < 2:
-        found.append(f"the LUN {lun.id} has {lun.active_paths} active path")
+        found.append(f"the LUN {lun.id} has {lun.active_paths or 'no'} active path")
     away = [host.name for host in hosts if host not in up]
     if away:
         found.append(f"not checked, because not up: {listed(away)}")
