@@ -3,8 +3,9 @@
 
 A subnet manager knows nodes and ports by their GUIDs alone: opensm takes two nodes with
 one GUID for a cable that was moved, asks again, and writes ``FATAL: duplicated guids``
-(report_duplicated_guid() in opensm/osm_node_info_rcv.c). One of the two has no LID then,
-or the other's. No single host can see that; here the reports of all hosts are compared.
+(report_duplicated_guid() in opensm/osm_node_info_rcv.c). One of the two has no LID
+then, or the other's. No single host can see that: here the reports of all hosts are
+compared.
 
 Derived GUIDs of VFs (:mod:`ovirt_rdma.host.rules.sriov.wanted`) differ between hosts.
 Equal ones are set by hand, by another program, or by a copy of an adapter's firmware
@@ -27,8 +28,9 @@ _OF_VFS = (
     "every VF GUIDs of its own; then on each: ovirt-rdma-host apply"
 )
 _OF_ADAPTERS = (
-    "if both are one machine, remove one of them from the engine; else give one adapter "
-    "other GUIDs: mstflint -d PCI_ADDRESS --guid GUID sg, then power the host off and on"
+    "if both are one machine, remove one of them from the engine; else give one "
+    "adapter other GUIDs: mstflint -d PCI_ADDRESS --guid GUID sg, then power that host "
+    "off and on"
 )
 
 
