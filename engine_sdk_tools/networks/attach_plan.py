@@ -14,7 +14,7 @@ from typing import Optional
 from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host, Network
-from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed, pick
+from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed, network_named
 from ovirt_rdma.engine_sdk_tools.networks.addresses import (
     Interface,
     addresses_from_range,
@@ -85,13 +85,7 @@ def plan_network_attach(
     properties by cluster level. Raises Problem for names that do not exist, and
     ChecksFailed with the refusals of all hosts.
     """
-    network = pick(
-        "network",
-        request.network,
-        engine.networks or (),
-        request.data_center,
-        engine.data_centers,
-    )
+    network = network_named(engine, request.network, request.data_center)
     center = network.data_center or ""
     inside = {host.id for host in engine.hosts_of(center)}
     chosen_hosts = hosts_named(engine, request.hosts)
