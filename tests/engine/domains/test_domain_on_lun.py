@@ -103,7 +103,7 @@ def test_a_lun_of_another_domain_is_refused_with_its_name(session, double, lun):
     ("changes", "id", "arguments"),
     [
         ({"disk": "d1", "status": "used"}, "lun-in-disk", ("d1",)),
-        ({"type": "iscsi"}, "lun-type", ("iscsi",)),
+        ({"type": "iscsi"}, "lun-type", ("iscsi", "iSER", "over TCP")),
         ({"status": "used"}, "lun-not-empty", ("wipefs",)),
         ({"status": "unusable"}, "lun-not-empty", ("unusable",)),
         ({"without": ("host02",)}, "lun-not-on-host", ("host02",)),
