@@ -12,7 +12,6 @@ from typing import Optional
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.activity import MountActivity
 from ovirt_rdma.host.facts.model import NfsMount
-from ovirt_rdma.host.facts.statistics import option_value
 from ovirt_rdma.host.mount_options import MountOptions
 from ovirt_rdma.host.policy.model import rule_for
 from ovirt_rdma.host.rules.base import HOST, SKIP, Finding
@@ -45,21 +44,11 @@ class RdmaMount:
 
     def shown(self, name: str) -> Optional[int]:
         """Return the number of an option that the kernel shows, or None."""
-        return _number(option_value(self.mount.options, name))
+        return MountOptions.parse(self.mount.options).number(name)
 
     def asked_for(self, name: str) -> Optional[int]:
         """Return the number that the policy asks for, or None."""
-        option = self.asked.last(name)
-        return _number(option.value if option else None)
-
-
-def _number(text: Optional[str]) -> Optional[int]:
-    if text is None or not (text.isascii() and text.isdecimal()):
-        return None
-    return int(text) if len(text) <= _DIGITS else None
-
-
-_DIGITS = 10
+        return self.asked.number(name)
 
 
 @once_per_view
