@@ -31,7 +31,7 @@ from ovirt_rdma.host.policy.model import OFF, ON
 from ovirt_rdma.host.policy.validate_host import FormError, pkey, port_guid, refusal
 from ovirt_rdma.host.policy.validate_nfs import each
 
-_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
+PARTITION_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 
 
@@ -115,7 +115,7 @@ def fabric_mistakes(fabric: object) -> Iterator[Mistake]:
     names: dict[str, str] = {}
     for name, keys in (partitions if isinstance(partitions, dict) else {}).items():
         path: KeyPath = ("fabric", "partitions", name)
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not PARTITION_NAME.fullmatch(name):
             yield (
                 path,
                 Sentence(
