@@ -16,6 +16,7 @@ from ovirt_rdma.host.rules import (
     drivers,
     host,
     kernel_config,
+    metrics,
     module_options,
     modules,
     nfs_rdma,
@@ -72,6 +73,7 @@ RULES: tuple[Rule, ...] = (
     *gid.RULES,
     *flow_control.RULES,
     *nfs_rdma.RULES,
+    *metrics.RULES,
     *host.VDSM_RULES,
     *host.UNREAD_RULES,
 )
