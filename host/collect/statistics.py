@@ -9,11 +9,10 @@ counters, so a device whose firmware hangs can delay the read of its own.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any, Optional
 
 from ovirt_rdma.host.collect.parsers.mount_statistics import parse_mount_statistics
-from ovirt_rdma.host.collect.parsers.mounts import (
+from ovirt_rdma.host.collect.parsers.mount_table import (
     MOUNTINFO,
     MOUNTSTATS,
     parse_mountinfo,
@@ -93,7 +92,7 @@ def _mounts(tree: FileTree, problems: list[str]) -> tuple[MountStatistics, ...]:
         for entry in visible(entries)
     }
     return tuple(
-        replace(mount, address=addresses.get(mount.mountpoint)) for mount in mounts
+        mount._replace(address=addresses.get(mount.mountpoint)) for mount in mounts
     )
 
 
@@ -153,7 +152,7 @@ def _transport(
         if _NUMBER.fullmatch(values.get(key, ""))
     }
     main = {"0": False, "1": True}.get(values.get("main_xprt", ""))
-    return replace(transport, is_main=main, **known)
+    return transport._replace(is_main=main, **known)
 
 
 def _clean(text: Optional[str]) -> str:
