@@ -28,8 +28,8 @@ from ovirt_rdma.host.system.json_document import WrongRecord, json_type
 _Record = TypeVar("_Record")
 
 Check = Callable[[Any, Mapping[str, Any]], tuple[str, str]]
-"""Gets a record's class and its values; returns a key and the mistake in its value, or two
-empty texts.
+"""Gets a record's class and its values; returns a key and the mistake in its value, or
+two empty texts.
 """
 
 
