@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ovirt_rdma.host.collect.conf_folders import conf_texts, folders_named
 from ovirt_rdma.host.facts.model import (
     LoadLine,
     ModprobeLine,
@@ -23,6 +22,7 @@ from ovirt_rdma.host.facts.model import (
     Modules,
 )
 from ovirt_rdma.host.facts.module_names import CONCERNED, module_name
+from ovirt_rdma.host.system.conf_folders import conf_texts, folders_named
 from ovirt_rdma.host.system.tree import FileTree
 
 COMMAND_LINE = "/proc/cmdline"

@@ -19,7 +19,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
-from ovirt_rdma.host.collect.conf_folders import conf_texts, folders_named
 from ovirt_rdma.host.collect.modules import module_paths
 from ovirt_rdma.host.collect.release import (
     package_version,
@@ -31,6 +30,7 @@ from ovirt_rdma.host.collect.units import read_units, subnet_manager
 from ovirt_rdma.host.collect.vdsm_processes import read_selinux
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND
 from ovirt_rdma.host.facts.model import OwnFile, RdmaStack, Software, UdevLine
+from ovirt_rdma.host.system.conf_folders import conf_texts, folders_named
 from ovirt_rdma.host.system.own_files import OWN_FILES
 from ovirt_rdma.host.system.tree import FileTree, Problems
 

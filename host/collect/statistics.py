@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Read a sample of what the kernel counts: mounts, connections, ports.
+
+Only files of /proc and /sys are read, no tool is run, and nothing here asks a server:
+a server that does not respond delays nothing. Drivers ask their device for some
+counters, so a device whose firmware hangs can delay the read of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any, Optional
+
+from ovirt_rdma.host.collect.parsers.mount_statistics import parse_mount_statistics
+from ovirt_rdma.host.collect.parsers.mounts import (
+    MOUNTINFO,
+    MOUNTSTATS,
+    parse_mountinfo,
+    visible,
+)
+from ovirt_rdma.host.facts.statistics import (
+    Counter,
+    MountStatistics,
+    PortCounters,
+    Statistics,
+    SunrpcTransport,
+    option_value,
+)
+from ovirt_rdma.host.system.tree import FileTree
+
+_UPTIME = "/proc/uptime"
+_RDMA = "/sys/class/infiniband"
+SWITCHES = "/sys/kernel/sunrpc/xprt-switches"
+
+_NUMBER = re.compile(r"[0-9]{1,20}")
+_SECONDS = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\b.*", re.DOTALL)
+_TRANSPORT = re.compile(r"xprt-[0-9]+-(.+)")
+# What drivers without a performance management agent say
+# (drivers/infiniband/core/sysfs.c, show_pma_counter).
+_NO_PMA = "N/A"
+# A setting, how long the kernel keeps the values (drivers/infiniband/core/sysfs.c).
+_LIFESPAN = "lifespan"
+# The names in xprt_info (net/sunrpc/sysfs.c, rpc_sysfs_xprt_info_show).
+_INFO = {
+    "max_num_slots": "slots_max",
+    "min_num_slots": "slots_min",
+    "num_reqs": "requests",
+    "binding_q_len": "binding",
+    "sending_q_len": "sending",
+    "pending_q_len": "pending",
+    "backlog_q_len": "backlog",
+    "src_port": "source_port",
+    "dst_port": "destination_port",
+    "tasks_queuelen": "tasks",
+    "cur_cong": "congestion",
+    "cong_win": "congestion_window",
+}
+
+
+def read_statistics(tree: FileTree, *, ports: bool = True) -> Statistics:
+    """Return a sample of the host below ``tree``. Never raises.
+
+    What cannot be read, or disappears meanwhile, is a sentence in ``problems``, and the
+    rest is complete. Without ``ports`` no device is asked.
+    """
+    problems: list[str] = []
+    mounts = _mounts(tree, problems)
+    # Directly after the mounts, whose counters it dates.
+    taken_s = _uptime(tree, problems)
+    return Statistics(
+        taken_s=taken_s,
+        mounts=mounts,
+        transports=read_transports(tree, problems),
+        ports=read_ports(tree, problems) if ports else (),
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+def _uptime(tree: FileTree, problems: list[str]) -> float:
+    match = _SECONDS.fullmatch(tree.text(_UPTIME, problems) or "")
+    return float(match[1]) if match else 0.0
+
+
+def _mounts(tree: FileTree, problems: list[str]) -> tuple[MountStatistics, ...]:
+    mounts, odd = parse_mount_statistics(tree.data(MOUNTSTATS, problems) or b"")
+    problems += odd
+    if not mounts:
+        return ()
+    entries, _ = parse_mountinfo(tree.data(MOUNTINFO, problems) or b"")
+    addresses = {
+        entry.mountpoint: option_value(entry.options, "addr")
+        for entry in visible(entries)
+    }
+    return tuple(
+        replace(mount, address=addresses.get(mount.mountpoint)) for mount in mounts
+    )
+
+
+def read_transports(
+    tree: FileTree, problems: list[str]
+) -> Optional[tuple[SunrpcTransport, ...]]:
+    """Return the connections of this network namespace; None if the kernel does not
+    show any.
+
+    ``srcaddr`` is never read: it is meaningless with RDMA, and the first kernels that
+    have it take an RDMA connection for a socket (rpc_sysfs_xprt_srcaddr_show).
+    """
+    if not tree.is_folder(SWITCHES):
+        return None
+    found = []
+    for switch in tree.names(SWITCHES, problems):
+        for name in tree.names(f"{SWITCHES}/{switch}"):
+            match = _TRANSPORT.fullmatch(name)
+            if not match:
+                continue
+            folder = f"{SWITCHES}/{switch}/{name}"
+            failures: list[str] = []
+            transport = _transport(tree, folder, match[1], failures)
+            if failures and not tree.is_folder(folder):
+                failures = [f"{folder} disappeared during the read"]
+                transport = None
+            problems += failures
+            if transport:
+                found.append(transport)
+    return tuple(found)
+
+
+def _transport(
+    tree: FileTree, folder: str, protocol: str, problems: list[str]
+) -> Optional[SunrpcTransport]:
+    switch, name = folder.split("/")[-2:]
+    state = _clean(tree.text(f"{folder}/xprt_state", problems))
+    words = tuple(state.partition("=")[2].split())
+    destination = _clean(tree.text(f"{folder}/dstaddr", problems))
+    transport = SunrpcTransport(
+        switch,
+        name,
+        protocol,
+        destination=destination if _is_value(destination) else None,
+        state=words,
+    )
+    # Older kernels refuse the read while it is not connected (ENOTCONN), later ones
+    # show `<closed>`; it may be closed between two reads.
+    info = _clean(tree.text(f"{folder}/xprt_info"))
+    values: dict[str, str] = {}
+    for line in info.split("\n"):
+        key, _, value = line.partition("=")
+        values[key] = value.strip()
+    known: dict[str, Any] = {
+        field: int(values[key])
+        for key, field in _INFO.items()
+        if _NUMBER.fullmatch(values.get(key, ""))
+    }
+    main = {"0": False, "1": True}.get(values.get("main_xprt", ""))
+    return replace(transport, is_main=main, **known)
+
+
+def _clean(text: Optional[str]) -> str:
+    """Return the text without the NUL that sysfs.c counts as part of it."""
+    return (text or "").replace("\0", "").strip()
+
+
+def _is_value(text: str) -> bool:
+    return bool(text) and not text.startswith("<")
+
+
+def read_ports(tree: FileTree, problems: list[str]) -> tuple[PortCounters, ...]:
+    """Return the counters of all ports, and of devices that have some as a whole."""
+    found = []
+    for device in tree.names(_RDMA):
+        folder = f"{_RDMA}/{device}"
+        failures: list[str] = []
+        whole = _counters(tree, f"{folder}/hw_counters", failures)
+        counted = [PortCounters(device, 0, hardware=whole)] if whole else []
+        names = (name for name in tree.names(f"{folder}/ports") if name.isdecimal())
+        for port in sorted(names, key=int):
+            place = f"{folder}/ports/{port}"
+            counted.append(
+                PortCounters(
+                    device,
+                    int(port),
+                    _counters(tree, f"{place}/counters", failures),
+                    _counters(tree, f"{place}/hw_counters", failures),
+                )
+            )
+        if failures and not tree.is_folder(folder):
+            problems.append(f"RDMA device {device} disappeared during the read")
+            continue
+        problems += failures
+        found += counted
+    return tuple(found)
+
+
+def _counters(tree: FileTree, folder: str, problems: list[str]) -> tuple[Counter, ...]:
+    """Return the counters of a folder by name, with one sentence about all that have no
+    value: a virtual function may refuse every one of them.
+    """
+    counters, silent = [], []
+    reasons: list[str] = []
+    for name in tree.names(folder):
+        if name == _LIFESPAN:
+            continue
+        text = tree.text(f"{folder}/{name}", reasons)
+        value = int(text) if text and _NUMBER.fullmatch(text) else None
+        if value is None and not (text or "").startswith(_NO_PMA):
+            silent.append(name)
+            if text:
+                reasons.append(f"{folder}/{name} reads {text!a}, not a number")
+        counters.append(Counter(name, value))
+    if silent:
+        others = len(silent) - 1
+        left_out = f"it and {others} more there are" if others else "it is"
+        problems.append(f"{reasons[0]}; {left_out} left out")
+    return tuple(counters)

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Define what the kernel counts for NFS mounts, their connections and RDMA ports.
+
+The values are a sample of one moment (``Statistics.taken_s``): rates need two samples.
+All counters only grow while the mount, connection or device exists; a counter that is
+smaller than in an earlier sample belongs to another one, or has wrapped.
+:func:`ovirt_rdma.host.collect.statistics.read_statistics` reads them. Pure data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+# The names of all columns, in the kernel's order. Those of `rdma` are from
+# xprt_rdma_print_stats() (net/sunrpc/xprtrdma/transport.c), the others from
+# xs_tcp_print_stats(), xs_udp_print_stats() and xs_local_print_stats()
+# (net/sunrpc/xprtsock.c): the same in Linux 5.14, 6.1 and 6.12.
+#
+# port: the local port; 0 with RDMA
+# bind_count: requests to rpcbind; connect_count: connections that were made
+# connect_time: seconds spent with connecting; jiffies in old kernels
+# idle_time: seconds since the last request; 0 if not connected
+# sends, recvs: requests sent, replies received; bad_xids: replies to no request
+# req_u, bklog_u, sending_u, pending_u: sums, one summand with each request sent: the
+#   requests without reply, and the lengths of the queues for a slot (backlog), for the
+#   transport (sending) and for the reply (pending). Divided by sends they are averages.
+# max_slots: the most slots that were used at once
+# *_chunk_count, total_rdma_*: chunks in calls; bytes by chunks in calls and replies
+# pullup_copy_count, fixup_copy_count: bytes copied; hardway_register_count: bytes
+# failed_marshal_count, bad_reply_count, nomsg_call_count: calls that failed to encode,
+#   replies that could not be decoded, calls without inline message
+# mrs_*: memory regions, recycled, orphaned, allocated
+# local_inv_needed: replies after which the client had to invalidate its memory
+# empty_sendctx_q: waits for a send context; reply_waits_for_send: always 0 in 6.1
+_COMMON = (
+    "bind_count",
+    "connect_count",
+    "connect_time",
+    "idle_time",
+    "sends",
+    "recvs",
+    "bad_xids",
+    "req_u",
+    "bklog_u",
+)
+_QUEUES = ("max_slots", "sending_u", "pending_u")
+RDMA_COLUMNS = (
+    "port",
+    *_COMMON,
+    "read_chunk_count",
+    "write_chunk_count",
+    "reply_chunk_count",
+    "total_rdma_request",
+    "total_rdma_reply",
+    "pullup_copy_count",
+    "fixup_copy_count",
+    "hardway_register_count",
+    "failed_marshal_count",
+    "bad_reply_count",
+    "nomsg_call_count",
+    "mrs_recycled",
+    "mrs_orphaned",
+    "mrs_allocated",
+    "local_inv_needed",
+    "empty_sendctx_q",
+    "reply_waits_for_send",
+)
+TCP_COLUMNS = ("port", *_COMMON, *_QUEUES)
+UDP_COLUMNS = (
+    "port",
+    "bind_count",
+    "sends",
+    "recvs",
+    "bad_xids",
+    "req_u",
+    "bklog_u",
+    *_QUEUES,
+)
+LOCAL_COLUMNS = (*_COMMON, *_QUEUES)
+COLUMNS = {
+    "rdma": RDMA_COLUMNS,
+    "tcp": TCP_COLUMNS,
+    "udp": UDP_COLUMNS,
+    "local": LOCAL_COLUMNS,
+}
+
+
+@dataclass(frozen=True)
+class Transport:
+    """One ``xprt:`` line of mountstats, which is one connection of a mount.
+
+    protocol: ``rdma``, ``tcp``, ``udp`` or ``local``, or what a later kernel has
+    counters: names and values, in the kernel's order; fewer if the kernel has fewer
+    unnamed: the values of columns that we do not know
+    """
+
+    protocol: str
+    counters: tuple[tuple[str, int], ...] = ()
+    unnamed: tuple[int, ...] = ()
+
+    def get(self, name: str) -> Optional[int]:
+        """Return the counter ``name`` of COLUMNS; None if the kernel has none."""
+        return next((value for key, value in self.counters if key == name), None)
+
+
+@dataclass(frozen=True)
+class OperationStatistics:
+    """The requests of one NFS operation, such as ``READ`` (net/sunrpc/stats.c,
+    _print_rpc_iostats).
+
+    operations, transmissions: requests; more transmissions are repeated requests
+    timeouts: requests that had no reply within ``timeo``
+    bytes_sent, bytes_received: with headers
+    queue_ms, rtt_ms, execute_ms: sums in milliseconds: before sending, until the reply,
+    and in all
+    errors: requests that ended in an error; None in old kernels
+    """
+
+    name: str
+    operations: int
+    transmissions: int
+    timeouts: int
+    bytes_sent: int
+    bytes_received: int
+    queue_ms: int
+    rtt_ms: int
+    execute_ms: int
+    errors: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class MountBytes:
+    """The ``bytes:`` line of mountstats, in bytes and pages (enum nfs_stat_bytecounters
+    in include/linux/nfs_iostat.h).
+
+    normal, direct: what programs read and wrote, without and with O_DIRECT
+    server: what was read from and written to the server
+    """
+
+    normal_read: int
+    normal_written: int
+    direct_read: int
+    direct_written: int
+    server_read: int
+    server_written: int
+    pages_read: int
+    pages_written: int
+
+
+@dataclass(frozen=True)
+class MountStatistics:
+    """A mount in mountstats (fs/nfs/super.c, nfs_show_stats).
+
+    source: ``server:/path``, normalised as in the facts
+    address: the server's address, from mountinfo; None if it is not there
+    age_s: whole seconds since it was mounted
+    options: the text of ``opts:``; version, rsize and wsize (bytes, as negotiated with
+    the server) and nconnect (as asked for, if the kernel took it) are from there
+    transports: one for each connection
+    operations: those that were used at least once
+    bytes: None if the kernel's line has another form
+    """
+
+    mountpoint: str
+    source: str
+    fstype: str
+    age_s: Optional[int] = None
+    version: Optional[str] = None
+    options: str = ""
+    rsize: Optional[int] = None
+    wsize: Optional[int] = None
+    nconnect: Optional[int] = None
+    transports: tuple[Transport, ...] = ()
+    operations: tuple[OperationStatistics, ...] = ()
+    bytes: Optional[MountBytes] = None
+    address: Optional[str] = None
+
+    def operation(self, name: str) -> Optional[OperationStatistics]:
+        """Return the operation ``name``; None if it was never used."""
+        return next((one for one in self.operations if one.name == name), None)
+
+    def option(self, name: str) -> Optional[str]:
+        """Return the value of a mount option; None if it is not there or has none."""
+        return option_value(self.options, name)
+
+
+@dataclass(frozen=True)
+class SunrpcTransport:
+    """A connection in /sys/kernel/sunrpc/xprt-switches (net/sunrpc/sysfs.c).
+
+    switch, name: the folders, such as ``switch-3`` and ``xprt-5-rdma``; the kernel
+    gives their numbers again
+    destination: the address, without port
+    state: the words of ``xprt_state``, such as ``CONNECTED`` and ``BOUND``
+    slots_max, slots_min: how many requests may, and can at once, be under way
+    requests: slots that exist now
+    backlog, pending, sending, binding: requests that wait for a slot, for a reply, for
+    the transport, for rpcbind
+    is_main: whether it is the first one of its mount, which cannot be removed
+    source_port: 0 with RDMA
+    tasks: requests that use it
+    congestion, congestion_window: in units of 256 (RPC_CWNDSCALE)
+
+    The numbers are None while it is not connected. RDMA connections that are not used
+    are closed after five minutes (RPCRDMA_IDLE_DISC_TO): that is no fault.
+    """
+
+    switch: str
+    name: str
+    protocol: str
+    destination: Optional[str] = None
+    state: tuple[str, ...] = ()
+    slots_max: Optional[int] = None
+    slots_min: Optional[int] = None
+    requests: Optional[int] = None
+    backlog: Optional[int] = None
+    pending: Optional[int] = None
+    sending: Optional[int] = None
+    binding: Optional[int] = None
+    is_main: Optional[bool] = None
+    source_port: Optional[int] = None
+    destination_port: Optional[int] = None
+    tasks: Optional[int] = None
+    congestion: Optional[int] = None
+    congestion_window: Optional[int] = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the kernel says so now."""
+        return "CONNECTED" in self.state
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A counter of a port; ``value`` is None if the device did not answer."""
+
+    name: str
+    value: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class PortCounters:
+    """The counters of a port of an RDMA device, from
+    /sys/class/infiniband/DEVICE/ports/PORT.
+
+    port: 0 for the counters of the device as a whole (DEVICE/hw_counters)
+    counters: ``counters/``, the same for all drivers (drivers/infiniband/core/sysfs.c).
+    port_xmit_data and port_rcv_data are in units of four bytes
+    hardware: ``hw_counters/``, named by the driver
+    """
+
+    device: str
+    port: int
+    counters: tuple[Counter, ...] = ()
+    hardware: tuple[Counter, ...] = ()
+
+    def get(self, name: str) -> Optional[int]:
+        """Return the counter ``name``; None if there is none, or no answer."""
+        both = (*self.counters, *self.hardware)
+        return next((one.value for one in both if one.name == name), None)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """One sample of a host.
+
+    taken_s: in seconds after boot (/proc/uptime, to 10 ms); 0.0 if unknown
+    mounts: the visible NFS mounts, in the kernel's order
+    transports: None if the kernel has no /sys/kernel/sunrpc
+    problems: sentences about what could not be read
+    """
+
+    taken_s: float
+    mounts: tuple[MountStatistics, ...] = ()
+    transports: Optional[tuple[SunrpcTransport, ...]] = None
+    ports: tuple[PortCounters, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def option_value(options: str, name: str) -> Optional[str]:
+    """Return the value of ``name`` in ``rw,vers=4.2,...``; None without a value."""
+    for option in options.split(","):
+        key, equals, value = option.partition("=")
+        if equals and key == name:
+            return value
+    return None

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""mountstats of Debian's 6.1 over Soft-RoCE, 4.2, and what other kernels print."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.mutation import mutated
+
+from ovirt_rdma.host.collect.parsers.mount_statistics import parse_mount_statistics
+from ovirt_rdma.host.collect.parsers.mounts import unescape
+from ovirt_rdma.host.facts.statistics import (
+    COLUMNS,
+    MountBytes,
+    OperationStatistics,
+    Transport,
+)
+
+RDMA = b"0 0 1 0 0 44 44 0 80 0 37 64 4 8411456 8389512 0 0 64320 3 0 0 0 0 44 96 0 0"
+TCP = b"878 1 1 0 11 30 29 0 31 5 2 6 7"
+HEADER = b"device 10.0.0.1:/data mounted on /mnt/a with fstype nfs4 statvers=1.1"
+OPTIONS = (
+    b"rw,vers=4.2,rsize=524288,wsize=262144,namlen=255,soft,nosharecache,proto=rdma,"
+    b"nconnect=4,port=20049,timeo=100,retrans=3,sec=sys,clientaddr=10.0.0.2"
+)
+LINES = [
+    HEADER,
+    b"\topts:\t" + OPTIONS,
+    b"\tage:\t59",
+    b"\tcaps:\tcaps=0x3ffbffff,wtmult=512,dtsize=524288,bsize=0,namlen=255",
+    b"\tnfsv4:\tbm0=0xfdffafff,bm1=0xf9be3e,bm2=0x60800,acl=0x3,sessions",
+    b"\tsec:\tflavor=1,pseudoflavor=1",
+    b"\tevents:\t1 2 3 0 ",
+    b"\tbytes:\t1 2 3 4 8388608 8388609 7 8 ",
+    b"\tRPC iostats version: 1.1  p/v: 100003/4 (nfs)",
+    b"\txprt:\trdma " + RDMA,
+    b"\tper-op statistics",
+    b"\t        NULL: 1 1 0 44 24 0 0 0 0",
+    b"\t        READ: 8 9 1 1600 8389512 3 61 63 2",
+    b"\t       WRITE: 0 0 0 0 0 0 0 0 0",
+    b"",
+]
+SECTION = b"\n".join(LINES)
+OTHERS = b"device proc mounted on /proc with fstype proc\n"
+
+
+def parsed(data=SECTION):
+    (mount,), problems = parse_mount_statistics(data)
+    return mount, problems
+
+
+def sentence_about(line: bytes) -> tuple[object, str]:
+    """Parse a section that has ``line`` before its operations."""
+    lines = [*LINES[:9], line, *LINES[10:]]
+    mount, (sentence,) = parsed(b"\n".join(lines))
+    assert sentence.startswith("/proc/self/mountstats line 10 ")
+    return mount, sentence
+
+
+def test_all_of_a_mount():
+    mount, problems = parsed(OTHERS + SECTION + b"\n" + OTHERS)
+    assert not problems
+    assert (mount.mountpoint, mount.source, mount.fstype) == (
+        "/mnt/a",
+        "10.0.0.1:/data",
+        "nfs4",
+    )
+    assert (mount.age_s, mount.version) == (59, "4.2")
+    assert (mount.rsize, mount.wsize, mount.nconnect) == (524288, 262144, 4)
+    assert mount.option("proto") == "rdma"
+    assert mount.option("soft") is None
+    assert mount.bytes == MountBytes(1, 2, 3, 4, 8388608, 8388609, 7, 8)
+    assert mount.operation("READ") == OperationStatistics(
+        "READ", 8, 9, 1, 1600, 8389512, 3, 61, 63, 2
+    )
+    assert [one.name for one in mount.operations] == ["NULL", "READ"]
+    assert mount.operation("WRITE") is None
+
+
+def test_each_column_of_rdma_has_its_name():
+    transport = parsed()[0].transports[0]
+    values = [int(word) for word in RDMA.split()]
+    assert [value for _, value in transport.counters] == values
+    names = "connect_count sends recvs req_u read_chunk_count write_chunk_count "
+    names += "total_rdma_request total_rdma_reply hardway_register_count "
+    names += "failed_marshal_count mrs_allocated local_inv_needed"
+    assert [transport.get(name) for name in names.split()] == [
+        *(1, 44, 44, 80, 37, 64),
+        *(8411456, 8389512, 64320),
+        *(3, 44, 96),
+    ]
+    assert transport.get("max_slots") is None
+
+
+@pytest.mark.parametrize(
+    "line, wanted",
+    [
+        (
+            b"tcp " + TCP,
+            {"port": 878, "idle_time": 11, "recvs": 29, "bklog_u": 5, "max_slots": 2}
+            | {"sending_u": 6, "pending_u": 7},
+        ),
+        (
+            b"udp 878 1 30 29 4 6 5 2 7 8",
+            {"port": 878, "bind_count": 1, "sends": 30, "recvs": 29, "bad_xids": 4}
+            | {"bklog_u": 5, "max_slots": 2, "pending_u": 8, "connect_count": None},
+        ),
+        (
+            b"local 1 2 3 4 30 29 0 6 5 2 7 8",
+            {"bind_count": 1, "connect_count": 2, "idle_time": 4, "sends": 30}
+            | {"port": None, "pending_u": 8},
+        ),
+        (b"quic 1 2", {"sends": None}),
+    ],
+)
+def test_columns_of_other_protocols(line, wanted):
+    mount, problems = parsed(SECTION.replace(b"rdma " + RDMA, line))
+    assert not problems
+    (transport,) = mount.transports
+    assert {name: transport.get(name) for name in wanted} == wanted
+    # Each number of the line is somewhere, named or not.
+    named = [value for _, value in transport.counters]
+    assert [*named, *transport.unnamed] == [int(word) for word in line.split()[1:]]
+
+
+def test_a_kernel_with_more_columns_of_which_we_know_the_first():
+    mount, sentence = sentence_about(b"\txprt:\trdma " + RDMA + b" 7 8")
+    assert mount.transports[0].unnamed == (7, 8)
+    assert mount.transports[0].get("local_inv_needed") == 96
+    assert "has 29 counters of rdma, not 27" in sentence
+
+
+def test_an_old_kernel_with_fewer_columns():
+    mount, sentence = sentence_about(b"\txprt:\trdma 0 0 3 0 0 44 43 0 80 0")
+    transport = mount.transports[0]
+    assert (transport.get("connect_count"), transport.get("recvs")) == (3, 43)
+    assert transport.get("read_chunk_count") is None
+    assert "has 10 counters of rdma, not 27" in sentence
+
+
+@pytest.mark.parametrize("odd", [b"-1", b"x", b"\xb2", b"9" * 21])
+def test_a_torn_line_keeps_what_is_before_the_tear(odd):
+    mount, sentence = sentence_about(b"\txprt:\trdma 0 0 3 " + odd + b" 0 44")
+    assert mount.transports == (
+        Transport("rdma", (("port", 0), ("bind_count", 0), ("connect_count", 3))),
+    )
+    assert "a counter of rdma that is not a number" in sentence
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        (b"\txprt:", "names no transport"),
+        (b"\tage:\tx", "age that is not a number"),
+        (b"\tage:\t1 2", "age that is not a number"),
+        (b"\tbytes:\t1 2 3", "not the 8 numbers of bytes"),
+        (b"\tbytes:\t1 2 3 4 5 6 7 8 9", "not the 8 numbers of bytes"),
+    ],
+)
+def test_a_line_of_another_form_is_named_and_the_rest_used(line, words):
+    mount, sentence = sentence_about(line)
+    assert words in sentence
+    assert mount.operation("READ").operations == 8
+
+
+@pytest.mark.parametrize(
+    "line, words, found",
+    [
+        (b"\t READ: 8 9 1 1600 8389512 3 61 63", "", (8, None)),
+        (b"\t READ: 8 9 1 1600 8389512 3 61 63 2 5", "has 10 numbers", (8, 2)),
+        (b"\t READ: 8 9 1 1600", "not the line of an operation", None),
+        (b"\t READ: 8 9 1 1600 x 3 61 63 2", "not the line of an operation", None),
+        (b"\t READ 8 9 1 1600 1 3 61 63 2", "not the line of an operation", None),
+    ],
+)
+def test_operations_of_other_kernels(line, words, found):
+    mount, problems = parsed(b"\n".join([*LINES[:12], line]))
+    read = mount.operation("READ")
+    assert (read and (read.operations, read.errors)) == found
+    assert bool(problems) == bool(words)
+    assert all(words in sentence for sentence in problems)
+
+
+def test_each_connection_is_a_transport():
+    two = SECTION.replace(LINES[9], LINES[9] + b"\n" + LINES[9])
+    assert len(parsed(two)[0].transports) == 2
+
+
+def test_of_stacked_mounts_the_last_counts_and_a_covered_one_not_at_all():
+    assert parsed(SECTION.replace(b"rdma " + RDMA, b"tcp " + TCP) + b"\n" + SECTION)[
+        0
+    ].transports[0].protocol == ("rdma")
+    covered = SECTION + b"\ndevice tmpfs mounted on /mnt/a with fstype tmpfs"
+    assert parse_mount_statistics(covered) == ((), [])
+
+
+def test_names_with_escapes_and_bytes_that_are_not_utf8():
+    odd = SECTION.replace(b"/mnt/a", rb"/mnt/\040\134" + b"\xff").replace(
+        b":/data", rb":/da\011ta//"
+    )
+    mount, _ = parsed(odd)
+    assert (mount.mountpoint, mount.source) == ("/mnt/ \\\udcff", "10.0.0.1:/da\tta")
+
+
+def test_many_wrong_lines_are_few_sentences():
+    mount, problems = parsed(SECTION + b"\n" + b"\tx: y\n" * 5000)
+    assert mount.operation("READ")
+    assert len(problems) == 21
+    assert problems[-1] == "/proc/self/mountstats has 4980 more lines of that kind"
+
+
+WORDS = st.sampled_from([*SECTION.split(), b"\n", b" ", b"9" * 30, b"\xff", b"xprt:"])
+
+
+@settings(deadline=None)
+@given(mutated([SECTION, *LINES, SECTION + b"\n" + OTHERS + SECTION], WORDS))
+def test_odd_text_raises_nothing_and_hides_no_other_mount(data):
+    good = SECTION.replace(b"/mnt/a", b"/mnt/good")
+    mounts, problems = parse_mount_statistics(data + b"\n" + good)
+    assert mounts[-1] == parsed(good)[0]
+    assert all("\n" not in sentence and "line" in sentence for sentence in problems)
+    for mount in mounts[:-1]:
+        assert mount.mountpoint in unescape(data)
+        for transport in mount.transports:
+            names = [name for name, _ in transport.counters]
+            assert names == list(COLUMNS.get(transport.protocol, ())[: len(names)])
+
+
+@given(st.binary())
+def test_any_bytes(data):
+    parse_mount_statistics(HEADER + b"\n" + data)
