@@ -14,6 +14,7 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules import (
     drivers,
+    health,
     host,
     kernel_config,
     module_options,
@@ -66,6 +67,7 @@ RULES: tuple[Rule, ...] = (
     *ipoib_tso.RULES,
     # The last that changes children: the unit manages them from then on.
     *partitions.FOLLOW_RULES,
+    *health.RULES,
     *bond.RULES,
     *roce_mtu.RULES,
     *roce_tso.RULES,

@@ -108,6 +108,11 @@ def test_no_unit_waits_for_a_dead_server_or_hides_what_it_has_to_see(unit):
     (families,) = service["RestrictAddressFamilies"]
     assert {"AF_UNIX", "AF_NETLINK", "AF_INET"} <= set(families.split())
     (bounds,) = service["CapabilityBoundingSet"]
+    if unit.name == "ovirt-rdma-health.service":
+        # It asks as another user, and changes nothing.
+        assert {"CAP_SETUID", "CAP_SETGID", "CAP_KILL"} <= set(bounds.split())
+        assert not {"CAP_NET_ADMIN", "CAP_SYS_MODULE"} & set(bounds.split())
+        return
     assert {"CAP_NET_ADMIN", "CAP_SYS_MODULE"} <= set(bounds.split())
     assert "@module" in service["SystemCallFilter"][0].split()
 
@@ -129,6 +134,7 @@ def test_no_unit_does_anything_before_the_operator_has():
         "ovirt-rdma-recheck.service": {f"|{ENABLED}", f"|{JOURNAL}"},
         "ovirt-rdma-recheck.timer": {f"|{ENABLED}", f"|{JOURNAL}"},
         "ovirt-rdma-partitions.service": set(),  # apply enables it
+        "ovirt-rdma-health.service": set(),  # apply enables it
         "ovirt-rdma-block.service": {ENABLED, POLICY_JSON},
     }
 
@@ -138,7 +144,10 @@ def test_the_preset_turns_every_unit_off_that_can_be_enabled():
     lines = (SYSTEMD / "90-ovirt-rdma.preset").read_text().splitlines()
     preset = dict(line.split()[::-1] for line in lines if not line.startswith("#"))
     assert set(preset) == enable
-    assert preset == {"ovirt-rdma-partitions.service": "disable"}
+    assert preset == {
+        "ovirt-rdma-partitions.service": "disable",
+        "ovirt-rdma-health.service": "disable",
+    }
 
 
 def test_links_of_the_package_start_what_has_a_condition():

@@ -36,6 +36,7 @@ MOUNT = MountHealth(
     STALLED,
     SERVER,
     False,
+    "server-silent",
     "nas1 does not answer",
     "start it",
     ("no answer within 2 s",),
@@ -87,7 +88,7 @@ def test_without_the_unit_there_is_no_state(tmp_path):
 
 def test_a_file_that_cannot_be_written_is_a_problem(tmp_path):
     (tmp_path / "run").write_text("no folder")
-    with pytest.raises(Problem, match="health.json"):
+    with pytest.raises(Problem, match=r"health\.json"):
         write_state(tmp_path, STATE)
 
 
