@@ -119,7 +119,7 @@ RULES = (
         "running. It asks the server of each mount one question per interval, which no "
         "cache answers, and writes the result to /run/ovirt-rdma/health.json.",
         "A mount whose server or path fails shows nothing: programs wait, and get an "
-        "error after timeo and retrans. The unit tells the journal within seconds, with "
+        "error after timeo and retrans. The unit tells the journal in seconds, with "
         "the cause, and the reports of the host have it.",
         "ovirt-rdma-host apply enables the unit. If the policy no longer has "
         f"health_interval, ovirt-rdma-host revert {HEALTH_ID}/{HOST} disables it; "

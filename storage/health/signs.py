@@ -14,17 +14,19 @@ import socket
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable, Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import NOT_READY, Step, local_steps, ports_behind
-from ovirt_rdma.storage.server_readiness import LocalFacts
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
+# The GIDs of a port's own addresses are the first of its table.
+_FIRST_GIDS = 16
 KNOCK_S = 1.5
 LISTENER_S = 2.0
 # Servers asked at the same time: each needs a thread and, for RDMA, a process.
@@ -124,14 +126,37 @@ def signs_of(
     if not asked:
         return {}
     reader = reader or HostReader(root)
-    facts = LocalFacts(reader).read()
+    routes = {address: reader.route(address) for address in asked}
+    facts = _facts(reader, routes.values())
     ask = questions or Questions()
     with ThreadPoolExecutor(min(_AT_ONCE, len(asked))) as threads:
         found = {
-            address: threads.submit(_signs, server, facts, reader.route(address), ask)
+            address: threads.submit(_signs, server, facts, routes[address], ask)
             for address, server in asked.items()
         }
         return {address: one.result() for address, one in found.items()}
+
+
+def _facts(reader: HostReader, routes: Iterable[Optional[Route]]) -> Facts:
+    """Return the facts for the local steps, with as few GIDs as suffice."""
+    facts = Facts(
+        hostname="",
+        kernel_release=reader.kernel_release(),
+        uptime_s=reader.uptime(),
+        rdma_devices=reader.rdma_devices(most_gids=_FIRST_GIDS),
+        netdevs=reader.netdevs(),
+        modules=reader.modules(),
+    )
+    if facts.rdma_devices and any(r and not _ports(facts, r) for r in routes):
+        return replace(facts, rdma_devices=reader.rdma_devices())
+    return facts
+
+
+def _ports(facts: Facts, route: Optional[Route]) -> list[tuple[RdmaDevice, RdmaPort]]:
+    if route is None or not route.netdev or not route.source:
+        return []
+    devices, netdevs = facts.rdma_devices, facts.netdevs
+    return ports_behind(devices, netdevs, route.netdev, route.source)
 
 
 def _signs(
@@ -140,12 +165,7 @@ def _signs(
     address = server.address
     steps = local_steps(facts, route)
     netdev = route.netdev if route else None
-    source = route.source if route else None
-    ports = (
-        ports_behind(facts.rdma_devices, facts.netdevs, netdev, source)
-        if netdev and source
-        else []
-    )
+    ports = _ports(facts, route)
     down = [
         (device, port)
         for device in facts.rdma_devices
