@@ -168,6 +168,7 @@ _VERBS: Table = (
     ("explain", "explain a rule of check and plan", _check),
     ("policy", "check, load and show the policy", _POLICY),
     ("nfs", "list NFS mounts, check exports and their mount options", _NFS),
+    ("watch", "show what the NFS mounts do, until it is ended", _nfs_list),
     ("fabric", "partitions and subnet manager of the InfiniBand fabric", _FABRIC),
     ("block", "log in to block storage over RDMA, and check it", _BLOCK),
     ("enable", "let VDSM mount NFS storage as the policy says", _enable),

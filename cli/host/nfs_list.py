@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run the verbs about the NFS mounts of this host: ``nfs list`` and ``nfs health``.
+"""Run the verbs about the NFS mounts of this host: ``nfs list``, ``nfs health``, and
+``watch``.
 
 ``list`` shows each mount with its transport and the verdict of its rule, and since when
 and why it is degraded. ``health`` asks the server of each mount, by a process of its
-own that may hang in the kernel without harm, and names what is wrong.
+own that may hang in the kernel without harm, and names what is wrong. ``watch`` shows
+what the mounts do, until it is ended.
 """
 
 from __future__ import annotations
@@ -258,4 +260,92 @@ def _now() -> float:
     return time.time()
 
 
-VERBS: dict[str, type[Verb]] = {"list": ListMounts, "health": CheckHealth}
+class Watch(HostVerb):
+    """Show what each mount does, once per interval; return 0 at the end."""
+
+    codes = "0 after --count samples, or Ctrl-C"
+    examples = ("", "--interval 5", "-o json --count 10")
+    more = (
+        "Shows throughput, round-trip and execution times, connections made, calls\n"
+        "sent again, and calls that wait for a slot. Reads the kernel's statistics\n"
+        "only, so a mount that hangs is shown too. HEALTH is from\n"
+        "ovirt-rdma-health.service; '-' if it is not running. With -o json there is\n"
+        "one line per sample."
+    )
+
+    interval: float
+    count: Optional[int]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "--interval",
+            metavar="SECONDS",
+            type=_seconds,
+            default=1.0,
+            help="between two samples, 0.1 to 3600; default: 1",
+        )
+        parser.add_argument(
+            "--count", metavar="N", type=_samples, help="end after N samples"
+        )
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.command import Ended
+
+        try:
+            self._watch(context)
+        except Ended:
+            raise
+        except KeyboardInterrupt:  # the way to end it
+            pass
+        return ExitCode.DONE
+
+    def _watch(self, context: Context) -> None:
+        import time
+
+        from ovirt_rdma.cli.host.shown.watch import (
+            WATCH_KIND,
+            document,
+            print_rows,
+            rows,
+        )
+        from ovirt_rdma.host.collect.statistics import read_statistics
+        from ovirt_rdma.host.system.tree import FileTree
+        from ovirt_rdma.storage.health.state import read_state
+
+        output, tree = context.output, FileTree(context.root)
+        before, shown = read_statistics(tree), 0
+        while output.is_read and shown != self.count:
+            time.sleep(self.interval)
+            after = read_statistics(tree)
+            found = rows(before, after, read_state(context.root))
+            if output.for_people:
+                output.begin_screen()
+                print_rows(found, after.problems, output)
+                output.show_screen()
+            else:
+                content = document(found, time.time(), after.problems)
+                output.one_of_many(WATCH_KIND, content)
+            before, shown = after, shown + 1
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0.1 <= value <= 3600.0:
+        raise ValueError
+    return value
+
+
+def _samples(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+VERBS: dict[str, type[Verb]] = {
+    "list": ListMounts,
+    "health": CheckHealth,
+    "watch": Watch,
+}

@@ -72,7 +72,8 @@ def _device(
     for port in tree.names(f"{folder}/ports", problems):
         if port.isdecimal():
             place = f"{folder}/ports/{port}"
-            ports.append(_port(tree, place, int(port), driver, problems, most_gids))
+            its = int(port), driver, problems
+            ports.append(_port(tree, place, *its, most_gids=most_gids))
         else:
             problems.append(f"{folder}/ports has a port named {port!a}")
     return RdmaDevice(
@@ -92,6 +93,7 @@ def _port(
     number: int,
     driver: Optional[str],
     problems: list[str],
+    *,
     most_gids: Optional[int],
 ) -> RdmaPort:
     link_layer = tree.text(f"{folder}/link_layer", problems) or UNKNOWN

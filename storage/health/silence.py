@@ -155,7 +155,8 @@ def _rdma_lost(seen: Seen, signs: ServerSigns) -> Found:
 
 def _nobody(seen: Seen, signs: ServerSigns) -> Found:
     nothing = f"{seen.server} answers nothing: neither NFS nor TCP"
-    nothing += " nor RDMA connections" if signs.listener is not None else " connections"
+    mute = signs.listener is not None and signs.listener.verdict == NOT_READY
+    nothing += " nor RDMA connections" if mute else " connections"
     if seen.others_answer is False:
         return Found(
             seen.lost,
