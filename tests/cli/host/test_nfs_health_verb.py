@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -19,8 +20,11 @@ from ovirt_rdma.storage.health.state import (
     SERVER,
     SLOW,
     STALLED,
+    HealthState,
     MountHealth,
     Remark,
+    seconds_after_boot,
+    write_state,
 )
 
 GOOD = MountHealth(
@@ -144,3 +148,25 @@ def test_refused_arguments(mounted, words):
 def test_on_this_machine():
     """The real thing, in a process of its own: it ends, whatever is mounted here."""
     assert "mount" in run_on_terminal("nfs", "health", columns=120)
+
+
+def test_status_shows_what_the_unit_has_seen(host):
+    now = seconds_after_boot()
+    state = HealthState(1.0, now, 10.0, (GOOD, HUNG))
+    write_state(host.root, state)
+    shown = host("status").out
+    assert "health    1 stalled, 1 ok\n" in shown
+    assert "nas2:/b is stalled: nas2 answers nothing.\nfix: start it\n" in shown
+    document = host("status", "-o", "json").document
+    assert [mount["state"] for mount in document["health"]["mounts"]] == [
+        "ok",
+        "stalled",
+    ]
+
+
+def test_status_says_nothing_of_an_old_state(host):
+    write_state(host.root, HealthState(1.0, 1.0, 10.0, (HUNG,)))
+    result = host("status")
+    assert "1 stalled" not in result.out
+    assert "so the health is unknown" in result.err
+    assert json.loads(host("status", "-o", "json").out)["health"] is None
