@@ -42,6 +42,8 @@ class Output:
         self._out = sys.stdout
         self._lines: list[str] = []
         self._printed = False
+        # Whether somebody still reads the result: not after `| head` has ended.
+        self.is_read = True
         self._width = terminal_width(self._out)
         # The last line of the terminal has a progress text, to be erased.
         self._progress_shown = False
@@ -188,6 +190,40 @@ class Output:
         if text:
             self.line(f"fix: {text}")
 
+    def one_of_many(self, kind: str, content: Mapping[str, Any]) -> None:
+        """Print one document of a stream at once: a line of JSON, or a document of a
+        YAML stream.
+        """
+        if self.form == "yaml":
+            self._lines.append("---")
+            self.document(kind, content)
+        else:
+            import json
+
+            self._lines.append(
+                json.dumps({"schema_version": 1, "kind": kind, **content})
+            )
+        self.flush()
+
+    def begin_screen(self) -> None:
+        """Begin a result that replaces the one before on the screen of a terminal; the
+        terminal may have another size since.
+        """
+        self._width = terminal_width(self._out)
+        self._lines = []
+
+    def show_screen(self) -> None:
+        """Print it: elsewhere than on a terminal, after the one before."""
+        if self._width is None or os.environ.get("TERM") == "dumb":
+            self.flush()
+            return
+        rows = [row for line in self._lines for row in line.split("\n")]
+        with contextlib.suppress(OSError):
+            rows = rows[: os.get_terminal_size(self._out.fileno()).lines - 1]
+        # To the top; each line is erased to its end, and what is below the last.
+        self._lines = ["\x1b[H" + "\x1b[K\n".join(rows) + "\x1b[K\x1b[J"]
+        self.flush()
+
     def flush(self) -> None:
         """Print the result to stdout.
 
@@ -206,6 +242,7 @@ class Output:
             self._out.write(_encodable(text, self._out))
             self._out.flush()
         except BrokenPipeError:
+            self.is_read = False
             _discard(self._out)
         except OSError as error:
             _discard(self._out)

@@ -145,7 +145,7 @@ def step_of(answer: str, address: str, port: int) -> Step:
     if verdict == "listening":
         return Step(_STEP, READY, detail)
     if verdict == "refused":
-        return Step(_STEP, NOT_READY, detail, server_side_fix(port))
+        return Step(_STEP, NOT_READY, detail, server_side_fix(port), refused=True)
     if verdict == "no route":
         return Step(
             _STEP, NOT_READY, detail, f"check the RDMA path to {address}: rdma link"

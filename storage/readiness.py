@@ -32,7 +32,8 @@ MODULE = "rpcrdma"
 class Step:
     """One check: its ``name``, ``verdict``, what was found (``detail``), and a fix.
 
-    ``settling``: a port is still coming up, so waiting may help.
+    ``settling``: a port is still coming up, so waiting may help. ``refused``: the
+    server itself said no.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Step:
     detail: str
     fix: str = ""
     settling: bool = False
+    refused: bool = False
 
 
 @dataclass(frozen=True)

@@ -231,6 +231,7 @@ SAFE_FILE = "host/system/safe_file.py"
 READS = {
     "host/changes/journal.py": "without waiting, after a look whose file it is",
     "host/policy/files.py": "what a person names",
+    "storage/health/probe.py": "in a child process that its parent gives up",
     "vdsm_hooks/after_get_caps/50_ovirt_rdma": "without waiting, to a limit",
     "cli/engine/settings.py": "the operator's machine",
     "cli/engine/login.py": "the operator's machine",

@@ -75,9 +75,9 @@ def _nfs(name: str) -> type[Verb]:
 
 
 def _nfs_list(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.host.nfs_list import ListMounts
+    from ovirt_rdma.cli.host.nfs_list import VERBS
 
-    return ListMounts
+    return VERBS[name]
 
 
 def _plan(name: str) -> type[Verb]:
@@ -118,6 +118,7 @@ _POLICY: Table = (
 _NFS: Table = (
     ("list", "list all NFS mounts with their proven transport", _nfs_list),
     ("check", "check step by step whether an export can be mounted over RDMA", _nfs),
+    ("health", "ask the server of each NFS mount, and name what is wrong", _nfs_list),
     (
         "mount-options",
         "show the mount options that VDSM passes to mount, and why",
@@ -150,6 +151,7 @@ _UNIT: Table = (
     ("unconfirmed", "roll back a run that was not confirmed", _unit),
     ("partitions", "keep P_Key children equal to the P_Key table of the port", _unit),
     ("block", "log in to block storage before vdsmd starts", _unit),
+    ("health", "watch the NFS mounts, and write their health", _unit),
     ("caps", "write the capabilities that are reported to the engine", _unit),
     ("installed", "report what the installed package lacks", _unit),
     ("erased", "disable everything before the package is erased", _unit),
@@ -166,6 +168,7 @@ _VERBS: Table = (
     ("explain", "explain a rule of check and plan", _check),
     ("policy", "check, load and show the policy", _POLICY),
     ("nfs", "list NFS mounts, check exports and their mount options", _NFS),
+    ("watch", "show what the NFS mounts do, until it is ended", _nfs_list),
     ("fabric", "partitions and subnet manager of the InfiniBand fabric", _FABRIC),
     ("block", "log in to block storage over RDMA, and check it", _BLOCK),
     ("enable", "let VDSM mount NFS storage as the policy says", _enable),

@@ -1,14 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``nfs list``: show each NFS mount with its transport and the verdict of its rule.
+"""Run the verbs about the NFS mounts of this host: ``nfs list``, ``nfs health``, and
+``watch``.
 
-For a degraded mount it shows since when, and why.
+``list`` shows each mount with its transport and the verdict of its rule, and since when
+and why it is degraded. ``health`` asks the server of each mount, by a process of its
+own that may hang in the kernel without harm, and names what is wrong. ``watch`` shows
+what the mounts do, until it is ended.
 """
 
 from __future__ import annotations
 
-from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
+from ovirt_rdma.cli.host.arguments import (
+    HostVerb,
+    Source,
+    add_facts,
+    add_policy,
+    export_of,
+    refuse_facts,
+)
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
@@ -16,7 +28,9 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
     from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.host.export import Export
     from ovirt_rdma.host.facts.model import Facts
+    from ovirt_rdma.storage.health.look import Looker
     from ovirt_rdma.storage.review import MountReview
 
 
@@ -179,3 +193,168 @@ def _list_document(review: MountReview) -> dict[str, Any]:
         "signals": [asdict(signal) for signal in review.proof.signals],
         **{name: asdict(review.negotiated(key)) for key, name in _NEGOTIATED},
     }
+
+
+_HEALTH_KIND = "nfs-health"
+
+
+class CheckHealth(HostVerb, Source):
+    """Ask each mount's server; return 0 if all are ok, else 3."""
+
+    codes = "0 every mount is ok, 3 one is slow, stalled, dead or unknown"
+    examples = ("", "nas1:/export/vm", "-o json")
+    more = (
+        "Looks up a name that cannot exist on each mount, which no cache answers,\n"
+        "and reads 4 KiB of each storage domain without the page cache. An answer\n"
+        "is waited for 2 s. If one is late, the server is asked for TCP and RDMA\n"
+        "connections, to name the cause: server, path, slots, fabric or host."
+    )
+
+    export: Optional[Export]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "export",
+            metavar="SERVER:/PATH",
+            type=export_of,
+            nargs="?",
+            help="only this export",
+        )
+        add_policy(parser)
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.policy import policy_in_question
+        from ovirt_rdma.cli.host.shown.health import print_health
+        from ovirt_rdma.host.system.json_codec import plain
+        from ovirt_rdma.storage.health.state import (
+            OK,
+            HealthState,
+            seconds_after_boot,
+        )
+
+        output = context.output
+        policy, _ = policy_in_question(self.policy, context)
+        exports = (self.export,) if self.export else ()
+        look = looker(context.root).look(policy, exports, read=True)
+        if self.export and not look.mounts:
+            raise Problem(
+                "export-not-mounted",
+                f"{self.export} is not mounted on this host",
+                "ovirt-rdma-host nfs list shows what is",
+            )
+        state = HealthState(
+            _now(), seconds_after_boot(), 0.0, look.mounts, look.problems
+        )
+        if output.for_people:
+            for sentence in state.problems:
+                output.message(f"note: {sentence}")
+            print_health(state.mounts, output)
+        else:
+            output.document(_HEALTH_KIND, {"worst": state.worst, **plain(state)})
+        return ExitCode.DONE if state.worst == OK else ExitCode.CHECKS_FAILED
+
+
+def looker(root: str) -> Looker:
+    """Return what looks at the mounts; tests replace it."""
+    from ovirt_rdma.storage.health.look import Looker
+
+    return Looker(root)
+
+
+def _now() -> float:
+    import time
+
+    return time.time()
+
+
+class Watch(HostVerb):
+    """Show what each mount does, once per interval; return 0 at the end."""
+
+    codes = "0 after --count samples, or Ctrl-C"
+    examples = ("", "--interval 5", "-o json --count 10")
+    more = (
+        "Shows throughput, round-trip and execution times, connections made, calls\n"
+        "sent again, and calls that wait for a slot. Reads the kernel's statistics\n"
+        "only, so a mount that hangs is shown too. HEALTH is from\n"
+        "ovirt-rdma-health.service; '-' if it is not running. With -o json there is\n"
+        "one line per sample."
+    )
+
+    interval: float
+    count: Optional[int]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "--interval",
+            metavar="SECONDS",
+            type=_seconds,
+            default=1.0,
+            help="between two samples, 0.1 to 3600; default: 1",
+        )
+        parser.add_argument(
+            "--count", metavar="N", type=_samples, help="end after N samples"
+        )
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.command import Ended
+
+        try:
+            self._watch(context)
+        except Ended:
+            raise
+        except KeyboardInterrupt:  # the way to end it
+            pass
+        return ExitCode.DONE
+
+    def _watch(self, context: Context) -> None:
+        import time
+
+        from ovirt_rdma.cli.host.shown.watch import (
+            WATCH_KIND,
+            document,
+            print_rows,
+            rows,
+        )
+        from ovirt_rdma.host.collect.statistics import read_statistics
+        from ovirt_rdma.host.system.tree import FileTree
+        from ovirt_rdma.storage.health.state import read_state
+
+        output, tree = context.output, FileTree(context.root)
+        before, shown = read_statistics(tree), 0
+        while output.is_read and shown != self.count:
+            time.sleep(self.interval)
+            after = read_statistics(tree)
+            found = rows(before, after, read_state(context.root))
+            if output.for_people:
+                output.begin_screen()
+                print_rows(found, after.problems, output)
+                output.show_screen()
+            else:
+                content = document(found, time.time(), after.problems)
+                output.one_of_many(WATCH_KIND, content)
+            before, shown = after, shown + 1
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0.1 <= value <= 3600.0:
+        raise ValueError
+    return value
+
+
+def _samples(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+VERBS: dict[str, type[Verb]] = {
+    "list": ListMounts,
+    "health": CheckHealth,
+    "watch": Watch,
+}

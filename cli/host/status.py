@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ovirt_rdma.host.enablement.status import Status
     from ovirt_rdma.host.policy.model import Policy
     from ovirt_rdma.host.services.kernel_change import Difference, Record
+    from ovirt_rdma.storage.health.state import HealthState
     from ovirt_rdma.storage.review import MountReview
 
 
@@ -166,7 +167,9 @@ class ShowStatus(HostVerb):
 
         from ovirt_rdma.host.enablement.status import SCHEMA_VERSION, read_status
         from ovirt_rdma.host.policy.model import Policy
+        from ovirt_rdma.host.system.json_codec import plain
         from ovirt_rdma.host.system.lock import holder_of
+        from ovirt_rdma.storage.health.state import OK, read_state
 
         output = context.output
         report = read_status(context.root)
@@ -177,6 +180,7 @@ class ShowStatus(HostVerb):
         exit_code = ExitCode.DONE if usable else ExitCode.CHECKS_FAILED
         degraded, unknown, problems = _degraded(context.root, policy)
         kernel = read_kernel_change(context.root, problems)
+        health = read_state(context.root, problems)
         if not output.for_people:
             content = dataclasses.asdict(report)
             content["policy"]["drop_ins"] = _drop_ins(context.root, problems)
@@ -184,6 +188,7 @@ class ShowStatus(HostVerb):
             content["degraded"] = None if unknown else listed
             content["changes"] = change_document(changes, digest)
             content["kernel_change"] = kernel_document(*kernel)
+            content["health"] = health and plain(health)
             content["at_work"] = holder and dataclasses.asdict(holder)
             problems += [changes.problem] if changes.problem else []
             content["problems"] = problems
@@ -199,8 +204,13 @@ class ShowStatus(HostVerb):
                 *change_lines(changes, digest, at_work=holder is not None),
                 *([("locked by", str(holder))] if holder else []),
                 ("degraded", shown),
+                *([("health", _health_shown(health))] if health else []),
             ]
         )
+        for mount in health.mounts if health else ():
+            if mount.state != OK:
+                output.text(f"{mount.export} is {mount.state}: {mount.sentence}.")
+                output.fix(mount.fix)
         for review in degraded:
             output.line(f"{review.sentence}.")
             output.fix(review.fix)
@@ -212,6 +222,16 @@ class ShowStatus(HostVerb):
             output.text(f"{sentence}.")
             output.fix(fix)
         return exit_code
+
+
+def _health_shown(health: HealthState) -> str:
+    from collections import Counter
+
+    from ovirt_rdma.storage.health.state import WORST_FIRST
+
+    counted = Counter(mount.state for mount in health.mounts)
+    shown = [f"{counted[state]} {state}" for state in WORST_FIRST if counted[state]]
+    return ", ".join(shown) or "no mount"
 
 
 def _in_force(root: str) -> Optional[Policy]:

@@ -176,6 +176,20 @@ class LogInToBlock(UnitVerb):
         return 0
 
 
+class WatchHealth(UnitVerb):
+    """Watch the NFS mounts until SIGTERM, as often as the policy says."""
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.runs import as_root
+        from ovirt_rdma.host.system.signals import StopSignal
+        from ovirt_rdma.storage.health.watch import HealthWatch
+
+        as_root("unit health", context.root)
+        with StopSignal() as stop:
+            HealthWatch(context.root, context.output.message).watch(stop)
+        return 0
+
+
 class WriteCaps(UnitVerb):
     """Write the capabilities for the hook after_get_caps, and what each netdev is for
     Ansible, if they changed.
@@ -255,6 +269,7 @@ VERBS: dict[str, type[Verb]] = {
     "unconfirmed": RollBackUnconfirmed,
     "partitions": FollowPartitions,
     "block": LogInToBlock,
+    "health": WatchHealth,
     "caps": WriteCaps,
     "installed": ReportInstalled,
     "erased": PrepareErase,

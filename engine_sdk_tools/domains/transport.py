@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from ovirt_rdma.engine_sdk_tools.hosts.health import health_of, with_health
 from ovirt_rdma.engine_sdk_tools.hosts.policy import PolicyInForce, policy_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
 from ovirt_rdma.engine_sdk_tools.matrix import (
@@ -324,7 +325,9 @@ def _domain_in_use(
     proof = prove(mount, facts.cm_ids)
     if connection.type != "nfs":
         review = None
-    cell = _mounted(domain, asked, proof, review)
+    health = health_of(report) or ()
+    its = next((one for one in health if one.mountpoint == mount.mountpoint), None)
+    cell = with_health(_mounted(domain, asked, proof, review), its)
     return InUse(host.name, asked, cell, True, proof.transport, proof, review)
 
 

@@ -28,6 +28,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.guids import (
     shared_guids,
     with_shared_guids,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.health import health_cell
 from ovirt_rdma.engine_sdk_tools.hosts.hooks import Checksums, hooks_cell
 from ovirt_rdma.engine_sdk_tools.hosts.policy import (
     digest_without_drop_ins,
@@ -52,6 +53,7 @@ COLUMNS = (
     "rules",
     "rdma ports",
     "nfs servers",
+    "health",
 )
 _POLICY, _PORTS = COLUMNS.index("policy"), COLUMNS.index("rdma ports")
 # Characters of a digest to show, without "sha256:": enough to distinguish policies.
@@ -126,6 +128,7 @@ def _row_of(
             rules_cell(report, policy),
             ports_cell(report),
             servers_cell(report, connections),
+            health_cell(report),
         ),
         digest_without_drop_ins(report) if loaded.get("loaded") else None,
         told and not loaded.get("problem"),

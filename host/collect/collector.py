@@ -183,9 +183,13 @@ class HostReader:
         """
         return read_partitions(self._tree, self._tools, {}, _list(problems))
 
-    def rdma_devices(self, problems: Problems = None) -> tuple[RdmaDevice, ...]:
-        """Return the RDMA devices; reads /sys only."""
-        return read_rdma_devices(self._tree, _list(problems))
+    def rdma_devices(
+        self, problems: Problems = None, most_gids: Optional[int] = None
+    ) -> tuple[RdmaDevice, ...]:
+        """Return the RDMA devices; reads /sys only, and of each GID table the first
+        ``most_gids`` entries (None: all).
+        """
+        return read_rdma_devices(self._tree, _list(problems), most_gids)
 
     def netdevs(self, problems: Problems = None) -> tuple[Netdev, ...]:
         """Return the netdevs; runs ``ip`` once for their addresses."""

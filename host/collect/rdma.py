@@ -38,8 +38,13 @@ _NUMBERED = re.compile(r"(?:\d+:\s*)?([A-Za-z<][^:]*)")
 _GID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
 
 
-def read_rdma_devices(tree: FileTree, problems: list[str]) -> tuple[RdmaDevice, ...]:
+def read_rdma_devices(
+    tree: FileTree, problems: list[str], most_gids: Optional[int] = None
+) -> tuple[RdmaDevice, ...]:
     """Return all RDMA devices by name; none if no RDMA module is loaded.
+
+    Only the first ``most_gids`` entries of each GID table are read; None: all, of which
+    Soft-RoCE has 1024.
 
     A device that disappears during the read is left out, invalid text becomes UNKNOWN,
     each with a sentence in ``problems``.
@@ -47,7 +52,7 @@ def read_rdma_devices(tree: FileTree, problems: list[str]) -> tuple[RdmaDevice, 
     devices = []
     for name in tree.names(RDMA_CLASS):
         failures: list[str] = []
-        device = _device(tree, name, failures)
+        device = _device(tree, name, failures, most_gids)
         if failures and not tree.is_folder(f"{RDMA_CLASS}/{name}"):
             problems.append(f"RDMA device {name} disappeared during the read")
             continue
@@ -56,7 +61,9 @@ def read_rdma_devices(tree: FileTree, problems: list[str]) -> tuple[RdmaDevice, 
     return tuple(devices)
 
 
-def _device(tree: FileTree, name: str, problems: list[str]) -> RdmaDevice:
+def _device(
+    tree: FileTree, name: str, problems: list[str], most_gids: Optional[int]
+) -> RdmaDevice:
     folder = f"{RDMA_CLASS}/{name}"
     driver = read_driver(tree, folder)
     if driver is None and tree.text(f"{folder}/parent"):
@@ -66,7 +73,8 @@ def _device(tree: FileTree, name: str, problems: list[str]) -> RdmaDevice:
     for port in tree.names(f"{folder}/ports", problems):
         if port.isdecimal():
             place = f"{folder}/ports/{port}"
-            ports.append(_port(tree, place, int(port), driver, problems))
+            its = int(port), driver, problems
+            ports.append(_port(tree, place, *its, most_gids=most_gids))
         else:
             problems.append(f"{folder}/ports has a port named {port!a}")
     return RdmaDevice(
@@ -86,6 +94,8 @@ def _port(
     number: int,
     driver: Optional[str],
     problems: list[str],
+    *,
+    most_gids: Optional[int],
 ) -> RdmaPort:
     link_layer = tree.text(f"{folder}/link_layer", problems) or UNKNOWN
     rate = _rate(tree, f"{folder}/rate", problems)
@@ -99,7 +109,7 @@ def _port(
             # Soft-RoCE has no link of its own.
             data_rate_mbps(rate, link_layer) if rate and driver != SOFT_ROCE else None
         ),
-        gids=_gids(tree, folder, problems),
+        gids=_gids(tree, folder, problems, most_gids),
     )
 
 
@@ -124,14 +134,18 @@ def _rate(tree: FileTree, path: str, problems: list[str]) -> Optional[str]:
     return text
 
 
-def _gids(tree: FileTree, folder: str, problems: list[str]) -> tuple[Gid, ...]:
-    """Return the used entries of a GID table.
+def _gids(
+    tree: FileTree, folder: str, problems: list[str], most: Optional[int]
+) -> tuple[Gid, ...]:
+    """Return the used ones of the first ``most`` entries of a GID table.
 
-    Tables have up to 256 entries, nearly all zero. To read the attributes of a zero
+    Tables have up to 1024 entries, nearly all zero. To read the attributes of a zero
     entry fails with EINVAL, so they are read for used entries only.
     """
     gids = []
     for name in tree.names(f"{folder}/gids", problems):
+        if most is not None and name.isdecimal() and int(name) >= most:
+            continue
         # An entry may be removed at any time: then it reads as zero or fails.
         text = tree.text(f"{folder}/gids/{name}")
         if text is None or not text.strip("0:"):

@@ -7,7 +7,7 @@ from typing import Optional
 
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.model import Unit
-from ovirt_rdma.host.paths import METRICS_UNIT, PARTITIONS_UNIT
+from ovirt_rdma.host.paths import HEALTH_UNIT, METRICS_UNIT, PARTITIONS_UNIT
 from ovirt_rdma.host.system.tree import FileTree
 
 # Units of rdma-core; opa.conf and the others are in /etc/rdma/modules.
@@ -25,6 +25,7 @@ UNITS = (
     "vdsmd.service",
     PARTITIONS_UNIT,
     METRICS_UNIT,
+    HEALTH_UNIT,
 )
 
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState"

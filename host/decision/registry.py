@@ -14,6 +14,7 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules import (
     drivers,
+    health,
     host,
     kernel_config,
     kernel_packages,
@@ -71,6 +72,7 @@ RULES: tuple[Rule, ...] = (
     *ipoib_tso.RULES,
     # The last that changes children: the unit manages them from then on.
     *partitions.FOLLOW_RULES,
+    *health.RULES,
     *bond.RULES,
     *roce_mtu.RULES,
     *roce_tso.RULES,

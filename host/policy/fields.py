@@ -45,6 +45,8 @@ _MAX_PORT = 65535
 # A subnet manager takes seconds for a sweep. With more than an hour, netdevs would
 # hardly follow the table.
 _MIN_INTERVAL_S, _MAX_INTERVAL_S = 5, 3600
+# A question is waited for 2 s, and the engine's timeouts for storage are minutes.
+_MIN_HEALTH_S, _MAX_HEALTH_S = 5, 300
 # The engine's timeout for a whole connectStorageServer call is 180 s. The waits for
 # ports and for the server of one export must leave time for the mount itself.
 _MAX_SETTLE_S = 120
@@ -142,6 +144,13 @@ NFS = Keys(
         ListOf(RULE),
         "the **first** rule that names an export wins",
         "no export is named",
+    ),
+    Field(
+        "health_interval",
+        Number(_MIN_HEALTH_S, _MAX_HEALTH_S),
+        "seconds between two looks at the mounts by ovirt-rdma-health.service; see "
+        "[Health](health.md)",
+        "nobody watches the mounts",
     ),
 )
 
@@ -438,7 +447,10 @@ DROP_IN = Keys(
     _VERSION,
     Field(
         "nfs",
-        Keys(NFS.fields["rules"], not_offered={"defaults": _ONLY_IN_POLICY}).or_null(),
+        Keys(
+            NFS.fields["rules"],
+            not_offered=dict.fromkeys(("defaults", "health_interval"), _ONLY_IN_POLICY),
+        ).or_null(),
     ),
     not_offered=dict.fromkeys(("host", "fabric", "block"), _ONLY_IN_POLICY),
 )

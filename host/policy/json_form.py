@@ -120,7 +120,10 @@ _FABRIC = Keys(
 )
 _POLICY = Keys(
     POLICY.fields["version"],
-    _needed("nfs", Keys(_needed("rules", ListOf(_RULE)))),
+    _needed(
+        "nfs",
+        Keys(_needed("rules", ListOf(_RULE)), Field("health_interval", Number(1))),
+    ),
     Field("host", _HOST),
     Field("fabric", _FABRIC),
     Field("block", block_fields.STORED),
@@ -131,7 +134,7 @@ def to_json_dict(policy: Policy) -> dict[str, object]:
     """Return the policy as dicts, lists, strings and numbers."""
     data: dict[str, object] = {
         "version": policy.version,
-        "nfs": {"rules": [dataclasses.asdict(rule) for rule in policy.nfs.rules]},
+        "nfs": _nfs_to_json(policy.nfs),
         "host": host_to_json_dict(policy.host),
     }
     if policy.fabric != FabricPolicy():
@@ -139,6 +142,13 @@ def to_json_dict(policy: Policy) -> dict[str, object]:
     if policy.block != BlockPolicy():
         data["block"] = block_fields.to_json_dict(policy.block)
     return data
+
+
+def _nfs_to_json(nfs: NfsPolicy) -> dict[str, object]:
+    rules = [dataclasses.asdict(rule) for rule in nfs.rules]
+    if nfs.health_interval is None:
+        return {"rules": rules}
+    return {"rules": rules, "health_interval": nfs.health_interval}
 
 
 def fabric_to_json_dict(fabric: FabricPolicy) -> dict[str, object]:
@@ -206,7 +216,10 @@ def from_json_dict(data: object) -> Policy:
         )
         raise ValueError(f"{key_text(first[0])}: {first[1]}")
     return Policy(
-        nfs=NfsPolicy(tuple(NfsRule(**rule) for rule in parts["nfs"]["rules"])),
+        nfs=NfsPolicy(
+            tuple(NfsRule(**rule) for rule in parts["nfs"]["rules"]),
+            parts["nfs"].get("health_interval"),
+        ),
         host=_host(parts["host"]) if "host" in parts else HostPolicy(),
         fabric=_fabric(parts["fabric"]) if "fabric" in parts else FabricPolicy(),
         block=_block(parts["block"]) if "block" in parts else BlockPolicy(),

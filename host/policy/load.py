@@ -194,7 +194,7 @@ def _policy(main: _Source, places: Sequence[tuple[_Source, int]]) -> Policy:
         for number, (source, position) in enumerate(places, 1)
     )
     return Policy(
-        nfs=NfsPolicy(rules),
+        nfs=NfsPolicy(rules, main.nfs.get("health_interval")),
         host=host_policy(main.parts.get("host") or {}),
         fabric=fabric_policy(main.parts.get("fabric") or {}),
         block=block_policy(main.parts.get("block") or {}),

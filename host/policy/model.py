@@ -279,9 +279,13 @@ class NfsRule:
 
 @dataclass(frozen=True)
 class NfsPolicy:
-    """The ``nfs:`` part; an empty list of rules names no export."""
+    """The ``nfs:`` part; an empty list of rules names no export.
+
+    ``health_interval`` is in seconds, None if nobody watches the mounts.
+    """
 
     rules: tuple[NfsRule, ...] = ()
+    health_interval: Optional[int] = None
 
 
 _EMPTY_HOST, _EMPTY_FABRIC, _EMPTY_BLOCK = HostPolicy(), FabricPolicy(), BlockPolicy()

@@ -35,8 +35,9 @@ two empty texts.
 
 def plain(value: Any) -> Any:
     """Return a record as dicts, lists, strings, numbers and None, in field order."""
-    if _is_record(type(value)):
-        return {name: plain(getattr(value, name)) for name in _hints(type(value))}
+    cls: Any = type(value)
+    if _is_record(cls):
+        return {name: plain(getattr(value, name)) for name in _hints(cls)}
     if isinstance(value, tuple):
         return [plain(item) for item in value]
     return value

@@ -63,6 +63,7 @@ class MountHealth:
     - ``export``: ``server:/path``; ``transport``: ``rdma`` or ``tcp``, None if unproven
     - ``state``: one of STATES; ``cause``: one of CAUSES, None for OK
     - ``certain``: the evidence leaves no other cause
+    - ``reason``: the stable id of ``sentence``, as ``server-silent``; "" for OK
     - ``sentence``: why, for people; ``fix``: what to do
     - ``evidence``: what was seen
     - ``since``: when the state began, in seconds since 1970; None if it was tried once
@@ -77,6 +78,7 @@ class MountHealth:
     state: str
     cause: Optional[str] = None
     certain: bool = True
+    reason: str = ""
     sentence: str = ""
     fix: str = ""
     evidence: tuple[str, ...] = ()

@@ -121,6 +121,11 @@ def test_no_unit_waits_for_a_dead_server_or_hides_what_it_has_to_see(unit):
     (families,) = service["RestrictAddressFamilies"]
     assert {"AF_UNIX", "AF_NETLINK", "AF_INET"} <= set(families.split())
     (bounds,) = service["CapabilityBoundingSet"]
+    if unit.name == "ovirt-rdma-health.service":
+        # It asks as another user, and changes nothing.
+        assert {"CAP_SETUID", "CAP_SETGID", "CAP_KILL"} <= set(bounds.split())
+        assert not {"CAP_NET_ADMIN", "CAP_SYS_MODULE"} & set(bounds.split())
+        return
     assert {"CAP_NET_ADMIN", "CAP_SYS_MODULE"} <= set(bounds.split())
     assert "@module" in service["SystemCallFilter"][0].split()
 
@@ -142,6 +147,7 @@ def test_no_unit_does_anything_before_the_operator_has():
         "ovirt-rdma-recheck.service": {f"|{ENABLED}", f"|{JOURNAL}"},
         "ovirt-rdma-recheck.timer": {f"|{ENABLED}", f"|{JOURNAL}"},
         "ovirt-rdma-partitions.service": set(),  # apply enables it
+        "ovirt-rdma-health.service": set(),  # apply enables it
         "ovirt-rdma-block.service": {ENABLED, POLICY_JSON},
         # apply enables the timer
         "ovirt-rdma-metrics.service": {POLICY_JSON},
@@ -157,6 +163,7 @@ def test_the_preset_turns_every_unit_off_that_can_be_enabled():
     assert preset == {
         "ovirt-rdma-partitions.service": "disable",
         "ovirt-rdma-metrics.timer": "disable",
+        "ovirt-rdma-health.service": "disable",
     }
 
 

@@ -36,6 +36,7 @@ MOUNT = MountHealth(
     STALLED,
     SERVER,
     False,
+    "server-silent",
     "nas1 does not answer",
     "start it",
     ("no answer within 2 s",),

@@ -30,7 +30,7 @@ from support.fakes.fake_netdevs import NOT_SUPPORTED
 from support.fakes.fake_root import FakeRoot
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-_UNITS = ("ovirt-rdma-partitions.service",)
+_UNITS = ("ovirt-rdma-partitions.service", "ovirt-rdma-health.service")
 
 
 @dataclass

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Look at all NFS mounts once: statistics, questions to the servers, signs, verdicts.
+
+Nothing waits for a mount: the kernel's statistics are in /proc and /sys, and processes
+that can be given up ask the servers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Callable, Optional
+
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.statistics import read_statistics
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.facts.statistics import MountStatistics, Statistics
+from ovirt_rdma.host.mount_options import RDMA, MountOptions
+from ovirt_rdma.host.policy.model import Policy, RuleMatch, rule_for
+from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.storage.health.probe import PROBE_S, Answer, Asked, Probes
+from ovirt_rdma.storage.health.samples import load_between, port_errors
+from ovirt_rdma.storage.health.seen import Seen
+from ovirt_rdma.storage.health.signs import Questions, Server, ServerSigns, signs_of
+from ovirt_rdma.storage.health.state import OK, MountHealth
+from ovirt_rdma.storage.health.verdict import judge, needs_signs
+from ovirt_rdma.storage.proof import prove
+from ovirt_rdma.storage.review import review_all
+
+# A single look needs two samples; VDSM alone makes several calls in this time.
+BETWEEN_S = 1.0
+
+
+@dataclass(frozen=True)
+class Seeing:
+    """What a look uses; tests replace it."""
+
+    reader: HostReader
+    probes: Probes = field(default_factory=Probes)
+    questions: Questions = field(default_factory=Questions)
+    read: Callable[[FileTree], Statistics] = read_statistics
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True)
+class Look:
+    """The result of a look: the health of each mount, the statistics at its end, and
+    sentences about what could not be read.
+    """
+
+    mounts: tuple[MountHealth, ...]
+    statistics: Statistics
+    problems: tuple[str, ...] = ()
+
+
+class Looker:
+    """Looks at the mounts of the host below ``root``, again and again.
+
+    Between the looks it keeps the last statistics, and when each mount last answered.
+    """
+
+    def __init__(self, root: str = "/", seeing: Optional[Seeing] = None) -> None:
+        self._root, self._tree = root, FileTree(root)
+        self._with = seeing or Seeing(HostReader(root))
+        self._before: Optional[Statistics] = None
+        self._answered: dict[str, float] = {}
+
+    def look(
+        self,
+        policy: Policy,
+        exports: Sequence[Export] = (),
+        *,
+        read: bool = False,
+        timeout_s: float = PROBE_S,
+    ) -> Look:
+        """Look at the mounts of ``exports``, or at all if there are none.
+
+        ``read``: also read 4 KiB of each storage domain, which costs some calls more.
+        """
+        using = self._with
+        problems: list[str] = []
+        before = self._before or using.read(self._tree)
+        begun = using.clock()
+        mounts = _chosen(using.reader.nfs_mounts(problems), exports)
+        answers = using.probes.ask(
+            [Asked(m.mountpoint, read) for m in mounts], timeout_s
+        )
+        now = using.clock()
+        if self._before is None and mounts:
+            using.sleep(max(0.0, BETWEEN_S - (now - begun)))
+        after = self._before = using.read(self._tree)
+        # A mount that was made again, or is gone, was not what was asked.
+        facts = using.reader.mount_facts(problems, cm_ids=False)
+        present = {(m.mountpoint, m.source) for m in facts.nfs_mounts}
+        mounts = [m for m in mounts if (m.mountpoint, m.source) in present]
+        reviews = {r.mount.mountpoint: r for r in review_all(facts, policy)}
+        silent = self._silent(mounts, answers, now)
+        seen = [
+            dataclasses.replace(
+                _seen(mount, answers[mount.mountpoint], before, after, policy),
+                silent_s=silent[mount.mountpoint],
+                review=reviews.get(mount.mountpoint),
+            )
+            for mount in mounts
+        ]
+        judged = [judge(one) for one in self._with_signs(seen, before, after)]
+        problems += after.problems
+        return Look(
+            tuple(_shared(judged, mounts)), after, tuple(dict.fromkeys(problems))
+        )
+
+    def _silent(
+        self, mounts: Iterable[NfsMount], answers: Mapping[str, Answer], now: float
+    ) -> dict[str, float]:
+        """Return the seconds since each mount last answered."""
+        last = self._answered
+        self._answered = {}
+        for mount in mounts:
+            place = mount.mountpoint
+            late = answers[place].late or answers[place].problem
+            self._answered[place] = last.get(place, now) if late else now
+        return {place: now - at for place, at in self._answered.items()}
+
+    def _with_signs(
+        self, seen: Sequence[Seen], before: Statistics, after: Statistics
+    ) -> list[Seen]:
+        """Return the same with the signs of servers that are in trouble."""
+        errors = port_errors(before.ports, after.ports)
+        asked = {
+            one.mount.address: Server(one.mount.address, one.transport, one.port)
+            for one in seen
+            if one.mount.address and (needs_signs(one) or (errors and one.transport))
+        }
+        signs = signs_of(
+            asked.values(), self._root, self._with.questions, self._with.reader
+        )
+        netdevs = self._netdevs(seen, signs)
+        return [
+            _with_others(one, seen, signs.get(one.mount.address or ""), netdevs, errors)
+            for one in seen
+        ]
+
+    def _netdevs(
+        self, seen: Sequence[Seen], signs: Mapping[str, ServerSigns]
+    ) -> dict[str, Optional[str]]:
+        """Return by which netdev each server is reached, if one is silent."""
+        if all(one.is_answered for one in seen):
+            return {}
+        netdevs = {address: one.netdev for address, one in signs.items()}
+        for one in seen:
+            address = one.mount.address
+            if address and address not in netdevs:
+                route = self._with.reader.route(address)
+                netdevs[address] = route.netdev if route else None
+        return netdevs
+
+
+def _chosen(mounts: Iterable[NfsMount], exports: Sequence[Export]) -> list[NfsMount]:
+    if not exports:
+        return list(mounts)
+    return [
+        mount
+        for mount in mounts
+        if any(one.same_as(Export.maybe(mount.source)) for one in exports)
+    ]
+
+
+def _seen(
+    mount: NfsMount,
+    answer: Answer,
+    before: Statistics,
+    after: Statistics,
+    policy: Policy,
+) -> Seen:
+    transport = prove(mount).transport
+    export = Export.maybe(mount.source)
+    match = rule_for(policy, export) if export else None
+    port = mount.port if transport == RDMA else None
+    now = _statistics_of(after, mount)
+    was = _statistics_of(before, mount)
+    seconds = after.taken_s - before.taken_s
+    own = [
+        one
+        for one in after.transports or ()
+        if one.protocol == transport and one.destination == mount.address
+    ]
+    waiting = [one.backlog for one in own if one.backlog is not None]
+    slots = [one.slots_max for one in own if one.slots_max is not None]
+    return Seen(
+        mount,
+        transport,
+        answer,
+        port or (match.rule.port if match else Seen.port),
+        load_between(was, now, seconds) if now else None,
+        backlog=sum(waiting) if waiting else None,
+        slots=max(slots) if slots else None,
+        connections_asked=_connections_asked(now, match),
+        connections=len(now.transports) if now else None,
+    )
+
+
+def _connections_asked(
+    now: Optional[MountStatistics], match: Optional[RuleMatch]
+) -> Optional[int]:
+    """Return nconnect, also if the kernel dropped it (NFS 4 before Linux 6.9)."""
+    options = MountOptions.parse(match.rule.options) if match else MountOptions()
+    by_rule = [o.value for o in options.items if o.subject == "nconnect"]
+    asked = [int(text) for text in by_rule if text and text.isdecimal()]
+    asked += [now.nconnect] if now and now.nconnect else []
+    return max(asked, default=None)
+
+
+def _statistics_of(
+    statistics: Statistics, mount: NfsMount
+) -> Optional[MountStatistics]:
+    return next(
+        (m for m in statistics.mounts if m.mountpoint == mount.mountpoint), None
+    )
+
+
+def _with_others(
+    one: Seen,
+    seen: Sequence[Seen],
+    signs: Optional[ServerSigns],
+    netdevs: Mapping[str, Optional[str]],
+    errors: Mapping[tuple[str, int], Mapping[str, int]],
+) -> Seen:
+    """Return ``one`` with what the other mounts show."""
+    address = one.mount.address
+    siblings = [
+        other.is_answered
+        for other in seen
+        if other is not one and other.mount.address == address
+    ]
+    netdev = netdevs.get(address or "")
+    others = [
+        other.is_answered
+        for other in seen
+        if netdev
+        and other.mount.address != address
+        and netdevs.get(other.mount.address or "") == netdev
+    ]
+    grown: dict[str, int] = {}
+    for place in signs.devices if signs else ():
+        for name, count in errors.get(place, {}).items():
+            grown[name] = grown.get(name, 0) + count
+    return dataclasses.replace(
+        one,
+        signs=signs,
+        errors=grown,
+        others_answer=any(others) if others else None,
+        siblings_answer=any(siblings) if siblings else None,
+    )
+
+
+def _shared(
+    judged: Sequence[MountHealth], mounts: Sequence[NfsMount]
+) -> Iterable[MountHealth]:
+    """Yield the same, with the other exports of the server that are not OK either."""
+    for health, mount in zip(judged, mounts):
+        also = tuple(
+            other.export
+            for other, its in zip(judged, mounts)
+            if OK not in (health.state, other.state)
+            and its is not mount
+            and its.address == mount.address
+        )
+        yield dataclasses.replace(health, shared=also)

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Ask the server of each mount one question that no cache can answer.
+
+The question is the lookup of a name that cannot exist: a new random name each time, so
+that neither the attributes nor the negative entries that the kernel keeps apply. That
+is one call to the server (LOOKUP). A child process asks it, because a call to a dead
+server cannot be ended: the kernel may keep the caller in an uninterruptible wait. The
+parent waits for an answer until the deadline, then kills the child and forgets it. The
+child is a fork without exec, which costs a millisecond; it has no file, lock or
+terminal of the parent, and works in ``/``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import mmap
+import os
+import re
+import select
+import signal
+import stat
+import time
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from ovirt_rdma.host.paths import VDSM_MOUNTS
+from ovirt_rdma.host.system.safe_file import read_file
+
+PROBE_S = 2.0
+# Children at the same time: a fork of each for hundreds of mounts would take memory.
+AT_ONCE = 32
+BLOCK = 4096
+# vdsm and kvm (VDSM, configure.ac): a server maps root to nobody (root_squash).
+VDSM_UID, VDSM_GID = 36, 36
+# A killed child is gone at once, unless it waits in the kernel.
+_GONE_S = 0.05
+_MOST_DOMAINS = 20
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Of the child, in /proc/PID/comm, which has 15 characters: proc(5).
+_COMM = "nfshlth"
+_ANSWER_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question about one mount; with ``read`` the child also reads 4 KiB without the
+    page cache.
+    """
+
+    mountpoint: str
+    read: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server of a mount answered.
+
+    - ``seconds``: until the answer to the lookup; None without an answer
+    - ``error``: the errno's name, if the call failed otherwise than ENOENT: ``ESTALE``
+    - ``read_s``, ``read_error``: the same for the read; both None if there was none,
+      as there was no file to read
+    - ``late``: there was no answer until the deadline
+    - ``stuck_s``: seconds since an earlier question, whose child still waits in the
+      kernel, so that no new one was asked
+    - ``problem``: why nothing could be asked; "" if it could
+    """
+
+    seconds: Optional[float] = None
+    error: Optional[str] = None
+    read_s: Optional[float] = None
+    read_error: Optional[str] = None
+    late: bool = False
+    stuck_s: Optional[float] = None
+    problem: str = ""
+
+
+Work = Callable[[Asked], "dict[str, Any]"]
+"""What a child does; returns fields of its Answer."""
+
+
+def ask_server(asked: Asked) -> dict[str, Any]:
+    """Look up the name, and read if that is wanted; return fields of an Answer.
+
+    May never return. Runs in the child.
+    """
+    if asked.mountpoint.startswith(f"{VDSM_MOUNTS}/") and os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(VDSM_GID)
+        os.setuid(VDSM_UID)
+    fields = _timed("seconds", "error", lambda: _look_up(asked.mountpoint))
+    if asked.read and fields["error"] is None:
+        path = monitored_file(asked.mountpoint)
+        if path is not None:
+            fields.update(_timed("read_s", "read_error", lambda: read_block(path)))
+    return fields
+
+
+def _timed(seconds: str, error: str, work: Callable[[], None]) -> dict[str, Any]:
+    begun = time.monotonic()
+    failed = None
+    try:
+        work()
+    except OSError as problem:
+        failed = errno.errorcode.get(problem.errno or 0, str(problem.errno))
+    return {seconds: time.monotonic() - begun, error: failed}
+
+
+def _look_up(mountpoint: str) -> None:
+    try:
+        os.lstat(f"{mountpoint}/.ovirt-rdma-{os.urandom(12).hex()}")
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        # The kernel keeps the server's answer to ACCESS, so this may be that. STATFS
+        # is never kept (fs/nfs/super.c, nfs_statfs) and needs no permission.
+        os.statvfs(mountpoint)
+        raise
+
+
+def monitored_file(mountpoint: str) -> Optional[str]:
+    """Return the file of a storage domain that is safe to read; None if there is none.
+
+    VDSM itself reads 4 KiB of dom_md/metadata with O_DIRECT every 10 s (VDSM,
+    storage/check.py, DirectioChecker; fileSD.py, getMonitoringPath). The leases of
+    sanlock are other files (ids, leases), which are not opened.
+    """
+    with contextlib.suppress(OSError), os.scandir(mountpoint) as entries:
+        names = (entry.name for entry in entries if _UUID.fullmatch(entry.name))
+        for name, _ in zip(names, range(_MOST_DOMAINS)):
+            path = f"{mountpoint}/{name}/dom_md/metadata"
+            with contextlib.suppress(OSError):
+                if stat.S_ISREG(os.lstat(path).st_mode):
+                    return path
+    return None
+
+
+def read_block(path: str) -> None:
+    """Read 4 KiB from the server, not from the page cache. Raises OSError."""
+    flags = os.O_RDONLY | os.O_DIRECT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    try:
+        # O_DIRECT needs memory that begins at a page.
+        with mmap.mmap(-1, BLOCK) as block:
+            os.preadv(descriptor, [block], 0)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass
+class _Child:
+    pid: int
+    pipe: int
+    begun: float
+    data: bytes = b""
+    ended: bool = False
+
+
+class Probes:
+    """Asks for many mounts at the same time, from one thread.
+
+    A mount whose earlier child still waits in the kernel is not asked again: there is
+    one such child a mount at most, also of other processes (``proc`` has their names).
+    """
+
+    def __init__(
+        self,
+        work: Work = ask_server,
+        proc: str = "/proc",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._work, self._proc, self._clock = work, proc, clock
+        # Children that did not end when they were killed: their pids, and since when.
+        self._stuck: dict[str, tuple[int, float]] = {}
+        self._others = _waiting_of_others(proc)
+
+    def ask(
+        self, questions: Sequence[Asked], timeout_s: float = PROBE_S
+    ) -> dict[str, Answer]:
+        """Return the answer for each mount point, within ``timeout_s`` seconds for
+        each AT_ONCE of them.
+        """
+        answers: dict[str, Answer] = {}
+        free = []
+        for question in questions:
+            stuck_s = self._stuck_s(question.mountpoint)
+            if stuck_s is None:
+                free.append(question)
+            else:
+                answers[question.mountpoint] = Answer(late=True, stuck_s=stuck_s)
+        for first in range(0, len(free), AT_ONCE):
+            answers.update(self._ask_some(free[first : first + AT_ONCE], timeout_s))
+        return answers
+
+    def _ask_some(
+        self, questions: Iterable[Asked], timeout_s: float
+    ) -> dict[str, Answer]:
+        answers: dict[str, Answer] = {}
+        children: dict[str, _Child] = {}
+        try:
+            for question in questions:
+                try:
+                    children[question.mountpoint] = self._start(question)
+                except OSError as error:
+                    why = f"no process could be started: {error.strerror}"
+                    answers[question.mountpoint] = Answer(problem=why)
+            self._gather(children, timeout_s)
+        finally:
+            self._end(children)
+        for mountpoint, child in children.items():
+            answers[mountpoint] = _answer_of(child)
+        return answers
+
+    def _start(self, question: Asked) -> _Child:
+        reader, writer = os.pipe()
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(reader)
+            os.close(writer)
+            raise
+        if pid == 0:
+            _be_child(writer, question, self._work)
+        os.close(writer)
+        return _Child(pid, reader, self._clock())
+
+    def _gather(self, children: dict[str, _Child], timeout_s: float) -> None:
+        """Read what the children write, until all have ended or the deadline."""
+        waiting = {child.pipe: child for child in children.values()}
+        poll = select.poll()
+        for pipe in waiting:
+            poll.register(pipe, select.POLLIN)
+        deadline = self._clock() + timeout_s
+        while waiting:
+            left = deadline - self._clock()
+            ready = poll.poll(max(0.0, left) * 1000)
+            for pipe, _ in ready:
+                part = os.read(pipe, _ANSWER_BYTES)
+                waiting[pipe].data += part
+                if not part:
+                    waiting.pop(pipe).ended = True
+                    poll.unregister(pipe)
+            if left <= 0 and not ready:
+                return
+
+    def _end(self, children: dict[str, _Child]) -> None:
+        """Kill and reap the children; those that do not end are left alone."""
+        left = dict(children)
+        for child in children.values():
+            os.close(child.pipe)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+        deadline = time.monotonic() + _GONE_S
+        while left and time.monotonic() < deadline:
+            left = {m: child for m, child in left.items() if not _reaped(child.pid)}
+            time.sleep(0.001 if left else 0)
+        self._stuck.update((m, (c.pid, c.begun)) for m, c in left.items())
+
+    def _stuck_s(self, mountpoint: str) -> Optional[float]:
+        """Return since how many seconds a child waits; None if none does."""
+        if mountpoint in self._stuck:
+            pid, begun = self._stuck[mountpoint]
+            if not _reaped(pid):
+                return self._clock() - begun
+            del self._stuck[mountpoint]
+        pid = self._others.get(comm_of(mountpoint), 0)
+        if pid and _comm(self._proc, pid) == comm_of(mountpoint):
+            return _age_s(self._proc, pid)
+        return None
+
+
+def comm_of(mountpoint: str) -> str:
+    """Return the name of the child for a mount, by which other processes know it."""
+    return f"{_COMM}{zlib.crc32(os.fsencode(mountpoint)):08x}"
+
+
+def _be_child(writer: int, question: Asked, work: Work) -> None:
+    """Ask, write the answer and end; never returns."""
+    try:
+        # In this order: a signal to the parent's group must not end in its handlers.
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        os.chdir("/")
+        _close_all_but(writer)
+        with contextlib.suppress(OSError):
+            comm = os.open("/proc/self/comm", os.O_WRONLY)
+            os.write(comm, comm_of(question.mountpoint).encode("ascii"))
+            os.close(comm)
+        try:
+            fields = work(question)
+        except Exception as error:  # noqa: BLE001  (the parent says it)
+            fields = {"problem": f"{type(error).__name__}: {error}"}
+        os.write(writer, json.dumps(fields).encode("ascii"))
+    finally:
+        os._exit(0)
+
+
+def _close_all_but(kept: int) -> None:
+    """Close all files but ``kept``; 0 to 2 are /dev/null then."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        descriptor = int(name)
+        if descriptor != kept and descriptor > 2:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        if standard != kept:
+            os.dup2(null, standard)
+    if null > 2:
+        os.close(null)
+
+
+def _answer_of(child: _Child) -> Answer:
+    """Return the answer that a child wrote; ``late`` if it has not ended."""
+    if not child.ended:
+        return Answer(late=True)
+    try:
+        return Answer(**json.loads(child.data))
+    except (ValueError, TypeError):
+        return Answer(problem="the process that asked the server ended without answer")
+
+
+def _reaped(pid: int) -> bool:
+    """Whether the child has ended; never waits."""
+    try:
+        return os.waitpid(pid, os.WNOHANG) != (0, 0)
+    except ChildProcessError:
+        return True
+
+
+def _waiting_of_others(proc: str) -> dict[str, int]:
+    """Return the pids of children of other processes that have waited for longer than
+    any answer may take, by their names.
+    """
+    found = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir(proc):  # noqa: PTH208
+            if name.isdigit():
+                comm = _comm(proc, int(name))
+                late = 2 * PROBE_S
+                if comm.startswith(_COMM) and (_age_s(proc, int(name)) or 0.0) > late:
+                    found[comm] = int(name)
+    return found
+
+
+def _comm(proc: str, pid: int) -> str:
+    return _first_bytes(f"{proc}/{pid}/comm").decode("utf-8", "replace").strip()
+
+
+def _age_s(proc: str, pid: int) -> Optional[float]:
+    """Return the seconds since a process was started: proc(5), stat, field 22."""
+    fields = _first_bytes(f"{proc}/{pid}/stat").rpartition(b")")[2].split()
+    if len(fields) < 20 or not fields[19].isdigit():
+        return None
+    started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+
+
+def _first_bytes(path: str) -> bytes:
+    try:
+        return read_file(path, _ANSWER_BYTES)
+    except OSError:
+        return b""

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Look for the signs that tell why a server does not answer, or answers late.
+
+Only asked if a mount is in trouble: this host's route and port, a TCP connection to the
+server's NFS port, and an RDMA connection to its listener. Each ends at its deadline.
+The kernel of the server answers a TCP connection, not its NFS threads: the time of the
+answer is that of the path.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Callable, Optional
+
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.model import Facts, Route
+from ovirt_rdma.host.mount_options import RDMA
+from ovirt_rdma.storage import probe
+from ovirt_rdma.storage.readiness import NOT_READY, Step, local_steps, ports_behind
+from ovirt_rdma.storage.transport import NFS_TCP_PORT
+
+# The GIDs of a port's own addresses are the first of its table.
+_FIRST_GIDS = 16
+KNOCK_S = 1.5
+LISTENER_S = 2.0
+# Servers asked at the same time: each needs a thread and, for RDMA, a process.
+_AT_ONCE = 8
+
+# How the server's TCP port answered.
+ACCEPTS, REFUSES, SILENT, UNREACHABLE = "accepts", "refuses", "silent", "unreachable"
+# operstate of a netdev: Linux, Documentation/networking/operstates.rst.
+_CARRIER = {"up": True, "down": False, "lowerlayerdown": False}
+# States of a port with a link, until the subnet manager has set it up
+# (drivers/infiniband/core/sysfs.c, state_show).
+_NO_SM = {"INIT", "ARMED"}
+_REFUSED = {errno.ECONNREFUSED, errno.ECONNRESET}
+_SILENT = {errno.ETIMEDOUT, errno.EINPROGRESS, errno.EAGAIN}
+
+
+@dataclass(frozen=True)
+class Server:
+    """An address of a server with the ``port`` of its RDMA listener; ``transport`` is
+    that of the mounts in question.
+    """
+
+    address: str
+    transport: Optional[str]
+    port: int
+
+
+@dataclass(frozen=True)
+class Knock:
+    """The answer to a TCP connection: ACCEPTS, REFUSES, SILENT or UNREACHABLE (this
+    host's kernel or a router says so), and the seconds until it came.
+    """
+
+    result: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ServerSigns:
+    """What was seen of one server.
+
+    - ``steps``: the readiness of this host: module, route, port
+    - ``netdev``: by which it is reached; ``carrier``: of that; None if unknown
+    - ``devices``: the RDMA ports that lead to it: device and port number
+    - ``infiniband``: whether one of them is an InfiniBand port
+    - ``ports_down``: the RDMA ports of this host that are not ACTIVE: ``mlx5_0/1 is
+      DOWN``; ``waits_for_sm``: the link of one is up, but no subnet manager set it up
+    - ``tcp``: its NFS port; ``listener``: its RDMA listener, None for a TCP mount
+    """
+
+    steps: tuple[Step, ...]
+    tcp: Knock
+    listener: Optional[Step] = None
+    netdev: Optional[str] = None
+    carrier: Optional[bool] = None
+    devices: tuple[tuple[str, int], ...] = ()
+    infiniband: bool = False
+    ports_down: tuple[str, ...] = ()
+    waits_for_sm: bool = False
+
+
+def knock(address: str, port: int, timeout_s: float = KNOCK_S) -> Knock:
+    """Connect to a TCP port, and say how it was answered, and how soon."""
+    begun = time.monotonic()
+    try:
+        with socket.create_connection((address, port), timeout=timeout_s):
+            result = ACCEPTS
+    except socket.timeout:
+        result = SILENT
+    except OSError as error:
+        if error.errno in _REFUSED:
+            result = REFUSES
+        else:
+            result = SILENT if error.errno in _SILENT else UNREACHABLE
+    return Knock(result, time.monotonic() - begun)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The questions to a server; tests replace them."""
+
+    knock: Callable[[str, int, float], Knock] = knock
+    listener: Callable[[str, int, float], Step] = probe.rdma_listener
+
+
+def signs_of(
+    servers: Iterable[Server],
+    root: str = "/",
+    questions: Optional[Questions] = None,
+    reader: Optional[HostReader] = None,
+) -> dict[str, ServerSigns]:
+    """Return the signs of each server, by its address; all are asked at the same time.
+
+    Reads the facts of this host once. Raises nothing for what a host or a server has.
+    """
+    asked = {server.address: server for server in servers}
+    if not asked:
+        return {}
+    reader = reader or HostReader(root)
+    routes = {address: reader.route(address) for address in asked}
+    facts = _facts(reader, routes.values())
+    ask = questions or Questions()
+    with ThreadPoolExecutor(min(_AT_ONCE, len(asked))) as threads:
+        found = {
+            address: threads.submit(_signs, server, facts, routes[address], ask)
+            for address, server in asked.items()
+        }
+        return {address: one.result() for address, one in found.items()}
+
+
+def _facts(reader: HostReader, routes: Iterable[Optional[Route]]) -> Facts:
+    """Return the facts for the local steps, with as few GIDs as suffice."""
+    facts = Facts(
+        hostname="",
+        kernel_release=reader.kernel_release(),
+        uptime_s=reader.uptime(),
+        rdma_devices=reader.rdma_devices(most_gids=_FIRST_GIDS),
+        netdevs=reader.netdevs(),
+        modules=reader.modules(),
+    )
+    if facts.rdma_devices and any(r and not _ports(facts, r) for r in routes):
+        return replace(facts, rdma_devices=reader.rdma_devices())
+    return facts
+
+
+def _ports(facts: Facts, route: Optional[Route]) -> list[tuple[RdmaDevice, RdmaPort]]:
+    if route is None or not route.netdev or not route.source:
+        return []
+    devices, netdevs = facts.rdma_devices, facts.netdevs
+    return ports_behind(devices, netdevs, route.netdev, route.source)
+
+
+def _signs(
+    server: Server, facts: Facts, route: Optional[Route], ask: Questions
+) -> ServerSigns:
+    address = server.address
+    steps = local_steps(facts, route)
+    netdev = route.netdev if route else None
+    ports = _ports(facts, route)
+    down = [
+        (device, port)
+        for device in facts.rdma_devices
+        for port in device.ports
+        if not port.is_active
+    ]
+    state = next((n.operstate for n in facts.netdevs if n.name == netdev), "")
+    carrier = _CARRIER.get(state)
+    tcp = ask.knock(address, NFS_TCP_PORT, KNOCK_S)
+    listener = None
+    # Without a route or a port there is nobody to ask.
+    if server.transport == RDMA and not any(s.verdict == NOT_READY for s in steps):
+        listener = ask.listener(address, server.port, LISTENER_S)
+    return ServerSigns(
+        steps,
+        tcp,
+        listener,
+        netdev,
+        carrier,
+        tuple((device.name, port.number) for device, port in ports),
+        any(port.is_infiniband for _, port in ports),
+        tuple(f"{device.name}/{port.number} is {port.state}" for device, port in down),
+        any(port.is_infiniband and port.state in _NO_SM for _, port in down),
+    )

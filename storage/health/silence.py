@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Find out why a server does not answer. Pure.
+
+================  ========  ========  ==================================================
+port of the host  TCP port  RDMA CM   cause
+================  ========  ========  ==================================================
+not ACTIVE        any       any       path; fabric, if it lacks a subnet manager
+ACTIVE            accepts   refuses   server: its RDMA listener is gone
+ACTIVE            refuses   refuses   server: its NFS service is stopped
+ACTIVE            accepts   accepts   server: its NFS threads answer nothing
+ACTIVE            answers   silent    path: IP passes, RDMA does not
+ACTIVE            silent    silent    server, or the path to it
+================  ========  ========  ==================================================
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from ovirt_rdma.host.mount_options import RDMA
+from ovirt_rdma.storage.health.probe import PROBE_S
+from ovirt_rdma.storage.health.seen import Found, Seen
+from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, UNREACHABLE, ServerSigns
+from ovirt_rdma.storage.health.state import DEAD, FABRIC, HOST, PATH, SERVER, UNKNOWN
+from ovirt_rdma.storage.probe import server_side_fix
+from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
+
+
+def silence(seen: Seen) -> Found:
+    """Return why nobody answered."""
+    signs = seen.signs
+    if signs is None:
+        return Found(
+            seen.lost,
+            UNKNOWN,
+            "no-answer",
+            f"{no_answer(seen)}; nobody looked for the cause",
+            "ovirt-rdma-host nfs health",
+            certain=False,
+        )
+    return _local_fault(seen, signs) or _far_fault(seen, signs)
+
+
+def _local_fault(seen: Seen, signs: ServerSigns) -> Optional[Found]:
+    """Return what is wrong with this host and its link; None if nothing is."""
+    rdma = seen.transport == RDMA
+    wrong = _first_wrong(signs.steps, rdma)
+    no_link = signs.carrier is False or (wrong is not None and bool(signs.ports_down))
+    if no_link and signs.waits_for_sm and signs.carrier is not True:
+        return Found(
+            DEAD,
+            FABRIC,
+            "port-without-sm",
+            f"the link of this host is up, but no subnet manager has set it up: "
+            f"{', '.join(signs.ports_down)}",
+            "start the subnet manager; ovirt-rdma-host fabric sm status shows which "
+            "there are",
+        )
+    if no_link:
+        what = ", ".join(signs.ports_down) or f"{signs.netdev} has no carrier"
+        return Found(
+            DEAD,
+            PATH,
+            "link-down",
+            f"the link of this host to {seen.server} is down: {what}",
+            "check the cable and the switch port",
+        )
+    if wrong is None:
+        return None
+    if not signs.devices and wrong.name == "port":
+        reason = "device-gone"
+    else:
+        reason = "no-route" if wrong.name == "route" else "host-not-ready"
+    return Found(DEAD, HOST, reason, wrong.detail, wrong.fix)
+
+
+def _first_wrong(steps: tuple[Step, ...], rdma: bool) -> Optional[Step]:
+    names = ("route", "port") if rdma else ("route",)
+    return next((s for s in steps if s.name in names and s.verdict == NOT_READY), None)
+
+
+def _far_fault(seen: Seen, signs: ServerSigns) -> Found:
+    """Return what is wrong beyond this host's port."""
+    listener, tcp = signs.listener, signs.tcp.result
+    refused = listener is not None and listener.refused
+    listening = listener is not None and listener.verdict == READY
+    if refused and tcp == ACCEPTS:
+        return Found(
+            DEAD,
+            SERVER,
+            "listener-gone",
+            f"{seen.server} accepts TCP, but refuses RDMA on port {seen.port}: its "
+            "RDMA listener is gone, as after its address moved (a failover), or a "
+            "restart without RDMA",
+            server_side_fix(seen.port),
+        )
+    if refused or (tcp == REFUSES and (listener is None or not listening)):
+        return Found(
+            DEAD,
+            SERVER,
+            "service-down",
+            f"{seen.server} is up, but its NFS service is stopped: it refuses "
+            "connections",
+            "start the NFS service of the server: systemctl start nfs-server",
+        )
+    if listening or (listener is None and tcp == ACCEPTS):
+        return _stuck_server(seen)
+    if tcp in (ACCEPTS, REFUSES):
+        return _rdma_lost(seen, signs)
+    return _nobody(seen, signs)
+
+
+def _stuck_server(seen: Seen) -> Found:
+    if seen.siblings_answer:
+        return Found(
+            seen.lost,
+            SERVER,
+            "export-stuck",
+            f"{seen.server} answers for other exports, but not for this one: its file "
+            "system or disk hangs",
+            "check the disks and the file system of this export on the server",
+        )
+    return Found(
+        seen.lost,
+        SERVER,
+        "nfs-stuck",
+        f"{seen.server} accepts connections, but its NFS service answers nothing: its "
+        "threads wait, mostly for a disk",
+        "on the server: check its disks and its log for hung tasks, and that it has "
+        "enough NFS threads (nfs.conf, [nfsd] threads)",
+    )
+
+
+def _rdma_lost(seen: Seen, signs: ServerSigns) -> Found:
+    said = signs.listener.detail if signs.listener else ""
+    if signs.infiniband:
+        return Found(
+            seen.lost,
+            FABRIC,
+            "fabric-lost",
+            f"{seen.server} answers over IP, but not over RDMA: {said}",
+            "check the server's HCA, and the path: ovirt-rdma-host fabric check",
+            certain=False,
+        )
+    return Found(
+        seen.lost,
+        PATH,
+        "rdma-lost",
+        f"{seen.server} answers over IP, but not over RDMA: its RDMA device is gone, "
+        f"or RDMA does not pass (RoCE: UDP port 4791, flow control): {said}",
+        "on the server: rdma link; on the switches: flow control and filters for RoCE",
+        certain=False,
+    )
+
+
+def _nobody(seen: Seen, signs: ServerSigns) -> Found:
+    nothing = f"{seen.server} answers nothing: neither NFS nor TCP"
+    mute = signs.listener is not None and signs.listener.verdict == NOT_READY
+    nothing += " nor RDMA connections" if mute else " connections"
+    if seen.others_answer is False:
+        return Found(
+            seen.lost,
+            PATH,
+            "all-servers-silent",
+            f"{nothing}; nor does any other server by {signs.netdev}",
+            "check the switches between this host and its servers",
+        )
+    if signs.tcp.result == UNREACHABLE:
+        return Found(
+            DEAD,
+            PATH,
+            "unreachable",
+            f"{seen.server} cannot be reached: no machine has its address",
+            "check that the server is up and has the address, and the network to it",
+            certain=False,
+        )
+    other = (
+        f"; other servers answer by {signs.netdev}"
+        if seen.others_answer
+        else ", or the path beyond this host's port is cut"
+    )
+    return Found(
+        seen.lost,
+        SERVER,
+        "server-silent",
+        f"{nothing}: it is off or frozen{other}",
+        "check that the server runs, and its link",
+        certain=bool(seen.others_answer),
+    )
+
+
+def no_answer(seen: Seen) -> str:
+    """Return a clause about what happened."""
+    if seen.answer.error is not None:
+        return f"{seen.server} did not answer: {seen.answer.error}"
+    return f"{seen.server} did not answer within {PROBE_S:g} s"

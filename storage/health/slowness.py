@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Find out why a server answers late. Pure.
+
+A server is compared with the time of a TCP connection, which its kernel answers without
+NFS threads and disks, and with the time that calls wait on this host.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from ovirt_rdma.host.mount_options import RDMA
+from ovirt_rdma.storage.health.samples import Load
+from ovirt_rdma.storage.health.seen import Found, Seen, shown_time
+from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES
+from ovirt_rdma.storage.health.state import FABRIC, PATH, SERVER, SLOTS, SLOW
+
+# A lookup takes less than a millisecond; a disk of a server that sleeps takes seconds.
+SLOW_S = 0.5
+# Mean milliseconds of a call with data. VDSM warns of a domain at 5 s, and a server
+# under full load with deep queues has some 100 ms.
+SLOW_DATA_MS = 500.0
+# Waiting on this host for so long, and longer than the server takes: the queue counts.
+SLOW_QUEUE_MS = 100.0
+# The share of the time that a path takes, from which on it is the cause.
+_PATH_SHARE = 0.3
+# Fewer calls are no load.
+_FEW = 4
+
+
+def is_slow(seen: Seen) -> bool:
+    """Whether the server, or the way to it, is slower than it should be."""
+    load = seen.load
+    seconds = max(seen.answer.seconds or 0.0, seen.answer.read_s or 0.0)
+    if seconds >= SLOW_S or _waits_for_slots(seen):
+        return True
+    if load is None:
+        return False
+    slow_data = load.data.count >= _FEW and load.data.rtt_ms >= SLOW_DATA_MS
+    return slow_data or _was_reset(load)
+
+
+def _waits_for_slots(seen: Seen) -> bool:
+    load = seen.load
+    if load is None or load.count < _FEW:
+        return False
+    every = load.all
+    return every.queue_ms >= SLOW_QUEUE_MS and every.queue_ms > every.rtt_ms
+
+
+def _was_reset(load: Load) -> bool:
+    """Whether the connection broke under load: an idle one ends by itself, and is made
+    again for the next call (xprtrdma, RPCRDMA_IDLE_DISC_TO).
+    """
+    return load.connects > 0 and load.sent_again > 0
+
+
+def slowness(seen: Seen) -> Found:
+    """Return why the server answers late."""
+    load = seen.load
+    if load is not None and _waits_for_slots(seen):
+        return _slots(seen, load)
+    lossy = _lossy(seen)
+    if lossy is not None:
+        return lossy
+    if _far_path(seen):
+        signs = seen.signs
+        took = signs.tcp.seconds if signs else 0.0
+        return Found(
+            SLOW,
+            PATH,
+            "path-slow",
+            f"the path to {seen.server} is slow: a TCP connection, which needs no NFS "
+            f"thread, takes {shown_time(took)}",
+            "check the switches and links on the path for load and pauses",
+        )
+    if load is not None and _was_reset(load):
+        return Found(
+            SLOW,
+            SERVER,
+            "connection-reset",
+            f"the connection to {seen.server} broke under load, and was made again "
+            f"{load.connects} times: {load.sent_again} calls were sent twice",
+            "see the log of the server; on Linux servers, see ovirt-rdma-host explain "
+            "NFS-RESET-01",
+            certain=False,
+        )
+    return _slow_server(seen)
+
+
+def _slots(seen: Seen, load: Load) -> Found:
+    every = load.all
+    waits = (
+        f"calls to {seen.server} wait {every.queue_ms:.0f} ms on this host, and take "
+        f"{every.rtt_ms:.0f} ms at the server"
+    )
+    if load.backlog >= 1.0 or seen.backlog:
+        of = f" of {seen.slots}" if seen.slots else ""
+        key = "rdma" if seen.transport == RDMA else "tcp"
+        return Found(
+            SLOW,
+            SLOTS,
+            "slots-used-up",
+            f"{waits}: all slots{of} of the connection are in use, and on the average "
+            f"{load.backlog:.0f} calls wait for one",
+            f"raise sunrpc.{key}_slot_table_entries (sysctl; for mounts made from then "
+            "on), or use nconnect",
+        )
+    return Found(
+        SLOW,
+        SLOTS,
+        "credits-used-up",
+        f"{waits}: the connection has free slots, so it is the server that allows no "
+        "more calls at once (credits, NFS 4 session)",
+        "on the server raise the number of NFS threads, which sets the slots of a "
+        "session",
+        certain=False,
+    )
+
+
+def _lossy(seen: Seen) -> Optional[Found]:
+    """Return the finding for a path that loses packets; None if it does not."""
+    if not seen.errors:
+        return None
+    counted = ", ".join(f"{name} +{n}" for name, n in sorted(seen.errors.items()))
+    fabric = seen.signs is not None and seen.signs.infiniband
+    return Found(
+        SLOW,
+        FABRIC if fabric else PATH,
+        "path-lossy",
+        f"packets between this host and {seen.server} are lost: {counted}",
+        "check cables, transceivers and switch ports on the path; RoCE: flow control",
+    )
+
+
+def _far_path(seen: Seen) -> bool:
+    if seen.signs is None or seen.signs.tcp.result not in (ACCEPTS, REFUSES):
+        return False
+    slowest = max(seen.answer.seconds or 0.0, seen.answer.read_s or 0.0)
+    took = seen.signs.tcp.seconds
+    return took >= SLOW_S / 2 or (
+        took >= _PATH_SHARE * slowest and slowest >= SLOW_S and took >= SLOW_S / 10
+    )
+
+
+def _slow_server(seen: Seen) -> Found:
+    load = seen.load
+    looked_up = seen.answer.seconds or 0.0
+    if looked_up < SLOW_S / 2:
+        took = seen.answer.read_s or 0.0
+        if load is not None and load.data.count >= _FEW:
+            took = max(took, load.data.rtt_ms / 1000.0)
+        return Found(
+            SLOW,
+            SERVER,
+            "disk-slow",
+            f"{seen.server} takes {shown_time(took)} to read or write, but answers a "
+            f"lookup in {shown_time(looked_up)}: its disks are slow",
+            "check the disks of the server",
+        )
+    busy = load is not None and load.on_wire >= 2.0
+    waiting = f", with {load.on_wire:.0f} calls at once" if busy and load else ""
+    return Found(
+        SLOW,
+        SERVER,
+        "threads-busy" if busy else "server-slow",
+        f"{seen.server} takes {shown_time(looked_up)} for a lookup{waiting}, although "
+        "the path is fast: its NFS threads are busy",
+        "on the server raise the number of NFS threads (nfs.conf, [nfsd] threads), and "
+        "check its load and disks",
+        certain=busy,
+    )

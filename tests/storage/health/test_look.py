@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Test a whole look on a fake host: what is asked, of whom, and what comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from support.fakes.fake_hosts import soft_roce
+
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.statistics import read_statistics
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.facts.statistics import Counter, PortCounters
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.storage.health.look import BETWEEN_S, Looker, Seeing
+from ovirt_rdma.storage.health.probe import Answer, Asked
+from ovirt_rdma.storage.health.signs import ACCEPTS, SILENT, Knock, Questions
+from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
+
+NO_POLICY = Policy()
+FAST, LATE = Answer(seconds=0.002), Answer(late=True)
+RULE = NfsRule(1, "rule 1", "*", "*", "require-rdma", options="nconnect=4")
+
+
+class FakeProbes:
+    """Answers at once; records the questions."""
+
+    def __init__(self):
+        self.answers: dict[str, Answer] = {}
+        self.asked: list[Asked] = []
+        self.then = lambda: None
+
+    def ask(self, questions, timeout_s):
+        self.asked = list(questions)
+        self.then()
+        return {
+            one.mountpoint: self.answers.get(one.mountpoint, FAST) for one in questions
+        }
+
+
+class FakeServers:
+    """TCP ports and RDMA listeners of servers; others than those asked for fail."""
+
+    def __init__(self):
+        self.tcp: dict[str, Knock] = {}
+        self.rdma: dict[str, Step] = {}
+        self.asked: list[tuple[str, str, int]] = []
+
+    def knock(self, address, port, timeout_s):
+        self.asked.append(("tcp", address, port))
+        return self.tcp[address]
+
+    def listener(self, address, port, timeout_s):
+        self.asked.append(("rdma", address, port))
+        return self.rdma[address]
+
+
+class Site:
+    def __init__(self, path):
+        self.root = soft_roce(path)
+        self.probes, self.servers = FakeProbes(), FakeServers()
+        self.now, self.slept = 1000.0, []
+        self.changed = lambda statistics: statistics
+        seeing = Seeing(
+            HostReader(self.root.path, self.root.runner),
+            self.probes,
+            Questions(self.servers.knock, self.servers.listener),
+            self.read,
+            self.slept.append,
+            lambda: self.now,
+        )
+        self.looker = Looker(str(self.root.path), seeing)
+
+    def read(self, tree):
+        self.now += 10.0
+        found = read_statistics(tree)
+        return self.changed(dataclasses.replace(found, taken_s=self.now))
+
+    def look(self, *exports, policy=NO_POLICY, **more):
+        return self.looker.look(policy, [Export.parse(e) for e in exports], **more)
+
+
+@pytest.fixture
+def site(tmp_path):
+    made = Site(tmp_path)
+    made.root.nfs_mount("nas1:/a", "/mnt/a", "rdma", "10.0.0.1")
+    made.root.nfs_mount("nas1:/b", "/mnt/b", "rdma", "10.0.0.1")
+    made.root.nfs_mount("nas2:/c", "/mnt/c", "tcp", "10.0.0.7")
+    made.root.route("10.0.0.7", "eth0", "10.0.0.2")
+    return made
+
+
+def test_sound_mounts_cost_one_question_each_and_nothing_else(site):
+    look = site.look()
+    assert [(m.export, m.state, m.transport) for m in look.mounts] == [
+        ("nas1:/a", "ok", "rdma"),
+        ("nas1:/b", "ok", "rdma"),
+        ("nas2:/c", "ok", "tcp"),
+    ]
+    assert site.probes.asked == [Asked("/mnt/a"), Asked("/mnt/b"), Asked("/mnt/c")]
+    assert site.servers.asked == []
+    assert site.root.runner.ran == []
+
+
+def test_the_first_look_waits_for_a_second_sample_and_later_ones_do_not(site):
+    site.look()
+    assert site.slept == [BETWEEN_S]
+    site.look()
+    assert site.slept == [BETWEEN_S]
+
+
+def test_only_the_export_that_is_asked_for(site):
+    look = site.look("nas1:/b", read=True)
+    assert [mount.export for mount in look.mounts] == ["nas1:/b"]
+    assert site.probes.asked == [Asked("/mnt/b", read=True)]
+    assert site.look("nas1:/none").mounts == ()
+
+
+def test_a_silent_server_is_asked_once_for_all_its_mounts(site):
+    site.probes.answers = {"/mnt/a": LATE, "/mnt/b": LATE}
+    site.servers.tcp["10.0.0.1"] = Knock(SILENT, 1.5)
+    site.servers.rdma["10.0.0.1"] = Step("listener", NOT_READY, "did not answer")
+    a, b, c = site.look().mounts
+    assert (a.state, a.cause, a.certain, a.reason) == (
+        "stalled",
+        "server",
+        True,  # nas2 answers by the same netdev
+        "server-silent",
+    )
+    assert (a.shared, b.shared, c.shared) == (("nas1:/b",), ("nas1:/a",), ())
+    assert (b.state, c.state) == ("stalled", "ok")
+    assert sorted(site.servers.asked) == [
+        ("rdma", "10.0.0.1", 20049),
+        ("tcp", "10.0.0.1", 2049),
+    ]
+
+
+def test_all_servers_silent_is_the_path(site):
+    site.probes.answers = dict.fromkeys(("/mnt/a", "/mnt/b", "/mnt/c"), LATE)
+    for address in ("10.0.0.1", "10.0.0.7"):
+        site.servers.tcp[address] = Knock(SILENT, 1.5)
+    site.servers.rdma["10.0.0.1"] = Step("listener", NOT_READY, "did not answer")
+    found = {(m.cause, m.reason) for m in site.look().mounts}
+    assert found == {("path", "all-servers-silent")}
+
+
+def test_one_export_of_a_server_hangs(site):
+    site.probes.answers = {"/mnt/b": LATE}
+    site.servers.tcp["10.0.0.1"] = Knock(ACCEPTS, 0.001)
+    site.servers.rdma["10.0.0.1"] = Step("listener", READY, "accepts")
+    states = {m.export: (m.state, m.reason) for m in site.look().mounts}
+    assert states["nas1:/b"] == ("stalled", "export-stuck")
+    assert states["nas1:/a"] == ("ok", "")
+
+
+def test_a_port_that_is_down_is_the_path_and_nobody_is_asked_over_rdma(site):
+    site.probes.answers = {"/mnt/a": LATE}
+    site.servers.tcp["10.0.0.1"] = Knock(SILENT, 1.5)
+    site.root.write("/sys/class/infiniband/rxe0/ports/1/state", "1: DOWN\n")
+    site.root.write("/sys/class/net/eth0/operstate", "down\n")
+    a = site.look("nas1:/a").mounts[0]
+    assert (a.state, a.cause, a.reason) == ("dead", "path", "link-down")
+    assert "rxe0/1 is DOWN" in a.sentence
+    assert [kind for kind, _, _ in site.servers.asked] == ["tcp"]
+
+
+def test_a_mount_that_vanished_meanwhile_is_left_out(site):
+    def unmount():
+        site.root.write("/proc/self/mountinfo", "")
+
+    site.probes.then = unmount
+    assert site.look().mounts == ()
+
+
+def test_silence_is_counted_from_the_last_answer(site):
+    site.servers.tcp["10.0.0.1"] = Knock(SILENT, 1.5)
+    site.servers.rdma["10.0.0.1"] = Step("listener", NOT_READY, "did not answer")
+    site.look("nas1:/a")
+    site.probes.answers = {"/mnt/a": LATE}
+    states = [site.look("nas1:/a").mounts[0].state for _ in range(9)]
+    assert states == ["stalled"] * 7 + ["dead"] * 2
+    site.probes.answers = {}
+    assert site.look("nas1:/a").mounts[0].state == "ok"
+    site.probes.answers = {"/mnt/a": LATE}
+    assert site.look("nas1:/a").mounts[0].state == "stalled"
+
+
+def test_fewer_connections_than_the_rule_asks_for(site):
+    policy = Policy(nfs=NfsPolicy((RULE,)))
+    a = site.look("nas1:/a", policy=policy).mounts[0]
+    (remark,) = a.remarks
+    assert remark.id == "nconnect-ignored"
+    assert "1 of the 4 connections" in remark.sentence
+
+
+def test_a_mount_with_the_wrong_transport_is_remarked(site):
+    policy = Policy(nfs=NfsPolicy((dataclasses.replace(RULE, options=""),)))
+    remarks = {
+        m.export: [r.id for r in m.remarks] for m in site.look(policy=policy).mounts
+    }
+    assert remarks["nas2:/c"] == ["transport-degraded"]
+    assert remarks["nas1:/a"] == []
+
+
+def test_errors_on_the_port_to_a_server_are_remarked(site):
+    errors = iter([0, 3])
+
+    def with_errors(statistics):
+        counter = Counter("retry_exceeded_err", next(errors))
+        return dataclasses.replace(
+            statistics, ports=(PortCounters("rxe0", 1, (), (counter,)),)
+        )
+
+    site.changed = with_errors
+    for address in ("10.0.0.1", "10.0.0.7"):
+        site.servers.tcp[address] = Knock(ACCEPTS, 0.001)
+    site.servers.rdma["10.0.0.1"] = Step("listener", READY, "accepts")
+    a = site.look().mounts[0]
+    assert (a.state, [r.id for r in a.remarks]) == ("ok", ["port-errors"])
+
+
+def test_a_host_without_mounts(tmp_path):
+    site = Site(tmp_path)
+    assert site.look().mounts == ()
+    assert site.slept == []
+
+
+def test_a_tcp_mount_whose_netdev_has_no_carrier(site):
+    site.probes.answers = {"/mnt/c": LATE}
+    site.servers.tcp["10.0.0.7"] = Knock(SILENT, 1.5)
+    site.root.write("/sys/class/net/eth0/operstate", "down\n")
+    c = site.look("nas2:/c").mounts[0]
+    assert (c.state, c.cause, c.reason) == ("dead", "path", "link-down")
+    assert "eth0 has no carrier" in c.sentence

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Test what is concluded from two samples of the kernel's statistics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ovirt_rdma.host.facts.statistics import (
+    Counter,
+    MountBytes,
+    MountStatistics,
+    OperationStatistics,
+    PortCounters,
+    Transport,
+)
+from ovirt_rdma.storage.health.samples import (
+    LOCAL_BYTES,
+    Calls,
+    load_between,
+    port_errors,
+)
+
+
+def operation(name, count, queue=0, rtt=0, execute=0, sent=None, timeouts=0):
+    sent = count if sent is None else sent
+    return OperationStatistics(
+        name, count, sent, timeouts, 100 * count, 200 * count, queue, rtt, execute
+    )
+
+
+def connection(connects=1, sends=0, backlog=0):
+    counters = (("connect_count", connects), ("sends", sends), ("bklog_u", backlog))
+    return Transport("rdma", counters)
+
+
+ONE = connection()
+
+
+def mount(*operations, age_s=100, transports=(ONE,), moved=None):
+    sums = None if moved is None else MountBytes(0, 0, 0, 0, moved, 0, 0, 0)
+    return MountStatistics(
+        "/mnt/a",
+        "s:/a",
+        "nfs4",
+        age_s,
+        transports=transports,
+        operations=operations,
+        bytes=sums,
+    )
+
+
+def test_what_was_done_between_two_samples():
+    before = mount(
+        operation("READ", 10, 5, 50, 60),
+        operation("LOOKUP", 100, 0, 100, 100),
+        transports=(connection(1, 110, 0),),
+    )
+    after = mount(
+        operation("READ", 20, 205, 450, 660, sent=23, timeouts=2),
+        operation("LOOKUP", 110, 0, 120, 130),
+        # Not in the sample before: it was never used then.
+        operation("COMMIT", 10, 0, 100, 100),
+        age_s=110,
+        transports=(connection(3, 150, 80),),
+    )
+    load = load_between(before, after, 10.0)
+    assert load is not None
+    assert load.data == Calls(20, 10.0, 25.0, 35.0)
+    assert load.other == Calls(10, 0.0, 2.0, 3.0)
+    assert load.all == Calls(30, 20 / 3, 520 / 30, 730 / 30)
+    assert (load.count, load.sent_again, load.timeouts) == (30, 3, 2)
+    assert (load.bytes_sent, load.bytes_received) == (3000, 6000)
+    assert (load.connects, load.backlog) == (2, 2.0)
+    # 520 ms on the wire in 10 s.
+    assert load.on_wire == pytest.approx(0.052)
+
+
+def test_an_idle_mount_did_nothing():
+    same = mount(operation("READ", 10, 5, 50, 60))
+    load = load_between(same, same, 10.0)
+    assert load is not None
+    assert (load.count, load.all, load.backlog, load.on_wire) == (0, Calls(), 0.0, 0.0)
+
+
+EARLIER = mount(operation("READ", 10, 5, 50, 60))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "seconds"),
+    [
+        (None, EARLIER, 10.0),
+        # Mounted again at the same place.
+        (EARLIER, replace(EARLIER, age_s=3), 10.0),
+        (EARLIER, replace(EARLIER, source="s:/b"), 10.0),
+        # A counter that is smaller than before: also mounted again, or wrapped.
+        (EARLIER, mount(operation("READ", 9, 5, 50, 60), age_s=None), 10.0),
+        (EARLIER, EARLIER, 0.0),
+    ],
+)
+def test_samples_that_cannot_be_compared(before, after, seconds):
+    assert load_between(before, after, seconds) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "connects"),
+    [
+        ((connection(1),), (connection(1),), 0),
+        # nconnect: one of two was made again.
+        ((connection(1), connection(1)), (connection(1), connection(2)), 1),
+        # A connection more, which was made now.
+        ((connection(1),), (connection(1), connection(1)), 1),
+        ((connection(4),), (connection(1),), 0),
+        ((), (), 0),
+        ((Transport("rdma"),), (Transport("rdma"),), 0),
+    ],
+)
+def test_connections(before, after, connects):
+    load = load_between(mount(transports=before), mount(transports=after), 1.0)
+    assert load is not None
+    assert load.connects == connects
+
+
+@pytest.mark.parametrize(
+    ("moved", "calls", "is_local"),
+    [
+        (LOCAL_BYTES, 0, True),
+        (LOCAL_BYTES, 1, False),
+        # Calls that are under way are counted at their end.
+        (LOCAL_BYTES - 1, 0, False),
+        (0, 0, False),
+        (None, 0, False),
+    ],
+)
+def test_data_without_calls_is_local(moved, calls, is_local):
+    before = mount(operation("READ", 5), moved=0)
+    after = mount(operation("READ", 5 + calls), moved=moved)
+    load = load_between(before, after, 10.0)
+    assert load is not None
+    assert load.is_local is is_local
+
+
+def port(device="mlx5_0", number=1, counters=(), hardware=()):
+    return PortCounters(
+        device,
+        number,
+        tuple(Counter(*one) for one in counters),
+        tuple(Counter(*one) for one in hardware),
+    )
+
+
+def test_errors_of_ports():
+    before = [
+        port(
+            counters=[("symbol_error", 5), ("port_xmit_data", 1), ("link_downed", 2)],
+            hardware=[("packet_seq_err", 0), ("local_ack_timeout_err", None)],
+        ),
+        port("mlx5_1", counters=[("symbol_error", 9)]),
+        port("mlx5_2", counters=[("symbol_error", 9)]),
+    ]
+    after = [
+        port(
+            counters=[("symbol_error", 8), ("port_xmit_data", 99), ("link_downed", 2)],
+            hardware=[("packet_seq_err", 4), ("local_ack_timeout_err", 7)],
+        ),
+        # Reset by perfquery -R.
+        port("mlx5_1", counters=[("symbol_error", 0)]),
+        port("mlx5_2", counters=[("symbol_error", 9)]),
+        port("mlx5_3", counters=[("symbol_error", 9)]),
+    ]
+    assert port_errors(before, after) == {
+        ("mlx5_0", 1): {"symbol_error": 3, "packet_seq_err": 4}
+    }
+
+
+counts = st.integers(0, 1 << 64)
+
+
+@given(
+    st.lists(counts, min_size=8, max_size=8), st.lists(counts, min_size=8, max_size=8)
+)
+def test_any_counters_make_a_load_or_none(first, second):
+    def sample(numbers):
+        return mount(
+            OperationStatistics("READ", *numbers),
+            transports=(connection(*numbers[:3]),),
+        )
+
+    load = load_between(sample(first), sample(second), 1.0)
+    if load is not None:
+        assert load.count == second[0] - first[0] >= 0
+        assert min(load.backlog, load.on_wire, load.sent_again, load.connects) >= 0

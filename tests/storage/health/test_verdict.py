@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Test which cause is named for what was seen: one row for each way to fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.storage.health.probe import Answer
+from ovirt_rdma.storage.health.samples import Calls, Load
+from ovirt_rdma.storage.health.seen import DEAD_S, Seen
+from ovirt_rdma.storage.health.signs import (
+    ACCEPTS,
+    REFUSES,
+    SILENT,
+    UNREACHABLE,
+    Knock,
+    ServerSigns,
+)
+from ovirt_rdma.storage.health.state import (
+    DEAD,
+    FABRIC,
+    HOST,
+    OK,
+    PATH,
+    SERVER,
+    SLOTS,
+    SLOW,
+    STALLED,
+    UNKNOWN,
+)
+from ovirt_rdma.storage.health.verdict import judge, needs_signs
+from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
+from ovirt_rdma.storage.readiness import UNKNOWN as NOT_KNOWN
+
+MOUNT = NfsMount(
+    "nas1:/vm", "/mnt/a", "nfs4", "rw", "4.2", "rdma", 20049, "10.0.0.1", 500
+)
+ROUTE = Step("route", READY, "10.0.0.1 by ib0 from 10.0.0.9")
+PORT = Step("port", READY, "mlx5_0/1 is ACTIVE and owns 10.0.0.9")
+PORT_DOWN = Step("port", NOT_READY, "the RDMA port is not ACTIVE", "the cable")
+ALIVE = ServerSigns(
+    (ROUTE, PORT), Knock(ACCEPTS, 0.001), None, "ib0", True, (("mlx5_0", 1),)
+)
+LISTENS = Step("listener", READY, "10.0.0.1 accepts RDMA connections on port 20049")
+REFUSED = Step("listener", NOT_READY, "it refuses RDMA", "rdma=y", refused=True)
+MUTE = Step("listener", NOT_READY, "10.0.0.1 did not answer within 2 s", "check")
+NO_PYVERBS = Step("listener", NOT_KNOWN, "pyverbs cannot be used")
+LATE = Answer(late=True)
+FAST = Answer(seconds=0.002)
+
+
+def signs(tcp=ACCEPTS, listener=None, took=0.001, **more):
+    return replace(ALIVE, tcp=Knock(tcp, took), listener=listener, **more)
+
+
+def seen(answer=LATE, its=None, transport="rdma", **more):
+    return Seen(MOUNT, transport, answer, signs=its, **more)
+
+
+def load(seconds=10.0, data=(0, 0.0, 0.0), other=(0, 0.0, 0.0), **more):
+    kinds = [Calls(n, queue, rtt, queue + rtt) for n, queue, rtt in (data, other)]
+    return Load(seconds, *kinds, **more)
+
+
+SILENCE = {
+    # name: what was seen, then state, cause, certain, reason
+    "cable out": (
+        seen(its=signs(SILENT, carrier=False, ports_down=("mlx5_0/1 is DOWN",))),
+        (DEAD, PATH, True, "link-down"),
+    ),
+    "cable out, and the address went with it": (
+        seen(
+            its=signs(
+                SILENT,
+                steps=(Step("route", NOT_READY, "no route to 10.0.0.1", "see"),),
+                netdev=None,
+                carrier=None,
+                devices=(),
+                ports_down=("mlx5_0/1 is DOWN",),
+            )
+        ),
+        (DEAD, PATH, True, "link-down"),
+    ),
+    "cable out of a TCP mount": (
+        seen(its=signs(SILENT, carrier=False), transport="tcp"),
+        (DEAD, PATH, True, "link-down"),
+    ),
+    "no subnet manager": (
+        seen(
+            its=signs(
+                SILENT,
+                steps=(ROUTE, PORT_DOWN),
+                carrier=False,
+                infiniband=True,
+                ports_down=("mlx5_0/1 is INIT",),
+                waits_for_sm=True,
+            )
+        ),
+        (DEAD, FABRIC, True, "port-without-sm"),
+    ),
+    "device gone": (
+        seen(
+            its=signs(
+                steps=(ROUTE, Step("port", NOT_READY, "no RDMA device", "driver")),
+                devices=(),
+                listener=MUTE,
+            )
+        ),
+        (DEAD, HOST, True, "device-gone"),
+    ),
+    "no route": (
+        seen(
+            its=signs(
+                UNREACHABLE,
+                steps=(Step("route", NOT_READY, "no route to 10.0.0.1", "see"),),
+                netdev=None,
+                carrier=None,
+            )
+        ),
+        (DEAD, HOST, True, "no-route"),
+    ),
+    "listener gone": (
+        seen(its=signs(ACCEPTS, REFUSED)),
+        (DEAD, SERVER, True, "listener-gone"),
+    ),
+    "NFS service stopped": (
+        seen(its=signs(REFUSES, REFUSED)),
+        (DEAD, SERVER, True, "service-down"),
+    ),
+    "NFS service stopped, TCP mount": (
+        seen(its=signs(REFUSES), transport="tcp"),
+        (DEAD, SERVER, True, "service-down"),
+    ),
+    "NFS threads hang": (
+        seen(its=signs(ACCEPTS, LISTENS)),
+        (STALLED, SERVER, True, "nfs-stuck"),
+    ),
+    "one export hangs": (
+        seen(its=signs(ACCEPTS, LISTENS), siblings_answer=True),
+        (STALLED, SERVER, True, "export-stuck"),
+    ),
+    "NFS threads hang, TCP mount": (
+        seen(its=signs(ACCEPTS), transport="tcp"),
+        (STALLED, SERVER, True, "nfs-stuck"),
+    ),
+    "RDMA does not pass, RoCE": (
+        seen(its=signs(ACCEPTS, MUTE)),
+        (STALLED, PATH, False, "rdma-lost"),
+    ),
+    "RDMA does not pass, InfiniBand": (
+        seen(its=signs(ACCEPTS, MUTE, infiniband=True)),
+        (STALLED, FABRIC, False, "fabric-lost"),
+    ),
+    "the server is silent, the only one": (
+        seen(its=signs(SILENT, MUTE)),
+        (STALLED, SERVER, False, "server-silent"),
+    ),
+    "the server is silent, others are not": (
+        seen(its=signs(SILENT, MUTE), others_answer=True),
+        (STALLED, SERVER, True, "server-silent"),
+    ),
+    "all servers are silent": (
+        seen(its=signs(SILENT, MUTE), others_answer=False),
+        (STALLED, PATH, True, "all-servers-silent"),
+    ),
+    "nobody has the address": (
+        seen(its=signs(UNREACHABLE, MUTE)),
+        (DEAD, PATH, False, "unreachable"),
+    ),
+    "silent, without pyverbs": (
+        seen(its=signs(SILENT, NO_PYVERBS)),
+        (STALLED, SERVER, False, "server-silent"),
+    ),
+    "the kernel gave up": (
+        seen(Answer(seconds=0.1, error="EIO"), signs(SILENT, MUTE)),
+        (DEAD, SERVER, False, "server-silent"),
+    ),
+    "silent for long": (
+        seen(its=signs(SILENT, MUTE), silent_s=DEAD_S),
+        (DEAD, SERVER, False, "server-silent"),
+    ),
+    "an earlier question still waits": (
+        seen(Answer(late=True, stuck_s=DEAD_S), signs(ACCEPTS, LISTENS)),
+        (DEAD, SERVER, True, "nfs-stuck"),
+    ),
+    "nobody looked": (seen(), (STALLED, UNKNOWN, False, "no-answer")),
+}
+
+
+# These sentences are about this host.
+_LOCAL = ("device-gone", "no-route", "port-without-sm")
+
+
+@pytest.mark.parametrize("name", SILENCE)
+def test_silence(name):
+    what, expected = SILENCE[name]
+    health = judge(what)
+    assert (health.state, health.cause, health.certain, health.reason) == expected
+    assert needs_signs(what)
+    assert "nas1" in health.sentence or health.reason in _LOCAL
+    assert health.fix
+    assert health.answered_s is None
+
+
+SLOWNESS = {
+    "slots 2 and a deep queue": (
+        seen(
+            FAST,
+            load=load(data=(1000, 300.0, 20.0), backlog=30.0),
+            backlog=31,
+            slots=2,
+        ),
+        (SLOTS, True, "slots-used-up"),
+    ),
+    "the server allows no more": (
+        seen(FAST, load=load(data=(1000, 300.0, 20.0))),
+        (SLOTS, False, "credits-used-up"),
+    ),
+    "one NFS thread": (
+        seen(
+            Answer(seconds=0.9),
+            signs(took=0.002),
+            load=load(data=(400, 1.0, 400.0), on_wire=16.0),
+        ),
+        (SERVER, True, "threads-busy"),
+    ),
+    "late without load": (
+        seen(Answer(seconds=0.9), signs(took=0.002), load=load()),
+        (SERVER, False, "server-slow"),
+    ),
+    "a slow disk": (
+        seen(FAST, signs(), load=load(data=(20, 1.0, 1500.0), on_wire=3.0)),
+        (SERVER, True, "disk-slow"),
+    ),
+    "a slow disk, by the read": (
+        seen(Answer(seconds=0.002, read_s=1.2), signs(), load=load()),
+        (SERVER, True, "disk-slow"),
+    ),
+    "a slow path": (
+        seen(Answer(seconds=0.8), signs(took=0.4), load=load()),
+        (PATH, True, "path-slow"),
+    ),
+    "a slow path, and each reconnect takes longer": (
+        seen(Answer(seconds=0.6), signs(took=0.2), load=load()),
+        (PATH, True, "path-slow"),
+    ),
+    "a lossy path": (
+        seen(
+            Answer(seconds=1.1),
+            signs(took=0.3),
+            load=load(data=(20, 1.0, 300.0)),
+            errors={"completer_retry_err": 7},
+        ),
+        (PATH, True, "path-lossy"),
+    ),
+    "a lossy fabric": (
+        seen(
+            Answer(seconds=1.1),
+            signs(infiniband=True),
+            errors={"symbol_error": 7},
+        ),
+        (FABRIC, True, "path-lossy"),
+    ),
+    "the server resets the connection": (
+        seen(FAST, signs(), load=load(data=(90, 1.0, 30.0), connects=2, sent_again=12)),
+        (SERVER, False, "connection-reset"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SLOWNESS)
+def test_slowness(name):
+    what, expected = SLOWNESS[name]
+    health = judge(what)
+    assert health.state == SLOW
+    assert (health.cause, health.certain, health.reason) == expected
+    assert needs_signs(what)
+    assert health.fix
+    assert health.answered_s == what.answer.seconds
+
+
+SOUND = {
+    "idle": seen(FAST, load=load()),
+    "the first look": seen(FAST),
+    # Deep queues at a disk that is busy, but not slow.
+    "full load": seen(
+        Answer(seconds=0.2),
+        load=load(data=(9000, 60.0, 250.0), other=(50, 0.1, 2.0), on_wire=100.0),
+    ),
+    # An idle RDMA connection is closed after 5 minutes, and made again.
+    "after a pause": seen(FAST, load=load(other=(3, 80.0, 2.0), connects=1)),
+    "one slow call": seen(FAST, load=load(data=(1, 0.0, 900.0))),
+    "a short queue": seen(FAST, load=load(data=(3, 400.0, 2.0))),
+    # The queue is long because the server is: slots are not the reason.
+    "as long as the server": seen(FAST, load=load(data=(100, 200.0, 300.0))),
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_mount_raises_no_alarm(name):
+    what = SOUND[name]
+    health = judge(what)
+    assert (health.state, health.cause, health.reason, health.fix) == (OK, None, "", "")
+    assert health.remarks == ()
+    assert not needs_signs(what)
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "cause", "reason"),
+    [
+        (Answer(seconds=0.1, error="ESTALE"), DEAD, SERVER, "export-gone"),
+        (
+            Answer(seconds=0.1, read_s=0.1, read_error="ESTALE"),
+            DEAD,
+            SERVER,
+            "export-gone",
+        ),
+        (
+            Answer(seconds=0.1, read_s=1, read_error="EIO"),
+            DEAD,
+            SERVER,
+            "answer-is-error",
+        ),
+        (Answer(seconds=0.1, error="EINVAL"), UNKNOWN, UNKNOWN, "answer-is-error"),
+        (Answer(problem="no process"), UNKNOWN, UNKNOWN, "not-asked"),
+    ],
+)
+def test_answers_that_are_errors(answer, state, cause, reason):
+    health = judge(seen(answer))
+    assert (health.state, health.cause, health.reason) == (state, cause, reason)
+
+
+def test_a_refusal_is_an_answer():
+    health = judge(seen(Answer(seconds=0.01, error="EACCES")))
+    assert health.state == OK
+    (remark,) = health.remarks
+    assert (remark.id, remark.cause) == ("access-refused", SERVER)
+
+
+@pytest.mark.parametrize(
+    ("what", "id", "cause"),
+    [
+        (seen(FAST, connections_asked=4, connections=1), "nconnect-ignored", HOST),
+        (seen(FAST, load=load(moved=1 << 30)), "local-io", HOST),
+        (seen(FAST, signs(), errors={"symbol_error": 3}), "port-errors", PATH),
+        (
+            seen(FAST, signs(infiniband=True), errors={"symbol_error": 3}),
+            "port-errors",
+            FABRIC,
+        ),
+    ],
+)
+def test_remarks_on_a_mount_that_is_ok(what, id, cause):
+    health = judge(what)
+    assert health.state == OK
+    assert [(remark.id, remark.cause) for remark in health.remarks] == [(id, cause)]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        seen(FAST, connections_asked=4, connections=4),
+        seen(FAST, connections_asked=None, connections=1),
+        seen(FAST, connections_asked=4, connections=None),
+        seen(FAST, load=load(data=(100, 0.1, 1.0), moved=1 << 30)),
+    ],
+)
+def test_no_remark(what):
+    assert judge(what).remarks == ()
+
+
+def test_the_evidence_is_named():
+    what = seen(
+        its=signs(SILENT, MUTE),
+        load=load(data=(8, 1.0, 30.0), connects=2, sent_again=5, timeouts=3),
+        backlog=4,
+        errors={"link_downed": 1},
+    )
+    assert judge(what).evidence == (
+        "lookup: no answer within 2 s",
+        "8 calls in 10 s: 1.0 ms in the queue, 30.0 ms to the server and back",
+        "connects +2, sent again +5, timeouts +3",
+        "4 calls wait for a slot",
+        "port error link_downed +1",
+        "TCP port 2049: no answer",
+        "RDMA: 10.0.0.1 did not answer within 2 s",
+    )

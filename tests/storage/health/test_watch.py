@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Test what the unit that watches writes, and what it tells the journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from ovirt_rdma.host.facts.statistics import Statistics
+from ovirt_rdma.host.paths import HEALTH_JSON, POLICY_JSON, under
+from ovirt_rdma.host.policy.model import NfsPolicy, Policy
+from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.storage.health.look import Look
+from ovirt_rdma.storage.health.state import (
+    DEAD,
+    HOST,
+    OK,
+    PATH,
+    SERVER,
+    SLOW,
+    STALLED,
+    MountHealth,
+    Remark,
+    read_state,
+)
+from ovirt_rdma.storage.health.watch import IDLE_S, HealthWatch
+
+GOOD = MountHealth("nas1:/a", "/mnt/a", "rdma", "4.2", OK, sentence="answered")
+LATE = replace(GOOD, state=SLOW, cause=SERVER, sentence="late", fix="threads")
+HUNG = replace(
+    GOOD, state=STALLED, cause=SERVER, certain=False, sentence="silent", fix="start it"
+)
+GONE = replace(HUNG, state=DEAD, cause=PATH, certain=True, sentence="no link", fix="")
+
+
+@dataclass
+class FakeLooker:
+    """Returns prepared looks, one after the other."""
+
+    looks: list[tuple[MountHealth, ...]]
+    problems: tuple[str, ...] = ()
+
+    def look(self, policy):
+        return Look(self.looks.pop(0), Statistics(0.0), self.problems)
+
+
+class Watched:
+    def __init__(self, root, interval=10):
+        self.root, self.notes, self.now = root, [], 1000.0
+        self.looker = FakeLooker([])
+        self.watch = HealthWatch(
+            str(root),
+            self.notes.append,
+            self.looker,
+            clock=lambda: self.now,
+            uptime=lambda: self.now,
+        )
+        self.follow(interval)
+
+    def follow(self, interval):
+        policy = Policy(nfs=NfsPolicy((), interval))
+        store(policy, "test", under(self.root, POLICY_JSON))
+
+    def look(self, *mounts):
+        self.looker.looks.append(mounts)
+        self.now += 10.0
+        return self.watch.look()
+
+    @property
+    def state(self):
+        return read_state(self.root, now_s=self.now)
+
+
+@pytest.fixture
+def watched(tmp_path):
+    return Watched(tmp_path)
+
+
+def test_what_is_sound_is_written_and_not_told(watched):
+    assert watched.look(GOOD) == 10.0
+    state = watched.state
+    assert (state.taken_at, state.taken_s, state.interval_s) == (1010.0, 1010.0, 10.0)
+    assert state.mounts == (replace(GOOD, since=1010.0),)
+    watched.look(GOOD)
+    assert watched.state.mounts[0].since == 1010.0
+    assert watched.notes == []
+
+
+def test_a_change_is_told_once_and_so_is_its_end(watched):
+    for mount in (GOOD, HUNG, HUNG, GONE, GOOD, GOOD):
+        watched.look(mount)
+    assert watched.notes == [
+        "nas1:/a is stalled (cause, probably: server): silent; fix: start it",
+        "nas1:/a is dead (cause: path): no link",
+        "nas1:/a is ok again, after 10 s (dead)",
+    ]
+
+
+def test_since_is_when_the_state_began(watched):
+    for mount in (GOOD, HUNG, HUNG):
+        watched.look(mount)
+    assert watched.state.mounts[0].since == 1020.0
+
+
+def test_one_late_answer_is_no_change(watched):
+    for mount in (GOOD, LATE, GOOD, LATE):
+        watched.look(mount)
+        assert watched.state.mounts[0].state == OK
+    assert watched.notes == []
+    watched.look(LATE)
+    assert watched.state.mounts[0].state == SLOW
+    assert watched.notes == ["nas1:/a is slow (cause: server): late; fix: threads"]
+
+
+def test_from_silence_to_late_is_a_change_at_once(watched):
+    watched.look(HUNG)
+    watched.look(LATE)
+    assert watched.state.mounts[0].state == SLOW
+
+
+def test_a_remark_is_told_once(watched):
+    remark = Remark("nconnect-ignored", HOST, "1 of 4", "remount")
+    for _ in range(2):
+        watched.look(replace(GOOD, remarks=(remark,)))
+    assert watched.notes == ["nas1:/a: 1 of 4; fix: remount"]
+
+
+def test_mounts_that_share_the_fault_are_named(watched):
+    watched.look(replace(HUNG, shared=("nas1:/b",)))
+    assert "silent; shared with nas1:/b; fix" in watched.notes[0]
+
+
+def test_a_mount_that_is_gone_is_forgotten(watched):
+    watched.look(GOOD, replace(HUNG, mountpoint="/mnt/b"))
+    watched.look(GOOD)
+    assert [mount.mountpoint for mount in watched.state.mounts] == ["/mnt/a"]
+
+
+def test_without_an_interval_nobody_is_asked_and_there_is_no_state(watched):
+    watched.look(HUNG)
+    watched.follow(None)
+    assert watched.watch.look() == IDLE_S
+    assert not under(watched.root, HEALTH_JSON).exists()
+    watched.follow(20)
+    watched.looker.looks.append((HUNG,))
+    assert watched.watch.look() == 20.0
+
+
+def test_an_invalid_policy_is_told_once(watched):
+    under(watched.root, POLICY_JSON).write_text("{")
+    assert watched.watch.look() == IDLE_S
+    assert watched.watch.look() == IDLE_S
+    assert len(watched.notes) == 1
+    assert "policy.json" in watched.notes[0]
+
+
+def test_what_cannot_be_read_is_told_once_and_is_in_the_state(watched):
+    watched.looker.problems = ("/proc/x cannot be read",)
+    watched.look(GOOD)
+    watched.look(GOOD)
+    assert watched.notes == ["/proc/x cannot be read"]
+    assert watched.state.problems == ("/proc/x cannot be read",)
+
+
+def test_the_state_is_removed_at_the_end(watched):
+    class Twice:
+        left = 2
+
+        def wait(self, seconds):
+            self.left -= 1
+            return self.left == 0
+
+    watched.looker.looks = [(GOOD,), (GOOD,)]
+    watched.watch.watch(Twice())
+    assert watched.looker.looks == []
+    assert not under(watched.root, HEALTH_JSON).exists()
