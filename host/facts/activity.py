@@ -48,6 +48,8 @@ PATH_ERRORS = (
 )
 # What both kinds have: received packets.
 _PACKETS = ("port_rcv_packets", "rcvd_pkts")
+COUNTERS = frozenset((*LINK_ERRORS, *PATH_ERRORS, *_PACKETS))
+"""The counters of ports that matter here."""
 
 
 @dataclass(frozen=True)
