@@ -63,6 +63,7 @@ class MountActivity:
     copies, cancelled_copies: COPY and OFFLOAD_CANCEL requests of NFS 4.2
     connects, sends, backlog: of the connections; backlog is a sum, see bklog_u in
     statistics
+    layout: the pNFS layout in use, whose reads and writes are not counted here
     connections: how many there are
     blocked: connections with requests under way of which none was answered between
     the samples, although others were
@@ -86,6 +87,7 @@ class MountActivity:
     new_retransmissions: int = 0
     new_connects: int = 0
     blocked: int = 0
+    layout: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,7 @@ def _mount(earlier: Optional[MountStatistics], mount: MountStatistics) -> MountA
         new_retransmissions=max(0, sent_again - _sent_again(before.operations)),
         new_connects=max(0, connects - _sum(before.transports, "connect_count")),
         blocked=_blocked(before.transports, transports),
+        layout=mount.layout,
     )
 
 

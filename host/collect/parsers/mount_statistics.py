@@ -105,6 +105,8 @@ class _Section:
         elif key == b"opts:" and len(words) > 1:
             options = words[1].decode("utf-8", "surrogateescape")
             self.mount = replace(self.mount, options=options)
+        elif key == b"nfsv4:":
+            self.mount = replace(self.mount, layout=_layout(b" ".join(words[1:])))
         elif key == b"age:":
             numbers = _numbers(words[1:])
             if len(numbers) != 1:
@@ -169,6 +171,14 @@ class _Section:
             transports=tuple(self.transports),
             operations=tuple(self.operations.values()),
         )
+
+
+def _layout(text: bytes) -> Optional[str]:
+    """Return the layout in ``bm0=0x1,...,pnfs=LAYOUT_FLEX_FILES,lease_time=90``; None
+    for ``not configured``, which show_pnfs() prints without one.
+    """
+    name = option_value(text.decode("utf-8", "surrogateescape"), "pnfs")
+    return None if name == "not configured" else name or None
 
 
 def _numbers(words: list[bytes]) -> list[int]:

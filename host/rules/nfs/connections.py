@@ -145,7 +145,11 @@ def decide_listener(view: View) -> Iterator[Finding]:
     for one in rdma_mounts(view):
         found = _of_mount(view, one)
         if not found:
-            sentence = "this kernel does not show the state of its connections"
+            sentence = (
+                "this kernel does not show the state of its connections"
+                if found is None
+                else f"the kernel shows no connection to {one.mount.address}"
+            )
             yield Finding(LISTENER, one.export, SKIP, sentence)
             continue
         trying = [t for t in found if "CONNECTING" in t.state and not t.connected]
