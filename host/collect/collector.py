@@ -24,7 +24,8 @@ from ovirt_rdma.host.collect.netdevs import read_netdevs, with_owners
 from ovirt_rdma.host.collect.network_manager import read_network_manager
 from ovirt_rdma.host.collect.ovirt_networks import read_ovirt_networks
 from ovirt_rdma.host.collect.parsers import degraded_marks, iproute
-from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO, MOUNTSTATS, nfs_mounts
+from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO, MOUNTSTATS
+from ovirt_rdma.host.collect.parsers.mounts import nfs_mounts
 from ovirt_rdma.host.collect.partitions import read_partitions
 from ovirt_rdma.host.collect.rdma import (
     RDMA_CLASS,

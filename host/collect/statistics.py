@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any, Optional
 
 from ovirt_rdma.host.collect.parsers.mount_statistics import parse_mount_statistics
-from ovirt_rdma.host.collect.parsers.mounts import (
+from ovirt_rdma.host.collect.parsers.mount_table import (
     MOUNTINFO,
     MOUNTSTATS,
     parse_mountinfo,
@@ -97,7 +96,7 @@ def _mounts(tree: FileTree, problems: list[str]) -> tuple[MountStatistics, ...]:
         for entry in visible(entries)
     }
     return tuple(
-        replace(mount, address=addresses.get(mount.mountpoint)) for mount in mounts
+        mount._replace(address=addresses.get(mount.mountpoint)) for mount in mounts
     )
 
 
@@ -157,7 +156,7 @@ def _transport(
         if _NUMBER.fullmatch(values.get(key, ""))
     }
     main = {"0": False, "1": True}.get(values.get("main_xprt", ""))
-    return replace(transport, is_main=main, **known)
+    return transport._replace(is_main=main, **known)
 
 
 def _clean(text: Optional[str]) -> str:

@@ -17,7 +17,6 @@ from ovirt_rdma.host.facts.statistics import (
     OperationStatistics,
     PortCounters,
     Statistics,
-    SunrpcTransport,
     Transport,
 )
 
@@ -91,6 +90,26 @@ class MountActivity:
 
 
 @dataclass(frozen=True)
+class ConnectionActivity:
+    """A connection over RDMA in the kernel's sysfs; see SunrpcTransport of statistics.
+
+    name: ``switch-3/xprt-5-rdma``
+    """
+
+    name: str
+    destination: Optional[str] = None
+    state: tuple[str, ...] = ()
+    slots_max: Optional[int] = None
+    requests: Optional[int] = None
+    backlog: Optional[int] = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the kernel says so."""
+        return "CONNECTED" in self.state
+
+
+@dataclass(frozen=True)
 class PortError:
     """An error counter that is not 0, and its growth."""
 
@@ -123,7 +142,7 @@ class Activity:
 
     seconds: float
     mounts: tuple[MountActivity, ...] = ()
-    connections: Optional[tuple[SunrpcTransport, ...]] = None
+    connections: Optional[tuple[ConnectionActivity, ...]] = None
     ports: tuple[PortActivity, ...] = ()
 
 
@@ -145,7 +164,18 @@ def activity_between(before: Statistics, after: Statistics) -> Activity:
         connections=(
             None
             if after.transports is None
-            else tuple(one for one in after.transports if one.protocol == "rdma")
+            else tuple(
+                ConnectionActivity(
+                    f"{one.switch}/{one.name}",
+                    one.destination,
+                    one.state,
+                    one.slots_max,
+                    one.requests,
+                    one.backlog,
+                )
+                for one in after.transports
+                if one.protocol == "rdma"
+            )
         ),
         ports=tuple(_ports(after.ports, ports)),
     )

@@ -121,7 +121,7 @@ def states(facts: Facts) -> Section:
         ("CONNECTION", "TO", "STATE", "SLOTS", "IN USE", "WAITING"),
         [
             (
-                f"{one.switch}/{one.name}",
+                one.name,
                 one.destination,
                 known(*one.state, between=" "),
                 number(one.slots_max),

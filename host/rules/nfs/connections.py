@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
-from ovirt_rdma.host.facts.activity import MountActivity
-from ovirt_rdma.host.facts.statistics import SunrpcTransport
+from ovirt_rdma.host.facts.activity import ConnectionActivity, MountActivity
 from ovirt_rdma.host.rules.base import (
     FAIL,
     HOST,
@@ -126,7 +125,7 @@ def _resets(export: str, done: MountActivity, seconds: float) -> Finding:
     return Finding(RESET, export, PASS, f"{again}; {connects}")
 
 
-def _of_mount(view: View, one: RdmaMount) -> Optional[tuple[SunrpcTransport, ...]]:
+def _of_mount(view: View, one: RdmaMount) -> Optional[tuple[ConnectionActivity, ...]]:
     """Return the connections to the mount's server; None if the kernel shows none."""
     activity = view.facts.activity
     if activity is None or activity.connections is None or not one.mount.address:
@@ -184,11 +183,11 @@ def decide_rpcctl(view: View) -> Iterator[Finding]:
     for one in off:
         yield Finding(
             RPCCTL,
-            f"{one.switch}/{one.name}",
+            one.name,
             WARN,
             f"somebody has set this connection to {one.destination} offline",
             "set it online again, and never remove it (kernels from 6.12 on crash): "
-            f"echo online > {_SWITCHES}/{one.switch}/{one.name}/xprt_state",
+            f"echo online > {_SWITCHES}/{one.name}/xprt_state",
         )
     if not off:
         sentence = "no connection is offline; none must be removed with rpcctl"

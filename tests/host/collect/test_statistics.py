@@ -250,5 +250,5 @@ def test_this_machine_is_read_without_an_error():
 
 
 def test_every_queue_of_xprt_info_is_a_field():
-    fields = set(SunrpcTransport.__dataclass_fields__)
+    fields = set(SunrpcTransport._fields)
     assert set(statistics._INFO.values()) <= fields

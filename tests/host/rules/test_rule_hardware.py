@@ -10,6 +10,7 @@ from support.host.rule_cases import facts, findings, roce_device
 
 from ovirt_rdma.host.facts.activity import (
     Activity,
+    ConnectionActivity,
     MountActivity,
     PortActivity,
     PortError,
@@ -17,7 +18,6 @@ from ovirt_rdma.host.facts.activity import (
 from ovirt_rdma.host.facts.devices import Adapter
 from ovirt_rdma.host.facts.locality import IrqCpus, PciLink, Tuning
 from ovirt_rdma.host.facts.model import MountTransport, NfsMount
-from ovirt_rdma.host.facts.statistics import SunrpcTransport
 from ovirt_rdma.host.rules.hardware import locality, pcie, port_errors
 from ovirt_rdma.host.rules.nfs import connections, local_io, slots
 
@@ -227,7 +227,7 @@ def test_connections_to_another_address_are_not_those_of_the_mount():
     """A path was moved with dstaddr, or the kernel has no such files."""
     host = with_mount()
     mount = replace(host.nfs_mounts[0], address="10.0.0.1")
-    elsewhere = SunrpcTransport("switch-0", "xprt-0-rdma", "rdma", "10.9.9.9")
+    elsewhere = ConnectionActivity("switch-0/xprt-0-rdma", "10.9.9.9")
     activity = replace(host.activity, connections=(elsewhere,))
     host = replace(host, nfs_mounts=(mount,), activity=activity)
     verdict, text = findings(connections.LISTENER_RULE, host)["nas:/a"]

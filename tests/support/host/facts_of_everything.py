@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ovirt_rdma.host.facts.activity import (
     Activity,
+    ConnectionActivity,
     MountActivity,
     PortActivity,
     PortError,
@@ -50,7 +51,6 @@ from ovirt_rdma.host.facts.model import (
     Unit,
     VdsmDaemon,
 )
-from ovirt_rdma.host.facts.statistics import SunrpcTransport
 
 PF = Adapter(
     PciIdentity("0000:04:00.0", "0x15b3", "0x1003", "0x01"),
@@ -270,19 +270,15 @@ EVERYTHING = Facts(
             ),
         ),
         connections=(
-            SunrpcTransport(
-                "switch-0",
-                "xprt-1-rdma",
-                "rdma",
+            ConnectionActivity(
+                "switch-0/xprt-1-rdma",
                 "10.0.0.1",
                 ("CONNECTED", "BOUND"),
                 slots_max=128,
-                slots_min=2,
                 requests=7,
                 backlog=0,
-                is_main=True,
             ),
-            SunrpcTransport("switch-0", "xprt-2-rdma", "rdma"),
+            ConnectionActivity("switch-0/xprt-2-rdma"),
         ),
         ports=(
             PortActivity(
