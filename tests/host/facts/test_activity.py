@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_rdma.host.facts.activity import (
-    ConnectionActivity,
     LINK_ERRORS,
     PATH_ERRORS,
+    ConnectionActivity,
     PortError,
     activity_between,
 )
