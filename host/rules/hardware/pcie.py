@@ -17,6 +17,7 @@ _8B_10B, _128B_130B, _FLIT = 8 / 10, 128 / 130, 242 / 256
 
 
 _BOND = "bond"
+_MOST_GTS = 1000
 
 
 def decide(view: View) -> Iterator[Finding]:
@@ -71,7 +72,8 @@ def mbps(speed_gts: Optional[float], width: Optional[int]) -> Optional[int]:
     Headers of packets take about a tenth more, which depends on settings and is left
     out, so that no sound link is blamed.
     """
-    if not speed_gts or not width:
+    # A facts file may hold any number.
+    if not speed_gts or not width or not 0 < speed_gts < _MOST_GTS:
         return None
     encoding = _8B_10B if speed_gts < 8 else _128B_130B if speed_gts < 64 else _FLIT
     return int(speed_gts * 1000 * encoding * width)

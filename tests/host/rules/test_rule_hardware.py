@@ -44,6 +44,8 @@ def with_adapter(**parts):
         (32.0, 16, 504123),
         (64.0, 1, 60500),
         (None, 8, None),
+        (1e308, 8, None),
+        (-8.0, 8, None),
         (8.0, None, None),
     ],
 )
