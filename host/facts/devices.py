@@ -108,10 +108,6 @@ class Guid(str):
         return ":".join(self[at : at + 2] for at in range(0, 16, 2))
 
 
-# In a P_Key: the port is a full member of the partition (IBTA 10.9.1.2).
-FULL_MEMBER = 0x8000
-
-
 @dataclass(frozen=True)
 class PKey:
     """One used entry of a port's P_Key table; ``value`` such as ``0x8001``."""
