@@ -39,7 +39,7 @@ from ovirt_rdma.host.collect.virtual_functions import (
     read_host_uuid,
     with_virtual_functions,
 )
-from ovirt_rdma.host.facts.activity import activity_between
+from ovirt_rdma.host.facts.activity import COUNTERS, activity_between
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.model import (
     UNKNOWN,
@@ -88,7 +88,7 @@ class HostReader:
 
     def _snapshot(self, routes_to: Sequence[str]) -> Facts:
         problems: list[str] = []
-        before = read_statistics(self._tree)
+        before = read_statistics(self._tree, counters=COUNTERS)
         mounts = self.nfs_mounts(problems)
         # Read directly after the mounts: with their ages it gives their start times.
         uptime_s, booted_at = self.uptime(problems), self.booted_at(problems)
@@ -128,7 +128,9 @@ class HostReader:
             facts,
             adapters=with_virtual_functions(self._tree, self._tools, facts, problems),
             netdev_uses=read_netdev_uses(self._tree, facts, sessions, problems),
-            activity=activity_between(before, read_statistics(self._tree)),
+            activity=activity_between(
+                before, read_statistics(self._tree, counters=COUNTERS)
+            ),
             problems=tuple(dict.fromkeys(problems)),
         )
 

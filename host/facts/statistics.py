@@ -158,6 +158,8 @@ class MountStatistics(NamedTuple):
     transports: one for each connection
     operations: those that were used at least once
     bytes: None if the kernel's line has another form
+    layout: the pNFS layout in use (``LAYOUT_FLEX_FILES``): then reads and writes are
+    requests to other servers, and are not in operations
     """
 
     mountpoint: str
@@ -173,6 +175,7 @@ class MountStatistics(NamedTuple):
     operations: tuple[OperationStatistics, ...] = ()
     bytes: Optional[MountBytes] = None
     address: Optional[str] = None
+    layout: Optional[str] = None
 
     def operation(self, name: str) -> Optional[OperationStatistics]:
         """Return the operation ``name``; None if it was never used."""

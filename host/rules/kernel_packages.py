@@ -6,7 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, WARN, Finding, Rule
-from ovirt_rdma.host.rules.module_loading import is_available, is_loaded
+from ovirt_rdma.host.rules.module_loading import (
+    file_of,
+    is_available,
+    is_loaded,
+    is_of_the_kernel,
+)
 from ovirt_rdma.host.rules.rdma_stack import wants_nfs_over_rdma
 from ovirt_rdma.host.rules.view import View
 
@@ -25,6 +30,11 @@ def decide(view: View) -> Iterator[Finding]:
             if needs
             else "nothing on this host needs RDMA modules"
         )
+        yield Finding(ID, HOST, SKIP, sentence)
+        return
+    base = file_of(facts.modules, "ib_core")
+    if base and not is_of_the_kernel(base):
+        sentence = f"the RDMA modules are those of another stack ({base}): see STACK-01"
         yield Finding(ID, HOST, SKIP, sentence)
         return
     values = {option.name: option.value for option in config}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Convert frozen dataclasses and NamedTuples to JSON values and back, strictly.
+"""Convert frozen dataclasses to JSON values and back, strictly.
 
 Each error is a sentence. Fields are strings, numbers, booleans, Optional,
-``tuple[X, ...]``, dataclasses and NamedTuples.
+``tuple[X, ...]`` and dataclasses.
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ from ovirt_rdma.host.system.json_document import WrongRecord, json_type
 _Record = TypeVar("_Record")
 
 Check = Callable[[Any, Mapping[str, Any]], tuple[str, str]]
-"""Gets a record's class and its values; returns a key and the mistake in its value, or
-two empty texts.
+"""Gets a dataclass and its values; returns a key and the mistake in its value, or two
+empty texts.
 """
 
 
 def plain(value: Any) -> Any:
-    """Return a record as dicts, lists, strings, numbers and None, in field order."""
-    cls: Any = type(value)
-    if _is_record(cls):
-        return {name: plain(getattr(value, name)) for name in _hints(cls)}
+    """Return a dataclass as dicts, lists, strings, numbers and None, in field order."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: plain(getattr(value, name)) for name in _hints(type(value))}
     if isinstance(value, tuple):
         return [plain(item) for item in value]
     return value
@@ -45,10 +44,10 @@ def plain(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """Convert JSON values to records according to their type hints.
+    """Convert JSON values to dataclasses according to their type hints.
 
     ``noun`` names the data in sentences: ``the facts``. ``added`` are names of keys
-    that data of earlier versions lack: they have the record's default then.
+    that data of earlier versions lack: they have the dataclass's default then.
     """
 
     noun: str
@@ -128,12 +127,7 @@ def _form(hint: Any) -> tuple[Any, Any]:
         return Union, inner
     if origin is tuple:
         return tuple, get_args(hint)[0]
-    return (object if _is_record(hint) else None), hint
-
-
-def _is_record(cls: Any) -> bool:
-    """Whether ``cls`` is a dataclass, or a NamedTuple, which needs no import."""
-    return dataclasses.is_dataclass(cls) or hasattr(cls, "_fields")
+    return (object if dataclasses.is_dataclass(hint) else None), hint
 
 
 @functools.cache

@@ -104,6 +104,9 @@ class _Section:
         elif key == b"opts:" and len(words) > 1:
             options = words[1].decode("utf-8", "surrogateescape")
             self.mount = self.mount._replace(options=options)
+        elif key == b"nfsv4:":
+            layout = _layout(b" ".join(words[1:]))
+            self.mount = self.mount._replace(layout=layout)
         elif key == b"age:":
             numbers = _numbers(words[1:])
             if len(numbers) != 1:
@@ -167,6 +170,14 @@ class _Section:
             transports=tuple(self.transports),
             operations=tuple(self.operations.values()),
         )
+
+
+def _layout(text: bytes) -> Optional[str]:
+    """Return the layout in ``bm0=0x1,...,pnfs=LAYOUT_FLEX_FILES,lease_time=90``; None
+    for ``not configured``, which show_pnfs() prints without one.
+    """
+    name = option_value(text.decode("utf-8", "surrogateescape"), "pnfs")
+    return None if name == "not configured" else name or None
 
 
 def _numbers(words: list[bytes]) -> list[int]:

@@ -16,6 +16,10 @@ ID = "PCIE-01"
 _8B_10B, _128B_130B, _FLIT = 8 / 10, 128 / 130, 242 / 256
 
 
+_BOND = "bond"
+_MOST_GTS = 1000
+
+
 def decide(view: View) -> Iterator[Finding]:
     """Yield a finding for each adapter that has a port with a link."""
     found = False
@@ -23,7 +27,10 @@ def decide(view: View) -> Iterator[Finding]:
         rates = [
             port.data_rate_mbps or port.rate_mbps or 0
             for device in view.facts.rdma_devices
-            if device.pci and device.pci.address == adapter.pci.address
+            if device.pci
+            and device.pci.address == adapter.pci.address
+            # The rate of a bond may be that of all its ports (mlx5's RoCE LAG).
+            and _BOND not in device.name
             for port in device.ports
             if port.is_active
         ]
@@ -65,7 +72,8 @@ def mbps(speed_gts: Optional[float], width: Optional[int]) -> Optional[int]:
     Headers of packets take about a tenth more, which depends on settings and is left
     out, so that no sound link is blamed.
     """
-    if not speed_gts or not width:
+    # A facts file may hold any number.
+    if not speed_gts or not width or not 0 < speed_gts < _MOST_GTS:
         return None
     encoding = _8B_10B if speed_gts < 8 else _128B_130B if speed_gts < 64 else _FLIT
     return int(speed_gts * 1000 * encoding * width)

@@ -182,6 +182,20 @@ def test_operations_of_other_kernels(line, words, found):
     assert all(words in sentence for sentence in problems)
 
 
+@pytest.mark.parametrize(
+    "shown, layout",
+    [
+        (b"sessions,pnfs=LAYOUT_FLEX_FILES,lease_time=90", "LAYOUT_FLEX_FILES"),
+        (b"sessions,pnfs=not configured,lease_time=90", None),
+        (b"sessions", None),
+        (b"pnfs=", None),
+    ],
+)
+def test_pnfs_layouts(shown, layout):
+    mount, problems = parsed(SECTION.replace(b"sessions", shown))
+    assert (mount.layout, problems) == (layout, [])
+
+
 def test_each_connection_is_a_transport():
     two = SECTION.replace(LINES[9], LINES[9] + b"\n" + LINES[9])
     assert len(parsed(two)[0].transports) == 2

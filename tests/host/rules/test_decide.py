@@ -54,7 +54,7 @@ def anything(kind):
         return st.lists(anything(arguments[0]), max_size=3).map(tuple)
     if typing.get_origin(kind) is typing.Union:
         return st.none() | anything(arguments[0])
-    if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
+    if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         return st.builds(kind, **{name: anything(one) for name, one in hints.items()})
     return {

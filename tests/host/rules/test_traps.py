@@ -6,9 +6,12 @@ tests/data/traps has the facts of both; WRITE_GOLDEN=1 writes them again.
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
+from support.golden.golden_hosts import DATA as HOST_DATA
+from support.golden.golden_hosts import HOSTS
 from support.golden.golden_traps import DATA, TRAPS
 
 from ovirt_rdma.host.decision.registry import decide, rule_by_id
@@ -67,6 +70,17 @@ def test_the_host_beside_it_has_no_finding_of_any_trap(rule):
 def test_no_other_trap_is_found_with_it(rule):
     bad = {one.rule for one in found(rule, True) if one.verdict in (WARN, FAIL)}
     assert bad <= {rule}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_no_golden_host_is_in_a_trap(host):
+    decided = json.loads((HOST_DATA / host / "decision.json").read_bytes())
+    assert {one["rule"] for one in decided["findings"]} > set(NEW)
+    assert [
+        one
+        for one in decided["findings"]
+        if one["rule"] in NEW and one["verdict"] in (WARN, FAIL)
+    ] == []
 
 
 def test_each_trap_tells_commit_or_report_and_a_way_round(rule):
