@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ovirt_rdma.cli.context import Context
     from ovirt_rdma.host.facts.devices import NetworkManager
     from ovirt_rdma.host.facts.model import Facts, RdmaStack, SELinux
+    from ovirt_rdma.host.policy.fabric import FabricPolicy
 
 # Where modules of the kernel's own package are, below /lib/modules/RELEASE.
 _KERNELS_OWN = "kernel/"
@@ -216,9 +217,8 @@ class ShowFacts(HostVerb):
                 _refuse_name(address)
             facts = HostReader(context.root).facts(self.route_to)
         if context.output.for_people:
-            _print(facts, context.output, only_interfaces=self.interfaces)
-            if self.facts is None and not self.interfaces:
-                _partitions(facts, context).show(context.output)
+            fabric = None if self.facts is not None else _fabric(context.root)
+            _print(facts, context.output, self.interfaces, fabric)
         elif self.interfaces:
             context.output.document("interfaces", content_of(facts))
         else:
@@ -227,23 +227,14 @@ class ShowFacts(HostVerb):
         return 0
 
 
-def _partitions(facts: Facts, context: Context) -> Section:
-    """Return the IPoIB netdevs of the loaded policy's partitions and VLANs."""
+def _fabric(root: str) -> FabricPolicy:
+    """Return what the loaded policy says of partitions and VLANs."""
     from ovirt_rdma.host.paths import POLICY_JSON, under
+    from ovirt_rdma.host.policy.model import Policy
     from ovirt_rdma.host.policy.store import in_force
 
-    stored = in_force(under(context.root, POLICY_JSON)).stored
-    rows: list[tuple[Optional[str], ...]] = []
-    for netdev in facts.netdevs if stored else ():
-        pkey = netdev.ipoib.pkey if netdev.ipoib else None
-        if stored is None or pkey is None:
-            continue
-        vlan = stored.policy.fabric.vlan_of(pkey)
-        name = stored.policy.fabric.name_of(pkey)
-        if vlan or name:
-            rows.append((netdev.name, pkey, name, str(vlan) if vlan else None))
-    head = ("NETDEV", "P_KEY", "PARTITION", "VLAN")
-    return Section("partitions of the policy", head, rows)
+    stored = in_force(under(root, POLICY_JSON)).stored
+    return (stored.policy if stored else Policy()).fabric
 
 
 def _refuse_name(address: str) -> None:
@@ -259,14 +250,18 @@ def _refuse_name(address: str) -> None:
         ) from None
 
 
-def _print(facts: Facts, output: Output, only_interfaces: bool) -> None:
+def _print(
+    facts: Facts, output: Output, only_interfaces: bool, fabric: Optional[FabricPolicy]
+) -> None:
+    from functools import partial
+
     from ovirt_rdma.cli.host.shown import activity
     from ovirt_rdma.cli.host.shown.interfaces import interfaces
     from ovirt_rdma.cli.host.shown.virtual_functions import virtual_functions
 
     if only_interfaces:
         output.fields([("host", facts.hostname)])
-        interfaces(facts).show(output)
+        interfaces(facts, fabric).show(output)
         return
     output.fields(head(facts))
     for section in (
@@ -278,7 +273,7 @@ def _print(facts: Facts, output: Output, only_interfaces: bool) -> None:
         activity.errors,
         devices.pkeys,
         devices.netdevs,
-        interfaces,
+        partial(interfaces, fabric=fabric),
         devices.ipoib,
         devices.roce,
         devices.bonds,

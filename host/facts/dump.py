@@ -25,7 +25,7 @@ from ovirt_rdma.host.system.json_document import (
 
 _MAKE = "ovirt-rdma-host facts -o json"
 _FIX = f"regenerate it on the host it describes: {_MAKE}"
-FACTS = Envelope("facts", 1)
+FACTS = Envelope("facts", 2)
 
 
 class FactsProblem(Problem):
@@ -56,7 +56,9 @@ def from_json_dict(data: object, where: str) -> Facts:
     type, or an end of a route that is not an IP address.
     """
     try:
-        return Records("the facts", _check, _ADDED).read(Facts, FACTS.content(data))
+        content = FACTS.content(data)
+        added = _ADDED if _version(data) == 1 else frozenset()
+        return Records("the facts", _check, added).read(Facts, content)
     except WrongVersion as wrong:
         raise FactsProblem(
             "facts-file-version",
@@ -82,6 +84,10 @@ def load(path: Union[str, Path]) -> Facts:
     return from_json_dict(data, where)
 
 
+def _version(data: object) -> object:
+    return data.get("schema_version") if isinstance(data, Mapping) else None
+
+
 def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
     """Check what decisions need besides types: addresses must be IP addresses."""
     for key in _ADDRESSES.get(cls, ()):
@@ -94,7 +100,7 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-# Hosts with an earlier version, and their dumps, do not have these.
+# The keys that version 2 has and version 1 lacks.
 _ADDED = frozenset(
     {
         *("host_uuid", "virtual_functions", "pci_link", "local_cpus", "interrupts"),

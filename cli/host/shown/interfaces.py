@@ -9,13 +9,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
+    from ovirt_rdma.host.facts.interfaces import Interface
     from ovirt_rdma.host.facts.model import Facts
+    from ovirt_rdma.host.policy.fabric import FabricPolicy
 
 
-def interfaces(facts: Facts) -> Section:
-    """Return the netdevs with what ``network attach --nic-match`` chooses them by."""
+def interfaces(facts: Facts, fabric: Optional[FabricPolicy] = None) -> Section:
+    """Return the netdevs with what ``network attach --nic-match`` chooses them by.
+
+    ``fabric`` has the names of partitions. If it says something of partitions, the
+    VLANs are its own, else those of the convention.
+    """
     from ovirt_rdma.host.facts.interfaces import interfaces_of
+    from ovirt_rdma.host.policy.fabric import FabricPolicy
 
+    described = None if fabric == FabricPolicy() else fabric
     return Section(
         "interfaces",
         ("NETDEV", "LINK LAYER", "DRIVER", "BUS INFO", "RDMA PORT", "GUID", "PARENT",
@@ -29,7 +37,7 @@ def interfaces(facts: Facts) -> Section:
                 known(found.device, number(found.port), between="/"),
                 found.guid,
                 found.parent,
-                _pkey(found.pkey, found.pkey_vlan),
+                _pkey(found, described),
                 number(found.vlan),
                 number(found.mtu),
                 _speed(found.speed_mbps),
@@ -42,9 +50,15 @@ def interfaces(facts: Facts) -> Section:
     )  # fmt: skip
 
 
-def _pkey(pkey: Optional[str], vlan: Optional[int]) -> Optional[str]:
-    """Return ``0x8064 (VLAN 100)``: the VLAN that it stands for by convention."""
-    return known(pkey, f"(VLAN {vlan})" if vlan else None, between=" ")
+def _pkey(found: Interface, fabric: Optional[FabricPolicy]) -> Optional[str]:
+    """Return ``0x8064 (storage, VLAN 100)``."""
+    if found.pkey is None:
+        return None
+    name, vlan = None, found.pkey_vlan
+    if fabric is not None:
+        name, vlan = fabric.name_of(found.pkey), fabric.vlan_of(found.pkey)
+    stands_for = known(name, f"VLAN {vlan}" if vlan else None)
+    return f"{found.pkey} ({stands_for})" if stands_for else found.pkey
 
 
 def _speed(mbps: Optional[int]) -> Optional[str]:

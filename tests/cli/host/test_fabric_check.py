@@ -166,13 +166,17 @@ def test_a_host_without_infiniband(host):
 
 
 def test_facts_show_partition_and_vlan_of_a_netdev(changeable):
+    policy = "version: 1\nfabric:\n  partitions: {{storage: {{{}, members: [ALL]}}}}\n"
     changeable.fake.write("/sys/class/net/ib0/pkey", "0x8064")
-    assert "partitions of the policy" not in changeable("facts").out
-    changeable.follow(
-        "version: 1\nfabric:\n  partitions: {storage: {vlan: 100, members: [ALL]}}\n"
-    )
-    shown = changeable("facts").out.partition("partitions of the policy\n")[2]
-    assert [line.split() for line in shown.splitlines()[:2]] == [
-        ["NETDEV", "P_KEY", "PARTITION", "VLAN"],
-        ["ib0", "0x8064", "storage", "100"],
-    ]
+    assert "0x8064 (VLAN 100)" in changeable("facts").out
+    changeable.follow(policy.format("vlan: 100"))
+    assert changeable("facts").out.count("0x8064 (storage, VLAN 100)") == 1
+    assert "0x8064 (storage, VLAN 100)" in changeable("facts", "--interfaces").out
+    # The policy knows the partition, and it is no VLAN.
+    changeable.follow(policy.format("pkey: 0x8064"))
+    assert "0x8064 (storage)" in changeable("facts").out
+    # Another one is not in the policy.
+    changeable.follow(policy.format("pkey: 0x8065"))
+    shown = changeable("facts", "--interfaces").out
+    assert "0x8064" in shown
+    assert "(" not in shown

@@ -128,9 +128,9 @@ def refused(data) -> FactsProblem:
     "change, sentence",
     [
         (
-            lambda d: d.update(schema_version=2),
-            "it was written by a newer version of ovirt-rdma (schema version 2; this "
-            "one reads 1)",
+            lambda d: d.update(schema_version=3),
+            "it was written by a newer version of ovirt-rdma (schema version 3; this "
+            "one reads 1 to 2)",
         ),
         (
             lambda d: d.update(schema_version="1"),
@@ -257,9 +257,13 @@ def test_a_file_that_cannot_be_read(tmp_path):
 )
 def test_facts_of_an_earlier_version_lack_what_was_added(file):
     data = json.loads(file.read_text())
+    data["schema_version"] = 1
     del data["host_uuid"]
     for adapter in data["adapters"]:
         del adapter["virtual_functions"]
     read = facts_file.from_json_dict(data, "f")
     assert (read.host_uuid, read.hostname) == (None, data["hostname"])
     assert all(adapter.virtual_functions == () for adapter in read.adapters)
+    data["schema_version"] = 2
+    with pytest.raises(FactsProblem, match="host_uuid.* is missing"):
+        facts_file.from_json_dict(data, "f")
