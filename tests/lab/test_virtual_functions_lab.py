@@ -176,7 +176,8 @@ def test_made_used_and_reverted() -> None:
 def rebooted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChangedHost]:
     disk = tmp_path_factory.mktemp("disk") / "hypervisor.img"
     with Guest("hypervisor", systemd=True, disk=Path(disk)) as guest:
-        host = prepared(guest, 16, 12)
+        # Each netdev on the host starts our unit at boot, which is slow to emulate.
+        host = prepared(guest, 16, 15)
         unit = DRIVER.format(
             modules=" ".join(FABRIC.modules),
             parameters=" ".join(FABRIC.parameters()).replace("%", "%%"),
@@ -192,13 +193,14 @@ def rebooted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChangedHost]:
 def test_sixteen_over_three_boots(rebooted: ChangedHost) -> None:
     host = rebooted
     found = host.said(_AS_FOUND)
-    host.must("apply")
+    applied = host.run("apply", timeout=900)
+    assert applied.exit_code == 0, applied
     vfs, ports = host.said(_VFS), host.said(_PORTS)
     assert len(set(vfs.splitlines())) == 16
-    assert len(ports.splitlines()) == 5  # the PF, and VFs 12 to 15
+    assert len(ports.splitlines()) == 2  # the PF, and VF 15
     for _ in range(3):
         power_cut(host)
-        host.wait_until("[ $(ls /sys/class/infiniband | wc -l) = 5 ]", 180)
+        host.wait_until("[ $(ls /sys/class/infiniband | wc -l) = 2 ]", 400)
         assert (host.said(_VFS), host.said(_PORTS)) == (vfs, ports)
         host.must("plan", "--exit-code")  # no step
     host.must("revert")
