@@ -45,7 +45,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix: ``cells[row][column]``; ``kind`` is ``hosts`` or ``domains``.
+    """A matrix: ``cells[row][column]``; ``kind`` is ``hosts``, ``domains`` or
+    ``passthrough``.
 
     ``notes`` are sentences to show below it.
     """
