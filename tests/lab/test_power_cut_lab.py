@@ -51,12 +51,12 @@ def before(host: ChangedHost) -> list[str]:
     return host.look()
 
 
-def power_cut(host: ChangedHost) -> None:
-    """Cut the power, and boot again, all units included."""
+def power_cut(host: ChangedHost, timeout: float = 180.0) -> None:
+    """Cut the power, and boot again, all units included, which takes ``timeout`` s."""
     host.guest.kill()
     host.guest.power_on()
     host.guest.wait_ready()
-    state = host.guest.run("systemctl is-system-running --wait", timeout=180)
+    state = host.guest.run("systemctl is-system-running --wait", timeout=timeout)
     failed = host.guest.run("systemctl --failed; journalctl -b -p warning")
     assert state.stdout.strip() == "running", failed
 
