@@ -265,5 +265,5 @@ def test_facts_of_an_earlier_version_lack_what_was_added(file):
     assert (read.host_uuid, read.hostname) == (None, data["hostname"])
     assert all(adapter.virtual_functions == () for adapter in read.adapters)
     data["schema_version"] = 2
-    with pytest.raises(FactsProblem, match="host_uuid.* is missing"):
+    with pytest.raises(FactsProblem, match=r"host_uuid.* is missing"):
         facts_file.from_json_dict(data, "f")
