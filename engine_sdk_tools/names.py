@@ -12,7 +12,13 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import Optional, Protocol, TypeVar
 
-from ovirt_rdma.engine_sdk_tools.model import DataCenter, Domain, Engine, Host
+from ovirt_rdma.engine_sdk_tools.model import (
+    DataCenter,
+    Domain,
+    Engine,
+    Host,
+    Network,
+)
 from ovirt_rdma.host.errors import UsageProblem
 
 _NEAREST = 3
@@ -118,6 +124,16 @@ def domain_named(
     return pick(
         "storage domain", name, engine.domains, data_center, engine.data_centers
     )
+
+
+def network_named(
+    engine: Engine, name: str, data_center: Optional[str] = None
+) -> Network:
+    """Return the logical network of an engine that was read with its networks; raises
+    NameProblem.
+    """
+    networks = engine.networks or ()
+    return pick("network", name, networks, data_center, engine.data_centers)
 
 
 def hosts_named(

@@ -42,6 +42,8 @@ _SUBJECTS = {
     **dict.fromkeys(("atime", "relatime", "strictatime"), "access times"),
     **dict.fromkeys(("noatime",), "access times"),
 }
+# Of a size in bytes.
+_DIGITS = 10
 _NEGATABLE = (
     "ac",
     "acl",
@@ -145,6 +147,15 @@ class MountOptions:
             if option.text and option.subject == subject:
                 return option
         return None
+
+    def number(self, name: str) -> Optional[int]:
+        """Return the value of ``name`` (``nconnect``, ``rsize``); None if it is not
+        there, or is no number.
+        """
+        option = self.last(name)
+        value = (option.value if option else None) or ""
+        digits = value.isascii() and value.isdecimal() and len(value) <= _DIGITS
+        return int(value) if digits else None
 
     def subjects(self) -> frozenset[str]:
         """Return the subjects that the options set."""

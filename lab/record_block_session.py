@@ -21,7 +21,7 @@ from lab.qemu import Wire
 from lab.record_session import as_markdown
 from lab.soft_roce import SoftRoce
 from lab.srp_target import CM_PORT, SERVICE_GUID, SrpServer
-from lab.story import COLUMNS, Story, expect
+from lab.story import COLUMNS, Story, expect, write_page
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "block-session.md"
 _TARGET, _HOST = "10.99.0.1", "10.99.0.2"
@@ -122,13 +122,7 @@ def _tell(story: Story) -> None:
 def main() -> int:
     """Write the document; return 0 if all steps succeeded."""
     print("Recording a session in two guests under QEMU; this takes some minutes ...")
-    try:
-        DOCUMENT.write_text(record(), encoding="utf-8")
-    except LabProblem as problem:
-        print(f"block-session: {problem}", file=sys.stderr)
-        return 1
-    print(f"{DOCUMENT.name} is written.")
-    return 0
+    return write_page(DOCUMENT, record)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from pathlib import Path
 from lab import simulated_fabric
 from lab.problem import LabProblem
 from lab.simulated_fabric import SimulatedFabric
+from lab.story import write_page
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "fabric-session.md"
 HOSTS = ("hv1", "hv2", "nas1")
@@ -191,13 +192,7 @@ def _serve(session: Session) -> None:
 
 def main() -> int:
     """Write the document; return 0 if all steps succeeded."""
-    try:
-        DOCUMENT.write_text(record(), encoding="utf-8")
-    except LabProblem as problem:
-        print(f"session: {problem}", file=sys.stderr)
-        return 1
-    print(f"{DOCUMENT.name} is written.")
-    return 0
+    return write_page(DOCUMENT, record)
 
 
 if __name__ == "__main__":

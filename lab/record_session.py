@@ -18,7 +18,7 @@ from pathlib import Path
 from lab import demo_host
 from lab.guest import Guest
 from lab.problem import LabProblem
-from lab.story import COLUMNS, MARGIN, PROMPT, Story
+from lab.story import COLUMNS, MARGIN, PROMPT, Story, write_page
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "session.md"
 _CHAPTER = re.compile(r"\d+\. ")
@@ -95,13 +95,7 @@ def _opening(guest: Guest) -> str:
 def main() -> int:
     """Write the document; return 0 if all steps succeeded."""
     print("Recording a session in a guest under QEMU; this takes a minute or two ...")
-    try:
-        DOCUMENT.write_text(record(), encoding="utf-8")
-    except LabProblem as problem:
-        print(f"session: {problem}", file=sys.stderr)
-        return 1
-    print(f"{DOCUMENT.name} is written.")
-    return 0
+    return write_page(DOCUMENT, record)
 
 
 if __name__ == "__main__":

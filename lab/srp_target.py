@@ -18,43 +18,41 @@ modprobe ib_srpt srpt_service_guid=0x{SERVICE_GUID}
 mkdir {_TARGET}/srpt
 echo {CM_PORT} > {_TARGET}/srpt/discovery_auth/rdma_cm_port
 """
-# A port's name is the GUID in its first GID.
-_SERVE = f"""
+# offer GROUP DISK NUMBER INITIATOR...: the disk as that LUN of a port's group.
+_LUN = f"""
 set -e
 cd {_TARGET}
+offer() {{
+    local group=$1 disk=$2 lun=lun_$3 initiator own
+    shift 3
+    mkdir "$group/lun/$lun"
+    ln -s "{_TARGET}/$disk" "$group/lun/$lun/disk"
+    for initiator in "$@"; do
+        own=$group/acls/$initiator/$lun
+        mkdir "$own"
+        ln -s "{_TARGET}/$group/lun/$lun" "$own/lun"
+    done
+}}
+"""
+# A port's name is the GUID in its first GID.
+_SERVE = f"""{_LUN}
 gid=$(cat "/sys/class/infiniband/$1/ports/$2/gids/0")
 group=srpt/${{gid: -19}}/${{gid: -19}}
 mkdir -p "$group"
 shift 2
 for initiator in "$@"; do mkdir "$group/acls/$initiator"; done
 for disk in core/fileio_*/*; do
-    number=${{disk##*disk}}
-    [ -d "$disk" ] || continue
-    mkdir "$group/lun/lun_$number"
-    ln -s "{_TARGET}/$disk" "$group/lun/lun_$number/disk"
-    for initiator in "$@"; do
-        own=$group/acls/$initiator/lun_$number
-        mkdir "$own"
-        ln -s "{_TARGET}/$group/lun/lun_$number" "$own/lun"
-    done
+    if [ -d "$disk" ]; then offer "$group" "$disk" "${{disk##*disk}}" "$@"; fi
 done
 echo 1 > "$group/enable"
 """
 # One more disk, while the target is enabled.
-_OFFER = f"""
-set -e
-cd {_TARGET}
+_OFFER = f"""{_LUN}
 number=$1
 shift
 for group in srpt/*/*; do
     [ -d "$group/lun" ] || continue
-    mkdir "$group/lun/lun_$number"
-    ln -s "{_TARGET}/core/fileio_$number/disk$number" "$group/lun/lun_$number/disk"
-    for initiator in "$@"; do
-        own=$group/acls/$initiator/lun_$number
-        mkdir "$own"
-        ln -s "{_TARGET}/$group/lun/lun_$number" "$own/lun"
-    done
+    offer "$group" "core/fileio_$number/disk$number" "$number" "$@"
 done
 """
 _DISK = f"""

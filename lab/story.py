@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import textwrap
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,6 +84,19 @@ class Story:
         say("\n".join([f"{PROMPT}{first}", *(f"{MARGIN}{text}" for text in more)]))
         for text in (result.stdout + result.stderr).splitlines():
             say(f"{MARGIN}{text}".rstrip())
+
+
+def write_page(page: Path, record: Callable[[], str]) -> int:
+    """Write the text that ``record`` returns to ``page``; return 0. If it raises
+    LabProblem, say so, leave the page as it is, and return 1.
+    """
+    try:
+        page.write_text(record(), encoding="utf-8")
+    except LabProblem as problem:
+        print(f"{page.stem}: {problem}", file=sys.stderr)
+        return 1
+    print(f"{page.name} is written.")
+    return 0
 
 
 def say(text: str) -> None:

@@ -15,7 +15,7 @@ from typing import Callable, Optional
 
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import CmId, DegradedMark, Facts, NfsMount
-from ovirt_rdma.host.mount_options import RDMA
+from ovirt_rdma.host.mount_options import RDMA, MountOptions
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.policy.model import TCP, Policy, RuleMatch, rule_for
 from ovirt_rdma.storage.proof import (
@@ -43,6 +43,7 @@ OK = "ok"
 DEGRADED = "degraded"
 NOT_COVERED = "not covered"
 UNNAMED = "not named"
+NCONNECT = "nconnect"
 _POSIXFS = (
     "VDSM mounts no NFS domain with such options (nosharecache is missing), and no "
     "rule covers a PosixFS domain"
@@ -50,6 +51,20 @@ _POSIXFS = (
 
 # The rule that names a source, such as "nas:/data".
 MatchOf = Callable[[str], Optional[RuleMatch]]
+
+
+@dataclass(frozen=True)
+class Negotiated:
+    """A number that a mount was asked to have, by the policy or its options, and has;
+    None if it is unknown.
+    """
+
+    asked: Optional[int]
+    made: Optional[int]
+
+    def __str__(self) -> str:
+        made = "unknown" if self.made is None else str(self.made)
+        return made if self.asked is None else f"{made} ({self.asked} asked for)"
 
 
 @dataclass(frozen=True)
@@ -74,6 +89,18 @@ class MountReview:
     cause: str = ""
     others: tuple[NfsMount, ...] = ()
     against: tuple[NfsMount, ...] = ()
+
+    def negotiated(self, name: str) -> Negotiated:
+        """Compare ``rsize``, ``wsize`` or ``nconnect`` with what was asked for.
+
+        The kernel shows no size that was asked for, and nconnect only if it took it.
+        """
+        shown = MountOptions.parse(self.mount.options).number(name)
+        options = self.match.rule.options if self.match else ""
+        asked = MountOptions.parse(options).number(name)
+        if name != NCONNECT:
+            return Negotiated(asked, shown)
+        return Negotiated(asked or shown, len(self.mount.transports) or None)
 
     @property
     def reason(self) -> Optional[str]:

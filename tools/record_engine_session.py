@@ -34,15 +34,18 @@ import pyte
 
 TOP = Path(__file__).resolve().parents[1]
 DOCUMENT = TOP / "docs" / "engine-session.md"
-# For the tests' own double and host access, as in pytest.
-sys.path[:0] = [str(TOP / "tests")]
+# For the tests' own double and host access, as in pytest, and the lab.
+sys.path[:0] = [str(TOP / "tests"), str(TOP)]
 
 from engine_double import EngineDouble, SimHook, World, sample_world  # noqa: E402
 from engine_double.serve import serve_hosts  # noqa: E402
 from support.engine.engine_door import DoubleDoor, HttpDoor  # noqa: E402
 
-from ovirt_rdma.cli.engine import conversion_run, session  # noqa: E402
+from lab.problem import LabProblem  # noqa: E402
+from lab.story import write_page  # noqa: E402
+from ovirt_rdma.cli.engine import conversion_run  # noqa: E402
 from ovirt_rdma.cli.engine import main as engine_command  # noqa: E402
+from ovirt_rdma.engine_sdk_tools.api import session as api_session  # noqa: E402
 from ovirt_rdma.engine_sdk_tools.api.session import Session  # noqa: E402
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder  # noqa: E402
 from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS  # noqa: E402
@@ -73,10 +76,6 @@ the mounts of its hosts follow the engine's storage connection, their own policy
 their own readiness. Waiting is shortened; on real hosts a maintenance takes minutes. \
 [engine.md](engine.md) explains what is shown.
 """
-
-
-class NotAsExpected(Exception):
-    """A command did something else than the story expects."""
 
 
 class Terminal:
@@ -173,9 +172,9 @@ class Story:
         text = "\n".join(shown)
         if exit_code != code or not re.search(expect, text):
             wanted = f"exit code {code} and {expect!r}"
-            raise NotAsExpected(f"{prompt}\n{text}\n-> {exit_code}, not {wanted}")
+            raise LabProblem(f"{prompt}\n{text}\n-> {exit_code}, not {wanted}")
         if meanwhile and not before:
-            raise NotAsExpected(f"{prompt}\n{text}\n-> {meanwhile!r} was never shown")
+            raise LabProblem(f"{prompt}\n{text}\n-> {meanwhile!r} was never shown")
         if before:
             self.lines += ["```text", prompt, *before, "```", "", "At the end:", ""]
         self.lines += ["```text", prompt, *shown, "```", ""]
@@ -184,7 +183,7 @@ class Story:
 
 
 def record() -> str:
-    """Run the session and return the document. Raises NotAsExpected."""
+    """Run the session and return the document. Raises LabProblem."""
     world = _world()
     with EngineDouble(world) as double, TemporaryDirectory() as home:
         serve_hosts(double, DoubleDoor(world))
@@ -197,7 +196,7 @@ def record() -> str:
         _revert(story)
         _network(story)
         if double.strict_errors:
-            raise NotAsExpected("\n".join(double.strict_errors))
+            raise LabProblem("\n".join(double.strict_errors))
     opening = _OPENING.format(
         hosts=HOSTS, when=date.today().isoformat(), columns=COLUMNS
     )
@@ -351,7 +350,7 @@ def _run_verb(words: list[str]) -> int:
     # Not root's state folder, which is the same for every run.
     states = StateFolder(Path(os.environ["XDG_STATE_HOME"]))
     with (
-        mock.patch.object(session, "Session", quick),
+        mock.patch.object(api_session, "Session", quick),
         mock.patch.object(conversion_run, "conversion_states", lambda: states),
     ):
         return engine_command.main(words, HttpDoor(os.environ["OVIRT_URL"]))
@@ -361,13 +360,7 @@ def main() -> int:
     """Write the document; return 0 if the session was as expected."""
     if sys.argv[1:2] == ["--verb"]:
         return _run_verb(sys.argv[2:])
-    try:
-        DOCUMENT.write_text(record(), encoding="utf-8")
-    except NotAsExpected as problem:
-        print(f"engine-session: {problem}", file=sys.stderr)
-        return 1
-    print(f"{DOCUMENT.name} is written.")
-    return 0
+    return write_page(DOCUMENT, record)
 
 
 if __name__ == "__main__":

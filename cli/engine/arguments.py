@@ -212,10 +212,11 @@ def add_nic_match(parser: Parser, *, default: str) -> None:
     )
     parser.add_argument(
         "--pkey",
-        metavar="P_KEY|vlan=N",
+        metavar="P_KEY|vlan=N|NAME",
         type=pkey_condition,
         help="the P_Key child of this partition, as 0x8064, or vlan=100 for the "
-        "partition 0x8000 + VLAN; with --nic-match, among the NICs that match",
+        "partition 0x8000 + VLAN, or the partition's name in the host's policy; with "
+        "--nic-match, among the NICs that match",
     )
 
 
@@ -225,8 +226,9 @@ def nic_match(given: Optional[str], pkey: Optional[str]) -> Optional[str]:
 
 
 def pkey_condition(text: str) -> str:
-    """Return ``pkey=0x8064`` or ``pkey_vlan=100``; for argparse."""
-    from ovirt_rdma.host.facts.pkey_vlan import FIRST_VLAN, LAST_VLAN, partition_of
+    """Return ``pkey=0x8064``, ``pkey_vlan=100`` or ``partition=NAME``; for argparse."""
+    from ovirt_rdma.host.facts.pkeys import FIRST_VLAN, LAST_VLAN, partition_of
+    from ovirt_rdma.host.policy.validate_fabric import PARTITION_NAME
 
     word, _, vlan = text.partition("=")
     if word == "vlan" and vlan.isascii() and vlan.isdigit():
@@ -234,8 +236,11 @@ def pkey_condition(text: str) -> str:
             return f"pkey_vlan={int(vlan)}"
     elif partition_of(text) is not None:
         return f"pkey={text}"
+    elif PARTITION_NAME.fullmatch(text):
+        return f"partition={text}"
     raise argparse.ArgumentTypeError(
-        f"{text[:20]!r} is neither a P_Key, as 0x8064, nor a VLAN, as vlan=100"
+        f"{text[:20]!r} is neither a P_Key, as 0x8064, nor a VLAN, as vlan=100, nor "
+        "the name of a partition"
     )
 
 

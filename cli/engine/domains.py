@@ -23,11 +23,13 @@ from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any, Optional
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any, Callable, Optional
 
     from ovirt_rdma.cli.context import Context
     from ovirt_rdma.cli.engine.matrix import OnHost
+    from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+    from ovirt_rdma.engine_sdk_tools.api.progress import Listener
     from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade
     from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan
     from ovirt_rdma.engine_sdk_tools.domains.list import DomainRow
@@ -111,44 +113,31 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.engine.session import (
-            access_of,
             approve,
-            ask_hosts,
-            note_no_access,
             open_session,
             show_calls,
             work,
-        )
-        from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
-        from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
-            DomainRequest,
-            plan_domain_create,
         )
         from ovirt_rdma.engine_sdk_tools.names import data_center_named
         from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
         output = context.output
-        if self.type == "fcp" or self.lun or not self.export:
-            return _create_on_lun(self, context)
-        request = DomainRequest(
-            self.name,
-            self.export,
-            self.datacenter,
-            self.nfs_version,
-            self.transport,
-            self.host,
-            self.mount_options,
-        )
+        on_lun = self.type == "fcp"
+        needed, other = self.export, self.lun
+        if on_lun:
+            needed, other = self.lun, self.export or self.mount_options
+        if not needed or other:
+            raise UsageProblem(
+                "domain-storage-arguments",
+                "a domain has either an export or a LUN",
+                "give --export SERVER:/PATH, or --type fcp and --lun WWID",
+            )
         with open_session(self, output) as session:
             engine = read_engine(session)
             center = data_center_named(engine, self.datacenter)
-            access = access_of(self, context)
-            note_no_access(access, output)
             up = [host for host in engine.hosts_of(center.id) if host.status == "up"]
-            reports = {
-                host.name: report for host, report in ask_hosts(up, access, output)
-            }
-            plan = plan_domain_create(engine, reports, request)
+            make_plan = self._on_lun if on_lun else self._on_export
+            plan, create = make_plan(context, session, engine, up)
             for sentence in plan.warnings:
                 output.message(f"warning: {sentence}")
             if self.dry_run:
@@ -162,58 +151,57 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             with work(
                 self, context, session, title, resume=resume, changes=changes
             ) as progress:
-                # A folder of dumps has no newer report.
-                newest = None if self.facts_dir is not None else access
-                made = create_domain(session, newest, plan, progress.listener)
-        _show(plan, made, output)
+                made = create(progress.listener)
+        show = _show_on_lun if on_lun else _show
+        show(plan, made, output)
         return made.exit_code
 
-
-def _create_on_lun(verb: Create, context: Context) -> int:
-    from ovirt_rdma.cli.engine.session import approve, open_session, show_calls, work
-    from ovirt_rdma.engine_sdk_tools.domains.create import create_on_lun
-    from ovirt_rdma.engine_sdk_tools.domains.lun_plan import (
-        LunRequest,
-        plan_lun_domain,
-        read_luns,
-    )
-    from ovirt_rdma.engine_sdk_tools.names import data_center_named
-    from ovirt_rdma.engine_sdk_tools.reader import read_engine
-
-    if verb.type != "fcp" or not verb.lun or verb.export or verb.mount_options:
-        raise UsageProblem(
-            "domain-storage-arguments",
-            "a domain has either an export or a LUN",
-            "give --export SERVER:/PATH, or --type fcp and --lun WWID",
+    def _on_export(
+        self,
+        context: Context,
+        session: EngineSession,
+        engine: Engine,
+        up: Sequence[Host],
+    ) -> tuple[DomainPlan, Callable[[Listener], DomainMade]]:
+        from ovirt_rdma.cli.engine.session import access_of, ask_hosts, note_no_access
+        from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
+        from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
+            DomainRequest,
+            plan_domain_create,
         )
-    output = context.output
-    request = LunRequest(verb.name, verb.lun, verb.datacenter, verb.host)
-    with open_session(verb, output) as session:
-        engine = read_engine(session)
-        center = data_center_named(engine, verb.datacenter)
-        up = [host for host in engine.hosts_of(center.id) if host.status == "up"]
+
+        access = access_of(self, context)
+        note_no_access(access, context.output)
+        asked = ask_hosts(up, access, context.output)
+        reports = {host.name: report for host, report in asked}
+        request = DomainRequest(
+            self.name,
+            self.export or "",
+            self.datacenter,
+            self.nfs_version,
+            self.transport,
+            self.host,
+            self.mount_options,
+        )
+        plan = plan_domain_create(engine, reports, request)
+        # A folder of dumps has no newer report.
+        newest = None if self.facts_dir is not None else access
+        return plan, lambda listener: create_domain(session, newest, plan, listener)
+
+    def _on_lun(
+        self, _: Context, session: EngineSession, engine: Engine, up: Sequence[Host]
+    ) -> tuple[DomainPlan, Callable[[Listener], DomainMade]]:
+        from ovirt_rdma.engine_sdk_tools.domains.create import create_on_lun
+        from ovirt_rdma.engine_sdk_tools.domains.lun_plan import (
+            LunRequest,
+            plan_lun_domain,
+            read_luns,
+        )
+
         luns = {host.id: read_luns(session, host) for host in up}
+        request = LunRequest(self.name, self.lun or "", self.datacenter, self.host)
         plan = plan_lun_domain(engine, luns, request)
-        for sentence in plan.warnings:
-            output.message(f"warning: {sentence}")
-        if verb.dry_run:
-            show_calls(output, plan.calls, "domain-create", **plan.document)
-            return 0
-        changes = not plan.nothing
-        if changes:
-            approve(verb, output, plan.lines)
-        title, resume = f"create domain {plan.name}", "run the same command again"
-        with work(
-            verb, context, session, title, resume=resume, changes=changes
-        ) as progress:
-            made = create_on_lun(session, plan, progress.listener)
-    if output.for_people:
-        result = "is active" if made.made else "is already active: nothing to do"
-        output.text(f"Domain {plan.name} (LUN {plan.lun.id}) {result}.")
-    else:
-        content = {**plan.document, "dry_run": False, "id": made.id, "made": made.made}
-        output.document("domain-create", content)
-    return made.exit_code
+        return plan, lambda listener: create_on_lun(session, plan, listener)
 
 
 def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
@@ -235,8 +223,7 @@ def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
         }
         output.document("domain-create", document)
         return
-    result = "is active" if made.made else "is already active: nothing to do"
-    output.text(f"Domain {plan.name} ({plan.row.export}) {result}.")
+    output.text(f"Domain {plan.name} ({plan.row.export}) {_result(made)}.")
     rows = [[host.host, _transport(host)] for host in made.hosts]
     output.table(["HOST", "TRANSPORT"], rows, _TONES)
     addresses = {host.name: host.address for host in plan.hosts}
@@ -252,6 +239,18 @@ def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
         output.text(f"{unknown[0].upper()}{unknown[1:]}.")
     output.fix(next((h.fix for h in made.hosts if h.fix), ""))
     output.next(f"ovirt-rdma domain verify {plan.name}")
+
+
+def _show_on_lun(plan: DomainPlan, made: DomainMade, output: Output) -> None:
+    if output.for_people:
+        output.text(f"Domain {plan.name} (LUN {plan.document['lun']}) {_result(made)}.")
+        return
+    content = {**plan.document, "dry_run": False, "id": made.id, "made": made.made}
+    output.document("domain-create", content)
+
+
+def _result(made: DomainMade) -> str:
+    return "is active" if made.made else "is already active: nothing to do"
 
 
 def _transport(host: ProvenHost) -> str:

@@ -96,6 +96,7 @@ _NETWORK: Table = (
         "attach a network to NICs of hosts, with static addresses",
         _networks,
     ),
+    ("show", "show how virtual machines can have virtual functions", _networks),
 )
 _HOSTS: Table = (
     ("list", "list the hosts, with their hooks and IPoIB NICs", _hosts),
@@ -126,7 +127,7 @@ _GATE: Table = (
 _VERBS: Table = (
     ("login", "set up and test the connection to an engine", _login),
     ("domain", "list, create, convert and verify storage domains", _DOMAIN),
-    ("network", "create and attach IPoIB networks", _NETWORK),
+    ("network", "create, attach and show IPoIB networks", _NETWORK),
     ("hosts", "list and check hosts", _HOSTS),
     (
         "deploy-hook",

@@ -140,20 +140,19 @@ def matrix_document(matrix: Matrix) -> dict[str, Any]:
         "columns": [
             {"name": column.name, "id": column.id} for column in matrix.columns
         ],
-        "cells": [
-            [
-                {
-                    "verdict": cell.verdict,
-                    "text": cell.text,
-                    "sentence": cell.sentence,
-                    "fix": cell.fix,
-                    "source": cell.source,
-                }
-                for cell in cells
-            ]
-            for cells in matrix.cells
-        ],
+        "cells": [[cell_document(cell) for cell in cells] for cells in matrix.cells],
         "notes": list(matrix.notes),
+    }
+
+
+def cell_document(cell: Cell) -> dict[str, str]:
+    """Return a cell as it is in documents."""
+    return {
+        "verdict": cell.verdict,
+        "text": cell.text,
+        "sentence": cell.sentence,
+        "fix": cell.fix,
+        "source": cell.source,
     }
 
 

@@ -282,8 +282,8 @@ class Check(HostVerb):
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.host.policy import policy_in_question
         from ovirt_rdma.cli.host.shown.fabric import show_findings
+        from ovirt_rdma.host.opensm.partitions import definitions_of
         from ovirt_rdma.host.opensm.review import findings
-        from ovirt_rdma.host.policy.fabric import definitions_of
         from ovirt_rdma.host.rules.base import FAIL
 
         policy, source = policy_in_question(self.policy, context)
@@ -373,7 +373,7 @@ def _of_policy(
 
 
 def _definitions(policy: Policy, source: str) -> tuple[Definition, ...]:
-    from ovirt_rdma.host.policy.fabric import definitions_of
+    from ovirt_rdma.host.opensm.partitions import definitions_of
 
     definitions = definitions_of(policy.fabric)
     if not definitions:

@@ -57,7 +57,7 @@ class ListMounts(HostVerb, Source):
             "-v",
             "--verbose",
             action="store_true",
-            help="also show the proof of each mount",
+            help="also show each mount's proof, connections and request sizes",
         )
         add_facts(parser)
 
@@ -91,6 +91,10 @@ class ListMounts(HostVerb, Source):
             )
         bad = wrong and self.exit_code
         return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
+
+
+# The mount options whose result is shown, and their names there.
+_NEGOTIATED = (("nconnect", "connections"), ("rsize", "rsize"), ("wsize", "wsize"))
 
 
 def _tones() -> dict[str, str]:
@@ -163,7 +167,11 @@ def _print_proof(review: MountReview, output: Output) -> None:
     output.line(review.mount.source)
     seen = [(signal.source, signal.shown) for signal in review.proof.signals]
     output.fields(
-        [("mounted at", review.mount.mountpoint), *(seen or [("proof", "no signal")])],
+        [
+            ("mounted at", review.mount.mountpoint),
+            *(seen or [("proof", "no signal")]),
+            *((name, str(review.negotiated(key))) for key, name in _NEGOTIATED),
+        ],
         indent="  ",
     )
 
@@ -183,6 +191,7 @@ def _list_document(review: MountReview) -> dict[str, Any]:
         "sentence": review.sentence,
         "fix": review.fix,
         "signals": [asdict(signal) for signal in review.proof.signals],
+        **{name: asdict(review.negotiated(key)) for key, name in _NEGOTIATED},
     }
 
 

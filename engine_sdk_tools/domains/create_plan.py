@@ -157,15 +157,19 @@ class DomainPlan:
         return self.attached and bool(self.domain and self.domain.status == "active")
 
     @property
+    def users(self) -> str:
+        """The hosts that will use the domain, in words: ``2 hosts``."""
+        return f"{len(self.hosts)} host{'' if len(self.hosts) == 1 else 's'}"
+
+    @property
     def lines(self) -> tuple[str, ...]:
         """The plan for people."""
         options = self.row.mount_options or "no mount options"
-        hosts = f"{len(self.hosts)} host{'' if len(self.hosts) == 1 else 's'}"
         return (
             f"domain {self.name} on {self.row.export}, over {self.transport}",
             f"NFS version {self.row.nfs_version}, {options}",
             f"created by {self.host.name}, attached to {self.data_center.name}, "
-            f"mounted by {hosts}",
+            f"mounted by {self.users}",
         )
 
     @property

@@ -6,6 +6,15 @@ engine. Connecting Fibre Channel does nothing on a host (FcpConnection in VDSM's
 storageServer.py; FCPStorageHelper in the engine): a host that does not see the LUN
 becomes non-operational some minutes after the domain is active. So every host that is
 up is asked before. Pure, but for ``read_luns``.
+
+LUNs of iSER are iSCSI (devIsiSCSI in VDSM's iscsi.py:478-503), and no domain is made on
+them, although the engine would make one: it stores address, port and IQN of the session
+(GetDeviceListVDSCommand.java:191-212, LunHelper.java:50-64), not its transport, and
+every host then logs in with the record ``default``, over TCP (IscsiConnection in
+storageServer.py:597-600, 696-702). That is a second session to the same LUN, or none if
+the target only listens for RDMA; then hosts cannot be activated (InitVdsOnUpCommand,
+291-326). ``iscsi_default_ifaces`` is no way out: its trial logout ends sessions
+(storageServer.py:705-728).
 """
 
 from __future__ import annotations
@@ -104,7 +113,7 @@ class LunPlan(DomainPlan):
             f"domain {self.name} on LUN {self.lun.id} ({self.lun.size / _GIB:.4g} GiB)",
             "everything on the LUN is lost",
             f"created by {self.host.name}, attached to {self.data_center.name}, used "
-            f"by {len(self.hosts)} hosts",
+            f"by {self.users}",
         )
 
     @property
@@ -229,8 +238,9 @@ def _lun_problems(engine: Engine, lun: Lun) -> Iterator[Sentence]:
         yield Sentence("lun-in-disk", text)
     elif lun.type != FCP:
         text = (
-            f"the LUN {lun.id} is of type {lun.type or 'unknown'} for the engine; LUNs "
-            "of SRP are fcp, and for those of iSER use the administration portal"
+            f"the LUN {lun.id} is of type {lun.type or 'unknown'} for the engine, "
+            "which keeps the address of its target, but not that the session is iSER: "
+            "each host would log in to it over TCP; LUNs of SRP are fcp"
         )
         yield Sentence("lun-type", text)
     elif lun.status != "free":
@@ -245,7 +255,7 @@ def _lun_problems(engine: Engine, lun: Lun) -> Iterator[Sentence]:
 def _warnings(lun: Lun, up: Sequence[Host], hosts: Sequence[Host]) -> tuple[str, ...]:
     found = []
     if lun.active_paths < 2:
-        found.append(f"the LUN {lun.id} has {lun.active_paths} active path")
+        found.append(f"the LUN {lun.id} has {lun.active_paths or 'no'} active path")
     away = [host.name for host in hosts if host not in up]
     if away:
         found.append(f"not checked, because not up: {listed(away)}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.fleet.cells import (
@@ -21,6 +21,12 @@ from ovirt_rdma.engine_sdk_tools.fleet.cells import (
     running_cell,
     servers_cell,
     status_cell,
+)
+from ovirt_rdma.engine_sdk_tools.fleet.guids import (
+    Guids,
+    guids_of,
+    shared_guids,
+    with_shared_guids,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.health import health_cell
 from ovirt_rdma.engine_sdk_tools.hosts.hooks import Checksums, hooks_cell
@@ -49,7 +55,7 @@ COLUMNS = (
     "nfs servers",
     "health",
 )
-_POLICY = COLUMNS.index("policy")
+_POLICY, _PORTS = COLUMNS.index("policy"), COLUMNS.index("rdma ports")
 # Characters of a digest to show, without "sha256:": enough to distinguish policies.
 _SHOWN = 8
 
@@ -71,12 +77,15 @@ class Wanted:
 
 @dataclass(frozen=True)
 class HostRow:
-    """A host's cells, the digest of its policy, and whether it reported a status."""
+    """A host's cells, the digest of its policy, whether it reported a status, and its
+    InfiniBand GUIDs.
+    """
 
     host: Host
     cells: tuple[Cell, ...]
     digest: Optional[str] = None
     reported: bool = False
+    guids: Guids = field(default_factory=dict)
 
 
 def row_of(
@@ -88,7 +97,7 @@ def row_of(
     """Return a host's row, from the engine's data and its own report.
 
     ``connections`` are those of its data center's domains. :func:`check`, which has all
-    hosts, fills the policy cell.
+    hosts, fills the policy cell, and adds GUIDs that are not unique to that of ports.
     """
     return with_own_bugs_caught(
         report, lambda report: _row_of(host, report, wanted, connections)
@@ -123,6 +132,7 @@ def _row_of(
         ),
         digest_without_drop_ins(report) if loaded.get("loaded") else None,
         told and not loaded.get("problem"),
+        {} if report.facts is None else guids_of(host.name, report.facts),
     )
 
 
@@ -143,21 +153,22 @@ def check(engine: Engine, rows: Sequence[HostRow], wanted: Wanted) -> Matrix:
 
     A host with another policy than ``wanted`` FAILs. Without a wanted policy, hosts
     FAIL whose policy differs from that of most hosts, or all if there is no majority.
+    The ports of hosts FAIL that have an InfiniBand GUID in common.
     """
     reference = _reference(rows, wanted)
-    cells = tuple(
-        (
-            *row.cells[:_POLICY],
-            _policy_cell(row, reference) if row.reported else row.cells[_POLICY],
-            *row.cells[_POLICY + 1 :],
-        )
-        for row in rows
-    )
+    shared = shared_guids(row.guids for row in rows)
+    cells = []
+    for row in rows:
+        own = list(row.cells)
+        if row.reported:
+            own[_POLICY] = _policy_cell(row, reference)
+        own[_PORTS] = with_shared_guids(own[_PORTS], row.host.name, shared)
+        cells.append(tuple(own))
     return Matrix(
         KIND,
         tuple(Axis(row.host.name, row.host.id, row.host.address) for row in rows),
         tuple(Axis(name) for name in COLUMNS),
-        cells,
+        tuple(cells),
         engine.problems,
     )
 

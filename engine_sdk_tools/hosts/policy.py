@@ -53,11 +53,20 @@ def policy_of(report: HostReport) -> PolicyInForce:
         return PolicyInForce(None, f"{NFSMOUNT}; {NFSMOUNT_FIX}", mode)
     if mode != MODE_VDSMD:
         return PolicyInForce(Policy(), "stock VDSM mounts: the add-on is not enabled")
+    policy, reason = loaded_policy(report)
+    return PolicyInForce(policy, reason, mode)
+
+
+def loaded_policy(report: HostReport) -> tuple[Optional[Policy], str]:
+    """Return the policy that is loaded on the host, whether or not the add-on is
+    enabled: the empty one if there is none, None if it is unknown. The text says why.
+    """
+    if report.status is None:
+        return None, report.problem or "the host did not report its status"
     loaded = status_part(report.status, "policy")
     if not loaded.get("loaded") and not loaded.get("problem"):
-        return PolicyInForce(Policy(), "no policy is loaded on the host", mode)
-    policy, reason = _loaded(report, loaded)
-    return PolicyInForce(policy, reason, mode)
+        return Policy(), "no policy is loaded on the host"
+    return _loaded(report, loaded)
 
 
 def _loaded(report: HostReport, loaded: dict[str, Any]) -> tuple[Optional[Policy], str]:

@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host, Network
-from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed, pick
+from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed, network_named
 from ovirt_rdma.engine_sdk_tools.networks.addresses import (
     Interface,
     addresses_from_range,
@@ -43,6 +43,7 @@ from ovirt_rdma.engine_sdk_tools.networks.nic_match import NicMatch
 from ovirt_rdma.engine_sdk_tools.networks.nics import choose_nics
 from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.pkeys import full_member, partition_of
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,7 @@ def plan_network_attach(
     properties by cluster level. Raises Problem for names that do not exist, and
     ChecksFailed with the refusals of all hosts.
     """
-    network = pick(
-        "network",
-        request.network,
-        engine.networks or (),
-        request.data_center,
-        engine.data_centers,
-    )
+    network = network_named(engine, request.network, request.data_center)
     center = network.data_center or ""
     inside = {host.id for host in engine.hosts_of(center)}
     chosen_hosts = hosts_named(engine, request.hosts)
@@ -114,6 +109,7 @@ def plan_network_attach(
     base = AttachPlan(network, request, networks, reports)
     rows, refused, unknown = _rows(base, hosts, plan.addresses)
     refusals += refused
+    refusals += _other_partitions(rows, request)
     check(refusals)
     warnings = _warnings(network, others, unknown)
     return replace(base, rows=tuple(rows), warnings=tuple(warnings))
@@ -180,6 +176,22 @@ def _rows(
             if unknown_mtu(host, row.chosen, report, mode):
                 unknown.append(host.name)
     return rows, refusals, unknown
+
+
+def _other_partitions(
+    rows: Sequence[HostAttach], request: AttachRequest
+) -> Iterator[Sentence]:
+    """Yield a refusal if the policies of the hosts have one name for two partitions."""
+    named = NicMatch.parse(request.nic_match).partitions
+    hosts: dict[str, str] = {}
+    for row in rows:
+        pkey = row.chosen.interface.pkey if row.chosen.interface else None
+        if named and (partition := partition_of(pkey)) is not None:
+            hosts.setdefault(full_member(partition), row.host.name)
+    if len(hosts) > 1:
+        where = ", ".join(f"{pkey} on {host}" for pkey, host in hosts.items())
+        text = f"{listed(named)} is not the same partition on all hosts: {where}"
+        yield Sentence("partition-differs", text)
 
 
 def _warnings(

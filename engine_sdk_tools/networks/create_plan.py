@@ -19,6 +19,7 @@ from ovirt_rdma.engine_sdk_tools.model import Cluster, Engine, Host, Network
 from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed, pick
 from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import NetdevMtu, ipoib_mtus
 from ovirt_rdma.engine_sdk_tools.networks.nic_match import NicMatch
+from ovirt_rdma.engine_sdk_tools.networks.nics import in_partitions
 from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.interfaces import interfaces_of
@@ -123,6 +124,11 @@ def netdevs_of(
         return [], Sentence("host-facts-missing", f"{host.name}: {why}")
     known = {found.name: found for found in interfaces_of(report.facts)}
     match = NicMatch.parse(nic_match) if nic_match else None
+    if match is not None:
+        found = in_partitions(host, match, report)
+        if isinstance(found, Sentence):
+            return [], found
+        match = found
     netdevs = [
         limit
         for limit in ipoib_mtus(report.facts).values()

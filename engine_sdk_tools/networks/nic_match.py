@@ -3,20 +3,21 @@
 
 A text is words and conditions with commas. Words are alternatives: a name or glob, a
 port GUID or a PCI address. Conditions are KEY=VALUE, and all of them must hold, besides
-one of the words. The keys are those of ``ovirt-rdma-host facts --interfaces -o json``.
+one of the words. The keys are those of ``ovirt-rdma-host facts --interfaces -o json``,
+and ``partition``, the name that a partition has in the host's policy.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Callable, Optional
 
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts.interfaces import ETHERNET, INFINIBAND, Interface
-from ovirt_rdma.host.facts.pkey_vlan import partition_of
+from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.policy.validate_nfs import glob_mistake
 
 _GUID = re.compile(
@@ -74,6 +75,8 @@ KEYS: Mapping[str, tuple[Read, str]] = {
     "speed_mbps": (_number, "a number"),
     "roles": (_glob, "a role, as storage, or a glob"),
 }
+# In place of ``pkey``: the host's policy says which P_Key that is.
+_PARTITION = "partition"
 # What the engine knows of a NIC: its name and MAC address.
 _OF_ENGINE = frozenset({"name", "guid", "link_layer"})
 # By these a P_Key child is chosen; other conditions mean the netdev of a port.
@@ -85,6 +88,7 @@ class NicMatch:
     """A parsed ``--nic-match``; ``text`` is as written.
 
     ``conditions`` are the values by key; one of the values of each key must hold.
+    ``partitions`` are names of partitions; :meth:`with_pkeys` makes conditions of them.
     """
 
     text: str
@@ -92,6 +96,7 @@ class NicMatch:
     guids: tuple[str, ...] = ()
     pcis: tuple[str, ...] = ()
     conditions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    partitions: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> NicMatch:
@@ -101,13 +106,16 @@ class NicMatch:
         Raises UsageProblem if it is empty, has an invalid glob, an unknown key or an
         invalid value.
         """
-        names, guids, pcis = [], [], []
+        names, guids, pcis, partitions = [], [], [], []
         conditions: dict[str, tuple[str, ...]] = {}
         for word in filter(None, (part.strip() for part in text.split(","))):
             guid, pci = _guid(word), _pci(word)
             if "=" in word:
                 key, value = _condition(word)
-                conditions[key] = (*conditions.get(key, ()), value)
+                if key == _PARTITION:
+                    partitions.append(value)
+                else:
+                    conditions[key] = (*conditions.get(key, ()), value)
             elif guid:
                 guids.append(guid)
             elif pci:
@@ -116,19 +124,27 @@ class NicMatch:
                 raise UsageProblem("nic-match-invalid", f"--nic-match: {mistake}")
             else:
                 names.append(word)
-        if not (names or guids or pcis or conditions):
+        if not (names or guids or pcis or conditions or partitions):
             raise UsageProblem(
                 "nic-match-empty",
                 f"--nic-match {text!r} names no NIC",
                 "give a name or glob (ib*), a port GUID, a PCI address, or conditions "
                 "(link_layer=InfiniBand,port=1)",
             )
-        return cls(text, tuple(names), tuple(guids), tuple(pcis), conditions)
+        words = (tuple(names), tuple(guids), tuple(pcis))
+        return cls(text, *words, conditions, tuple(partitions))
+
+    def with_pkeys(self, pkeys: Sequence[str]) -> NicMatch:
+        """Return it with the P_Keys of its partitions as conditions."""
+        found = filter(None, map(_partition, pkeys))
+        wanted = (*self.conditions.get("pkey", ()), *found)
+        return replace(self, conditions={**self.conditions, "pkey": wanted})
 
     @property
     def for_facts(self) -> tuple[str, ...]:
         """The conditions, and ``a PCI address``, that only a host's facts can show."""
         keys = [key for key in self.conditions if key not in _OF_ENGINE]
+        keys += [_PARTITION] if self.partitions else []
         return (*keys, "a PCI address") if self.pcis else tuple(keys)
 
     @property
@@ -174,11 +190,13 @@ def shown_value(nic: Interface, key: str) -> str:
 
 def _condition(word: str) -> tuple[str, str]:
     key, _, text = (part.strip() for part in word.partition("="))
+    if key == _PARTITION and text:
+        return key, text
     if key not in KEYS:
         raise UsageProblem(
             "nic-match-key-unknown",
             f"--nic-match has no key {key!r}",
-            f"give one of {', '.join(KEYS)}",
+            f"give one of {', '.join((*KEYS, _PARTITION))}",
         )
     read, form = KEYS[key]
     value = read(text)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional, Union
 
+from ovirt_rdma.engine_sdk_tools.hosts.policy import loaded_policy
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic
 from ovirt_rdma.engine_sdk_tools.networks.nic_match import NicMatch, shown_value
@@ -25,7 +26,7 @@ from ovirt_rdma.host.facts.interfaces import (
     interfaces_of,
 )
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.facts.pkey_vlan import full_member, partition_of, pkey_of_vlan
+from ovirt_rdma.host.facts.pkeys import full_member, partition_of, pkey_of_vlan
 
 # A sentence lists no more NICs than this.
 _MOST_NAMED = 6
@@ -53,9 +54,10 @@ def choose_nics(
     that has exactly these ports.
     """
     facts = report.facts if report else None
-    refusal = _unclear(host, match, report)
-    if refusal:
-        return refusal
+    found = _unclear(host, match, report) or in_partitions(host, match, report)
+    if isinstance(found, Sentence):
+        return found
+    match = found
     seen = seen_nics(host, facts)
     # No network is attached to a VLAN. It has the MAC address of its NIC, and its name
     # begins with that of the NIC.
@@ -81,6 +83,32 @@ def choose_nics(
     taken = {nic.name for nic in host.nics or ()}
     free = next(f"bond{n}" for n in range(len(taken) + 1) if f"bond{n}" not in taken)
     return Chosen(free, names, new_bond=True)
+
+
+def in_partitions(
+    host: Host, match: NicMatch, report: Optional[HostReport]
+) -> Union[NicMatch, Sentence]:
+    """Return ``match`` with the P_Keys of the partitions that it names, by the policy
+    that is loaded on ``host``, or why there is none.
+    """
+    if not match.partitions:
+        return match
+    policy, reason = loaded_policy(report or HostReport(host.name))
+    if policy is None:
+        return Sentence(
+            "partitions-unknown",
+            f"{host.name}: the partitions of its policy are unknown: {reason}",
+        )
+    pkeys = [policy.fabric.pkey_named(name) for name in match.partitions]
+    if None in pkeys:
+        missing = match.partitions[pkeys.index(None)]
+        known = ", ".join(one.name for one in policy.fabric.partitions) or "none"
+        return Sentence(
+            "partition-unknown",
+            f"{host.name}: its policy has no partition {missing!r} (fabric.partitions: "
+            f"{known})",
+        )
+    return match.with_pkeys([pkey for pkey in pkeys if pkey is not None])
 
 
 def seen_nics(host: Host, facts: Optional[Facts]) -> dict[str, Interface]:

@@ -16,8 +16,8 @@ from ovirt_rdma.host.block.model import TIMEOUTS, Session
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Route
+from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.policy.block_fields import OFF, IserTarget, SrpTarget, Timeout
-from ovirt_rdma.host.policy.model import partition, partition_of_facts
 from ovirt_rdma.host.policy.validate_block import timeouts_problem
 
 _INFINIBAND = "InfiniBand"
@@ -180,8 +180,8 @@ def _is_member(port: RdmaPort, pkey: str) -> bool:
     """Whether the kernel finds the partition, as full or limited member, in the port's
     table (ib_find_pkey in srp_init_ib_qp, ib_srp.c).
     """
-    wanted = partition(pkey)
-    table = [partition_of_facts(one.value) for one in port.pkeys]
+    wanted = partition_of(pkey)
+    table = [partition_of(one.value) for one in port.pkeys]
     return wanted in table or not table  # unknown: the kernel decides
 
 

@@ -16,7 +16,7 @@ from typing import Any, Optional, Union
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.devices import Adapter, Netdev, RdmaDevice, RdmaPort
-from ovirt_rdma.host.policy.model import partition_of_facts
+from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.rules.base import Step
 from ovirt_rdma.host.rules.infiniband.children import parents_first, table_entry
 from ovirt_rdma.host.rules.view import Interface, View
@@ -120,7 +120,7 @@ def _of_planned(view: View, child: Optional[Interface]) -> _Pairs:
     yield from _of_netdev(view.netdev(child.parent or ""))
     yield from _of_device(child.device)
     yield from _of_port(child.device, child.port)
-    pkey = partition_of_facts(child.netdev.ipoib.pkey)
+    pkey = partition_of(child.netdev.ipoib.pkey)
     if pkey is not None:
         place = f"rdma_devices.{child.device.name}.ports.{child.port.number}"
         yield f"{place}.pkeys.0x{pkey:04x}", table_entry(child.port, pkey)

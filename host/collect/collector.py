@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.collect.hcas import read_adapters
+from ovirt_rdma.host.collect.hcas import read_adapters, read_tuning
 from ovirt_rdma.host.collect.modules import read_modules, with_module_details
 from ovirt_rdma.host.collect.netdev_details import with_rdma_details
 from ovirt_rdma.host.collect.netdev_users import (
@@ -32,11 +32,13 @@ from ovirt_rdma.host.collect.rdma import (
     with_port_details,
 )
 from ovirt_rdma.host.collect.software import read_booted_at, read_software, read_uptime
+from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.collect.tools import Tools, with_limited_timeouts
 from ovirt_rdma.host.collect.virtual_functions import (
     read_host_uuid,
     with_virtual_functions,
 )
+from ovirt_rdma.host.facts.activity import activity_between
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.model import (
     UNKNOWN,
@@ -85,6 +87,7 @@ class HostReader:
 
     def _snapshot(self, routes_to: Sequence[str]) -> Facts:
         problems: list[str] = []
+        before = read_statistics(self._tree)
         mounts = self.nfs_mounts(problems)
         # Read directly after the mounts: with their ages it gives their start times.
         uptime_s, booted_at = self.uptime(problems), self.booted_at(problems)
@@ -118,11 +121,13 @@ class HostReader:
             nfs_mounts=mounts,
             cm_ids=self.cm_ids(problems),
             degraded_marks=self.degraded_marks(problems),
+            tuning=read_tuning(self._tree),
         )
         return replace(
             facts,
             adapters=with_virtual_functions(self._tree, self._tools, facts, problems),
             netdev_uses=read_netdev_uses(self._tree, facts, sessions, problems),
+            activity=activity_between(before, read_statistics(self._tree)),
             problems=tuple(dict.fromkeys(problems)),
         )
 

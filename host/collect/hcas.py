@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read adapters from the PCI bus: identity, driver and port settings.
+"""Read adapters from the PCI bus: identity, driver, settings, PCIe link, interrupts.
 
 The adapters are PCI functions in /sys/bus/pci/devices that are or could be RDMA
 adapters. A hypervisor has hundreds of functions, most of them VFs; only vendor and
@@ -9,9 +9,12 @@ class are read of those that are not adapters.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import replace
 from typing import Optional
 
 from ovirt_rdma.host.facts.devices import Adapter, PciIdentity, RdmaDevice
+from ovirt_rdma.host.facts.locality import IrqCpus, PciLink, Tuning
 from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -82,6 +85,8 @@ def read_adapters(
         code = tree.text(f"{folder}/class", failures)
         if address in with_rdma or _may_be_adapter(vendor, code):
             adapter = _adapter(tree, address, vendor, code, failures)
+            if address in with_rdma and not adapter.physical_function:
+                adapter = _with_locality(tree, folder, adapter)
         elif failures:
             adapter = None
         else:
@@ -168,3 +173,87 @@ def _count(tree: FileTree, path: str, problems: list[str]) -> Optional[int]:
         problems.append(f"{path} reads {text!a}, not a number")
         return None
     return int(text)
+
+
+# drivers/pci/pci-sysfs.c: "8.0 GT/s PCIe" and "16"; "Unknown" and 0 if it has no link.
+_SPEED = re.compile(r"([0-9]{1,4}(?:\.[0-9])?) GT/s(?: PCIe)?")
+_WIDTH = re.compile(r"[1-9][0-9]?")
+# "0-3,8": lib/vsprintf.c, %*pbl. An empty list is no text.
+_CPUS = re.compile(r"[0-9]{1,5}(?:[-,][0-9]{1,5})*")
+_NODES = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+
+
+def _with_locality(tree: FileTree, folder: str, adapter: Adapter) -> Adapter:
+    local = tree.text(f"{folder}/local_cpulist") or ""
+    return replace(
+        adapter,
+        pci_link=_pci_link(tree, folder),
+        local_cpus=local if _CPUS.fullmatch(local) else None,
+        interrupts=_interrupts(tree, folder),
+    )
+
+
+def _pci_link(tree: FileTree, folder: str) -> Optional[PciLink]:
+    """Return the link; None if the kernel shows nothing of it."""
+    above = tree.real_path(folder)
+    # The folder of a function is inside that of the port above it.
+    slot = f"{folder}/.." if above and _ADDRESS.fullmatch(above.parent.name) else ""
+    link = PciLink(
+        _speed(tree, f"{folder}/current_link_speed"),
+        _width(tree, f"{folder}/current_link_width"),
+        _speed(tree, f"{folder}/max_link_speed"),
+        _width(tree, f"{folder}/max_link_width"),
+        _speed(tree, f"{slot}/max_link_speed") if slot else None,
+        _width(tree, f"{slot}/max_link_width") if slot else None,
+    )
+    return None if link == PciLink() else link
+
+
+def _speed(tree: FileTree, path: str) -> Optional[float]:
+    match = _SPEED.fullmatch(tree.text(path) or "")
+    return float(match[1]) if match else None
+
+
+def _width(tree: FileTree, path: str) -> Optional[int]:
+    text = tree.text(path) or ""
+    return int(text) if _WIDTH.fullmatch(text) else None
+
+
+def _interrupts(tree: FileTree, folder: str) -> tuple[IrqCpus, ...]:
+    """Return where the function's MSI-X interrupts go, by number of interrupts."""
+    counted: Counter[str] = Counter()
+    for number in tree.names(f"{folder}/msi_irqs"):
+        irq = f"/proc/irq/{number}"
+        for name in ("effective_affinity_list", "smp_affinity_list"):
+            cpus = tree.text(f"{irq}/{name}") or ""
+            if _CPUS.fullmatch(cpus):
+                counted[cpus] += 1
+                break
+    found = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(IrqCpus(cpus, number) for cpus, number in found)
+
+
+def read_tuning(tree: FileTree) -> Tuning:
+    """Return the settings of the host that concern all adapters."""
+    policies = "/sys/devices/system/cpu/cpufreq"
+    governors = {
+        tree.text(f"{policies}/{name}/scaling_governor")
+        for name in tree.names(policies)
+        if name.startswith("policy")
+    }
+    nodes = tree.text("/sys/devices/system/node/online") or ""
+    slots = tree.text("/proc/sys/sunrpc/rdma_slot_table_entries") or ""
+    return Tuning(
+        numa_nodes=_listed(nodes),
+        governors=tuple(sorted(name for name in governors if name)),
+        rdma_slots=int(slots) if _COUNT.fullmatch(slots) else None,
+    )
+
+
+def _listed(text: str) -> Optional[int]:
+    """Return how many numbers a list such as ``0-1,4`` has; None if it is none."""
+    parts = [_NODES.fullmatch(part) for part in text.split(",")]
+    if not all(parts):
+        return None
+    ends = [(int(part[1]), int(part[2] or part[1])) for part in parts if part]
+    return sum(max(0, last - first + 1) for first, last in ends)

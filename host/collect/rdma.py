@@ -29,6 +29,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaPort,
 )
 from ovirt_rdma.host.facts.model import UNKNOWN
+from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.system.tree import FileTree
 
 RDMA_CLASS = "/sys/class/infiniband"
@@ -167,8 +168,6 @@ RDMA_CM_CONFIG = "/sys/kernel/config/rdma_cm"
 
 _HEX = re.compile(r"0x[0-9a-f]{1,8}")
 _PKEY = re.compile(r"0x[0-9a-f]{4}")
-# Without bit 15, full or limited member; 0 for an unused entry.
-_PARTITION = 0x7FFF
 _NO_MTUS = PortMtus()
 # For verbs hfi1 shows 4096 at most, even if Omni-Path's MTU is 8192 or 10240
 # (query_port() of drivers/infiniband/hw/hfi1/verbs.c).
@@ -348,7 +347,7 @@ def _pkeys(tree: FileTree, folder: str, problems: list[str]) -> tuple[PKey, ...]
             continue
         if not (name.isascii() and name.isdecimal() and _PKEY.fullmatch(text)):
             problems.append(f"{folder}/{name} reads {text!a}, not a P_Key")
-        elif int(text, 16) & _PARTITION:
+        elif partition_of(text) is not None:
             pkeys.append(PKey(int(name), text))
     return tuple(sorted(pkeys, key=lambda pkey: pkey.index))
 

@@ -13,12 +13,12 @@ from typing import Optional
 
 from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.module_names import CONCERNED, module_name
+from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.policy.model import (
     InterfaceRule,
     VfRule,
     names_pkey,
     names_port,
-    partition,
     vf_rule_for,
 )
 from ovirt_rdma.host.rules.base import HOST, PASS, SKIP, WARN, Finding, Rule
@@ -98,7 +98,8 @@ def _is_planned(view: View, rule: InterfaceRule) -> bool:
     """Whether another rule requires a child with the P_Key that this one names."""
     wanted = [p for r in view.policy.host.interfaces for p in r.pkey_children]
     wanted += [child.pkey for child in required_children(view)]  # of partitions: follow
-    return rule.pkey is not None and partition(rule.pkey) in map(partition, wanted)
+    own = partition_of(rule.pkey)
+    return own is not None and own in map(partition_of, wanted)
 
 
 def _is_on(interface: Interface, ports: list[_Port]) -> bool:

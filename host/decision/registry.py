@@ -17,12 +17,14 @@ from ovirt_rdma.host.rules import (
     health,
     host,
     kernel_config,
+    kernel_packages,
     module_options,
     modules,
     nfs_rdma,
     rdma_stack,
 )
 from ovirt_rdma.host.rules.base import FAIL, WARN, Finding, Rule, Step
+from ovirt_rdma.host.rules.hardware import locality, pcie, port_errors
 from ovirt_rdma.host.rules.infiniband import (
     bond,
     mode,
@@ -33,6 +35,7 @@ from ovirt_rdma.host.rules.infiniband import (
 )
 from ovirt_rdma.host.rules.infiniband import mtu as ipoib_mtu
 from ovirt_rdma.host.rules.infiniband import tso as ipoib_tso
+from ovirt_rdma.host.rules.nfs import connections, local_io, slots, versions
 from ovirt_rdma.host.rules.roce import flow_control, gid
 from ovirt_rdma.host.rules.roce import mtu as roce_mtu
 from ovirt_rdma.host.rules.roce import tso as roce_tso
@@ -43,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     *drivers.RULES,
     *rdma_stack.RULES,
     *kernel_config.RULES,
+    *kernel_packages.RULES,
     *modules.RULES,
     *modules.WANTED_RULES,
     *module_options.UNKNOWN_RULES,
@@ -74,6 +78,13 @@ RULES: tuple[Rule, ...] = (
     *gid.RULES,
     *flow_control.RULES,
     *nfs_rdma.RULES,
+    *pcie.RULES,
+    *port_errors.RULES,
+    *locality.RULES,
+    *slots.RULES,
+    *connections.RULES,
+    *versions.RULES,
+    *local_io.RULES,
     *host.VDSM_RULES,
     *host.UNREAD_RULES,
 )

@@ -15,13 +15,13 @@ from ovirt_rdma.host.fabric.model import (
     ALL,
     ALL_CAS,
     DEFAULT_NAME,
-    DEFAULT_PKEY,
     Definition,
     Group,
     Member,
     by_pkey,
 )
 from ovirt_rdma.host.fabric.multicast import is_ip, pkey_in, scope_of
+from ovirt_rdma.host.facts.pkeys import DEFAULT_PARTITION, full_member_bits
 
 Found = Iterator[tuple[int, Sentence]]
 
@@ -46,7 +46,8 @@ def mistakes_between(definitions: Sequence[Definition]) -> Found:
 
 
 def _names(definitions: Sequence[Definition]) -> Found:
-    keys: dict[str, Definition] = {DEFAULT_NAME: Definition(DEFAULT_NAME, DEFAULT_PKEY)}
+    default = Definition(DEFAULT_NAME, DEFAULT_PARTITION)
+    keys: dict[str, Definition] = {DEFAULT_NAME: default}
     names: dict[int, Definition] = {}
     for one in definitions:
         if one.name:
@@ -172,7 +173,7 @@ def _groups(same: Iterable[Definition]) -> Found:
                     ),
                 )
             pkey = pkey_in(group.mgid)
-            if pkey not in (None, one.pkey | 0x8000):
+            if pkey not in (None, full_member_bits(one.pkey)):
                 yield (
                     one.line,
                     Sentence(

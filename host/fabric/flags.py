@@ -12,8 +12,9 @@ import re
 from typing import NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.fabric.model import LIMITED, MEMBERSHIPS, GroupFlags
+from ovirt_rdma.host.fabric.model import GroupFlags
 from ovirt_rdma.host.facts import ib_codes
+from ovirt_rdma.host.facts.pkeys import LIMITED, MEMBERSHIPS
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|0|[1-9][0-9]*")
 

@@ -21,10 +21,7 @@ from ovirt_rdma.host.fabric.flags import FlagReader, MistakeInFlag
 from ovirt_rdma.host.fabric.line_buffer import LONGEST_LINE, LineBuffer
 from ovirt_rdma.host.fabric.model import (
     DEFAULT_NAME,
-    FULL,
-    LIMITED,
     LONGEST_NAME,
-    MEMBERSHIPS,
     WORDS,
     Definition,
     Group,
@@ -33,6 +30,7 @@ from ovirt_rdma.host.fabric.model import (
     guid_text,
 )
 from ovirt_rdma.host.fabric.multicast import MgidProblem, mgid_of
+from ovirt_rdma.host.facts.pkeys import FULL, LIMITED, MEMBERSHIPS, partition_bits
 
 _PRINTABLE = re.compile(r"[\t\x20-\x7e]*")
 _NAME = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
@@ -319,10 +317,10 @@ def _pkey(text: str) -> int:
             "0x8000",
         )
     value = int(text, 0)
-    if value > 0xFFFF or not value & 0x7FFF:
+    if value > 0xFFFF or not partition_bits(value):
         reason = (
-            f"opensm takes it for 0x{value & 0x7FFF:04x}"
-            if value & 0x7FFF
+            f"opensm takes it for 0x{partition_bits(value):04x}"
+            if partition_bits(value)
             else "opensm chooses another one"
         )
         raise _Refused(
@@ -330,7 +328,7 @@ def _pkey(text: str) -> int:
             f"{text} is not a partition; allowed: 0x0001 to 0xffff but not 0x8000 "
             f"({reason})",
         )
-    return value & 0x7FFF
+    return partition_bits(value)
 
 
 def _port(text: str) -> str:

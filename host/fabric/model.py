@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Optional
 
-FULL, LIMITED, BOTH = MEMBERSHIPS = ("full", "limited", "both")
+from ovirt_rdma.host.facts.pkeys import full_member
 
 # What a member can be besides a GUID.
 ALL, ALL_CAS, ALL_SWITCHES, ALL_ROUTERS, SELF = WORDS = (
@@ -22,8 +22,8 @@ ALL, ALL_CAS, ALL_SWITCHES, ALL_ROUTERS, SELF = WORDS = (
     "SELF",
 )
 
-# The default partition, in opensm's 15 bits, and its name in opensm.
-DEFAULT_PKEY, DEFAULT_NAME = 0x7FFF, "Default"
+# The name of the default partition in opensm.
+DEFAULT_NAME = "Default"
 # osm_partition.h: char name[32].
 LONGEST_NAME = 31
 
@@ -116,17 +116,12 @@ class Definition:
     @property
     def title(self) -> str:
         """The partition in sentences: ``storage (0x8001)``."""
-        return f"{self.name} ({pkey_text(self.pkey)})" if self.name else self.pkey_text
+        return f"{self.name} ({self.pkey_text})" if self.name else self.pkey_text
 
     @property
     def pkey_text(self) -> str:
         """The P_Key of a full member: ``0x8001``."""
-        return pkey_text(self.pkey)
-
-
-def pkey_text(pkey: int) -> str:
-    """Return a partition's P_Key as full members have it: ``0x8001``."""
-    return f"0x{pkey | 0x8000:04x}"
+        return full_member(self.pkey)
 
 
 def guid_text(guid: int) -> str:

@@ -14,16 +14,14 @@ from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.fabric.model import (
     ALL,
     ALL_CAS,
-    BOTH,
     DEFAULT_NAME,
-    DEFAULT_PKEY,
-    FULL,
     Definition,
     by_pkey,
     guid_text,
 )
 from ovirt_rdma.host.facts.ib_codes import MTUS, RATES
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.pkeys import BOTH, DEFAULT_PARTITION, FULL
 
 # include/iba/ib_types.h: opensm 3.3.23 ends at 600 Gb/s; tried there.
 _NEWEST_OLD_RATE = 22
@@ -80,7 +78,7 @@ def remarks(
 
 
 def _default(definitions: Sequence[Definition]) -> Iterator[Sentence]:
-    default = by_pkey(definitions).get(DEFAULT_PKEY, [])
+    default = by_pkey(definitions).get(DEFAULT_PARTITION, [])
     if not default:
         yield Sentence(
             "default-partition-undefined",

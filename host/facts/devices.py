@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.facts.functions import VirtualFunction
+from ovirt_rdma.host.facts.locality import IrqCpus, PciLink
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Adapter:
     port_types: mlx4's ``mlx4_portN`` (``ib``, ``eth``, ``auto (eth)``), by port from 1
     port_mtus: mlx4's ``mlx4_portN_mtu`` in bytes (0 for an Ethernet port)
     The last two are empty for other drivers than mlx4.
+    pci_link, local_cpus, interrupts: of PFs with an RDMA device. local_cpus are those
+    near the adapter, a list such as ``0-15,32-47``
     """
 
     pci: PciIdentity
@@ -51,6 +54,9 @@ class Adapter:
     virtual_functions: tuple[VirtualFunction, ...] = ()
     port_types: tuple[str, ...] = ()
     port_mtus: tuple[int, ...] = ()
+    pci_link: Optional[PciLink] = None
+    local_cpus: Optional[str] = None
+    interrupts: tuple[IrqCpus, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,10 +106,6 @@ class Guid(str):
     def in_bytes(self) -> str:
         """The form of addresses: ``00:02:c9:03:00:fb:12:31``."""
         return ":".join(self[at : at + 2] for at in range(0, 16, 2))
-
-
-# In a P_Key: the port is a full member of the partition (IBTA 10.9.1.2).
-FULL_MEMBER = 0x8000
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,11 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
 
 
 # Hosts with an earlier version, and their dumps, do not have these.
-_ADDED = frozenset({"host_uuid", "virtual_functions"})
+_ADDED = frozenset(
+    {
+        *("host_uuid", "virtual_functions", "pci_link", "local_cpus", "interrupts"),
+        *("tuning", "activity"),
+    }
+)
 # Fields that decisions use as IP addresses. Other addresses are the kernel's text.
 _ADDRESSES = {Route: ("destination", "source")}

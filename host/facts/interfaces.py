@@ -20,7 +20,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaPort,
 )
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.facts.pkey_vlan import vlan_of_pkey
+from ovirt_rdma.host.facts.pkeys import vlan_of_pkey
 from ovirt_rdma.host.system.json_codec import plain
 
 INFINIBAND, ETHERNET = "InfiniBand", "Ethernet"

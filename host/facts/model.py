@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from ovirt_rdma.host.facts.activity import Activity
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_ETHER,
     ARPHRD_INFINIBAND,
@@ -37,6 +38,7 @@ from ovirt_rdma.host.facts.functions import (
     VfPort,
     VirtualFunction,
 )
+from ovirt_rdma.host.facts.locality import Tuning
 
 
 @dataclass(frozen=True)
@@ -347,6 +349,7 @@ class Facts:
     cm_ids: None if the ``rdma`` tool failed
     degraded_marks: vdsmd's marks, also of mounts that no longer exist
     network_manager: None if it is not installed
+    tuning, activity: None if they were not read
     problems: sentences about what could not be read
     """
 
@@ -367,4 +370,6 @@ class Facts:
     nfs_mounts: tuple[NfsMount, ...] = ()
     cm_ids: Optional[tuple[CmId, ...]] = None
     degraded_marks: tuple[DegradedMark, ...] = ()
+    tuning: Optional[Tuning] = None
+    activity: Optional[Activity] = None
     problems: tuple[str, ...] = ()

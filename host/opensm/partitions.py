@@ -10,17 +10,28 @@ from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.fabric.model import (
     ALL,
     ALL_CAS,
-    FULL,
-    LIMITED,
+    DEFAULT_NAME,
     SELF,
+    WORDS,
     Definition,
+    GroupFlags,
+    Member,
     by_pkey,
-    pkey_text,
+    guid_text,
 )
 from ovirt_rdma.host.fabric.render import render
-from ovirt_rdma.host.facts.ib_codes import MTUS, RATES
+from ovirt_rdma.host.facts.ib_codes import MTUS, RATES, mtu_code, rate_code
+from ovirt_rdma.host.facts.pkeys import (
+    DEFAULT_PARTITION,
+    FULL,
+    LIMITED,
+    full_member,
+    full_member_bits,
+    partition_bits,
+)
 from ovirt_rdma.host.opensm.processes import OpensmProcess
 from ovirt_rdma.host.opensm.replies import BroadcastGroup
+from ovirt_rdma.host.policy.fabric import FabricPolicy, PartitionRule
 from ovirt_rdma.host.rules.base import LIVE, OPENSM_FILE, Change, Step
 
 RULE = "FABRIC-PARTITIONS-01"
@@ -29,7 +40,51 @@ _HEAD = (
     "Made from the policy of ovirt-rdma by: ovirt-rdma-host fabric partitions render",
     "To keep the file as it is, add a line that reads: # mine",
 )
-_FULL_BIT = 0x8000
+
+
+def definitions_of(fabric: FabricPolicy) -> tuple[Definition, ...]:
+    """Return the definitions that the policy describes; none without partitions.
+
+    The default partition is always the first: without a definition, opensm makes all
+    ports but its own limited members, and no broadcast group.
+    """
+    found = [_definition(rule, fabric) for rule in fabric.partitions]
+    if found and all(one.pkey != DEFAULT_PARTITION for one in found):
+        everyone = (Member(ALL, FULL),)
+        found.append(
+            Definition(DEFAULT_NAME, DEFAULT_PARTITION, True, members=everyone)
+        )
+    return tuple(sorted(found, key=lambda one: one.pkey != DEFAULT_PARTITION))
+
+
+def _definition(rule: PartitionRule, fabric: FabricPolicy) -> Definition:
+    members: list[Member] = []
+    for text in rule.members:
+        who, _, membership = text.rpartition("=")
+        if who in WORDS:
+            members.append(Member(who, membership))
+            continue
+        for guid in fabric.guids_of(who) or (who,):
+            number = int(guid.replace(":", ""), 16)
+            members.append(Member(guid_text(number), membership))
+    flags = GroupFlags(
+        mtu=None if rule.mtu is None else mtu_code(rule.mtu),
+        rate=None if rule.rate is None else rate_code(rule.rate),
+    )
+    return Definition(
+        rule.name,
+        partition_bits(int(rule.pkey, 16)),
+        rule.ipoib,
+        flags=flags,
+        members=tuple(sorted(members, key=_order)),
+    )
+
+
+def _order(member: Member) -> int:
+    # The last membership of a port counts in opensm: what names many comes first.
+    if member.is_guid:
+        return len(WORDS)
+    return len(WORDS) - 1 if member.port == SELF else WORDS.index(member.port)
 
 
 def text_of(definitions: Sequence[Definition]) -> str:
@@ -149,17 +204,17 @@ def _of_table(
     guid: str, wanted: Mapping[int, str], table: Collection[int]
 ) -> Iterator[Sentence]:
     for pkey, kind in wanted.items():
-        full = pkey | _FULL_BIT
+        full = full_member_bits(pkey)
         if (full if kind == FULL else pkey) not in table:
             other = "is no member" if not {pkey, full} & set(table) else "is not that"
             yield Sentence(
                 "port-not-member",
-                f"{guid} should be a {kind} member of {pkey_text(pkey)}, and {other}",
+                f"{guid} should be a {kind} member of {full_member(pkey)}, and {other}",
             )
-    for pkey in sorted({one & ~_FULL_BIT for one in table} - wanted.keys()):
+    for pkey in sorted({partition_bits(one) for one in table} - wanted.keys()):
         # opensm always makes every port at least a limited member of the default one.
-        if pkey != 0x7FFF:
+        if pkey != DEFAULT_PARTITION:
             yield Sentence(
                 "port-is-member",
-                f"{guid} is a member of {pkey_text(pkey)}, and should not be",
+                f"{guid} is a member of {full_member(pkey)}, and should not be",
             )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.fabric.model import guid_text
+from ovirt_rdma.host.facts.pkeys import partition_bits
 
 # sminfo: sm lid 1 sm guid 0x2c9030000011, activity count 67 priority 0 state 3 ...
 _SMINFO = re.compile(
@@ -80,7 +81,7 @@ def broadcast_groups(text: str) -> tuple[BroadcastGroup, ...]:
         match = _BROADCAST.fullmatch(one.get("MGID", ""))
         if match and {"Mtu", "Rate"} <= one.keys():
             mtu, rate = int(one["Mtu"], 16) & _CODE, int(one["Rate"], 16) & _CODE
-            found.append(BroadcastGroup(int(match[1], 16) & 0x7FFF, mtu, rate))
+            found.append(BroadcastGroup(partition_bits(int(match[1], 16)), mtu, rate))
     return tuple(found)
 
 

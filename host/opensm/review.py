@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.fabric.model import Definition, pkey_text
+from ovirt_rdma.host.fabric.model import Definition
 from ovirt_rdma.host.facts.ib_codes import MTUS, RATES
+from ovirt_rdma.host.facts.pkeys import full_member, partition_of
 from ovirt_rdma.host.opensm.partitions import membership, unlike
 from ovirt_rdma.host.opensm.read import FabricFacts, Subnet
 from ovirt_rdma.host.opensm.replies import BroadcastGroup
@@ -66,7 +67,7 @@ def _of_port(
             yield Finding(rule, port.title, FAIL, sentence, _fix(subnet, fabric))
         if not any(sentence.id.startswith("port-") for sentence in wrong):
             wanted = membership(definitions, guid, manager=manager)
-            keys = ", ".join(map(pkey_text, wanted)) or "none"
+            keys = ", ".join(map(full_member, wanted)) or "none"
             ok = Sentence(
                 "pkeys-as-policy", f"its P_Keys are as the policy says: {keys}"
             )
@@ -128,11 +129,11 @@ def _groups(subnet: Subnet) -> Iterator[Finding]:
     """Yield whether the port can be in the groups of its P_Keys."""
     if subnet.groups is None:
         return
-    keys = {int(one.value, 16) & 0x7FFF for one in subnet.port.port.pkeys}
+    keys = {partition_of(one.value) for one in subnet.port.port.pkeys}
     for group in subnet.groups:
         if group.pkey not in keys:
             continue
-        name = f"the broadcast group of {pkey_text(group.pkey)}"
+        name = f"the broadcast group of {full_member(group.pkey)}"
         why = _too_slow(subnet, group)
         if why:
             slow = Sentence(

@@ -1,27 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Represent the ``fabric:`` part of the policy, as data and as definitions. Pure."""
+"""Represent the ``fabric:`` part of the policy as data. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.fabric.model import (
-    ALL,
-    DEFAULT_NAME,
-    DEFAULT_PKEY,
-    FULL,
-    SELF,
-    WORDS,
-    Definition,
-    GroupFlags,
-    Member,
-    guid_text,
-)
-from ovirt_rdma.host.facts.ib_codes import mtu_code, rate_code
-from ovirt_rdma.host.facts.pkey_vlan import (
+from ovirt_rdma.host.facts.pkeys import (
     FIRST_VLAN,
     LAST_VLAN,
+    partition_of,
     pkey_of_vlan,
     vlan_of_pkey,
 )
@@ -70,9 +58,9 @@ class FabricPolicy:
         """Return the VLAN that ``pkey`` (``0x8064``, or ``0x0064`` of a limited member)
         stands for; None if it stands for none.
         """
-        number = int(pkey, 16) & DEFAULT_PKEY
+        own = partition_of(pkey)
         for rule in self.partitions:
-            if int(rule.pkey, 16) & DEFAULT_PKEY == number and rule.vlan is not None:
+            if partition_of(rule.pkey) == own and rule.vlan is not None:
                 return rule.vlan
         return vlan_of_pkey(pkey) if self.pkeys_are_vlans else None
 
@@ -85,53 +73,14 @@ class FabricPolicy:
 
     def name_of(self, pkey: str) -> Optional[str]:
         """Return the name of the partition with ``pkey``, or None."""
-        number = int(pkey, 16) & DEFAULT_PKEY
-        names = (r.name for r in self.partitions if int(r.pkey, 16) & 0x7FFF == number)
+        own = partition_of(pkey)
+        names = (r.name for r in self.partitions if partition_of(r.pkey) == own)
         return next(names, None)
+
+    def pkey_named(self, name: str) -> Optional[str]:
+        """Return the P_Key of full members of the partition ``name``, or None."""
+        return next((one.pkey for one in self.partitions if one.name == name), None)
 
     def guids_of(self, who: str) -> Optional[tuple[str, ...]]:
         """Return the GUIDs of the host ``who``; None if it is no host's name."""
         return next((host.guids for host in self.hosts if host.name == who), None)
-
-
-def definitions_of(fabric: FabricPolicy) -> tuple[Definition, ...]:
-    """Return the definitions of partitions.conf; none without partitions.
-
-    The default partition is always the first: without a definition, opensm makes all
-    ports but its own limited members, and no broadcast group.
-    """
-    found = [_definition(rule, fabric) for rule in fabric.partitions]
-    if found and all(one.pkey != DEFAULT_PKEY for one in found):
-        everyone = (Member(ALL, FULL),)
-        found.append(Definition(DEFAULT_NAME, DEFAULT_PKEY, True, members=everyone))
-    return tuple(sorted(found, key=lambda one: one.pkey != DEFAULT_PKEY))
-
-
-def _definition(rule: PartitionRule, fabric: FabricPolicy) -> Definition:
-    members: list[Member] = []
-    for text in rule.members:
-        who, _, membership = text.rpartition("=")
-        if who in WORDS:
-            members.append(Member(who, membership))
-            continue
-        for guid in fabric.guids_of(who) or (who,):
-            number = int(guid.replace(":", ""), 16)
-            members.append(Member(guid_text(number), membership))
-    flags = GroupFlags(
-        mtu=None if rule.mtu is None else mtu_code(rule.mtu),
-        rate=None if rule.rate is None else rate_code(rule.rate),
-    )
-    return Definition(
-        rule.name,
-        int(rule.pkey, 16) & 0x7FFF,
-        rule.ipoib,
-        flags=flags,
-        members=tuple(sorted(members, key=_order)),
-    )
-
-
-def _order(member: Member) -> int:
-    # The last membership of a port counts in opensm: what names many comes first.
-    if member.is_guid:
-        return len(WORDS)
-    return len(WORDS) - 1 if member.port == SELF else WORDS.index(member.port)

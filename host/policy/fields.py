@@ -9,10 +9,9 @@ editors and the tables of docs/policy.md (tools/policy_reference.py).
 from __future__ import annotations
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.fabric.model import MEMBERSHIPS
 from ovirt_rdma.host.facts.ib_codes import RATES_GBPS
 from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU
-from ovirt_rdma.host.facts.pkey_vlan import FIRST_VLAN, LAST_VLAN
+from ovirt_rdma.host.facts.pkeys import FIRST_VLAN, LAST_VLAN, MEMBERSHIPS
 from ovirt_rdma.host.policy.block_fields import BLOCK
 from ovirt_rdma.host.policy.forms import (
     Field,

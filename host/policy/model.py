@@ -18,7 +18,8 @@ from typing import Optional, Union
 
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts import ipoib
-from ovirt_rdma.host.facts.devices import FULL_MEMBER, Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.policy.block_fields import BlockPolicy
 from ovirt_rdma.host.policy.fabric import FabricPolicy
 
@@ -223,23 +224,8 @@ def names_pkey(rule: InterfaceRule, netdev: Netdev) -> bool:
     """
     if rule.pkey is None:
         return True
-    own = partition_of_facts(netdev.ipoib.pkey if netdev.ipoib else None)
-    return own is not None and own == partition(rule.pkey)
-
-
-def partition(pkey: str) -> int:
-    """Return the partition of a P_Key such as ``0x8001``: its low 15 bits."""
-    return int(pkey, 16) & ~FULL_MEMBER
-
-
-def partition_of_facts(pkey: Optional[str]) -> Optional[int]:
-    """Return the partition of a P_Key in the facts; None if it is absent or not a
-    number.
-    """
-    try:
-        return partition(pkey or "")
-    except ValueError:
-        return None
+    own = partition_of(netdev.ipoib.pkey if netdev.ipoib else None)
+    return own is not None and own == partition_of(rule.pkey)
 
 
 POLICY_VERSION = 1

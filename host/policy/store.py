@@ -21,10 +21,10 @@ import threading
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import POLICY_COPY, POLICY_JSON
+from ovirt_rdma.host.paths import POLICY_COPY, POLICY_JSON, under
 from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.system.files import (
@@ -246,6 +246,30 @@ def signature_of(path: Path) -> Optional[Signature]:
         return None
     # The change time too: cp -p and rsync -t set an old modification time.
     return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+
+
+class FollowedPolicy:
+    """The stored policy below ``root``, for a service that changes the host.
+
+    ``stored`` is None if none was loaded, or the file cannot be used.
+    """
+
+    def __init__(self, root: Union[str, Path]) -> None:
+        self._path = under(root, POLICY_JSON)
+        self._seen: Optional[Signature] = None
+        self.stored: Optional[StoredPolicy] = None
+
+    def follow(self) -> bool:
+        """Read the policy again if its file has changed, or could not be used; return
+        whether it was read. Raises StoredPolicyProblem.
+        """
+        signature = signature_of(self._path)
+        if signature is not None and signature == self._seen:
+            return False
+        self.stored, self._seen = None, None
+        self.stored = read(self._path)
+        self._seen = signature
+        return True
 
 
 class PolicySource:

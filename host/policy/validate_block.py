@@ -12,7 +12,7 @@ import functools
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.block_fields import (
@@ -32,7 +32,7 @@ from ovirt_rdma.host.policy.block_fields import (
 )
 from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
 from ovirt_rdma.host.policy.forms import Check
-from ovirt_rdma.host.policy.validate_host import FormError, pkey, port_guid
+from ovirt_rdma.host.policy.validate_host import FormError, pkey, port_guid, refusal
 from ovirt_rdma.host.policy.validate_nfs import each
 
 _IB_CM = ("dgid", "pkey", "service_id")
@@ -295,19 +295,11 @@ def _record_mistake(name: str) -> Optional[Sentence]:
     )
 
 
-def _refusal(form: Callable[[str], str], text: str) -> Optional[Sentence]:
-    try:
-        form(text)
-    except FormError as error:
-        return error.sentence
-    return None
-
-
 # The checks of texts, by the names in the table of keys; guid, pkey and device are in
 # validate_host.
 BLOCK_CHECKS: dict[str, Check] = {
     **{
-        key: each(functools.partial(_refusal, form))
+        key: each(functools.partial(refusal, form))
         for key, form in (("gid", gid), ("endpoint", endpoint), ("portal", portal))
     },
     "iqn": each(_iqn_mistake),

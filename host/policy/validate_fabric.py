@@ -7,29 +7,31 @@ form refuses.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.fabric.model import (
-    DEFAULT_NAME,
-    DEFAULT_PKEY,
+from ovirt_rdma.host.fabric.model import DEFAULT_NAME, LONGEST_NAME, WORDS
+from ovirt_rdma.host.facts.pkeys import (
+    DEFAULT_PARTITION,
+    FIRST_VLAN,
     FULL,
-    LONGEST_NAME,
+    LAST_VLAN,
     MEMBERSHIPS,
-    WORDS,
-    pkey_text,
+    full_member,
+    partition_of,
+    pkey_of_vlan,
 )
-from ovirt_rdma.host.facts.pkey_vlan import FIRST_VLAN, LAST_VLAN
 from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
 from ovirt_rdma.host.policy.fabric import FabricHost, FabricPolicy, PartitionRule
 from ovirt_rdma.host.policy.forms import Check
-from ovirt_rdma.host.policy.model import OFF, ON, partition
-from ovirt_rdma.host.policy.validate_host import FormError, pkey, port_guid
+from ovirt_rdma.host.policy.model import OFF, ON
+from ovirt_rdma.host.policy.validate_host import FormError, pkey, port_guid, refusal
 from ovirt_rdma.host.policy.validate_nfs import each
 
-_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
+PARTITION_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 
 
@@ -58,21 +60,7 @@ def member(text: str) -> tuple[str, Optional[str]]:
 
 
 def _is_guid(text: str) -> bool:
-    if text in WORDS:
-        return False
-    try:
-        port_guid(text)
-    except FormError:
-        return False
-    return True
-
-
-def _member_mistake(text: str) -> Optional[Sentence]:
-    try:
-        member(text)
-    except FormError as error:
-        return error.sentence
-    return None
+    return text not in WORDS and refusal(port_guid, text) is None
 
 
 def fabric_policy(fabric: Mapping[str, Any]) -> FabricPolicy:
@@ -109,9 +97,9 @@ def _pkey(keys: Mapping[str, Any]) -> Optional[str]:
     """Return the P_Key that a partition has, as a full member has it."""
     vlan, text = keys.get("vlan"), keys.get("pkey")
     if isinstance(vlan, int) and FIRST_VLAN <= vlan <= LAST_VLAN:
-        return pkey_text(vlan)
+        return pkey_of_vlan(vlan)
     try:
-        return pkey_text(partition(pkey(text))) if isinstance(text, str) else None
+        return full_member(int(pkey(text), 16)) if isinstance(text, str) else None
     except FormError:
         return None
 
@@ -127,7 +115,7 @@ def fabric_mistakes(fabric: object) -> Iterator[Mistake]:
     names: dict[str, str] = {}
     for name, keys in (partitions if isinstance(partitions, dict) else {}).items():
         path: KeyPath = ("fabric", "partitions", name)
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not PARTITION_NAME.fullmatch(name):
             yield (
                 path,
                 Sentence(
@@ -175,13 +163,13 @@ def _key_mistakes(
     if first != name:
         sentence = f"{key} is already the partition {first!r}"
         yield where, Sentence("pkey-repeated", sentence)
-    if (name == DEFAULT_NAME) != (partition(key) == DEFAULT_PKEY):
+    if (name == DEFAULT_NAME) != (partition_of(key) == DEFAULT_PARTITION):
         yield (
             where,
             Sentence(
                 "pkey-default-partition",
                 f"{key} does not go with the name {name!r}; the default partition is "
-                f"{DEFAULT_NAME}, with 0x{DEFAULT_PKEY:04x}",
+                f"{DEFAULT_NAME}, with 0x{DEFAULT_PARTITION:04x}",
             ),
         )
 
@@ -196,7 +184,7 @@ def _member_mistakes(
     ports: dict[str, int] = {}
     members = members if isinstance(members, list) else []
     for position, text in enumerate(members):
-        if not isinstance(text, str) or _member_mistake(text):
+        if not isinstance(text, str) or refusal(member, text):
             continue
         place = (*path, "members", position)
         who, _ = member(text)
@@ -221,4 +209,4 @@ def _member_mistakes(
 
 
 # The checks of texts, by the names in the table of fields.
-FABRIC_CHECKS: dict[str, Check] = {"member": each(_member_mistake)}
+FABRIC_CHECKS: dict[str, Check] = {"member": each(functools.partial(refusal, member))}

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Callable, Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.devices import FULL_MEMBER, Guid
+from ovirt_rdma.host.facts.devices import Guid
 from ovirt_rdma.host.facts.ipoib import HEADER, MOST_DATAGRAM_MTU
+from ovirt_rdma.host.facts.pkeys import DEFAULT_PARTITION, full_member, partition_of
 from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
 from ovirt_rdma.host.policy.forms import Check
 from ovirt_rdma.host.policy.model import (
@@ -33,7 +34,6 @@ from ovirt_rdma.host.policy.model import (
     VfRule,
     guest_numbers,
     is_glob,
-    partition,
 )
 from ovirt_rdma.host.policy.validate_modules import (
     kernel_name,
@@ -56,8 +56,6 @@ _PKEY = re.compile(r"0x[0-9a-f]{1,4}")
 _PKEY_DIGITS = re.compile(r"[0-9a-f]{1,4}")
 _PKEYS_ALLOWED = "allowed: 0x0001 to 0xffff, but not 0x8000"
 
-_DEFAULT_PKEY = 0xFFFF
-
 
 class FormError(ValueError):
     """The text is not a PCI address, GUID or P_Key; ``sentence`` says why."""
@@ -65,6 +63,15 @@ class FormError(ValueError):
     def __init__(self, id: str, text: str) -> None:
         super().__init__(text)
         self.sentence = Sentence(id, text)
+
+
+def refusal(form: Callable[[str], object], text: str) -> Optional[Sentence]:
+    """Return why ``form`` raises FormError for ``text``; None if it does not."""
+    try:
+        form(text)
+    except FormError as error:
+        return error.sentence
+    return None
 
 
 def pci_address(text: str) -> str:
@@ -112,7 +119,7 @@ def pkey(text: str) -> str:
     plain = text.lower()
     if _PKEY.fullmatch(plain):
         value = f"0x{int(plain, 16):04x}"
-        if partition(value) == 0:
+        if partition_of(value) is None:
             sentence = f"{text} is not a partition; {_PKEYS_ALLOWED}"
             raise FormError("pkey-invalid", sentence)
         return value
@@ -128,14 +135,14 @@ def child_pkey(text: str) -> str:
     The kernel sets bit 15 itself (drivers/infiniband/ulp/ipoib/ipoib_main.c,
     create_child). Raises FormError.
     """
-    full = int(pkey(text), 16) | FULL_MEMBER
-    if full == _DEFAULT_PKEY:
+    own = pkey(text)
+    if partition_of(own) == DEFAULT_PARTITION:
         raise FormError(
             "pkey-default-partition",
             f"{text} is the default partition, which needs no child: the base netdev "
             "is in it",
         )
-    return f"0x{full:04x}"
+    return full_member(int(own, 16))
 
 
 # Convert the keys of ``match`` that can be written in several ways.
@@ -302,11 +309,11 @@ def _children_mistakes(
             ),
         )
     own = match.get("pkey") if isinstance(match, dict) else None
-    if not isinstance(own, str) or _refusal(pkey, own):
+    if not isinstance(own, str) or refusal(pkey, own):
         own = None
     numbers: dict[str, int] = {}
     for position, text in enumerate(children if isinstance(children, list) else []):
-        if not isinstance(text, str) or _refusal(child_pkey, text):
+        if not isinstance(text, str) or refusal(child_pkey, text):
             continue
         place = (*path, "pkey_children", position)
         first = numbers.setdefault(child_pkey(text), position + 1)
@@ -318,7 +325,7 @@ def _children_mistakes(
                     f"{text} is the same partition as pkey_children[{first}]",
                 ),
             )
-        elif own is not None and partition(pkey(own)) == partition(text):
+        elif own is not None and partition_of(pkey(own)) == partition_of(text):
             yield (
                 place,
                 Sentence(
@@ -417,7 +424,7 @@ def _names_all_of(earlier: InterfaceRule, later: InterfaceRule) -> bool:
             earlier.pkey is None
             or (
                 later.pkey is not None
-                and partition(earlier.pkey) == partition(later.pkey)
+                and partition_of(earlier.pkey) == partition_of(later.pkey)
             )
         )
     )
@@ -435,18 +442,10 @@ def _names_all_devices_of(earlier: Optional[str], later: Optional[str]) -> bool:
     )
 
 
-def _refusal(form: Callable[[str], str], text: str) -> Optional[Sentence]:
-    try:
-        form(text)
-    except FormError as error:
-        return error.sentence
-    return None
-
-
 # The checks of texts, by the names in the table of fields.
 HOST_CHECKS: dict[str, Check] = {
     **{
-        key: each(functools.partial(_refusal, form))
+        key: each(functools.partial(refusal, form))
         for key, form in (*NORMAL_FORM.items(), ("child", child_pkey))
     },
     "device": each(_device_mistake),

@@ -19,11 +19,10 @@ from typing import Callable, Optional
 from ovirt_rdma.host.block.findings import differences
 from ovirt_rdma.host.block.logins import NoLogin
 from ovirt_rdma.host.block.sessions import BlockSessions, Target
-from ovirt_rdma.host.changes.kinds.model import Listener
+from ovirt_rdma.host.changes.kinds.model import LastReport, Listener
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.block_fields import BlockPolicy
-from ovirt_rdma.host.policy.store import Signature, read, signature_of
+from ovirt_rdma.host.policy.store import FollowedPolicy
 from ovirt_rdma.host.system.lock import LockHeld, one_run
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import Stop
@@ -77,12 +76,12 @@ class BlockKeeper:
         self._once = threading.Lock()
         self._boot_s = max(0.0, BOOT_S - age_s)
         self._deadline = clock() + self._boot_s
-        self._file: Optional[Signature] = None
+        self._policy = FollowedPolicy(root)
         self._block = BlockPolicy()
         self._pending: list[Target] = []
         self._retry_s = _FIRST_RETRY_S
         self._next_try = self._next_scan = clock()
-        self._reported: frozenset[str] = frozenset()
+        self._last = LastReport(listener)
 
     def keep(self, stop: Stop) -> None:
         """Log in and rescan until ``stop``, or until nothing is left to do."""
@@ -119,8 +118,8 @@ class BlockKeeper:
         except LockHeld:
             return _BOOT_RETRY_S  # the next time is soon enough
         except Problem as problem:
-            self._report([problem.one_line])
-            if self._file is None:  # no policy, or an invalid one
+            self._last.report([problem.one_line])
+            if self._policy.stored is None:  # no policy, or an invalid one
                 return None
         if not self._pending:
             self.be_ready()
@@ -134,14 +133,10 @@ class BlockKeeper:
         return max(0.0, min(min(due) - self._clock(), _POLICY_S))
 
     def _follow_policy(self) -> None:
-        path = under(self._root, POLICY_JSON)
-        signature = signature_of(path)
-        if signature is not None and signature == self._file:
+        if not self._policy.follow():
             return
-        self._file = None
-        stored = read(path)
+        stored = self._policy.stored
         self._block = stored.policy.block if stored else BlockPolicy()
-        self._file = signature
         self._pending = [*self._block.srp, *self._block.iser]
         self._retry_s, self._next_try = _FIRST_RETRY_S, self._clock()
         self._next_scan = self._clock() + (self._block.rescan_interval or 0)
@@ -170,7 +165,7 @@ class BlockKeeper:
             self._next_try = now + _BOOT_RETRY_S
             return
         self.be_ready()
-        self._report(sentences)
+        self._last.report(sentences)
         self._next_try = now + self._retry_s
         self._retry_s = min(2 * self._retry_s, _SELDOM_S)
 
@@ -184,15 +179,7 @@ class BlockKeeper:
         for sentence in differences(before, after):
             self._listener.note(sentence)
         if failed:
-            self._report(failed)
-
-    def _report(self, sentences: Iterable[str]) -> None:
-        """Report the sentences that were not reported the last time."""
-        now = tuple(sentences)
-        for sentence in now:
-            if sentence not in self._reported:
-                self._listener.note(sentence)
-        self._reported = frozenset(now)
+            self._last.report(failed)
 
 
 def _shown(one: NoLogin) -> str:

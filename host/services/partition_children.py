@@ -34,8 +34,8 @@ from ovirt_rdma.host.changes.prepare import (
 from ovirt_rdma.host.changes.recover import recover
 from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.changes.run import apply_steps
+from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.paths import PARTITIONS_UNIT
-from ovirt_rdma.host.policy.model import partition_of_facts
 from ovirt_rdma.host.policy.store import StoredPolicy
 from ovirt_rdma.host.rules.base import Step
 from ovirt_rdma.host.rules.infiniband import partitions
@@ -84,7 +84,7 @@ def difference(view: View) -> Difference:
 
 
 def _has_left(child: Interface) -> bool:
-    own = partition_of_facts(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
+    own = partition_of(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
     port = child.port
     return (
         own is not None
@@ -122,14 +122,14 @@ def made_by(ledger: Ledger, child: Interface) -> Optional[str]:
     """Return the id of the step that made ``child``, if it is still applied; None if no
     run of ours made it, or it made another child of that name. Pure.
     """
-    own = partition_of_facts(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
+    own = partition_of(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
     step = f"{partitions.ID}/{child.name}"
     for entry in ledger.applied:
         if entry.act.step != step:
             continue
         for change in entry.act.changes:
             makes = change.name == P_KEY or PkeyChild.is_for(change)
-            if makes and partition_of_facts(change.after) == own:
+            if makes and partition_of(change.after) == own:
                 return step
     return None
 

@@ -8,17 +8,15 @@ few files in /sys; only if something differs, the whole host is read and the loc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Optional, Union
 
 from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import Listener
+from ovirt_rdma.host.changes.kinds.model import LastReport, Listener
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.model import PARTITIONS_INTERVAL_S
-from ovirt_rdma.host.policy.store import Signature, StoredPolicy, read, signature_of
+from ovirt_rdma.host.policy.store import FollowedPolicy, StoredPolicy
 from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.services.partition_children import (
     ChildrenRun,
@@ -67,46 +65,34 @@ class Follower:
         self._listener = listener
         self._stop = stop
         self._recovered = False
-        self._policy: Optional[StoredPolicy] = None
-        self._policy_file: Optional[Signature] = None
+        self._policy = FollowedPolicy(root)
         self._gone: frozenset[str] = frozenset()
         self._tried = Difference()
         self._tries = 0
         self._polls_to_skip = 0
         self._failed: frozenset[str] = frozenset()
-        self._reported: frozenset[str] = frozenset()
+        self._last = LastReport(listener)
 
     def look(self) -> float:
         """Poll once, and make the changes that are needed; return the seconds until the
         next poll. Raises no error for anything that the host has.
         """
         try:
-            self._follow_policy()
-            if self._policy and self._policy.policy.host.follows_partitions:
-                self._look(self._policy)
+            self._policy.follow()
+            stored = self._policy.stored
+            if stored and stored.policy.host.follows_partitions:
+                self._look(stored)
             else:
-                self._report(
+                self._last.report(
                     ["the policy in force follows no partitions; nothing is done"]
                 )
         except LockHeld:
             pass  # the next poll is soon enough
         except Problem as problem:
-            self._report([problem.one_line])
-        if self._policy is None:
+            self._last.report([problem.one_line])
+        if self._policy.stored is None:
             return PARTITIONS_INTERVAL_S
-        return self._policy.policy.host.partitions_interval
-
-    def _follow_policy(self) -> None:
-        """Read the policy again if its file has changed. Raises StoredPolicyProblem;
-        there is no policy then.
-        """
-        path = under(self._root, POLICY_JSON)
-        signature = signature_of(path)
-        if signature is not None and signature == self._policy_file:
-            return
-        self._policy, self._policy_file = None, None
-        self._policy = read(path)
-        self._policy_file = signature
+        return self._policy.stored.policy.host.partitions_interval
 
     def _look(self, policy: StoredPolicy) -> None:
         run = ChildrenRun(
@@ -120,7 +106,7 @@ class Follower:
         if not self._recovered:
             why = run.recover_own()
             if why:
-                self._report([why])
+                self._last.report([why])
                 return
             self._recovered = True
         facts = HostReader(self._root, self._run).partitions()
@@ -133,7 +119,7 @@ class Follower:
         wanted = Difference(seen.missing, tuple(n for n in seen.gone if n in gone))
         if wanted == Difference():
             self._tried, self._tries, self._failed = wanted, 0, frozenset()
-            self._reported = frozenset()
+            self._last.report(())
             return
         if wanted != self._tried:
             self._tried, self._tries, self._polls_to_skip = wanted, 0, 0
@@ -156,17 +142,9 @@ class Follower:
         if not outcome.waits:
             self._count_attempt(most)
             self._failed = outcome.failed
-        self._report(outcome.sentences)
+        self._last.report(outcome.sentences)
 
     def _count_attempt(self, most: int) -> None:
         """Count an attempt; if the next poll finds the same difference, it failed."""
         self._polls_to_skip = min(2**self._tries - 1, most)
         self._tries = min(self._tries + 1, _MOST_DOUBLINGS)
-
-    def _report(self, sentences: Iterable[str]) -> None:
-        """Report the sentences that were not reported the last time."""
-        now = tuple(sentences)
-        for sentence in now:
-            if sentence not in self._reported:
-                self._listener.note(sentence)
-        self._reported = frozenset(now)

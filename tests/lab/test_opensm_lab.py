@@ -22,12 +22,12 @@ from ovirt_rdma.host.fabric.grammar import PartitionsProblem, parse
 from ovirt_rdma.host.fabric.model import (
     ALL,
     ALL_CAS,
-    DEFAULT_PKEY,
     SELF,
     Definition,
     Member,
 )
 from ovirt_rdma.host.fabric.render import render
+from ovirt_rdma.host.facts.pkeys import DEFAULT_PARTITION
 
 HOSTS = ("hv1", "hv2", "hv3")
 
@@ -42,7 +42,7 @@ def fabric(tmp_path_factory) -> Iterator[SimulatedFabric]:
 def table(definitions: tuple[Definition, ...], guid: int, *, manager: bool) -> set[int]:
     """Return the P_Key table that ``definitions`` mean for a host's port."""
     # opensm's own beginning of the default partition.
-    found = {DEFAULT_PKEY: manager}
+    found = {DEFAULT_PARTITION: manager}
     for definition in definitions:
         for member in definition.members:
             if _names(member, guid, manager=manager):

@@ -6,6 +6,8 @@ The GUIDs are read with ip, from the PF, and from the VFs' own devices.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,18 +74,45 @@ def prepared(guest: Guest, count: int, guests: int) -> ChangedHost:
     return host
 
 
+def derived(node_guid: str, number: int, part: str) -> str:
+    """Return a GUID of a VF as docs/virtual-functions.md says, in the form of ip."""
+    lines = ("ovirt_rdma VF 1", UUID, node_guid, str(number), part)
+    guid = bytearray(hashlib.sha256("\n".join(lines).encode()).digest()[:8])
+    guid[0] = guid[0] & 0xFE | 0x02
+    return guid.hex(":")
+
+
+def two_wanted(guest: Guest) -> PreparedHost:
+    """Load a policy for two VFs, without our package and without systemd."""
+    FABRIC.load(guest)
+    host = PreparedHost(guest, ("ib0",))
+    host.said(f"mkdir -p /etc/vdsm; echo {UUID} > /etc/vdsm/vdsm.id")
+    host.load_policy("  virtual_functions: [{match: {device: mlx5_0}, count: 2}]")
+    return host
+
+
+def test_made_and_reverted() -> None:
+    """The GUIDs are the derived ones, and the revert leaves what was there."""
+    with Guest("hypervisor") as guest:
+        host = two_wanted(guest)
+        found = host.said(_AS_FOUND)
+        assert host.command("apply").exit_code == 0
+        own = host.said("cat /sys/class/infiniband/mlx5_0/node_guid")
+        guids = re.findall("[0-9a-f:]{23}", host.said(_VFS))
+        parts = [(number, part) for number in (0, 1) for part in ("node", "port 1")]
+        assert guids == [derived(own, number, part) for number, part in parts]
+        assert host.command("revert").exit_code == 0
+        after = host.said(_AS_FOUND).splitlines()
+        assert [line for line in after if line != "journal"] == found.splitlines()
+
+
 @pytest.mark.faults
 def test_made_set_again_and_reverted() -> None:
-    """Without systemd: the test does what the unit of the PF's netdev does."""
+    """The test does what the unit of the PF's netdev does."""
     with Guest("hypervisor") as guest:
-        FABRIC.load(guest)
-        host = PreparedHost(guest, ("ib0",))
-        host.said(f"mkdir -p /etc/vdsm; echo {UUID} > /etc/vdsm/vdsm.id")
-        host.load_policy("  virtual_functions: [{match: {device: mlx5_0}, count: 2}]")
+        host = two_wanted(guest)
         assert host.command("apply").exit_code == 0
         vfs = host.said(_VFS)
-        assert len(set(vfs.splitlines())) == 2
-        assert "00:00:00:00:00:00:00:00" not in vfs
 
         # The driver is loaded again, as at a boot.
         FABRIC.unbind(guest, 0)

@@ -451,10 +451,10 @@ def _pkeys(pkeys: tuple[PKey, ...]) -> Optional[str]:
 
 
 def _pkey(value: str) -> str:
-    from ovirt_rdma.host.facts.devices import FULL_MEMBER
+    from ovirt_rdma.host.facts.pkeys import is_full_member
 
     try:
-        full = int(value, 16) & FULL_MEMBER
+        full = is_full_member(value)
     except ValueError:  # possible in a facts file
         return value
     return value if full else f"{value} (limited)"

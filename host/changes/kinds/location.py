@@ -14,8 +14,8 @@ from ovirt_rdma.host.changes.kinds.base import Host
 from ovirt_rdma.host.changes.kinds.model import Place
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Guid, Netdev
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.paths import NET_CLASS
-from ovirt_rdma.host.policy.model import partition_of_facts
 from ovirt_rdma.host.rules.infiniband.children import PARENT_LENGTH
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -33,7 +33,7 @@ def place_of_netdev(name: str, facts: Facts) -> Place:
     pkey = f"0x{digits}"
     parents = [n for n in facts.netdevs if dot and n.name[:PARENT_LENGTH] == head]
     for parent in parents:
-        if parent.type == ARPHRD_INFINIBAND and partition_of_facts(pkey) is not None:
+        if parent.type == ARPHRD_INFINIBAND and partition_of(pkey) is not None:
             return Place(netdev=name, guid=_guid(parent.address), pkey=pkey)
     return Place(netdev=name)
 
@@ -103,8 +103,8 @@ def _is_of_pkey(tree: FileTree, name: str, place: Place) -> bool:
         return "create_child" in files
     if "create_child" in files or "parent" not in files:
         return "create_child" not in files and name == place.netdev
-    pkey = partition_of_facts(tree.text(f"{NET_CLASS}/{name}/pkey"))
-    return pkey is not None and pkey == partition_of_facts(place.pkey)
+    pkey = partition_of(tree.text(f"{NET_CLASS}/{name}/pkey"))
+    return pkey is not None and pkey == partition_of(place.pkey)
 
 
 def _pci(tree: FileTree, name: str) -> Optional[str]:

@@ -13,9 +13,8 @@ from typing import ClassVar, Optional
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
 from ovirt_rdma.host.changes.kinds.kind import PKEY, Property, normal_text
 from ovirt_rdma.host.changes.kinds.sysfs import Sysfs
-from ovirt_rdma.host.facts.devices import FULL_MEMBER
+from ovirt_rdma.host.facts.pkeys import full_member, full_member_bits, partition_of
 from ovirt_rdma.host.paths import NET_CLASS
-from ovirt_rdma.host.policy.model import partition_of_facts
 from ovirt_rdma.host.rules.base import SYSFS, Change
 from ovirt_rdma.host.rules.infiniband.children import PARENT_LENGTH
 from ovirt_rdma.host.system.tree import FileTree
@@ -67,7 +66,7 @@ class PkeyChild(Sysfs):
     def normal(self, value: str) -> Optional[str]:
         number = normal_text(value.strip())
         # The kernel sets the bit itself.
-        return str(int(number) | FULL_MEMBER) if number.isdecimal() else number
+        return str(full_member_bits(int(number))) if number.isdecimal() else number
 
     def manual_fix(self, value: Optional[str]) -> str:
         target = shlex.quote(self.change.target).replace(CREATE_CHILD, DELETE_CHILD)
@@ -99,7 +98,7 @@ class PkeyChild(Sysfs):
         if name is None:
             return
         # delete_child needs the P_Key with the bit of full members.
-        value = f"0x{int(pkey, 16) | FULL_MEMBER:04x}"
+        value = full_member(int(pkey, 16))
         try:
             self.write(host, f"{NET_CLASS}/{parent}/{DELETE_CHILD}", value)
         except EffectFailed:
@@ -122,11 +121,8 @@ class PkeyChild(Sysfs):
         tree = FileTree(host.root)
         for name in tree.names(NET_CLASS):
             folder = f"{NET_CLASS}/{name}"
-            own = partition_of_facts(tree.text(f"{folder}/pkey"))
-            if (
-                own == partition_of_facts(pkey)
-                and tree.text(f"{folder}/parent") == parent
-            ):
+            own = partition_of(tree.text(f"{folder}/pkey"))
+            if own == partition_of(pkey) and tree.text(f"{folder}/parent") == parent:
                 return name
         return None
 

@@ -14,12 +14,17 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.devices import FULL_MEMBER, Ipoib, Profile, RdmaPort
+from ovirt_rdma.host.facts.devices import Ipoib, Profile, RdmaPort
 from ovirt_rdma.host.facts.ipoib import DATAGRAM
+from ovirt_rdma.host.facts.pkeys import (
+    DEFAULT_PARTITION,
+    full_member,
+    partition_bits,
+    partition_of,
+)
 from ovirt_rdma.host.policy.model import (
     FOLLOW,
     interface_rule_for,
-    partition_of_facts,
 )
 from ovirt_rdma.host.rules.infiniband.limits import port_limit
 from ovirt_rdma.host.rules.infiniband.settings import (
@@ -32,8 +37,6 @@ from ovirt_rdma.host.rules.view import Interface, View, is_persistent, once_per_
 
 # The kernel names a child "%.10s.%04x".
 PARENT_LENGTH = 10
-# Of the default P_Key 0xffff: every port is a member, and the base netdev uses it.
-DEFAULT_PARTITION = 0x7FFF
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def _wanted(view: View) -> Iterator[WantedChild]:
     present = {
         (
             interface.netdev.ipoib.parent,
-            partition_of_facts(interface.netdev.ipoib.pkey),
+            partition_of(interface.netdev.ipoib.pkey),
         ): interface.name
         for interface in view.ipoib
         if interface.netdev.ipoib and interface.netdev.ipoib.parent
@@ -76,36 +79,37 @@ def _wanted(view: View) -> Iterator[WantedChild]:
     for parent in view.ipoib:
         if parent.is_child or parent.wanted is None:
             continue
-        for value in _keys(parent):
-            existing = present.get((parent.name, value & ~FULL_MEMBER))
-            name = existing or f"{parent.name[:PARENT_LENGTH]}.{value:04x}"
-            refused, fix = ("", "") if existing else _refused(view, parent, value, name)
+        for partition in _partitions(parent):
+            pkey = full_member(partition)
+            existing = present.get((parent.name, partition))
+            name = existing or f"{parent.name[:PARENT_LENGTH]}.{pkey[2:]}"
+            refused, fix = "", ""
+            if not existing:
+                refused, fix = _refused(view, parent, partition, name)
             if not existing and name in taken:
                 refused = Sentence(
                     "netdev-name-taken",
                     f"another netdev {name} exists, or will exist",
                 )
-                name = f"{parent.name}.{value:04x}"
+                name = f"{parent.name}.{pkey[2:]}"
             taken.add(name)
             yield WantedChild(
                 parent=parent,
-                pkey=f"0x{value:04x}",
+                pkey=pkey,
                 name=name,
                 exists=existing is not None,
-                member=table_entry(parent.port, value),
+                member=table_entry(parent.port, partition),
                 refused=refused,
                 fix=fix,
             )
 
 
-def _keys(parent: Interface) -> tuple[int, ...]:
-    """Return the P_Keys, with bit 15 set, for which ``parent`` needs children."""
+def _partitions(parent: Interface) -> tuple[int, ...]:
+    """Return the partitions for which ``parent`` needs children."""
     if follows(parent):
-        return tuple(
-            partition | FULL_MEMBER for partition in followed_partitions(parent)
-        )
+        return followed_partitions(parent)
     named = parent.wanted.pkey_children if parent.wanted else ()
-    return tuple(dict.fromkeys(int(text, 16) | FULL_MEMBER for text in named))
+    return tuple(dict.fromkeys(partition_bits(int(text, 16)) for text in named))
 
 
 def follows(parent: Interface) -> bool:
@@ -123,10 +127,10 @@ def followed_partitions(parent: Interface) -> tuple[int, ...]:
     Without the default partition and the base netdev's own, which is at index 0
     (ipoib_parent_init in drivers/infiniband/ulp/ipoib/ipoib_main.c).
     """
-    own = partition_of_facts(parent.netdev.ipoib.pkey if parent.netdev.ipoib else None)
-    excluded = {None, 0, DEFAULT_PARTITION, own}
-    excluded |= {partition_of_facts(e.value) for e in parent.port.pkeys if e.index == 0}
-    partitions = (partition_of_facts(entry.value) for entry in parent.port.pkeys)
+    own = partition_of(parent.netdev.ipoib.pkey if parent.netdev.ipoib else None)
+    excluded = {None, DEFAULT_PARTITION, own}
+    excluded |= {partition_of(e.value) for e in parent.port.pkeys if e.index == 0}
+    partitions = (partition_of(entry.value) for entry in parent.port.pkeys)
     return tuple(
         dict.fromkeys(p for p in partitions if p is not None and p not in excluded)
     )
@@ -174,20 +178,21 @@ def parents_first(view: View) -> tuple[Interface, ...]:
     return tuple(sorted(everything, key=lambda i: (i.is_child, i.name)))
 
 
-def table_entry(port: RdmaPort, pkey: int) -> Optional[str]:
-    """Return the port's table entry for the partition of ``pkey``, None if it has none.
+def table_entry(port: RdmaPort, partition: int) -> Optional[str]:
+    """Return the port's table entry for ``partition``, None if it has none.
 
     An entry of a full member takes precedence over one of a limited member.
     """
-    wanted = pkey & ~FULL_MEMBER
-    entries = [e.value for e in port.pkeys if partition_of_facts(e.value) == wanted]
+    entries = [e.value for e in port.pkeys if partition_of(e.value) == partition]
     return max(entries, key=lambda value: int(value, 16), default=None)
 
 
-def _refused(view: View, parent: Interface, value: int, name: str) -> tuple[str, str]:
+def _refused(
+    view: View, parent: Interface, partition: int, name: str
+) -> tuple[str, str]:
     """Return a clause why a child cannot be created, and the fix; empty if it can."""
     own = parent.netdev.ipoib.pkey if parent.netdev.ipoib else None
-    if partition_of_facts(own) == value & ~FULL_MEMBER:
+    if partition_of(own) == partition:
         return (
             Sentence(
                 "partition-of-parent", f"{parent.name} itself is in that partition"
@@ -205,7 +210,7 @@ def _refused(view: View, parent: Interface, value: int, name: str) -> tuple[str,
             ),
             "",
         )
-    profile = _profile_of(view, parent, value, name)
+    profile = _profile_of(view, parent, partition, name)
     if profile:
         return (
             Sentence(
@@ -219,16 +224,16 @@ def _refused(view: View, parent: Interface, value: int, name: str) -> tuple[str,
 
 
 def _profile_of(
-    view: View, parent: Interface, value: int, name: str
+    view: View, parent: Interface, partition: int, name: str
 ) -> Optional[Profile]:
     """Return the profile for a child that does not exist; None if there is none."""
     manager = view.facts.network_manager
     for profile in manager.profiles if manager else ():
         if profile.type != INFINIBAND_TYPE or not is_persistent(profile):
             continue
-        pkey = partition_of_facts(profile.value(P_KEY))
+        pkey = partition_of(profile.value(P_KEY))
         if profile.interface_name == name or (
-            profile.value(PARENT) == parent.name and pkey == value & ~FULL_MEMBER
+            profile.value(PARENT) == parent.name and pkey == partition
         ):
             return profile
     return None

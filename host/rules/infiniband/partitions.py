@@ -12,15 +12,13 @@ from collections.abc import Iterator
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.devices import FULL_MEMBER
 from ovirt_rdma.host.facts.ipoib import DATAGRAM
 from ovirt_rdma.host.facts.model import Unit
+from ovirt_rdma.host.facts.pkeys import is_full_member, partition_bits, partition_of
 from ovirt_rdma.host.paths import NET_CLASS, PARTITIONS_UNIT
 from ovirt_rdma.host.policy.model import (
     FOLLOW,
     names_port,
-    partition,
-    partition_of_facts,
 )
 from ovirt_rdma.host.rules.base import (
     FAIL,
@@ -205,7 +203,7 @@ def _wanted(view: View, child: WantedChild) -> Iterator[Outcome]:
         state = f"{name} has no carrier" if child.exists else f"{name} is not created"
         yield Finding(ID, name, FAIL, f"{table}, so {state}", _fabric_fix(child))
         return
-    limited = not int(child.member, 16) & FULL_MEMBER
+    limited = not is_full_member(child.member)
     if child.exists:
         sentence = f"{name} exists, for P_Key {child.pkey}"
         if not limited:
@@ -286,7 +284,7 @@ def _without_children(parent: Interface) -> Finding:
 def _existing(view: View, interface: Interface) -> Finding:
     """Return the finding for a child that the policy does not name; it is unchanged."""
     ipoib = interface.netdev.ipoib
-    pkey = partition_of_facts(ipoib.pkey if ipoib else None)
+    pkey = partition_of(ipoib.pkey if ipoib else None)
     name = interface.name
     shown = f"{name} (P_Key {ipoib.pkey if ipoib else None})"
     if pkey is None:
@@ -336,7 +334,7 @@ def _without_parent(view: View) -> Iterator[Finding]:
 
 def _fabric_fix(child: WantedChild) -> str:
     guid = (child.parent.port.guid or "GUID").replace(":", "")
-    base = partition(child.pkey)
+    base = partition_bits(int(child.pkey, 16))
     return (
         "add the port to the partition in the subnet manager (opensm's "
         f"partitions.conf: NAME=0x{base:04x},ipoib : 0x{guid}=full ;)"

@@ -13,8 +13,8 @@ from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Guid, Netdev, Profile
+from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.paths import NET_CLASS
-from ovirt_rdma.host.policy.model import partition_of_facts
 from ovirt_rdma.host.rules.base import PROFILE, SYSFS, Change
 from ovirt_rdma.host.rules.reapply import INFINIBAND_MTU
 from ovirt_rdma.host.rules.view import Interface, View, is_persistent
@@ -123,8 +123,8 @@ def child_pkey(interface: Interface) -> Optional[str]:
     parent, dot, digits = interface.name.rpartition(".")
     if not dot or len(digits) != 4 or not ipoib or ipoib.parent != parent:
         return None
-    partition = partition_of_facts(f"0x{digits}")
-    same = partition is not None and partition == partition_of_facts(ipoib.pkey)
+    partition = partition_of(f"0x{digits}")
+    same = partition is not None and partition == partition_of(ipoib.pkey)
     return f"0x{digits}" if same else None
 
 

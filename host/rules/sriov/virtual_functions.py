@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.model import DERIVED, partition
+from ovirt_rdma.host.facts.pkeys import partition_of
+from ovirt_rdma.host.policy.model import DERIVED
 from ovirt_rdma.host.rules.base import (
     FAIL,
     HOST,
@@ -201,8 +202,8 @@ def _pkeys(view: View, pf: Pf, pkeys: tuple[str, ...]) -> Iterator[Outcome]:
     for port in pf.device.ports:
         if not port.is_infiniband:
             continue
-        places = {partition(p.value): p.index for p in reversed(port.pkeys)}
-        missing = [p for p in pkeys if partition(p) not in places]
+        places = {partition_of(p.value): p.index for p in reversed(port.pkeys)}
+        missing = [p for p in pkeys if partition_of(p) not in places]
         if missing:
             subject = f"{pf.name}/{port.number}"
             yield Finding(
@@ -213,7 +214,7 @@ def _pkeys(view: View, pf: Pf, pkeys: tuple[str, ...]) -> Iterator[Outcome]:
                 "add the port to the partition in the subnet manager",
             )
             return
-        indexes = ",".join(str(places[partition(p)]) for p in pkeys)
+        indexes = ",".join(str(places[partition_of(p)]) for p in pkeys)
         tables.append(f"{port.number}:{indexes}")
     present = {
         vf.number: "/".join(

@@ -175,8 +175,8 @@ def _warnings(command, path, shown):
 
 def _remark(one):
     # The draft's folder is Ansible's. Versions before drop-ins do not report the file.
-    folder, _, name = str(one.get("file") or "").rpartition("/")
-    file = f"policy.d/{name}: " if folder.endswith("/policy.d") else ""
+    *folders, name = str(one.get("file") or "").split("/")
+    file = f"policy.d/{name}: " if folders[-1:] == ["policy.d"] else ""
     line = f"line {one['line']}: " if one["line"] is not None else ""
     key = f"{one['key']}: " if one["key"] else ""
     return one_line(f"{file}{line}{key}{one['sentence']}")

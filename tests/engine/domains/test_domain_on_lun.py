@@ -103,7 +103,7 @@ def test_a_lun_of_another_domain_is_refused_with_its_name(session, double, lun):
     ("changes", "id", "arguments"),
     [
         ({"disk": "d1", "status": "used"}, "lun-in-disk", ("d1",)),
-        ({"type": "iscsi"}, "lun-type", ("iscsi",)),
+        ({"type": "iscsi"}, "lun-type", ("iscsi", "iSER", "over TCP")),
         ({"status": "used"}, "lun-not-empty", ("wipefs",)),
         ({"status": "unusable"}, "lun-not-empty", ("unusable",)),
         ({"without": ("host02",)}, "lun-not-on-host", ("host02",)),
@@ -125,9 +125,19 @@ def test_the_name_of_another_domain_is_refused(session, double, lun):
         planned(session, name="data1")
 
 
-def test_one_path_and_a_host_that_was_not_asked_are_warnings(session, double, lun):
-    lun.paths = 1
+@pytest.mark.parametrize(("paths", "said"), [(1, "has 1 active"), (0, "has no active")])
+def test_few_paths_and_a_host_that_was_not_asked_are_warnings(
+    session, double, lun, paths, said
+):
+    lun.paths = paths
     double.world.host("host03").status = "maintenance"
     warnings = planned(session).warnings
-    assert "1 active path" in warnings[0]
+    assert said in warnings[0]
     assert "host03" in warnings[1]
+
+
+@pytest.mark.parametrize(("number", "said"), [(1, "by 1 host"), (3, "by 3 hosts")])
+def test_the_plan_counts_the_hosts(session, double, lun, number, said):
+    plan = planned(session)
+    shown = replace(plan, hosts=plan.hosts[:number]).lines
+    assert shown[-1].endswith(f"used {said}")

@@ -11,7 +11,7 @@ import pytest
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.devices import NetdevUse, OvirtNetwork
 from ovirt_rdma.host.facts.interfaces import Interface, content_of, interfaces_of
-from ovirt_rdma.host.facts.pkey_vlan import (
+from ovirt_rdma.host.facts.pkeys import (
     FIRST_VLAN,
     LAST_VLAN,
     partition_of,

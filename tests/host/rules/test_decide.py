@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from support.host.ipoib_host import child, host, netdev, network, policy, port, profile
 
 from ovirt_rdma.host.decision.registry import RULES, decide, rule_by_id
-from ovirt_rdma.host.facts import model as facts_module
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, ModuleOption, Policy
 from ovirt_rdma.host.rules.base import CLASSES, VERDICTS
@@ -56,7 +55,7 @@ def anything(kind):
     if typing.get_origin(kind) is typing.Union:
         return st.none() | anything(arguments[0])
     if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind, vars(facts_module))
+        hints = typing.get_type_hints(kind)
         return st.builds(kind, **{name: anything(one) for name, one in hints.items()})
     return {
         str: WORDS,

@@ -13,9 +13,10 @@ from support.golden import golden_mlx4 as mlx4
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import POLICY_JSON
+from ovirt_rdma.host.policy import store as policy_store
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
 from ovirt_rdma.host.policy.store import store
-from ovirt_rdma.host.services import partition_follower as module
+from ovirt_rdma.host.services import partition_follower
 from ovirt_rdma.host.services.partition_children import Outcome
 from ovirt_rdma.host.services.partition_follower import Follower, follow_partitions
 from ovirt_rdma.host.system.lock import LockHeld
@@ -97,7 +98,7 @@ def stage(tmp_path, monkeypatch):
                 raise found.answer
             return found.answer
 
-    monkeypatch.setattr(module, "ChildrenRun", Scripted)
+    monkeypatch.setattr(partition_follower, "ChildrenRun", Scripted)
     return found
 
 
@@ -261,7 +262,7 @@ def test_a_broken_policy_is_told_once_and_nothing_done(stage):
 def test_a_policy_that_did_not_change_is_not_read_again(stage, monkeypatch):
     follower = stage.follower()
     follower.look()
-    monkeypatch.setattr(module, "read", None)
+    monkeypatch.setattr(policy_store, "read", None)
     looks(follower, 3)
     assert stage.take() == ([], [])
 

@@ -49,6 +49,8 @@ HOSTS = {
     "two-hcas": Golden(mlx5.two_hcas, check=3, plan=3),
     "bond-of-ipoib": Golden(mlx5.bond_of_ipoib, check=0, plan=0),
     "virtual-functions": Golden(mlx5.virtual_functions, check=3, plan=0),
+    "virtual-functions-in-use": Golden(mlx5.virtual_functions, check=3, plan=3),
+    "virtual-functions-wanted": Golden(mlx5.virtual_functions_wanted, check=3, plan=3),
     "mlnx-ofed": Golden(mlx5.mlnx_ofed, check=3, plan=0),
     "mlnx-ofed-mixed": Golden(mlx5.mlnx_ofed_mixed, check=0, plan=0),
     "qib": Golden(others.qib, check=3, plan=0),

@@ -24,6 +24,7 @@ from support.golden.golden_base import (
 
 NO_GUID = ("0000:0000:0000:0000", "0000:0000:0000:0000", "auto")
 LISTS = ("rdma", "infiniband", "roce")
+HOST_UUID = "3c2ee5a2-1b1e-4c35-b2a5-6a56fd8f8f14"
 CONNECTX_5 = Pci("0000:5e:00.0", "0x15b3", "0x1017", "mlx5_core")
 CONNECTX_5_B = Pci("0000:5e:00.1", "0x15b3", "0x1017", "mlx5_core")
 CONNECTX_6_DX = Pci("0000:3b:00.0", "0x15b3", "0x101d", "mlx5_core")
@@ -247,11 +248,21 @@ def virtual_functions(path: Path) -> FakeRoot:
     enhanced(host, "ib1", "ib2")
     for name in ("ib0", "ib1", "ib2"):
         profile(host, name)
-    uuid = "3c2ee5a2-1b1e-4c35-b2a5-6a56fd8f8f14"
-    host.write("/sys/class/dmi/id/product_uuid", uuid)
+    host.write("/sys/class/dmi/id/product_uuid", HOST_UUID)
     # VFs 0 to 3 are with guests, 4 and 5 on this host; nobody gave 6 and 7 a GUID.
     guids = [f"0011:2233:4455:66{(number - 3) % 8:02d}" for number in range(6)]
     host.ip_vfs("ib0", [(guid, guid, "auto") for guid in guids] + [NO_GUID] * 2)
+    return host
+
+
+def virtual_functions_wanted(path: Path) -> FakeRoot:
+    """A ConnectX-5 that could have eight VFs, and has none."""
+    host = hypervisor(path, loaded=(*MLX5, *INFINIBAND), lists=LISTS)
+    _connectx_5(host)
+    host.adapter(CONNECTX_5, "0x020700", numa_node=0, max_vfs=8)
+    enhanced(host, "ib0")
+    profile(host, "ib0")
+    host.write("/sys/class/dmi/id/product_uuid", HOST_UUID)
     return host
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A backend with a host in memory: the kernel, ethtool and NetworkManager of the rules'
-tests, with files and units; strict.
+tests, with files, units and virtual functions; strict.
 
 It can be killed at any point, ignore values that are set, and be booted. From the
 product it uses data types only.
@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from ovirt_rdma.host.changes.kinds.base import Reading
 from ovirt_rdma.host.facts.model import OwnFile, Unit
-from ovirt_rdma.host.rules.base import FILE, MODULE, PROFILE, UNIT
+from ovirt_rdma.host.rules.base import FILE, MODULE, PROFILE, UNIT, VF
+from support.host import vf_kernel
 from support.host.change_places import (
     adapter_of,
     child_of,
@@ -86,6 +87,8 @@ class FakeHost:
             return Reading(self.units.get(change.target, "disabled"))
         if change.kind == MODULE:
             return Reading(self._value(MODULE, change.target))
+        if change.kind == VF:
+            return Reading(vf_kernel.value_of(self.facts, change))
         if self._nothing_at(change, place):
             return Reading(None)
         change = self._now(change, place)
@@ -132,6 +135,8 @@ class FakeHost:
         first = act.changes[0]
         if first.kind == PROFILE:
             return self._profile(uuid_of(first, act.uuid)) is None
+        if first.kind == VF:
+            return vf_kernel.is_gone(self.facts, first)
         if self._nothing_at(first, act.place):
             return True
         first = self._now(first, act.place)
@@ -167,6 +172,7 @@ class FakeHost:
     def reboot(self, boot="boot-2"):
         """Boot: set the kernel's own values, then those of profiles."""
         self.boot = boot
+        self.facts = vf_kernel.without_virtual_functions(self.facts)
         for netdev in self.facts.netdevs:
             if not netdev.ipoib:
                 continue
@@ -195,7 +201,10 @@ class FakeHost:
             )
             for p in self._manager().profiles
         }
-        ports = {a.pci.address: a.port_mtus for a in self.facts.adapters}
+        ports = {
+            a.pci.address: (a.port_mtus, a.vfs, a.virtual_functions)
+            for a in self.facts.adapters
+        }
         units = {n: v for n, v in self.units.items() if v != "disabled"}
         return netdevs, profiles, ports, dict(self.files), units
 
@@ -211,6 +220,8 @@ class FakeHost:
             modules = self.facts.modules
             loaded = (*modules.loaded, change.target)
             self.facts = replace(self.facts, modules=replace(modules, loaded=loaded))
+        elif change.kind == VF:
+            self.facts = vf_kernel.with_value(self.facts, change, value)
         elif change.kind == PROFILE:
             self._set_profile(kernel, act, change, value)
         else:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ovirt_rdma.host.fabric.consistency import mistakes_between
 from ovirt_rdma.host.fabric.model import (
-    MEMBERSHIPS,
     WORDS,
     Definition,
     Group,
@@ -20,6 +19,7 @@ from ovirt_rdma.host.fabric.model import (
     Member,
     guid_text,
 )
+from ovirt_rdma.host.facts.pkeys import MEMBERSHIPS
 
 # In the form of the file that EL packages: the default partition in two definitions.
 EL_DEFAULT = """\

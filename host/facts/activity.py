@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Condense two samples of counters into what rules look at. Pure.
+
+A dump of facts must stay small on a host with thousands of mounts, so it has some
+numbers for each NFS mount over RDMA, and the error counters of ports that are not 0.
+Values are totals; ``new_...`` and ``grown`` are their growth between the samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from ovirt_rdma.host.facts.statistics import (
+    MountStatistics,
+    OperationStatistics,
+    PortCounters,
+    Statistics,
+    SunrpcTransport,
+    Transport,
+)
+
+# Counters of a bad cable, connector, transceiver or port. Those of counters/ are of
+# PortCounters (IBTA 16.1.3.5), the others of mlx5 (drivers/infiniband/hw/mlx5).
+LINK_ERRORS = (
+    "symbol_error",
+    "link_error_recovery",
+    "link_downed",
+    "port_rcv_errors",
+    "port_rcv_remote_physical_errors",
+    "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+    "rx_icrc_encapsulated",
+)
+# Counters of lost, repeated or discarded packets: those of mlx5, then of Soft-RoCE
+# (drivers/infiniband/sw/rxe/rxe_hw_counters.c).
+PATH_ERRORS = (
+    "port_xmit_discards",
+    "local_ack_timeout_err",
+    "out_of_sequence",
+    "packet_seq_err",
+    "implied_nak_seq_err",
+    "rnr_nak_retry_err",
+    "rcvd_seq_err",
+    "completer_retry_err",
+    "retry_exceeded_err",
+)
+# What both kinds have: received packets.
+_PACKETS = ("port_rcv_packets", "rcvd_pkts")
+
+
+@dataclass(frozen=True)
+class MountActivity:
+    """An NFS mount over RDMA, all its connections and operations together.
+
+    operations, retransmissions: requests, and how many were sent again
+    queue_ms, rtt_ms: sums of all requests: waiting to be sent, waiting for the reply
+    reads, writes: READ and READ_PLUS, WRITE requests
+    server_read, server_written: bytes by the file system's own count, or None
+    copies, cancelled_copies: COPY and OFFLOAD_CANCEL requests of NFS 4.2
+    connects, sends, backlog: of the connections; backlog is a sum, see bklog_u in
+    statistics
+    connections: how many there are
+    blocked: connections with requests under way of which none was answered between
+    the samples, although others were
+    """
+
+    mountpoint: str
+    operations: int = 0
+    retransmissions: int = 0
+    queue_ms: int = 0
+    rtt_ms: int = 0
+    reads: int = 0
+    writes: int = 0
+    server_read: Optional[int] = None
+    server_written: Optional[int] = None
+    copies: int = 0
+    cancelled_copies: int = 0
+    connects: int = 0
+    sends: int = 0
+    backlog: int = 0
+    connections: int = 0
+    new_retransmissions: int = 0
+    new_connects: int = 0
+    blocked: int = 0
+
+
+@dataclass(frozen=True)
+class PortError:
+    """An error counter that is not 0, and its growth."""
+
+    name: str
+    value: int
+    grown: int = 0
+
+
+@dataclass(frozen=True)
+class PortActivity:
+    """A port of an RDMA device: received packets (None if unknown), and errors.
+
+    read: whether the device has any of the error counters, and answered
+    """
+
+    device: str
+    port: int
+    read: bool = False
+    packets: Optional[int] = None
+    new_packets: int = 0
+    errors: tuple[PortError, ...] = ()
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What happened in ``seconds``, and before since each mount or device exists.
+
+    connections: those over RDMA in the kernel's sysfs; None if it shows none
+    """
+
+    seconds: float
+    mounts: tuple[MountActivity, ...] = ()
+    connections: Optional[tuple[SunrpcTransport, ...]] = None
+    ports: tuple[PortActivity, ...] = ()
+
+
+def activity_between(before: Statistics, after: Statistics) -> Activity:
+    """Return the activity of the second sample, with the growth since the first.
+
+    Of a mount or device that the first sample does not have, or whose counters became
+    smaller (another one, or a counter that wrapped), nothing counts as growth.
+    """
+    mounts = {(m.mountpoint, m.source): m for m in before.mounts}
+    ports = {(p.device, p.port): p for p in before.ports}
+    return Activity(
+        seconds=max(0.0, round(after.taken_s - before.taken_s, 2)),
+        mounts=tuple(
+            _mount(mounts.get((mount.mountpoint, mount.source)), mount)
+            for mount in after.mounts
+            if any(transport.protocol == "rdma" for transport in mount.transports)
+        ),
+        connections=(
+            None
+            if after.transports is None
+            else tuple(one for one in after.transports if one.protocol == "rdma")
+        ),
+        ports=tuple(_ports(after.ports, ports)),
+    )
+
+
+def _mount(earlier: Optional[MountStatistics], mount: MountStatistics) -> MountActivity:
+    operations, transports = mount.operations, mount.transports
+    sent_again, connects = _sent_again(operations), _sum(transports, "connect_count")
+    before = earlier or mount
+    return MountActivity(
+        mountpoint=mount.mountpoint,
+        operations=sum(one.operations for one in operations),
+        retransmissions=sent_again,
+        queue_ms=sum(one.queue_ms for one in operations),
+        rtt_ms=sum(one.rtt_ms for one in operations),
+        reads=_count(mount, "READ", "READ_PLUS"),
+        writes=_count(mount, "WRITE"),
+        server_read=mount.bytes.server_read if mount.bytes else None,
+        server_written=mount.bytes.server_written if mount.bytes else None,
+        copies=_count(mount, "COPY"),
+        cancelled_copies=_count(mount, "OFFLOAD_CANCEL"),
+        connects=connects,
+        sends=_sum(transports, "sends"),
+        backlog=_sum(transports, "bklog_u"),
+        connections=len(transports),
+        new_retransmissions=max(0, sent_again - _sent_again(before.operations)),
+        new_connects=max(0, connects - _sum(before.transports, "connect_count")),
+        blocked=_blocked(before.transports, transports),
+    )
+
+
+def _sent_again(operations: Iterable[OperationStatistics]) -> int:
+    return sum(max(0, one.transmissions - one.operations) for one in operations)
+
+
+def _count(mount: MountStatistics, *names: str) -> int:
+    return sum(one.operations for one in mount.operations if one.name in names)
+
+
+def _sum(transports: Iterable[Transport], name: str) -> int:
+    return sum(transport.get(name) or 0 for transport in transports)
+
+
+def _blocked(before: Sequence[Transport], after: Sequence[Transport]) -> int:
+    """Count the blocked connections of a mount of which another one moves.
+
+    The kernel shows them in the same order as long as none is added or removed.
+    """
+    if len(before) != len(after):
+        return 0
+    moved = blocked = 0
+    for old, new in zip(before, after):
+        then, now = old.get("recvs"), new.get("recvs")
+        sends, sent = old.get("sends"), new.get("sends")
+        if then is None or now is None or sends is None or sent is None:
+            return 0
+        moved += now > then
+        # In the first sample too: each was under way for the whole time.
+        blocked += now == then and sends > then and sent > now
+    return blocked if moved else 0
+
+
+def _ports(
+    ports: Iterable[PortCounters], before: dict[tuple[str, int], PortCounters]
+) -> Iterable[PortActivity]:
+    for port in ports:
+        if port.port == 0:
+            continue
+        earlier = before.get((port.device, port.port), port)
+        names = (*LINK_ERRORS, *PATH_ERRORS)
+        values = {
+            name: value for name in names if (value := port.get(name)) is not None
+        }
+        name = next((one for one in _PACKETS if port.get(one) is not None), "")
+        packets = port.get(name)
+        yield PortActivity(
+            port.device,
+            port.port,
+            read=bool(values),
+            packets=packets,
+            new_packets=_grown(earlier.get(name), packets),
+            errors=tuple(
+                PortError(name, value, _grown(earlier.get(name), value))
+                for name, value in values.items()
+                if value
+            ),
+        )
+
+
+def _grown(before: Optional[int], after: Optional[int]) -> int:
+    if before is None or after is None:
+        return 0
+    return max(0, after - before)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""PORT-ERRORS-01: the error counters of RDMA ports. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ovirt_rdma.host.facts.activity import (
+    LINK_ERRORS,
+    PATH_ERRORS,
+    PortActivity,
+    PortError,
+)
+from ovirt_rdma.host.rules.base import HOST, PASS, SKIP, WARN, Finding, Rule, no_device
+from ovirt_rdma.host.rules.view import View
+
+ID = "PORT-ERRORS-01"
+# Errors of a link in an hour, and in all, from which they are no accident: a cable that
+# is moved, a switch that restarts.
+_PER_HOUR, _AT_LEAST = 10, 10
+# IBTA 6.6: at most one wrong bit in 10^12.
+_BIT_ERRORS = 1e-12
+# Lost packets as a part of all; a queue pair repeats them, and latency suffers.
+_LOST, _LOST_AT_LEAST = 0.001, 100
+
+
+def decide(view: View) -> Iterator[Finding]:
+    """Yield a finding for each port that is ACTIVE."""
+    activity = view.facts.activity
+    rates = {
+        (device.name, port.number): port.rate_mbps
+        for device in view.facts.rdma_devices
+        for port in device.ports
+        if port.is_active
+    }
+    if not view.facts.rdma_devices:
+        yield no_device(ID)
+    elif activity is None or not rates:
+        sentence = "no port is ACTIVE" if activity else "the counters were not read"
+        yield Finding(ID, HOST, SKIP, sentence)
+    else:
+        for port in activity.ports:
+            if (port.device, port.port) in rates:
+                rate = rates[port.device, port.port] or 0
+                hours = view.facts.uptime_s / 3600
+                yield _judged(port, rate, hours, activity.seconds)
+
+
+def _judged(port: PortActivity, rate: int, hours: float, seconds: float) -> Finding:
+    subject = f"{port.device}/{port.port}"
+    if not port.read:
+        return Finding(ID, subject, SKIP, "the device shows no error counters")
+    for sentence, fix in _worries(port, rate, hours, f"the last {seconds:.1f} s"):
+        return Finding(ID, subject, WARN, sentence, fix)
+    if not port.errors:
+        return Finding(ID, subject, PASS, "its error counters are 0")
+    return Finding(ID, subject, PASS, f"few errors: {_shown(port.errors)}")
+
+
+def _worries(
+    port: PortActivity, rate: int, hours: float, lately: str
+) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong, with a fix, the worst first."""
+    link = [error for error in port.errors if error.name in LINK_ERRORS]
+    path = [error for error in port.errors if error.name in PATH_ERRORS]
+    grown = [error for error in link if error.grown]
+    if grown:
+        yield f"errors of the link grew in {lately}: {_shown(grown, True)}", _LINK_FIX
+    lost = sum(error.grown for error in path)
+    if lost >= _LOST_AT_LEAST and lost > _LOST * port.new_packets:
+        yield f"packets were lost in {lately}: {_shown(path, True)}", _PATH_FIX
+    many = [error for error in link if _is_much(error, rate, hours)]
+    if many:
+        sentence = f"the link had many errors: {_shown(many)}; none came in {lately}"
+        yield sentence, _LINK_FIX
+    lost = sum(error.value for error in path)
+    if port.packets and lost >= _LOST_AT_LEAST and lost > _LOST * port.packets:
+        yield f"of {port.packets} packets many were lost: {_shown(path)}", _PATH_FIX
+
+
+def _is_much(error: PortError, rate_mbps: int, hours: float) -> bool:
+    if error.value <= _AT_LEAST or not hours:
+        return False
+    allowed: float = _PER_HOUR
+    if error.name == "symbol_error":
+        allowed = max(allowed, rate_mbps * 1e6 * 3600 * _BIT_ERRORS)
+    return error.value / hours > allowed
+
+
+def _shown(errors: Sequence[PortError], grown: bool = False) -> str:
+    return ", ".join(
+        f"{error.name} {f'+{error.grown} to ' if grown and error.grown else ''}"
+        f"{error.value}"
+        for error in errors
+    )
+
+
+_LINK_FIX = (
+    "clean or replace cable and transceiver, one end at a time; then see if the "
+    "counters still grow"
+)
+_PATH_FIX = (
+    "look for full buffers on the way (flow control, see ROCE-PFC-01; discards of the "
+    "switch), for a second device with the same address, and for a slow receiver"
+)
+
+RULE = Rule(
+    id=ID,
+    title="error counters of ports",
+    what=(
+        "The error counters of an ACTIVE port should not grow: neither those of the "
+        "link (symbol_error, link_downed, port_rcv_errors, ...) nor those of lost "
+        "packets (local_ack_timeout_err, out_of_sequence, packet_seq_err, ...)."
+    ),
+    why=(
+        "RDMA hides errors by repeating: first the latency rises, then connections "
+        "break. A link should have less than one wrong bit in 10^12; that is 144 "
+        "symbol errors in an hour at 40 Gb/s. Some errors come whenever a cable is "
+        "moved or a switch restarts, so single ones are no fault, and neither are old "
+        "ones: counters are set to 0 by the driver's start or by perfquery -R. Two "
+        "looks, at the beginning and at the end of one run, show what grows now; "
+        "totals are compared with the time since boot. A RoCE path may lose one packet "
+        "in a thousand before this is a finding."
+    ),
+    fix=(
+        "Link: clean or replace cable and transceiver. Path: flow control for RoCE, "
+        "less load, or an adapter and switch that agree (56 GbE of ConnectX-3 is known "
+        "to lose packets with MTU 9000). Look again: ovirt-rdma-host check."
+    ),
+    sources=(
+        "Linux drivers/infiniband/core/sysfs.c, drivers/infiniband/hw/mlx5/counters.c, "
+        "drivers/infiniband/sw/rxe/rxe_hw_counters.c",
+        "InfiniBand Architecture Specification, PortCounters; perfquery(8)",
+    ),
+    decide=decide,
+)
+
+RULES = (RULE,)

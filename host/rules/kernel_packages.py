@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""KERNEL-02: modules that this kernel has, in a package that is not installed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, WARN, Finding, Rule
+from ovirt_rdma.host.rules.module_loading import is_available, is_loaded
+from ovirt_rdma.host.rules.rdma_stack import wants_nfs_over_rdma
+from ovirt_rdma.host.rules.view import View
+
+ID = "KERNEL-02"
+_MODULE = "m"
+
+
+def decide(view: View) -> Iterator[Finding]:
+    """Yield a finding for each module that was built and is not there."""
+    facts = view.facts
+    config = facts.software.kernel_config
+    needs = list(_needs(view))
+    if config is None or facts.modules.available is None or not needs:
+        sentence = (
+            "the kernel's configuration or its list of modules is unknown"
+            if needs
+            else "nothing on this host needs RDMA modules"
+        )
+        yield Finding(ID, HOST, SKIP, sentence)
+        return
+    values = {option.name: option.value for option in config}
+    missing = [
+        (module, verdict)
+        for symbol, module, verdict in needs
+        if values.get(symbol) == _MODULE
+        and is_available(facts.modules, module) is False
+        and not is_loaded(facts.modules, module)
+    ]
+    for module, verdict in missing:
+        yield Finding(
+            ID,
+            module,
+            verdict,
+            f"this kernel was built with {module}, and the package that has it is not "
+            "installed",
+            _fix(module, facts.software.distribution or "", facts.kernel_release),
+        )
+    if not missing:
+        names = ", ".join(module for _, module, _ in needs)
+        yield Finding(ID, HOST, PASS, f"this kernel's {names} are installed, if any")
+
+
+def _needs(view: View) -> Iterator[tuple[str, str, str]]:
+    """Yield symbols, their modules, and the verdict if the module is missing."""
+    nfs = wants_nfs_over_rdma(view)
+    devices = view.facts.rdma_devices
+    if devices or nfs:
+        yield "SUNRPC_XPRT_RDMA", "rpcrdma", FAIL if nfs else WARN
+        yield "INFINIBAND_USER_ACCESS", "ib_uverbs", WARN
+    if any(port.is_infiniband for device in devices for port in device.ports):
+        yield "INFINIBAND_IPOIB", "ib_ipoib", FAIL
+
+
+def _fix(module: str, distribution: str, release: str) -> str:
+    if not distribution.startswith("el"):
+        return "install the modules package of this kernel"
+    return (
+        f"dnf install kernel-modules-{release}; if {module} is still missing, "
+        f"kernel-modules-extra-{release} (dnf provides '*/{module}.ko*' names the "
+        "package)"
+    )
+
+
+RULE = Rule(
+    id=ID,
+    title="packages of kernel modules",
+    what="Modules that the kernel was built with should be installed.",
+    why=(
+        "EL splits the modules of a kernel: kernel-core and kernel-modules-core have "
+        "what a virtual machine needs, kernel-modules has rpcrdma, ib_ipoib and the "
+        "adapters' drivers, and kernel-modules-extra the rest. Minimal images may have "
+        "the first two only. Then there is no ib0, and mount.nfs says that an "
+        "incorrect mount option was specified. The kernel's configuration and its list "
+        "of modules show it: built as a module, and not there."
+    ),
+    fix=(
+        "Install kernel-modules of the running kernel, and kernel-modules-extra if the "
+        "module is still missing. To have them with each update: dnf install "
+        "kernel-modules."
+    ),
+    sources=(
+        "EL's kernel.spec and filter-modules.sh",
+        "k3s-io/k3s-ansible issue 419 (EL10: modules missing until the package is "
+        "installed)",
+    ),
+    decide=decide,
+)
+
+RULES = (RULE,)

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""NFS-NCONNECT-01, NFS-RESET-01, NFS-LISTENER-01 and RPCCTL-01: connections. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+from ovirt_rdma.host.facts.activity import MountActivity
+from ovirt_rdma.host.facts.statistics import SunrpcTransport
+from ovirt_rdma.host.rules.base import (
+    FAIL,
+    HOST,
+    PASS,
+    SKIP,
+    WARN,
+    Finding,
+    Rule,
+)
+from ovirt_rdma.host.rules.nfs.mounts import (
+    RdmaMount,
+    no_mount,
+    not_read,
+    rdma_mounts,
+)
+from ovirt_rdma.host.rules.view import View
+
+NCONNECT, RESET = "NFS-NCONNECT-01", "NFS-RESET-01"
+LISTENER, RPCCTL = "NFS-LISTENER-01", "RPCCTL-01"
+
+_SWITCHES = "/sys/kernel/sunrpc/xprt-switches"
+_REMOUNT = "all mounts of the server must be mounted again"
+# Repeated requests, as a part of all, and connections made, from which they are no
+# accident. An idle connection is made again every five minutes without repeating any.
+_OFTEN, _AT_LEAST, _CONNECTS = 0.01, 10, 3
+
+
+def decide_nconnect(view: View) -> Iterator[Finding]:
+    """Yield a finding for each mount: connections asked for, made and blocked."""
+    if not rdma_mounts(view):
+        yield no_mount(NCONNECT)
+    for one in rdma_mounts(view):
+        yield _connections(one)
+
+
+def _connections(one: RdmaMount) -> Finding:
+    made = len(one.mount.transports)
+    taken = one.shown("nconnect") or 0
+    asked = one.asked_for("nconnect") or taken or 1
+    done = one.activity
+    if done and done.blocked:
+        return Finding(
+            NCONNECT,
+            one.export,
+            FAIL,
+            f"{done.blocked} of {made} connections had requests and no reply while "
+            "the others had some: it is blocked",
+            f"mount without nconnect ({_REMOUNT}), or boot a kernel with the fixes of "
+            "March 2026",
+        )
+    if not made:
+        return Finding(
+            NCONNECT, one.export, SKIP, "the kernel shows no connections of this mount"
+        )
+    if made < asked:
+        return Finding(
+            NCONNECT,
+            one.export,
+            WARN,
+            f"{asked} connections are asked for, and it has {made}",
+            _why_fewer(one, taken),
+        )
+    if made == 1:
+        return Finding(NCONNECT, one.export, PASS, "it has 1 connection, as asked for")
+    return Finding(
+        NCONNECT,
+        one.export,
+        PASS,
+        f"it has {made} connections, and none of them is blocked; it is unknown if "
+        "this kernel has the fixes for several connections",
+    )
+
+
+def _why_fewer(one: RdmaMount, taken: int) -> str:
+    if one.asked_for("nconnect") and not taken and one.mount.version != "3":
+        return (
+            "this kernel may ignore nconnect for NFS 4 over RDMA (before Linux 6.9): "
+            "use NFS 3 or a newer kernel; or the mount is older than the policy: "
+            f"{_REMOUNT}"
+        )
+    return (
+        "it shares the connections of an earlier mount of this server, or is older "
+        f"than the policy: {_REMOUNT}"
+    )
+
+
+def decide_reset(view: View) -> Iterator[Finding]:
+    """Yield a finding for each mount: whether connections break with requests."""
+    if not rdma_mounts(view):
+        yield no_mount(RESET)
+    for one in rdma_mounts(view):
+        if one.activity is None:
+            yield not_read(RESET, one.export)
+        else:
+            seconds = view.facts.activity.seconds if view.facts.activity else 0.0
+            yield _resets(one.export, one.activity, seconds)
+
+
+def _resets(export: str, done: MountActivity, seconds: float) -> Finding:
+    again = f"{done.retransmissions} of {done.operations} requests were sent again"
+    connects = f"its connections were made {done.connects} times"
+    fix = (
+        "look at the server's log and CPU, then at PORT-ERRORS-01; for Linux servers "
+        "see explain NFS-RESET-01"
+    )
+    if done.new_connects and done.new_retransmissions:
+        sentence = (
+            f"a connection broke within the last {seconds:.1f} s and "
+            f"{done.new_retransmissions} requests were sent again; {again} in all"
+        )
+        return Finding(RESET, export, WARN, sentence, fix)
+    part = done.retransmissions / max(1, done.operations)
+    extra = done.connects - done.connections
+    if part >= _OFTEN and done.retransmissions >= _AT_LEAST and extra >= _CONNECTS:
+        return Finding(RESET, export, WARN, f"{again}, and {connects}", fix)
+    return Finding(RESET, export, PASS, f"{again}; {connects}")
+
+
+def _of_mount(view: View, one: RdmaMount) -> Optional[tuple[SunrpcTransport, ...]]:
+    """Return the connections to the mount's server; None if the kernel shows none."""
+    activity = view.facts.activity
+    if activity is None or activity.connections is None or not one.mount.address:
+        return None
+    return tuple(
+        transport
+        for transport in activity.connections
+        if transport.destination == one.mount.address
+    )
+
+
+def decide_listener(view: View) -> Iterator[Finding]:
+    """Yield a finding for each mount: whether the server takes its connections."""
+    if not rdma_mounts(view):
+        yield no_mount(LISTENER)
+    for one in rdma_mounts(view):
+        found = _of_mount(view, one)
+        if not found:
+            sentence = "this kernel does not show the state of its connections"
+            yield Finding(LISTENER, one.export, SKIP, sentence)
+            continue
+        trying = [t for t in found if "CONNECTING" in t.state and not t.connected]
+        if trying:
+            yield Finding(
+                LISTENER,
+                one.export,
+                WARN,
+                f"{len(trying)} of {len(found)} connections to {one.mount.address} "
+                "cannot be made again",
+                f"ovirt-rdma-host nfs check {one.mount.source}; if the server refuses, "
+                "restart its NFS service: it may have lost its RDMA listener when its "
+                "address moved",
+            )
+            continue
+        idle = sum(not transport.connected for transport in found)
+        sentence = f"{len(found) - idle} connected, {idle} idle"
+        yield Finding(LISTENER, one.export, PASS, sentence)
+
+
+def decide_rpcctl(view: View) -> Iterator[Finding]:
+    """Yield a finding: connections that somebody has set offline or removed."""
+    activity = view.facts.activity
+    if activity is None or activity.connections is None:
+        sentence = "this kernel does not show the state of connections"
+        yield Finding(RPCCTL, HOST, SKIP, sentence)
+        return
+    if not activity.connections:
+        yield no_mount(RPCCTL)
+        return
+    off = [c for c in activity.connections if {"OFFLINE", "REMOVE"} & set(c.state)]
+    for one in off:
+        yield Finding(
+            RPCCTL,
+            f"{one.switch}/{one.name}",
+            WARN,
+            f"somebody has set this connection to {one.destination} offline",
+            "set it online again, and never remove it (kernels from 6.12 on crash): "
+            f"echo online > {_SWITCHES}/{one.switch}/{one.name}/xprt_state",
+        )
+    if not off:
+        sentence = "no connection is offline; none must be removed with rpcctl"
+        yield Finding(RPCCTL, HOST, PASS, sentence)
+
+
+NCONNECT_RULE = Rule(
+    id=NCONNECT,
+    title="several connections (nconnect)",
+    what=(
+        "A mount should have as many connections as the policy or its options ask for, "
+        "and none of them should be blocked while others work."
+    ),
+    why=(
+        "Before commit b326df4a8ec6 (NFS: enable nconnect for RDMA, Linux 6.9; also in "
+        "some stable kernels) the kernel ignores nconnect for NFS 4 over RDMA, without "
+        "a message. NFS 3 has it for longer. A mount that shares the connection of an "
+        "earlier one gets none of its own either. "
+        "With several connections a kernel without the fixes of March 2026 can block "
+        "one of them for ever: 'xprtrdma: Close sendctx get/put race that can block a "
+        "transport' and 'xprtrdma: Close lost-wakeup race in xprt_rdma_alloc_slot'. "
+        "Stable kernels have them too, so the version does not tell. A connection with "
+        "requests and no reply between two looks, while others of the mount get "
+        "replies, is taken as blocked."
+    ),
+    fix=(
+        "Count connections, not options: ovirt-rdma-host nfs list --verbose. Use a "
+        "kernel with both, or NFS 3, or one connection. A changed nconnect needs all "
+        "mounts of the server to be mounted again."
+    ),
+    sources=(
+        "Linux fs/nfs/nfs4client.c, fs/nfs/client.c",
+        "linux-rdma, Message-ID 20260306215620.3668-9-cel@kernel.org (the fixes)",
+    ),
+    decide=decide_nconnect,
+)
+
+RESET_RULE = Rule(
+    id=RESET,
+    title="connections that break under load",
+    what=(
+        "Connections should not break while requests are under way: few requests "
+        "should be sent again, and connections made again only after idle times."
+    ),
+    why=(
+        "An idle connection over RDMA is closed after five minutes, and made again "
+        "with the next request: that is no fault. But each request that has no reply "
+        "within timeo makes the client disconnect and send all requests again, so a "
+        "slow server is punished with more load. A Linux server without commit "
+        "00da250c21b0 (RDMA/rw: Fall back to direct SGE on MR pool exhaustion, 2026) "
+        "drops connections under writes if its IOMMU is in passthrough mode; up to "
+        "71 % of requests were sent again. Lossy RoCE networks look the same from "
+        "here."
+    ),
+    fix=(
+        "Look at the server first: its log, CPU and disks. Boot a Linux server with a "
+        "kernel that has the commit, or without iommu=pt. Check the path "
+        "(PORT-ERRORS-01, ROCE-PFC-01). Until then such a domain is better mounted "
+        "over TCP: ovirt-rdma domain convert."
+    ),
+    sources=(
+        "Linux net/sunrpc/xprtrdma/transport.c: xprt_rdma_timer; net/sunrpc/stats.c",
+        "linux-rdma, Message-ID 20260313194201.5818-2-cel@kernel.org",
+    ),
+    decide=decide_reset,
+)
+
+LISTENER_RULE = Rule(
+    id=LISTENER,
+    title="the server's RDMA listener",
+    what="The server should accept the connections of its mounts again.",
+    why=(
+        "A Linux server before commit d1b586e75ec6 (svcrdma: Handle ADDR_CHANGE CM "
+        "event properly, 2024) can lose its listener for RDMA when its address moves, "
+        "as with a bond's failover or a cluster address, and refuses from then on "
+        "while NFS over TCP works. A cut path looks alike. Here only connections that "
+        "are being made again are seen; an idle one is not tried."
+    ),
+    fix=(
+        "Ask the server: ovirt-rdma-host nfs check SERVER:/PATH. If it refuses: "
+        "restart its NFS service, or remove and add the listener (nfsdctl listener). "
+        "If it does not answer, look at the network."
+    ),
+    sources=(
+        "Linux net/sunrpc/xprtrdma/svc_rdma_transport.c: svc_rdma_listen_handler; "
+        "net/sunrpc/sysfs.c: xprt_state",
+        "linux-rdma, May 2024: svcrdma: Handle ADDR_CHANGE CM event properly",
+    ),
+    decide=decide_listener,
+)
+
+RPCCTL_RULE = Rule(
+    id=RPCCTL,
+    title="connections set offline by hand (rpcctl)",
+    what="No connection should be offline, and none must ever be removed.",
+    why=(
+        "rpcctl xprt N remove, or the word remove in xprt_state, crashes kernels 6.12 "
+        "and 7.3 if an NFS 4 request is under way: NULL pointer dereference in "
+        "xprt_adjust_timeout, called by rpc_check_timeout. Seen with 6.12.95 and "
+        "7.3.4; 6.1 did not crash. A removed connection does not come back before all "
+        "mounts of the server are mounted again."
+    ),
+    fix=(
+        "Set the connection online again. To take one out of use, unmount; never "
+        "remove it."
+    ),
+    sources=("Linux net/sunrpc/clnt.c: call_connect_status", "rpcctl(8)"),
+    decide=decide_rpcctl,
+)
+
+RULES = (NCONNECT_RULE, RESET_RULE, LISTENER_RULE, RPCCTL_RULE)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""NFS-LOCALIO-01: data that goes past the connection over RDMA. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+from ovirt_rdma.host.rules.base import PASS, SKIP, WARN, Finding, Rule
+from ovirt_rdma.host.rules.nfs.mounts import (
+    RdmaMount,
+    no_mount,
+    not_read,
+    rdma_mounts,
+)
+from ovirt_rdma.host.rules.view import View
+
+ID = "NFS-LOCALIO-01"
+# Without LOCALIO the kernel has no such parameter.
+_MODULE, _PARAMETER = "nfs", "localio_enabled"
+
+
+def decide(view: View) -> Iterator[Finding]:
+    """Yield a finding for each mount: whether its data uses its connection."""
+    if not rdma_mounts(view):
+        yield no_mount(ID)
+    enabled = _enabled(view)
+    here = {
+        address.partition("/")[0]
+        for netdev in view.facts.netdevs
+        for address in netdev.addresses
+    }
+    for one in rdma_mounts(view):
+        past = _past_the_connection(one)
+        own = one.mount.address in here
+        if past:
+            yield Finding(
+                ID,
+                one.export,
+                WARN,
+                f"{past}: the kernel reads and writes the server's files directly "
+                "(LOCALIO), so the proof of RDMA says nothing about the data",
+                "no fix is needed for the data; to have it use RDMA: echo N > "
+                f"/sys/module/{_MODULE}/parameters/{_PARAMETER}, then mount again",
+            )
+        elif enabled is None:
+            yield Finding(ID, one.export, PASS, "this kernel has no LOCALIO")
+        elif one.activity is None:
+            yield not_read(ID, one.export)
+        elif own and enabled:
+            yield Finding(
+                ID,
+                one.export,
+                SKIP,
+                "the server is this host, and LOCALIO is enabled; too little data was "
+                "moved to see if it is used",
+            )
+        else:
+            yield Finding(ID, one.export, PASS, "its data uses its connection")
+
+
+def _enabled(view: View) -> Optional[bool]:
+    """Return whether LOCALIO is enabled; None if the kernel has none."""
+    for parameter in view.facts.modules.parameters:
+        if (parameter.module, parameter.name) == (_MODULE, _PARAMETER):
+            return parameter.value == "Y"
+    return None
+
+
+def _past_the_connection(one: RdmaMount) -> str:
+    """Return what shows that data was moved without requests, or nothing.
+
+    A READ has at most rsize bytes. LOCALIO counts the bytes as the server's, but makes
+    no request. With pNFS the requests are in the counters of other servers.
+    """
+    done = one.activity
+    if done is None:
+        return ""
+    for what, moved, requests, size in (
+        ("read", done.server_read, done.reads, one.shown("rsize")),
+        ("written", done.server_written, done.writes, one.shown("wsize")),
+    ):
+        if moved is None or size is None:
+            continue
+        if moved > requests * size:
+            return f"{moved} bytes were {what} with {requests} requests"
+    return ""
+
+
+RULE = Rule(
+    id=ID,
+    title="LOCALIO",
+    what="The data of a mount that is proven to be over RDMA should use RDMA.",
+    why=(
+        "From Linux 6.12 on, a client and a Linux server on one host find each other "
+        "(CONFIG_NFS_LOCALIO, on in EL10): reads and writes go to the server's file "
+        "system directly, and only the other requests use the connection. That is "
+        "fast, and right; but the connection over RDMA, and its proof, say nothing "
+        "about the data, and after a migration of the server's address the way "
+        "changes. The kernel shows it only indirectly: more bytes from the server than "
+        "its requests can have carried."
+    ),
+    fix=(
+        "Usually none. If measurements must use the network: set the parameter "
+        "localio_enabled of the module nfs to N, and mount again."
+    ),
+    sources=(
+        "Linux Documentation/filesystems/nfs/localio.rst, fs/nfs/localio.c; "
+        "fs/nfs/read.c: nfs_readpage_done",
+    ),
+    decide=decide,
+)
+
+RULES = (RULE,)

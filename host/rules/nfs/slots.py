@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""NFS-SLOTS-01: requests that wait for a slot of their connection over RDMA. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+from ovirt_rdma.host.facts.activity import MountActivity
+from ovirt_rdma.host.rules.base import HOST, PASS, WARN, Finding, Rule
+from ovirt_rdma.host.rules.nfs.mounts import no_mount, not_read, rdma_mounts
+from ovirt_rdma.host.rules.view import View
+
+ID = "NFS-SLOTS-01"
+# net/sunrpc/xprtrdma: RPCRDMA_DEF_SLOT_TABLE.
+DEFAULT_SLOTS = 128
+# Waiting requests, as an average over all requests, up to which waiting is rare.
+_RARE = 0.01
+# A wait of 250 ms for one request in ten.
+_LONG_MS = 25
+_RAISE = (
+    "set sunrpc.rdma_slot_table_entries=512 by sysctl and mount again; or ask for "
+    "several connections (nconnect); more in explain NFS-SLOTS-01"
+)
+
+
+def decide(view: View) -> Iterator[Finding]:
+    """Yield a finding for each mount, and one for a setting that is too small."""
+    tuning = view.facts.tuning
+    slots = tuning.rdma_slots if tuning else None
+    if slots is not None and slots < DEFAULT_SLOTS:
+        yield Finding(
+            ID,
+            HOST,
+            WARN,
+            f"connections to come have {slots} slots (sunrpc.rdma_slot_table_entries), "
+            f"fewer than the kernel's {DEFAULT_SLOTS}",
+            "remove the setting from sysctl.d, or raise it",
+        )
+    elif not rdma_mounts(view):
+        yield no_mount(ID)
+    for one in rdma_mounts(view):
+        if one.activity is None:
+            yield not_read(ID, one.export)
+        else:
+            yield _judged(one.export, one.activity, _slots_now(view, one.mount.address))
+
+
+def _judged(export: str, done: MountActivity, slots: Optional[int]) -> Finding:
+    of = f"{slots} slots" if slots is not None else "slots"
+    if not done.backlog:
+        sentence = f"no request had to wait for one of its {of}"
+        return Finding(ID, export, PASS, sentence)
+    average = done.backlog / max(1, done.sends)
+    if average < _RARE:
+        sentence = f"requests rarely had to wait for one of its {of}"
+        return Finding(ID, export, PASS, sentence)
+    waited = f"on average {average:.1f} requests waited for one of its {of}"
+    queue_ms = done.queue_ms / max(1, done.operations)
+    rtt_ms = done.rtt_ms / max(1, done.operations)
+    if queue_ms >= _LONG_MS and queue_ms > rtt_ms:
+        sentence = (
+            f"{waited}, and a request waits {queue_ms:.0f} ms before it is sent, while "
+            f"its reply takes {rtt_ms:.0f} ms: as in kernels that wait 250 ms for each "
+            "free slot"
+        )
+        return Finding(ID, export, WARN, sentence, _RAISE)
+    return Finding(ID, export, WARN, waited, _RAISE)
+
+
+def _slots_now(view: View, address: Optional[str]) -> Optional[int]:
+    activity = view.facts.activity
+    known = {
+        one.slots_max
+        for one in (activity.connections if activity else None) or ()
+        if one.destination == address and one.slots_max is not None
+    }
+    return min(known) if known else None
+
+
+RULE = Rule(
+    id=ID,
+    title="slots of connections over RDMA",
+    what=(
+        "Requests should not have to wait for a slot of their connection. It has 128 "
+        "(sunrpc.rdma_slot_table_entries), and a setting should not make it fewer."
+    ),
+    why=(
+        "Each request under way has a slot; the next ones are in the backlog. A few "
+        "busy virtual machines reach 128: eight with a queue depth of 32 make 256 "
+        "requests. Since commit a721035477fb (Linux 5.18, and the stable kernels of "
+        "April 2022) a request that leaves the backlog of a connection over RDMA also "
+        "sleeps for 250 ms. The patch 'xprtrdma: Avoid 250 ms delay on backlog wakeup' "
+        "of March 2026 removes that, also in stable kernels. "
+        "Which kernel has it cannot be seen from its version. The counters show "
+        "whether requests waited at all (bklog_u in mountstats) and for how long "
+        "before they were sent; a long wait has other causes too, such as a connection "
+        "that was lost."
+    ),
+    fix=(
+        "Write sunrpc.rdma_slot_table_entries = 512 to a file in /etc/sysctl.d (from 4 "
+        "to 16384). The file counts only if rpcrdma is loaded before it is read, so "
+        "load the module at boot, and mount again: a connection keeps the number that "
+        "it was made with. The server grants fewer requests if it has fewer credits. "
+        "Several connections (nconnect, see NFS-NCONNECT-01) have slots of their own. "
+        "A kernel with the patch is the better cure."
+    ),
+    sources=(
+        "Linux net/sunrpc/xprtrdma/transport.c: xprt_rdma_alloc_slot, "
+        "xprt_rdma_slot_table_entries; net/sunrpc/xprt.c: xprt_request_transmit",
+        "linux-rdma, Message-ID 20260306215620.3668-11-cel@kernel.org (the patch)",
+    ),
+    decide=decide,
+)
+
+RULES = (RULE,)

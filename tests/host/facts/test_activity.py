@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Two samples become totals and growth."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ovirt_rdma.host.facts.activity import (
+    LINK_ERRORS,
+    PATH_ERRORS,
+    PortError,
+    activity_between,
+)
+from ovirt_rdma.host.facts.statistics import (
+    Counter,
+    MountBytes,
+    MountStatistics,
+    OperationStatistics,
+    PortCounters,
+    Statistics,
+    SunrpcTransport,
+    Transport,
+)
+
+
+def rdma(**values):
+    return Transport("rdma", tuple(values.items()))
+
+
+def operation(name, operations, transmissions=None, queue_ms=0, rtt_ms=0):
+    sent = operations if transmissions is None else transmissions
+    return OperationStatistics(name, operations, sent, 0, 0, 0, queue_ms, rtt_ms, 0)
+
+
+def mount(*transports, operations=(), bytes=None, place="/mnt/a", source="nas:/a"):
+    return MountStatistics(
+        place,
+        source,
+        "nfs4",
+        transports=transports,
+        operations=operations,
+        bytes=bytes,
+    )
+
+
+def sample(*mounts, taken_s=10.0, ports=(), transports=None):
+    return Statistics(taken_s, mounts, transports, ports)
+
+
+def of_mount(before, after):
+    (found,) = activity_between(sample(before), sample(after, taken_s=12.5)).mounts
+    return found
+
+
+def test_totals_of_all_operations_and_connections():
+    now = mount(
+        rdma(connect_count=2, sends=70, bklog_u=5),
+        rdma(connect_count=1, sends=30, bklog_u=6),
+        operations=(
+            operation("READ", 40, 44, queue_ms=7, rtt_ms=9),
+            operation("READ_PLUS", 2),
+            operation("WRITE", 20, queue_ms=1, rtt_ms=2),
+            operation("COPY", 3),
+            operation("OFFLOAD_CANCEL", 1),
+        ),
+        bytes=MountBytes(0, 0, 0, 0, 4096, 8192, 0, 0),
+    )
+    found = of_mount(now, now)
+    assert (found.operations, found.retransmissions) == (66, 4)
+    assert (found.queue_ms, found.rtt_ms) == (8, 11)
+    assert (found.reads, found.writes) == (42, 20)
+    assert (found.server_read, found.server_written) == (4096, 8192)
+    assert (found.copies, found.cancelled_copies) == (3, 1)
+    assert (found.connects, found.sends, found.backlog) == (3, 100, 11)
+    assert (found.connections, found.new_connects) == (2, 0)
+
+
+def test_growth_between_the_samples():
+    before = mount(rdma(connect_count=1), operations=(operation("READ", 9, 9),))
+    after = mount(rdma(connect_count=3), operations=(operation("READ", 20, 27),))
+    found = of_mount(before, after)
+    assert (found.new_connects, found.new_retransmissions) == (2, 7)
+    assert activity_between(sample(before), sample(after, taken_s=12.5)).seconds == 2.5
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        mount(rdma(connect_count=9), operations=(operation("READ", 9, 90),)),
+        mount(rdma(connect_count=1), place="/mnt/b"),
+        mount(rdma(connect_count=1), source="nas:/b"),
+    ],
+)
+def test_another_mount_or_smaller_counters_are_no_growth(before):
+    after = mount(rdma(connect_count=3), operations=(operation("READ", 20, 27),))
+    found = of_mount(before, after)
+    assert (found.new_connects, found.new_retransmissions) == (0, 0)
+
+
+def test_mounts_over_tcp_are_left_out():
+    tcp = mount(Transport("tcp", (("connect_count", 1),)))
+    assert activity_between(sample(tcp), sample(tcp)).mounts == ()
+
+
+UNDER_WAY = {"sends": 50, "recvs": 40}
+
+
+@pytest.mark.parametrize(
+    "before, after, blocked",
+    [
+        # One gets no reply for its ten requests, while the other gets some.
+        (UNDER_WAY, UNDER_WAY, 1),
+        # It sends more, and gets no reply either.
+        (UNDER_WAY, {"sends": 60, "recvs": 40}, 1),
+        # A reply came.
+        (UNDER_WAY, {"sends": 50, "recvs": 41}, 0),
+        # Nothing is under way.
+        ({"sends": 40, "recvs": 40}, {"sends": 40, "recvs": 40}, 0),
+        # The requests came only now.
+        ({"sends": 40, "recvs": 40}, {"sends": 50, "recvs": 40}, 0),
+        # A kernel without these counters.
+        ({}, {}, 0),
+    ],
+)
+def test_a_connection_that_gets_no_reply_while_another_does(before, after, blocked):
+    moving = (rdma(sends=1, recvs=1), rdma(sends=9, recvs=9))
+    found = of_mount(mount(moving[0], rdma(**before)), mount(moving[1], rdma(**after)))
+    assert found.blocked == blocked
+
+
+def test_a_server_that_does_not_answer_blocks_no_single_connection():
+    silent = mount(rdma(**UNDER_WAY), rdma(**UNDER_WAY))
+    assert of_mount(silent, silent).blocked == 0
+
+
+def test_connections_are_those_over_rdma():
+    both = (
+        SunrpcTransport("switch-0", "xprt-0-rdma", "rdma"),
+        SunrpcTransport("switch-1", "xprt-1-tcp", "tcp"),
+    )
+    found = activity_between(sample(), sample(transports=both))
+    assert found.connections == both[:1]
+    assert activity_between(sample(), sample()).connections is None
+
+
+def port(number=1, **values):
+    counters = tuple(Counter(name, value) for name, value in values.items())
+    return PortCounters("mlx5_0", number, counters)
+
+
+def of_port(before, after):
+    ((found,),) = (
+        activity_between(sample(ports=(before,)), sample(ports=(after,))).ports,
+    )
+    return found
+
+
+def test_errors_that_are_not_0_with_their_growth():
+    found = of_port(
+        port(symbol_error=3, link_downed=1, port_rcv_packets=100),
+        port(symbol_error=5, link_downed=1, port_rcv_errors=0, port_rcv_packets=160),
+    )
+    assert found.errors == (
+        PortError("symbol_error", 5, 2),
+        PortError("link_downed", 1),
+    )
+    assert (found.read, found.packets, found.new_packets) == (True, 160, 60)
+
+
+def test_counters_of_soft_roce_and_a_counter_that_was_set_to_0():
+    found = of_port(
+        port(rcvd_seq_err=90, rcvd_pkts=100), port(rcvd_seq_err=4, rcvd_pkts=7)
+    )
+    assert found.errors == (PortError("rcvd_seq_err", 4, 0),)
+    assert (found.packets, found.new_packets) == (7, 0)
+
+
+def test_a_device_that_does_not_answer_is_not_read():
+    assert not of_port(port(symbol_error=None), port(symbol_error=None)).read
+    # The counters of the device as a whole are no port.
+    whole = sample(ports=(port(0, symbol_error=1),))
+    assert activity_between(whole, whole).ports == ()
+
+
+NAMES = st.sampled_from(["READ", "WRITE", "COPY", *LINK_ERRORS, *PATH_ERRORS])
+NUMBERS = st.integers(0, 2**64 - 1)
+TRANSPORTS = st.builds(
+    rdma, connect_count=NUMBERS, sends=NUMBERS, recvs=NUMBERS, bklog_u=NUMBERS
+)
+MOUNTS = st.builds(
+    mount,
+    TRANSPORTS,
+    TRANSPORTS,
+    operations=st.lists(st.builds(operation, NAMES, NUMBERS, NUMBERS)).map(tuple),
+)
+PORTS = st.builds(port, symbol_error=NUMBERS, port_rcv_packets=NUMBERS)
+SAMPLES = st.builds(
+    lambda one, other, s: sample(one, taken_s=s, ports=(other,)),
+    MOUNTS,
+    PORTS,
+    st.floats(0, 1e9),
+)
+
+
+@given(SAMPLES, SAMPLES)
+def test_no_number_is_negative_or_grows_beyond_its_total(before, after):
+    found = activity_between(before, after)
+    assert found.seconds >= 0
+    for one in found.mounts:
+        values = {field.name: getattr(one, field.name) for field in fields(one)}
+        del values["mountpoint"]
+        assert all(value is None or value >= 0 for value in values.values())
+        assert one.new_connects <= one.connects
+        assert one.new_retransmissions <= one.retransmissions
+    for error in (error for one in found.ports for error in one.errors):
+        assert 0 <= error.grown <= error.value

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""PCIE-01, PORT-ERRORS-01, LOCALITY-01, and parts of the NFS rules beside the traps."""
+
+from __future__ import annotations
+
+import pytest
+from support.host.rule_cases import facts, findings, roce_device
+
+from ovirt_rdma.host.facts.activity import (
+    Activity,
+    MountActivity,
+    PortActivity,
+    PortError,
+)
+from ovirt_rdma.host.facts.devices import Adapter
+from ovirt_rdma.host.facts.locality import IrqCpus, PciLink, Tuning
+from ovirt_rdma.host.facts.model import MountTransport, NfsMount
+from ovirt_rdma.host.rules.hardware import locality, pcie, port_errors
+from ovirt_rdma.host.rules.nfs import connections, slots
+
+DEVICE = roce_device(rate_mbps=100_000, data_rate_mbps=100_000)
+ADDRESS = DEVICE.pci.address
+
+
+def with_adapter(**parts):
+    tuning = parts.pop("tuning", Tuning())
+    adapter = Adapter(DEVICE.pci, "0x020000", **parts)
+    return facts(rdma_devices=(DEVICE,), adapters=(adapter,), tuning=tuning)
+
+
+@pytest.mark.parametrize(
+    "speed, width, mbps",
+    [
+        # Linux, drivers/pci/pci.h, PCIE_SPEED2MBS_ENC: 2000, 4000, 7876, 15753, 31507
+        # and 63015 for a lane.
+        (2.5, 1, 2000),
+        (5.0, 8, 32000),
+        (8.0, 1, 7876),
+        (8.0, 8, 63015),
+        (16.0, 16, 252061),
+        (32.0, 16, 504123),
+        (64.0, 1, 60500),
+        (None, 8, None),
+        (8.0, None, None),
+    ],
+)
+def test_what_a_link_carries(speed, width, mbps):
+    assert pcie.mbps(speed, width) == mbps
+
+
+@pytest.mark.parametrize(
+    "link, verdict, words",
+    [
+        (PciLink(8.0, 16, 16.0, 16, 8.0, 16), "PASS", "carries 126030 Mb/s"),
+        (PciLink(8.0, 16), "PASS", "enough for 100000 Mb/s"),
+        (PciLink(8.0, 4, 8.0, 16, 8.0, 16), "WARN", "the link could be faster"),
+        (PciLink(2.5, 16, 8.0, 16, 8.0, 16), "WARN", "seat the card again"),
+        (PciLink(8.0, 8, 8.0, 16, 8.0, 8), "WARN", "the slot has 8 GT/s x8"),
+        (PciLink(8.0, 8, 8.0, 8, 16.0, 16), "WARN", "the card itself has no faster"),
+        (PciLink(8.0, 8), "WARN", "the card itself has no faster"),
+        (PciLink(None, None, 8.0, 16), "SKIP", "does not show its PCIe link"),
+        (None, "SKIP", "does not show its PCIe link"),
+    ],
+)
+def test_a_link_against_its_port(link, verdict, words):
+    found = findings(pcie.RULE, with_adapter(pci_link=link))[ADDRESS]
+    assert found[0] == verdict
+    assert words in found[1]
+
+
+def test_two_ports_that_together_have_more_than_the_link_are_no_fault():
+    ports = tuple(
+        roce_device(number=n, data_rate_mbps=100_000).ports[0] for n in (1, 2)
+    )
+    device = roce_device()
+    device = type(device)(**{**vars(device), "ports": ports})
+    link = PciLink(8.0, 16)
+    host = facts(
+        rdma_devices=(device,),
+        adapters=(Adapter(device.pci, "0x020000", pci_link=link),),
+    )
+    verdict, text = findings(pcie.RULE, host)[ADDRESS]
+    assert verdict == "PASS"
+    assert "not for all together (200000 Mb/s)" in text
+
+
+def test_a_virtual_function_has_no_link_of_its_own():
+    link = PciLink(8.0, 1)
+    host = with_adapter(pci_link=link, physical_function="0000:3b:00.0")
+    assert findings(pcie.RULE, host)["host"][0] == "SKIP"
+
+
+def with_port(*errors, seconds=2.0, packets=None, new_packets=0, read=True):
+    port = PortActivity("mlx5_0", 1, read, packets, new_packets, errors)
+    return facts(rdma_devices=(DEVICE,), activity=Activity(seconds, ports=(port,)))
+
+
+@pytest.mark.parametrize(
+    "host, verdict, words",
+    [
+        (with_port(), "PASS", "error counters are 0"),
+        (with_port(read=False), "SKIP", "no error counters"),
+        # 10^-12 at 100 Gb/s: 360 in the hour since boot.
+        (with_port(PortError("symbol_error", 350)), "PASS", "few errors"),
+        (with_port(PortError("symbol_error", 370)), "WARN", "had many errors"),
+        (with_port(PortError("port_rcv_errors", 10)), "PASS", "few errors"),
+        (with_port(PortError("port_rcv_errors", 11)), "WARN", "port_rcv_errors 11"),
+        (
+            with_port(PortError("symbol_error", 20, 1)),
+            "WARN",
+            "grew in the last 2.0 s: symbol_error +1 to 20",
+        ),
+        (with_port(PortError("packet_seq_err", 900)), "PASS", "few errors"),
+        (
+            with_port(PortError("packet_seq_err", 900), packets=1_000_000),
+            "PASS",
+            "few errors",
+        ),
+        (
+            with_port(PortError("packet_seq_err", 1100), packets=1_000_000),
+            "WARN",
+            "many were lost: packet_seq_err 1100 | look for full buffers",
+        ),
+        (
+            with_port(PortError("packet_seq_err", 900, 200), new_packets=100_000),
+            "WARN",
+            "packets were lost in the last 2.0 s: packet_seq_err +200 to 900",
+        ),
+        (
+            with_port(PortError("packet_seq_err", 900, 90), new_packets=1000),
+            "PASS",
+            "few errors",
+        ),
+    ],
+)
+def test_error_counters(host, verdict, words):
+    found = findings(port_errors.RULE, host)["mlx5_0/1"]
+    assert found[0] == verdict
+    assert words in found[1]
+
+
+def test_a_port_without_link_is_not_judged():
+    down = roce_device(state="DOWN")
+    errors = (PortError("symbol_error", 10**9, 10**9),)
+    activity = Activity(2.0, ports=(PortActivity("mlx5_0", 1, True, errors=errors),))
+    host = facts(rdma_devices=(down,), activity=activity)
+    assert findings(port_errors.RULE, host)["host"][0] == "SKIP"
+
+
+def test_where_an_adapter_is_and_its_interrupts_go():
+    host = with_adapter(
+        numa_node=1,
+        local_cpus="8-15",
+        interrupts=(IrqCpus("8", 6), IrqCpus("0-1", 2)),
+        tuning=Tuning(2, ("performance", "powersave")),
+    )
+    assert findings(locality.RULE, host)[ADDRESS] == (
+        "PASS",
+        "NUMA node 1 of 2 (CPUs 8-15); 8 interrupts on 2 sets of CPUs; 2 of them on "
+        "CPUs of other nodes; governor performance and powersave | ",
+    )
+
+
+@pytest.mark.parametrize(
+    "text, cpus",
+    [
+        ("0-3,8", {0, 1, 2, 3, 8}),
+        ("7", {7}),
+        ("3-1", set()),
+        ("", set()),
+        ("x,2", {2}),
+        ("0-9999999999", set()),
+    ],
+)
+def test_lists_of_cpus(text, cpus):
+    assert locality.cpus_of(text) == cpus
+
+
+MOUNT = NfsMount("nas:/a", "/mnt/a", "nfs4", "rw", version="4.2", protocol="rdma")
+
+
+def with_mount(connections=2, **done):
+    transports = (MountTransport("rdma"),) * connections
+    mount = NfsMount(**{**vars(MOUNT), "transports": transports})
+    activity = Activity(1.5, mounts=(MountActivity("/mnt/a", **done),))
+    return facts(nfs_mounts=(mount,), activity=activity)
+
+
+def test_a_connection_without_replies_while_others_have_some_fails():
+    host = with_mount(blocked=1)
+    verdict, text = findings(connections.NCONNECT_RULE, host)["nas:/a"]
+    assert verdict == "FAIL"
+    assert "1 of 2 connections had requests and no reply" in text
+
+
+def test_a_connection_that_breaks_now():
+    host = with_mount(operations=900, new_connects=1, new_retransmissions=40)
+    verdict, text = findings(connections.RESET_RULE, host)["nas:/a"]
+    assert verdict == "WARN"
+    assert "a connection broke within the last 1.5 s and 40 requests" in text
+
+
+def test_a_reconnect_after_an_idle_time_is_no_break():
+    host = with_mount(operations=900, new_connects=1, connects=40)
+    assert findings(connections.RESET_RULE, host)["nas:/a"][0] == "PASS"
+
+
+@pytest.mark.parametrize(
+    "slots_set, verdict", [(2, "WARN"), (127, "WARN"), (128, "SKIP")]
+)
+def test_a_setting_with_fewer_slots_than_the_kernels(slots_set, verdict):
+    found = findings(slots.RULE, facts(tuning=Tuning(rdma_slots=slots_set)))["host"]
+    assert found[0] == verdict
+    if verdict == "WARN":
+        assert f"have {slots_set} slots" in found[1]
+
+
+def test_a_long_wait_without_backlog_has_another_cause():
+    host = with_mount(operations=100, queue_ms=900_000, sends=100)
+    assert findings(slots.RULE, host)["nas:/a"][0] == "PASS"
+
+
+def test_a_backlog_without_long_waits_says_nothing_of_250_ms():
+    host = with_mount(operations=100, queue_ms=100, rtt_ms=900, sends=100, backlog=300)
+    verdict, text = findings(slots.RULE, host)["nas:/a"]
+    assert verdict == "WARN"
+    assert "on average 3.0 requests waited" in text
+    assert "250 ms" not in text
