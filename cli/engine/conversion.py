@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from ovirt_rdma.cli.context import Context
     from ovirt_rdma.cli.engine.conversion_run import Run
-    from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionState
     from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
     from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
     from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
@@ -104,22 +103,9 @@ class Convert(ChangesDomains):
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.engine.conversion_run import Run
         from ovirt_rdma.cli.engine.session import access_of, open_session
-        from ovirt_rdma.engine_sdk_tools.conversion.lock import (
-            earlier_conversions,
-            latest_state,
-            refuse_other_runs,
-            with_related,
-        )
-        from ovirt_rdma.engine_sdk_tools.conversion.model import FINISHED
-        from ovirt_rdma.engine_sdk_tools.conversion.observation import (
-            pinned_on,
-            running_on,
-        )
-        from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert
         from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
             ConversionRequest,
             check_domains,
-            data_center_of,
         )
         from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
@@ -133,46 +119,74 @@ class Convert(ChangesDomains):
             allow_datacenter_down=self.allow_datacenter_down,
             without=tuple(dict.fromkeys(self.without)),
         )
-        with open_session(self, output) as session, contextlib.ExitStack() as locked:
+        with open_session(self, output) as session:
             engine = read_engine(session)
             domains = _domains(engine, self.names, self.datacenter)
             if not all(domain.data_center for domain in domains):
                 check_domains(engine, domains, request)
-            center = data_center_of(domains[0])
             run = Run(self, context, session, access_of(self, context))
-            if not self.dry_run:
-                locked.enter_context(run.folder.only_run(center))
-            states = run.recorded(engine, center)
-            state = latest_state(states, domains)
-            refuse_other_runs(states, state)
-            if state is not None and state.stage not in FINISHED:
-                return run.do(
-                    _resume(run, engine, state, domains, request), _CONVERT_KIND
-                )
-            earlier = earlier_conversions(states, domains)
-            domains = with_related(engine, states, domains, earlier, request.to)
-            check_domains(engine, domains, request)
-            if not self.dry_run:
-                # Before the checks: the other run may have hosts in maintenance.
-                run.lock.check_free([center, *(domain.id for domain in domains)])
-            reports = run.reports(engine, center)
-            users = {} if request.rolling else running_on(session, domains)
-            evacuated = engine.hosts_of(center) if request.rolling else ()
-            plan = plan_convert(
-                engine,
-                domains,
-                reports,
-                request,
-                users=users,
-                pinned=pinned_on(session, evacuated),
-                earlier=earlier,
-                now=time.time(),
-            )
-            for sentence in () if self.dry_run else plan.warnings:
-                output.message(f"warning: {sentence}")
-            if not plan.steps and not self.dry_run:
-                return _nothing(plan, output)
-            return run.do(plan, _CONVERT_KIND)
+            return _convert(run, engine, domains, request, _CONVERT_KIND)
+
+
+def _convert(
+    run: Run,
+    engine: Engine,
+    domains: Sequence[Domain],
+    request: ConversionRequest,
+    kind: str,
+) -> int:
+    """Convert domains of one data center, or resume that; return the exit code."""
+    from ovirt_rdma.engine_sdk_tools.conversion.lock import (
+        earlier_conversions,
+        latest_state,
+        refuse_other_runs,
+        with_related,
+    )
+    from ovirt_rdma.engine_sdk_tools.conversion.model import FINISHED
+    from ovirt_rdma.engine_sdk_tools.conversion.observation import (
+        pinned_on,
+        running_on,
+    )
+    from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert
+    from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
+        check_domains,
+        data_center_of,
+    )
+
+    dry_run, session = run.args.dry_run, run.session
+    center = data_center_of(domains[0])
+    with contextlib.ExitStack() as locked:
+        if not dry_run:
+            locked.enter_context(run.folder.only_run(center))
+        states = run.recorded(engine, center)
+        state = latest_state(states, domains)
+        refuse_other_runs(states, state)
+        if state is not None and state.stage not in FINISHED:
+            return run.do(run.resumed(engine, state, domains, request), kind)
+        earlier = earlier_conversions(states, domains)
+        domains = with_related(engine, states, domains, earlier, request.to)
+        check_domains(engine, domains, request)
+        if not dry_run:
+            # Before the checks: the other run may have hosts in maintenance.
+            run.lock.check_free([center, *(domain.id for domain in domains)])
+        reports = run.reports(engine, center)
+        users = {} if request.rolling else running_on(session, domains)
+        evacuated = engine.hosts_of(center) if request.rolling else ()
+        plan = plan_convert(
+            engine,
+            domains,
+            reports,
+            request,
+            users=users,
+            pinned=pinned_on(session, evacuated),
+            earlier=earlier,
+            now=time.time(),
+        )
+        for sentence in () if dry_run else plan.warnings:
+            run.output.message(f"warning: {sentence}")
+        if not plan.steps and not dry_run:
+            return _nothing(plan, run.output)
+        return run.do(plan, kind)
 
 
 def _domains(
@@ -182,32 +196,6 @@ def _domains(
 
     domains = [domain_named(engine, name, data_center) for name in names]
     return list({domain.id: domain for domain in domains}.values())
-
-
-def _resume(
-    run: Run,
-    engine: Engine,
-    state: ConversionState,
-    domains: Sequence[Domain],
-    request: ConversionRequest,
-) -> ConversionPlan:
-    from dataclasses import replace
-
-    from ovirt_rdma.engine_sdk_tools.conversion.lock import (
-        check_resumable,
-        command_of,
-        has_other_options,
-    )
-    from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
-
-    check_resumable(state, domains, request)
-    if has_other_options(state, request):
-        run.output.message(
-            f"note: resumed with the options of its first run: {command_of(state)}"
-        )
-    state = replace(state, batch=request.batch)
-    reports = run.reports(engine, state.data_center)
-    return plan_resume(state, engine, reports, request.without)
 
 
 def _nothing(plan: ConversionPlan, output: Output) -> int:
@@ -339,18 +327,28 @@ class Heal(ChangesDomains):
         "3 a host cannot be healed, or is unknown, 4 refused or declined,\n"
         f"5 done on some hosts, not on others, {_OTHER_RUN}"
     )
-    examples = ("", "data1 --batch 2")
+    examples = ("", "data1 --batch 2", "--to-tcp")
     more = (
         "Hosts on which a mount has fallen back to TCP go through maintenance\n"
-        "and activation, the SPM last, and are verified."
+        "and activation, the SPM last, and are verified. --to-tcp is for domains\n"
+        "whose RDMA mounts have stalled while TCP would work, and whose rule\n"
+        "prefers RDMA: they are converted to TCP, host by host; 'domain revert'\n"
+        "takes them forward again. Needs hosts that watch their mounts\n"
+        "(health_interval in the policy)."
     )
 
     names: list[str]
+    to_tcp: bool
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         parser.add_argument(
             "names", metavar="NAME", nargs="*", help="only these domains"
+        )
+        parser.add_argument(
+            "--to-tcp",
+            action="store_true",
+            help="take domains back to TCP whose RDMA mounts have stalled",
         )
         add_batch(parser)
         cls.add_shared(parser)
@@ -373,7 +371,8 @@ class Heal(ChangesDomains):
             centers = dict.fromkeys(
                 str(d.data_center) for d in domains if d.data_center
             )
-            codes = [_center(run, engine, center, domains) for center in centers]
+            heal = _to_tcp if self.to_tcp else _center
+            codes = [heal(run, engine, center, domains) for center in centers]
         if not codes and output.for_people:
             output.line("There is no NFS storage domain in a data center.")
         return max(codes, default=0)
@@ -417,6 +416,27 @@ def _center(run: Run, engine: Engine, center: str, domains: Sequence[Domain]) ->
                 output.document(_HEAL_KIND, {"stage": "nothing to do", "hosts": []})
             return ExitCode.CHECKS_FAILED if plan.warnings else ExitCode.DONE
         return run.do(plan, _HEAL_KIND)
+
+
+def _to_tcp(run: Run, engine: Engine, center: str, domains: Sequence[Domain]) -> int:
+    """Convert the domains of a data center to TCP whose RDMA mounts have stalled."""
+    from ovirt_rdma.engine_sdk_tools.conversion.heal import stalled_domains
+    from ovirt_rdma.engine_sdk_tools.conversion.model import TCP
+    from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+
+    inside = [d for d in domains if d.data_center == center]
+    reports = run.reports(engine, center) or ()
+    going, left = stalled_domains(engine, inside, reports)
+    for sentence in left:
+        run.output.message(f"warning: {sentence}")
+    if going:
+        request = ConversionRequest(TCP, rolling=True, batch=run.args.batch)
+        return _convert(run, engine, going, request, _HEAL_KIND)
+    if run.output.for_people:
+        run.output.text("No domain has to go to TCP.")
+    else:
+        run.output.document(_HEAL_KIND, {"stage": "nothing to do", "hosts": []})
+    return ExitCode.CHECKS_FAILED if left else ExitCode.DONE
 
 
 VERBS: dict[str, type[Verb]] = {

@@ -8,7 +8,7 @@ engine, and the run itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Optional
 
@@ -31,7 +31,10 @@ from ovirt_rdma.engine_sdk_tools.api.settings import state_folder
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     DataCenterLock,
     OtherRun,
+    check_resumable,
+    command_of,
     concerned,
+    has_other_options,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     FINISHED,
@@ -39,13 +42,14 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     UNDER_WAY,
     ConversionState,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
+from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan, plan_resume
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFile, StateFolder
 from ovirt_rdma.engine_sdk_tools.conversion.transitions import renamed
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport
 from ovirt_rdma.engine_sdk_tools.job import END_S, Listeners, end_job, is_open
-from ovirt_rdma.engine_sdk_tools.model import Engine
+from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
 from ovirt_rdma.engine_sdk_tools.preparation.state_file import refuse_preparation
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Problem, UsageProblem
@@ -68,6 +72,25 @@ class Run:
         self.access = access
         self.folder = conversion_states()
         self.lock: DataCenterLock
+
+    def resumed(
+        self,
+        engine: Engine,
+        state: ConversionState,
+        domains: Sequence[Domain],
+        request: ConversionRequest,
+    ) -> ConversionPlan:
+        """Return the plan of the rest of ``state``, which was interrupted. Raises
+        Refused if the request is another one.
+        """
+        check_resumable(state, domains, request)
+        if has_other_options(state, request):
+            self.output.message(
+                f"note: resumed with the options of its first run: {command_of(state)}"
+            )
+        state = replace(state, batch=request.batch)
+        reports = self.reports(engine, state.data_center)
+        return plan_resume(state, engine, reports, request.without)
 
     def recorded(self, engine: Engine, data_center: str) -> list[ConversionState]:
         """Return the stored states of a data center, with the present names of the

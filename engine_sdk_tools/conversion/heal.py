@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Plan the remount of domains that are mounted over TCP but should use RDMA. Pure.
+"""Plan the remount of domains that are mounted over TCP but should use RDMA, and find
+those that should go back to TCP for now. Pure.
 
 The transport of a mount never changes, so each host concerned goes through maintenance,
 the SPM last. Policies and storage connections are unchanged. It is a rolling conversion
 that changes nothing else: :mod:`.conversion.run` carries it out.
+
+The way back to TCP, for domains whose I/O is stalled because RDMA alone has failed, is
+a conversion to TCP, with its record; its revert is the way forward.
 """
 
 from __future__ import annotations
@@ -35,7 +39,13 @@ from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
     pinned_offenders,
     upgrade_offenders,
 )
-from ovirt_rdma.engine_sdk_tools.domains.transport import requested_transport
+from ovirt_rdma.engine_sdk_tools.domains.transport import (
+    Mounts,
+    nfs_export,
+    requested_transport,
+    transports_in_use,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.health import health_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
 from ovirt_rdma.engine_sdk_tools.refusals import check
@@ -102,6 +112,42 @@ def plan_heal(
     )
     snapshot = Snapshot(engine, fleet.observations)
     return ConversionPlan(state, steps_of(state, snapshot), tuple(warnings))
+
+
+def stalled_domains(
+    engine: Engine, domains: Sequence[Domain], reports: Iterable[HostReport]
+) -> tuple[list[Domain], list[Sentence]]:
+    """Return which of ``domains`` should go to TCP, and why others that are stalled
+    should not.
+
+    A domain should if a host reports its RDMA mount as stalled or dead, TCP would help,
+    and the host's policy allows TCP (prefer-rdma).
+    """
+    hosts = {host.name: host for host in engine.hosts}
+    going: dict[str, Domain] = {}
+    left: list[Sentence] = []
+    for report in reports:
+        if report.host not in hosts or report.facts is None:
+            continue
+        health = {one.mountpoint: one for one in health_of(report) or ()}
+        mounts = Mounts(report.facts.nfs_mounts)
+        used = transports_in_use(hosts[report.host], report, domains)
+        for domain, one in zip(domains, used):
+            export = nfs_export(domain.connection)
+            mount = mounts.of(export) if export and one.transport == RDMA else None
+            its = health.get(mount.mountpoint) if mount else None
+            if its is None or not its.is_broken:
+                continue
+            where = f"{domain.name} on {report.host}"
+            if not its.tcp_helps:
+                text = f"{where}: TCP would not help: {its.shown}"
+                left.append(Sentence("tcp-does-not-help", text))
+            elif not one.asked.preferred:
+                text = f"{where} is {its.state}, but {one.asked.by} requires RDMA"
+                left.append(Sentence("rule-requires-rdma", text))
+            else:
+                going[domain.id] = domain
+    return [domain for domain in domains if domain.id in going], left
 
 
 def _judged(

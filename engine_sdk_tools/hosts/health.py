@@ -19,6 +19,8 @@ from ovirt_rdma.storage.health.state import OK as HEALTHY
 
 # I/O waits or fails.
 BROKEN = (DEAD, STALLED)
+# The reasons of MountHealth for which TCP is a way round.
+_ONLY_RDMA = ("listener-gone", "rdma-lost", "fabric-lost", "device-gone")
 _MOST_SHOWN = 3
 _LONGEST = 500
 _NOT_WATCHED = (
@@ -36,8 +38,21 @@ class ReportedHealth:
     state: str
     cause: str = ""
     certain: bool = True
+    reason: str = ""
     sentence: str = ""
     fix: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether its I/O waits or fails."""
+        return self.state in BROKEN
+
+    @property
+    def tcp_helps(self) -> bool:
+        """Whether it would work over TCP: the server and the network answer, only RDMA
+        does not.
+        """
+        return self.is_broken and self.reason in _ONLY_RDMA
 
     @property
     def shown(self) -> str:
@@ -58,7 +73,7 @@ def health_of(report: HostReport) -> Optional[tuple[ReportedHealth, ...]]:
 def _reported(data: Any) -> Optional[ReportedHealth]:
     if not isinstance(data, dict) or data.get("state") not in STATES:
         return None
-    texts = ("export", "mountpoint", "cause", "sentence", "fix")
+    texts = ("export", "mountpoint", "cause", "reason", "sentence", "fix")
     values = {name: data.get(name) or "" for name in texts}
     if not all(isinstance(value, str) for value in values.values()):
         return None

@@ -110,7 +110,7 @@ def test_erase_leaves_the_host_as_it_was(machine, new):
         "ovirt-rdma-rollback-*.timer",
     }
     assert rest == [
-        "--no-reload disable ovirt-rdma-partitions.service",
+        "--no-reload disable ovirt-rdma-partitions.service ovirt-rdma-health.service",
         "reset-failed ovirt-rdma-*",
     ]
 

@@ -21,6 +21,7 @@ from engine_double.jobs import jobs_of
 from ovirtsdk4 import types
 from support.engine.engine_command_line import Result, run_engine
 from support.engine.engine_door import DoubleDoor
+from support.engine.engine_host_facts import facts_of
 
 from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.engine_sdk_tools.api.session import Session
@@ -505,3 +506,58 @@ def test_heal_stops_where_it_does_not_help(site):
     assert done.code == 1, done
     assert made.world.host("host03").status == "up"
     assert made.transports() == ["tcp", "rdma", "tcp"]
+
+
+def stalled(made: Site, reason="listener-gone", transport="prefer-rdma") -> None:
+    """RDMA alone has failed on host02."""
+    degraded(made)
+    for host in made.world.hosts.values():
+        host.mounts[EXPORT] = "rdma"
+        host.policy_text = (host.policy_text or "").replace("prefer-rdma", transport)
+    facts = facts_of(made.world, made.world.host("host02"))
+    (place,) = (m.mountpoint for m in facts.nfs_mounts if m.source == EXPORT)
+    mount = {
+        "export": EXPORT,
+        "mountpoint": place,
+        "state": "stalled",
+        "cause": "server",
+        "reason": reason,
+        "sentence": "it is silent",
+    }
+    made.door.health["host02"] = {"mounts": [mount]}
+
+
+def test_a_stalled_domain_goes_back_to_tcp_and_forward_again(site):
+    made = site(hosts=3)
+    stalled(made)
+    before = [host.policy_text for host in made.world.hosts.values()]
+    done = made.run("domain", "heal", "--to-tcp", "-y")
+    assert done.code == 0, done
+    assert set(made.transports()) == {"tcp"}
+    made.door.health.clear()
+    assert made.run("domain", "heal", "--to-tcp", "-y").out == (
+        "No domain has to go to TCP.\n"
+    )
+    done = made.run("domain", "revert", "data1", "-y")
+    assert done.code == 0, done
+    assert set(made.transports()) == {"rdma"}
+    assert [host.policy_text for host in made.world.hosts.values()] == before
+
+
+def test_a_domain_that_tcp_would_not_help_stays(site):
+    made = site(hosts=3)
+    stalled(made, "server-silent")
+    done = made.run("domain", "heal", "--to-tcp", "-y")
+    assert done.code == 3
+    assert "data1 on host02: TCP would not help" in done.err
+    assert set(made.transports()) == {"rdma"}
+    assert made.double.changes() == []
+
+
+def test_a_rule_that_requires_rdma_does_not_allow_tcp(site):
+    made = site(hosts=3)
+    stalled(made, transport="require-rdma")
+    done = made.run("domain", "heal", "--to-tcp", "-y")
+    assert done.code == 3
+    assert "data1 on host02 is stalled, but rule 1 requires RDMA" in done.err
+    assert made.double.changes() == []

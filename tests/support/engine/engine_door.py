@@ -55,7 +55,8 @@ class DoubleDoor:
     Hosts without the add-on give no report, unless they have ``host.more["package"]``:
     then the command exists, but nothing is enabled. ``fail_push`` has the error of a
     push by the host's name; it fails before anything is written. ``pushes`` are the
-    successful ones, in order: (host, text).
+    successful ones, in order: (host, text). ``health`` has that part of the status by
+    the host's name; nobody watches the mounts of others.
     """
 
     def __init__(self, world: World) -> None:
@@ -63,6 +64,7 @@ class DoubleDoor:
         self.fail_push: dict[str, str] = {}
         self.pushes: list[tuple[str, Optional[str]]] = []
         self.prepared: list[tuple[str, dict[str, Any]]] = []
+        self.health: dict[str, dict[str, Any]] = {}
 
     def reports(
         self, hosts: Sequence[Host], done: Optional[HostDone] = None
@@ -131,7 +133,7 @@ class DoubleDoor:
         return HostReport(
             name,
             facts_of(self.world, host),
-            status_document(host),
+            {**status_document(host), "health": self.health.get(name)},
             host.policy_text,
             read_at,
         )
