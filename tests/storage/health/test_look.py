@@ -75,7 +75,7 @@ class Site:
     def read(self, tree):
         self.now += 10.0
         found = read_statistics(tree)
-        return self.changed(dataclasses.replace(found, taken_s=self.now))
+        return self.changed(found._replace(taken_s=self.now))
 
     def look(self, *exports, policy=NO_POLICY, **more):
         return self.looker.look(policy, [Export.parse(e) for e in exports], **more)

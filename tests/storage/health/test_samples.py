@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -94,8 +93,8 @@ EARLIER = mount(operation("READ", 10, 5, 50, 60))
     [
         (None, EARLIER, 10.0),
         # Mounted again at the same place.
-        (EARLIER, replace(EARLIER, age_s=3), 10.0),
-        (EARLIER, replace(EARLIER, source="s:/b"), 10.0),
+        (EARLIER, EARLIER._replace(age_s=3), 10.0),
+        (EARLIER, EARLIER._replace(source="s:/b"), 10.0),
         # A counter that is smaller than before: also mounted again, or wrapped.
         (EARLIER, mount(operation("READ", 9, 5, 50, 60), age_s=None), 10.0),
         (EARLIER, EARLIER, 0.0),
