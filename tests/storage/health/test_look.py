@@ -208,9 +208,7 @@ def test_errors_on_the_port_to_a_server_are_remarked(site):
 
     def with_errors(statistics):
         counter = Counter("retry_exceeded_err", next(errors))
-        return dataclasses.replace(
-            statistics, ports=(PortCounters("rxe0", 1, (), (counter,)),)
-        )
+        return statistics._replace(ports=(PortCounters("rxe0", 1, (), (counter,)),))
 
     site.changed = with_errors
     for address in ("10.0.0.1", "10.0.0.7"):
