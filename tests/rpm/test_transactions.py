@@ -108,9 +108,10 @@ def test_erase_leaves_the_host_as_it_was(machine, new):
         "ovirt-rdma-recheck.service",
         "ovirt-rdma-block.service",
         "ovirt-rdma-rollback-*.timer",
+        "ovirt-rdma-opensm@*.service",
     }
     assert rest == [
-        "--no-reload disable ovirt-rdma-partitions.service",
+        "--no-reload disable ovirt-rdma-partitions.service ovirt-rdma-opensm@.service",
         "reset-failed ovirt-rdma-*",
     ]
 

@@ -17,6 +17,9 @@ from ovirt_rdma.host.paths import (
     HOOKS,
     INTERFACES_JSON,
     JOURNAL,
+    OPENSM,
+    OPENSM_SETTINGS_FILE,
+    OPENSM_UNIT,
     POLICY_JSON,
 )
 
@@ -28,6 +31,9 @@ RULES = TOP / "host/udev/92-ovirt-rdma.rules"
 UNITS = sorted(SYSTEMD.glob("*.service")) + sorted(SYSTEMD.glob("*.timer"))
 SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
 COMMAND = "/usr/bin/ovirt-rdma-host"
+OPENSM_SERVICE = "ovirt-rdma-opensm@.service"
+# The programs of the units, which this machine does not have.
+OURS = re.compile(f"{COMMAND}|{OPENSM}")
 
 
 def keys(unit, section):
@@ -48,7 +54,7 @@ def keys(unit, section):
 )
 def test_systemd_takes_the_units(tmp_path):
     for unit in UNITS:
-        text = unit.read_text().replace(COMMAND, "/bin/true")
+        text = OURS.sub("/bin/true", unit.read_text())
         (tmp_path / unit.name).write_text(text)
     done = subprocess.run(
         [
@@ -75,7 +81,7 @@ MOST_EXPOSED = 5.0
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
 def test_systemd_calls_no_unit_exposed(tmp_path, unit):
     copy = tmp_path / unit.name.replace("@", "@ib0")
-    copy.write_text(unit.read_text().replace(COMMAND, "/bin/true"))
+    copy.write_text(OURS.sub("/bin/true", unit.read_text()))
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(copy)],
         capture_output=True,
@@ -98,7 +104,12 @@ def test_no_unit_waits_for_a_dead_server_or_hides_what_it_has_to_see(unit):
     assert not {"ProtectHome", "ReadOnlyPaths", "InaccessiblePaths"} & set(service)
     # For a network namespace, ib_core makes and removes a device of every adapter.
     assert "PrivateNetwork" not in service
-    if unit.name == "ovirt-rdma-caps.service":
+    if unit.name == OPENSM_SERVICE:
+        # All that opensm asks is in these devices, and it changes no other setting.
+        assert service["DevicePolicy"] == ["closed"]
+        assert service["DeviceAllow"] == ["char-infiniband_mad rw"]
+        assert service["RestrictAddressFamilies"] == ["AF_UNIX"]
+    if unit.name in ("ovirt-rdma-caps.service", OPENSM_SERVICE):
         assert service["CapabilityBoundingSet"] == [""]
         return
     # Sockets that a module makes when it is loaded could be restricted with the unit.
@@ -130,6 +141,7 @@ def test_no_unit_does_anything_before_the_operator_has():
         "ovirt-rdma-recheck.timer": {f"|{ENABLED}", f"|{JOURNAL}"},
         "ovirt-rdma-partitions.service": set(),  # apply enables it
         "ovirt-rdma-block.service": {ENABLED, POLICY_JSON},
+        OPENSM_SERVICE: {OPENSM_SETTINGS_FILE.format("%I")},
     }
 
 
@@ -138,7 +150,9 @@ def test_the_preset_turns_every_unit_off_that_can_be_enabled():
     lines = (SYSTEMD / "90-ovirt-rdma.preset").read_text().splitlines()
     preset = dict(line.split()[::-1] for line in lines if not line.startswith("#"))
     assert set(preset) == enable
-    assert preset == {"ovirt-rdma-partitions.service": "disable"}
+    assert preset == dict.fromkeys(
+        ("ovirt-rdma-partitions.service", OPENSM_SERVICE), "disable"
+    )
 
 
 def test_links_of_the_package_start_what_has_a_condition():
@@ -156,11 +170,20 @@ def test_links_of_the_package_start_what_has_a_condition():
 
 def test_units_run_verbs_that_there_are():
     for unit in UNITS:
+        if unit.name == OPENSM_SERVICE:
+            continue
         for command in keys(unit.name, "Service").get("ExecStart", []):
             program, group, verb, *words = command.split()
             assert (program, group) == (COMMAND, "unit")
             assert verb in units.VERBS
             assert words == (["%I"] if "@" in unit.name else [])
+
+
+def test_the_unit_of_opensm_reads_what_enable_writes():
+    (command,) = keys(OPENSM_SERVICE, "Service")["ExecStart"]
+    assert command == f"{OPENSM} --config {OPENSM_SETTINGS_FILE.format('%I')}"
+    guid = "0x0002c90300fb1231"
+    assert OPENSM_SERVICE.replace("@", f"@{guid}") == OPENSM_UNIT.format(guid)
 
 
 def test_units_are_named_by_the_udev_rules_as_they_are_called():
@@ -214,7 +237,7 @@ def test_the_units_parse():
         parser = configparser.RawConfigParser(strict=False)
         parser.read_string(unit.read_text())
         assert parser.has_section("Unit")
-        assert parser.get("Unit", "Documentation") == "man:ovirt-rdma-host(8)"
+        assert "man:ovirt-rdma-host(8)" in parser.get("Unit", "Documentation").split()
 
 
 # static/usr/lib/systemd/system of VDSM's source, from v4.50.0.13 on. Version 4.40.34
