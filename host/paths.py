@@ -87,6 +87,10 @@ OTHER_DROPIN_DIRECTORIES = (
 )
 # The partitions of opensm: EL's, and that of Debian and MLNX_OFED.
 PARTITIONS_FILES = ("/etc/rdma/partitions.conf", "/etc/opensm/partitions.conf")
+OPENSM = "/usr/sbin/opensm"
+# The settings of our opensm at one port, and its unit, by the GUID of the port.
+OPENSM_SETTINGS_FILE = "/etc/ovirt-rdma/opensm-{}.conf"
+OPENSM_UNIT = "ovirt-rdma-opensm@{}.service"
 # Our unit that keeps the P_Key children as in the P_Key tables.
 PARTITIONS_UNIT = "ovirt-rdma-partitions.service"
 # Our unit that watches the mounts.

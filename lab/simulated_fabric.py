@@ -91,7 +91,8 @@ class SimulatedFabric:
             "LD_PRELOAD": str(libraries / "umad2sim/libumad2sim.so"),
             "SIM_HOST": host,
             "OSM_TMP_DIR": str(self.folder),
-            "OSM_CACHE_DIR": str(self.folder),
+            # A host of its own: opensm reads there which LIDs it has given out.
+            "OSM_CACHE_DIR": str(_cache(self.folder, host)),
         }
 
     def run(self, host: str, *command: str) -> str:
@@ -128,12 +129,9 @@ class SimulatedFabric:
         log = self.folder / f"opensm-{host}.log"
         return ["opensm", "-f", str(log), "-P", str(partitions)]
 
-    @contextmanager
-    def manager(self, host: str, partitions: Path) -> Iterator[subprocess.Popen[str]]:
-        """Run opensm on ``host`` until the block ends; it is master at its begin."""
-        (self.folder / f"opensm-{host}.log").unlink(missing_ok=True)
-        command = self.command(host, partitions)
-        process = subprocess.Popen(
+    def start(self, host: str, *command: str) -> subprocess.Popen[str]:
+        """Start a program on ``host``; the caller ends it."""
+        return subprocess.Popen(
             command,
             env=self.environment(host),
             stdin=subprocess.DEVNULL,
@@ -142,6 +140,12 @@ class SimulatedFabric:
             text=True,
             cwd=self.folder,
         )
+
+    @contextmanager
+    def manager(self, host: str, partitions: Path) -> Iterator[subprocess.Popen[str]]:
+        """Run opensm on ``host`` until the block ends; it is master at its begin."""
+        (self.folder / f"opensm-{host}.log").unlink(missing_ok=True)
+        process = self.start(host, *self.command(host, partitions))
         try:
             wait(lambda: "SMINFO_MASTER" in self._run(host, "sminfo").stdout)
             yield process
@@ -196,12 +200,18 @@ def running(
             stderr=subprocess.STDOUT,
         )
     fabric = SimulatedFabric(package, folder, guids)
+    for host in guids:
+        _cache(folder, host).mkdir(exist_ok=True)
     try:
         wait(lambda: _answers(fabric, next(iter(guids))))
         yield fabric
     finally:
         process.kill()
         process.wait()
+
+
+def _cache(folder: Path, host: str) -> Path:
+    return folder / f"cache-{host}"
 
 
 def _names(folder: Path) -> dict[str, str]:

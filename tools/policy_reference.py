@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from ovirt_rdma.host.policy.block_fields import BLOCK, ISER_TARGET, OPTIONS, SRP
+from ovirt_rdma.host.policy.fabric import FABRIC, PARTITION, SUBNET_MANAGER
 from ovirt_rdma.host.policy.fields import (
-    FABRIC,
     HOST,
     INTERFACE,
     MATCH,
     NFS,
-    PARTITION,
     POLICY,
     RULE,
     VIRTUAL_FUNCTIONS,
@@ -56,6 +55,7 @@ TABLES: dict[str, list[tuple[str, Field]]] = {
         ("", field) for field in VIRTUAL_FUNCTIONS.fields.values()
     ],
     "A partition": [("", field) for field in PARTITION.fields.values()],
+    "A subnet manager": [("", field) for field in SUBNET_MANAGER.fields.values()],
     "An SRP target": [("", field) for field in SRP.fields.values()],
     "options of a login": [("", field) for field in OPTIONS.fields.values()],
     "An iSER target": [("", field) for field in ISER_TARGET.fields.values()],

@@ -13,7 +13,6 @@ from ovirt_rdma.cli.host.arguments import (
     add_policy,
     refuse_facts,
 )
-from ovirt_rdma.cli.output import count
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
@@ -24,11 +23,14 @@ if TYPE_CHECKING:
     from typing import Optional
 
     from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost
+    from ovirt_rdma.host.changes.kinds.model import RunResult
     from ovirt_rdma.host.errors import Sentence
     from ovirt_rdma.host.fabric.model import Definition
     from ovirt_rdma.host.fabric.review import FabricPort
     from ovirt_rdma.host.opensm.read import FabricFacts
     from ovirt_rdma.host.policy.model import Policy
+    from ovirt_rdma.host.services.opensm_manager import ManagerRun
 
 
 class Render(HostVerb):
@@ -44,24 +46,10 @@ class Render(HostVerb):
         add_policy(parser)
 
     def run(self, context: Context) -> int:
-        from dataclasses import asdict
-
-        from ovirt_rdma.host.opensm.partitions import text_of
+        from ovirt_rdma.cli.host.shown.fabric import show_rendered
 
         definitions, source = _of_policy(self.policy, context)
-        text = text_of(definitions)
-        if context.output.for_people:
-            for line in text.splitlines():
-                context.output.line(line)
-        else:
-            context.output.document(
-                "fabric-partitions",
-                {
-                    "policy": source,
-                    "text": text,
-                    "partitions": [asdict(one) for one in definitions],
-                },
-            )
+        show_rendered(definitions, source, context.output)
         return 0
 
 
@@ -96,46 +84,22 @@ class Validate(HostVerb):
         add_facts(parser)
 
     def run(self, context: Context) -> int:
-        from dataclasses import asdict
-
+        from ovirt_rdma.cli.host.shown.fabric import show_validated
         from ovirt_rdma.host.fabric.grammar import PartitionsProblem, parse
         from ovirt_rdma.host.fabric.review import remarks
 
-        output = context.output
         name = _file(self.file, context)
         data = _read(name)
         ports = self._ports(context)
         errors: tuple[Sentence, ...] = ()
         warnings: tuple[Sentence, ...] = ()
         definitions: tuple[Definition, ...] = ()
-        fix = ""
         try:
             definitions = parse(data, name)
             warnings = remarks(definitions, ports, whole=self.topology is not None)
         except PartitionsProblem as problem:
-            errors, fix = problem.reasons, problem.fix
-        partitions = {one.pkey for one in definitions}
-        if output.for_people:
-            for sentence in errors:
-                output.text(sentence)
-            for sentence in warnings:
-                output.text(f"{name}: {sentence} (warning)")
-            if errors:
-                output.line(f"{name} is invalid: {count(len(errors), 'mistake')}.")
-                output.fix(fix)
-            else:
-                output.line(f"{name} is valid: {count(len(partitions), 'partition')}.")
-        else:
-            output.document(
-                "fabric-validate",
-                {
-                    "file": name,
-                    "valid": not errors,
-                    "errors": list(map(_remark, errors)),
-                    "warnings": list(map(_remark, warnings)),
-                    "partitions": [asdict(one) for one in definitions],
-                },
-            )
+            errors = problem.reasons
+        show_validated(name, definitions, errors, warnings, context.output)
         return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
 
     def _ports(self, context: Context) -> tuple[FabricPort, ...]:
@@ -174,31 +138,16 @@ class Diff(HostVerb):
         )
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.fabric import show_diff
         from ovirt_rdma.host.fabric.grammar import parse
 
-        output = context.output
         wanted, source = _of_policy(self.policy, context)
         name = _file(self.file, context)
         lines = _diff(parse(_read(name), name), wanted, name, source)
-        if not output.for_people:
-            output.document(
-                "fabric-diff",
-                {"file": name, "policy": source, "same": not lines, "diff": lines},
-            )
-        elif lines:
-            for line in lines:
-                output.line(line, {"-": "bad", "+": "good"}.get(line[:1]))
-            import shlex
-
-            from ovirt_rdma.cli.host.main import PROGRAM
-
-            verb = "apply" if self.policy is None else "render"
-            words = [PROGRAM, "fabric", "partitions", verb]
-            if self.policy is not None:
-                words += ["--policy", self.policy]
-            output.next(shlex.join(words))
-        else:
-            output.line(f"{name} has the partitions of the policy ({source}).")
+        words = (
+            ["apply"] if self.policy is None else ["render", "--policy", self.policy]
+        )
+        show_diff(lines, name, source, words, context.output)
         return ExitCode.CHECKS_FAILED if lines and self.exit_code else ExitCode.DONE
 
 
@@ -223,7 +172,7 @@ class Apply(HostVerb):
         from ovirt_rdma.cli.host.main import PROGRAM
         from ovirt_rdma.cli.host.shown.fabric import show_applied
         from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
-        from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, RunResult
+        from ovirt_rdma.host.changes.kinds.model import DONE, RunResult
         from ovirt_rdma.host.changes.prepare import loaded_policy
         from ovirt_rdma.host.services.opensm_partitions import PartitionsRun
         from ovirt_rdma.host.system.lock import one_run
@@ -249,8 +198,7 @@ class Apply(HostVerb):
                 host.finish(report)
         show_applied(result, proof, path, report, output)
         if result.outcome != DONE:
-            failed = result.outcome == PARTLY
-            return ExitCode.FAILED if failed else ExitCode.ROLLED_BACK
+            return _code_of(result)
         return ExitCode.CHECKS_FAILED if proof.proven is False else ExitCode.DONE
 
 
@@ -283,15 +231,111 @@ class Check(HostVerb):
         from ovirt_rdma.cli.host.policy import policy_in_question
         from ovirt_rdma.cli.host.shown.fabric import show_findings
         from ovirt_rdma.host.opensm.partitions import definitions_of
-        from ovirt_rdma.host.opensm.review import findings
+        from ovirt_rdma.host.opensm.review import findings, own_findings
         from ovirt_rdma.host.rules.base import FAIL
 
         policy, source = policy_in_question(self.policy, context)
         fabric = _fabric_facts(context)
-        found = findings(fabric, definitions_of(policy.fabric))
+        found = (
+            *findings(fabric, definitions_of(policy.fabric)),
+            *own_findings(policy.fabric, fabric),
+        )
         show_findings(found, fabric, source, context.output)
         failed = any(one.verdict == FAIL for one in found)
         return ExitCode.CHECKS_FAILED if failed else ExitCode.DONE
+
+
+class Enable(HostVerb):
+    """Run opensm on this host as the policy says, and prove that it is what it says."""
+
+    codes = (
+        "0 done or nothing to do, 1 failed, 3 opensm is not as the policy says,\n"
+        f"4 refused, 6 failed, and everything was rolled back, {OTHER_RUN}"
+    )
+    examples = ("", "-o json")
+    more = (
+        "Reads the loaded policy (fabric.subnet_managers). Refused if the policy\n"
+        "does not name this host, or if the fabric has a subnet manager that the\n"
+        "policy does not know of. A subnet manager on the switch is preferred."
+    )
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.main import PROGRAM
+        from ovirt_rdma.cli.host.shown.manager import show_enabled
+        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
+        from ovirt_rdma.host.changes.kinds.model import DONE, RunResult
+        from ovirt_rdma.host.changes.prepare import loaded_policy
+        from ovirt_rdma.host.system.lock import one_run
+        from ovirt_rdma.host.system.signals import delayed_signals
+
+        root = context.root
+        as_root("fabric sm enable", root)
+        host, report = ThisHost(root), RunReport(context.output)
+        report.reading()
+        host.facts()
+        with one_run(root, by="fabric sm enable"), delayed_signals():
+            host.recover(report)
+            policy, facts = loaded_policy(root), host.facts()
+            run = _manager_run(host, report)
+            report.reading("asking the subnet manager")
+            plan = run.plan(policy.policy.fabric, facts)
+            if plan.step is None:
+                result = RunResult(None, DONE, "opensm is set up as the policy says")
+                proof = run.prove(plan.ports)
+            else:
+                by = f"{PROGRAM} fabric sm enable"
+                result, proof = run.apply(plan.step, plan.ports, policy, facts, by)
+                host.finish(report)
+        show_enabled(plan, result, proof, report, context.output)
+        if result.outcome != DONE:
+            return _code_of(result)
+        return ExitCode.DONE if proof.proven else ExitCode.CHECKS_FAILED
+
+
+class Disable(HostVerb):
+    """Undo enable; a second run changes nothing."""
+
+    codes = (
+        "0 done or nothing to do, 1 something could not be undone, 4 refused,\n"
+        f"{OTHER_RUN}"
+    )
+    examples = ("",)
+    more = (
+        "Links and traffic stay as they are. Without another subnet manager, a\n"
+        "port that comes up later stays without an address (INIT)."
+    )
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.main import PROGRAM
+        from ovirt_rdma.cli.host.shown.manager import show_disabled
+        from ovirt_rdma.cli.host.shown.runs import BACK, RunReport, ThisHost, as_root
+        from ovirt_rdma.host.changes.kinds.model import DONE
+        from ovirt_rdma.host.opensm.review import unmanaged
+        from ovirt_rdma.host.system.lock import one_run
+        from ovirt_rdma.host.system.signals import delayed_signals
+
+        root = context.root
+        as_root("fabric sm disable", root)
+        host, report = ThisHost(root), RunReport(context.output, word=BACK)
+        report.reading()
+        host.facts()
+        with one_run(root, by="fabric sm disable"), delayed_signals():
+            host.recover(report)
+            lonely = unmanaged(_fabric_facts(context, host))
+            run = _manager_run(host, report)
+            result = run.disable(host.facts(), f"{PROGRAM} fabric sm disable")
+            if result.run is not None:
+                host.finish(report)
+        show_disabled(result, lonely, report, context.output)
+        return ExitCode.DONE if result.outcome == DONE else ExitCode.FAILED
 
 
 VERBS: dict[str, type[Verb]] = {
@@ -301,15 +345,30 @@ VERBS: dict[str, type[Verb]] = {
     "apply": Apply,
     "status": Status,
     "check": Check,
+    "enable": Enable,
+    "disable": Disable,
 }
 
 
-def _fabric_facts(context: Context) -> FabricFacts:
+def _manager_run(host: ThisHost, report: RunReport) -> ManagerRun:
+    from ovirt_rdma.host.services.opensm_manager import ManagerRun
+
+    return ManagerRun(host.root, host.run, host.effects, host.journal, report)
+
+
+def _code_of(result: RunResult) -> int:
+    from ovirt_rdma.host.changes.kinds.model import PARTLY
+
+    failed = result.outcome == PARTLY
+    return ExitCode.FAILED if failed else ExitCode.ROLLED_BACK
+
+
+def _fabric_facts(context: Context, host: Optional[ThisHost] = None) -> FabricFacts:
     from ovirt_rdma.cli.host.shown.runs import ThisHost
     from ovirt_rdma.host.opensm.read import FabricReader
     from ovirt_rdma.host.system.tree import FileTree
 
-    host = ThisHost(context.root)
+    host = host or ThisHost(context.root)
     context.output.progress("reading the host")
     facts = host.facts()
     context.output.progress("asking the subnet manager")
@@ -396,7 +455,3 @@ def _diff(
         return []
     before, after = render(present).splitlines(), render(wanted).splitlines()
     return list(difflib.unified_diff(before, after, name, source, lineterm=""))
-
-
-def _remark(sentence: Sentence) -> dict[str, str]:
-    return {"id": sentence.id, "sentence": sentence}

@@ -131,7 +131,11 @@ _PARTITIONS: Table = (
     ("diff", "compare partitions.conf with the policy", _fabric),
     ("apply", "write partitions.conf as the policy says", _fabric),
 )
-_SM: Table = (("status", "show the subnet managers of the fabric", _fabric),)
+_SM: Table = (
+    ("status", "show the subnet managers of the fabric", _fabric),
+    ("enable", "run opensm on this host as the policy says", _fabric),
+    ("disable", "undo enable", _fabric),
+)
 _FABRIC: Table = (
     ("partitions", "the partitions of opensm", _PARTITIONS),
     ("sm", "the subnet manager", _SM),

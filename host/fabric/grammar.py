@@ -51,6 +51,12 @@ class Mistake(NamedTuple):
         return self.sentence.about(place)
 
 
+INVALID_FIX = (
+    "correct the file; opensm itself does not report such mistakes by its exit code, "
+    "and after some of them it makes every port a full member of the default partition"
+)
+
+
 class PartitionsProblem(Problem):
     """The file is invalid; ``mistakes`` has all of them, sorted by line."""
 
@@ -59,9 +65,7 @@ class PartitionsProblem(Problem):
         super().__init__(
             "partitions-invalid",
             "\n".join(self._reasons),
-            "correct the file; opensm itself does not report such mistakes by its exit "
-            "code, and after some of them it makes every port a full member of the "
-            "default partition",
+            INVALID_FIX,
         )
         self.mistakes = mistakes
 

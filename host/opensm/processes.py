@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.paths import PARTITIONS_FILES
+from ovirt_rdma.host.paths import OPENSM_SETTINGS_FILE, PARTITIONS_FILES
 from ovirt_rdma.host.system.tree import FileTree
 
 # OSM_DEFAULT_CONFIG_FILE: EL's, and that of Debian and MLNX_OFED.
@@ -31,13 +31,22 @@ class OpensmProcess:
 
     ``partitions`` is the file that it reads, None if that is opensm's default.
     ``guid`` is the port of its settings (``0x0002c90300fb1231``), None if it takes
-    the first with a link; ``priority`` is None if there is none in them.
+    the first with a link; ``priority`` is None if there is none in them. ``settings``
+    is the file that its option --config names, None if that is opensm's default.
     """
 
     pid: int
     partitions: Optional[str] = None
     guid: Optional[str] = None
     priority: Optional[int] = None
+    settings: Optional[str] = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether ``fabric sm enable`` has started it."""
+        return bool(self.guid) and self.settings == OPENSM_SETTINGS_FILE.format(
+            self.guid
+        )
 
 
 def running_opensm(tree: FileTree) -> tuple[OpensmProcess, ...]:
@@ -76,6 +85,7 @@ def _process(pid: int, words: Sequence[str], tree: FileTree) -> OpensmProcess:
         told.get("P") if told.get("P") != "(null)" else None,
         _guid(told.get("g", "")),
         _number(told.get("p", "")),
+        told.get("F"),
     )
 
 

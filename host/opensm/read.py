@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
+from ovirt_rdma.host.collect.parsers.ibnetdiscover import fabric_ports
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.fabric.model import guid_text
 from ovirt_rdma.host.facts.devices import RdmaPort
@@ -120,6 +121,39 @@ class FabricReader:
             tuple(self.problems),
         )
 
+    def missing_tools(self) -> Optional[Sentence]:
+        """Return why the subnet manager cannot be asked; None if it can."""
+        try:
+            self._tool(("sminfo", "-V"))
+        except NotInstalled:
+            return _missing("sminfo")
+        except CommandFailed:
+            pass  # it is there; whether it works is seen when it asks
+        return None
+
+    def manager_at(self, port: LocalPort, lid: int) -> Optional[Manager]:
+        """Return the subnet manager that runs at the port with ``lid``, asked from
+        ``port``; None if none answers. One on standby answers too.
+        """
+        try:
+            return replies.manager(self._tool(("sminfo", *_at(port), str(lid))))
+        except (CommandFailed, ValueError):
+            return None
+
+    def reachable(self, port: LocalPort) -> Optional[frozenset[str]]:
+        """Return the GUIDs of the hosts' ports in the subnet behind ``port``, its own
+        too, also without a subnet manager (ibnetdiscover asks by directed routes). None
+        if that is unknown.
+        """
+        self.problems = []
+        text = self._asked("ibnetdiscover", port, ())
+        try:
+            found = () if text is None else fabric_ports(text)
+        except ValueError as error:
+            self._problem(port, "ibnetdiscover", str(error))
+            found = ()
+        return frozenset(one.guid for one in found) if found else None
+
     def tables(
         self, port: LocalPort, guids: Iterable[str]
     ) -> Mapping[str, Optional[frozenset[int]]]:
@@ -164,12 +198,14 @@ class FabricReader:
         )
 
     def _missing(self, tool: str) -> None:
-        self.problems.append(
-            Sentence(
-                "fabric-tool-missing",
-                f"{tool} is not available here; it is in the package infiniband-diags",
-            )
-        )
+        self.problems.append(_missing(tool))
+
+
+def _missing(tool: str) -> Sentence:
+    return Sentence(
+        "fabric-tool-missing",
+        f"{tool} is not available here; it is in the package infiniband-diags",
+    )
 
 
 def _at(port: LocalPort) -> tuple[str, ...]:

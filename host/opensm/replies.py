@@ -24,8 +24,8 @@ _FIELD = re.compile(r"\s*([A-Za-z_][\w ]*?)\.{2,}(.*)")
 _TABLE = re.compile(r"\s*\d+:((?: 0x[0-9a-f]{4})+)\s*")
 
 # enum SM states (include/iba/ib_types.h, IB_SMINFO_STATE_*).
-MASTER = "master"
-_STATES = {0: "not active", 1: "discovering", 2: "standby", 3: MASTER}
+STANDBY, MASTER = "standby", "master"
+_STATES = {0: "not active", 1: "discovering", 2: STANDBY, 3: MASTER}
 
 # The low 6 bits of MTU and rate; the others say "exactly" (ib_types.h).
 _CODE = 0x3F

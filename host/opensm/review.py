@@ -10,16 +10,21 @@ from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.fabric.model import Definition
 from ovirt_rdma.host.facts.ib_codes import MTUS, RATES
 from ovirt_rdma.host.facts.pkeys import full_member, partition_of
+from ovirt_rdma.host.opensm.manager import RULE, rule_of
 from ovirt_rdma.host.opensm.partitions import membership, unlike
-from ovirt_rdma.host.opensm.read import FabricFacts, Subnet
+from ovirt_rdma.host.opensm.read import FabricFacts, LocalPort, Subnet
 from ovirt_rdma.host.opensm.replies import BroadcastGroup
-from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN, Finding
+from ovirt_rdma.host.policy.fabric import FabricPolicy
+from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, WARN, Finding
 
 PORT, MANAGER, PKEYS, GROUP = (
     "FABRIC-PORT-01",
     "FABRIC-SM-01",
     "FABRIC-PKEY-01",
     "FABRIC-GROUP-01",
+)
+_ENABLE, _DISABLE = (
+    f"ovirt-rdma-host fabric sm {verb}" for verb in ("enable", "disable")
 )
 
 
@@ -161,3 +166,45 @@ def _too_slow(subnet: Subnet, group: BroadcastGroup) -> Optional[str]:
 
 def _rate(code: int) -> str:
     return f"{RATES[code] / 1000:g} Gb/s" if code in RATES else f"rate code {code}"
+
+
+def own_findings(policy: FabricPolicy, fabric: FabricFacts) -> Iterator[Finding]:
+    """Yield whether our opensm runs if ``policy`` names this host, and only then."""
+    rules = rule_of(policy, fabric)
+    titles = {one.port.guid: one.port.title for one in fabric.subnets}
+    ours = [one for one in fabric.processes if one.is_ours]
+    if rules and not ours:
+        idle = Sentence(
+            "manager-not-running",
+            "the policy names this host in fabric.subnet_managers, and no opensm of "
+            "ovirt-rdma is running",
+        )
+        yield Finding(RULE, HOST, FAIL, idle, _ENABLE)
+    for process in ours:
+        title = titles.get(process.guid or "", process.guid or "")
+        runs = f"opensm of ovirt-rdma is running with priority {process.priority}"
+        if not rules:
+            sentence = Sentence(
+                "manager-not-named", f"{runs}, and the policy does not name this host"
+            )
+            yield Finding(RULE, title, FAIL, sentence, _DISABLE)
+        elif process.priority != rules[0].priority:
+            sentence = Sentence(
+                "manager-priority-differs",
+                f"{runs}, and the policy says {rules[0].priority}",
+            )
+            yield Finding(RULE, title, FAIL, sentence, _ENABLE)
+        else:
+            yield Finding(RULE, title, PASS, Sentence("manager-running", runs))
+
+
+def unmanaged(fabric: FabricFacts) -> tuple[LocalPort, ...]:
+    """Return the ports behind which our opensm is the only subnet manager known."""
+    ours = {one.guid for one in fabric.processes if one.is_ours}
+    return tuple(
+        one.port
+        for one in fabric.subnets
+        if one.master is not None
+        and one.master.guid in ours
+        and len(one.managers or ()) < 2
+    )

@@ -9,10 +9,9 @@ editors and the tables of docs/policy.md (tools/policy_reference.py).
 from __future__ import annotations
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.ib_codes import RATES_GBPS
 from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU
-from ovirt_rdma.host.facts.pkeys import FIRST_VLAN, LAST_VLAN, MEMBERSHIPS
 from ovirt_rdma.host.policy.block_fields import BLOCK
+from ovirt_rdma.host.policy.fabric import FABRIC
 from ovirt_rdma.host.policy.forms import (
     Field,
     Keys,
@@ -26,9 +25,7 @@ from ovirt_rdma.host.policy.model import (
     GUID_CHOICES,
     LINK_LAYERS,
     LINK_STATES,
-    OFF,
     OFFLOAD_CHOICES,
-    ON,
     PARTITIONS,
     PARTITIONS_INTERVAL_S,
     POLICY_VERSION,
@@ -336,93 +333,6 @@ HOST = Keys(
         ),
         "node_exporter's textfile folder, for [metrics](metrics.md) every 15 s",
         "no metrics are written",
-    ),
-)
-
-_GROUP = (
-    Field(
-        "mtu",
-        Number(choices=PORT_MTUS),
-        "the IB MTU of the partition's groups, in bytes; a port with less cannot join",
-        "opensm's default, 2048",
-    ),
-    Field(
-        "rate",
-        Number(choices=RATES_GBPS),
-        "the rate of the partition's groups, in Gb/s; a slower port cannot join",
-        "opensm's default, 10",
-    ),
-)
-
-PARTITION = Keys(
-    Field(
-        "pkey",
-        _written("a P_Key such as 0x8001", "pkey"),
-        "of the partition; bit 15 does not count",
-        "from `vlan`; one of the two must be there",
-    ),
-    Field(
-        "vlan",
-        Number(FIRST_VLAN, LAST_VLAN),
-        "the VLAN that the partition stands for: its P_Key is 0x8000 + VLAN",
-        "from `pkey`",
-    ),
-    Field(
-        "members",
-        ListOf(
-            Text(
-                "a host of fabric.hosts, a GUID, ALL, ALL_CAS, ALL_SWITCHES, "
-                "ALL_ROUTERS, SELF; with =full, =limited or =both",
-                written=True,
-                check="member",
-            )
-        ).or_null(False),
-        "the ports of the partition; SELF is the subnet manager's",
-        required=True,
-    ),
-    Field(
-        "membership",
-        Text(choices=MEMBERSHIPS),
-        "of members that do not have one; limited members reach full ones only",
-        "full",
-    ),
-    Field(
-        "ipoib",
-        Text(choices=(ON, OFF), written=True),
-        "whether opensm creates the broadcast group, without which IPoIB has no "
-        "carrier",
-        "on",
-    ),
-    *_GROUP,
-)
-
-FABRIC = Keys(
-    Field(
-        "defaults",
-        Keys(*_GROUP).or_null(),
-        "`mtu` and `rate` for every partition that does not have the key itself",
-    ),
-    Field(
-        "hosts",
-        MapOf(
-            ListOf(_written("a port's GUID such as 0002:c903:00fb:1231", "guid")),
-            "host: a list of its port GUIDs",
-        ),
-        "names for ports, to use in `members`",
-        "none",
-    ),
-    Field(
-        "partitions",
-        MapOf(PARTITION, "name: keys of the table below"),
-        "the partitions of the fabric, for the host that runs its subnet manager",
-        "none is written",
-    ),
-    Field(
-        "pkeys_are_vlans",
-        Text(choices=(ON, OFF), written=True),
-        "whether every P_Key 0x8000 + VLAN (1 to 4094) stands for that VLAN, also "
-        "without a partition here",
-        "off",
     ),
 )
 

@@ -17,7 +17,12 @@ from typing import Any
 
 from ovirt_rdma.host.policy import block_fields
 from ovirt_rdma.host.policy.block_fields import BlockPolicy
-from ovirt_rdma.host.policy.fabric import FabricHost, FabricPolicy, PartitionRule
+from ovirt_rdma.host.policy.fabric import (
+    FabricHost,
+    FabricPolicy,
+    PartitionRule,
+    SubnetManagerRule,
+)
 from ovirt_rdma.host.policy.fields import (
     HOST,
     INTERFACE,
@@ -117,6 +122,17 @@ _FABRIC = Keys(
             )
         ),
     ),
+    Field(
+        "subnet_managers",
+        ListOf(
+            Keys(
+                _needed("host", Text()),
+                _needed("priority", Number()),
+                _needed("ports", _TEXTS),
+                _needed("standby", Text(choices=(ON, OFF))),
+            )
+        ).or_null(False),
+    ),
 )
 _POLICY = Keys(
     POLICY.fields["version"],
@@ -153,7 +169,7 @@ def _nfs_to_json(nfs: NfsPolicy) -> dict[str, object]:
 
 def fabric_to_json_dict(fabric: FabricPolicy) -> dict[str, object]:
     """Return the ``fabric:`` part of it."""
-    return {
+    data: dict[str, object] = {
         "pkeys_are_vlans": ON if fabric.pkeys_are_vlans else OFF,
         "hosts": [
             {"name": host.name, "guids": list(host.guids)} for host in fabric.hosts
@@ -167,6 +183,16 @@ def fabric_to_json_dict(fabric: FabricPolicy) -> dict[str, object]:
             for rule in fabric.partitions
         ],
     }
+    if fabric.subnet_managers:
+        data["subnet_managers"] = [
+            {
+                **dataclasses.asdict(rule),
+                "ports": list(rule.ports),
+                "standby": ON if rule.standby else OFF,
+            }
+            for rule in fabric.subnet_managers
+        ]
+    return data
 
 
 def host_to_json_dict(host: HostPolicy) -> dict[str, object]:
@@ -240,6 +266,15 @@ def _fabric(parts: dict[str, Any]) -> FabricPolicy:
             for rule in parts["partitions"]
         ),
         parts["pkeys_are_vlans"] == ON,
+        tuple(
+            SubnetManagerRule(
+                rule["host"],
+                rule["priority"],
+                tuple(rule["ports"]),
+                rule["standby"] == ON,
+            )
+            for rule in parts.get("subnet_managers", ())
+        ),
     )
 
 

@@ -25,7 +25,13 @@ from ovirt_rdma.host.facts.pkeys import (
     pkey_of_vlan,
 )
 from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
-from ovirt_rdma.host.policy.fabric import FabricHost, FabricPolicy, PartitionRule
+from ovirt_rdma.host.policy.fabric import (
+    ALL,
+    FabricHost,
+    FabricPolicy,
+    PartitionRule,
+    SubnetManagerRule,
+)
 from ovirt_rdma.host.policy.forms import Check
 from ovirt_rdma.host.policy.model import OFF, ON
 from ovirt_rdma.host.policy.validate_host import FormError, pkey, port_guid, refusal
@@ -59,6 +65,16 @@ def member(text: str) -> tuple[str, Optional[str]]:
     return who, membership or None
 
 
+def manager_port(text: str) -> str:
+    """Return ALL, or the GUID of ``text`` as the facts have it. Raises FormError."""
+    if text == ALL:
+        return text
+    guid = port_guid(text)
+    if not guid.strip("0:"):
+        raise FormError("guid-zero", f"{text} is the GUID of no port")
+    return guid
+
+
 def _is_guid(text: str) -> bool:
     return text not in WORDS and refusal(port_guid, text) is None
 
@@ -76,6 +92,15 @@ def fabric_policy(fabric: Mapping[str, Any]) -> FabricPolicy:
             for name, keys in (fabric.get("partitions") or {}).items()
         ),
         fabric.get("pkeys_are_vlans", OFF) == ON,
+        tuple(
+            SubnetManagerRule(
+                name,
+                keys["priority"],
+                tuple(map(manager_port, keys.get("ports") or ())),
+                keys.get("standby", OFF) == ON,
+            )
+            for name, keys in (fabric.get("subnet_managers") or {}).items()
+        ),
     )
 
 
@@ -111,6 +136,7 @@ def fabric_mistakes(fabric: object) -> Iterator[Mistake]:
     hosts = fabric.get("hosts")
     hosts = hosts if isinstance(hosts, dict) else {}
     yield from _host_mistakes(hosts)
+    yield from _manager_mistakes(fabric.get("subnet_managers"), hosts)
     partitions = fabric.get("partitions")
     names: dict[str, str] = {}
     for name, keys in (partitions if isinstance(partitions, dict) else {}).items():
@@ -129,12 +155,16 @@ def fabric_mistakes(fabric: object) -> Iterator[Mistake]:
             yield from _member_mistakes(keys.get("members"), hosts, path)
 
 
+def _is_host_name(name: object) -> bool:
+    text = name if isinstance(name, str) else ""
+    return bool(_HOST.fullmatch(text)) and text not in WORDS and not _is_guid(text)
+
+
 def _host_mistakes(hosts: Mapping[Any, Any]) -> Iterator[Mistake]:
     owners: dict[str, str] = {}
     for name, guids in hosts.items():
         path: KeyPath = ("fabric", "hosts", name)
-        text = name if isinstance(name, str) else ""
-        if not _HOST.fullmatch(text) or text in WORDS or _is_guid(text):
+        if not _is_host_name(name):
             sentence = f"{name!r} cannot be the name of a host here"
             yield path, Sentence("host-name-invalid", sentence)
             continue
@@ -146,6 +176,49 @@ def _host_mistakes(hosts: Mapping[Any, Any]) -> Iterator[Mistake]:
                 yield (
                     (*path, position),
                     Sentence("guid-repeated", f"{guid} is already a port of {owner}"),
+                )
+
+
+def _manager_mistakes(managers: object, hosts: Mapping[Any, Any]) -> Iterator[Mistake]:
+    owners: dict[str, tuple[str, int]] = {}
+    for name, keys in (managers if isinstance(managers, dict) else {}).items():
+        path: KeyPath = ("fabric", "subnet_managers", name)
+        if not _is_host_name(name):
+            yield (
+                path,
+                Sentence(
+                    "host-name-invalid", f"{name!r} cannot be the name of a host here"
+                ),
+            )
+            continue
+        ports = keys.get("ports") if isinstance(keys, dict) else None
+        ports = ports if isinstance(ports, list) else []
+        guids = hosts.get(name)
+        guids = guids if isinstance(guids, list) else []
+        known = [port_guid(g) for g in guids if isinstance(g, str) and _is_guid(g)]
+        for position, text in enumerate(ports):
+            if not isinstance(text, str) or refusal(manager_port, text):
+                continue
+            place, port = (*path, "ports", position), manager_port(text)
+            if port == ALL:
+                if len(ports) > 1:
+                    yield place, Sentence("all-not-alone", "ALL is all ports already")
+                continue
+            first = owners.setdefault(port, (name, position))
+            if first != (name, position):
+                yield (
+                    place,
+                    Sentence(
+                        "guid-repeated", f"{text} is already a port of {first[0]}"
+                    ),
+                )
+            elif known and port not in known:
+                yield (
+                    place,
+                    Sentence(
+                        "guid-of-another-host",
+                        f"{text} is not a port of {name} in fabric.hosts",
+                    ),
                 )
 
 
@@ -209,4 +282,7 @@ def _member_mistakes(
 
 
 # The checks of texts, by the names in the table of fields.
-FABRIC_CHECKS: dict[str, Check] = {"member": each(functools.partial(refusal, member))}
+FABRIC_CHECKS: dict[str, Check] = {
+    name: each(functools.partial(refusal, form))
+    for name, form in (("member", member), ("manager_port", manager_port))
+}

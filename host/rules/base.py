@@ -34,6 +34,7 @@ FILE = "file"
 MODULE = "module"
 UNIT = "unit"
 OPENSM_FILE = "opensm-file"
+OPENSM_SETTINGS = "opensm-settings"
 VF = "vf"
 
 
@@ -64,6 +65,7 @@ class Change:
       ``off``.
     - FILE replaces the text of the file ``target`` by ``after``.
     - OPENSM_FILE does that with opensm's partitions.conf, which may be the operator's.
+    - OPENSM_SETTINGS does that with the settings of our opensm at one port.
     - MODULE loads the module ``target``.
     - UNIT enables and starts (``enabled``), or disables and stops (``disabled``), the
       systemd unit ``target``.

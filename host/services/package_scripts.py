@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Do what the scripts of the package ovirt-rdma-host do after install and before erase.
 
-Neither interrupts anything, restarts vdsmd or reverts a change of ``apply``.
+Neither interrupts anything, restarts vdsmd or reverts a change of ``apply``. Only our
+opensm is ended before erase: its unit goes with the package.
 """
 
 from __future__ import annotations
@@ -10,8 +11,14 @@ from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
 from ovirt_rdma.host.changes.journal import Journal, JournalProblem
+from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.changes.kinds.model import DONE
 from ovirt_rdma.host.changes.ledger import Ledger
+from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.enablement.apply import disable
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.opensm.manager import STEP
 from ovirt_rdma.host.paths import JOURNAL, POLICY_YAML, STOCK_VDSMD, under
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem
 from ovirt_rdma.host.policy.load import load_policy_file
@@ -61,7 +68,8 @@ def prepare_erase(
     root: Union[str, Path],
     run: Optional[Runner] = None,
 ) -> list[Note]:
-    """Disable everything below ``root``, and remove our files if nothing is applied.
+    """Disable everything below ``root``, end our opensm, and remove our files if
+    nothing is applied.
 
     Policy in force, journal and boot settings stay as long as there is something to
     revert. ``run`` as for :func:`.apply.disable`, whose errors this raises too. Returns
@@ -80,6 +88,7 @@ def prepare_erase(
             )
         )
     with one_run(root, _WAIT_S, by="erasing the package"):
+        notes += _without_opensm(root, run)
         try:
             left = _left(Journal(root).ledger())
         except JournalProblem as problem:
@@ -89,6 +98,38 @@ def prepare_erase(
         else:
             notes.append(left)
     return notes
+
+
+def _without_opensm(root: Union[str, Path], run: Optional[Runner]) -> list[Note]:
+    """Undo ``fabric sm enable``, if it was run; return what the admin has to know."""
+    journal = Journal(root)
+    try:
+        if not any(one.act.step == STEP for one in journal.ledger().applied):
+            return []
+        facts = HostReader(root, run).facts()
+        by = "erasing the package"
+        result = revert(
+            HostEffects(root, run), journal, facts, _Silent(), only=STEP, by=by
+        )
+    except Problem as problem:
+        return [Note(problem.one_line, problem.fix)]
+    if result.outcome != DONE:
+        return [Note(f"opensm: {left.why}", left.fix) for left in result.left]
+    fix = "have another subnet manager: without one, ports that come up later stay INIT"
+    return [Note("opensm, which fabric sm enable had started, was ended", fix)]
+
+
+class _Silent:
+    """A listener to a run that says its result only."""
+
+    def doing(self, step_id: str, sentence: str) -> None:
+        pass
+
+    def done(self, step_id: str, before: str, after: str) -> None:
+        pass
+
+    def note(self, sentence: str) -> None:
+        pass
 
 
 def _left(ledger: Ledger) -> Optional[Note]:

@@ -20,14 +20,15 @@ REVISION = 1
 _HEADER = "# ovirt-rdma revision "
 _MINE = "# mine"
 _EXPLAINED = (
-    "# Written by ovirt-rdma-host apply, from /etc/ovirt-rdma/policy.yaml; changes",
+    "# Written by ovirt-rdma-host {}, from /etc/ovirt-rdma/policy.yaml; changes",
     "# made here are lost. To keep the file as it is, add a line that reads: # mine",
 )
 
 
-def own_text(lines: Sequence[str]) -> str:
-    """Return the text of a file of ours with ``lines`` in it."""
-    return "\n".join((f"{_HEADER}{REVISION}", *_EXPLAINED, *lines)) + "\n"
+def own_text(lines: Sequence[str], verb: str = "apply") -> str:
+    """Return the text of a file of ours with ``lines`` in it, which ``verb`` writes."""
+    explained = _EXPLAINED[0].format(verb), *_EXPLAINED[1:]
+    return "\n".join((f"{_HEADER}{REVISION}", *explained, *lines)) + "\n"
 
 
 def kept_reason(path: str, text: str) -> str:

@@ -107,10 +107,13 @@ def test_erase_leaves_the_host_as_it_was(machine, new):
         "ovirt-rdma-recheck.timer",
         "ovirt-rdma-recheck.service",
         "ovirt-rdma-block.service",
+        "ovirt-rdma-metrics.service",
         "ovirt-rdma-rollback-*.timer",
+        "ovirt-rdma-opensm@*.service",
     }
     assert rest == [
-        "--no-reload disable ovirt-rdma-partitions.service ovirt-rdma-health.service",
+        "--no-reload disable ovirt-rdma-partitions.service ovirt-rdma-metrics.timer"
+        " ovirt-rdma-health.service ovirt-rdma-opensm@.service",
         "reset-failed ovirt-rdma-*",
     ]
 

@@ -3,17 +3,91 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from ovirt_rdma.cli.host.shown.runs import RunReport
-from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.host.changes.kinds.model import DONE, RunResult
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.fabric.grammar import INVALID_FIX
+from ovirt_rdma.host.fabric.model import Definition
+from ovirt_rdma.host.opensm.partitions import text_of
 from ovirt_rdma.host.opensm.processes import OpensmProcess
 from ovirt_rdma.host.opensm.read import FabricFacts, Subnet
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN, Finding
 from ovirt_rdma.host.services.opensm_partitions import Proof
+
+
+def show_rendered(
+    definitions: Sequence[Definition], source: str, output: Output
+) -> None:
+    """Show the result of ``fabric partitions render``, for the policy of ``source``."""
+    text = text_of(definitions)
+    if output.for_people:
+        for line in text.splitlines():
+            output.line(line)
+        return
+    partitions = [asdict(one) for one in definitions]
+    content = {"policy": source, "text": text, "partitions": partitions}
+    output.document("fabric-partitions", content)
+
+
+def show_diff(
+    lines: Sequence[str], name: str, source: str, words: Sequence[str], output: Output
+) -> None:
+    """Show how the file ``name`` differs from the policy of ``source``; ``words`` are
+    the verb that ends it.
+    """
+    if not output.for_people:
+        content = {
+            "file": name,
+            "policy": source,
+            "same": not lines,
+            "diff": list(lines),
+        }
+        output.document("fabric-diff", content)
+        return
+    for line in lines:
+        output.line(line, {"-": "bad", "+": "good"}.get(line[:1]))
+    if lines:
+        output.next(shlex.join(["ovirt-rdma-host", "fabric", "partitions", *words]))
+    else:
+        output.line(f"{name} has the partitions of the policy ({source}).")
+
+
+def show_validated(
+    name: str,
+    definitions: Sequence[Definition],
+    errors: Sequence[Sentence],
+    warnings: Sequence[Sentence],
+    output: Output,
+) -> None:
+    """Show what ``fabric partitions validate`` has found in the file ``name``."""
+    if not output.for_people:
+        output.document(
+            "fabric-validate",
+            {
+                "file": name,
+                "valid": not errors,
+                "errors": sentences(errors),
+                "warnings": sentences(warnings),
+                "partitions": [asdict(one) for one in definitions],
+            },
+        )
+        return
+    for sentence in errors:
+        output.text(sentence)
+    for sentence in warnings:
+        output.text(f"{name}: {sentence} (warning)")
+    if errors:
+        output.line(f"{name} is invalid: {count(len(errors), 'mistake')}.")
+        output.fix(INVALID_FIX)
+    else:
+        partitions = {one.pkey for one in definitions}
+        output.line(f"{name} is valid: {count(len(partitions), 'partition')}.")
 
 
 def show_applied(
@@ -63,7 +137,9 @@ def show_status(fabric: FabricFacts, output: Output) -> None:
         content: dict[str, Any] = {
             "host": fabric.hostname,
             "ports": list(map(_subnet_document, fabric.subnets)),
-            "opensm": [asdict(one) for one in fabric.processes],
+            "opensm": [
+                {**asdict(one), "ours": one.is_ours} for one in fabric.processes
+            ],
         }
         output.document("fabric-sm-status", content)
         return
@@ -104,6 +180,8 @@ def _process(process: OpensmProcess) -> str:
         parts.append(f"priority {process.priority}")
     if process.partitions:
         parts.append(f"partitions of {process.partitions}")
+    if process.is_ours:
+        parts.append("started by ovirt-rdma")
     return ", ".join(parts)
 
 
@@ -156,6 +234,6 @@ def _problems(fabric: FabricFacts) -> list[Sentence]:
     return list(dict.fromkeys(p for one in fabric.subnets for p in one.problems))
 
 
-def sentences(found: tuple[Sentence, ...]) -> list[dict[str, Any]]:
+def sentences(found: Sequence[Sentence]) -> list[dict[str, Any]]:
     """Return sentences with their ids, for a document."""
     return [{"id": one.id, "sentence": one} for one in found]

@@ -15,7 +15,7 @@ from ovirt_rdma.host.changes.kinds.model import AtomicChange
 from ovirt_rdma.host.changes.kinds.module import Module
 from ovirt_rdma.host.changes.kinds.new_profile import NewProfile
 from ovirt_rdma.host.changes.kinds.offload import OffloadState
-from ovirt_rdma.host.changes.kinds.opensm_file import OpensmFile
+from ovirt_rdma.host.changes.kinds.opensm_file import OpensmFile, OpensmSettings
 from ovirt_rdma.host.changes.kinds.pkey_child import PkeyChild
 from ovirt_rdma.host.changes.kinds.profile import ProfileProperty
 from ovirt_rdma.host.changes.kinds.sysfs import PortType, Sysfs
@@ -38,6 +38,7 @@ KINDS: tuple[type[Kind], ...] = (
     OffloadState,
     File,
     OpensmFile,
+    OpensmSettings,
     Module,
     Unit,
     VfNumber,

@@ -15,7 +15,9 @@ from ovirt_rdma.host.system.commands import CommandFailed
 
 ENABLED = "enabled"
 _VERBS = {True: "enable", False: "disable"}
-_UNIT = re.compile(r"ovirt-rdma-[a-z]+\.(?:service|timer)")
+_UNIT = re.compile(
+    r"ovirt-rdma-(?:[a-z]+\.(?:service|timer)|opensm@0x[0-9a-f]{16}\.service)"
+)
 
 
 class Unit(Kind):

@@ -17,6 +17,9 @@ from ovirt_rdma.host.paths import (
     HOOKS,
     INTERFACES_JSON,
     JOURNAL,
+    OPENSM,
+    OPENSM_SETTINGS_FILE,
+    OPENSM_UNIT,
     POLICY_JSON,
 )
 
@@ -30,11 +33,9 @@ SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
 COMMAND = "/usr/bin/ovirt-rdma-host"
 # A program of its own, because it starts often (Makefile, install-host-files).
 METRICS = "/usr/libexec/ovirt-rdma/metrics"
-
-
-def with_true(unit):
-    """Return a unit with a program that this machine has."""
-    return re.sub(f"{COMMAND}|{METRICS}", "/bin/true", unit.read_text())
+OPENSM_SERVICE = "ovirt-rdma-opensm@.service"
+# The programs of the units, which this machine does not have.
+OURS = re.compile(f"{COMMAND}|{METRICS}|{OPENSM}")
 
 
 def keys(unit, section):
@@ -55,7 +56,8 @@ def keys(unit, section):
 )
 def test_systemd_takes_the_units(tmp_path):
     for unit in UNITS:
-        (tmp_path / unit.name).write_text(with_true(unit))
+        text = OURS.sub("/bin/true", unit.read_text())
+        (tmp_path / unit.name).write_text(text)
     done = subprocess.run(
         [
             "systemd-analyze",
@@ -81,7 +83,7 @@ MOST_EXPOSED = 5.0
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
 def test_systemd_calls_no_unit_exposed(tmp_path, unit):
     copy = tmp_path / unit.name.replace("@", "@ib0")
-    copy.write_text(with_true(unit))
+    copy.write_text(OURS.sub("/bin/true", unit.read_text()))
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(copy)],
         capture_output=True,
@@ -94,8 +96,9 @@ def test_systemd_calls_no_unit_exposed(tmp_path, unit):
     assert float(exposed) < MOST_EXPOSED
 
 
-# Units that change nothing but files of ours, with their capabilities.
+# Units that change nothing but files of their own, with their capabilities.
 ONLY_WRITE_FILES = {
+    OPENSM_SERVICE: "",
     "ovirt-rdma-caps.service": "",
     "ovirt-rdma-metrics.service": "CAP_DAC_OVERRIDE",
 }
@@ -111,6 +114,11 @@ def test_no_unit_waits_for_a_dead_server_or_hides_what_it_has_to_see(unit):
     assert not {"ProtectHome", "ReadOnlyPaths", "InaccessiblePaths"} & set(service)
     # For a network namespace, ib_core makes and removes a device of every adapter.
     assert "PrivateNetwork" not in service
+    if unit.name == OPENSM_SERVICE:
+        # All that opensm asks is in these devices, and it changes no other setting.
+        assert service["DevicePolicy"] == ["closed"]
+        assert service["DeviceAllow"] == ["char-infiniband_mad rw"]
+        assert service["RestrictAddressFamilies"] == ["AF_UNIX"]
     if unit.name in ONLY_WRITE_FILES:
         assert service["CapabilityBoundingSet"] == [ONLY_WRITE_FILES[unit.name]]
         return
@@ -152,6 +160,7 @@ def test_no_unit_does_anything_before_the_operator_has():
         # apply enables the timer
         "ovirt-rdma-metrics.service": {POLICY_JSON},
         "ovirt-rdma-metrics.timer": {POLICY_JSON},
+        OPENSM_SERVICE: {OPENSM_SETTINGS_FILE.format("%I")},
     }
 
 
@@ -160,11 +169,15 @@ def test_the_preset_turns_every_unit_off_that_can_be_enabled():
     lines = (SYSTEMD / "90-ovirt-rdma.preset").read_text().splitlines()
     preset = dict(line.split()[::-1] for line in lines if not line.startswith("#"))
     assert set(preset) == enable
-    assert preset == {
-        "ovirt-rdma-partitions.service": "disable",
-        "ovirt-rdma-metrics.timer": "disable",
-        "ovirt-rdma-health.service": "disable",
-    }
+    assert preset == dict.fromkeys(
+        (
+            "ovirt-rdma-partitions.service",
+            "ovirt-rdma-metrics.timer",
+            "ovirt-rdma-health.service",
+            OPENSM_SERVICE,
+        ),
+        "disable",
+    )
 
 
 def test_links_of_the_package_start_what_has_a_condition():
@@ -182,6 +195,8 @@ def test_links_of_the_package_start_what_has_a_condition():
 
 def test_units_run_verbs_that_there_are():
     for unit in UNITS:
+        if unit.name == OPENSM_SERVICE:
+            continue
         for command in keys(unit.name, "Service").get("ExecStart", []):
             if command == METRICS:
                 continue
@@ -189,6 +204,13 @@ def test_units_run_verbs_that_there_are():
             assert (program, group) == (COMMAND, "unit")
             assert verb in units.VERBS
             assert words == (["%I"] if "@" in unit.name else [])
+
+
+def test_the_unit_of_opensm_reads_what_enable_writes():
+    (command,) = keys(OPENSM_SERVICE, "Service")["ExecStart"]
+    assert command == f"{OPENSM} --config {OPENSM_SETTINGS_FILE.format('%I')}"
+    guid = "0x0002c90300fb1231"
+    assert OPENSM_SERVICE.replace("@", f"@{guid}") == OPENSM_UNIT.format(guid)
 
 
 def test_units_are_named_by_the_udev_rules_as_they_are_called():
@@ -242,7 +264,7 @@ def test_the_units_parse():
         parser = configparser.RawConfigParser(strict=False)
         parser.read_string(unit.read_text())
         assert parser.has_section("Unit")
-        assert parser.get("Unit", "Documentation") == "man:ovirt-rdma-host(8)"
+        assert "man:ovirt-rdma-host(8)" in parser.get("Unit", "Documentation").split()
 
 
 # static/usr/lib/systemd/system of VDSM's source, from v4.50.0.13 on. Version 4.40.34

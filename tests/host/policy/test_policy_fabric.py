@@ -7,7 +7,12 @@ import pytest
 from support.host.policy_mistakes import expect_mistake
 
 from ovirt_rdma.host.policy import json_form
-from ovirt_rdma.host.policy.fabric import FabricHost, FabricPolicy, PartitionRule
+from ovirt_rdma.host.policy.fabric import (
+    FabricHost,
+    FabricPolicy,
+    PartitionRule,
+    SubnetManagerRule,
+)
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
 
@@ -159,3 +164,80 @@ def test_a_vlan_stands_for_a_p_key_as_the_policy_says():
     )
     stored = json_form.to_json_dict(Policy(fabric=all_of_them))
     assert json_form.from_json_dict(stored).fabric == all_of_them
+
+
+MANAGERS = HOSTS + "  subnet_managers:\n    {}\n"
+
+
+def test_subnet_managers_have_priority_ports_and_standby():
+    text = (
+        f"{HOSTS}"
+        "  subnet_managers:\n"
+        "    hv1: {priority: 14}\n"
+        f"    hv2: {{priority: 0, ports: ['{G2}'], standby: on}}\n"
+        "    hv3.example.org: {priority: 3, ports: [ALL]}\n"
+    )
+    found = fabric(text)
+    assert found.subnet_managers == (
+        SubnetManagerRule("hv1", 14),
+        SubnetManagerRule("hv2", 0, (G2,), standby=True),
+        SubnetManagerRule("hv3.example.org", 3, ("ALL",)),
+    )
+    policy = Policy(fabric=found)
+    assert json_form.from_json_dict(json_form.to_json_dict(policy)) == policy
+    assert found.manager_guids == {G1, G2}
+
+
+def test_a_policy_without_them_has_the_digest_of_earlier_versions():
+    assert "subnet_managers" not in json_form.fabric_to_json_dict(fabric(HOSTS))
+
+
+@pytest.mark.parametrize(
+    ("hostname", "guids", "names"),
+    [
+        # By GUIDs, whatever the host is called.
+        ("other", [G1], ["hv1"]),
+        ("hv1", ["0000:0000:0000:0005"], []),
+        # A name without GUIDs is a host name.
+        ("HV3.example.org", [], ["hv3"]),
+        ("hv3", [], ["hv3"]),
+        ("hv33", [], []),
+    ],
+)
+def test_which_of_them_is_this_host(hostname, guids, names):
+    text = f"{HOSTS}  subnet_managers: {{hv1: {{priority: 1}}, hv3: {{priority: 2}}}}\n"
+    found = fabric(text).managers_of(hostname, guids)
+    assert [rule.host for rule in found] == names
+
+
+@pytest.mark.parametrize(
+    ("keys", "where", "id"),
+    [
+        ("hv1: {}", "hv1.priority", "key-missing"),
+        ("hv1: {priority: 16}", "hv1.priority", "value-out-of-range"),
+        ("hv1: {priority: -1}", "hv1.priority", "value-out-of-range"),
+        ("hv1: {priority: 1, role: master}", "hv1.role", "key-unknown"),
+        ("hv1: {priority: 1, standby: maybe}", "hv1.standby", "value-unknown"),
+        ("hv1: {priority: 1, ports: [all]}", "hv1.ports[1]", "guid-invalid"),
+        ("hv1: {priority: 1, ports: [0x0]}", "hv1.ports[1]", "guid-zero"),
+        (
+            f"hv1: {{priority: 1, ports: [ALL, '{G1}']}}",
+            "hv1.ports[1]",
+            "all-not-alone",
+        ),
+        (
+            f"hv1: {{priority: 1, ports: ['{G1}', '0x2c90300fb1231']}}",
+            "hv1.ports[2]",
+            "guid-repeated",
+        ),
+        (
+            f"hv1: {{priority: 1, ports: ['{G2}']}}",
+            "hv1.ports[1]",
+            "guid-of-another-host",
+        ),
+        ("ALL: {priority: 1}", "ALL", "host-name-invalid"),
+    ],
+)
+def test_mistakes_of_a_subnet_manager(keys, where, id):
+    text = f"version: 1\nfabric:\n{MANAGERS.replace('    {}', f'    {keys}')}"
+    expect_mistake(text, f"5: fabric.subnet_managers.{where}", id)

@@ -14,6 +14,7 @@ from ovirt_rdma.host.rules.base import (
     MODULE,
     OFFLOAD,
     OPENSM_FILE,
+    OPENSM_SETTINGS,
     PROFILE,
     SYSFS,
     UNIT,
@@ -27,6 +28,7 @@ NET = "/sys/class/net"
 PCI = "/sys/bus/pci/devices"
 MODPROBE = "/etc/modprobe.d/ovirt-rdma.conf"
 
+GUID = "0x0002c90300fb1231"
 ALLOWED = [
     Change(SYSFS, f"{NET}/ib0/mode", "datagram", "connected"),
     Change(SYSFS, f"{NET}/ib0.8001/mode", None, "datagram"),
@@ -47,6 +49,9 @@ ALLOWED = [
     Change(OPENSM_FILE, "/etc/rdma/partitions.conf", "# by hand\n", "x=1;\n"),
     Change(OPENSM_FILE, "/etc/opensm/partitions.conf", None, "x=1;\n"),
     Change(OPENSM_FILE, "/etc/rdma/partitions.conf", "x=1;\n", None),
+    Change(OPENSM_SETTINGS, f"/etc/ovirt-rdma/opensm-{GUID}.conf", None, "x\n"),
+    Change(OPENSM_SETTINGS, f"/etc/ovirt-rdma/opensm-{GUID}.conf", "x\n", None),
+    Change(UNIT, f"ovirt-rdma-opensm@{GUID}.service", "disabled", "enabled", "enabled"),
     Change(MODULE, "rpcrdma", None, "loaded"),
     Change(UNIT, "ovirt-rdma-partitions.service", "disabled", "enabled", "enabled"),
 ]
@@ -58,6 +63,12 @@ REFUSED = [
     Change(OPENSM_FILE, "/etc/rdma/opensm.conf", None, "x\n"),
     Change(OPENSM_FILE, MODPROBE, None, "x\n"),
     Change(OPENSM_FILE, "/etc/rdma/partitions.conf", None, "x\0y"),
+    Change(OPENSM_SETTINGS, "/etc/ovirt-rdma/policy.yaml", None, "x\n"),
+    Change(OPENSM_SETTINGS, "/etc/ovirt-rdma/opensm-0x5.conf", None, "x\n"),
+    Change(OPENSM_SETTINGS, f"/etc/ovirt-rdma/opensm-{GUID}.conf\n", None, "x\n"),
+    Change(FILE, f"/etc/ovirt-rdma/opensm-{GUID}.conf", None, "x\n"),
+    Change(UNIT, "ovirt-rdma-opensm@ib0.service", None, "enabled", "enabled"),
+    Change(UNIT, f"opensm@{GUID}.service", None, "enabled", "enabled"),
     Change(FILE, MODPROBE, None, "x", "name"),
     Change(SYSFS, "/etc/passwd", None, "x"),
     Change(SYSFS, f"{NET}/../mode", None, "connected"),

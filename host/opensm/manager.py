@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Decide at which ports of a host our opensm runs, and why not at others. Pure.
+
+A fabric has one master. Of two subnet managers the one with the higher priority is it,
+at equal priority the one with the lower GUID (opensm 3.3.23, include/opensm/osm_sm.h,
+osm_sm_is_greater_than(); InfiniBand 1.3, 14.4.1.2). So we start one only where the
+policy names the host, and only if it is known which of them will be master.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Optional
+
+from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.fabric.model import guid_text
+from ovirt_rdma.host.facts.devices import Guid
+from ovirt_rdma.host.facts.model import Unit
+from ovirt_rdma.host.opensm.read import FabricFacts, LocalPort
+from ovirt_rdma.host.opensm.replies import MASTER, STANDBY, Manager
+from ovirt_rdma.host.paths import OPENSM_SETTINGS_FILE, OPENSM_UNIT
+from ovirt_rdma.host.policy.fabric import ALL, FabricPolicy, SubnetManagerRule
+from ovirt_rdma.host.rules.base import (
+    HOST,
+    LIVE,
+    OPENSM_SETTINGS,
+    UNIT,
+    Change,
+    Step,
+)
+from ovirt_rdma.host.system.own_files import foreign_reason, own_text
+
+RULE = "FABRIC-SM-02"
+STEP = f"{RULE}/{HOST}"
+LOG = "/var/log/ovirt-rdma-opensm/{}.log"
+# opensm empties its log at that size (opensm(8), --log_limit).
+_LOG_MB = 16
+_ENABLED, _DISABLED = "enabled", "disabled"
+# The states of a port with a link (include/uapi/rdma/ib_user_verbs.h).
+_WITH_LINK = ("INIT", "ARMED", "ACTIVE")
+_VERB = "ovirt-rdma-host fabric sm"
+
+
+@dataclass(frozen=True)
+class ManagerFacts:
+    """What is decided from, besides the policy.
+
+    ``no_tools`` says why the subnet manager cannot be asked, ``partitions`` is the file
+    that opensm will read, and ``partitions_wrong`` why it must not. ``others`` are the
+    units of the distribution's subnet managers. ``settings`` has the text of our
+    settings, and ``units`` the state of our unit (None: not installed), by GUID.
+    ``reachable`` has the GUIDs of all ports behind a port, None if that is unknown.
+    """
+
+    fabric: FabricFacts
+    installed: bool
+    partitions: str
+    no_tools: Optional[Sentence] = None
+    partitions_wrong: Optional[Problem] = None
+    others: tuple[Unit, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, Optional[str]] = field(default_factory=dict)
+    reachable: Mapping[str, Optional[frozenset[str]]] = field(default_factory=dict)
+
+    def runs_at(self, guid: str) -> bool:
+        """Whether our opensm is set up at the port with ``guid``."""
+        return guid in self.settings and self.units.get(guid) == _ENABLED
+
+
+class PlannedPort(NamedTuple):
+    """A port at which opensm is to run, the state that it will have (MASTER or
+    STANDBY), and why.
+    """
+
+    port: LocalPort
+    priority: int
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ManagerPlan:
+    """``step`` makes it so, None if it is so already. ``refusals`` are data: with any,
+    nothing may be done.
+    """
+
+    ports: tuple[PlannedPort, ...] = ()
+    step: Optional[Step] = None
+    refusals: tuple[Problem, ...] = ()
+
+
+def rule_of(policy: FabricPolicy, fabric: FabricFacts) -> tuple[SubnetManagerRule, ...]:
+    """Return the subnet managers of the policy that are this host: none, one, or
+    several by mistake.
+    """
+    return policy.managers_of(fabric.hostname, [_plain(g) for g in fabric.guids])
+
+
+def ports_of(
+    rule: SubnetManagerRule, ports: Sequence[LocalPort]
+) -> tuple[tuple[LocalPort, ...], tuple[Problem, ...]]:
+    """Return those of this host's InfiniBand ``ports`` that ``rule`` means, and why
+    there is none for a part of it.
+    """
+    linked = tuple(port for port in ports if port.port.state in _WITH_LINK)
+    named = [guid for guid in rule.ports if guid != ALL]
+    refusals = []
+    for guid in named:
+        port = next((one for one in ports if _plain(one.guid) == guid), None)
+        if port is None:
+            fix = "correct ports of this host in fabric.subnet_managers"
+            refusals.append(
+                Problem(
+                    "port-unknown",
+                    f"{guid} is not an InfiniBand port of this host",
+                    fix,
+                )
+            )
+        elif port not in linked:
+            refusals.append(_without_link(port))
+    if named:
+        return tuple(one for one in linked if _plain(one.guid) in named), tuple(
+            refusals
+        )
+    if not linked:
+        if ports:
+            return (), tuple(map(_without_link, ports))
+        none = "this host has no InfiniBand port"
+        return (), (Problem("no-infiniband-port", none, "see ovirt-rdma-host facts"),)
+    if len(linked) > 1 and not rule.ports:
+        titles = ", ".join(one.title for one in linked)
+        fix = (
+            f"write ports of {rule.host} in fabric.subnet_managers: GUIDs, or [ALL] if "
+            "each port has a subnet of its own"
+        )
+        return (), (
+            Problem(
+                "ports-not-named",
+                f"several ports have a link ({titles}), and the policy does not say at "
+                "which of them opensm is to run",
+                fix,
+            ),
+        )
+    return linked, ()
+
+
+def decide(policy: FabricPolicy, facts: ManagerFacts) -> ManagerPlan:
+    """Return what has to be done so that opensm runs as ``policy`` says."""
+    rules = rule_of(policy, facts.fabric)
+    if len(rules) != 1:
+        return ManagerPlan(refusals=(_not_one(rules, facts),))
+    rule = rules[0]
+    refusals = list(_of_host(facts))
+    ports, missing = ports_of(rule, [one.port for one in facts.fabric.subnets])
+    refusals += missing
+    planned = []
+    for port in ports:
+        refusals += _of_port(port, facts)
+        found = _state(port, rule, policy, facts)
+        if isinstance(found, Problem):
+            refusals.append(found)
+        else:
+            planned.append(found)
+    refusals += _of_one_subnet(ports, facts)
+    if refusals:
+        # A process that names no port is a reason at each.
+        return ManagerPlan(refusals=tuple({str(one): one for one in refusals}.values()))
+    return ManagerPlan(tuple(planned), _step(planned, facts))
+
+
+def _not_one(rules: Sequence[SubnetManagerRule], facts: ManagerFacts) -> Problem:
+    host = facts.fabric.hostname
+    if not rules:
+        fix = (
+            "if no switch has a subnet manager, name this host there, load the policy, "
+            "and run this again"
+        )
+        return Problem(
+            "host-not-named",
+            f"the policy does not name {host} in fabric.subnet_managers",
+            fix,
+        )
+    names = " and ".join(rule.host for rule in rules)
+    return Problem(
+        "host-named-twice",
+        f"both {names} of fabric.subnet_managers are this host ({host})",
+        "remove one of them",
+    )
+
+
+def _of_host(facts: ManagerFacts) -> Iterator[Problem]:
+    if not facts.installed:
+        missing = "opensm is not installed on this host"
+        yield Problem("opensm-missing", missing, "install the package opensm")
+    if facts.no_tools is not None:
+        why = (
+            f"{facts.no_tools}, so it is unknown if the fabric has a subnet manager "
+            "already"
+        )
+        fix = "install the package infiniband-diags"
+        yield Problem(facts.no_tools.id, why, fix)
+    for unit in facts.others:
+        if unit.active == "active" or unit.enabled.startswith(_ENABLED):
+            state = "active" if unit.active == "active" else "enabled"
+            fix = f"systemctl disable --now {unit.name}"
+            yield Problem(
+                "subnet-manager-unit", f"{unit.name} is {state}, which is not ours", fix
+            )
+    if facts.partitions_wrong is not None:
+        yield facts.partitions_wrong
+
+
+def _of_port(port: LocalPort, facts: ManagerFacts) -> Iterator[Problem]:
+    for process in facts.fabric.processes:
+        if process.is_ours or process.guid not in (None, port.guid):
+            continue
+        at = f"at {port.title}" if process.guid else "at a port that it does not name"
+        fix = f"end it where it was started: systemctl status {process.pid}"
+        yield Problem(
+            "another-opensm",
+            f"another opensm (process {process.pid}) is running {at}",
+            fix,
+        )
+    unit = OPENSM_UNIT.format(port.guid)
+    if facts.units.get(port.guid) is None:
+        fix = "install the package ovirt-rdma-host"
+        yield Problem("unit-missing", f"systemd has no unit {unit}", fix)
+    path = OPENSM_SETTINGS_FILE.format(port.guid)
+    text = facts.settings.get(port.guid)
+    foreign = "" if text is None else foreign_reason(path, text)
+    if foreign:
+        fix = "move the file away, if ovirt-rdma may write it"
+        yield Problem("file-not-ours", foreign, fix)
+
+
+def _state(
+    port: LocalPort, rule: SubnetManagerRule, policy: FabricPolicy, facts: ManagerFacts
+) -> PlannedPort | Problem:
+    """Return what opensm will be at ``port``, or why it must not be started there."""
+    subnet = next(one for one in facts.fabric.subnets if one.port == port)
+    master = subnet.master
+    ours = facts.runs_at(port.guid)
+    if master is None:
+        if rule.standby and not ours:
+            fix = "start the one to stand by for, or remove standby from the policy"
+            return Problem(
+                "nothing-to-stand-by-for",
+                "the policy says standby, and no subnet manager answers at "
+                f"{port.title}",
+                fix,
+            )
+        why = "no subnet manager answers there"
+        return PlannedPort(port, rule.priority, MASTER, why)
+    if not ours:
+        refused = _of_master(port, master, rule, policy, facts)
+        if refused is not None:
+            return refused
+    if master.guid != port.guid:
+        state = MASTER if _is_higher(rule, port, master) else STANDBY
+        why = f"{_title(master)} is the master there now"
+        return PlannedPort(port, rule.priority, state, why)
+    # Started again with another priority, it leaves the fabric to a higher one.
+    for other in subnet.managers or ():
+        if other.guid != port.guid and not _is_higher(rule, port, other):
+            why = f"{_title(other)} is on standby there now"
+            return PlannedPort(port, rule.priority, STANDBY, why)
+    return PlannedPort(port, rule.priority, MASTER, "it is the master there now")
+
+
+def _of_master(
+    port: LocalPort,
+    master: Manager,
+    rule: SubnetManagerRule,
+    policy: FabricPolicy,
+    facts: ManagerFacts,
+) -> Optional[Problem]:
+    """Return why opensm must not be started at ``port`` beside ``master``."""
+    known = {guid_text(int(one.replace(":", ""), 16)) for one in policy.manager_guids}
+    higher = _is_higher(rule, port, master)
+    if master.guid == port.guid:
+        # Another opensm that is seen is refused in any case.
+        if any(one.guid in (None, port.guid) for one in facts.fabric.processes):
+            return None
+        fix = "look for it in containers, and end it"
+        return Problem(
+            "manager-not-seen",
+            f"a subnet manager that is no process here runs at {port.title}",
+            fix,
+        )
+    if master.guid in facts.fabric.guids:
+        fix = f"keep that port in the policy, or first: {_VERB} disable"
+        return Problem(
+            "manager-at-other-port",
+            f"this host runs the subnet manager of {port.title} at {master.guid}",
+            fix,
+        )
+    if rule.standby and higher:
+        fix = "give that one a higher priority"
+        if master.priority:
+            fix = f"write a priority below {master.priority} for {rule.host}, or {fix}"
+        return Problem(
+            "standby-too-high",
+            f"the policy says standby, and with priority {rule.priority} opensm would "
+            f"take over from {_title(master)} at {port.title}",
+            fix,
+        )
+    if rule.standby or master.guid in known:
+        return None
+    fix = (
+        "stop that one; or name its host in fabric.subnet_managers, with its GUID in "
+        f"fabric.hosts; or let {rule.host} stand by for it: standby: on, and a "
+        "priority below its own"
+    )
+    return Problem(
+        "foreign-master",
+        f"the subnet manager of {port.title} is {_title(master)}, which the policy "
+        "does not name",
+        fix,
+    )
+
+
+def _is_higher(rule: SubnetManagerRule, port: LocalPort, master: Manager) -> bool:
+    """Whether opensm at ``port`` takes over from ``master``."""
+    if rule.priority != master.priority:
+        return rule.priority > master.priority
+    return int(port.guid, 16) < int(master.guid, 16)
+
+
+def _title(manager: Manager) -> str:
+    return f"{manager.guid} with priority {manager.priority}"
+
+
+def _of_one_subnet(
+    ports: Sequence[LocalPort], facts: ManagerFacts
+) -> Iterator[Problem]:
+    """Yield why two of ``ports`` must not both have an opensm."""
+    if len(ports) < 2:
+        return
+    for number, port in enumerate(ports):
+        found = facts.reachable.get(port.guid)
+        if found is None:
+            fix = f"try it: ibnetdiscover -C {port.device} -P {port.number}"
+            yield Problem(
+                "topology-unknown",
+                f"ibnetdiscover does not say what is behind {port.title}",
+                fix,
+            )
+            continue
+        for other in ports[number + 1 :]:
+            if other.guid in found:
+                both = f"{port.title} and {other.title}"
+                fix = "name one of them in ports of this host in fabric.subnet_managers"
+                yield Problem(
+                    "ports-in-one-subnet",
+                    f"{both} are in one subnet, which needs one opensm",
+                    fix,
+                )
+
+
+def settings_text(guid: str, priority: int, partitions: str) -> str:
+    """Return the settings of opensm for one port (opensm/osm_subnet.c, opt_tbl)."""
+    lines = (
+        f"guid {guid}",
+        f"sm_priority {priority}",
+        f"partition_config_file {partitions}",
+        f"log_file {LOG.format(guid)}",
+        f"log_max_size {_LOG_MB}",
+    )
+    return own_text(lines, "fabric sm enable")
+
+
+def _step(planned: Sequence[PlannedPort], facts: ManagerFacts) -> Optional[Step]:
+    changes: list[Change] = []
+    for one in planned:
+        guid = one.port.guid
+        text = settings_text(guid, one.priority, facts.partitions)
+        before = facts.settings.get(guid)
+        if before != text:
+            path = OPENSM_SETTINGS_FILE.format(guid)
+            changes.append(Change(OPENSM_SETTINGS, path, before, text))
+        state = facts.units.get(guid)
+        if state != _ENABLED:
+            changes.append(_unit(guid, state, _ENABLED))
+    wanted = {one.port.guid for one in planned}
+    for guid, text in facts.settings.items():
+        path = OPENSM_SETTINGS_FILE.format(guid)
+        if guid in wanted or foreign_reason(path, text):
+            continue
+        if facts.units.get(guid) == _ENABLED:
+            changes.append(_unit(guid, _ENABLED, _DISABLED))
+        changes.append(Change(OPENSM_SETTINGS, path, text, None))
+    if not changes:
+        return None
+    present = sorted(guid for guid in facts.settings if facts.runs_at(guid))
+    return Step(
+        rule=RULE,
+        subject=HOST,
+        sentence="run opensm as the policy says",
+        before=f"at {', '.join(present)}" if present else "no opensm of ovirt-rdma",
+        after="; ".join(
+            f"{one.state} at {one.port.title} with priority {one.priority}"
+            for one in planned
+        ),
+        effect=LIVE,
+        reason="; ".join(f"{one.port.title}: {one.reason}" for one in planned),
+        source="opensm(8); InfiniBand architecture 1.3, 14.4.1",
+        undo=f"{_VERB} disable",
+        changes=tuple(changes),
+    )
+
+
+def _unit(guid: str, before: Optional[str], after: str) -> Change:
+    return Change(UNIT, OPENSM_UNIT.format(guid), before or _DISABLED, after, _ENABLED)
+
+
+def _without_link(port: LocalPort) -> Problem:
+    state = f"{port.port.state}, {port.port.physical_state}"
+    return Problem(
+        "port-without-link",
+        f"{port.title} has no link ({state})",
+        "connect its cable; see ovirt-rdma-host check: IB-PORT-01",
+    )
+
+
+def _plain(guid: str) -> str:
+    """Return a GUID of partitions.conf in the form of the facts and the policy."""
+    return Guid(f"{int(guid, 16):016x}").in_groups
