@@ -271,7 +271,7 @@ def _show_plan(plan: PolicyPushPlan, path: Path, output: Output) -> None:
 def _show_result(
     plan: PolicyPushPlan, result: PolicyPushResult, path: Path, output: Output
 ) -> None:
-    from ovirt_rdma.cli.engine.matrix import OnHost, group_by_sentence
+    from ovirt_rdma.engine_sdk_tools.sentences import OnHost, group_by_sentence
 
     if not output.for_people:
         output.document(
