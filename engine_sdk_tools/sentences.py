@@ -47,15 +47,22 @@ def group_by_sentence(sentences: Iterable[OnHost]) -> list[OnHosts]:
     """Return each sentence once with all its hosts, in the order of occurrence."""
     groups: dict[tuple[str, str, str], dict[str, OnHost]] = {}
     for on_host in sentences:
-        sentence = _without_name(on_host, on_host.sentence)
-        key = (on_host.verdict, sentence, _without_name(on_host, on_host.fix))
-        groups.setdefault(key, {}).setdefault(on_host.host, on_host)
+        groups.setdefault(key_of(on_host), {}).setdefault(on_host.host, on_host)
     grouped = []
     for (verdict, sentence, fix), hosts in groups.items():
         only = next(iter(hosts.values())) if len(hosts) == 1 else None
         texts = (only.sentence, only.fix) if only else (sentence, fix)
         grouped.append(OnHosts(tuple(hosts), *texts, verdict))
     return grouped
+
+
+def key_of(on_host: OnHost) -> tuple[str, str, str]:
+    """Return what sentences of one group have in common."""
+    return (
+        on_host.verdict,
+        _without_name(on_host, on_host.sentence),
+        _without_name(on_host, on_host.fix),
+    )
 
 
 def _without_name(on_host: OnHost, text: str) -> str:

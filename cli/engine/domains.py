@@ -409,13 +409,13 @@ class Verify(EngineVerb, AccessOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.matrix import show_matrix
         from ovirt_rdma.cli.engine.session import (
             access_of,
             ask_hosts,
             note_no_access,
             open_session,
         )
+        from ovirt_rdma.cli.engine.shown.matrix import show_matrix
         from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
         from ovirt_rdma.engine_sdk_tools.domains.transport import matrix_of, row_of
         from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN

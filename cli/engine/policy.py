@@ -316,7 +316,7 @@ def _show_result(
 
 
 def _show_drift(drifts: list[PolicyDrift], with_diff: bool, output: Output) -> None:
-    from ovirt_rdma.cli.engine.matrix import show_matrix
+    from ovirt_rdma.cli.engine.shown.matrix import show_matrix
     from ovirt_rdma.engine_sdk_tools.fleet.policy_push import matrix_of
     from ovirt_rdma.engine_sdk_tools.names import listed
 

@@ -159,7 +159,11 @@ def test_the_history_is_asked_for_on_request_and_last(hypervisor):
     assert hypervisor.door().reports([host()])["hv1"].history is None
     report = hypervisor.door(history=True).reports([host()])["hv1"]
     assert (report.problem, report.history["runs"]) == ("", [])
-    assert hypervisor.calls[2:] == ["facts -o json", "status -o json", "history -o json"]
+    assert hypervisor.calls[2:] == [
+        "facts -o json",
+        "status -o json",
+        "history -o json",
+    ]
 
 
 def test_without_a_history_the_rest_is_reported(hypervisor):
