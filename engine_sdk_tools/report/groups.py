@@ -8,7 +8,7 @@ ways to storage are; for plans, if their steps are.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
@@ -108,18 +108,23 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     )
 
 
-def names_of(hosts: Sequence[ReportHost], most: Optional[int] = None) -> str:
-    """Return the names of hosts in order: ``hv1 to hv4, hv6``.
+def names_of(hosts: Iterable[ReportHost], most: Optional[int] = None) -> str:
+    """Return the names of hosts as :func:`in_order` does."""
+    return in_order((host.name for host in hosts), most)
+
+
+def in_order(names: Iterable[str], most: Optional[int] = None) -> str:
+    """Return names in order: ``hv1 to hv4, hv6``.
 
     Names that differ by consecutive numbers are shown as first and last, from three on.
-    Of more than ``most`` such parts, only the number of the remaining hosts is shown.
+    Of more than ``most`` such parts, only the number of the remaining names is shown.
     """
     runs: list[list[str]] = []
-    for host in sorted_hosts(hosts):
-        if runs and _follows(runs[-1][-1], host.name):
-            runs[-1].append(host.name)
+    for name in sorted(names, key=natural):
+        if runs and _follows(runs[-1][-1], name):
+            runs[-1].append(name)
         else:
-            runs.append([host.name])
+            runs.append([name])
     parts: list[tuple[str, int]] = []
     for run in runs:
         if len(run) > 2:
@@ -128,7 +133,7 @@ def names_of(hosts: Sequence[ReportHost], most: Optional[int] = None) -> str:
             parts += [(name, 1) for name in run]
     shown = parts if most is None or len(parts) <= most else parts[:most]
     text = ", ".join(part for part, _ in shown)
-    left = len(hosts) - sum(number for _, number in shown)
+    left = sum(map(len, runs)) - sum(number for _, number in shown)
     return f"{text} and {left} more" if left else text
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -27,6 +29,7 @@ from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN, WARN, Cell, Ma
 from ovirt_rdma.engine_sdk_tools.names import listed
 from ovirt_rdma.engine_sdk_tools.report.groups import (
     groups_of,
+    in_order,
     names_of,
     natural,
     plans_of,
@@ -162,41 +165,86 @@ def _figures(report: Report) -> Iterator[Figure]:
     if silent:
         yield Figure(str(silent), "did not report", UNKNOWN)
     yield Figure(str(len(report.domains)), "NFS domains")
-    used = dict.fromkeys(("rdma", "tcp"), 0)
+    used: Counter[str] = Counter()
     for domain in report.domains:
-        for word, number in domain.used:
-            used[word] = used.get(word, 0) + number
-    for word, number in used.items():
-        if number or word == "rdma":
-            noun = word if word == "not mounted" else f"over {word}"
-            yield Figure(str(number), f"mounts {noun}" if word in _WIRES else word)
+        used.update(dict(domain.used))
+    for word, noun in _MOUNTS.items():
+        if used[word] or word == "rdma":
+            yield Figure(str(used[word]), noun)
     planned = sum(bool(host.steps) for host in hosts)
     if planned:
         yield Figure(str(planned), "hosts with a plan", WARN)
 
 
-_WIRES = ("rdma", "tcp")
+# What hosts use for domains, for people.
+_MOUNTS = {
+    "rdma": "mounts over RDMA",
+    "tcp": "mounts over TCP",
+    "not mounted": "not mounted",
+    "unproven": "mounts not proven",
+    "unknown": "mounts unknown",
+}
+
+
+class Problem(NamedTuple):
+    """A sentence that needs attention, with its number from 1, and the hosts that it is
+    true of. If it is true of several domains, ``domains`` has their names, and DOMAIN
+    replaces them in the sentence.
+    """
+
+    number: int
+    verdict: str
+    number_of_hosts: int
+    hosts: str
+    sentence: str
+    fix: str
+    domains: str = ""
 
 
 class _Problems:
-    """The sentences of both matrices that need attention, the worst first, numbered
-    from 1.
-    """
+    """The sentences of both matrices that need attention, the worst first."""
 
     def __init__(self, report: Report) -> None:
-        sentences = list(_sentences(report, _ATTENTION))
-        keys = list(dict.fromkeys(map(key_of, sentences)))
+        columns = (*report.checks.columns, *report.transports.columns)
+        domains = {axis.name for axis in report.transports.columns}
+        sentences: list[OnHost] = []
+        column_of: dict[_Key, str] = {}
+        for number, host in enumerate(report.hosts):
+            for axis, cell in zip(columns, report.cells(number)):
+                if cell.verdict in _ATTENTION and cell.sentence:
+                    sentences.append(_on_host(host, cell))
+                    column_of.setdefault(key_of(sentences[-1]), axis.name)
+        # What differs only by the domain, on the same hosts, is one problem.
+        alike: dict[object, list[tuple[_Key, OnHosts]]] = {}
+        for key, group in zip(column_of, group_by_sentence(sentences)):
+            its = column_of[key] if column_of[key] in domains else ""
+            texts = [_without(its, text) for text in (group.sentence, group.fix)]
+            whole = (group.verdict, group.hosts, *texts)
+            alike.setdefault(whole, []).append((key, group))
         order = sorted(
-            zip(keys, group_by_sentence(sentences)),
-            key=lambda one: (_ATTENTION.index(one[1].verdict), -len(one[1].hosts)),
+            alike.values(),
+            key=lambda one: (
+                _ATTENTION.index(one[0][1].verdict),
+                -len(one[0][1].hosts),
+            ),
         )
-        self.all: list[tuple[int, OnHosts, str]] = []
-        self._numbers: dict[tuple[str, str, str], int] = {}
-        by_name = {host.name: host for host in report.hosts}
-        for number, (key, group) in enumerate(order[:MOST_PROBLEMS], 1):
-            hosts = [by_name[name] for name in group.hosts]
-            self.all.append((number, group, names_of(hosts, 6)))
-            self._numbers[key] = number
+        self._numbers: dict[_Key, int] = {}
+        self.all: list[Problem] = []
+        for number, those in enumerate(order[:MOST_PROBLEMS], 1):
+            self._numbers.update(dict.fromkeys((key for key, _ in those), number))
+            group, names = those[0][1], [column_of[key] for key, _ in those]
+            several = len(those) > 1
+            self.all.append(
+                Problem(
+                    number,
+                    group.verdict,
+                    len(group.hosts),
+                    in_order(group.hosts, 6),
+                    _without(names[0] if several else "", group.sentence),
+                    _without(names[0] if several else "", group.fix),
+                    in_order(names, 6) if several else "",
+                )
+            )
         self.left = len(order) - len(self.all)
 
     def number_of(self, host: ReportHost, cell: Cell) -> int:
@@ -206,11 +254,14 @@ class _Problems:
         return self._numbers.get(key_of(_on_host(host, cell)), 0)
 
 
-def _sentences(report: Report, verdicts: Sequence[str]) -> Iterator[OnHost]:
-    for number, host in enumerate(report.hosts):
-        for cell in report.cells(number):
-            if cell.verdict in verdicts and cell.sentence:
-                yield _on_host(host, cell)
+_Key = tuple[str, str, str]
+
+
+def _without(domain: str, text: str) -> str:
+    """Return ``text`` with DOMAIN in place of the name of a domain."""
+    if not domain:
+        return text
+    return re.sub(rf"(?<![\w.-]){re.escape(domain)}(?![\w-]|\.\w)", "DOMAIN", text)
 
 
 def _on_host(host: ReportHost, cell: Cell) -> OnHost:

@@ -160,6 +160,38 @@ def test_a_sentence_is_shown_once_for_its_hosts():
     assert "wake it" in item.text
 
 
+def test_what_is_true_of_several_domains_is_said_once():
+    found = made(3, ("data1", "data10", "data2"), silent=())
+    names = [column.name for column in found.transports.columns]
+    # hv1 lacks one domain, hv2 and hv3 all of them.
+    cells = tuple(
+        tuple(
+            replace(
+                cell,
+                verdict="ok" if n == 0 and m != 1 else "fail",
+                text="away",
+                sentence=f"{name} is away",
+                fix=f"heal {name}",
+            )
+            for m, (name, cell) in enumerate(zip(names, line))
+        )
+        for n, line in enumerate(found.transports.cells)
+    )
+    report = replace(found, transports=replace(found.transports, cells=cells))
+    html = read_page(html_of(report))
+    items = [i.text for i in part(html, "problems").all("li") if "is away" in i.text]
+    assert ["data10 is away" in item and "hv1 to hv3" in item for item in items] == [
+        True,
+        False,
+    ]
+    for words in ("hv2, hv3", "Domains:", "data1, data2", "DOMAIN is away"):
+        assert words in items[1]
+    assert "heal DOMAIN" in items[1]
+    links = [a for a in part(html, "transports").all("a") if "away" in a.text]
+    assert len(links) == 7
+    assert len({a.attributes["href"] for a in links}) == 2
+
+
 def test_plans_history_and_notes_are_there(shown):
     plans = part(shown, "plans").text
     assert "IPOIB-MTU-01/ib0" in plans
