@@ -7,7 +7,8 @@ port to its network, and from a network to each server that is reached by it. Ho
 not know to which switch they are cabled, so none is drawn.
 
 All lengths are SVG user units, 1 of which is 1 CSS pixel. The widths of texts are
-estimated, because only a browser knows them: a character has 7 units at 13 px.
+estimated, because only a browser knows them: a character has 7 units at 13 px, a bold
+one 8.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ WIDTH = 1180
 # Left edge and width of each column.
 _HOSTS, _NETWORKS, _SERVERS = (10, 440), (550, 250), (880, 290)
 _LINE, _PAD, _GAP, _HEADING = 19, 9, 16, 30
-_CHARACTER = 7
+_CHARACTER, _BOLD = 7, 8
 # A square for each host of a group, with the sign of its worst verdict.
 _TILE = 16
 _PER_ROW = (_HOSTS[1] - 2 * _PAD) // _TILE
@@ -266,7 +267,7 @@ def _group_title(group: HostGroup) -> str:
         status = "" if first.status == "up" else f", {first.status or 'unknown'}"
         return f"{SIGNS[first.worst]} {first.name}{status}"
     kind = "other hosts" if group.others else "hosts"
-    return f"{number} {kind}: {names_of(group.hosts, 4)}"
+    return f"{number} {kind}: {names_of(group.hosts, 3)}"
 
 
 def _host_lines(
@@ -409,7 +410,7 @@ def _box(
 def _text(column: tuple[int, int], y: int, text: str, style: str) -> Text:
     """Return a text that fits into a box of ``column``; a long one is shortened."""
     text = printable(text)
-    most = (column[1] - 2 * _PAD) // _CHARACTER
+    most = (column[1] - 2 * _PAD) // (_BOLD if style == "name" else _CHARACTER)
     if len(text) <= most:
         return Text(column[0] + _PAD, y, text, style)
     return Text(column[0] + _PAD, y, f"{text[: most - 1]}…", style, text)
