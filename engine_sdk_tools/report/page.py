@@ -108,6 +108,7 @@ def _environment() -> Environment:
         device=device_text,
         firmwares=_firmwares,
         names=names_of,
+        nfs=_nfs,
         port=port_text,
         time=_time,
     )
@@ -136,6 +137,12 @@ def _time(text: str) -> str:
         return f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError):
         return text
+
+
+def _nfs(word: str) -> str:
+    """Return an NFS version of the engine's API, ``v4_2``, for people: ``4.2``."""
+    version = re.fullmatch(r"v([0-9])(?:_([0-9]))?", word)
+    return ".".join(filter(None, version.groups())) if version else word
 
 
 def _firmwares(hosts: Sequence[ReportHost], device: str) -> str:

@@ -135,6 +135,15 @@ def test_the_tables_say_what_the_matrices_have(shown, small):
     assert rows(table)[0][1:] == [column.name for column in small.checks.columns]
 
 
+def test_the_domains_have_their_exports_and_who_uses_them(shown):
+    (table,) = part(shown, "domains").all("table")
+    head, first, _ = rows(table)
+    found = dict(zip(head, first))
+    assert found["Export"] == f"{SERVER}:/exports/data1"
+    assert (found["NFS"], found["Engine requests"]) == ("4.2", "tcp")
+    assert found["Hosts use"].strip() == "1 rdma, 1 tcp, 1 unknown"
+
+
 def test_what_needs_attention_comes_first(shown):
     (table,) = part(shown, "transports").all("table")
     assert [row[0] for row in rows(table)[1:]] == ["hv2", "hv3", "hv1"]
