@@ -17,6 +17,7 @@ from pathlib import Path
 from bench import (
     constructor,
     engine_fleet,
+    engine_report,
     failing_connect,
     hook_cost,
     host_plan,
@@ -74,6 +75,8 @@ def _measured(args: argparse.Namespace) -> tuple[str, list[Section]]:
     sections.append(host_plan.section(args.rounds))
     print("fleet", flush=True)
     sections.append(engine_fleet.section(args.rounds))
+    print("report", flush=True)
+    sections.append(engine_report.section(args.rounds))
     return document(facts, sections), sections
 
 

@@ -19,7 +19,9 @@ from typing import Any
 from bench.memory import highest_memory
 from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed
 
-CHECK, VERIFY = "`hosts check`", "`domain verify`"
+CHECK, VERIFY, REPORT = "`hosts check`", "`domain verify`", "`report`"
+# In the folder of the dumps.
+PAGE = "fabric.html"
 
 _MAIN = "ovirt_rdma.cli.engine.main:main"
 # The same as the script that pip writes.
@@ -69,6 +71,9 @@ class Served:
         if verb == CHECK:
             policy = str(self.folder / "policy.yaml")
             return ["hosts", "check", "--policy", policy, *dumps]
+        if verb == REPORT:
+            page, policy = (str(self.folder / one) for one in (PAGE, "policy.yaml"))
+            return ["report", page, "--replace", "--policy", policy, *dumps[:2]]
         return ["domain", "verify", *dumps]
 
     def seen(self) -> dict[str, Any]:
@@ -85,10 +90,12 @@ class Served:
 
 
 @contextmanager
-def served(hosts: int, latency_ms: float) -> Iterator[Served]:
-    """Run an engine with ``hosts`` hosts. Raises BenchmarkFailed."""
+def served(hosts: int, latency_ms: float, domains: int = 4) -> Iterator[Served]:
+    """Run an engine with ``hosts`` hosts that mount ``domains`` domains. Raises
+    BenchmarkFailed.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        arguments = [folder, str(hosts), str(latency_ms)]
+        arguments = [folder, str(hosts), str(latency_ms), str(domains)]
         process = subprocess.Popen(
             [sys.executable, "-m", "bench.engine_world", *arguments],
             env={**os.environ, "PYTHONPATH": _WORLD_PATH},
@@ -112,6 +119,8 @@ def run_verb(engine: Served, verb: str) -> Run:
     """Run a verb as a process. Raises BenchmarkFailed if it reports a problem (the
     hosts have none) or does not show all hosts.
     """
+    if verb == REPORT:
+        return _run_report(engine)
     command = [sys.executable, "-c", _COMMAND, *engine.words(verb)]
     with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
 
@@ -134,6 +143,36 @@ def run_verb(engine: Served, verb: str) -> Run:
     if rows != engine.hosts:
         raise BenchmarkFailed(f"{verb} shows {rows} of {engine.hosts} hosts")
     return run
+
+
+def _run_report(engine: Served) -> Run:
+    page = engine.folder / PAGE
+    page.unlink(missing_ok=True)
+
+    def act() -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", _COMMAND, *engine.words(REPORT)],
+            env={**os.environ, **engine.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode or "All is well" not in done.stdout:
+            sentence = (
+                f"{REPORT} failed ({done.returncode}):\n{done.stdout}{done.stderr}"
+            )
+            raise BenchmarkFailed(sentence)
+
+    run = timed(engine, act)
+    # A row in each of the two matrices.
+    shown = page.read_text("utf-8").count(f'<tr><th scope="row">{_FIRST_LETTERS}')
+    if shown < 2 * engine.hosts:
+        raise BenchmarkFailed(f"{REPORT} shows {shown // 2} of {engine.hosts} hosts")
+    return run
+
+
+# All names of hosts begin with it.
+_FIRST_LETTERS = "host"
 
 
 def memory_of(engine: Served, verb: str) -> int:

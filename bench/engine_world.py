@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Serve the engine of :mod:`bench.engine_fleet` in a separate process.
 
-``python -m bench.engine_world FOLDER HOSTS LATENCY_MS`` writes the output of each
-host's ``ovirt-rdma-host`` to FOLDER, then serves the tests' engine double until
+``python -m bench.engine_world FOLDER HOSTS LATENCY_MS DOMAINS`` writes the output of
+each host's ``ovirt-rdma-host`` to FOLDER, then serves the tests' engine double until
 SIGTERM, and prints its URL. SEEN, beside the API, returns what it has served. The hosts
-have the add-on and four domains over RDMA, without a problem for either verb to report.
+have the add-on and the domains over RDMA, without a problem for any verb to report.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from bench.rounds import CHECKOUT
 from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS
 from ovirt_rdma.engine_sdk_tools.model import Host
 
-DOMAINS = ("data1", "data2", "data3", "data4")
 SEEN = "/bench/seen"
 # In FOLDER; a host's files are beside it.
 POLICY_FILE = "policy.yaml"
@@ -41,9 +40,10 @@ nfs:
 """
 
 
-def world_of(hosts: int) -> World:
-    """Return the hosts, and the engine's view of them."""
-    world = sample_world(hosts=hosts, domains=DOMAINS, addon=True)
+def world_of(hosts: int, domains: int) -> World:
+    """Return the hosts with this number of domains, and the engine's view of them."""
+    names = [f"data{number}" for number in range(1, domains + 1)]
+    world = sample_world(hosts=hosts, domains=names, addon=True)
     hooks = [
         hook(point, NAME, (CHECKOUT / "vdsm_hooks" / point / NAME).read_bytes())
         for point in POINTS
@@ -93,10 +93,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("hosts", type=int)
     parser.add_argument("latency_ms", type=float)
+    parser.add_argument("domains", type=int)
     args = parser.parse_args(arguments)
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
-    world = world_of(args.hosts)
+    world = world_of(args.hosts, args.domains)
     write_dumps(world, args.folder)
     with EngineDouble(world, args.latency_ms / 1000) as double:
         serve_seen(double)

@@ -36,6 +36,7 @@ DEBUG = "OVIRT_RDMA_DEBUG"
 _PACKAGES = {
     "ovirtsdk4": ("python3-ovirt-engine-sdk4", "ovirt-engine-sdk-python"),
     "pycurl": ("python3-pycurl", "pycurl"),
+    "jinja2": ("python3-jinja2", "Jinja2"),
     "yaml": ("python3-pyyaml", "PyYAML"),
 }
 

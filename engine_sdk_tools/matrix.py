@@ -18,6 +18,8 @@ UNKNOWN = "unknown"
 NONE = "none"
 
 VERDICTS = (OK, WARN, FAIL, UNKNOWN, NONE)
+# What stands before a text, so that its verdict is readable without colour.
+BEFORE = {WARN: "WARN", FAIL: "FAIL", UNKNOWN: "?"}
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,13 @@ class Cell:
     sentence: str = ""
     fix: str = ""
     source: str = "host"
+
+    @property
+    def shown(self) -> str:
+        """The text, with the verdict before it unless that is OK or NONE."""
+        if self.verdict == NONE:
+            return self.text or "-"
+        return " ".join(part for part in (BEFORE.get(self.verdict), self.text) if part)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ VDSMD_SIDE = (f"{PACKAGE}.storage.vdsm.launch", f"{PACKAGE}.storage.vdsm.connect
 OPENSM_SIDE = (f"{PACKAGE}.host.fabric", f"{PACKAGE}.host.opensm")
 DEPENDENCIES = {"yaml"}  # setup.cfg, install_requires
 # setup.cfg, extra `engine`: hypervisors have none of them.
-ENGINE_DEPENDENCIES = {"ovirtsdk4", "pycurl", "rich"}
+ENGINE_DEPENDENCIES = {"ovirtsdk4", "pycurl", "jinja2", "markupsafe", "rich"}
 ENGINE_SIDE = (f"{PACKAGE}.engine_sdk_tools", f"{PACKAGE}.cli.engine.")
 # CONTRIBUTING.md, files and folders.
 MOST_FILES, MOST_LINES = 17, 460

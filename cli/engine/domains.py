@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Optional
 
     from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.cli.engine.matrix import OnHost
     from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
     from ovirt_rdma.engine_sdk_tools.api.progress import Listener
     from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from ovirt_rdma.engine_sdk_tools.domains.mounted import ProvenHost
     from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
     from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
+    from ovirt_rdma.engine_sdk_tools.sentences import OnHost
 
 _NFS_VERSIONS = ("3", "4", "4.0", "4.1", "4.2")
 _TONES = {
@@ -207,8 +207,8 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
 def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
     from dataclasses import asdict
 
-    from ovirt_rdma.cli.engine.matrix import OnHost, group_by_sentence
     from ovirt_rdma.engine_sdk_tools.domains.mounted import unverified_sentence
+    from ovirt_rdma.engine_sdk_tools.sentences import OnHost, group_by_sentence
 
     unknown = unverified_sentence(made.hosts)
     if not output.for_people:
@@ -284,11 +284,11 @@ class ListDomains(EngineVerb, AccessOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.matrix import group_by_sentence
         from ovirt_rdma.cli.engine.session import access_of, ask_hosts, open_session
         from ovirt_rdma.engine_sdk_tools.domains.list import domain_rows, file_domains
         from ovirt_rdma.engine_sdk_tools.names import data_center_named
         from ovirt_rdma.engine_sdk_tools.reader import read_engine
+        from ovirt_rdma.engine_sdk_tools.sentences import group_by_sentence
 
         output = context.output
         with open_session(self, output) as session:
@@ -335,7 +335,7 @@ def _collect_problems(
     reports: Iterable[tuple[Host, HostReport]], without_report: list[OnHost]
 ) -> Iterator[tuple[Host, HostReport]]:
     """Yield ``reports``; add to ``without_report`` why hosts have none."""
-    from ovirt_rdma.cli.engine.matrix import OnHost
+    from ovirt_rdma.engine_sdk_tools.sentences import OnHost
 
     for host, report in reports:
         if report.problem:
@@ -409,13 +409,13 @@ class Verify(EngineVerb, AccessOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.matrix import show_matrix
         from ovirt_rdma.cli.engine.session import (
             access_of,
             ask_hosts,
             note_no_access,
             open_session,
         )
+        from ovirt_rdma.cli.engine.shown.matrix import show_matrix
         from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
         from ovirt_rdma.engine_sdk_tools.domains.transport import matrix_of, row_of
         from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN

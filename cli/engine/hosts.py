@@ -194,7 +194,6 @@ class Check(EngineVerb, AccessOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.matrix import show_matrix
         from ovirt_rdma.cli.engine.session import (
             access_of,
             ask_hosts,
@@ -202,6 +201,7 @@ class Check(EngineVerb, AccessOptions):
             open_session,
             own_policy,
         )
+        from ovirt_rdma.cli.engine.shown.matrix import show_matrix
         from ovirt_rdma.engine_sdk_tools.fleet import check as hosts_check
         from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
         from ovirt_rdma.engine_sdk_tools.names import hosts_named

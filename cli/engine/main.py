@@ -81,6 +81,12 @@ def _prepare(name: str) -> type[Verb]:
     return Prepare
 
 
+def _report(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.engine.report import MakeReport
+
+    return MakeReport
+
+
 _DOMAIN: Table = (
     ("list", "list the file storage domains, with their transport", _domains),
     ("create", "create an NFS domain, by default over RDMA", _domains),
@@ -140,6 +146,7 @@ _VERBS: Table = (
         "show the cluster feature that keeps out hosts without the add-on",
         _GATE,
     ),
+    ("report", "write a page about hosts, domains and their fabric", _report),
 )
 
 

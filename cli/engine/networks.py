@@ -396,7 +396,7 @@ def _show_passthrough(
     """
     from dataclasses import asdict
 
-    from ovirt_rdma.cli.engine.matrix import cell_document, show_matrix
+    from ovirt_rdma.cli.engine.shown.matrix import cell_document, show_matrix
     from ovirt_rdma.engine_sdk_tools.networks.passthrough import COLUMNS, matrix_of
 
     matrix = matrix_of(nics)

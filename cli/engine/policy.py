@@ -271,7 +271,7 @@ def _show_plan(plan: PolicyPushPlan, path: Path, output: Output) -> None:
 def _show_result(
     plan: PolicyPushPlan, result: PolicyPushResult, path: Path, output: Output
 ) -> None:
-    from ovirt_rdma.cli.engine.matrix import OnHost, group_by_sentence
+    from ovirt_rdma.engine_sdk_tools.sentences import OnHost, group_by_sentence
 
     if not output.for_people:
         output.document(
@@ -316,7 +316,7 @@ def _show_result(
 
 
 def _show_drift(drifts: list[PolicyDrift], with_diff: bool, output: Output) -> None:
-    from ovirt_rdma.cli.engine.matrix import show_matrix
+    from ovirt_rdma.cli.engine.shown.matrix import show_matrix
     from ovirt_rdma.engine_sdk_tools.fleet.policy_push import matrix_of
     from ovirt_rdma.engine_sdk_tools.names import listed
 

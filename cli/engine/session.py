@@ -120,11 +120,13 @@ def open_session(args: EngineVerb, output: Output) -> Iterator[EngineSession]:
         session.close()
 
 
-def access_of(args: AccessOptions, context: Context) -> Optional[HostAccess]:
+def access_of(
+    args: AccessOptions, context: Context, *, history: bool = False
+) -> Optional[HostAccess]:
     """Return the host access of ``context``, or that the arguments name, or None.
 
     Root on the engine machine has access with the engine's own key. Without access,
-    hosts are unknown.
+    hosts are unknown. ``history``: reports have the runs that changed the host, too.
     """
     if context.access is not None:
         return context.access
@@ -147,7 +149,8 @@ def access_of(args: AccessOptions, context: Context) -> Optional[HostAccess]:
     from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 
     user = args.ssh_user or "root"
-    return AnsibleHosts(Access(user, args.ssh_key or key, args.inventory))
+    way = Access(user, args.ssh_key or key, args.inventory)
+    return AnsibleHosts(way, history=history)
 
 
 def approve(args: ChangeOptions, output: Output, plan: Iterable[str]) -> None:

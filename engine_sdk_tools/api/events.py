@@ -20,6 +20,7 @@ from ovirt_rdma.engine_sdk_tools.api.sdk import types
 # too (HostMonitoring.java:801-807), so it counts only for a host that is up.
 DETECTED = 13
 _MOST = 50
+_MOST_OF_ORIGIN = 500
 
 
 def newest_event(session: EngineSession) -> int:
@@ -42,6 +43,13 @@ def events_of_ours(session: EngineSession) -> list[Any]:
     """Return the newest events that our requests caused, the oldest first."""
     search = f"correlation_id={session.correlation_id}"
     return _events(session, search=search, max=_MOST)[::-1]
+
+
+def events_of_origin(session: EngineSession, origin: str) -> list[Any]:
+    """Return the newest events that a program wrote as ``origin``, of any run and
+    machine, the newest first (AuditLogConditionFieldAutoCompleter.java: ORIGIN).
+    """
+    return _events(session, search=f"origin={origin}", max=_MOST_OF_ORIGIN)
 
 
 def reasons(events: Iterable[Any], host: Optional[str] = None) -> list[str]:

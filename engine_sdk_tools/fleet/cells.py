@@ -32,7 +32,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     status_label,
     status_words,
 )
-from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.decision.registry import Decision
 from ovirt_rdma.host.enablement.state import (
     BY_LAUNCHER,
     MODE_NFSMOUNT,
@@ -42,7 +42,6 @@ from ovirt_rdma.host.enablement.state import (
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.mount_options import RDMA
-from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules import base
 from ovirt_rdma.storage import readiness
 
@@ -133,13 +132,10 @@ def running_cell(host: Host, report: HostReport) -> Cell:
     return Cell(OK, text, started)
 
 
-def rules_cell(report: HostReport, policy: Optional[Policy]) -> Cell:
-    """Return the findings of the rules of ``check`` and ``plan`` under ``policy``, or
-    the empty policy, which still finds faults.
-    """
-    if report.facts is None:
+def rules_cell(report: HostReport, decision: Optional[Decision]) -> Cell:
+    """Return the findings of ``decision``, which is None without the host's facts."""
+    if decision is None:
         return not_reported(report)
-    decision = decide(report.facts, policy or Policy())
     failed = [f for f in decision.findings if f.verdict == base.FAIL]
     warned = [f for f in decision.findings if f.verdict == base.WARN]
     to_do = len(decision.applicable)

@@ -38,8 +38,10 @@ from ovirt_rdma.engine_sdk_tools.hosts.policy import (
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, WARN, Axis, Cell, Matrix
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host, StorageConnection
+from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.rules.base import Step
 
 KIND = "hosts"
 STATUS = "status"
@@ -79,6 +81,8 @@ class Wanted:
 class HostRow:
     """A host's cells, the digest of its policy, whether it reported a status, and its
     InfiniBand GUIDs.
+
+    ``steps`` is its plan, None without its facts.
     """
 
     host: Host
@@ -86,6 +90,7 @@ class HostRow:
     digest: Optional[str] = None
     reported: bool = False
     guids: Guids = field(default_factory=dict)
+    steps: Optional[tuple[Step, ...]] = None
 
 
 def row_of(
@@ -111,6 +116,8 @@ def _row_of(
     connections: Sequence[StorageConnection],
 ) -> HostRow:
     policy = policy_of(report).policy if wanted.policy is None else wanted.policy
+    # The empty policy still finds faults.
+    decision = decide(report.facts, policy or Policy()) if report.facts else None
     status = report.status
     told = status is not None
     loaded = status_part(status, "policy")
@@ -125,7 +132,7 @@ def _row_of(
             _broken(loaded.get("problem"), loaded.get("fix"))
             if loaded.get("problem")
             else not_reported(report),
-            rules_cell(report, policy),
+            rules_cell(report, decision),
             ports_cell(report),
             servers_cell(report, connections),
             health_cell(report),
@@ -133,6 +140,7 @@ def _row_of(
         digest_without_drop_ins(report) if loaded.get("loaded") else None,
         told and not loaded.get("problem"),
         {} if report.facts is None else guids_of(host.name, report.facts),
+        decision.steps if decision else None,
     )
 
 

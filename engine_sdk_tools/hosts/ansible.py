@@ -72,6 +72,7 @@ _Answer = TypeVar("_Answer", HostReport, Pushed)
 class AnsibleHosts:
     """Hosts over SSH; ``forks`` is the number of hosts to ask in parallel. Raises
     Problem if no host can be asked: no Ansible, or an inventory that cannot be read.
+    ``history``: reports have the runs that changed the host, too.
 
     ``run``, ``scan``, ``run_events`` and ``clock`` are for tests.
     """
@@ -82,6 +83,7 @@ class AnsibleHosts:
         *,
         forks: int = 20,
         host_limit_s: float = HOST_LIMIT_S,
+        history: bool = False,
         run: Optional[Callable[[AnsibleRun, str], Iterator[HostOutcome]]] = None,
         scan: Optional[known_hosts.Scan] = None,
         run_events: Optional[RunEvents] = None,
@@ -90,6 +92,7 @@ class AnsibleHosts:
         self._access = access or Access()
         self._forks = forks
         self._host_limit_s = host_limit_s
+        self._history = history
         self._run = run or ansible_run.run_order
         self._scan = scan
         self._run_events = run_events or ansible_run.run_events
@@ -104,7 +107,8 @@ class AnsibleHosts:
         def read(name: str, text: str) -> HostReport:
             return report_of(name, read_answers(text), self._clock())
 
-        return self._answers(hosts, _script("report.sh"), HostReport, read, done)
+        script = _script("report.sh", {"HISTORY": "yes"} if self._history else None)
+        return self._answers(hosts, script, HostReport, read, done)
 
     def push_policy(
         self,

@@ -65,6 +65,7 @@ _STEPS = {
     "status": "ovirt-rdma-host status",
     "facts": "ovirt-rdma-host facts",
     "policy": f"reading {POLICY_YAML}",
+    "history": "ovirt-rdma-host history",
 }
 
 
@@ -123,6 +124,8 @@ def report_of(host: str, told: Mapping[str, Answer], at: float) -> HostReport:
     facts = part(lambda: _facts(host, told))
     status = part(lambda: _status(host, told))
     policy = part(lambda: _policy_in_bounds(host, told, drop_ins_of(status)))
+    asked = "history" in told
+    history = part(lambda: _document(host, told, "history")) if asked else None
     return HostReport(
         host,
         facts,
@@ -131,6 +134,7 @@ def report_of(host: str, told: Mapping[str, Answer], at: float) -> HostReport:
         at,
         wrong[0].one_line[:_MOST_SHOWN] if wrong else "",
         wrong[0].fix[:_MOST_SHOWN] if wrong else "",
+        history,
     )
 
 

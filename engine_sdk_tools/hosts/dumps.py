@@ -2,7 +2,8 @@
 """Read reports of hosts from a folder of dumps, to plan without access to the hosts.
 
 ``HOST.facts.json`` or ``HOST.json`` is the output of ``ovirt-rdma-host facts -o json``,
-``HOST.status.json`` that of ``status -o json``, ``HOST.policy.yaml`` the host's policy.
+``HOST.status.json`` that of ``status -o json``, ``HOST.policy.yaml`` the host's policy,
+``HOST.history.json`` the output of ``history -o json``.
 HOST is the host's name or address in the engine; facts with another file name are
 matched by the hostname in them.
 """
@@ -33,8 +34,9 @@ from ovirt_rdma.host.system.json_document import UnreadableJson, read_json
 FACTS = ".facts.json"
 STATUS = ".status.json"
 POLICY = ".policy.yaml"
+HISTORY = ".history.json"
 PLAIN = ".json"
-_KINDS = (FACTS, STATUS, POLICY, PLAIN)  # the longer suffix first
+_KINDS = (FACTS, STATUS, POLICY, HISTORY, PLAIN)  # the longer suffix first
 
 _FIX = "on the host: ovirt-rdma-host facts -o json > {host}.facts.json"
 
@@ -142,12 +144,16 @@ class DumpFolder:
         except OSError as error:
             return HostReport(host.name, problem=f"{files.facts}: {error.strerror}")
         problems: list[str] = []
-        status = _status(files.by_kind.get(STATUS), problems)
+        status = _document(
+            files.by_kind.get(STATUS), "status", problems, status_mistake
+        )
         text = joined(
             _text(files.by_kind.get(POLICY), problems), drop_ins_of(status) or {}
         )
+        history = _document(files.by_kind.get(HISTORY), "history", problems)
+        unread = "; ".join(problems)
         return HostReport(
-            host.name, facts, status, text, read_at, "; ".join(problems), ""
+            host.name, facts, status, text, read_at, unread, history=history
         )
 
     def _names_of(self, host: Host) -> tuple[list[str], str]:
@@ -207,7 +213,15 @@ def _hostname(path: Path) -> Optional[str]:
     return name if isinstance(name, str) else None
 
 
-def _status(path: Optional[Path], problems: list[str]) -> Optional[dict[str, Any]]:
+def _document(
+    path: Optional[Path],
+    kind: str,
+    problems: list[str],
+    mistake_in: Callable[[object], Optional[str]] = lambda data: None,
+) -> Optional[dict[str, Any]]:
+    """Return the document that the verb ``kind`` printed; None if there is none, or
+    with a sentence in ``problems``. ``mistake_in`` returns the first mistake in it.
+    """
     if path is None:
         return None
     try:
@@ -218,9 +232,9 @@ def _status(path: Optional[Path], problems: list[str]) -> Optional[dict[str, Any
     if too_long:
         problems.append(too_long)
         return None
-    mistake = status_mistake(data)
-    if mistake or not isinstance(data, dict) or data.get("kind") != "status":
-        wrong = f"{path} is not a document of 'ovirt-rdma-host status -o json'"
+    mistake = mistake_in(data)
+    if mistake or not isinstance(data, dict) or data.get("kind") != kind:
+        wrong = f"{path} is not a document of 'ovirt-rdma-host {kind} -o json'"
         problems.append(f"{wrong}: {mistake}" if mistake else wrong)
         return None
     return data

@@ -44,7 +44,8 @@ class HostReport:
     ``ovirt-rdma-host status -o json``, None if the host did not report it.
     ``policy_text`` is its /etc/ovirt-rdma/policy.yaml, None if it was not requested or
     does not exist; with drop-ins it is the text of :mod:`.host.policy.drop_ins`.
-    ``read_at`` is in seconds since 1970.
+    ``read_at`` is in seconds since 1970. ``history`` is the document of
+    ``ovirt-rdma-host history -o json``, None if it was not requested or not reported.
     """
 
     host: str
@@ -54,6 +55,7 @@ class HostReport:
     read_at: Optional[float] = None
     problem: str = ""
     fix: str = ""
+    history: Optional[Mapping[str, Any]] = None
 
     @property
     def policy_digest(self) -> Optional[str]:

@@ -43,6 +43,7 @@ def run(room: str, missing: str, *lines: list[str]) -> tuple[int, str, str]:
         ("host", "yaml", ["policy", "check", POLICY], "python3-pyyaml"),
         ("engine", "ovirtsdk4", ["hosts", "list"], "python3-ovirt-engine-sdk4"),
         ("engine", "pycurl", ["hosts", "list"], "python3-pycurl"),
+        ("engine", "jinja2", ["report", "/tmp/fabric.html"], "python3-jinja2"),
     ],
 )
 def test_the_package_is_named(room, missing, words, package):

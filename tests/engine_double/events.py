@@ -79,6 +79,8 @@ def list_events(call: Call) -> Any:
         "type": lambda one: one.code,
         "severity": lambda one: one.severity,
         "correlation_id": lambda one: one.correlation_id,
+        # AuditLogConditionFieldAutoCompleter.java: ORIGIN, the column "origin".
+        "origin": lambda one: one.origin,
         "message": lambda one: one.description,
         "event_host": lambda one: _name(world.hosts, one.host),
         "host.name": lambda one: _name(world.hosts, one.host),

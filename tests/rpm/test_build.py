@@ -223,6 +223,16 @@ def test_modules_of_setup_cfg_are_there(content, el):
         }
     assert importlib.util.find_spec("ovirt_rdma") is not None
     assert list((site / "engine_sdk_tools/playbooks").glob("*.yml"))
+    # What `report` makes its page of.
+    templates = "engine_sdk_tools/report/templates"
+    assert {path.name for path in (site / templates).iterdir()} == {
+        path.name for path in (recipe.CHECKOUT / templates).iterdir()
+    }
+
+
+def test_the_engines_package_requires_what_the_page_needs(packages):
+    requires = asked(packages["ovirt-rdma-engine"], "[%{REQUIRENAME}\n]")
+    assert "python3-jinja2" in requires
 
 
 def vdsm_files(el: int) -> tuple[set[str], list[str]]:

@@ -16,8 +16,8 @@ from support.engine.engine_command_line import run_engine
 
 from ovirt_rdma.cli.engine import login, session
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.cli.engine.matrix import matrix_document, show_matrix
 from ovirt_rdma.cli.engine.progress import JsonProgress, LineProgress
+from ovirt_rdma.cli.engine.shown.matrix import matrix_document, show_matrix
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.engine_sdk_tools.matrix import (

@@ -59,6 +59,17 @@ def test_whole_report(tmp_path):
     assert found.policy_digest == status(rules("tcp"))["policy"]["digest"]
 
 
+def test_the_history_is_a_file_of_its_own(tmp_path):
+    dump(tmp_path, "hv1.json")
+    (tmp_path / "hv1.history.json").write_text('{"kind": "history", "runs": []}')
+    found = told(tmp_path)
+    assert (found.problem, found.history["runs"]) == ("", [])
+    (tmp_path / "hv1.history.json").write_text('{"kind": "status"}')
+    found = told(tmp_path)
+    assert (found.facts.hostname, found.history) == ("elsewhere", None)
+    assert "not a document of 'ovirt-rdma-host history -o json'" in found.problem
+
+
 def test_two_dumps_of_one_host_are_not_chosen_from(tmp_path):
     dump(tmp_path, "a.json", "hv1")
     dump(tmp_path, "b.json", "hv1")

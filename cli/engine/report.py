@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Run ``report``: all that is known of hosts, domains and fabric, on one page."""
+
+from __future__ import annotations
+
+from ovirt_rdma.cli.engine.arguments import (
+    AccessOptions,
+    EngineVerb,
+    add_data_center,
+    add_host_access,
+)
+from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.host.errors import Problem, UsageProblem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any, Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.cli.output import Output
+    from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+    from ovirt_rdma.engine_sdk_tools.report.history import EngineEvent
+    from ovirt_rdma.engine_sdk_tools.report.model import Report
+
+_SUFFIX = ".html"
+
+
+class MakeReport(EngineVerb, AccessOptions):
+    """Write a page of HTML, complete in one file, or print the same as JSON."""
+
+    codes = "0 made, whatever it says, 1 not made"
+    examples = (
+        "fabric.html",
+        "fabric.html --replace --policy policy.yaml",
+        "-o json --facts-dir dumps",
+    )
+    more = (
+        "Shows the fabric as a picture, checks of hosts, the transport of each\n"
+        "domain on each host, plans, and what was changed. Changes nothing.\n"
+        "docs/report.md describes the page and the document."
+    )
+
+    file: Optional[str]
+    replace: bool
+    policy: Optional[str]
+    datacenter: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "file",
+            metavar="FILE",
+            nargs="?",
+            type=file_name,
+            help="the page to write; its name ends in .html; may be omitted with "
+            "-o json or yaml",
+        )
+        parser.add_argument(
+            "--replace", action="store_true", help="replace FILE if it exists"
+        )
+        parser.add_argument(
+            "--policy",
+            metavar="FILE",
+            type=file_name,
+            help="the policy that hosts should have; default: that of this machine or, "
+            "without one, that of most hosts",
+        )
+        add_data_center(parser)
+        add_host_access(parser)
+
+    def run(self, context: Context) -> int:
+        from pathlib import Path
+
+        output = context.output
+        path = Path(self.file) if self.file is not None else None
+        if path is None and output.for_people:
+            raise UsageProblem(
+                "report-without-file",
+                "the file of the page is missing",
+                "name a file that ends in .html, or print a document with -o json",
+            )
+        if path is not None:
+            _refuse(path, replace=self.replace)
+            # A missing package is reported before the hosts are asked.
+            from ovirt_rdma.engine_sdk_tools.report import page  # noqa: F401
+        report = self._report(context)
+        if path is not None:
+            size = _write(path, report, replace=self.replace)
+        if not output.for_people:
+            output.document("report", _document(report))
+        elif path is not None:
+            _say(path, size, report, output)
+        return 0
+
+    def _report(self, context: Context) -> Report:
+        from datetime import datetime, timezone
+
+        from ovirt_rdma.cli.engine.hosts import our_hooks
+        from ovirt_rdma.cli.engine.session import (
+            access_of,
+            ask_hosts,
+            note_no_access,
+            open_session,
+            own_policy,
+        )
+        from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
+        from ovirt_rdma.engine_sdk_tools.fleet.check import Wanted
+        from ovirt_rdma.engine_sdk_tools.names import hosts_named
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+        from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
+        from ovirt_rdma.host import __version__
+
+        output = context.output
+        policy = own_policy(self.policy)
+        with open_session(self, output) as session:
+            engine = read_engine(session, hooks=True)
+            hosts = hosts_named(engine, (), self.datacenter)
+            domains = domains_to_verify(engine, (), self.datacenter)
+            events, notes = _events(session)
+        access = access_of(self, context, history=True)
+        note_no_access(access, output)
+        if access is None:
+            notes.append("The hosts were not asked: there was no access to them.")
+        wanted = Wanted(policy[0].policy if policy else None, our_hooks())
+        rows = [
+            report_hosts.row_of(engine, host, report, wanted, domains)
+            for host, report in ask_hosts(hosts, access, output)
+        ]
+        return report_hosts.report_of(
+            engine,
+            rows,
+            wanted,
+            domains,
+            made_at=f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
+            version=__version__,
+            events=events,
+            notes=tuple(notes),
+        )
+
+
+def _events(
+    session: EngineSession,
+) -> tuple[Optional[tuple[EngineEvent, ...]], list[str]]:
+    """Return the events of this program in the engine, and notes if they cannot be
+    read.
+    """
+    from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
+    from ovirt_rdma.engine_sdk_tools.api.events import events_of_origin
+    from ovirt_rdma.engine_sdk_tools.job import ORIGIN
+    from ovirt_rdma.engine_sdk_tools.report.history import own_events
+
+    try:
+        return own_events(events_of_origin(session, ORIGIN)), []
+    except EngineProblem as problem:
+        return None, [f"The events of the engine are missing: {problem.one_line}."]
+
+
+def _refuse(path: Path, *, replace: bool) -> None:
+    """Raise Problem if ``path`` cannot be written, before the hosts are asked."""
+    import os
+
+    if path.suffix != _SUFFIX:
+        raise UsageProblem(
+            "report-name",
+            f"{str(path)!r} does not end in {_SUFFIX}",
+            f"name the file, for example fabric{_SUFFIX}",
+        )
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise Problem(
+            "report-no-plain-file", f"{path} is no plain file", "name another file"
+        )
+    if path.exists() and not replace:
+        raise _exists(path)
+    if not path.parent.is_dir():
+        raise _not_written(path, "there is no such folder")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise _not_written(path, "the folder cannot be written")
+
+
+def _exists(path: Path) -> Problem:
+    return Problem(
+        "report-exists", f"{path} exists", "name another file, or add --replace"
+    )
+
+
+def _not_written(path: Path, why: str) -> Problem:
+    return Problem(
+        "report-not-written",
+        f"{path} cannot be written: {why}",
+        "name a file in a folder that you can write to, with space for it",
+    )
+
+
+def _write(path: Path, report: Report, *, replace: bool) -> int:
+    """Write the page, whole or not at all; return its bytes. Raises Problem."""
+    import os
+
+    from ovirt_rdma.engine_sdk_tools.report.page import html_of
+    from ovirt_rdma.host.system.files import write_atomically
+
+    page = html_of(report)
+    umask = os.umask(0o077)
+    os.umask(umask)
+    try:
+        write_atomically(path, page, 0o666 & ~umask, replace=replace)
+    except FileExistsError as error:
+        raise _exists(path) from error
+    except OSError as error:
+        raise _not_written(path, error.strerror or str(error)) from error
+    return len(page)
+
+
+def _document(report: Report) -> dict[str, Any]:
+    from ovirt_rdma.cli.engine.shown.matrix import matrix_document
+    from ovirt_rdma.host.system.json_codec import plain
+
+    document: dict[str, Any] = plain(report)
+    for name, matrix in (("checks", report.checks), ("transports", report.transports)):
+        document[name] = matrix_document(matrix)
+    for part in (*document["hosts"], *document["domains"]):
+        for counted in (part, *(part.get("paths") or ())):
+            for key in {"used", "transports"}.intersection(counted):
+                counted[key] = dict(counted[key])
+    return document
+
+
+def _say(path: Path, size: int, report: Report, output: Output) -> None:
+    from ovirt_rdma.engine_sdk_tools.report.words import verdict_text
+
+    for note in report.notes:
+        output.message(f"note: {note}")
+    output.text(verdict_text(report))
+    output.line(f"{path} is written: {size} bytes.")

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Show a matrix of hosts, as a table for people or as a document for programs.
+
+Below the table, a sentence that is true of several hosts is printed once.
+docs/matrix.md describes the document.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ovirt_rdma.cli.output import Output
+from ovirt_rdma.engine_sdk_tools.matrix import (
+    BEFORE,
+    FAIL,
+    OK,
+    UNKNOWN,
+    WARN,
+    Axis,
+    Cell,
+    Matrix,
+)
+from ovirt_rdma.engine_sdk_tools.sentences import problems_of
+
+_TONES = {OK: "good", WARN: "doubtful", UNKNOWN: "doubtful", FAIL: "bad"}
+# More sentences than this would hide the worst ones.
+_SENTENCES_SHOWN = 30
+
+
+def show_matrix(output: Output, matrix: Matrix) -> None:
+    """Print ``matrix``: one line per host; below it the problems, the worst first, each
+    once for all its hosts; then the notes.
+    """
+    if not output.for_people:
+        output.document("matrix", matrix_document(matrix))
+        return
+    rows = [
+        [row.name, *(cell.shown for cell in cells)]
+        for row, cells in zip(matrix.rows, matrix.cells)
+    ]
+    tones = {
+        cell.shown: _TONES[cell.verdict]
+        for cells in matrix.cells
+        for cell in cells
+        if cell.verdict in _TONES
+    }
+    output.table(["HOST", *map(_heading, matrix.columns)], rows, tones)
+    problems = problems_of(matrix)
+    for problem in problems[:_SENTENCES_SHOWN]:
+        output.line()
+        output.text(f"{BEFORE[problem.verdict]} {problem.line}")
+        output.fix(problem.fix)
+    if len(problems) > _SENTENCES_SHOWN:
+        output.line()
+        output.text(
+            f"{len(problems) - _SENTENCES_SHOWN} more are not shown; -o json has all."
+        )
+    for note in matrix.notes:
+        output.line()
+        output.text(note)
+
+
+def matrix_document(matrix: Matrix) -> dict[str, Any]:
+    """Return the document of ``matrix``, without schema_version and kind."""
+    return {
+        "of": matrix.kind,
+        "worst": matrix.worst,
+        "rows": [
+            {"name": row.name, "id": row.id, "address": row.address}
+            for row in matrix.rows
+        ],
+        "columns": [
+            {"name": column.name, "id": column.id} for column in matrix.columns
+        ],
+        "cells": [[cell_document(cell) for cell in cells] for cells in matrix.cells],
+        "notes": list(matrix.notes),
+    }
+
+
+def cell_document(cell: Cell) -> dict[str, str]:
+    """Return a cell as it is in documents."""
+    return {
+        "verdict": cell.verdict,
+        "text": cell.text,
+        "sentence": cell.sentence,
+        "fix": cell.fix,
+        "source": cell.source,
+    }
+
+
+def _heading(column: Axis) -> str:
+    """Return the heading of a column; one with an id is named as in the engine."""
+    return column.name if column.id else column.name.upper()

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Make a page of HTML of the report, complete in one file. Pure.
+
+Nothing on it is loaded from elsewhere, and it can be read without scripts; the one that
+it has filters tables. Every text may come from a hostile host: Jinja2 escapes each
+value, :func:`printable` replaces what is invisible or changes the direction of text,
+and no address, style or script is made from a value. The page's Content-Security-Policy
+allows only its own style sheet and script, by their digests, so a browser would refuse
+what nevertheless got in.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN, WARN, Cell, Matrix
+from ovirt_rdma.engine_sdk_tools.names import listed
+from ovirt_rdma.engine_sdk_tools.report.groups import (
+    groups_of,
+    in_order,
+    names_of,
+    natural,
+    plans_of,
+)
+from ovirt_rdma.engine_sdk_tools.report.model import Report, ReportHost
+from ovirt_rdma.engine_sdk_tools.report.picture import picture_of
+from ovirt_rdma.engine_sdk_tools.report.words import (
+    SIGNS,
+    VERDICTS,
+    counted,
+    device_text,
+    port_text,
+    verdict_text,
+    worst,
+)
+from ovirt_rdma.engine_sdk_tools.sentences import (
+    OnHost,
+    OnHosts,
+    group_by_sentence,
+    key_of,
+)
+from ovirt_rdma.host.system.printable import printable
+
+_TEMPLATES = Path(__file__).parent / "templates"
+# More would make the page long, and hide the newest or the worst. -o json has all.
+MOST_PROBLEMS, MOST_PROOFS, MOST_RUNS, MOST_PLANS = 200, 100, 300, 60
+_ATTENTION = (FAIL, UNKNOWN, WARN)
+# The words for the head of a problem.
+_HEADS = {FAIL: "Failed", UNKNOWN: "Unknown", WARN: "Warning"}
+
+
+def html_of(report: Report) -> bytes:
+    """Return the page, in UTF-8."""
+    style, script = (
+        (_TEMPLATES / name).read_text("utf-8") for name in ("report.css", "report.js")
+    )
+    shown = (
+        _environment()
+        .get_template("report.html")
+        .render(
+            report=report,
+            style=Markup(style),  # noqa: S704  (ours, as the next)
+            script=Markup(script),  # noqa: S704
+            style_digest=_digest(style),
+            script_digest=_digest(script),
+            verdict=verdict_text(report),
+            worst=worst(report.hosts),
+            figures=_figures(report),
+            picture=picture_of(report),
+            problems=_Problems(report),
+            tables=(_table(report, report.checks), _table(report, report.transports)),
+            groups=groups_of(report),
+            plans=plans_of(report),
+            history=_history(report),
+            unread=_unread(report),
+            proofs=_proofs(report),
+            most_problems=MOST_PROBLEMS,
+            most_plans=MOST_PLANS,
+        )
+    )
+    return shown.encode("utf-8", "backslashreplace")
+
+
+@lru_cache(1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(str(_TEMPLATES)),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalized,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        counted=counted,
+        device=device_text,
+        firmwares=_firmwares,
+        names=names_of,
+        nfs=_nfs,
+        port=port_text,
+        time=_time,
+    )
+    environment.globals.update(heads=_HEADS, signs=SIGNS)
+    return environment
+
+
+def _finalized(value: Any) -> Any:
+    """Return a value of a template as it is shown; None as a dash."""
+    if value is None:
+        return "-"
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value)
+    return value
+
+
+def _digest(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return base64.b64encode(digest).decode("ascii")
+
+
+def _time(text: str) -> str:
+    """Return an ISO 8601 time for people, in UTC; another text unchanged."""
+    try:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError):
+        return text
+
+
+def _nfs(word: str) -> str:
+    """Return an NFS version of the engine's API, ``v4_2``, for people: ``4.2``."""
+    version = re.fullmatch(r"v([0-9])(?:_([0-9]))?", word)
+    return ".".join(filter(None, version.groups())) if version else word
+
+
+def _firmwares(hosts: Sequence[ReportHost], device: str) -> str:
+    """Return the firmware versions of equal hosts' devices with this name."""
+    found = {
+        one.firmware or "unknown"
+        for host in hosts
+        for one in host.devices or ()
+        if one.name == device
+    }
+    return listed(sorted(found, key=natural), 3)
+
+
+class Figure(NamedTuple):
+    """A number of the summary, with its noun and a verdict for its colour."""
+
+    number: str
+    noun: str
+    verdict: str = ""
+
+
+def _figures(report: Report) -> Iterator[Figure]:
+    hosts = report.hosts
+    well = sum(host.worst == OK for host in hosts)
+    yield Figure(f"{well} of {len(hosts)}", "hosts are well", worst(hosts))
+    silent = sum(host.devices is None for host in hosts)
+    if silent:
+        yield Figure(str(silent), "did not report", UNKNOWN)
+    yield Figure(str(len(report.domains)), "NFS domains")
+    used: Counter[str] = Counter()
+    for domain in report.domains:
+        used.update(dict(domain.used))
+    for word, noun in _MOUNTS.items():
+        if used[word] or word == "rdma":
+            yield Figure(str(used[word]), noun)
+    planned = sum(bool(host.steps) for host in hosts)
+    if planned:
+        yield Figure(str(planned), "hosts with a plan", WARN)
+
+
+# What hosts use for domains, for people.
+_MOUNTS = {
+    "rdma": "mounts over RDMA",
+    "tcp": "mounts over TCP",
+    "not mounted": "not mounted",
+    "unproven": "mounts not proven",
+    "unknown": "mounts unknown",
+}
+
+
+class Problem(NamedTuple):
+    """A sentence that needs attention, with its number from 1, and the hosts that it is
+    true of. If it is true of several domains, ``domains`` has their names, and DOMAIN
+    replaces them in the sentence.
+    """
+
+    number: int
+    verdict: str
+    number_of_hosts: int
+    hosts: str
+    sentence: str
+    fix: str
+    domains: str = ""
+
+
+class _Problems:
+    """The sentences of both matrices that need attention, the worst first."""
+
+    def __init__(self, report: Report) -> None:
+        columns = (*report.checks.columns, *report.transports.columns)
+        domains = {axis.name for axis in report.transports.columns}
+        sentences: list[OnHost] = []
+        column_of: dict[_Key, str] = {}
+        for number, host in enumerate(report.hosts):
+            for axis, cell in zip(columns, report.cells(number)):
+                if cell.verdict in _ATTENTION and cell.sentence:
+                    sentences.append(_on_host(host, cell))
+                    column_of.setdefault(key_of(sentences[-1]), axis.name)
+        # What differs only by the domain, on the same hosts, is one problem.
+        alike: dict[object, list[tuple[_Key, OnHosts]]] = {}
+        for key, group in zip(column_of, group_by_sentence(sentences)):
+            its = column_of[key] if column_of[key] in domains else ""
+            texts = [_without(its, text) for text in (group.sentence, group.fix)]
+            whole = (group.verdict, group.hosts, *texts)
+            alike.setdefault(whole, []).append((key, group))
+        order = sorted(
+            alike.values(),
+            key=lambda one: (
+                _ATTENTION.index(one[0][1].verdict),
+                -len(one[0][1].hosts),
+            ),
+        )
+        self._numbers: dict[_Key, int] = {}
+        self.all: list[Problem] = []
+        for number, those in enumerate(order[:MOST_PROBLEMS], 1):
+            self._numbers.update(dict.fromkeys((key for key, _ in those), number))
+            group, names = those[0][1], [column_of[key] for key, _ in those]
+            several = len(those) > 1
+            self.all.append(
+                Problem(
+                    number,
+                    group.verdict,
+                    len(group.hosts),
+                    in_order(group.hosts, 6),
+                    _without(names[0] if several else "", group.sentence),
+                    _without(names[0] if several else "", group.fix),
+                    in_order(names, 6) if several else "",
+                )
+            )
+        self.left = len(order) - len(self.all)
+
+    def number_of(self, host: ReportHost, cell: Cell) -> int:
+        """Return the number of a cell's sentence, 0 for none."""
+        if cell.verdict not in _ATTENTION or not cell.sentence:
+            return 0
+        return self._numbers.get(key_of(_on_host(host, cell)), 0)
+
+
+_Key = tuple[str, str, str]
+
+
+def _without(domain: str, text: str) -> str:
+    """Return ``text`` with DOMAIN in place of the name of a domain."""
+    if not domain:
+        return text
+    return re.sub(rf"(?<![\w.-]){re.escape(domain)}(?![\w-]|\.\w)", "DOMAIN", text)
+
+
+def _on_host(host: ReportHost, cell: Cell) -> OnHost:
+    return OnHost(host.name, host.address, cell.sentence, cell.fix, cell.verdict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A matrix for the page; ``clusters`` have a name and its hosts with their cells,
+    those that need attention first.
+    """
+
+    kind: str
+    columns: tuple[str, ...]
+    clusters: tuple[tuple[str, tuple[tuple[ReportHost, tuple[Cell, ...]], ...]], ...]
+
+
+def _table(report: Report, matrix: Matrix) -> Table:
+    clusters: dict[str, list[tuple[ReportHost, tuple[Cell, ...]]]] = {}
+    for host, cells in zip(report.hosts, matrix.cells):
+        name = " / ".join(filter(None, (host.data_center, host.cluster)))
+        clusters.setdefault(name or "no cluster", []).append((host, cells))
+    return Table(
+        matrix.kind,
+        tuple(column.name for column in matrix.columns),
+        tuple(
+            (name, tuple(sorted(clusters[name], key=_attention_first)))
+            for name in sorted(clusters, key=natural)
+        ),
+    )
+
+
+def _attention_first(row: tuple[ReportHost, tuple[Cell, ...]]) -> tuple[Any, ...]:
+    here = {cell.verdict for cell in row[1]}
+    worst_here = next((n for n, one in enumerate(VERDICTS) if one in here), 0)
+    # The others in the order of their names, whatever does not apply to them.
+    return (min(worst_here, VERDICTS.index(OK)), natural(row[0].name))
+
+
+class Entry(NamedTuple):
+    """A line of the history: a time in ISO 8601, where, what, and its outcome."""
+
+    at: str
+    where: str
+    what: str
+    outcome: str = ""
+    more: str = ""
+
+
+def _history(report: Report) -> tuple[tuple[Entry, ...], int]:
+    """Return the newest entries, the newest first, and the number of the others."""
+    entries = [Entry(e.at, "engine", e.text, e.severity) for e in report.events or ()]
+    for host in report.hosts:
+        for run in host.runs or ():
+            what = run.by
+            steps = _shortened(run.steps)
+            applied = f"{counted(len(run.steps), 'step')}: {steps}" if steps else ""
+            more = "; ".join(filter(None, (applied, run.sentence)))
+            entries.append(Entry(run.at, host.name, what, run.outcome, more))
+        for fallen in host.fallen:
+            entries.append(
+                Entry(
+                    fallen.since or "",
+                    host.name,
+                    f"{fallen.export} fell to {fallen.transport}, against rule "
+                    f"'{fallen.rule}'",
+                    "degraded",
+                    fallen.reason,
+                )
+            )
+    entries.sort(key=lambda entry: entry.at, reverse=True)
+    return tuple(entries[:MOST_RUNS]), max(len(entries) - MOST_RUNS, 0)
+
+
+def _shortened(steps: Sequence[str]) -> str:
+    return ", ".join(steps[:6]) + (" and more" if len(steps) > 6 else "")
+
+
+def _unread(report: Report) -> list[OnHosts]:
+    """Return why the history of hosts is not known, each sentence once."""
+    return group_by_sentence(
+        OnHost(host.name, host.address, host.runs_problem)
+        for host in report.hosts
+        if host.runs_problem
+    )
+
+
+def _proofs(report: Report) -> list[tuple[str, str]]:
+    """Return the sentences of mounts that are as requested, each with its hosts."""
+    sentences: Iterable[OnHost] = (
+        _on_host(host, cell)
+        for host, cells in zip(report.hosts, report.transports.cells)
+        for cell in cells
+        if cell.verdict == OK and cell.sentence
+    )
+    by_name = {host.name: host for host in report.hosts}
+    return [
+        (names_of([by_name[name] for name in group.hosts], 6), group.sentence)
+        for group in group_by_sentence(sentences)
+    ][:MOST_PROOFS]

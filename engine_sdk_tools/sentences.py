@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Group sentences about hosts: one that is true of several hosts is shown once. Pure.
+
+That includes sentences that differ only by the name or address of the host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN, WARN, Matrix
+from ovirt_rdma.engine_sdk_tools.names import listed
+
+# Up to this many names are listed; of more, only their number is shown.
+NAMES_SHOWN = 4
+# These replace a host's name in a sentence about several hosts.
+_AT_FIRST, _ELSEWHERE = "the host", "HOST"
+
+
+class OnHost(NamedTuple):
+    """A sentence about one host, and its fix; ``verdict`` separates equal sentences."""
+
+    host: str
+    address: str
+    sentence: str
+    fix: str = ""
+    verdict: str = ""
+
+
+class OnHosts(NamedTuple):
+    """A sentence about several hosts, and its fix; HOST replaces the name of each."""
+
+    hosts: tuple[str, ...]
+    sentence: str
+    fix: str = ""
+    verdict: str = ""
+
+    @property
+    def line(self) -> str:
+        """The names of the hosts, then the sentence."""
+        return f"{listed(self.hosts, NAMES_SHOWN)}: {self.sentence}"
+
+
+def group_by_sentence(sentences: Iterable[OnHost]) -> list[OnHosts]:
+    """Return each sentence once with all its hosts, in the order of occurrence."""
+    groups: dict[tuple[str, str, str], dict[str, OnHost]] = {}
+    for on_host in sentences:
+        groups.setdefault(key_of(on_host), {}).setdefault(on_host.host, on_host)
+    grouped = []
+    for (verdict, sentence, fix), hosts in groups.items():
+        only = next(iter(hosts.values())) if len(hosts) == 1 else None
+        texts = (only.sentence, only.fix) if only else (sentence, fix)
+        grouped.append(OnHosts(tuple(hosts), *texts, verdict))
+    return grouped
+
+
+def key_of(on_host: OnHost) -> tuple[str, str, str]:
+    """Return what sentences of one group have in common."""
+    return (
+        on_host.verdict,
+        _without_name(on_host, on_host.sentence),
+        _without_name(on_host, on_host.fix),
+    )
+
+
+def _without_name(on_host: OnHost, text: str) -> str:
+    """Return ``text`` without the name and address of the host."""
+    # The longer first, because the address may start with the name.
+    own = sorted({on_host.host, on_host.address} - {""}, key=len, reverse=True)
+    if not any(name in text for name in own):
+        return text
+    names = "|".join(re.escape(name) for name in own)
+    # Whole names only, no part of host10, of host1-b or of host1.example.com.
+    whole = re.compile(rf"(?<![\w.-])(?:{names})(?![\w-]|\.\w)")
+    return whole.sub(lambda match: _ELSEWHERE if match.start() else _AT_FIRST, text)
+
+
+# The verdicts that need attention, the worst first.
+WORST_FIRST = (FAIL, UNKNOWN, WARN)
+
+
+def problems_of(matrix: Matrix) -> list[OnHosts]:
+    """Return the sentences of cells that are not OK, the worst first."""
+    return sorted(
+        group_by_sentence(sentences_of(matrix, WORST_FIRST)),
+        key=lambda problem: WORST_FIRST.index(problem.verdict),
+    )
+
+
+def sentences_of(matrix: Matrix, verdicts: Collection[str]) -> Iterator[OnHost]:
+    """Yield the sentences of the cells with one of ``verdicts``, host by host."""
+    for row, cells in zip(matrix.rows, matrix.cells):
+        for cell in cells:
+            if cell.verdict in verdicts and cell.sentence:
+                yield OnHost(
+                    row.name, row.address, cell.sentence, cell.fix, cell.verdict
+                )

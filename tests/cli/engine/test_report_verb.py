@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``ovirt-rdma report`` writes a page whole or not at all, and prints a document."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import jsonschema
+import pytest
+from engine_double import EngineDouble
+from engine_double.faults import Status
+from support.engine.engine_command_line import run_engine
+from support.engine.report_page import read_page
+from support.engine.report_site import HOOKS, history, run, site
+
+from ovirt_rdma.cli.engine import session
+from ovirt_rdma.engine_sdk_tools.hosts import hooks
+from ovirt_rdma.host.facts.dump import to_json
+from ovirt_rdma.host.system import files
+
+pytestmark = pytest.mark.engine
+
+TOP = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def call(capsys, tmp_path, monkeypatch):
+    """Run the verb for four hosts in a folder of its own; ``door`` reports for them."""
+    monkeypatch.setattr(session, "POLICY_YAML", str(tmp_path / "none.yaml"))
+    monkeypatch.setattr(hooks, "INSTALLED", str(HOOKS))
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    world, door = site(4, ("data1", "data2"))
+    with EngineDouble(world) as double:
+
+        def act(*words, door=door):
+            return run_engine(capsys, double, door, "report", *words)
+
+        act.world, act.door, act.double = world, door, double
+        yield act
+        assert double.strict_errors == []
+        assert not any(seen.changes for seen in double.requests)
+
+
+def names():
+    return [path.name for path in Path().iterdir()]
+
+
+def test_a_page_is_written(call):
+    result = call("fabric.html")
+    assert result.code == 0
+    assert "Of 4 hosts, 1 has a failed check." in result.out
+    assert "fabric.html is written:" in result.out
+    text = read_page(Path("fabric.html").read_bytes()).text
+    for words in ("host01", "data2", "mlx5_0/1 is DOWN", "IPOIB-MODE-01/ib0"):
+        assert words in text
+    assert names() == ["fabric.html"]
+
+
+def test_the_document_has_its_schema(call):
+    call.world.host("host02").reachable = False
+    call.world.host("host04").addon = False
+    found = call("-o", "json").document
+    assert (found["kind"], found["schema_version"]) == ("report", 1)
+    schema = json.loads((TOP / "docs/report.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(found, schema)
+    first, silent = found["hosts"][:2]
+    assert first["devices"][0]["ports"][0]["attached"][0]["netdev"] == "ib0"
+    assert first["paths"][0]["transports"] == {"rdma": 2}
+    assert silent["devices"] is silent["steps"] is silent["runs"] is None
+    assert found["domains"][0]["used"] == {"rdma": 1, "tcp": 1, "unknown": 2}
+    assert found["transports"]["of"] == "domains"
+    assert [row["name"] for row in found["checks"]["rows"]] == [
+        host["name"] for host in found["hosts"]
+    ]
+    assert [one["number"] for one in first["runs"]] == [2, 1]
+    assert names() == []
+
+
+def test_both_can_be_made_at_once(call):
+    assert call("a.html", "-o", "json").document["kind"] == "report"
+    assert read_page(Path("a.html").read_bytes()).tag == "html"
+
+
+def test_an_existing_file_is_replaced_only_on_request(call):
+    Path("a.html").write_text("old")
+    call("a.html").refused(1, "a.html exists", "--replace")
+    assert Path("a.html").read_text() == "old"
+    assert call("a.html", "--replace").code == 0
+    assert Path("a.html").read_bytes().startswith(b"<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkdir, os.mkfifo, lambda name: Path(name).symlink_to("/dev/null")]
+)
+def test_what_is_no_plain_file_is_never_replaced(call, make):
+    make("a.html")
+    call("a.html", "--replace").refused(1, "a.html is no plain file")
+    assert not Path("a.html").is_file()
+    assert len(names()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "parts"),
+    [
+        ((), 2, ("the file of the page is missing", "-o json")),
+        (("fabric",), 2, ("'fabric' does not end in .html",)),
+        (("",), 2, ("the file name is empty",)),
+        (("no/such/a.html",), 1, ("there is no such folder",)),
+        (("a.html", "--datacenter", "dc"), 2, ("no data center 'dc'",)),
+    ],
+)
+def test_bad_arguments_are_one_sentence_and_leave_nothing(call, words, code, parts):
+    call(*words).refused(code, *parts)
+    assert names() == []
+
+
+def test_hosts_are_not_asked_for_a_page_that_cannot_be_written(call):
+    asked = []
+    call.door.reports = lambda hosts, done=None: asked.append(hosts)
+    Path("a.html").write_text("old")
+    call("a.html").refused(1, "exists")
+    call("no/such/a.html").refused(1, "no such folder")
+    assert asked == []
+    assert call.double.requests == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])
+def test_a_write_that_fails_leaves_nothing(call, monkeypatch, number):
+    def full(descriptor):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    call("a.html").refused(1, f"a.html cannot be written: {os.strerror(number)}")
+    assert names() == []
+    Path("b.html").write_text("old")
+    call("b.html", "--replace").refused(1, "b.html cannot be written")
+    assert Path("b.html").read_text() == "old"
+    assert names() == ["b.html"]
+
+
+def test_a_file_that_came_meanwhile_is_not_replaced(call):
+    reports = call.door.reports
+
+    def slow(hosts, done=None):
+        Path("a.html").write_text("somebody else's")
+        return reports(hosts, done)
+
+    call.door.reports = slow
+    call("a.html").refused(1, "a.html exists")
+    assert Path("a.html").read_text() == "somebody else's"
+    assert names() == ["a.html"]
+
+
+def test_the_mode_follows_the_umask(call):
+    before = os.umask(0o027)
+    try:
+        call("a.html")
+    finally:
+        os.umask(before)
+    assert Path("a.html").stat().st_mode & 0o777 == 0o640
+
+
+def test_without_access_to_hosts_the_report_says_so(call):
+    result = call("a.html", door=None)
+    assert result.code == 0
+    assert "the hosts were not asked" in result.err
+    text = read_page(Path("a.html").read_bytes()).text
+    assert "The hosts were not asked" in text
+    assert "no report from the host" in text
+
+
+def test_events_that_cannot_be_read_are_a_note(call):
+    call.double.fail_next("GET", "/events", Status(500))
+    found = call("-o", "json").document
+    assert found["events"] is None
+    assert "The events of the engine are missing" in found["notes"][0]
+
+
+def test_dumps_have_histories_and_other_versions(call, tmp_path):
+    dumps = tmp_path / "dumps"
+    dumps.mkdir()
+    its = call.door.reports(list(call.world.hosts.values()))
+    for name in ("host01", "host02", "host03"):
+        (dumps / f"{name}.facts.json").write_text(to_json(its[name].facts))
+    newer = json.loads((dumps / "host02.facts.json").read_text())
+    newer["schema_version"] = 99
+    (dumps / "host02.facts.json").write_text(json.dumps(newer))
+    (dumps / "host03.facts.json").write_text("{")
+    steps = history(run(1, "2026-11-18T09:00:00Z", "done", "IPOIB-MTU-01/ib0"))
+    (dumps / "host01.history.json").write_text(json.dumps(steps))
+    result = call("a.html", "-o", "json", "--facts-dir", str(dumps), door=None)
+    hosts = {host["name"]: host for host in result.document["hosts"]}
+    assert [run["steps"] for run in hosts["host01"]["runs"]] == [["IPOIB-MTU-01/ib0"]]
+    assert "99" in hosts["host02"]["problem"]
+    for name in ("host02", "host03", "host04"):
+        assert hosts[name]["devices"] is None
+        assert hosts[name]["problem"]
+        assert hosts[name]["worst"] in ("fail", "unknown")
+    assert "schema version 99" in read_page(Path("a.html").read_bytes()).text

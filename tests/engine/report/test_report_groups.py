@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Equal hosts are drawn and listed once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ovirt_rdma.engine_sdk_tools.matrix import OK, Matrix
+from ovirt_rdma.engine_sdk_tools.report.groups import (
+    MOST_ALONE,
+    MOST_GROUPS,
+    groups_of,
+    names_of,
+    plans_of,
+)
+from ovirt_rdma.engine_sdk_tools.report.model import (
+    Device,
+    PlanStep,
+    Port,
+    Report,
+    ReportHost,
+)
+
+pytestmark = pytest.mark.engine
+
+PORT = Port(1, "ACTIVE", "InfiniBand", 100_000, 1)
+DEVICE = Device("mlx5_0", "ConnectX-5", "mlx5_core", "16.1", (PORT,))
+
+
+def host(name, cluster="cl1", devices=(DEVICE,), **more):
+    made = ReportHost(name, name, f"{name}.example.com", "dc1", cluster, "up", OK)
+    return replace(made, devices=devices, paths=(), steps=(), **more)
+
+
+def report(*hosts):
+    none = Matrix("hosts", (), (), ())
+    return Report("2026-11-23T16:00:00Z", "0.1.0", "u", "4.5.7", hosts, (), none, none)
+
+
+@pytest.mark.parametrize(
+    ("names", "most", "text"),
+    [
+        (["hv2", "hv1"], None, "hv1, hv2"),
+        (["hv3", "hv1", "hv2"], None, "hv1 to hv3"),
+        (["hv9", "hv10", "hv11"], None, "hv9 to hv11"),
+        (["hv08", "hv09", "hv10", "hv12"], None, "hv08 to hv10, hv12"),
+        (
+            ["r1-n1", "r1-n2", "r2-n1", "r2-n2", "r2-n3"],
+            None,
+            "r1-n1, r1-n2, r2-n1 to r2-n3",
+        ),
+        (["hv1.a", "hv2.a", "hv3.b"], None, "hv1.a, hv2.a, hv3.b"),
+        (["a", "b", "c"], 2, "a, b and 1 more"),
+        (["hv1", "hv2", "hv3", "x", "y"], 1, "hv1 to hv3 and 2 more"),
+        (["hv" + "9" * 40, "hv1"], None, "hv1, hv" + "9" * 40),
+        ([f"hv{d}" for d in "\u0663\u0664"], None, "hv\u0663, hv\u0664"),
+    ],
+)
+def test_names_in_order(names, most, text):
+    assert names_of([host(name) for name in names], most) == text
+
+
+def test_few_hosts_are_drawn_one_by_one():
+    hosts = [host(f"hv{n}") for n in range(MOST_ALONE, 0, -1)]
+    groups = groups_of(report(*hosts))
+    assert [len(group.hosts) for group in groups] == [1] * MOST_ALONE
+    assert [group.first.name for group in groups][-2:] == ["hv11", "hv12"]
+
+
+def test_many_are_drawn_by_cluster_and_kind():
+    down = replace(DEVICE, ports=(replace(PORT, state="DOWN"),))
+    newer = replace(DEVICE, firmware="16.2")
+    hosts = [host(f"hv{n}", devices=(newer if n == 3 else DEVICE,)) for n in range(10)]
+    hosts += [host("hv20", devices=(down,)), host("hv21", devices=None)]
+    hosts += [host(f"hv{n}", "cl2") for n in (30, 31)]
+    found = [
+        (g.first.cluster, len(g.hosts), g.first.name) for g in groups_of(report(*hosts))
+    ]
+    assert found == [
+        ("cl1", 10, "hv0"),
+        ("cl1", 1, "hv20"),
+        ("cl1", 1, "hv21"),
+        ("cl2", 2, "hv30"),
+    ]
+
+
+def test_hosts_that_all_differ_are_one_last_group():
+    hosts = [
+        host(f"hv{n}", devices=(replace(DEVICE, name=f"d{n}"),)) for n in range(40)
+    ]
+    groups = groups_of(report(*hosts))
+    assert len(groups) == MOST_GROUPS
+    assert [group.others for group in groups] == [False] * (MOST_GROUPS - 1) + [True]
+    assert sum(len(group.hosts) for group in groups) == 40
+
+
+def test_a_plan_is_shown_once_for_its_hosts():
+    step = PlanStep("IPOIB-MTU-01/ib0", "live", "set it", "2044", "65520", "because")
+    hosts = [host("hv1"), host("hv3"), host("hv2"), host("hv4")]
+    hosts[1:3] = [replace(one, steps=(step,)) for one in hosts[1:3]]
+    hosts.append(host("hv5"))
+    hosts[-1] = replace(hosts[-1], steps=(replace(step, after="4092"),))
+    hosts.append(replace(host("hv6"), steps=None))
+    plans = plans_of(report(*hosts))
+    assert [[h.name for h in plan.hosts] for plan in plans] == [["hv2", "hv3"], ["hv5"]]

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Make an engine and hosts for reports: racks of equal hosts, and some that differ.
+
+``python -m support.engine.report_site HOSTS FILE.html`` writes a report of such a site,
+to look at.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Optional
+
+from engine_double import EngineDouble, World, sample_world
+from engine_double.hooks import hook
+from engine_double.world import SimCluster, new_id
+
+from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport
+from ovirt_rdma.engine_sdk_tools.model import Host
+from support.engine.engine_door import DoubleDoor
+
+HOOKS = Path(__file__).parents[3] / "vdsm_hooks"
+DOMAINS = tuple(f"data{number}" for number in range(1, 9))
+POLICY = """\
+version: 1
+nfs:
+  rules:
+    - name: fleet
+      server: nfs1.example.com
+      path: "*"
+      transport: prefer-rdma
+host:
+  interfaces:
+    - name: all
+      match: {link_layer: infiniband}
+      transport_mode: datagram
+"""
+"""A policy whose rule names all domains."""
+
+
+class ReportDoor(DoubleDoor):
+    """Hosts that also report their history: ``histories`` by name."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.histories: dict[str, Any] = {}
+
+    def reports(
+        self, hosts: Sequence[Host], done: Optional[HostDone] = None
+    ) -> dict[str, HostReport]:
+        return {
+            name: replace(
+                report, history=self.histories.get(name) if report.facts else None
+            )
+            for name, report in super().reports(hosts, done).items()
+        }
+
+
+def run(number: int, at: str, outcome: Optional[str] = "done", *steps: str) -> Any:
+    """Return a run as in ``ovirt-rdma-host history -o json``."""
+    act = {"held": outcome == "done", "undone_by": None, "why": "", "changes": []}
+    return {
+        "run": number,
+        "verb": "apply",
+        "by": "ovirt-rdma-host apply --assume-yes",
+        "at": at,
+        "policy": "sha256:0",
+        "outcome": outcome,
+        "ended": None,
+        "sentence": "" if outcome == "done" else "ib0 kept its MTU of 2044",
+        "confirm_by": None,
+        "confirmed": False,
+        "awaits_confirmation": False,
+        "only": [],
+        "acts": [{"step": step, **act} for step in steps],
+    }
+
+
+def history(*runs: Any) -> dict[str, Any]:
+    """Return the document ``ovirt-rdma-host history -o json``."""
+    return {"schema_version": 1, "kind": "history", "runs": list(runs)}
+
+
+def site(hosts: int, domains: Sequence[str] = DOMAINS) -> tuple[World, ReportDoor]:
+    """Return a world with ``hosts`` hosts, and the access to them.
+
+    All is well, except: the third host has lost its port, and each 20th mounts a domain
+    over TCP; of more than 12 hosts, the 13th does not answer, and each 40th has no
+    add-on. From 13 hosts on there are clusters of 60.
+    """
+    world = sample_world(hosts=hosts, domains=domains, addon=True)
+    clusters = list(world.clusters.values())
+    networks = clusters[0].networks
+    hooks = [hook(p, NAME, (HOOKS / p / NAME).read_bytes()) for p in POINTS]
+    door = ReportDoor(world)
+    for number, host in enumerate(world.hosts.values(), 1):
+        if number > 1 and number % 60 == 1:
+            name = f"cl{len(clusters) + 1}"
+            made = SimCluster(new_id(name), name, clusters[0].data_center)
+            made.networks = dict(networks)
+            world.clusters[made.id] = made
+            clusters.append(made)
+        host.cluster = clusters[-1].id
+        host.hooks = list(hooks)
+        host.policy_text = POLICY
+        high, low = divmod(number, 250)
+        ib0 = host.nic("ib0")
+        ib0.address, ib0.netmask = f"10.0.{high}.{low + 1}", "255.255.0.0"
+        host.mounts = dict.fromkeys(host.mounts, "rdma")
+        if number % 20 == 3:
+            host.mounts[next(iter(host.mounts))] = "tcp"
+        if number == 3:
+            host.rdma_ready = False
+            host.mounts = dict.fromkeys(host.mounts, "tcp")
+        if hosts > 12 and number == 13:
+            host.reachable = False
+        if hosts > 12 and number % 40 == 0:
+            host.addon, host.policy_text, host.hooks = False, None, []
+            host.mounts = dict.fromkeys(host.mounts, "tcp")
+        steps = ("IPOIB-MODE-01/ib0", "IPOIB-MTU-01/ib0", "NET-TSO-01/ib0")
+        door.histories[host.name] = history(
+            run(2, f"2026-11-2{number % 3}T0{number % 10}:15:00Z", "done", *steps),
+            run(1, "2026-11-18T09:00:00Z", "rolled back", steps[1]),
+        )
+    return world, door
+
+
+def main(hosts: int, file: str) -> None:
+    """Write a report with the command."""
+    import os
+    from unittest import mock
+
+    from ovirt_rdma.cli.engine.main import main as command
+    from support.engine.engine_command_line import access
+
+    world, door = site(hosts, DOMAINS[:2] if hosts < 10 else DOMAINS)
+    with (
+        EngineDouble(world) as double,
+        mock.patch.dict(os.environ, access(double)),
+        mock.patch("ovirt_rdma.engine_sdk_tools.hosts.hooks.INSTALLED", str(HOOKS)),
+    ):
+        code = command(["report", file, "--replace"], door)
+        print(json.dumps({"code": code, "strict": double.strict_errors}))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])
