@@ -29,6 +29,8 @@ _KERNELS_OWN = "kernel/"
 def head(facts: Facts) -> list[tuple[str, str]]:
     """Return names and values of the facts that are not in a table."""
     software = facts.software
+    from ovirt_rdma.cli.host.shown.activity import settings
+
     fields: list[tuple[str, Optional[str]]] = [
         ("host", facts.hostname),
         ("distribution", software.distribution),
@@ -41,6 +43,7 @@ def head(facts: Facts) -> list[tuple[str, str]]:
         ("RDMA stack", known(*map(_stack, software.stacks), between="; ")),
         ("NetworkManager", _manager(facts.network_manager)),
         ("subnet manager", software.subnet_manager),
+        *settings(facts),
         ("modules", ", ".join(facts.modules.loaded) or "none loaded"),
     ]
     return [(name, value) for name, value in fields if value]
@@ -257,6 +260,7 @@ def _refuse_name(address: str) -> None:
 
 
 def _print(facts: Facts, output: Output, only_interfaces: bool) -> None:
+    from ovirt_rdma.cli.host.shown import activity
     from ovirt_rdma.cli.host.shown.interfaces import interfaces
     from ovirt_rdma.cli.host.shown.virtual_functions import virtual_functions
 
@@ -270,6 +274,8 @@ def _print(facts: Facts, output: Output, only_interfaces: bool) -> None:
         virtual_functions,
         devices.devices,
         devices.ports,
+        activity.links,
+        activity.errors,
         devices.pkeys,
         devices.netdevs,
         interfaces,
@@ -281,6 +287,8 @@ def _print(facts: Facts, output: Output, only_interfaces: bool) -> None:
         devices.uses,
         devices.routes,
         devices.mounts,
+        activity.mounts_over_rdma,
+        activity.states,
         foreign_modules,
         module_settings,
         loaded_at_boot,

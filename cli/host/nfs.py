@@ -332,7 +332,7 @@ def _by_facts(export: Export, facts: Facts, version: str) -> Readiness:
 def _others(
     export: Export, facts: Facts, addresses: tuple[str, ...], version: str
 ) -> Step:
-    from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO
+    from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
     from ovirt_rdma.storage.readiness import READY, UNKNOWN, Step
     from ovirt_rdma.storage.trunking import OTHERS, others_step
 

@@ -24,7 +24,8 @@ from ovirt_rdma.host.collect.netdevs import read_netdevs, with_owners
 from ovirt_rdma.host.collect.network_manager import read_network_manager
 from ovirt_rdma.host.collect.ovirt_networks import read_ovirt_networks
 from ovirt_rdma.host.collect.parsers import degraded_marks, iproute
-from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO, MOUNTSTATS, nfs_mounts
+from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO, MOUNTSTATS
+from ovirt_rdma.host.collect.parsers.mounts import nfs_mounts
 from ovirt_rdma.host.collect.partitions import read_partitions
 from ovirt_rdma.host.collect.rdma import (
     RDMA_CLASS,
@@ -38,7 +39,7 @@ from ovirt_rdma.host.collect.virtual_functions import (
     read_host_uuid,
     with_virtual_functions,
 )
-from ovirt_rdma.host.facts.activity import activity_between
+from ovirt_rdma.host.facts.activity import COUNTERS, activity_between
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.model import (
     UNKNOWN,
@@ -87,7 +88,7 @@ class HostReader:
 
     def _snapshot(self, routes_to: Sequence[str]) -> Facts:
         problems: list[str] = []
-        before = read_statistics(self._tree)
+        before = read_statistics(self._tree, counters=COUNTERS)
         mounts = self.nfs_mounts(problems)
         # Read directly after the mounts: with their ages it gives their start times.
         uptime_s, booted_at = self.uptime(problems), self.booted_at(problems)
@@ -127,7 +128,9 @@ class HostReader:
             facts,
             adapters=with_virtual_functions(self._tree, self._tools, facts, problems),
             netdev_uses=read_netdev_uses(self._tree, facts, sessions, problems),
-            activity=activity_between(before, read_statistics(self._tree)),
+            activity=activity_between(
+                before, read_statistics(self._tree, counters=COUNTERS)
+            ),
             problems=tuple(dict.fromkeys(problems)),
         )
 

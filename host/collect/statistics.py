@@ -9,11 +9,11 @@ counters, so a device whose firmware hangs can delay the read of its own.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Collection
 from typing import Any, Optional
 
 from ovirt_rdma.host.collect.parsers.mount_statistics import parse_mount_statistics
-from ovirt_rdma.host.collect.parsers.mounts import (
+from ovirt_rdma.host.collect.parsers.mount_table import (
     MOUNTINFO,
     MOUNTSTATS,
     parse_mountinfo,
@@ -58,11 +58,14 @@ _INFO = {
 }
 
 
-def read_statistics(tree: FileTree, *, ports: bool = True) -> Statistics:
+def read_statistics(
+    tree: FileTree, *, ports: bool = True, counters: Optional[Collection[str]] = None
+) -> Statistics:
     """Return a sample of the host below ``tree``. Never raises.
 
     What cannot be read, or disappears meanwhile, is a sentence in ``problems``, and the
-    rest is complete. Without ``ports`` no device is asked.
+    rest is complete. Without ``ports`` no device is asked; ``counters`` are the names
+    of those that are read, all if it is None.
     """
     problems: list[str] = []
     mounts = _mounts(tree, problems)
@@ -72,7 +75,7 @@ def read_statistics(tree: FileTree, *, ports: bool = True) -> Statistics:
         taken_s=taken_s,
         mounts=mounts,
         transports=read_transports(tree, problems),
-        ports=read_ports(tree, problems) if ports else (),
+        ports=read_ports(tree, problems, counters) if ports else (),
         problems=tuple(dict.fromkeys(problems)),
     )
 
@@ -93,7 +96,7 @@ def _mounts(tree: FileTree, problems: list[str]) -> tuple[MountStatistics, ...]:
         for entry in visible(entries)
     }
     return tuple(
-        replace(mount, address=addresses.get(mount.mountpoint)) for mount in mounts
+        mount._replace(address=addresses.get(mount.mountpoint)) for mount in mounts
     )
 
 
@@ -153,7 +156,7 @@ def _transport(
         if _NUMBER.fullmatch(values.get(key, ""))
     }
     main = {"0": False, "1": True}.get(values.get("main_xprt", ""))
-    return replace(transport, is_main=main, **known)
+    return transport._replace(is_main=main, **known)
 
 
 def _clean(text: Optional[str]) -> str:
@@ -165,13 +168,17 @@ def _is_value(text: str) -> bool:
     return bool(text) and not text.startswith("<")
 
 
-def read_ports(tree: FileTree, problems: list[str]) -> tuple[PortCounters, ...]:
-    """Return the counters of all ports, and of devices that have some as a whole."""
+def read_ports(
+    tree: FileTree, problems: list[str], wanted: Optional[Collection[str]] = None
+) -> tuple[PortCounters, ...]:
+    """Return the counters of all ports, and of devices that have some as a whole; only
+    those with names in ``wanted``, unless it is None.
+    """
     found = []
     for device in tree.names(_RDMA):
         folder = f"{_RDMA}/{device}"
         failures: list[str] = []
-        whole = _counters(tree, f"{folder}/hw_counters", failures)
+        whole = _counters(tree, f"{folder}/hw_counters", failures, wanted)
         counted = [PortCounters(device, 0, hardware=whole)] if whole else []
         names = (name for name in tree.names(f"{folder}/ports") if name.isdecimal())
         for port in sorted(names, key=int):
@@ -180,8 +187,8 @@ def read_ports(tree: FileTree, problems: list[str]) -> tuple[PortCounters, ...]:
                 PortCounters(
                     device,
                     int(port),
-                    _counters(tree, f"{place}/counters", failures),
-                    _counters(tree, f"{place}/hw_counters", failures),
+                    _counters(tree, f"{place}/counters", failures, wanted),
+                    _counters(tree, f"{place}/hw_counters", failures, wanted),
                 )
             )
         if failures and not tree.is_folder(folder):
@@ -192,14 +199,19 @@ def read_ports(tree: FileTree, problems: list[str]) -> tuple[PortCounters, ...]:
     return tuple(found)
 
 
-def _counters(tree: FileTree, folder: str, problems: list[str]) -> tuple[Counter, ...]:
+def _counters(
+    tree: FileTree,
+    folder: str,
+    problems: list[str],
+    wanted: Optional[Collection[str]],
+) -> tuple[Counter, ...]:
     """Return the counters of a folder by name, with one sentence about all that have no
     value: a virtual function may refuse every one of them.
     """
     counters, silent = [], []
     reasons: list[str] = []
     for name in tree.names(folder):
-        if name == _LIFESPAN:
+        if name == _LIFESPAN or (wanted is not None and name not in wanted):
             continue
         text = tree.text(f"{folder}/{name}", reasons)
         value = int(text) if text and _NUMBER.fullmatch(text) else None

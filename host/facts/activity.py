@@ -17,7 +17,6 @@ from ovirt_rdma.host.facts.statistics import (
     OperationStatistics,
     PortCounters,
     Statistics,
-    SunrpcTransport,
     Transport,
 )
 
@@ -48,6 +47,8 @@ PATH_ERRORS = (
 )
 # What both kinds have: received packets.
 _PACKETS = ("port_rcv_packets", "rcvd_pkts")
+COUNTERS = frozenset((*LINK_ERRORS, *PATH_ERRORS, *_PACKETS))
+"""The counters of ports that matter here."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class MountActivity:
     copies, cancelled_copies: COPY and OFFLOAD_CANCEL requests of NFS 4.2
     connects, sends, backlog: of the connections; backlog is a sum, see bklog_u in
     statistics
+    layout: the pNFS layout in use, whose reads and writes are not counted here
     connections: how many there are
     blocked: connections with requests under way of which none was answered between
     the samples, although others were
@@ -84,6 +86,27 @@ class MountActivity:
     new_retransmissions: int = 0
     new_connects: int = 0
     blocked: int = 0
+    layout: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class ConnectionActivity:
+    """A connection over RDMA in the kernel's sysfs; see SunrpcTransport of statistics.
+
+    name: ``switch-3/xprt-5-rdma``
+    """
+
+    name: str
+    destination: Optional[str] = None
+    state: tuple[str, ...] = ()
+    slots_max: Optional[int] = None
+    requests: Optional[int] = None
+    backlog: Optional[int] = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the kernel says so."""
+        return "CONNECTED" in self.state
 
 
 @dataclass(frozen=True)
@@ -119,7 +142,7 @@ class Activity:
 
     seconds: float
     mounts: tuple[MountActivity, ...] = ()
-    connections: Optional[tuple[SunrpcTransport, ...]] = None
+    connections: Optional[tuple[ConnectionActivity, ...]] = None
     ports: tuple[PortActivity, ...] = ()
 
 
@@ -141,7 +164,18 @@ def activity_between(before: Statistics, after: Statistics) -> Activity:
         connections=(
             None
             if after.transports is None
-            else tuple(one for one in after.transports if one.protocol == "rdma")
+            else tuple(
+                ConnectionActivity(
+                    f"{one.switch}/{one.name}",
+                    one.destination,
+                    one.state,
+                    one.slots_max,
+                    one.requests,
+                    one.backlog,
+                )
+                for one in after.transports
+                if one.protocol == "rdma"
+            )
         ),
         ports=tuple(_ports(after.ports, ports)),
     )
@@ -170,6 +204,7 @@ def _mount(earlier: Optional[MountStatistics], mount: MountStatistics) -> MountA
         new_retransmissions=max(0, sent_again - _sent_again(before.operations)),
         new_connects=max(0, connects - _sum(before.transports, "connect_count")),
         blocked=_blocked(before.transports, transports),
+        layout=mount.layout,
     )
 
 

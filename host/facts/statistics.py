@@ -5,12 +5,14 @@ The values are a sample of one moment (``Statistics.taken_s``): rates need two s
 All counters only grow while the mount, connection or device exists; a counter that is
 smaller than in an earlier sample belongs to another one, or has wrapped.
 :func:`ovirt_rdma.host.collect.statistics.read_statistics` reads them. Pure data.
+
+Named tuples, not dataclasses: the exporter of metrics starts every 15 seconds, and
+these would be a fifth of its run.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Optional
+from typing import NamedTuple, Optional
 
 # The names of all columns, in the kernel's order. Those of `rdma` are from
 # xprt_rdma_print_stats() (net/sunrpc/xprtrdma/transport.c), the others from
@@ -86,8 +88,7 @@ COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
-class Transport:
+class Transport(NamedTuple):
     """One ``xprt:`` line of mountstats, which is one connection of a mount.
 
     protocol: ``rdma``, ``tcp``, ``udp`` or ``local``, or what a later kernel has
@@ -104,8 +105,7 @@ class Transport:
         return next((value for key, value in self.counters if key == name), None)
 
 
-@dataclass(frozen=True)
-class OperationStatistics:
+class OperationStatistics(NamedTuple):
     """The requests of one NFS operation, such as ``READ`` (net/sunrpc/stats.c,
     _print_rpc_iostats).
 
@@ -129,8 +129,7 @@ class OperationStatistics:
     errors: Optional[int] = None
 
 
-@dataclass(frozen=True)
-class MountBytes:
+class MountBytes(NamedTuple):
     """The ``bytes:`` line of mountstats, in bytes and pages (enum nfs_stat_bytecounters
     in include/linux/nfs_iostat.h).
 
@@ -148,8 +147,7 @@ class MountBytes:
     pages_written: int
 
 
-@dataclass(frozen=True)
-class MountStatistics:
+class MountStatistics(NamedTuple):
     """A mount in mountstats (fs/nfs/super.c, nfs_show_stats).
 
     source: ``server:/path``, normalised as in the facts
@@ -160,6 +158,8 @@ class MountStatistics:
     transports: one for each connection
     operations: those that were used at least once
     bytes: None if the kernel's line has another form
+    layout: the pNFS layout in use (``LAYOUT_FLEX_FILES``): then reads and writes are
+    requests to other servers, and are not in operations
     """
 
     mountpoint: str
@@ -175,6 +175,7 @@ class MountStatistics:
     operations: tuple[OperationStatistics, ...] = ()
     bytes: Optional[MountBytes] = None
     address: Optional[str] = None
+    layout: Optional[str] = None
 
     def operation(self, name: str) -> Optional[OperationStatistics]:
         """Return the operation ``name``; None if it was never used."""
@@ -185,8 +186,7 @@ class MountStatistics:
         return option_value(self.options, name)
 
 
-@dataclass(frozen=True)
-class SunrpcTransport:
+class SunrpcTransport(NamedTuple):
     """A connection in /sys/kernel/sunrpc/xprt-switches (net/sunrpc/sysfs.c).
 
     switch, name: the folders, such as ``switch-3`` and ``xprt-5-rdma``; the kernel
@@ -231,16 +231,14 @@ class SunrpcTransport:
         return "CONNECTED" in self.state
 
 
-@dataclass(frozen=True)
-class Counter:
+class Counter(NamedTuple):
     """A counter of a port; ``value`` is None if the device did not answer."""
 
     name: str
     value: Optional[int] = None
 
 
-@dataclass(frozen=True)
-class PortCounters:
+class PortCounters(NamedTuple):
     """The counters of a port of an RDMA device, from
     /sys/class/infiniband/DEVICE/ports/PORT.
 
@@ -261,8 +259,7 @@ class PortCounters:
         return next((one.value for one in both if one.name == name), None)
 
 
-@dataclass(frozen=True)
-class Statistics:
+class Statistics(NamedTuple):
     """One sample of a host.
 
     taken_s: in seconds after boot (/proc/uptime, to 10 ms); 0.0 if unknown

@@ -7,8 +7,7 @@ memory use.
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 
 from ovirt_rdma.host.system.safe_file import (
     exists,
@@ -16,6 +15,10 @@ from ovirt_rdma.host.system.safe_file import (
     read_file,
     read_file_of_others,
 )
+
+if TYPE_CHECKING:
+    # Loaded when a Path is asked for: the exporter of metrics starts often.
+    from pathlib import Path
 
 Problems = Optional[list[str]]
 """Receives sentences about files that could not be read; None drops them."""
@@ -28,10 +31,16 @@ class FileTree:
     """
 
     def __init__(self, root: Union[str, Path]) -> None:
-        self.root = Path(root)
         # Paths are strings: a host may have 10,000 files to read, and to create a Path
         # takes longer than to read a file of /sys.
-        self._prefix = str(self.root).rstrip("/")
+        self._prefix = os.fspath(root).rstrip("/")
+
+    @property
+    def root(self) -> Path:
+        """The root directory, which is ``/`` on a real host."""
+        from pathlib import Path  # noqa: PLC0415
+
+        return Path(self._prefix or "/")
 
     def data(
         self, path: str, problems: Problems = None, *, others: str = ""
@@ -42,8 +51,8 @@ class FileTree:
         """
         try:
             if others:
-                return read_file_of_others(self._below(others), self._below(path))
-            return read_file(self._below(path))
+                return read_file_of_others(self.below(others), self.below(path))
+            return read_file(self.below(path))
         except (OSError, ValueError) as e:  # ValueError: a NUL in the name
             _report(problems, path, e)
             return None
@@ -70,27 +79,27 @@ class FileTree:
         """
         try:
             if others:
-                return names_of_others(self._below(others), self._below(folder))
-            return sorted(os.listdir(self._below(folder)))
+                return names_of_others(self.below(others), self.below(folder))
+            return sorted(os.listdir(self.below(folder)))
         except (OSError, ValueError) as e:
             _report(problems, folder, e)
             return []
 
     def has(self, path: str, *, others: str) -> bool:
         """Whether something is at ``path``; ``others`` as for :meth:`data`."""
-        return exists(self._below(others), self._below(path))
+        return exists(self.below(others), self.below(path))
 
     def is_folder(self, path: str) -> bool:
         """Whether ``path`` is a folder or a link to one."""
         try:
-            return os.path.isdir(self._below(path))
+            return os.path.isdir(self.below(path))
         except (OSError, ValueError):
             return False
 
     def real_path(self, link: str) -> Optional[Path]:
         """Return the final target of a link, or None if it does not exist."""
         try:
-            return Path(self._below(link)).resolve(strict=True)
+            return self.root.joinpath(link.lstrip("/")).resolve(strict=True)
         except (OSError, ValueError, RuntimeError):  # RuntimeError: a loop, < 3.13
             return None
 
@@ -99,11 +108,12 @@ class FileTree:
         if it is not a link.
         """
         try:
-            return os.path.basename(os.readlink(self._below(link)))
+            return os.path.basename(os.readlink(self.below(link)))
         except (OSError, ValueError):
             return None
 
-    def _below(self, path: str) -> str:
+    def below(self, path: str) -> str:
+        """Return the path of ``path`` for this process."""
         return f"{self._prefix}/{path.lstrip('/')}"
 
 

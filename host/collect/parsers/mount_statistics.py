@@ -8,10 +8,9 @@ net/sunrpc/stats.c).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from ovirt_rdma.host.collect.parsers.mounts import (
+from ovirt_rdma.host.collect.parsers.mount_table import (
     MOUNTSTATS,
     NFS_TYPES,
     normalised_source,
@@ -81,14 +80,14 @@ def _header(words: list[bytes]) -> Optional[MountStatistics]:
     )
 
 
-@dataclass
 class _Section:
     """What was read of one mount so far."""
 
-    mount: MountStatistics
-    transports: list[Transport] = field(default_factory=list)
-    operations: dict[str, OperationStatistics] = field(default_factory=dict)
-    in_operations: bool = False
+    def __init__(self, mount: MountStatistics) -> None:
+        self.mount = mount
+        self.transports: list[Transport] = []
+        self.operations: dict[str, OperationStatistics] = {}
+        self.in_operations = False
 
     def take(self, line: bytes) -> str:
         """Read a line; return what is wrong with it, or nothing."""
@@ -104,17 +103,20 @@ class _Section:
             self.in_operations = True
         elif key == b"opts:" and len(words) > 1:
             options = words[1].decode("utf-8", "surrogateescape")
-            self.mount = replace(self.mount, options=options)
+            self.mount = self.mount._replace(options=options)
+        elif key == b"nfsv4:":
+            layout = _layout(b" ".join(words[1:]))
+            self.mount = self.mount._replace(layout=layout)
         elif key == b"age:":
             numbers = _numbers(words[1:])
             if len(numbers) != 1:
                 return "has an age that is not a number: ignored"
-            self.mount = replace(self.mount, age_s=numbers[0])
+            self.mount = self.mount._replace(age_s=numbers[0])
         elif key == b"bytes:":
             numbers = _numbers(words[1:])
             if len(numbers) != _BYTES or len(words) != 1 + _BYTES:
                 return f"has not the {_BYTES} numbers of bytes: ignored"
-            self.mount = replace(self.mount, bytes=MountBytes(*numbers))
+            self.mount = self.mount._replace(bytes=MountBytes(*numbers))
         return ""
 
     def _transport(self, words: list[bytes]) -> str:
@@ -160,8 +162,7 @@ class _Section:
 
     def done(self) -> MountStatistics:
         options = self.mount.options
-        return replace(
-            self.mount,
+        return self.mount._replace(
             version=option_value(options, "vers"),
             rsize=_number(option_value(options, "rsize")),
             wsize=_number(option_value(options, "wsize")),
@@ -169,6 +170,14 @@ class _Section:
             transports=tuple(self.transports),
             operations=tuple(self.operations.values()),
         )
+
+
+def _layout(text: bytes) -> Optional[str]:
+    """Return the layout in ``bm0=0x1,...,pnfs=LAYOUT_FLEX_FILES,lease_time=90``; None
+    for ``not configured``, which show_pnfs() prints without one.
+    """
+    name = option_value(text.decode("utf-8", "surrogateescape"), "pnfs")
+    return None if name == "not configured" else name or None
 
 
 def _numbers(words: list[bytes]) -> list[int]:

@@ -16,6 +16,9 @@ ID = "PCIE-01"
 _8B_10B, _128B_130B, _FLIT = 8 / 10, 128 / 130, 242 / 256
 
 
+_BOND = "bond"
+
+
 def decide(view: View) -> Iterator[Finding]:
     """Yield a finding for each adapter that has a port with a link."""
     found = False
@@ -23,7 +26,10 @@ def decide(view: View) -> Iterator[Finding]:
         rates = [
             port.data_rate_mbps or port.rate_mbps or 0
             for device in view.facts.rdma_devices
-            if device.pci and device.pci.address == adapter.pci.address
+            if device.pci
+            and device.pci.address == adapter.pci.address
+            # The rate of a bond may be that of all its ports (mlx5's RoCE LAG).
+            and _BOND not in device.name
             for port in device.ports
             if port.is_active
         ]

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
-from ovirt_rdma.host.facts.activity import MountActivity
-from ovirt_rdma.host.facts.statistics import SunrpcTransport
+from ovirt_rdma.host.facts.activity import ConnectionActivity, MountActivity
 from ovirt_rdma.host.rules.base import (
     FAIL,
     HOST,
@@ -126,7 +125,7 @@ def _resets(export: str, done: MountActivity, seconds: float) -> Finding:
     return Finding(RESET, export, PASS, f"{again}; {connects}")
 
 
-def _of_mount(view: View, one: RdmaMount) -> Optional[tuple[SunrpcTransport, ...]]:
+def _of_mount(view: View, one: RdmaMount) -> Optional[tuple[ConnectionActivity, ...]]:
     """Return the connections to the mount's server; None if the kernel shows none."""
     activity = view.facts.activity
     if activity is None or activity.connections is None or not one.mount.address:
@@ -145,7 +144,11 @@ def decide_listener(view: View) -> Iterator[Finding]:
     for one in rdma_mounts(view):
         found = _of_mount(view, one)
         if not found:
-            sentence = "this kernel does not show the state of its connections"
+            sentence = (
+                "this kernel does not show the state of its connections"
+                if found is None
+                else f"the kernel shows no connection to {one.mount.address}"
+            )
             yield Finding(LISTENER, one.export, SKIP, sentence)
             continue
         trying = [t for t in found if "CONNECTING" in t.state and not t.connected]
@@ -180,11 +183,11 @@ def decide_rpcctl(view: View) -> Iterator[Finding]:
     for one in off:
         yield Finding(
             RPCCTL,
-            f"{one.switch}/{one.name}",
+            one.name,
             WARN,
             f"somebody has set this connection to {one.destination} offline",
             "set it online again, and never remove it (kernels from 6.12 on crash): "
-            f"echo online > {_SWITCHES}/{one.switch}/{one.name}/xprt_state",
+            f"echo online > {_SWITCHES}/{one.name}/xprt_state",
         )
     if not off:
         sentence = "no connection is offline; none must be removed with rpcctl"

@@ -43,6 +43,9 @@ def decide(view: View) -> Iterator[Finding]:
                 "no fix is needed for the data; to have it use RDMA: echo N > "
                 f"/sys/module/{_MODULE}/parameters/{_PARAMETER}, then mount again",
             )
+        elif one.activity and one.activity.layout:
+            sentence = "it uses pNFS, so its data uses connections to other servers"
+            yield Finding(ID, one.export, SKIP, sentence)
         elif enabled is None:
             yield Finding(ID, one.export, PASS, "this kernel has no LOCALIO")
         elif one.activity is None:
@@ -74,7 +77,7 @@ def _past_the_connection(one: RdmaMount) -> str:
     no request. With pNFS the requests are in the counters of other servers.
     """
     done = one.activity
-    if done is None:
+    if done is None or done.layout:
         return ""
     for what, moved, requests, size in (
         ("read", done.server_read, done.reads, one.shown("rsize")),

@@ -19,13 +19,15 @@ from support.mutation import mutated
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.parsers import iproute
+from ovirt_rdma.host.collect.parsers.mount_table import (
+    normalised_source,
+    parse_mountinfo,
+    unescape,
+)
 from ovirt_rdma.host.collect.parsers.mounts import (
     nfs_mounts,
-    normalised_source,
     parse_ages,
-    parse_mountinfo,
     parse_mountstats,
-    unescape,
 )
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.model import Facts

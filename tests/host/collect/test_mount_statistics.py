@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.mutation import mutated
 
 from ovirt_rdma.host.collect.parsers.mount_statistics import parse_mount_statistics
-from ovirt_rdma.host.collect.parsers.mounts import unescape
+from ovirt_rdma.host.collect.parsers.mount_table import unescape
 from ovirt_rdma.host.facts.statistics import (
     COLUMNS,
     MountBytes,
@@ -180,6 +180,20 @@ def test_operations_of_other_kernels(line, words, found):
     assert (read and (read.operations, read.errors)) == found
     assert bool(problems) == bool(words)
     assert all(words in sentence for sentence in problems)
+
+
+@pytest.mark.parametrize(
+    "shown, layout",
+    [
+        (b"sessions,pnfs=LAYOUT_FLEX_FILES,lease_time=90", "LAYOUT_FLEX_FILES"),
+        (b"sessions,pnfs=not configured,lease_time=90", None),
+        (b"sessions", None),
+        (b"pnfs=", None),
+    ],
+)
+def test_pnfs_layouts(shown, layout):
+    mount, problems = parsed(SECTION.replace(b"sessions", shown))
+    assert (mount.layout, problems) == (layout, [])
 
 
 def test_each_connection_is_a_transport():

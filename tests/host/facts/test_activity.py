@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ovirt_rdma.host.facts.activity import (
     LINK_ERRORS,
     PATH_ERRORS,
+    ConnectionActivity,
     PortError,
     activity_between,
 )
@@ -139,11 +140,18 @@ def test_a_server_that_does_not_answer_blocks_no_single_connection():
 
 def test_connections_are_those_over_rdma():
     both = (
-        SunrpcTransport("switch-0", "xprt-0-rdma", "rdma"),
+        SunrpcTransport(
+            *("switch-0", "xprt-0-rdma", "rdma", "10.0.0.1", ("BOUND",)),
+            slots_max=128,
+            requests=7,
+            backlog=0,
+        ),
         SunrpcTransport("switch-1", "xprt-1-tcp", "tcp"),
     )
     found = activity_between(sample(), sample(transports=both))
-    assert found.connections == both[:1]
+    assert found.connections == (
+        ConnectionActivity("switch-0/xprt-0-rdma", "10.0.0.1", ("BOUND",), 128, 7, 0),
+    )
     assert activity_between(sample(), sample()).connections is None
 
 

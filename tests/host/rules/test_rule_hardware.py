@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.host.rule_cases import facts, findings, roce_device
 
 from ovirt_rdma.host.facts.activity import (
     Activity,
+    ConnectionActivity,
     MountActivity,
     PortActivity,
     PortError,
@@ -16,7 +19,7 @@ from ovirt_rdma.host.facts.devices import Adapter
 from ovirt_rdma.host.facts.locality import IrqCpus, PciLink, Tuning
 from ovirt_rdma.host.facts.model import MountTransport, NfsMount
 from ovirt_rdma.host.rules.hardware import locality, pcie, port_errors
-from ovirt_rdma.host.rules.nfs import connections, slots
+from ovirt_rdma.host.rules.nfs import connections, local_io, slots
 
 DEVICE = roce_device(rate_mbps=100_000, data_rate_mbps=100_000)
 ADDRESS = DEVICE.pci.address
@@ -87,6 +90,13 @@ def test_two_ports_that_together_have_more_than_the_link_are_no_fault():
 def test_a_virtual_function_has_no_link_of_its_own():
     link = PciLink(8.0, 1)
     host = with_adapter(pci_link=link, physical_function="0000:3b:00.0")
+    assert findings(pcie.RULE, host)["host"][0] == "SKIP"
+
+
+def test_the_rate_of_a_bond_may_be_that_of_all_its_ports():
+    bond = roce_device("mlx5_bond_0", data_rate_mbps=200_000)
+    adapter = Adapter(bond.pci, "0x020000", pci_link=PciLink(8.0, 16))
+    host = facts(rdma_devices=(bond,), adapters=(adapter,))
     assert findings(pcie.RULE, host)["host"][0] == "SKIP"
 
 
@@ -203,6 +213,25 @@ def test_a_connection_that_breaks_now():
 def test_a_reconnect_after_an_idle_time_is_no_break():
     host = with_mount(operations=900, new_connects=1, connects=40)
     assert findings(connections.RESET_RULE, host)["nas:/a"][0] == "PASS"
+
+
+def test_data_of_a_pnfs_layout_goes_to_other_servers():
+    host = with_mount(server_read=1 << 40, reads=1, layout="LAYOUT_FLEX_FILES")
+    mount = replace(host.nfs_mounts[0], options="rw,rsize=1048576")
+    host = replace(host, nfs_mounts=(mount,))
+    verdict, text = findings(local_io.RULE, host)["nas:/a"]
+    assert (verdict, "pNFS" in text) == ("SKIP", True)
+
+
+def test_connections_to_another_address_are_not_those_of_the_mount():
+    """A path was moved with dstaddr, or the kernel has no such files."""
+    host = with_mount()
+    mount = replace(host.nfs_mounts[0], address="10.0.0.1")
+    elsewhere = ConnectionActivity("switch-0/xprt-0-rdma", "10.9.9.9")
+    activity = replace(host.activity, connections=(elsewhere,))
+    host = replace(host, nfs_mounts=(mount,), activity=activity)
+    verdict, text = findings(connections.LISTENER_RULE, host)["nas:/a"]
+    assert (verdict, "no connection to 10.0.0.1" in text) == ("SKIP", True)
 
 
 @pytest.mark.parametrize(

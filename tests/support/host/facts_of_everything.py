@@ -3,6 +3,13 @@
 
 from __future__ import annotations
 
+from ovirt_rdma.host.facts.activity import (
+    Activity,
+    ConnectionActivity,
+    MountActivity,
+    PortActivity,
+    PortError,
+)
 from ovirt_rdma.host.facts.devices import (
     Adapter,
     Bond,
@@ -25,6 +32,7 @@ from ovirt_rdma.host.facts.functions import (
     VfPort,
     VirtualFunction,
 )
+from ovirt_rdma.host.facts.locality import IrqCpus, PciLink, Tuning
 from ovirt_rdma.host.facts.model import (
     Facts,
     KernelOption,
@@ -65,6 +73,9 @@ PF = Adapter(
     ),
     port_types=("ib", "auto (eth)"),
     port_mtus=(4096, 0),
+    pci_link=PciLink(8.0, 4, 8.0, 8, 16.0, 16),
+    local_cpus="0-7",
+    interrupts=tuple(IrqCpus(str(cpu), 9 - cpu) for cpu in range(6)),
 )
 HCA = RdmaDevice(
     "mlx4_0",
@@ -243,6 +254,41 @@ EVERYTHING = Facts(
             "4.2",
             "rdma",
             transports=(MountTransport("rdma"), MountTransport("rdma")),
+        ),
+    ),
+    tuning=Tuning(2, ("performance", "powersave"), 128),
+    activity=Activity(
+        1.5,
+        mounts=(
+            MountActivity(
+                "/rhev/nas",
+                operations=900,
+                retransmissions=3,
+                backlog=1,
+                connects=4,
+                connections=2,
+            ),
+        ),
+        connections=(
+            ConnectionActivity(
+                "switch-0/xprt-1-rdma",
+                "10.0.0.1",
+                ("CONNECTED", "BOUND"),
+                slots_max=128,
+                requests=7,
+                backlog=0,
+            ),
+            ConnectionActivity("switch-0/xprt-2-rdma"),
+        ),
+        ports=(
+            PortActivity(
+                "mlx4_0",
+                1,
+                True,
+                9000,
+                90,
+                (PortError("symbol_error", 5, 2), PortError("link_downed", 1)),
+            ),
         ),
     ),
     problems=("/sys/x is empty",),
