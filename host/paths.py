@@ -29,6 +29,8 @@ RUN_LOCK = "/run/ovirt-rdma/lock"
 CAPS_JSON = "/run/ovirt-rdma/caps.json"
 # What each netdev is, for Ansible.
 INTERFACES_JSON = "/run/ovirt-rdma/interfaces.json"
+# The health of the mounts, as ovirt-rdma-health.service saw it last.
+HEALTH_JSON = "/run/ovirt-rdma/health.json"
 # Written by vdsmd; the package's tmpfiles.d file creates the folder.
 RUN_MOUNTS = "/run/ovirt-rdma/mounts"
 DEGRADED_JSON = f"{RUN_MOUNTS}/degraded.json"
@@ -85,6 +87,8 @@ OTHER_DROPIN_DIRECTORIES = (
 PARTITIONS_FILES = ("/etc/rdma/partitions.conf", "/etc/opensm/partitions.conf")
 # Our unit that keeps the P_Key children as in the P_Key tables.
 PARTITIONS_UNIT = "ovirt-rdma-partitions.service"
+# Our unit that watches the mounts.
+HEALTH_UNIT = "ovirt-rdma-health.service"
 
 # The kernel's netdevs.
 NET_CLASS = "/sys/class/net"

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Define the health of mounts as data, and keep it in /run/ovirt-rdma/health.json.
+
+``ovirt-rdma-health.service`` writes the file after each look at the mounts. ``status``,
+the metrics, and through ``status`` the engine's tools read it. A file that is older
+than the unit's interval allows is stale: it says nothing about the mounts of now.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional, Union
+
+from ovirt_rdma.host.paths import HEALTH_JSON, under
+from ovirt_rdma.host.system.files import not_written, write_atomically
+from ovirt_rdma.host.system.json_codec import Records, plain
+from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, json_value
+from ovirt_rdma.host.system.tree import FileTree, Problems
+
+# A mount answers; it answers late, or its connection waits; it does not answer, but may
+# do so again; its I/O fails, or cannot succeed before somebody acts.
+OK, SLOW, STALLED, DEAD = "ok", "slow", "stalled", "dead"
+# It could not be tried.
+UNKNOWN = "unknown"
+STATES = (OK, SLOW, STALLED, DEAD, UNKNOWN)
+# The worst first.
+WORST_FIRST = (DEAD, STALLED, SLOW, UNKNOWN, OK)
+
+# Causes. PATH is the network from this host's port to the server's; SLOTS are the
+# slots and credits of the connection; FABRIC is the InfiniBand fabric with its subnet
+# manager; HOST is this host with its configuration. UNKNOWN is one too.
+SERVER, PATH, SLOTS, FABRIC, HOST = "server", "path", "slots", "fabric", "host"
+CAUSES = (SERVER, PATH, SLOTS, FABRIC, HOST, UNKNOWN)
+
+HEALTH = Envelope("health", 1)
+_FILE_MODE = 0o644
+_FOLDER_MODE = 0o755
+# A look may take this many seconds longer than the interval: servers are asked.
+_LOOK_S = 15.0
+_INTERVALS = 2
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What is not as it should be at a mount that answers: such as fewer connections
+    than asked for.
+
+    ``id`` is stable, for programs; ``cause`` is one of CAUSES.
+    """
+
+    id: str
+    cause: str
+    sentence: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class MountHealth:
+    """The health of one NFS mount.
+
+    - ``export``: ``server:/path``; ``transport``: ``rdma`` or ``tcp``, None if unproven
+    - ``state``: one of STATES; ``cause``: one of CAUSES, None for OK
+    - ``certain``: the evidence leaves no other cause
+    - ``sentence``: why, for people; ``fix``: what to do
+    - ``evidence``: what was seen
+    - ``since``: when the state began, in seconds since 1970; None if it was tried once
+    - ``answered_s``: the seconds until the server answered; None without an answer
+    - ``shared``: the other exports of this server that are not OK either
+    """
+
+    export: str
+    mountpoint: str
+    transport: Optional[str]
+    version: Optional[str]
+    state: str
+    cause: Optional[str] = None
+    certain: bool = True
+    sentence: str = ""
+    fix: str = ""
+    evidence: tuple[str, ...] = ()
+    since: Optional[float] = None
+    answered_s: Optional[float] = None
+    shared: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+
+@dataclass(frozen=True)
+class HealthState:
+    """The health of all NFS mounts of a host at one time.
+
+    - ``taken_at``: in seconds since 1970; ``taken_s``: the same in seconds after boot,
+      which setting the clock does not change
+    - ``interval_s``: seconds between two looks; 0.0 if there was only one
+    - ``problems``: sentences about what could not be read
+    """
+
+    taken_at: float
+    taken_s: float
+    interval_s: float
+    mounts: tuple[MountHealth, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def worst(self) -> str:
+        """The worst state of a mount; OK without mounts."""
+        states = {mount.state for mount in self.mounts}
+        return next((state for state in WORST_FIRST if state in states), OK)
+
+    def is_fresh(self, now_s: float) -> bool:
+        """Whether it still counts, ``now_s`` seconds after boot."""
+        longest = _INTERVALS * self.interval_s + _LOOK_S
+        # Of an earlier boot, or from a tree with a clock of its own: in the future.
+        return 0.0 <= now_s - self.taken_s <= longest
+
+
+_records = Records("the health")
+
+
+def seconds_after_boot() -> float:
+    """Return the present time as ``taken_s`` counts it (clock_gettime(2))."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def write_state(root: Union[str, Path], state: HealthState) -> None:
+    """Write the state below ``root``. Raises Problem if that is not possible."""
+    path = under(root, HEALTH_JSON)
+    try:
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.chmod(_FOLDER_MODE)
+        write_atomically(path, HEALTH.text(plain(state)).encode("ascii"), _FILE_MODE)
+    except OSError as error:
+        raise not_written(error, path) from error
+
+
+def remove_state(root: Union[str, Path]) -> None:
+    """Remove the state below ``root``, so that nobody takes it for the present one.
+    Raises Problem if that is not possible.
+    """
+    path = under(root, HEALTH_JSON)
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise not_written(error, path) from error
+
+
+def read_state(
+    root: Union[str, Path] = "/",
+    problems: Problems = None,
+    now_s: Optional[float] = None,
+) -> Optional[HealthState]:
+    """Return the state below ``root``; None if nobody watches the mounts.
+
+    None and a sentence in ``problems`` if it cannot be used, or is stale ``now_s``
+    seconds after boot (None: now).
+    """
+    tree = FileTree(root)
+    if not under(root, HEALTH_JSON).exists():
+        return None
+    data = tree.data(HEALTH_JSON, problems)
+    if data is None:
+        return None
+    try:
+        state = _records.read(HealthState, HEALTH.content(json_value(data)))
+    except WrongRecord as error:
+        _add(problems, f"{HEALTH_JSON} is invalid and is ignored: {error}")
+        return None
+    now = seconds_after_boot() if now_s is None else now_s
+    if not state.is_fresh(now):
+        age = now - state.taken_s
+        since = f"{age:.0f} s old" if age >= 0 else "from before this boot"
+        _add(problems, f"{HEALTH_JSON} is {since}, so the health is unknown")
+        return None
+    return state
+
+
+def _add(problems: Problems, sentence: str) -> None:
+    if problems is not None:
+        problems.append(sentence)
