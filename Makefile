@@ -145,6 +145,8 @@ rpm: venv ## the packages for EL9 and EL10, in dist/
 .PHONY: install-host-files
 install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below DESTDIR
 	install -D -m 755 storage/launcher/vdsmd $(DESTDIR)/usr/libexec/ovirt-rdma/launcher/vdsmd
+	install -D -m 755 storage/metrics/ovirt-rdma-metrics \
+	  $(DESTDIR)/usr/libexec/ovirt-rdma/metrics
 	install -D -m 644 storage/systemd/vdsmd.service.d/50-ovirt-rdma.conf \
 	  $(DESTDIR)/usr/share/ovirt-rdma/systemd/vdsmd.service.d/50-ovirt-rdma.conf
 	install -D -m 644 storage/tmpfiles.d/ovirt-rdma.conf \
@@ -164,6 +166,9 @@ install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below 
 	  $(DESTDIR)/etc/ansible/facts.d/ovirt_rdma.fact
 	install -D -m 644 docs/policy.schema.json \
 	  $(DESTDIR)/usr/share/ovirt-rdma/policy.schema.json
+	for file in $(notdir $(wildcard storage/metrics/prometheus/*)); do \
+	  install -D -m 644 storage/metrics/prometheus/$$file \
+	  $(DESTDIR)/usr/share/ovirt-rdma/prometheus/$$file || exit; done
 	install -D -m 644 completion/ovirt-rdma-host \
 	  $(DESTDIR)/usr/share/bash-completion/completions/ovirt-rdma-host
 

@@ -31,6 +31,8 @@ CAPS_JSON = "/run/ovirt-rdma/caps.json"
 INTERFACES_JSON = "/run/ovirt-rdma/interfaces.json"
 # The health of the mounts, as ovirt-rdma-health.service saw it last.
 HEALTH_JSON = "/run/ovirt-rdma/health.json"
+# What a run of the exporter of metrics leaves for the next one.
+METRICS_JSON = "/run/ovirt-rdma/metrics.json"
 # Written by vdsmd; the package's tmpfiles.d file creates the folder.
 RUN_MOUNTS = "/run/ovirt-rdma/mounts"
 DEGRADED_JSON = f"{RUN_MOUNTS}/degraded.json"
@@ -89,6 +91,8 @@ PARTITIONS_FILES = ("/etc/rdma/partitions.conf", "/etc/opensm/partitions.conf")
 PARTITIONS_UNIT = "ovirt-rdma-partitions.service"
 # Our unit that watches the mounts.
 HEALTH_UNIT = "ovirt-rdma-health.service"
+# Our timer that writes the metrics.
+METRICS_UNIT = "ovirt-rdma-metrics.timer"
 
 # The kernel's netdevs.
 NET_CLASS = "/sys/class/net"

@@ -36,7 +36,7 @@ LETTERS = {"N": "1", "S": "120", "RUN": "7"}
 # Options of others, in inline code of their own.
 FOREIGN = re.compile(
     r"--(?:discover|check|exclude-weakdeps|count|cver|timer-property|show|type=he_\w+|set-\w+|mode=global|root|file|trust-file|update"
-    r"|runxfail|build|target|jobs|dump)\b"
+    r"|(?:no-)?collector\.[a-z.]+|runxfail|build|target|jobs|dump)\b"
 )
 
 

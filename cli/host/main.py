@@ -38,10 +38,10 @@ def _block(name: str) -> type[Verb]:
     return VERBS[name]
 
 
-def _bundle(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.host.bundle import Bundle
+def _collected(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.collected import VERBS
 
-    return Bundle
+    return VERBS[name]
 
 
 def _check(name: str) -> type[Verb]:
@@ -171,7 +171,8 @@ _VERBS: Table = (
     ("enable", "let VDSM mount NFS storage as the policy says", _enable),
     ("disable", "undo enable", _enable),
     ("status", "show what is enabled, running, loaded and changed", _status),
-    ("bundle", "collect what a support case needs in one file", _bundle),
+    ("metrics", "print or write metrics for Prometheus", _collected),
+    ("bundle", "collect what a support case needs in one file", _collected),
 )
 _HIDDEN: Table = (("unit", "for systemd units", _UNIT),)
 

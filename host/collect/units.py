@@ -7,7 +7,7 @@ from typing import Optional
 
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.model import Unit
-from ovirt_rdma.host.paths import PARTITIONS_UNIT
+from ovirt_rdma.host.paths import METRICS_UNIT, PARTITIONS_UNIT
 from ovirt_rdma.host.system.tree import FileTree
 
 # Units of rdma-core; opa.conf and the others are in /etc/rdma/modules.
@@ -24,6 +24,7 @@ UNITS = (
     "NetworkManager.service",
     "vdsmd.service",
     PARTITIONS_UNIT,
+    METRICS_UNIT,
 )
 
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState"

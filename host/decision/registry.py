@@ -17,6 +17,7 @@ from ovirt_rdma.host.rules import (
     host,
     kernel_config,
     kernel_packages,
+    metrics,
     module_options,
     modules,
     nfs_rdma,
@@ -83,6 +84,7 @@ RULES: tuple[Rule, ...] = (
     *connections.RULES,
     *versions.RULES,
     *local_io.RULES,
+    *metrics.RULES,
     *host.VDSM_RULES,
     *host.UNREAD_RULES,
 )

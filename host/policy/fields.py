@@ -319,6 +319,15 @@ HOST = Keys(
         "seconds between two looks at the P_Key tables, for `partitions: follow`",
         default=PARTITIONS_INTERVAL_S,
     ),
+    Field(
+        "metrics_folder",
+        Text(
+            "a folder such as /var/lib/node_exporter/textfile_collector",
+            check="folder",
+        ),
+        "node_exporter's textfile folder, for [metrics](metrics.md) every 15 s",
+        "no metrics are written",
+    ),
 )
 
 _GROUP = (

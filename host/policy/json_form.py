@@ -52,7 +52,7 @@ from ovirt_rdma.host.system.json_document import digest_of
 
 # Keys that the first version of this form did not have.
 _LATER = {"partitions", "port_type"}
-_LATER_OF_HOST = {"partitions_interval", "virtual_functions"}
+_LATER_OF_HOST = {"partitions_interval", "virtual_functions", "metrics_folder"}
 
 
 def _stored(field: Field, nullable: bool = False) -> Field:
@@ -100,6 +100,7 @@ _HOST = Keys(
     _needed("module_options", ListOf(_OPTION)),
     Field("virtual_functions", ListOf(_VFS)),
     _stored(HOST.fields["partitions_interval"]),
+    _stored(HOST.fields["metrics_folder"]),
 )
 _TEXTS = ListOf(Text())
 _FABRIC = Keys(
@@ -172,6 +173,8 @@ def host_to_json_dict(host: HostPolicy) -> dict[str, object]:
             {**dataclasses.asdict(rule), "pkeys": list(rule.pkeys)}
             for rule in host.virtual_functions
         ]
+    if host.metrics_folder is not None:
+        data["metrics_folder"] = host.metrics_folder
     return data
 
 
@@ -243,6 +246,7 @@ def _host(parts: dict[str, Any]) -> HostPolicy:
             VfRule(**{**rule, "pkeys": tuple(rule["pkeys"])})
             for rule in parts.get("virtual_functions", ())
         ),
+        parts.get("metrics_folder"),
     )
 
 

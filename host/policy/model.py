@@ -152,7 +152,8 @@ class HostPolicy:
 
     ``modules`` are loaded at every boot. ``partitions_interval`` is the number of
     seconds between two reads of the P_Key tables of ports whose rule has
-    ``partitions: follow``.
+    ``partitions: follow``. ``metrics_folder`` is where the metrics are written, None:
+    nowhere.
     """
 
     interfaces: tuple[InterfaceRule, ...] = ()
@@ -160,6 +161,7 @@ class HostPolicy:
     module_options: tuple[ModuleOption, ...] = ()
     partitions_interval: int = PARTITIONS_INTERVAL_S
     virtual_functions: tuple[VfRule, ...] = ()
+    metrics_folder: Optional[str] = None
 
     @property
     def is_empty(self) -> bool:
@@ -169,6 +171,7 @@ class HostPolicy:
             or self.modules
             or self.module_options
             or self.virtual_functions
+            or self.metrics_folder
         )
 
     @property

@@ -36,6 +36,7 @@ from ovirt_rdma.host.policy.model import (
     is_glob,
 )
 from ovirt_rdma.host.policy.validate_modules import (
+    folder_mistake,
     kernel_name,
     module_mistake,
     module_option_mistakes,
@@ -168,6 +169,7 @@ def host_policy(host: Mapping[str, Any]) -> HostPolicy:
             _virtual_functions(rule, number)
             for number, rule in enumerate(host.get("virtual_functions") or (), 1)
         ),
+        metrics_folder=host.get("metrics_folder"),
     )
 
 
@@ -450,6 +452,7 @@ HOST_CHECKS: dict[str, Check] = {
     },
     "device": each(_device_mistake),
     "module": each(module_mistake),
+    "folder": each(folder_mistake),
     "option": each(option_mistake),
     "guests": each(_guests_mistake),
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Validate kernel modules and their options beyond their form. Pure.
+"""Validate kernel modules, their options, and folders beyond their form. Pure.
 
 The functions that get the data of the file skip values of the wrong type, which their
 form refuses.
@@ -7,6 +7,7 @@ form refuses.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from typing import Any, Optional
@@ -87,6 +88,15 @@ def module_mistake(text: str) -> Optional[Sentence]:
         sentence = f"{text} is an alias of the module {module}; write {module}"
         return Sentence("module-name-is-alias", sentence)
     return None
+
+
+def folder_mistake(text: str) -> Optional[Sentence]:
+    """Return a sentence if ``text`` is not the absolute path of a folder."""
+    normal = posixpath.normpath(text)
+    if text.isprintable() and re.match("/[^/]", normal) and text.rstrip("/") == normal:
+        return None
+    sentence = f"{text!r} is no absolute path without '.', '..' and doubled slashes"
+    return Sentence("folder-invalid", sentence)
 
 
 def _twice(text: str, written: dict[str, str]) -> Optional[Sentence]:

@@ -107,10 +107,11 @@ def test_erase_leaves_the_host_as_it_was(machine, new):
         "ovirt-rdma-recheck.timer",
         "ovirt-rdma-recheck.service",
         "ovirt-rdma-block.service",
+        "ovirt-rdma-metrics.service",
         "ovirt-rdma-rollback-*.timer",
     }
     assert rest == [
-        "--no-reload disable ovirt-rdma-partitions.service",
+        "--no-reload disable ovirt-rdma-partitions.service ovirt-rdma-metrics.timer",
         "reset-failed ovirt-rdma-*",
     ]
 

@@ -9,11 +9,8 @@ from the port's P_Key table if the policy has ``partitions: follow``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Optional
 
-from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.ipoib import DATAGRAM
-from ovirt_rdma.host.facts.model import Unit
 from ovirt_rdma.host.facts.pkeys import is_full_member, partition_bits, partition_of
 from ovirt_rdma.host.paths import NET_CLASS, PARTITIONS_UNIT
 from ovirt_rdma.host.policy.model import (
@@ -27,7 +24,6 @@ from ovirt_rdma.host.rules.base import (
     PASS,
     SKIP,
     SYSFS,
-    UNIT,
     WARN,
     Change,
     Finding,
@@ -45,97 +41,43 @@ from ovirt_rdma.host.rules.infiniband.children import (
 )
 from ovirt_rdma.host.rules.infiniband.choice import choose_mode
 from ovirt_rdma.host.rules.infiniband.settings import is_managed, new_profile
+from ovirt_rdma.host.rules.own_unit import OwnUnit, decide_unit
 from ovirt_rdma.host.rules.view import Interface, View
 
 FOLLOW_ID = "IPOIB-PKEY-02"
 FOLLOW_SOURCE = "Linux drivers/infiniband/core/device.c: no uevent for a new P_Key"
-_ENABLED, _DISABLED = "enabled", "disabled"
-_LOADED, _NOT_FOUND = "loaded", "not-found"
-_ACTIVE, _FAILED = "active", "failed"
+
+
+_FOLLOWER = OwnUnit(
+    FOLLOW_ID,
+    PARTITIONS_UNIT,
+    key="partitions: follow",
+    running="follows the P_Key tables",
+    kept="the children are unchanged",
+    failed="so the children do not follow the P_Key tables",
+    reason="the kernel sends no event for a new P_Key, so the unit reads the table "
+    "every few seconds",
+    source=FOLLOW_SOURCE,
+    undo="; the children stay",
+)
 
 
 def decide_follow(view: View) -> Iterator[Outcome]:
     """Yield one finding for the host, and a step if the unit must be enabled."""
-    unit = next(
-        (u for u in view.facts.software.units if u.name == PARTITIONS_UNIT), None
-    )
-    if not view.policy.host.follows_partitions:
-        yield _not_wanted(unit)
-        return
     parents = [interface.name for interface in view.ipoib if follows(interface)]
-    if unit is None:
-        sentence = f"it is unknown if {PARTITIONS_UNIT} is enabled"
-        yield Finding(FOLLOW_ID, HOST, SKIP, sentence)
-    elif unit.enabled == _ENABLED:
-        yield _enabled(unit)
-    elif not parents:
+    outcomes = [
+        *decide_unit(
+            view,
+            _FOLLOWER,
+            f"the children of {', '.join(parents)} should follow the P_Key table"
+            if view.policy.host.follows_partitions
+            else "",
+        )
+    ]
+    if not parents and any(isinstance(one, Step) for one in outcomes):
         sentence = "no rule with partitions: follow applies to an IPoIB netdev here"
-        yield Finding(FOLLOW_ID, HOST, SKIP, sentence)
-    else:
-        refused = _refused(unit)
-        sentence = (
-            f"the children of {', '.join(parents)} should follow the P_Key table, but "
-            f"{PARTITIONS_UNIT} is not {_ENABLED}"
-        )
-        yield Finding(
-            FOLLOW_ID, HOST, FAIL, f"{sentence}: {refused}" if refused else sentence
-        )
-        yield _follow_step(unit, refused)
-
-
-def _not_wanted(unit: Optional[Unit]) -> Finding:
-    if unit is None or unit.enabled != _ENABLED:
-        return Finding(FOLLOW_ID, HOST, SKIP, "the policy has no partitions: follow")
-    return Finding(
-        FOLLOW_ID,
-        HOST,
-        WARN,
-        f"{PARTITIONS_UNIT} is enabled, but the policy no longer has partitions: "
-        "follow; the children are unchanged",
-        f"ovirt-rdma-host revert {FOLLOW_ID}/{HOST}; if apply did not enable it: "
-        f"systemctl disable --now {PARTITIONS_UNIT}",
-    )
-
-
-def _enabled(unit: Unit) -> Finding:
-    if unit.load == _LOADED and unit.active == _ACTIVE:
-        return Finding(FOLLOW_ID, HOST, PASS, f"{unit.name} follows the P_Key tables")
-    state = "has failed" if unit.active == _FAILED else "is not running"
-    return Finding(
-        FOLLOW_ID,
-        HOST,
-        FAIL,
-        f"{unit.name} is enabled but {state}, so the children do not follow the P_Key "
-        "tables",
-        f"journalctl -b -u {unit.name}; then: systemctl restart {unit.name}",
-    )
-
-
-def _refused(unit: Unit) -> str:
-    if unit.load == _LOADED:
-        return ""
-    if unit.load == _NOT_FOUND:
-        return Sentence("unit-missing", f"{unit.name} is not installed")
-    load = unit.load or "unknown"
-    return Sentence("unit-not-loaded", f"the load state of {unit.name} is {load}")
-
-
-def _follow_step(unit: Unit, refused: str) -> Step:
-    before = unit.enabled or _DISABLED
-    return Step(
-        FOLLOW_ID,
-        HOST,
-        f"enable {unit.name}",
-        before,
-        f"{_ENABLED}, and started",
-        LIVE,
-        "the kernel sends no event for a new P_Key, so the unit reads the table every "
-        "few seconds",
-        FOLLOW_SOURCE,
-        f"systemctl disable --now {unit.name}; the children stay",
-        (Change(UNIT, unit.name, before, _ENABLED, _ENABLED),),
-        refused=refused,
-    )
+        outcomes = [Finding(FOLLOW_ID, HOST, SKIP, sentence)]
+    yield from outcomes
 
 
 FOLLOW_RULE = Rule(

@@ -28,6 +28,13 @@ RULES = TOP / "host/udev/92-ovirt-rdma.rules"
 UNITS = sorted(SYSTEMD.glob("*.service")) + sorted(SYSTEMD.glob("*.timer"))
 SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
 COMMAND = "/usr/bin/ovirt-rdma-host"
+# A program of its own, because it starts often (Makefile, install-host-files).
+METRICS = "/usr/libexec/ovirt-rdma/metrics"
+
+
+def with_true(unit):
+    """Return a unit with a program that this machine has."""
+    return re.sub(f"{COMMAND}|{METRICS}", "/bin/true", unit.read_text())
 
 
 def keys(unit, section):
@@ -48,8 +55,7 @@ def keys(unit, section):
 )
 def test_systemd_takes_the_units(tmp_path):
     for unit in UNITS:
-        text = unit.read_text().replace(COMMAND, "/bin/true")
-        (tmp_path / unit.name).write_text(text)
+        (tmp_path / unit.name).write_text(with_true(unit))
     done = subprocess.run(
         [
             "systemd-analyze",
@@ -75,7 +81,7 @@ MOST_EXPOSED = 5.0
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
 def test_systemd_calls_no_unit_exposed(tmp_path, unit):
     copy = tmp_path / unit.name.replace("@", "@ib0")
-    copy.write_text(unit.read_text().replace(COMMAND, "/bin/true"))
+    copy.write_text(with_true(unit))
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(copy)],
         capture_output=True,
@@ -88,6 +94,13 @@ def test_systemd_calls_no_unit_exposed(tmp_path, unit):
     assert float(exposed) < MOST_EXPOSED
 
 
+# Units that change nothing but files of ours, with their capabilities.
+ONLY_WRITE_FILES = {
+    "ovirt-rdma-caps.service": "",
+    "ovirt-rdma-metrics.service": "CAP_DAC_OVERRIDE",
+}
+
+
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
 def test_no_unit_waits_for_a_dead_server_or_hides_what_it_has_to_see(unit):
     service = keys(unit.name, "Service")
@@ -98,8 +111,8 @@ def test_no_unit_waits_for_a_dead_server_or_hides_what_it_has_to_see(unit):
     assert not {"ProtectHome", "ReadOnlyPaths", "InaccessiblePaths"} & set(service)
     # For a network namespace, ib_core makes and removes a device of every adapter.
     assert "PrivateNetwork" not in service
-    if unit.name == "ovirt-rdma-caps.service":
-        assert service["CapabilityBoundingSet"] == [""]
+    if unit.name in ONLY_WRITE_FILES:
+        assert service["CapabilityBoundingSet"] == [ONLY_WRITE_FILES[unit.name]]
         return
     # Sockets that a module makes when it is loaded could be restricted with the unit.
     assert "IPAddressDeny" not in service
@@ -130,6 +143,9 @@ def test_no_unit_does_anything_before_the_operator_has():
         "ovirt-rdma-recheck.timer": {f"|{ENABLED}", f"|{JOURNAL}"},
         "ovirt-rdma-partitions.service": set(),  # apply enables it
         "ovirt-rdma-block.service": {ENABLED, POLICY_JSON},
+        # apply enables the timer
+        "ovirt-rdma-metrics.service": {POLICY_JSON},
+        "ovirt-rdma-metrics.timer": {POLICY_JSON},
     }
 
 
@@ -138,7 +154,10 @@ def test_the_preset_turns_every_unit_off_that_can_be_enabled():
     lines = (SYSTEMD / "90-ovirt-rdma.preset").read_text().splitlines()
     preset = dict(line.split()[::-1] for line in lines if not line.startswith("#"))
     assert set(preset) == enable
-    assert preset == {"ovirt-rdma-partitions.service": "disable"}
+    assert preset == {
+        "ovirt-rdma-partitions.service": "disable",
+        "ovirt-rdma-metrics.timer": "disable",
+    }
 
 
 def test_links_of_the_package_start_what_has_a_condition():
@@ -157,6 +176,8 @@ def test_links_of_the_package_start_what_has_a_condition():
 def test_units_run_verbs_that_there_are():
     for unit in UNITS:
         for command in keys(unit.name, "Service").get("ExecStart", []):
+            if command == METRICS:
+                continue
             program, group, verb, *words = command.split()
             assert (program, group) == (COMMAND, "unit")
             assert verb in units.VERBS

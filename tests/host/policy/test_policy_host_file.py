@@ -719,3 +719,16 @@ def test_an_interface_that_can_never_win_is_a_warning(first, second):
 )
 def test_an_interface_that_may_win_is_none(first, second):
     assert two_rules(first, second) == ()
+
+
+@pytest.mark.parametrize("folder", ["/var/lib/node_exporter/textfiles", "/run/a b/"])
+def test_the_folder_for_metrics(folder):
+    assert host(f"version: 1\nhost: {{metrics_folder: {folder}}}\n").metrics_folder == (
+        folder
+    )
+
+
+@pytest.mark.parametrize("folder", ["metrics", "/a/../b", "/a//b", "/", "//a", "/a/."])
+def test_a_folder_that_is_no_absolute_path(folder):
+    text = f"version: 1\nhost:\n  metrics_folder: {folder}\n"
+    expect_mistake(text, "3: host.metrics_folder", "folder-invalid", "is no absolute")

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Read a host's metrics, and write them for the textfile collector of node_exporter.
+
+Only files are read, and no server is asked: nothing here waits for a mount. The module
+imports little, because the unit starts every 15 seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+
+from ovirt_rdma.host.collect.statistics import read_statistics
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.paths import HEALTH_JSON, METRICS_JSON
+from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.storage.metrics.render import render
+from ovirt_rdma.storage.metrics.samples import (
+    HEALTH_STATES,
+    MOST_PORTS,
+    Reading,
+    Row,
+    rows_of,
+)
+from ovirt_rdma.storage.metrics.standing import Standing, inputs, is_same, judge
+
+TYPE_CHECKING = False  # importing typing would be a tenth of the run
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Optional
+
+# The collector reads files that end in .prom (node_exporter, collector/textfile.go).
+FILE = "ovirt_rdma.prom"
+# Read by the user of node_exporter.
+_FILE_MODE = 0o644
+_DRAFT, _DRAFT_END = ".ovirt_rdma.", ".draft"
+_DEVICES = "/sys/class/infiniband"
+# The version of health.json that is read (storage/health/state).
+HEALTH_KIND, HEALTH_VERSION = "health", 1
+# A look may take this many seconds longer than the interval (storage/health/state).
+HEALTH_LOOK_S, HEALTH_INTERVALS = 15.0, 2
+
+
+class Metrics:
+    """The metrics of one run; ``problems`` says what could not be read."""
+
+    __slots__ = ("problems", "rows")
+
+    def __init__(self, rows: list[Row], problems: list[str]) -> None:
+        self.rows, self.problems = rows, problems
+
+
+def read_metrics(root: str = "/") -> Metrics:
+    """Return the metrics of the host below ``root``. Never raises."""
+    started = time.monotonic()
+    tree = FileTree(root)
+    statistics = read_statistics(tree)
+    return _metrics(tree, statistics, judge(root), started)
+
+
+def _metrics(
+    tree: FileTree, statistics: Any, standing: Standing, started: float
+) -> Metrics:
+    problems = [*statistics.problems, *standing.problems]
+    health = read_health(tree, problems)
+    states = {
+        (port.device, port.port): word
+        for port in statistics.ports[:MOST_PORTS]
+        for word in [_state(tree, port.device, port.port)]
+        if word
+    }
+    reading = Reading(
+        statistics,
+        port_states=states,
+        standing=standing,
+        health=health,
+        now=time.time(),
+        took_s=time.monotonic() - started,
+        problems=problems,
+    )
+    rows, left_out = rows_of(reading)
+    return Metrics(rows, [*dict.fromkeys(problems), *left_out])
+
+
+def _state(tree: FileTree, device: str, port: int) -> str:
+    """Return ``ACTIVE`` for ``4: ACTIVE``; "" if there is no such port."""
+    text = tree.text(f"{_DEVICES}/{device}/ports/{port}/state")
+    return (text or "").rpartition(":")[2].strip()
+
+
+def read_health(tree: FileTree, problems: list[str]) -> Optional[dict[str, Any]]:
+    """Return the content of health.json; None if nobody watches the mounts.
+
+    None and a sentence in ``problems`` if it cannot be used or is stale. As
+    storage/health/state, without its imports.
+    """
+    if not os.path.lexists(tree.below(HEALTH_JSON)):
+        return None
+    data = tree.data(HEALTH_JSON, problems)
+    if data is None:
+        return None
+    try:
+        whole = json.loads(data)
+        if (whole["kind"], whole["schema_version"]) != (HEALTH_KIND, HEALTH_VERSION):
+            raise ValueError
+        for mount in whole["mounts"]:
+            texts = [mount[key] for key in ("export", "mountpoint", "state")]
+            times = [mount["since"], mount["answered_s"]]
+            if not (
+                all(isinstance(text, str) for text in texts)
+                and mount["state"] in HEALTH_STATES
+                and isinstance(mount["cause"], (str, type(None)))
+                and all(type(one) in (int, float, type(None)) for one in times)
+            ):
+                raise ValueError
+        longest = HEALTH_INTERVALS * whole["interval_s"] + HEALTH_LOOK_S
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - whole["taken_s"]
+        float(whole["taken_at"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        problems.append(f"{HEALTH_JSON} is invalid and is ignored")
+        return None
+    if not 0 <= age <= longest:
+        problems.append(f"{HEALTH_JSON} is stale, so the health is unknown")
+        return None
+    return dict(whole)
+
+
+def write_metrics(folder: str, text: str) -> None:
+    """Write FILE in ``folder``, as a whole: node_exporter sees the old text or the new.
+
+    Nothing is synced to disk: the next run writes it again. Raises Problem if the
+    folder is missing or cannot be written to.
+    """
+    path = f"{folder}/{FILE}"
+    draft = f"{folder}/{_DRAFT}{os.getpid()}{_DRAFT_END}"
+    try:
+        _remove_left_over(folder)
+        # The folder may belong to node_exporter's user: no link there is followed.
+        descriptor = os.open(
+            draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
+        )
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                os.fchmod(descriptor, _FILE_MODE)
+                stream.write(text)
+            os.replace(draft, path)  # noqa: PTH105
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(draft)  # noqa: PTH108
+            raise
+    except FileNotFoundError as error:
+        raise Problem(
+            "metrics-folder-missing",
+            f"{folder}, the folder for the metrics, does not exist",
+            "install node_exporter, or name the folder that its option "
+            "--collector.textfile.directory has",
+        ) from error
+    except OSError as error:
+        raise Problem(
+            "metrics-not-written",
+            f"{path} cannot be written: {error.strerror}",
+            f"run this command as root, and check {folder}",
+        ) from error
+
+
+def _remove_left_over(folder: str) -> None:
+    """Remove drafts of runs that were killed."""
+    for name in os.listdir(folder):  # noqa: PTH208
+        pid = name[len(_DRAFT) : -len(_DRAFT_END)]
+        if name != f"{_DRAFT}{pid}{_DRAFT_END}" or not pid.isdecimal():
+            continue
+        if not os.path.lexists(f"/proc/{pid}"):
+            os.unlink(f"{folder}/{name}")  # noqa: PTH108
+
+
+def export(root: str, say: Callable[[str], None]) -> None:
+    """Write the metrics of the host below ``root`` into the folder of its policy.
+
+    ``say`` gets what could not be read, once and not at each run. If the policy has no
+    folder, or another one now, the file that was written before is removed. Raises
+    Problem as :func:`write_metrics`.
+    """
+    started = time.monotonic()
+    tree = FileTree(root)
+    statistics = read_statistics(tree)
+    before = _kept(tree)
+    now = inputs(tree, statistics)
+    kept, found = before.get("standing"), before.get("inputs")
+    if found and isinstance(kept, dict) and is_same(found, now):
+        # The times as they were first: small differences must not add up.
+        standing, now = Standing(**kept), dict(found)
+    else:
+        standing = judge(root)
+    folder, earlier = standing.folder, before.get("file")
+    said: list[str] = []
+    if folder is not None:
+        metrics = _metrics(tree, statistics, standing, started)
+        write_metrics(tree.below(folder), render(metrics.rows))
+        said = metrics.problems
+        for problem in said:
+            if problem not in before.get("said", ()):
+                say(problem)
+    if earlier and earlier != folder:
+        with contextlib.suppress(OSError):
+            os.unlink(f"{tree.below(earlier)}/{FILE}")  # noqa: PTH108
+    after = {"inputs": now, "standing": standing.values(), "file": folder, "said": said}
+    if after != before:
+        _keep(tree, after)
+
+
+def _kept(tree: FileTree) -> dict[str, Any]:
+    """Return what the run before left; nothing if it cannot be used."""
+    with contextlib.suppress(ValueError, RecursionError):
+        content = json.loads(tree.data(METRICS_JSON) or b"{}")
+        if isinstance(content, dict):
+            return content
+    return {}
+
+
+def _keep(tree: FileTree, content: dict[str, Any]) -> None:
+    """Keep ``content`` for the next run. Without it, that run takes longer and says its
+    problems again.
+    """
+    path = tree.below(METRICS_JSON)
+    draft = f"{path}.{os.getpid()}"
+    with contextlib.suppress(OSError):
+        descriptor = os.open(
+            draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _FILE_MODE
+        )
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            json.dump(content, stream)
+        os.replace(draft, path)  # noqa: PTH105

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The exporter's file, what it keeps between runs, and the program of the unit."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.storage.metrics_host import FOLDER, MetricsHost
+
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.paths import DEGRADED_JSON, METRICS_JSON
+from ovirt_rdma.storage.metrics import exporter
+from ovirt_rdma.storage.metrics.exporter import FILE, export, write_metrics
+
+TOP = Path(__file__).resolve().parents[3]
+PROGRAM = "usr/libexec/ovirt-rdma/metrics"
+
+
+@pytest.fixture
+def host(tmp_path):
+    made = MetricsHost(tmp_path)
+    made.policy()
+    made.mount("nas:/vm")
+    return made
+
+
+def file_of(host, folder=FOLDER):
+    return host.root / folder.strip("/") / FILE
+
+
+def run(host):
+    """Run the exporter; return what it said."""
+    said = []
+    export(host.root, said.append)
+    return said
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """Counts how often mounts were judged."""
+    calls = []
+    real = exporter.judge
+    monkeypatch.setattr(
+        exporter, "judge", lambda root: calls.append(root) or real(root)
+    )
+    return calls
+
+
+def verdict(host):
+    (line,) = (
+        line
+        for line in file_of(host).read_text().splitlines()
+        if line.startswith("ovirt_rdma_mount_verdict") and line.endswith(" 1")
+    )
+    return line.partition('verdict="')[2].partition('"')[0]
+
+
+def test_the_file_can_be_read_by_all_and_nothing_is_left_beside_it(host):
+    os.umask(0o077)
+    assert run(host) == []
+    path = file_of(host)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert [entry.name for entry in path.parent.iterdir()] == [FILE]
+    assert path.read_text().endswith("\n")
+
+
+def test_the_draft_is_no_file_that_node_exporter_reads(host, monkeypatch):
+    names = []
+    real = os.replace
+
+    def replace(draft, path):
+        names.append(Path(draft).name)
+        real(draft, path)
+
+    monkeypatch.setattr(exporter.os, "replace", replace)
+    run(host)
+    assert names
+    # collector/textfile.go: strings.HasSuffix(f.Name(), ".prom")
+    assert not any(name.endswith(".prom") for name in names)
+
+
+def test_a_draft_of_a_killed_run_is_removed_and_that_of_a_living_one_is_not(host):
+    folder = file_of(host).parent
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = folder / f".ovirt_rdma.{dead.pid}.draft"
+    alive = folder / f".ovirt_rdma.{os.getppid()}.draft"
+    foreign = folder / ".ovirt_rdma.mine.draft"
+    for path in (left, alive, foreign):
+        path.write_text("")
+    run(host)
+    assert not left.exists()
+    assert alive.exists()
+    assert foreign.exists()
+
+
+def test_a_link_in_the_place_of_the_draft_is_not_followed(host):
+    folder = file_of(host).parent
+    target = host.root / "target"
+    target.write_text("kept")
+    (folder / f".ovirt_rdma.{os.getpid()}.draft").symlink_to(target)
+    with pytest.raises(Problem) as refused:
+        write_metrics(str(folder), "x 1\n")
+    assert refused.value.id == "metrics-not-written"
+    assert target.read_text() == "kept"
+
+
+def test_a_folder_that_is_missing_is_one_sentence(host):
+    folder = file_of(host).parent
+    shutil.rmtree(folder)
+    with pytest.raises(Problem) as refused:
+        run(host)
+    assert refused.value.id == "metrics-folder-missing"
+    assert str(folder) in str(refused.value)
+    assert "node_exporter" in refused.value.fix
+
+
+def test_without_a_folder_in_the_policy_nothing_is_written(host):
+    run(host)
+    assert file_of(host).exists()
+    host.policy(folder="")
+    assert run(host) == []
+    # Old values would be shown for ever.
+    assert not file_of(host).exists()
+
+
+def test_another_folder_in_the_policy_moves_the_file(host):
+    run(host)
+    other = "/var/lib/prometheus/node-exporter"
+    (host.root / other.strip("/")).mkdir(parents=True)
+    host.policy(folder=other)
+    run(host)
+    assert file_of(host, other).exists()
+    assert not file_of(host).exists()
+
+
+def test_mounts_are_judged_once_while_nothing_changes(host, judged):
+    run(host)
+    host.uptime_s += 15.4
+    host.load.reads += 100
+    host.write()
+    run(host)
+    assert len(judged) == 1
+    assert 'operation="READ"} 1100' in file_of(host).read_text()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda host: host.policy("tcp"),
+        lambda host: host.mount("nas:/other"),
+        lambda host: (host.root / "var/lib/ovirt-rdma/policy.json").unlink(),
+        lambda host: (host.root / DEGRADED_JSON.strip("/")).write_text("{}"),
+        lambda host: (host.root / METRICS_JSON.strip("/")).write_text("garbage"),
+        lambda host: (host.root / METRICS_JSON.strip("/")).write_text("[]"),
+        lambda host: (host.root / METRICS_JSON.strip("/")).unlink(),
+    ],
+    ids=["policy", "mount", "policy gone", "marks", "garbage", "list", "not kept"],
+)
+def test_mounts_are_judged_again_when_an_input_changes(host, judged, change):
+    run(host)
+    change(host)
+    run(host)
+    assert len(judged) == 2
+    run(host)
+    assert len(judged) == 2
+
+
+def test_a_mount_that_was_made_again_in_the_same_place_is_judged_again(host, judged):
+    run(host)
+    path = host.root / "proc/self/mountstats"
+    path.write_text(path.read_text().replace("age:\t86400", "age:\t7"))
+    run(host)
+    assert len(judged) == 2
+
+
+def test_small_differences_of_times_do_not_add_up(host, judged):
+    """An age is whole seconds, and read a moment before the uptime."""
+    run(host)
+    for _ in range(8):
+        host.uptime_s += 16
+        host.write()
+        path = host.root / "proc/self/mountstats"
+        age = int(host.uptime_s) - 3600
+        # As if each look was one second later than the one before.
+        path.write_text(path.read_text().replace(f"age:\t{age}", f"age:\t{age - 4}"))
+        run(host)
+    assert len(judged) == 1
+
+
+def test_the_verdict_follows_the_policy(host):
+    run(host)
+    assert verdict(host) == "ok"
+    host.policy("tcp")
+    run(host)
+    assert verdict(host) == "degraded"
+
+
+def test_a_problem_is_said_once_and_again_when_it_comes_back(host):
+    path = host.root / DEGRADED_JSON.strip("/")
+    path.write_text("garbage")
+    first = run(host)
+    assert len(first) == 1
+    assert run(host) == []
+    path.unlink()
+    assert run(host) == []
+    path.write_text("garbage")
+    assert run(host) == first
+
+
+def test_a_folder_in_run_that_cannot_be_written_to_changes_nothing(host, judged):
+    shutil.rmtree(host.root / "run/ovirt-rdma")
+    assert run(host) == []
+    run(host)
+    assert len(judged) == 2
+    assert verdict(host) == "ok"
+
+
+def test_what_is_kept_is_json_that_all_may_read(host):
+    run(host)
+    path = host.root / METRICS_JSON.strip("/")
+    assert json.loads(path.read_text())["file"] == FOLDER
+
+
+# The program of the unit, as it is installed.
+
+
+@pytest.fixture
+def program(host):
+    path = host.root / PROGRAM
+    path.parent.mkdir(parents=True)
+    shutil.copy(TOP / "storage/metrics/ovirt-rdma-metrics", path)
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    tree = host.root / f"{sys.base_prefix.strip('/')}/lib/python{version}/site-packages"
+    tree.mkdir(parents=True)
+    shutil.copytree(
+        TOP,
+        tree / "ovirt_rdma",
+        ignore=lambda folder, names: [
+            name
+            for name in names
+            if Path(folder) == TOP and name not in {"host", "storage"}
+        ],
+    )
+    return path
+
+
+def start(program, *words):
+    return subprocess.run(
+        [sys.executable, "-IS", *words, str(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.hypervisor
+def test_the_program_writes_the_file_and_says_nothing(host, program):
+    done = start(program)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert verdict(host) == "ok"
+
+
+@pytest.mark.hypervisor
+def test_the_program_says_what_is_wrong_in_one_line(host, program):
+    shutil.rmtree(file_of(host).parent)
+    done = start(program)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ovirt-rdma: ")
+    assert "does not exist" in line
+    assert "; fix: " in line
+
+
+# Each takes a millisecond or more, or brings modules that do.
+SLOW = {"argparse", "dataclasses", "hashlib", "inspect", "logging", "pathlib", "random"}
+SLOW |= {"shutil", "subprocess", "tempfile", "yaml"}
+
+
+@pytest.mark.hypervisor
+def test_a_run_that_finds_nothing_new_loads_little(host, program):
+    start(program)
+    done = start(program, "-X", "importtime")
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "ovirt_rdma.storage.metrics.exporter" in loaded
+    assert loaded & SLOW == set()
+    ours = {name for name in loaded if name.startswith("ovirt_rdma")}
+    assert "ovirt_rdma.host.facts.model" not in ours
+    assert len(ours) < 25
+
+
+@pytest.mark.hypervisor
+def test_a_mount_whose_server_is_silent_delays_nothing(host, program):
+    """Nothing below a mount point is looked at."""
+    mountpoint = host.root / "rhev"
+    mountpoint.mkdir(mode=0o000)
+    done = start(program)
+    assert (done.returncode, done.stderr) == (0, "")

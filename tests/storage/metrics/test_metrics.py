@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Metrics of a host: what is read, how it is labelled, and what is left out."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+from support.storage.metrics_host import MetricsHost
+
+from ovirt_rdma.host.collect.statistics import SWITCHES
+from ovirt_rdma.host.facts.statistics import RDMA_COLUMNS, TCP_COLUMNS
+from ovirt_rdma.host.paths import DEGRADED_JSON, HEALTH_JSON
+from ovirt_rdma.storage.health.state import (
+    DEAD,
+    SERVER,
+    HealthState,
+    MountHealth,
+    write_state,
+)
+from ovirt_rdma.storage.metrics import connections, families, samples
+from ovirt_rdma.storage.metrics.exporter import read_metrics
+from ovirt_rdma.storage.metrics.family import COUNTER
+from ovirt_rdma.storage.metrics.render import render
+
+_LINE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+@pytest.fixture
+def host(tmp_path):
+    made = MetricsHost(tmp_path)
+    made.policy()
+    return made
+
+
+def values(host):
+    """Return ``{name: [(labels, value)]}`` of the text."""
+    found = {}
+    for line in render(read_metrics(host.root).rows).splitlines():
+        if not line.startswith("#"):
+            match = _LINE.fullmatch(line)
+            labels = dict(_LABEL.findall(match["labels"] or ""))
+            found.setdefault(match["name"], []).append((labels, float(match["value"])))
+    return found
+
+
+def value(found, name, **labels):
+    """Return the only value of a metric with these labels; None without one."""
+    matching = [
+        number
+        for having, number in found.get(f"ovirt_rdma_{name}", ())
+        if labels.items() <= having.items()
+    ]
+    assert len(matching) <= 1, (name, matching)
+    return matching[0] if matching else None
+
+
+@pytest.mark.parametrize(
+    ("protocol", "columns"), [("rdma", RDMA_COLUMNS), ("tcp", TCP_COLUMNS)]
+)
+def test_every_column_of_the_kernel_is_a_metric_of_the_connection(
+    host, protocol, columns
+):
+    host.mount("nas:/vm", protocol)
+    found = values(host)
+    of_column = {one.value: one.family.name for one in connections.COLUMNS}
+    assert set(columns) <= set(of_column)
+    for column in columns:
+        ((labels, _),) = found[of_column[column]]
+        assert labels == {
+            "export": "nas:/vm",
+            "mountpoint": "/rhev/data-center/mnt/nas:_vm",
+            "connection": "0",
+            "protocol": protocol,
+        }
+    assert value(found, "connection_connects_total") == 1
+    assert value(found, "connection_sends_total") == 1500
+
+
+def test_operations_are_in_seconds_and_bytes_and_few(host):
+    host.mount("nas:/vm")
+    found = values(host)
+    requests = found["ovirt_rdma_operation_requests_total"]
+    named = {labels["operation"] for labels, _ in requests}
+    assert named == {*connections.NAMED_OPERATIONS, "other"}
+    for name, expected in (
+        ("requests_total", 1000),
+        ("received_bytes_total", 4096000),
+        ("queue_seconds_total", 0.01),
+        ("round_trip_seconds_total", 1.5),
+        ("execution_seconds_total", 1.51),
+    ):
+        assert value(found, f"operation_{name}", operation="READ") == expected
+    # A first request is an increase: what was not used yet is 0.
+    assert value(found, "operation_requests_total", operation="COMMIT") == 0
+
+
+def test_other_operations_are_added_up(host):
+    host.mount("nas:/vm")
+    path = host.root / "proc/self/mountstats"
+    text = path.read_text()
+    for name in ("ACCESS", "STATFS"):
+        zeros = f"{name:>12}: 0 0 0 0 0 0 0 0 0"
+        assert zeros in text
+        text = text.replace(zeros, f"{name:>12}: 5 6 0 10 20 1 2 3 0")
+    path.write_text(text)
+    found = values(host)
+    assert value(found, "operation_requests_total", operation="other") == 10
+    assert value(found, "operation_transmissions_total", operation="other") == 12
+    assert value(found, "operation_execution_seconds_total", operation="other") == 0.006
+
+
+def test_old_kernels_count_no_errors(host):
+    host.mount("nas:/vm")
+    path = host.root / "proc/self/mountstats"
+    lines = path.read_text().splitlines()
+    path.write_text(
+        "\n".join(re.sub(r"(: (?:\d+ ){7}\d+) 0$", r"\1", line) for line in lines)
+    )
+    found = values(host)
+    assert value(found, "operation_requests_total", operation="READ") == 1000
+    assert value(found, "operation_errors_total", operation="READ") is None
+
+
+@pytest.mark.parametrize(
+    ("transport", "protocol", "verdict"),
+    [
+        ("require-rdma", "rdma", "ok"),
+        ("prefer-rdma", "tcp", "degraded"),
+        ("tcp", "tcp", "ok"),
+    ],
+)
+def test_the_verdict_on_a_mount(host, transport, protocol, verdict):
+    host.policy(transport)
+    host.mount("nas:/vm", protocol)
+    found = values(host)
+    verdicts = found["ovirt_rdma_mount_verdict"]
+    assert {labels["verdict"] for labels, _ in verdicts} == set(samples.VERDICTS)
+    assert [labels["verdict"] for labels, is_it in verdicts if is_it] == [verdict]
+    ((about, _),) = found["ovirt_rdma_mount_info"]
+    assert (about["transport"], about["wanted"]) == (protocol, transport)
+    since = value(found, "mount_degraded_since_timestamp_seconds")
+    if verdict == "degraded":
+        made = time.time() - host.uptime_s + 3600
+        assert abs(since - made) < 60
+    else:
+        assert since is None
+
+
+def test_a_mount_that_no_rule_names_and_one_that_is_unproven(host):
+    host.mount("nas:/vm")
+    host.mount("other:/iso", "tcp")
+    path = host.root / "proc/self/mountinfo"
+    path.write_text(path.read_text().replace("proto=rdma", "proto=tcp"))
+    found = values(host)
+    true = {
+        labels["export"]: labels["verdict"]
+        for labels, is_it in found["ovirt_rdma_mount_verdict"]
+        if is_it
+    }
+    assert true == {"nas:/vm": "unproven", "other:/iso": "not_named"}
+    about = {labels["export"]: labels for labels, _ in found["ovirt_rdma_mount_info"]}
+    assert about["nas:/vm"]["transport"] == "unproven"
+    assert (about["other:/iso"]["wanted"], about["other:/iso"]["rule"]) == ("", "")
+
+
+def test_slots_and_backlog_of_a_transport(host):
+    host.load.backlog_now = 40
+    host.mount("nas:/vm")
+    found = values(host)
+    for name, expected in (
+        ("slots", 128),
+        ("requests", 64),
+        ("backlog", 40),
+        ("connected", 1),
+    ):
+        assert value(found, f"transport_{name}", destination="10.0.0.1") == expected
+
+
+def test_a_transport_that_is_closed_has_no_queues(host):
+    host.mount("nas:/vm")
+    folder = host.root / SWITCHES.strip("/") / "switch-0/xprt-0-rdma"
+    (folder / "xprt_state").write_text("state= BOUND")
+    (folder / "xprt_info").write_text("<closed>\n")
+    found = values(host)
+    assert value(found, "transport_connected") == 0
+    assert value(found, "transport_backlog") is None
+    assert value(found, "exporter_problems") == 0
+
+
+def test_ports_have_bytes_errors_and_congestion(host):
+    host.port("mlx5_0", port_xmit_data=1000, symbol_error=3, np_cnp_sent=7)
+    found = values(host)
+    labels = {"device": "mlx5_0", "port": "1"}
+    assert value(found, "port_sent_bytes_total", **labels) == 4000
+    assert value(found, "port_errors_total", counter="symbol_error", **labels) == 3
+    assert value(found, "port_congestion_total", counter="np_cnp_sent", **labels) == 7
+    assert value(found, "port_active", **labels) == 1
+    counters = {one["counter"] for one, _ in found["ovirt_rdma_port_errors_total"]}
+    assert counters <= set(families.ERRORS)
+
+
+def test_a_counter_that_cannot_be_read_is_left_out_and_said(host):
+    host.port("mlx5_0")
+    path = host.root / "sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence"
+    path.write_text("garbage")
+    found = values(host)
+    assert value(found, "port_errors_total", counter="out_of_sequence") is None
+    assert value(found, "port_errors_total", counter="symbol_error") == 0
+    assert value(found, "exporter_problems") == 1
+    assert any("out_of_sequence" in one for one in read_metrics(host.root).problems)
+
+
+def test_a_port_that_is_down(host):
+    host.port("mlx5_0")
+    path = host.root / "sys/class/infiniband/mlx5_0/ports/1/state"
+    path.write_text("1: DOWN\n")
+    assert value(values(host), "port_active", device="mlx5_0") == 0
+
+
+def test_the_policy_and_a_damaged_one(host):
+    found = values(host)
+    ((labels, _),) = found["ovirt_rdma_policy_info"]
+    assert labels["digest"].startswith("sha256:")
+    assert value(found, "policy_usable") == 1
+    assert abs(value(found, "policy_loaded_timestamp_seconds") - time.time()) < 60
+    path = host.root / "var/lib/ovirt-rdma/policy.json"
+    path.write_text("{}")
+    found = values(host)
+    assert value(found, "policy_usable") == 0
+    # Its copy is in force.
+    assert found["ovirt_rdma_policy_info"] == [(labels, 1)]
+    path.unlink()
+    found = values(host)
+    assert "ovirt_rdma_policy_info" not in found
+    assert value(found, "policy_usable") is None
+
+
+def health(host, state, taken_s=None, **more):
+    mount = MountHealth(
+        "nas:/vm",
+        "/rhev/data-center/mnt/nas:_vm",
+        "rdma",
+        "4.2",
+        state,
+        answered_s=0.25,
+        **more,
+    )
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    taken_s = now if taken_s is None else taken_s
+    write_state(host.root, HealthState(1000.0, taken_s, 10.0, (mount,)))
+
+
+def test_the_health_that_the_unit_wrote(host):
+    host.mount("nas:/vm")
+    assert "ovirt_rdma_mount_health" not in values(host)
+    health(host, DEAD, cause=SERVER, since=900.0)
+    found = values(host)
+    states = found["ovirt_rdma_mount_health"]
+    assert {labels["state"] for labels, _ in states} == set(samples.HEALTH_STATES)
+    assert [labels["state"] for labels, is_it in states if is_it] == ["dead"]
+    assert value(found, "mount_health_cause", cause="server") == 1
+    assert value(found, "mount_health_since_timestamp_seconds") == 900
+    assert value(found, "mount_health_answer_seconds") == 0.25
+    assert value(found, "health_last_look_timestamp_seconds") == 1000
+
+
+def test_a_stale_health_counts_no_more(host):
+    host.mount("nas:/vm")
+    health(host, "ok", taken_s=time.clock_gettime(time.CLOCK_BOOTTIME) - 36)
+    metrics = read_metrics(host.root)
+    assert metrics.problems == [f"{HEALTH_JSON} is stale, so the health is unknown"]
+    assert "ovirt_rdma_mount_health" not in values(host)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"kind": "health"}',
+        '{"kind": "health", "schema_version": 2, "mounts": []}',
+        '{"kind": "health", "schema_version": 1, "mounts": [{}], "interval_s": 1}',
+        '{"kind": "health", "schema_version": 1, "mounts": [], "interval_s": "x"}',
+    ],
+)
+def test_an_invalid_health_is_a_sentence_and_the_rest_is_there(host, text):
+    host.mount("nas:/vm")
+    path = host.root / HEALTH_JSON.strip("/")
+    path.write_text(text)
+    metrics = read_metrics(host.root)
+    assert metrics.problems == [f"{HEALTH_JSON} is invalid and is ignored"]
+    assert "ovirt_rdma_connection_sends_total" in values(host)
+
+
+def test_every_state_and_cause_of_the_health_is_read(host):
+    """The exporter has its own reader, because the dataclasses would double its run."""
+    from ovirt_rdma.storage.health import state
+    from ovirt_rdma.storage.metrics import exporter
+
+    assert set(samples.HEALTH_STATES) == set(state.STATES)
+    assert (
+        state.HEALTH.kind,
+        state.HEALTH.version,
+    ) == (exporter.HEALTH_KIND, exporter.HEALTH_VERSION)
+    # Where one of the two starts to call a state stale, so does the other.
+    empty = HealthState(0.0, 0.0, 10.0)
+    longest = exporter.HEALTH_INTERVALS * 10.0 + exporter.HEALTH_LOOK_S
+    assert empty.is_fresh(longest)
+    assert not empty.is_fresh(longest + 0.1)
+
+
+def test_more_mounts_than_the_limit_are_left_out_and_said(host, monkeypatch):
+    monkeypatch.setattr(samples, "MOST_MOUNTS", 2)
+    for number in range(3):
+        host.mount(f"nas:/vm{number}")
+    found = values(host)
+    exports = {labels["export"] for labels, _ in found["ovirt_rdma_mount_age_seconds"]}
+    assert exports == {"nas:/vm0", "nas:/vm1"}
+    assert {labels["export"] for labels, _ in found["ovirt_rdma_mount_verdict"]} == (
+        exports
+    )
+    assert value(found, "exporter_mounts_left_out") == 1
+    assert read_metrics(host.root).problems == [
+        "this host has 3 mounts, and the metrics have the first 2"
+    ]
+
+
+def test_a_host_with_nothing_at_all(tmp_path):
+    metrics = read_metrics(tmp_path)
+    assert "ovirt_rdma_exporter_last_run_timestamp_seconds" in render(metrics.rows)
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        (r"nas:/a\134b", r"nas:/a\\b"),
+        (r"nas:/a\012b", r"nas:/a\nb"),
+        ('nas:/a"b', r"nas:/a\"b"),
+        ("nas:/ü", "nas:/ü"),
+    ],
+)
+def test_labels_are_escaped(host, source, written):
+    host.mount("nas:/vm")
+    for name in ("mountinfo", "mountstats"):
+        path = host.root / "proc/self" / name
+        path.write_text(path.read_text().replace("nas:/vm ", f"{source} "))
+    text = render(read_metrics(host.root).rows)
+    assert f'ovirt_rdma_mount_connections{{export="{written}",' in text
+
+
+def test_a_name_that_is_no_utf_8_is_shown_as_its_bytes(host):
+    host.mount("nas:/vm")
+    for name in ("mountinfo", "mountstats"):
+        path = host.root / "proc/self" / name
+        path.write_bytes(path.read_bytes().replace(b"nas:/vm ", b"nas:/\xff "))
+    text = render(read_metrics(host.root).rows)
+    assert r'export="nas:/\\xff"' in text
+    text.encode("utf-8")
+
+
+def test_the_marks_of_vdsmd_that_cannot_be_read_are_a_problem(host):
+    host.mount("nas:/vm")
+    (host.root / DEGRADED_JSON.strip("/")).write_text("no json")
+    assert len(read_metrics(host.root).problems) == 1
+    assert value(values(host), "mount_connections", export="nas:/vm") == 1
+
+
+def test_every_family_is_named_once_and_as_prometheus_wants():
+    names = [family.name for family in families.FAMILIES]
+    assert len(set(names)) == len(names)
+    for family in families.FAMILIES:
+        assert re.fullmatch(r"ovirt_rdma_[a-z_]+[a-z]", family.name)
+        assert family.name.endswith("_total") is (family.kind == COUNTER)
+        assert family.help.endswith(".")
+        assert "\\" not in family.help
+        assert "\n" not in family.help
+    assert json.dumps([*families.ERRORS, *families.CONGESTION])
+    assert not set(families.ERRORS) & set(families.CONGESTION)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Make the tables of docs/metrics.md from the metrics and the alert rules.
+
+WRITE_GOLDEN=1 pytest tests/storage/metrics/test_metrics_docs.py writes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ovirt_rdma.storage.metrics import families
+from ovirt_rdma.storage.metrics.connections import NAMED_OPERATIONS, OTHER
+from ovirt_rdma.storage.metrics.family import Family
+
+TOP = Path(__file__).resolve().parents[1]
+PAGE = TOP / "docs/metrics.md"
+RULES = TOP / "storage/metrics/prometheus/ovirt-rdma.rules.yml"
+MARK = "<!-- {}: made from storage/metrics. -->\n"
+
+
+def alerts() -> list[dict[str, Any]]:
+    """Return the alert rules, in the order of their file."""
+    groups = yaml.safe_load(RULES.read_text("utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def tables() -> dict[str, str]:
+    """Return the tables of the page by name."""
+    counters = [
+        (f"`{name}`", kind, meaning)
+        for kind, names in (
+            ("error", families.ERRORS),
+            ("congestion", families.CONGESTION),
+        )
+        for name, meaning in names.items()
+    ]
+    fired = [
+        (
+            f"`{rule['alert']}`",
+            rule["labels"]["severity"],
+            rule.get("for", "at once"),
+            _meaning(rule["annotations"]),
+        )
+        for rule in alerts()
+    ]
+    return {
+        "Metrics": _table(
+            ("metric", "type", "labels", "what it is", "from"),
+            [_row(family) for family in families.FAMILIES],
+        ),
+        "Counters of ports": _table(("counter", "kind", "what it counts"), counters),
+        "Alerts": _table(("alert", "severity", "after", "meaning and action"), fired),
+        "Operations": ", ".join(f"`{name}`" for name in (*NAMED_OPERATIONS, OTHER))
+        + "\n",
+    }
+
+
+def page(text: str) -> str:
+    """Return the page with new tables in place of those after the marks."""
+    for name, made in tables().items():
+        mark = MARK.format(name)
+        before, found, after = text.partition(mark)
+        if not found:
+            raise ValueError(f"{PAGE} has no line {mark.strip()}")
+        rest = after.partition("\n\n")[2]
+        text = f"{before}{mark}{made}\n{rest}"
+    return text
+
+
+def _row(family: Family) -> tuple[str, ...]:
+    labels = ", ".join(f"`{label}`" for label in family.labels)
+    return (f"`{family.name}`", family.kind, labels, family.help, family.source)
+
+
+def _meaning(texts: dict[str, str]) -> str:
+    action = texts["action"]
+    return f"{_plain(texts['summary'])}. {action[0].upper()}{action[1:]}."
+
+
+def _plain(summary: str) -> str:
+    """Return a summary with words in place of its template actions."""
+    text = re.sub(r"\{\{ *\$labels\.(\w+) *\}\}", r"*\1*", summary)
+    text = re.sub(r"\{\{ *\$value[^}]*\}\}", "*N*", text)
+    return text[0].upper() + text[1:]
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
