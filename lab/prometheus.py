@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Run promtool, Prometheus and node_exporter of Debian 12, on the machine itself.
+
+They are fetched once and never installed, because their packages start daemons.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab import packages
+from lab.cache import cache_folder
+from lab.problem import LabProblem
+
+_PACKAGES = ("prometheus", "prometheus-node-exporter")
+# Both answer within a second on an idle machine.
+_PATIENCE_S = 60.0
+
+
+@functools.cache
+def fetched() -> Path:
+    """Return the folder with the unpacked packages. Raises LabProblem without apt."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    return packages.fetched(folder, *_PACKAGES)
+
+
+def promtool(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run promtool with ``given`` as its standard input."""
+    return subprocess.run(
+        [str(fetched() / "usr/bin/promtool"), *words],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+class Server:
+    """A running server: ``port`` on the loopback address, and the file of its log."""
+
+    def __init__(self, port: int, log: Path) -> None:
+        self.port, self.log = port, log
+
+    def get(self, path: str) -> str:
+        """Return what it answers. Raises OSError if it does not."""
+        url = f"http://127.0.0.1:{self.port}{path}"
+        with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:
+            return str(answer.read().decode())
+
+
+@contextmanager
+def node_exporter(
+    folder: Path, procfs: Path, collectors: Sequence[str], textfiles: Path
+) -> Iterator[Server]:
+    """Run node_exporter with these ``collectors`` only. ``procfs`` stands for /proc,
+    ``textfiles`` is the folder of its textfile collector. Its log is in ``folder``.
+    """
+    program = str(fetched() / "usr/bin/prometheus-node-exporter")
+    words = [
+        "--collector.disable-defaults",
+        *(f"--collector.{name}" for name in collectors),
+        f"--path.procfs={procfs}",
+        f"--collector.textfile.directory={textfiles}",
+    ]
+    with _running(program, words, folder / "node_exporter.log") as server:
+        yield server
+
+
+@contextmanager
+def prometheus(
+    folder: Path, target: Server, rules: Path, interval_s: int
+) -> Iterator[Server]:
+    """Run Prometheus, which scrapes ``target`` every ``interval_s`` seconds and
+    evaluates the file ``rules`` as often. Its data and log are in ``folder``.
+    """
+    config = folder / "prometheus.yml"
+    config.write_text(
+        f"global: {{scrape_interval: {interval_s}s, evaluation_interval: "
+        f"{interval_s}s}}\n"
+        f"rule_files: ['{rules}']\n"
+        "scrape_configs: [{job_name: node, static_configs: "
+        f"[{{targets: ['127.0.0.1:{target.port}']}}]}}]\n"
+    )
+    program = str(fetched() / "usr/bin/prometheus")
+    words = [f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}"]
+    with _running(program, words, folder / "prometheus.log") as server:
+        yield server
+
+
+@contextmanager
+def _running(program: str, words: Sequence[str], log: Path) -> Iterator[Server]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = Server(port, log)
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [program, *words, f"--web.listen-address=127.0.0.1:{port}"],
+            stdout=stream,
+            stderr=stream,
+            cwd=log.parent,
+        )
+    try:
+        _wait_for(process, server)
+        yield server
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait_for(process: subprocess.Popen[bytes], server: Server) -> None:
+    end = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            server.get("/metrics")
+        except (OSError, urllib.error.URLError):
+            time.sleep(0.1)
+        else:
+            return
+    raise LabProblem(f"it does not answer: {server.log.read_text()[-2000:]}")
