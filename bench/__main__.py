@@ -22,6 +22,7 @@ from bench import (
     hook_cost,
     host_plan,
     machine,
+    metrics_export,
     policy_size,
     startup,
 )
@@ -69,6 +70,8 @@ def _measured(args: argparse.Namespace) -> tuple[str, list[Section]]:
     sections.append(hook_cost.section(args.rounds))
     print("start-up", flush=True)
     sections.append(startup.section(pythons, args.rounds))
+    print("metrics", flush=True)
+    sections.append(metrics_export.section(pythons, args.rounds))
     print("policies", flush=True)
     sections.append(policy_size.section(args.rounds))
     print("plans", flush=True)

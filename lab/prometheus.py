@@ -121,7 +121,7 @@ def _wait_for(process: subprocess.Popen[bytes], server: Server) -> None:
     end = time.monotonic() + _PATIENCE_S
     while time.monotonic() < end and process.poll() is None:
         try:
-            server.get("/")
+            server.get("/metrics")
         except (OSError, urllib.error.URLError):
             time.sleep(0.1)
         else:

@@ -22,6 +22,7 @@ from bench import (
     hook_cost,
     host_plan,
     machine,
+    metrics_export,
     policy_size,
     rounds,
     startup,
@@ -29,7 +30,7 @@ from bench import (
 from bench.__main__ import main
 from bench.report import Section
 from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed, measure
-from bench.spread import Timing
+from bench.spread import Spread, Timing
 
 pytestmark = pytest.mark.selftest
 
@@ -102,6 +103,29 @@ def test_start_up_on_the_python_of_the_virtual_environment(here):
     assert table.rows[0][-1] == "1.00"
 
 
+def test_metrics_on_the_python_of_the_virtual_environment(here):
+    pythons = startup.interpreters([])
+    section = metrics_export.section(pythons, 1)
+    measured, memory = section.tables
+    names = [*metrics_export.OURS, metrics_export.MOUNTSTATS, metrics_export.TEXTFILE]
+    assert [row[1] for row in measured.rows] == names
+    assert memory.rows[0][0] == pythons[0].version
+    assert len(section.verdicts) == 2
+
+
+@pytest.mark.parametrize(("slow", "holds"), [(0.049, True), (0.051, False)])
+def test_the_limit_of_metrics_is_held_by_the_slowest_python(slow, holds):
+    runs = {"3.9.18": Spread((slow,)), "3.11.2": Spread((0.01,))}
+    verdict = metrics_export.time_verdict(runs)
+    assert (verdict.holds, "3.9.18" in verdict.sentence) == (holds, True)
+
+
+@pytest.mark.parametrize(("size", "holds"), [(29_000_000, True), (31_000_000, False)])
+def test_the_limit_of_memory_of_metrics(size, holds):
+    verdict = metrics_export.memory_verdict({"3.9.18": size, "3.11.2": 1})
+    assert (verdict.holds, "3.9.18" in verdict.sentence) == (holds, True)
+
+
 def test_a_python_that_does_not_start_is_passed_over(tmp_path):
     shim = tmp_path / "python3.9"
     shim.write_text("#!/bin/sh\nexit 127\n")
@@ -159,7 +183,8 @@ def nothing_measured(monkeypatch, tmp_path):
     rooms = (failing_connect, constructor, hook_cost, policy_size, host_plan)
     for room in (*rooms, engine_fleet):
         monkeypatch.setattr(room, "section", lambda _: Section("Whole", ""))
-    monkeypatch.setattr(startup, "section", lambda *_: Section("Whole", ""))
+    for room in (startup, metrics_export):
+        monkeypatch.setattr(room, "section", lambda *_: Section("Whole", ""))
     return results
 
 

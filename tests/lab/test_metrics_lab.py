@@ -1,0 +1,487 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Our metrics, alerts and dashboard against promtool, Prometheus and node_exporter of
+Debian 12. No guest is booted.
+
+A story is a host whose counters change, read by the exporter every 15 seconds;
+`promtool test rules` gets what was read, and says which alerts fire.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from support.storage.metrics_host import FOLDER, MetricsHost, large
+
+from lab import prometheus
+from lab.prometheus import promtool
+from ovirt_rdma.storage.health.state import HealthState, MountHealth, write_state
+from ovirt_rdma.storage.metrics import exporter
+from ovirt_rdma.storage.metrics.exporter import export, read_metrics
+from ovirt_rdma.storage.metrics.families import FAMILIES
+from ovirt_rdma.storage.metrics.render import render
+from tools.metrics_reference import RULES, TOP, alerts
+
+DASHBOARD = TOP / "storage/metrics/prometheus/ovirt-rdma-grafana.json"
+STEP_S = 15
+# Six minutes are longer than the longest range of a rule.
+BEFORE = 24
+MOUNT = "/rhev/data-center/mnt/nas:_vm"
+
+
+def test_promtool_finds_nothing_to_correct(tmp_path):
+    done = promtool(
+        "check", "metrics", given=render(read_metrics(large(tmp_path).root).rows)
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_promtool_takes_the_rules():
+    done = promtool("check", "rules", str(RULES))
+    assert done.returncode == 0, done.stderr
+    assert f"{len(alerts())} rules found" in done.stdout
+
+
+# Stories: what happens to the host in a step, from step BEFORE on.
+
+
+def healthy(host: MetricsHost, state: str, **more: object) -> None:
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    mount = MountHealth("nas:/vm", MOUNT, "rdma", "4.2", state, **more)
+    write_state(host.root, HealthState(0.0, now, 10.0, (mount,)))
+
+
+def busy(host: MetricsHost, step: int) -> None:
+    host.load.reads += 1500
+    host.load.writes += 700
+
+
+def damage_policy(host: MetricsHost, step: int) -> None:
+    (host.root / "var/lib/ovirt-rdma/policy.json").write_text("{}")
+
+
+def proto_differs(host: MetricsHost, step: int) -> None:
+    path = host.root / "proc/self/mountinfo"
+    path.write_text(path.read_text().replace("proto=rdma", "proto=tcp"))
+
+
+def lossy(host: MetricsHost, step: int) -> None:
+    busy(host, step)
+    host.load.repeated += 100
+
+
+def silent(host: MetricsHost, step: int) -> None:
+    host.load.unanswered += 3
+
+
+def queued(host: MetricsHost, step: int) -> None:
+    busy(host, step)
+    host.load.backlog_sum += 2200 * 40
+    host.load.backlog_now = 40
+
+
+def resets(host: MetricsHost, step: int) -> None:
+    busy(host, step)
+    host.load.connects += 1
+
+
+def cable(host: MetricsHost, step: int) -> None:
+    host.port("mlx5_0", symbol_error=20 * (step - BEFORE + 1))
+
+
+def cable_out(host: MetricsHost, step: int) -> None:
+    path = host.root / "sys/class/infiniband/mlx5_0/ports/1/state"
+    path.write_text("1: DOWN")
+
+
+def idle_reconnect(host: MetricsHost, step: int) -> None:
+    """An idle connection ends after five minutes, and the next request makes it."""
+    if step % 20 == 0:
+        host.load.connects += 1
+        host.load.reads += 1
+
+
+def unreadable(host: MetricsHost, step: int) -> None:
+    (host.root / "run/ovirt-rdma/mounts/degraded.json").write_text("garbage")
+
+
+# What happens, after how many steps the alert is looked for, which alerts fire then.
+# Two scrapes, unless a rule waits longer by intention.
+STORIES: dict[str, tuple[Callable[[MetricsHost, int], None], int, set[str]]] = {
+    "sound and busy": (busy, 24, set()),
+    "sound and idle": (lambda host, step: None, 24, set()),
+    "an idle connection made again": (idle_reconnect, 40, set()),
+    "one reset": (
+        lambda host, step: resets(host, step) if step == BEFORE else busy(host, step),
+        4,
+        set(),
+    ),
+    "some symbol errors": (
+        lambda host, step: host.port("mlx5_0", symbol_error=5),
+        4,
+        set(),
+    ),
+    "a rule for TCP": (
+        lambda host, step: host.policy("tcp"),
+        2,
+        {"OvirtRdmaMountDegraded"},
+    ),
+    "signals differ": (proto_differs, 2, {"OvirtRdmaMountUnproven"}),
+    "dead by the health": (
+        lambda host, step: healthy(host, "dead", cause="server"),
+        2,
+        {"OvirtRdmaMountStalled"},
+    ),
+    "stalled by the health": (
+        lambda host, step: healthy(host, "stalled", cause="path"),
+        2,
+        {"OvirtRdmaMountStalled"},
+    ),
+    "no answers, and nobody watches": (silent, 5, {"OvirtRdmaMountStalled"}),
+    "slow by the health": (
+        lambda host, step: healthy(host, "slow", cause="server"),
+        6,
+        {"OvirtRdmaMountSlow"},
+    ),
+    "ok by the health": (lambda host, step: healthy(host, "ok"), 6, set()),
+    "slots and a deep queue": (queued, 2, {"OvirtRdmaBacklog"}),
+    "the server resets connections": (resets, 4, {"OvirtRdmaReconnects"}),
+    "a lossy path": (lossy, 2, {"OvirtRdmaRetransmissions"}),
+    "a bad cable": (cable, 2, {"OvirtRdmaPortErrors"}),
+    "the cable out": (cable_out, 2, {"OvirtRdmaPortDown"}),
+    "a damaged policy": (damage_policy, 2, {"OvirtRdmaPolicyUnusable"}),
+    "something unreadable": (unreadable, 22, {"OvirtRdmaExporterIncomplete"}),
+}
+
+
+@pytest.fixture
+def clock(monkeypatch) -> SimpleNamespace:
+    """The time of the exporter, from 0 as promtool counts."""
+    now = SimpleNamespace(s=0.0)
+    own = SimpleNamespace(
+        time=lambda: now.s,
+        monotonic=time.monotonic,
+        clock_gettime=time.clock_gettime,
+        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
+    )
+    monkeypatch.setattr(exporter, "time", own)
+    return now
+
+
+def told(folder: Path, clock: SimpleNamespace, happens, steps: int) -> dict:
+    """Return the series of a story, as promtool reads them."""
+    host = MetricsHost(folder)
+    host.policy()
+    host.port("mlx5_0")
+    host.mount("nas:/vm")
+    series: dict[str, list[str]] = {}
+    written = folder / FOLDER.strip("/") / exporter.FILE
+    for step in range(steps):
+        clock.s = step * STEP_S
+        host.uptime_s += STEP_S
+        if step >= BEFORE:
+            happens(host, step)
+        elif happens is not idle_reconnect:
+            busy(host, step)
+        host.write()
+        export(host.root, lambda said: None)
+        for line in written.read_text().splitlines():
+            if not line.startswith("#"):
+                name, _, value = line.rpartition(" ")
+                values = series.setdefault(name, ["_"] * step)
+                values.append(value)
+        for shown in series.values():
+            shown.extend(["_"] * (step + 1 - len(shown)))
+    return series
+
+
+def with_labels(series: dict, **labels: str) -> list[dict[str, str]]:
+    found = []
+    for name, values in series.items():
+        bare, _, rest = name.partition("{")
+        pairs = [f'{key}="{value}"' for key, value in labels.items()]
+        inside = ",".join([*pairs, *filter(None, [rest.removesuffix("}")])])
+        found.append({"series": f"{bare}{{{inside}}}", "values": " ".join(values)})
+    return found
+
+
+def firing(expected: set[str], at_s: int) -> dict:
+    return {
+        "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+        "eval_time": f"{at_s}s",
+        "exp_samples": [
+            {"labels": f'{{alertname="{name}"}}', "value": 1} for name in expected
+        ],
+    }
+
+
+def check(tmp_path: Path, tests: list[dict]) -> None:
+    path = tmp_path / "tests.yml"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "rule_files": [str(RULES)],
+                "evaluation_interval": f"{STEP_S}s",
+                "tests": tests,
+            }
+        )
+    )
+    done = promtool("test", "rules", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_exactly_the_alerts_of_each_story_fire(tmp_path, clock):
+    tests = []
+    for number, (name, (happens, after, expected)) in enumerate(STORIES.items()):
+        steps = BEFORE + after
+        series = told(tmp_path / f"host{number}", clock, happens, steps)
+        at_s = (steps - 1) * STEP_S
+        tests.append(
+            {
+                "name": name,
+                "interval": f"{STEP_S}s",
+                "input_series": with_labels(series, instance="hv1", job="node"),
+                "promql_expr_test": [firing(expected, at_s)],
+            }
+        )
+        if expected:
+            # Not before it happened.
+            before_s = (BEFORE - 1) * STEP_S
+            tests[-1]["promql_expr_test"].append(firing(set(), before_s))
+    check(tmp_path, tests)
+
+
+def test_hosts_with_different_policies(tmp_path, clock):
+    one = told(tmp_path / "one", clock, busy, BEFORE + 1)
+    host = MetricsHost(tmp_path / "two")
+    host.policy("prefer-rdma")
+    other = {
+        line.rpartition(" ")[0]: [line.rpartition(" ")[2]]
+        for line in render(read_metrics(host.root).rows).splitlines()
+        if line.startswith("ovirt_rdma_policy_info")
+    }
+    hour = 3600 // STEP_S + 2
+
+    def test(
+        name: str, first: dict, second: dict, expected: set[str], at_s: int
+    ) -> dict:
+        series = [
+            *with_labels(first, instance="hv1", job="node"),
+            *with_labels(second, instance="hv2", job="node"),
+        ]
+        for one in series:
+            one["values"] = f"{one['values'].split()[-1]}+0x{hour}"
+        return {
+            "name": name,
+            "interval": f"{STEP_S}s",
+            "input_series": [one for one in series if "policy_info" in one["series"]],
+            "promql_expr_test": [firing(expected, at_s)],
+        }
+
+    check(
+        tmp_path,
+        [
+            test("the same", one, one, set(), 3660),
+            test("different", one, other, {"OvirtRdmaPolicyDiffers"}, 3660),
+            test("a conversion", one, other, set(), 3000),
+        ],
+    )
+
+
+def test_an_exporter_that_has_stopped(tmp_path, clock):
+    """node_exporter continues to show the last file."""
+    series = told(tmp_path / "host", clock, busy, BEFORE)
+    shown = with_labels(series, instance="hv1", job="node")
+    for one in shown:
+        one["values"] = f"{one['values'].split()[-1]}+0x60"
+    at_s = (BEFORE - 1) * STEP_S
+    check(
+        tmp_path,
+        [
+            {
+                "interval": f"{STEP_S}s",
+                "input_series": shown,
+                "promql_expr_test": [
+                    firing(set(), at_s + 60),
+                    firing({"OvirtRdmaExporterStale"}, at_s + 75),
+                ],
+            }
+        ],
+    )
+
+
+def test_every_alert_has_a_story():
+    named = {name for _, _, names in STORIES.values() for name in names}
+    named |= {"OvirtRdmaPolicyDiffers", "OvirtRdmaExporterStale"}
+    assert named == {rule["alert"] for rule in alerts()}
+
+
+def expressions() -> Iterator[str]:
+    for rule in alerts():
+        yield rule["expr"]
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        for target in panel.get("targets", ()):
+            yield target["expr"]
+
+
+def test_expressions_name_metrics_and_labels_that_exist():
+    known = {family.name: family for family in FAMILIES}
+    seen = 0
+    for expression in expressions():
+        names = re.findall(r"\bovirt_rdma_\w+", expression)
+        assert names, expression
+        assert set(names) <= set(known), expression
+        for name, inside in re.findall(r"(ovirt_rdma_\w+)\{([^}]*)\}", expression):
+            labels = set(re.findall(r"(\w+) *(?:=|!=)~?", inside))
+            assert labels <= {*known[name].labels, "instance", "job"}, expression
+        seen += 1
+    assert seen > 20
+
+
+def test_prometheus_takes_every_expression_of_the_dashboard(tmp_path):
+    rules = [
+        {"record": f"dashboard:{number}", "expr": with_values(expression)}
+        for number, expression in enumerate(expressions())
+    ]
+    path = tmp_path / "dashboard.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "d", "rules": rules}]}))
+    done = promtool("check", "rules", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def with_values(expression: str) -> str:
+    """Put values in place of Grafana's variables."""
+    text = expression.replace("$__rate_interval", "1m").replace("$__interval", "1m")
+    return re.sub(r"\$\w+", ".*", text)
+
+
+def test_the_dashboard_is_of_a_form_that_grafana_of_the_data_warehouse_loads():
+    """oVirt's own dashboards (ovirt-dwh, packaging/conf/grafana-dashboards) have
+    schemaVersion 22; ovirt-engine-dwh requires Grafana 7.3, which writes 26.
+    """
+    board = json.loads(DASHBOARD.read_text())
+    assert board["schemaVersion"] == 26
+    assert (board["id"], board["uid"]) == (None, "ovirt-rdma")
+    (source,) = (
+        one for one in board["templating"]["list"] if one["type"] == "datasource"
+    )
+    assert (source["name"], source["query"]) == ("datasource", "prometheus")
+    # Panels that 7.3 has; timeseries came with 7.4.
+    kinds = {panel["type"] for panel in board["panels"]}
+    assert kinds <= {"row", "graph", "stat", "table"}
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(set(ids)) == len(ids)
+    taken: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        if panel["type"] != "row":
+            assert panel["datasource"] == "$datasource"
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+# Real servers.
+
+
+@contextmanager
+def collected(host: MetricsHost, folder: Path) -> Iterator[prometheus.Server]:
+    """Run node_exporter on a copy of the host's /proc, whose self is a link."""
+    proc = folder / "proc"
+    (proc / "1").mkdir(parents=True)
+    (proc / "self").symlink_to("1")
+    for name in ("mountstats", "mountinfo"):
+        shutil.copy(host.root / "proc/self" / name, proc / "1")
+    textfiles = host.root / FOLDER.strip("/")
+    collectors = ("mountstats", "textfile")
+    with prometheus.node_exporter(folder, proc, collectors, textfiles) as server:
+        yield server
+
+
+def test_node_exporter_shows_our_metrics_where_its_own_collector_fails(tmp_path):
+    host = large(tmp_path / "host", mounts=5, ports=2)
+    export(host.root, lambda said: None)
+    with collected(host, tmp_path) as server:
+        shown = server.get("/metrics").splitlines()
+        log = server.log.read_text()
+    text = (host.root / FOLDER.strip("/") / exporter.FILE).read_text()
+    ours = {line.partition("{")[0].partition(" ")[0] for line in text.splitlines()}
+    assert {line.partition("{")[0].partition(" ")[0] for line in shown} >= ours - {"#"}
+    assert 'node_scrape_collector_success{collector="textfile"} 1' in shown
+    assert "node_textfile_scrape_error 0" in shown
+    # As docs/metrics.md says.
+    assert 'node_scrape_collector_success{collector="mountstats"} 0' in shown
+    assert r"invalid NFS protocol \"rdma\" in stats 1.1 statement" in log
+    assert not any(line.startswith("node_mountstats_") for line in shown)
+
+
+def test_node_exporter_takes_names_with_all_kinds_of_characters(tmp_path):
+    host = MetricsHost(tmp_path / "host")
+    host.policy()
+    host.mount("nas:/vm")
+    for name in ("mountinfo", "mountstats"):
+        path = host.root / "proc/self" / name
+        odd = rb"nas:/a\134b\012c\040\"d\xff\xc3\xbc{},= "
+        path.write_bytes(path.read_bytes().replace(b"nas:/vm ", odd))
+    export(host.root, lambda said: None)
+    with collected(host, tmp_path) as server:
+        shown = server.get("/metrics")
+    assert "node_textfile_scrape_error 0" in shown
+    assert 'ovirt_rdma_mount_connections{export="nas:/a' in shown
+
+
+@pytest.mark.faults
+def test_a_real_prometheus_fires_the_alerts_within_two_scrapes(tmp_path):
+    interval_s = 2
+    host = MetricsHost(tmp_path / "host")
+    host.policy()
+    host.port("mlx5_0")
+    host.mount("nas:/vm")
+
+    def run(seconds: float, happens) -> set[str]:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            happens()
+            host.write()
+            export(host.root, lambda said: None)
+            time.sleep(interval_s / 2)
+        answer = json.loads(prometheus_server.get("/api/v1/alerts"))
+        return {
+            one["labels"]["alertname"]
+            for one in answer["data"]["alerts"]
+            if one["state"] == "firing"
+        }
+
+    def sound() -> None:
+        busy(host, 0)
+
+    def faulty() -> None:
+        queued(host, 0)
+        cable_out(host, 0)
+        damage_policy(host, 0)
+
+    export(host.root, lambda said: None)
+    with (
+        collected(host, tmp_path) as target,
+        prometheus.prometheus(tmp_path, target, RULES, interval_s) as prometheus_server,
+    ):
+        assert run(20 * interval_s, sound) == set()
+        # A file, two scrapes, an evaluation.
+        assert run(4 * interval_s, faulty) == {
+            "OvirtRdmaBacklog",
+            "OvirtRdmaPortDown",
+            "OvirtRdmaPolicyUnusable",
+        }
