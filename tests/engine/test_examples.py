@@ -51,7 +51,7 @@ class Site:
             mock.patch.dict("os.environ", access(self._double)),
             mock.patch.object(session, "Session", quick),
             mock.patch.object(
-                ansible, "AnsibleHosts", lambda access: DoubleDoor(self.world)
+                ansible, "AnsibleHosts", lambda access, **_: DoubleDoor(self.world)
             ),
             mock.patch.object(state_folder, "state_folder", lambda *_: self._states),
             mock.patch.object(automation, "Session", quick),
