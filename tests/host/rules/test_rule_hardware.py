@@ -194,6 +194,7 @@ MOUNT = NfsMount("nas:/a", "/mnt/a", "nfs4", "rw", version="4.2", protocol="rdma
 def with_mount(connections=2, **done):
     transports = (MountTransport("rdma"),) * connections
     mount = NfsMount(**{**vars(MOUNT), "transports": transports})
+    done["connections"] = connections
     activity = Activity(1.5, mounts=(MountActivity("/mnt/a", **done),))
     return facts(nfs_mounts=(mount,), activity=activity)
 
@@ -210,6 +211,15 @@ def test_a_connection_that_breaks_now():
     verdict, text = findings(connections.RESET_RULE, host)["nas:/a"]
     assert verdict == "WARN"
     assert "a connection broke within the last 1.5 s and 40 requests" in text
+
+
+def test_few_reconnects_are_no_sign_of_a_server_that_resets():
+    """Such as one restart of the server, after which all requests are sent again."""
+    once = {"operations": 1000, "retransmissions": 50, "connections": 2}
+    host = with_mount(**once, connects=4)
+    assert findings(connections.RESET_RULE, host)["nas:/a"][0] == "PASS"
+    host = with_mount(**once, connects=5)
+    assert findings(connections.RESET_RULE, host)["nas:/a"][0] == "WARN"
 
 
 def test_a_reconnect_after_an_idle_time_is_no_break():
