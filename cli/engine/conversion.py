@@ -348,7 +348,7 @@ class Heal(ChangesDomains):
         parser.add_argument(
             "--to-tcp",
             action="store_true",
-            help="take domains back to TCP whose RDMA mounts have stalled",
+            help="move domains to TCP whose RDMA mounts have stalled",
         )
         add_batch(parser)
         cls.add_shared(parser)
