@@ -88,10 +88,6 @@ def mounted(two_guests: Topology) -> Iterator[Mounted]:
 Act = Callable[[Topology], Any]
 
 
-def _server(line: str) -> Act:
-    return lambda lab: lab.server.run(line, check=True)
-
-
 @dataclass(frozen=True)
 class Fault:
     """How to break the mount, and to repair it; what ``nfs health`` must say."""
@@ -138,13 +134,6 @@ FAULTS = {
         "host",
         "device-gone",
         ("dead",),
-    ),
-    "path slow": Fault(
-        _server(f"tc qdisc add dev {NETDEV} root netem delay 600ms"),
-        _server(f"tc qdisc del dev {NETDEV} root"),
-        "path",
-        "path-slow",
-        ("slow",),
     ),
 }
 

@@ -29,6 +29,7 @@ def told(*mounts):
     return HostReport("hv1", status={"health": plain(HealthState(0, 0, 10, mounts))})
 
 
+SILENT = HostReport("hv1", problem="no answer", fix="look")
 HUNG = mount(
     "stalled", cause="server", certain=False, sentence="silent", fix="start it"
 )
@@ -86,6 +87,7 @@ def test_the_cell_of_a_host(report, verdict, text, sentence, fix):
     assert cell.fix.startswith(fix)
 
 
+WHERE = ("nas:/a", "/mnt/a")
 GOOD = Cell(OK, "rdma", "data1 runs over rdma")
 BAD = Cell(FAIL, "tcp", "data1 runs over tcp", "heal")
 
@@ -104,9 +106,7 @@ BAD = Cell(FAIL, "tcp", "data1 runs over tcp", "heal")
     ],
 )
 def test_the_cell_of_a_domain(cell, state, verdict, text, fix):
-    health = ReportedHealth(
-        "nas:/a", "/mnt/a", state, "server", True, "why", "start it"
-    )
+    health = ReportedHealth(*WHERE, state, "server", True, "id", "why", "start it")
     found = with_health(cell, health)
     assert (found.verdict, found.text, found.fix) == (verdict, text, fix)
     assert found.sentence.startswith(cell.sentence)
