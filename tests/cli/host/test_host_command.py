@@ -46,10 +46,10 @@ VERBS = (
         (
             "",
             "verbs: facts, check, plan, apply, confirm, revert, history, "
-            "explain, policy, nfs, fabric, block, enable, disable, status",
+            "explain, policy, nfs, watch, fabric, block, enable, disable, status",
         ),
         ("policy", "verbs: check, load, show"),
-        ("nfs", "verbs: list, check, mount-options"),
+        ("nfs", "verbs: list, check, health, mount-options"),
         ("mount", "invalid choice: 'mount'"),
         ("nfs mount", "invalid choice: 'mount'"),
         ("nfs check", "required: SERVER:/PATH"),
@@ -89,7 +89,7 @@ VERBS = (
         ("apply --allow", "unknown arguments: --allow"),
         ("confirm 7", "unknown arguments: 7"),
         ("history 7", "unknown arguments: 7"),
-        ("unit", "verbs: netdev, recover, unconfirmed, partitions, block, caps"),
+        ("unit", "verbs: netdev, recover, unconfirmed, partitions, block, health"),
         ("unit netdev", "required: NAME"),
         ("unit unconfirmed x", "invalid int value: 'x'"),
     ],

@@ -10,7 +10,6 @@ import signal
 import struct
 import subprocess
 import time
-from dataclasses import replace
 from fcntl import ioctl
 from termios import TIOCSWINSZ
 
@@ -37,7 +36,7 @@ def mount(name="a", reads=0, rtt=0, connects=1, age_s=100):
     read = OperationStatistics("READ", reads, reads, 0, *moved, 0, rtt, rtt)
     xprt = Transport("rdma", (("connect_count", connects), ("sends", reads)))
     made = MountStatistics(f"/mnt/{name}", f"s:/{name}", "nfs4", age_s)
-    return replace(made, transports=(xprt,), operations=(read,))
+    return made._replace(transports=(xprt,), operations=(read,))
 
 
 def test_rates_are_of_the_time_between_the_samples():
