@@ -32,6 +32,12 @@ def _apply(name: str) -> type[Verb]:
     return VERBS[name]
 
 
+def _bench(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.measured.bench import Bench
+
+    return Bench
+
+
 def _block(name: str) -> type[Verb]:
     from ovirt_rdma.cli.host.block import VERBS
 
@@ -171,6 +177,7 @@ _VERBS: Table = (
     ("enable", "let VDSM mount NFS storage as the policy says", _enable),
     ("disable", "undo enable", _enable),
     ("status", "show what is enabled, running, loaded and changed", _status),
+    ("bench", "measure RDMA against TCP, and name the limit", _bench),
     ("bundle", "collect what a support case needs in one file", _bundle),
 )
 _HIDDEN: Table = (("unit", "for systemd units", _UNIT),)
