@@ -356,7 +356,7 @@ def _server_threads(case: Case, load: str, row: Row) -> Optional[Limit]:
     gain = row.operations.middle / first.operations.middle
     rtt = row.average(lambda s: s.rtt_ms)
     # Where the time is: at the server or the network, not in this host's queues.
-    waits = rtt >= 3 * row.average(lambda s: s.queue_ms)
+    waits = rtt > 0 and rtt >= 3 * row.average(lambda s: s.queue_ms)
     if gain >= _FEW_ANSWERS or not waits or rtt < 3 * first.average(lambda s: s.rtt_ms):
         return None
     return Limit(

@@ -88,7 +88,7 @@ def iperf3(text: str) -> float:
         raise NotUnderstood(str(error)) from None
     whole: dict[str, Any] = value if isinstance(value, dict) else {}
     if isinstance(whole.get("error"), str):
-        raise NotUnderstood(whole["error"])
+        raise NotUnderstood(_why(whole["error"]))
     end = whole.get("end")
     received = end.get("sum_received") if isinstance(end, dict) else None
     bits = received.get("bits_per_second") if isinstance(received, dict) else None

@@ -192,15 +192,20 @@ def test_segments_sent_again_are_counted():
 PIECES = [FIO, PERFTEST, QOS, QPERF, IPERF3, STAT, SNMP]
 odd = st.one_of(
     st.text(),
-    st.lists(st.sampled_from(PIECES).flatmap(lambda t: st.sampled_from(t.split())))
-    .map(" ".join),
+    st.lists(st.sampled_from(PIECES).flatmap(lambda t: st.sampled_from(t.split()))).map(
+        " ".join
+    ),
     st.tuples(st.sampled_from(PIECES), st.integers(0, 900)).map(lambda p: p[0][: p[1]]),
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
-        lambda inner: st.lists(inner)
-        | st.dictionaries(
-            st.sampled_from(["jobs", "error", "read", "end", "clat_ns", "percentile"]),
-            inner,
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["jobs", "error", "read", "end", "clat_ns", "percentile"]
+                ),
+                inner,
+            )
         ),
     ).map(json.dumps),
 )
