@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What fio, perftest, qperf and iperf3 print, whole, cut off, and odd.
+"""Parse what fio, perftest, qperf and iperf3 print, whole, cut off, and odd.
 
 The texts are of fio 3.33, qperf 0.4.11 and iperf3 3.12; those of perftest follow its
 print_full_bw_report() and RESULT_FMT_G, RESULT_FMT_QOS (src/perftest_parameters).

@@ -75,7 +75,7 @@ def test_the_files_of_others_stay(scratch, mounts):
 
 
 def test_a_dead_server_is_named_and_unmounted(scratch, mounts):
-    mounts.dead, mounts.stuck = True, 2
+    mounts.dead, mounts.unmoved = True, 2
     with pytest.raises(Problem) as caught, scratch.only_run():
         mounts.dead = False
         _in_use(scratch)
@@ -95,12 +95,12 @@ def test_a_dead_server_is_named_and_unmounted(scratch, mounts):
 
 
 def test_a_mount_that_stays_is_reported_and_tried_again(scratch, mounts):
-    mounts.stuck = 3
+    mounts.unmoved = 3
     with pytest.raises(Problem) as caught, scratch.only_run():
         _in_use(scratch)
     assert caught.value.id == "bench-not-unmounted"
     assert "umount -l" in caught.value.fix
-    mounts.stuck = 0
+    mounts.unmoved = 0
     with scratch.only_run():
         pass
     assert _is_clean(scratch, mounts)

@@ -21,7 +21,7 @@ _LINE = "41 28 0:52 / {} rw,relatime shared:1 - nfs4 {} rw,vers=4.2,{}\n"
 class FakeMount:
     """The mounts below ``root``; ``server`` is the folder that the server exports.
 
-    ``refusals`` are texts of mount.nfs by a part of the options. ``stuck``: how many
+    ``refusals`` are texts of mount.nfs by a part of the options. ``unmoved``: how many
     umounts fail, as with a server that is dead. ``dead``: rm gets no answer.
     """
 
@@ -35,7 +35,7 @@ class FakeMount:
         self.log = root / "commands"
         self.log.touch()
         self.refusals: dict[str, str] = {}
-        self.stuck = 0
+        self.unmoved = 0
         self.dead = False
 
     @property
@@ -81,8 +81,8 @@ class FakeMount:
     def _umount(self, words: list[str]) -> None:
         *flags, folder = words[1:]
         assert flags in ([], ["-f"], ["-l"])
-        if self.stuck:
-            self.stuck -= 1
+        if self.unmoved:
+            self.unmoved -= 1
             raise CommandFailed("target is busy", 32)
         place = Path(folder)
         place.unlink()
