@@ -33,7 +33,7 @@ def _apply(name: str) -> type[Verb]:
 
 
 def _bench(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.host.measured.bench import Bench
+    from ovirt_rdma.cli.host.bench import Bench
 
     return Bench
 
@@ -57,7 +57,7 @@ def _check(name: str) -> type[Verb]:
 
 
 def _enable(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.host.enable import VERBS
+    from ovirt_rdma.cli.host.status import VERBS
 
     return VERBS[name]
 

@@ -125,7 +125,7 @@ class Bench(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.measured.tables import show, show_plan
+        from ovirt_rdma.cli.host.shown.benchmark import show, show_plan
         from ovirt_rdma.storage.benchmark.model import as_document, load
         from ovirt_rdma.storage.benchmark.plan import DEFAULT_SLOTS, turns
         from ovirt_rdma.storage.benchmark.verdict import verdict
