@@ -128,6 +128,7 @@ class Bench(HostVerb):
         from ovirt_rdma.cli.host.shown.benchmark import show, show_plan
         from ovirt_rdma.storage.benchmark.model import as_document, load
         from ovirt_rdma.storage.benchmark.plan import DEFAULT_SLOTS, turns
+        from ovirt_rdma.storage.benchmark.summary import compared
         from ovirt_rdma.storage.benchmark.verdict import verdict
 
         if self.export is None and self.peer is None:
@@ -144,10 +145,11 @@ class Bench(HostVerb):
         made = self._measured(context, request)
         context.output.progress("")
         found = verdict(made)
+        comparison = compared(old, made) if old else None
         if context.output.for_people:
-            show(context.output, made, found, old)
+            show(context.output, made, found, comparison)
         else:
-            context.output.raw_document(as_document(made, found))
+            context.output.raw_document(as_document(made, found, comparison))
         return ExitCode.DONE
 
     def _request(self) -> Request:

@@ -198,14 +198,14 @@ _FIXES = {
 
 
 def failure(number: int) -> Problem:
-    """Return fio's error, an errno, as a Problem."""
+    """Return an error in the export, an errno, as a Problem."""
     try:
         reason = os.strerror(number)
     except (ValueError, OverflowError):
         reason = f"error {number}"
     return Problem(
         "bench-fio-failed",
-        f"fio failed in the export: {reason}",
+        f"the export cannot be measured: {reason}",
         _FIXES.get(number, "look at the logs of this host and of the server"),
     )
 

@@ -217,16 +217,22 @@ def spread(values: Iterable[float]) -> Optional[Spread]:
     return Spread(median(known), min(known), max(known))
 
 
-def as_document(benchmark: Benchmark, verdict: object) -> dict[str, object]:
-    """Return the document, for JSON."""
-    return DOCUMENT.around({**plain(benchmark), "verdict": plain(verdict)})
+def as_document(
+    benchmark: Benchmark, verdict: object, comparison: object = None
+) -> dict[str, object]:
+    """Return the document, for JSON; ``comparison`` is left out if it is None."""
+    content = {**plain(benchmark), "verdict": plain(verdict)}
+    if comparison is not None:
+        content["comparison"] = plain(comparison)
+    return DOCUMENT.around(content)
 
 
 def load(path: Union[str, Path]) -> Benchmark:
     """Return the benchmark in a file that ``bench -o json`` printed. Raises Problem."""
     try:
         content = DOCUMENT.content(read_json(path))
-        content.pop("verdict", None)
+        for conclusion in ("verdict", "comparison"):
+            content.pop(conclusion, None)
         return _RECORDS.read(Benchmark, content)
     except WrongRecord as error:
         raise Problem(

@@ -176,18 +176,23 @@ class Scratch:
     def domain(self) -> Optional[str]:
         """Return the name of a storage domain in the mounted export, or None.
 
-        VDSM makes UUID/dom_md in it (VDSM, sd.DOMAIN_META_DATA).
+        VDSM makes UUID/dom_md in it (VDSM, sd.DOMAIN_META_DATA). Raises Problem if it
+        cannot look.
         """
-        with os.scandir(self.mountpoint) as entries:
-            names = [one.name for one in entries if _UUID.fullmatch(one.name)]
-        return next(
-            (name for name in names if (self.mountpoint / name / "dom_md").is_dir()),
-            None,
-        )
+        try:
+            with os.scandir(self.mountpoint) as entries:
+                names = [one.name for one in entries if _UUID.fullmatch(one.name)]
+            folders = (self.mountpoint / name for name in names)
+            return next((f.name for f in folders if (f / "dom_md").is_dir()), None)
+        except OSError as error:
+            raise fio.failure(error.errno or errno.EIO) from None
 
     def free_space(self) -> tuple[int, int]:
         """Return the free bytes and all bytes of the mounted file system."""
-        status = os.statvfs(self.mountpoint)
+        try:
+            status = os.statvfs(self.mountpoint)
+        except OSError as error:
+            raise fio.failure(error.errno or errno.EIO) from None
         return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
 
     def make(self) -> None:

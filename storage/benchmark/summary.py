@@ -113,6 +113,7 @@ def apart(one: Spread, other: Spread) -> bool:
 class Change:
     """A load that was measured before and now: bytes per second, and their ratio.
 
+    ratio: the median now, in parts of that before
     certain: whether it is more than the spread of the repeats
     """
 
@@ -120,12 +121,8 @@ class Change:
     load: Load
     before: Spread
     now: Spread
+    ratio: float
     certain: bool
-
-    @property
-    def ratio(self) -> float:
-        """The rate now, in parts of the rate before."""
-        return self.now.middle / self.before.middle if self.before.middle else 0.0
 
 
 def changes(old: Benchmark, new: Benchmark) -> Iterator[Change]:
@@ -134,8 +131,26 @@ def changes(old: Benchmark, new: Benchmark) -> Iterator[Change]:
     for row in Rows.of(new).rows:
         before = earlier.get((row.setting, row.load))
         if before:
-            certain = apart(before.rate, row.rate)
-            yield Change(row.setting, row.load, before.rate, row.rate, certain)
+            then, now = before.rate, row.rate
+            ratio = round(now.middle / then.middle, 3) if then.middle else 0.0
+            yield Change(row.setting, row.load, then, now, ratio, apart(then, now))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How a benchmark differs from that of ``taken_at``; ``differences`` say what makes
+    the two hard to compare.
+    """
+
+    taken_at: str
+    differences: tuple[str, ...]
+    changes: tuple[Change, ...]
+
+
+def compared(old: Benchmark, new: Benchmark) -> Comparison:
+    """Compare two benchmarks."""
+    found = tuple(differences(old, new))
+    return Comparison(old.taken_at, found, tuple(changes(old, new)))
 
 
 def differences(old: Benchmark, new: Benchmark) -> Iterator[str]:

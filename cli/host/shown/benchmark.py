@@ -6,7 +6,7 @@ from __future__ import annotations
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.storage.benchmark.case import mb
 from ovirt_rdma.storage.benchmark.plan import duration_s
-from ovirt_rdma.storage.benchmark.summary import Rows, changes, differences
+from ovirt_rdma.storage.benchmark.summary import Rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ovirt_rdma.storage.benchmark.model import Benchmark
     from ovirt_rdma.storage.benchmark.plan import Request, Turn
-    from ovirt_rdma.storage.benchmark.summary import Row
+    from ovirt_rdma.storage.benchmark.summary import Comparison, Row
     from ovirt_rdma.storage.benchmark.verdict import Verdict
 
 
@@ -51,9 +51,12 @@ def show_plan(output: Output, request: Request, planned: Sequence[Turn]) -> None
 
 
 def show(
-    output: Output, made: Benchmark, found: Verdict, old: Optional[Benchmark]
+    output: Output,
+    made: Benchmark,
+    found: Verdict,
+    comparison: Optional[Comparison],
 ) -> None:
-    """Show results and verdict; with ``old``, how they differ from it."""
+    """Show results and verdict; and a comparison with an earlier result, if any."""
     if made.link:
         output.table(
             ("TOOL", "TEST", "TRANSPORT", "RATE"),
@@ -70,8 +73,8 @@ def show(
         output.line()
     for sentence in made.skipped:
         output.line(f"note: {sentence}")
-    if old:
-        _show_changes(output, old, made)
+    if comparison:
+        _show_changes(output, comparison)
     output.text(f"{found.sentence[0].upper()}{found.sentence[1:]}.")
     _show_verdict(output, found)
 
@@ -114,10 +117,11 @@ def _show_verdict(output: Output, found: Verdict) -> None:
     output.fields(pairs)
 
 
-def _show_changes(output: Output, old: Benchmark, made: Benchmark) -> None:
-    for sentence in differences(old, made):
-        output.line(f"note: compared with {old.taken_at}, {sentence}")
-    compared = [
+def _show_changes(output: Output, comparison: Comparison) -> None:
+    taken_at = comparison.taken_at
+    for sentence in comparison.differences:
+        output.line(f"note: compared with {taken_at}, {sentence}")
+    rows = [
         (
             str(one.load),
             str(one.setting),
@@ -125,10 +129,10 @@ def _show_changes(output: Output, old: Benchmark, made: Benchmark) -> None:
             mb(one.now.middle),
             f"{one.ratio:.2f}" + ("" if one.certain else " (within the spread)"),
         )
-        for one in changes(old, made)
+        for one in comparison.changes
     ]
-    if compared:
-        output.table(("LOAD", "MOUNT", "BEFORE", "NOW", "RATIO"), compared)
+    if rows:
+        output.table(("LOAD", "MOUNT", "BEFORE", "NOW", "RATIO"), rows)
     else:
-        output.line(f"note: nothing is comparable with the result of {old.taken_at}")
+        output.line(f"note: nothing is comparable with the result of {taken_at}")
     output.line()

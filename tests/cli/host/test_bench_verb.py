@@ -89,6 +89,9 @@ def test_the_document_is_read_by_compare(bench, tmp_path):
         EXPORT, *QUICK, "--compare", str(file), wanted=_fio({"rdma": 1e8, "tcp": 1e8})
     )
     assert again.code == 0
+    document = bench(EXPORT, *QUICK, "--compare", str(file), "-o", "json").document
+    assert document["comparison"]["changes"][0]["ratio"] == 1.0
+    assert document["comparison"]["differences"] == []
     assert "300 MB/s" in again.out
     assert "0.33" in again.out
 

@@ -192,7 +192,7 @@ def test_an_export_that_fills_up_ends_it_and_leaves_nothing(measuring, mounts, f
     measuring.scratch.full_at = full_at
     with pytest.raises(Problem) as caught:
         measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
-    assert str(caught.value) == "fio failed in the export: No space left on device"
+    assert str(caught.value) == "the export cannot be measured: No space left on device"
     assert "free space" in caught.value.fix
     assert mounts.is_clean()
 

@@ -196,6 +196,25 @@ def test_a_storage_domain_is_seen(scratch, mounts):
         assert scratch.domain() == DOMAIN
 
 
+def test_a_folder_that_cannot_be_read_is_no_domain_and_no_free_export(scratch, mounts):
+    (mounts.server / DOMAIN).mkdir()
+    # A loop of links answers ELOOP, as a dead server answers EIO.
+    (mounts.server / DOMAIN / "dom_md").symlink_to("dom_md")
+    with scratch.only_run():
+        scratch.mount(EXPORT, OPTIONS, over_rdma=True)
+        assert scratch.domain() is None
+        mounts.server.rename(mounts.root / "moved")
+        with pytest.raises(
+            Problem, match="the export cannot be measured: No such file"
+        ):
+            scratch.domain()
+        with pytest.raises(
+            Problem, match="the export cannot be measured: No such file"
+        ):
+            scratch.free_space()
+        (mounts.root / "moved").rename(mounts.server)
+
+
 @pytest.mark.parametrize(
     "command, id, words",
     [
