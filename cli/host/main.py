@@ -32,6 +32,12 @@ def _apply(name: str) -> type[Verb]:
     return VERBS[name]
 
 
+def _bench(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.bench import Bench
+
+    return Bench
+
+
 def _block(name: str) -> type[Verb]:
     from ovirt_rdma.cli.host.block import VERBS
 
@@ -51,7 +57,7 @@ def _check(name: str) -> type[Verb]:
 
 
 def _enable(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.host.enable import VERBS
+    from ovirt_rdma.cli.host.status import VERBS
 
     return VERBS[name]
 
@@ -178,6 +184,7 @@ _VERBS: Table = (
     ("enable", "let VDSM mount NFS storage as the policy says", _enable),
     ("disable", "undo enable", _enable),
     ("status", "show what is enabled, running, loaded and changed", _status),
+    ("bench", "measure RDMA against TCP, and name the limit", _bench),
     ("metrics", "print or write metrics for Prometheus", _collected),
     ("bundle", "collect what a support case needs in one file", _collected),
 )

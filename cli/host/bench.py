@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Run ``bench``: measure RDMA against TCP, and say what the limit is."""
+
+from __future__ import annotations
+
+import argparse
+
+from ovirt_rdma.cli.host.arguments import (
+    HostVerb,
+    add_policy,
+    export_of,
+    refuse_facts,
+)
+from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.exit_code import ExitCode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.host.export import Export
+    from ovirt_rdma.storage.benchmark.measure import Measuring, Server
+    from ovirt_rdma.storage.benchmark.model import Benchmark, Job
+    from ovirt_rdma.storage.benchmark.plan import Request
+
+_VERSIONS = ("3", "4.0", "4.1", "4.2")
+
+
+class Bench(HostVerb):
+    """Measure an export, the link to another host, or both."""
+
+    codes = (
+        "0 measured, 1 failed, 4 refused: the export is a storage domain or is almost "
+        "full, 75 another benchmark is running"
+    )
+    examples = (
+        "nas1:/export/scratch",
+        "nas1:/export/scratch --nfs-version 3,4.2 --nconnect 1,4 -o json > new.json",
+        "nas1:/export/scratch --compare old.json",
+        "--peer hv2",
+        "nas1:/export/scratch --dry-run",
+    )
+    more = (
+        "Mounts the export below /run, over RDMA and TCP in turns, and runs fio in a\n"
+        "scratch folder; both are removed at the end. No other mount is touched, but\n"
+        "the server is under load. With --peer, ib_read_bw, ib_write_bw, qperf and\n"
+        "iperf3 measure the link, as far as they are installed; start their servers\n"
+        "on the other host first."
+    )
+
+    export: Optional[Export]
+    peer: Optional[str]
+    nfs_version: tuple[str, ...]
+    nconnect: tuple[int, ...]
+    repeats: int
+    seconds: int
+    size_mib: int
+    time_limit: int
+    compare: Optional[str]
+    policy: Optional[str]
+    yes_write: bool
+    dry_run: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "export",
+            metavar="SERVER:/PATH",
+            nargs="?",
+            type=export_of,
+            help="the export to measure",
+        )
+        parser.add_argument(
+            "--peer",
+            metavar="HOST",
+            type=_host,
+            help="measure the link to this host too, or only",
+        )
+        parser.add_argument(
+            "--nfs-version",
+            metavar="LIST",
+            type=_versions,
+            default="4.2",
+            help="NFS versions, such as 3,4.2; default: 4.2",
+        )
+        parser.add_argument(
+            "--nconnect",
+            metavar="LIST",
+            type=_connections,
+            default="1",
+            help="numbers of connections, such as 1,4; default: 1",
+        )
+        for name, most, default, text in (
+            ("--repeats", 9, 3, "how often each mount is measured"),
+            ("--seconds", 60, 3, "for each run of fio"),
+            ("--size-mib", 65536, 256, "the size of fio's file"),
+            ("--time-limit", 600, 30, "minutes that it may take by the plan"),
+        ):
+            parser.add_argument(
+                name,
+                metavar="N",
+                type=_number(most),
+                default=default,
+                help=f"{text}, 1 to {most}; default: {default}",
+            )
+        parser.add_argument(
+            "--compare",
+            metavar="FILE",
+            type=file_name,
+            help="compare with an earlier result, from 'bench -o json'",
+        )
+        parser.add_argument(
+            "--yes-write",
+            action="store_true",
+            help="measure a storage domain too, although virtual machines use it",
+        )
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="show what would be measured, and how long it takes",
+        )
+        add_policy(parser)
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.benchmark import show, show_plan
+        from ovirt_rdma.storage.benchmark.model import as_document, load
+        from ovirt_rdma.storage.benchmark.plan import DEFAULT_SLOTS, turns
+        from ovirt_rdma.storage.benchmark.summary import compared
+        from ovirt_rdma.storage.benchmark.verdict import verdict
+
+        if self.export is None and self.peer is None:
+            raise UsageProblem(
+                "bench-nothing-named",
+                "an export or --peer is missing",
+                "name what to measure, as in bench nas1:/export/scratch",
+            )
+        old = load(self.compare) if self.compare else None
+        request = self._request()
+        if self.dry_run:
+            show_plan(context.output, request, turns(request, DEFAULT_SLOTS))
+            return ExitCode.DONE
+        made = self._measured(context, request)
+        context.output.progress("")
+        found = verdict(made)
+        comparison = compared(old, made) if old else None
+        if context.output.for_people:
+            show(context.output, made, found, comparison)
+        else:
+            context.output.raw_document(as_document(made, found, comparison))
+        return ExitCode.DONE
+
+    def _request(self) -> Request:
+        from ovirt_rdma.storage.benchmark.plan import MIB, Request
+
+        return Request(
+            versions=self.nfs_version,
+            nconnect=self.nconnect,
+            repeats=self.repeats,
+            seconds=self.seconds,
+            size=self.size_mib * MIB,
+            limit_s=self.time_limit * 60,
+        )
+
+    def _measured(self, context: Context, request: Request) -> Benchmark:
+        from ovirt_rdma.host.system.commands import run_command
+        from ovirt_rdma.storage.benchmark import scratch
+        from ovirt_rdma.storage.benchmark.measure import result
+
+        fio = scratch.engine(run_command) if self.export else None
+        context.output.progress("reading the host and asking the server")
+        server = self._server(context) if self.export else None
+        measuring = self._measuring(context, server)
+        link = measuring.link(self.peer) if self.peer else ()
+        jobs: tuple[Job, ...] = ()
+        if server and fio:
+            jobs = measuring.mounts(server, request, fio, yes_write=self.yes_write)
+        if not self.peer:
+            measuring.skipped.append("the link was not measured: there is no --peer")
+        return result(measuring, self.export, fio, link, jobs)
+
+    def _server(self, context: Context) -> Server:
+        from ovirt_rdma.cli.host.policy import policy_in_question
+        from ovirt_rdma.host.collect.collector import HostReader
+        from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule, rule_for
+        from ovirt_rdma.storage.benchmark.measure import Server
+        from ovirt_rdma.storage.server_readiness import ProbeContext, ServerReadiness
+
+        export = self.export
+        if export is None:
+            raise ValueError("there is no export")
+        policy, _ = policy_in_question(self.policy, context)
+        match = rule_for(policy, export)
+        rule = (
+            match.rule if match else NfsRule(0, "none", export.server, "*", PREFER_RDMA)
+        )
+        asked = ServerReadiness(
+            export.server, rule, ProbeContext(HostReader(context.root))
+        )
+        readiness, first = asked.readiness(), asked.rdma_address
+        others = [one for one in asked.addresses if one != first]
+        addresses = (*([first] if first else []), *others)
+        return Server(export, rule, addresses, readiness)
+
+    def _measuring(self, context: Context, server: Optional[Server]) -> Measuring:
+        from functools import partial
+
+        from ovirt_rdma.host.collect.collector import HostReader
+        from ovirt_rdma.storage import probe
+        from ovirt_rdma.storage.benchmark.measure import Measuring, read_counters
+        from ovirt_rdma.storage.benchmark.scratch import Scratch, identity
+        from ovirt_rdma.storage.server_readiness import RESOLVE_TIMEOUT_S
+
+        known = (
+            server.addresses
+            if server
+            else probe.resolve(self.peer or "", RESOLVE_TIMEOUT_S)
+        )
+        address = known[0] if known else None
+        root = context.root
+        facts = HostReader(root).facts(known[:1])
+        return Measuring(
+            facts,
+            address,
+            Scratch(root, identity=identity(root)),
+            partial(read_counters, root),
+            context.output.progress,
+        )
+
+
+def _host(text: str) -> str:
+    # It is an argument of tools: none may take it for an option.
+    if not text or text.startswith("-") or any(c.isspace() or c == "/" for c in text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a host")
+    return text
+
+
+def _versions(text: str) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(text.split(",")))
+    for word in words:
+        if word not in _VERSIONS:
+            known = ", ".join(_VERSIONS)
+            raise argparse.ArgumentTypeError(f"{word!r} is none of {known}")
+    return words
+
+
+def _connections(text: str) -> tuple[int, ...]:
+    number = _number(16)
+    return tuple(sorted({number(word) for word in text.split(",")}))
+
+
+def _number(most: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        right = text.isascii() and text.isdigit() and len(text) < 10
+        if not right or not 1 <= int(text) <= most:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a number from 1 to {most}"
+            )
+        return int(text)
+
+    return number

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Prepare what the search for limits looks at, and what the link can carry. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Optional
+
+from ovirt_rdma.host.mount_options import RDMA, TCP
+from ovirt_rdma.storage.benchmark.model import (
+    DEPTH,
+    RANDOM_READ,
+    SEQUENTIAL_READ,
+    SEQUENTIAL_WRITE,
+    Benchmark,
+    NetworkPath,
+    Setting,
+)
+from ovirt_rdma.storage.benchmark.summary import Row, Rows
+
+LARGE_READS, LARGE_WRITES, SMALL = "large reads", "large writes", "small requests"
+LOADS = {
+    LARGE_READS: SEQUENTIAL_READ,
+    LARGE_WRITES: SEQUENTIAL_WRITE,
+    SMALL: RANDOM_READ,
+}
+# ib_read_bw reaches 98 % of the payload, good NFS 96 %; a TCP stream less.
+_FULL = 0.85
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit. ``kind`` is stable, for programs; ``loads`` are those that met it."""
+
+    kind: str
+    loads: tuple[str, ...]
+    sentence: str
+    evidence: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A benchmark, and the setting whose limit is looked for."""
+
+    benchmark: Benchmark
+    setting: Setting
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows of all settings."""
+        return Rows.of(self.benchmark)
+
+    @property
+    def path(self) -> Optional[NetworkPath]:
+        """How this host reaches the server."""
+        return self.benchmark.path
+
+    def row(self, load: str, transport: Optional[str] = None) -> Optional[Row]:
+        """Return the row of a kind of load, at the usual depth, of this transport."""
+        setting = self.setting
+        if transport:
+            setting = Setting(transport, setting.version, setting.nconnect)
+        return self.rows.one(setting, LOADS[load], DEPTH)
+
+    @cached_property
+    def link_rate(self) -> Optional[float]:
+        """The bytes per second that a tool measured on the link; None without."""
+        kinds = (RDMA,) if self.setting.transport == RDMA else (RDMA, TCP)
+        return max(
+            (r.bytes_per_s for r in self.benchmark.link if r.transport in kinds),
+            default=None,
+        )
+
+    @cached_property
+    def possible(self) -> Optional[float]:
+        """The most bytes per second that the link, or a tool on it, has; or None."""
+        limit = physical_mbps(self.path)
+        known = [limit * 1e6 / 8] if limit else []
+        known += [self.link_rate] if self.link_rate else []
+        return min(known, default=None)
+
+    def is_full(self, row: Row) -> bool:
+        """Whether ``row`` uses all that the link has."""
+        return self.possible is not None and row.rate.most >= _FULL * self.possible
+
+
+def physical_mbps(path: Optional[NetworkPath]) -> Optional[float]:
+    """Return the payload that the port on ``path`` can carry, in Mb/s; or None.
+
+    Headers of each packet: InfiniBand LRH 8, BTH 12, ICRC 4, VCRC 2 bytes (IBTA 1, 9);
+    RoCE v2 Ethernet with gap 38, IP 20, UDP 8, BTH 12, ICRC 4 (IBTA A17).
+    """
+    if path is None or not path.data_rate_mbps:
+        return None
+    headers = 26 if path.link_layer == "InfiniBand" else 82
+    mtu = path.active_mtu or 4096
+    return path.data_rate_mbps * mtu / (mtu + headers)
+
+
+def mb(rate: float) -> str:
+    """Return bytes per second for people: ``1234 MB/s``, or ``1.2 MB/s``."""
+    value = rate / 1e6
+    return f"{value:.0f} MB/s" if value >= 10 else f"{value:.1f} MB/s"

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Condense facts and counters into the evidence for a verdict. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Optional
+
+from ovirt_rdma.host.facts.activity import LINK_ERRORS, PATH_ERRORS
+from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.locality import PciLink
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.statistics import (
+    MountStatistics,
+    PortCounters,
+    Statistics,
+)
+from ovirt_rdma.host.mount_options import transport_of
+from ovirt_rdma.host.rules.hardware.pcie import mbps
+from ovirt_rdma.storage.benchmark.model import NetworkPath, Sample
+from ovirt_rdma.storage.readiness import ports_behind
+
+MIXED = "mixed"
+_DATA = ("READ", "READ_PLUS", "WRITE")
+_PACKETS = ("port_rcv_packets", "rcvd_pkts")
+# Not a loss: the receiver was late, which a busy server is.
+_NO_LOSS = ("rnr_nak_retry_err",)
+_ERRORS = tuple(name for name in (*LINK_ERRORS, *PATH_ERRORS) if name not in _NO_LOSS)
+
+
+def path_to(facts: Facts, address: str) -> NetworkPath:
+    """Return how ``facts``' host reaches ``address``."""
+    route = next((one for one in facts.routes if one.destination == address), None)
+    if route is None or route.netdev is None:
+        return NetworkPath(address)
+    mtu = next((d.mtu for d in facts.netdevs if d.name == route.netdev), None)
+    found = ports_behind(
+        facts.rdma_devices, facts.netdevs, route.netdev, route.source or ""
+    )
+    if not found:
+        fastest, fastest_mbps = _faster(facts, 0, None)
+        return NetworkPath(
+            address,
+            route.netdev,
+            mtu,
+            fastest=fastest,
+            fastest_mbps=fastest_mbps,
+        )
+    device, port = found[0]
+    rate = _rate(device, port)
+    link = _pci_link(facts, device)
+    fastest, fastest_mbps = _faster(facts, rate, (device.name, port.number))
+    return NetworkPath(
+        address,
+        route.netdev,
+        mtu,
+        device.name,
+        port.number,
+        port.link_layer,
+        rate,
+        port.active_mtu,
+        port.max_mtu,
+        mbps(link.speed_gts, link.width) if link else None,
+        _link_text(link),
+        fastest,
+        fastest_mbps,
+    )
+
+
+def _rate(device: RdmaDevice, port: RdmaPort) -> Optional[int]:
+    # Soft-RoCE invents a rate if the netdev below has none (rxe_query_port).
+    return None if device.is_soft_roce else port.data_rate_mbps
+
+
+def _pci_link(facts: Facts, device: RdmaDevice) -> Optional[PciLink]:
+    address = device.pci.address if device.pci else None
+    return next((a.pci_link for a in facts.adapters if a.pci.address == address), None)
+
+
+def _link_text(link: Optional[PciLink]) -> Optional[str]:
+    if not link or not link.speed_gts or not link.width:
+        return None
+    return f"{link.speed_gts:g} GT/s x{link.width}"
+
+
+def _faster(
+    facts: Facts, rate: Optional[int], own: Optional[tuple[str, int]]
+) -> tuple[Optional[str], Optional[int]]:
+    """Return the fastest other port, if it is faster than ``rate`` (None: unknown)."""
+    others = [
+        (_rate(device, port) or 0, f"{device.name}/{port.number}")
+        for device in facts.rdma_devices
+        for port in device.ports
+        if port.is_active and (device.name, port.number) != own
+    ]
+    best, name = max(others, default=(0, ""))
+    if rate is None or best <= rate:
+        return None, None
+    return name, best
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """The times of one processor in /proc/stat, in ticks of USER_HZ."""
+
+    busy: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The counters of one moment.
+
+    cpus: by name, as ``cpu0``; tcp_resent: segments, None if unknown
+    """
+
+    statistics: Statistics
+    cpus: tuple[tuple[str, Cpu], ...] = ()
+    tcp_resent: Optional[int] = None
+
+
+# proc(5): user nice system idle iowait irq softirq steal guest guest_nice. Guest time
+# is part of user time; time stolen by a hypervisor was not there to use.
+_IDLE = (3, 4)
+_STEAL = 7
+_TIMES = 8
+
+
+def cpu_times(text: str) -> tuple[tuple[str, Cpu], ...]:
+    """Return the processors in the text of /proc/stat."""
+    found = []
+    for line in text.split("\n"):
+        words = line.split()
+        if len(words) < 1 + _TIMES or not re.fullmatch(r"cpu[0-9]{1,5}", words[0]):
+            continue
+        if not all(
+            re.fullmatch(r"[0-9]{1,20}", word) for word in words[1 : 1 + _TIMES]
+        ):
+            continue
+        times = [int(word) for word in words[1 : 1 + _TIMES]]
+        total = sum(times) - times[_STEAL]
+        busy = total - sum(times[at] for at in _IDLE)
+        found.append((words[0], Cpu(busy, total)))
+    return tuple(found)
+
+
+def tcp_resent(text: str) -> Optional[int]:
+    """Return RetransSegs in the text of /proc/net/snmp; None if it is not there."""
+    lines = [line.split() for line in text.split("\n") if line.startswith("Tcp:")]
+    for names, values in zip(lines[::2], lines[1::2]):
+        found = dict(zip(names, values)).get("RetransSegs", "")
+        if re.fullmatch(r"[0-9]{1,20}", found):
+            return int(found)
+    return None
+
+
+def sample_between(
+    before: Moment, after: Moment, mountpoint: str, path: Optional[NetworkPath]
+) -> Sample:
+    """Return what was counted between two moments, for the mount at ``mountpoint``."""
+    seconds = max(0.01, after.statistics.taken_s - before.statistics.taken_s)
+    old, new = _mount(before, mountpoint), _mount(after, mountpoint)
+    shares, cpu_s = _cpu(before, after, seconds)
+    errors, packets = _port(before, after, path)
+    resent = None
+    if before.tcp_resent is not None and after.tcp_resent is not None:
+        resent = max(0, after.tcp_resent - before.tcp_resent)
+    counted = _counted(old, new) if old and new else {}
+    return Sample(
+        seconds=round(seconds, 2),
+        cpu_s=round(cpu_s, 3),
+        cpus=max(1, len(after.cpus)),
+        busiest_cpu=round(max(shares, default=0.0), 3),
+        path_errors=errors,
+        packets=packets,
+        tcp_resent=resent,
+        **counted,  # type: ignore[arg-type]
+    )
+
+
+def _mount(moment: Moment, mountpoint: str) -> Optional[MountStatistics]:
+    mounts = moment.statistics.mounts
+    return next((one for one in mounts if one.mountpoint == mountpoint), None)
+
+
+def _cpu(before: Moment, after: Moment, seconds: float) -> tuple[list[float], float]:
+    """Return the busy share of each processor, and the busy seconds of all."""
+    earlier = dict(before.cpus)
+    shares = []
+    for name, now in after.cpus:
+        then = earlier.get(name)
+        total = now.total - then.total if then else 0
+        if then and total > 0:
+            shares.append(min(1.0, max(0, now.busy - then.busy) / total))
+    return shares, sum(shares) * seconds
+
+
+def _port(
+    before: Moment, after: Moment, path: Optional[NetworkPath]
+) -> tuple[Optional[int], Optional[int]]:
+    """Return errors and received packets of the port on ``path``."""
+    if path is None or path.device is None:
+        return None, None
+    own = (path.device, path.port)
+    old = next((p for p in before.statistics.ports if (p.device, p.port) == own), None)
+    new = next((p for p in after.statistics.ports if (p.device, p.port) == own), None)
+    if old is None or new is None:
+        return None, None
+    errors = _grown(old, new, _ERRORS)
+    packets = next(
+        (n for name in _PACKETS if (n := _grown(old, new, [name])) is not None), None
+    )
+    return errors, packets
+
+
+def _grown(old: PortCounters, new: PortCounters, names: Iterable[str]) -> Optional[int]:
+    pairs = [(old.get(name), new.get(name)) for name in names]
+    known = [now - then for then, now in pairs if then is not None and now is not None]
+    return sum(max(0, value) for value in known) if known else None
+
+
+def _counted(old: MountStatistics, new: MountStatistics) -> dict[str, object]:
+    kinds = {transport_of(one.protocol) for one in new.transports}
+    operations, transmissions, rtt, queue = (
+        max(0, _total(new, field) - _total(old, field))
+        for field in ("operations", "transmissions", "rtt_ms", "queue_ms")
+    )
+    sends, under_way, backlog, connects = (
+        max(0, _sum(new, name) - _sum(old, name))
+        for name in ("sends", "req_u", "bklog_u", "connect_count")
+    )
+    return {
+        "transport": kinds.pop() if len(kinds) == 1 else MIXED if kinds else None,
+        "connections": len(new.transports),
+        "rsize": new.rsize,
+        "wsize": new.wsize,
+        "operations": operations,
+        "transmissions": transmissions,
+        "rtt_ms": _average(rtt, operations),
+        "queue_ms": _average(queue, operations),
+        "under_way": _average(under_way, sends),
+        "backlog": _average(backlog, sends),
+        "reconnects": connects if len(new.transports) == len(old.transports) else 0,
+    }
+
+
+def _total(mount: MountStatistics, field: str) -> int:
+    found = (mount.operation(name) for name in _DATA)
+    return sum(getattr(one, field) for one in found if one)
+
+
+def _sum(mount: MountStatistics, counter: str) -> int:
+    return sum(one.get(counter) or 0 for one in mount.transports)
+
+
+def _average(total: int, count: int) -> float:
+    return round(total / count, 3) if count else 0.0
+
+
+def slots_of(facts: Facts) -> Optional[int]:
+    """Return the slots of an RDMA connection to come; None if unknown."""
+    return facts.tuning.rdma_slots if facts.tuning else None

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Make fio's command lines, and parse what it prints. Pure.
+
+fio(1) and its JSON: fio 3.x, stat.c (show_thread_status_json, add_ddir_status_json).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.system.json_document import UnreadableJson, json_value
+from ovirt_rdma.storage.benchmark.model import (
+    RANDOM_READ,
+    RANDOM_WRITE,
+    SEQUENTIAL_READ,
+    SEQUENTIAL_WRITE,
+    Latency,
+    Load,
+)
+
+FIO = "fio"
+# fio 3.0 (2017) counts latencies in nanoseconds, earlier ones have `clat`.
+_OLDEST = (3, 0)
+_VERSION = re.compile(r"fio-([0-9]{1,4})\.([0-9]{1,4})")
+# The best first. EL packages libaio's engine separately (fio-engine-libaio); psync is
+# always there, and has as many threads as requests.
+_ENGINES = ("libaio", "posixaio", "psync")
+_WORDS = {
+    SEQUENTIAL_READ: "read",
+    SEQUENTIAL_WRITE: "write",
+    RANDOM_READ: "randread",
+    RANDOM_WRITE: "randwrite",
+}
+_WRITES = (SEQUENTIAL_WRITE, RANDOM_WRITE)
+_PERCENTILES = ("50", "90", "99", "99.9")
+INSTALL = "install it: dnf install fio"
+_ENDED = "fio did not end as it should"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """fio as it is installed: version as ``3.33``, and the I/O engine to use."""
+
+    version: str
+    name: str
+
+
+@dataclass(frozen=True)
+class FioResult:
+    """The result of one run: rates per second."""
+
+    bytes_per_s: float
+    operations_per_s: float
+    latency: Latency
+
+
+def engine(version: str, engines: str) -> Engine:
+    """Return what to use, from the output of ``fio --version`` and ``fio --enghelp``.
+
+    Raises Problem if this fio is too old.
+    """
+    match = _VERSION.search(version)
+    if not match or (int(match[1]), int(match[2])) < _OLDEST:
+        raise Problem(
+            "bench-fio-old",
+            f"fio is {version.strip()[:40]!r}; bench needs fio 3.0 or later",
+            "install a later fio",
+        )
+    known = {line.strip() for line in engines.splitlines()}
+    name = next((one for one in _ENGINES if one in known), _ENGINES[-1])
+    return Engine(f"{match[1]}.{match[2]}", name)
+
+
+def arguments(
+    load: Load, file: str, size: int, seconds: int, fio: Engine
+) -> tuple[str, ...]:
+    """Return the command for one load on ``file`` of ``size`` bytes, for ``seconds``.
+
+    Direct I/O: what the page cache of this host has is not read from the server.
+    """
+    return (
+        *_common(load.name, file, size, fio),
+        f"--bs={load.block_bytes}",
+        f"--rw={_WORDS[load.name]}",
+        *_depth(load.depth, fio),
+        "--time_based",
+        f"--runtime={seconds}",
+        *(["--end_fsync=1"] if load.name in _WRITES else ["--allow_file_create=0"]),
+    )
+
+
+def layout_arguments(file: str, size: int, fio: Engine) -> tuple[str, ...]:
+    """Return the command that writes ``file`` once, in full."""
+    return (
+        *_common("layout", file, size, fio),
+        "--bs=1048576",
+        "--rw=write",
+        "--ioengine=psync",
+        "--end_fsync=1",
+    )
+
+
+def _common(name: str, file: str, size: int, fio: Engine) -> tuple[str, ...]:
+    return (
+        FIO,
+        f"--name={name}",
+        f"--filename={file}",
+        f"--size={size}",
+        "--direct=1",
+        "--fallocate=none",
+        "--group_reporting",
+        "--eta=never",
+        f"--percentile_list={':'.join(_PERCENTILES)}",
+        "--output-format=json",
+    )
+
+
+def _depth(depth: int, fio: Engine) -> tuple[str, ...]:
+    if fio.name == "psync":
+        return "--ioengine=psync", "--thread", f"--numjobs={depth}"
+    return f"--ioengine={fio.name}", f"--iodepth={depth}"
+
+
+def check(output: str) -> dict[str, Any]:
+    """Return the job in fio's JSON; warnings may precede it.
+
+    Raises Problem if fio reports an error, or the output is not complete.
+    """
+    job = _job(output)
+    failed = _number(job, "error")
+    if failed:
+        raise failure(int(failed))
+    return job
+
+
+def parse(output: str, load: Load) -> FioResult:
+    """Return the result of ``load`` in fio's JSON; raises as :func:`check`."""
+    job = check(output)
+    writes = load.name in _WRITES
+    side = job.get("write" if writes else "read")
+    if not isinstance(side, dict):
+        raise incomplete("its JSON has no result")
+    rate, operations = _number(side, "bw_bytes"), _number(side, "iops")
+    latency = side.get("clat_ns")
+    found = latency.get("percentile") if isinstance(latency, dict) else None
+    if rate is None or operations is None or not isinstance(found, dict):
+        raise incomplete("its JSON has no rate or no latencies")
+    # As "99.900000".
+    percentiles = {key.rstrip("0").rstrip("."): found[key] for key in found}
+    values = [_number(percentiles, key) for key in _PERCENTILES]
+    if not rate or None in values:
+        raise incomplete("nothing was read or written")
+    p50, p90, p99, p99_9 = (round((value or 0) / 1000, 1) for value in values)
+    return FioResult(rate, operations, Latency(p50, p90, p99, p99_9))
+
+
+def _job(output: str) -> dict[str, Any]:
+    start = output.find("{")
+    if start < 0:
+        raise incomplete(_last_line(output) or "it printed nothing")
+    try:
+        value = json_value(output[start:].encode("utf-8", "surrogateescape"))
+    except UnreadableJson as error:
+        raise incomplete(f"its output: {error}") from None
+    jobs = value.get("jobs") if isinstance(value, dict) else None
+    if not isinstance(jobs, list) or not jobs or not isinstance(jobs[0], dict):
+        raise incomplete("its JSON has no job")
+    return jobs[0]
+
+
+def _number(values: dict[str, Any], key: str) -> Optional[float]:
+    value = values.get(key)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    return None
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+_FIXES = {
+    errno.ENOSPC: "the file system of the server is full: free space there",
+    errno.EDQUOT: "the quota of the server is used up: raise it",
+    errno.EROFS: "the server exports it read-only: export it read-write",
+    errno.EACCES: "the server refuses root: export it with no_root_squash, or to a "
+    "folder that its anonymous user may write to",
+    errno.EIO: "the server did not answer in time: look whether it is up",
+    errno.ETIMEDOUT: "the server did not answer in time: look whether it is up",
+    errno.ESTALE: "the server no longer knows the file: it was exported again",
+}
+
+
+def failure(number: int) -> Problem:
+    """Return an error in the export, an errno, as a Problem."""
+    try:
+        reason = os.strerror(number)
+    except (ValueError, OverflowError):
+        reason = f"error {number}"
+    return Problem(
+        "bench-fio-failed",
+        f"the export cannot be measured: {reason}",
+        _FIXES.get(number, "look at the logs of this host and of the server"),
+    )
+
+
+def incomplete(why: str) -> Problem:
+    """Return a Problem for a fio that was killed, or printed something else."""
+    return Problem(
+        "bench-fio-incomplete",
+        f"{_ENDED}: {why[:200]}",
+        "look whether something killed it (journalctl -k), then run bench again",
+    )
+
+
+def failed_with(text: str) -> Problem:
+    """Return a Problem for the stderr of a fio that failed before it measured."""
+    for number in _FIXES:
+        if os.strerror(number) in text:
+            return failure(number)
+    return incomplete(_last_line(text) or "it printed nothing")

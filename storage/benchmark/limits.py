@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Name the limit that a benchmark met, from evidence. Pure.
+
+Three kinds of loads are judged: large reads, large writes, small requests. For each,
+the first check of :data:`CHECKS` that finds evidence names the limit. Without evidence
+none is named: a sound component must not be blamed. The shares below are choices of
+ours, with the reason beside each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Callable, Optional
+
+from ovirt_rdma.host.mount_options import RDMA, TCP
+from ovirt_rdma.storage.benchmark.case import (
+    LARGE_READS,
+    LARGE_WRITES,
+    LOADS,
+    SMALL,
+    Case,
+    Limit,
+    mb,
+)
+from ovirt_rdma.storage.benchmark.model import (
+    DEPTH,
+    RANDOM_READ,
+    Benchmark,
+    Sample,
+    Setting,
+)
+from ovirt_rdma.storage.benchmark.summary import Row, apart
+
+# Headers of PCIe packets take a tenth to a quarter: 8 GT/s x8 moves 52 of 63 Gb/s.
+_PCIE_FULL = 0.70
+_BUSY_ONE, _BUSY_ALL = 0.95, 0.90
+# One packet in 10,000: congestion control halves its rate for fewer.
+_LOSS, _TCP_LOSS = 1e-4, 1e-3
+_SMALL_RSIZE = 256 << 10
+_LARGEST_RSIZE = 1 << 20
+_FEW_ANSWERS = 4.0
+# Flash answers in less than 0.5 ms, a rotating disk in 4 to 15 ms.
+_DISK_MS = 2.0
+_GAIN = 1.25
+_EQUAL = 0.15
+
+
+Check = Callable[[Case, str, Row], "Optional[Limit]"]
+
+
+def limits(benchmark: Benchmark, setting: Setting) -> tuple[Limit, ...]:
+    """Return the limits that ``setting`` met, that of large reads first."""
+    case = Case(benchmark, setting)
+    found: dict[str, Limit] = {}
+    for load in LOADS:
+        row = case.row(load)
+        limit = row and next(
+            (one for check in CHECKS if (one := check(case, load, row))), None
+        )
+        if limit:
+            same = found.get(limit.kind)
+            loads = (*(same.loads if same else ()), load)
+            best = same or limit
+            found[limit.kind] = Limit(
+                best.kind, loads, best.sentence, best.evidence, best.fix
+            )
+    return tuple(found.values())
+
+
+def _transport(case: Case, load: str, row: Row) -> Optional[Limit]:
+    wanted = case.setting.transport
+    shown = {sample.transport for sample in row.samples} - {None}
+    if shown <= {wanted}:
+        return None
+    other = ", ".join(sorted(str(one) for one in shown - {wanted}))
+    return Limit(
+        "transport",
+        (load,),
+        f"the mount was asked for {wanted.upper()} and is not over it",
+        f"mountstats shows {other} for {case.setting}",
+        "ovirt-rdma-host nfs check says why; another mount of the server may share its "
+        "connection",
+    )
+
+
+def _wrong_path(case: Case, load: str, row: Row) -> Optional[Limit]:
+    path = case.path
+    if path is None or path.fastest is None or path.netdev is None:
+        return None
+    if path.device is None:
+        own = f"{path.netdev}, which is no RDMA port"
+    elif case.is_full(row) and load != SMALL:
+        own = f"{path.netdev} ({path.device}/{path.port}, {path.data_rate_mbps} Mb/s)"
+    else:
+        return None
+    return Limit(
+        "wrong-path",
+        (load,),
+        f"the server is reached by a slower port than {path.fastest}",
+        f"the route to {path.address} is {own}; {path.fastest} has "
+        f"{path.fastest_mbps} Mb/s",
+        "give the server an address in the network of the faster port, and use it in "
+        "the storage domain",
+    )
+
+
+def _losses(case: Case, load: str, row: Row) -> Optional[Limit]:
+    samples = row.samples
+    operations = sum(s.operations for s in samples)
+    again = sum(max(0, s.transmissions - s.operations) for s in samples)
+    errors, packets = _known(samples, "path_errors"), _known(samples, "packets")
+    reconnects = sum(s.reconnects for s in samples)
+    resent = _known(samples, "tcp_resent")
+    moved = sum(j.bytes_per_s * j.sample.seconds for j in row.jobs)
+    segments = moved / ((case.path and case.path.netdev_mtu) or 1500)
+    signs = []
+    if case.setting.transport == RDMA and errors > _LOSS * max(packets, 1e4):
+        of = f" in {packets:.0f} packets" if packets else ""
+        signs.append(f"{errors:.0f} errors of the port{of}")
+    if case.setting.transport == TCP and resent > _TCP_LOSS * max(segments, 1e4):
+        signs.append(f"{resent:.0f} TCP segments sent again")
+    if again > _LOSS * operations:
+        signs.append(f"{again} of {operations} requests sent again")
+    if reconnects:
+        signs.append(f"{reconnects} reconnects")
+    if not signs:
+        return None
+    return Limit(
+        "losses",
+        (load,),
+        "packets are lost on the way",
+        f"{case.setting}, {row.load}: {', '.join(signs)}",
+        "look at cables, transceivers and, with RoCE, flow control (PFC, ECN): "
+        "ovirt-rdma-host check",
+    )
+
+
+def _known(samples: Iterable[Sample], name: str) -> float:
+    return sum(getattr(sample, name) or 0 for sample in samples)
+
+
+def _cpu(case: Case, load: str, row: Row) -> Optional[Limit]:
+    one = row.average(lambda s: s.busiest_cpu)
+    together = row.average(lambda s: s.cpu_s / s.cpus / s.seconds if s.seconds else 0)
+    if one < _BUSY_ONE and together < _BUSY_ALL:
+        return None
+    if together >= _BUSY_ALL:
+        sentence = "this host's processors are fully used"
+    else:
+        sentence = "one processor of this host is fully used"
+    return Limit(
+        "cpu",
+        (load,),
+        sentence,
+        f"{row.load}: the busiest processor is {one:.0%} busy, all are {together:.0%}",
+        "check the power profile and where the adapter's interrupts go; more "
+        "connections (nconnect) may use more processors"
+        if together < _BUSY_ALL
+        else "take load from this host, or use faster processors",
+    )
+
+
+def _size(case: Case, load: str, row: Row) -> Optional[Limit]:
+    if load == SMALL or case.is_full(row):
+        return None
+    name = "rsize" if load == LARGE_READS else "wsize"
+    sizes = {getattr(sample, name) for sample in row.samples} - {None}
+    size = min(sizes, default=None)
+    if size is None or size > _SMALL_RSIZE:
+        return None
+    return Limit(
+        "rsize",
+        (load,),
+        f"requests are small: {name} is {size >> 10} KiB",
+        f"{row.load}: mountstats shows {name}={size}; 1 MiB needs "
+        f"{_LARGEST_RSIZE // size} requests in place of one",
+        f"remove {name}= from the mount options, and raise the server's largest block "
+        "(/proc/fs/nfsd/max_block_size; more memory raises its default)",
+    )
+
+
+def _slots(case: Case, load: str, row: Row) -> Optional[Limit]:
+    if case.setting.transport != RDMA or case.is_full(row):
+        return None
+    worst = row
+    if row.average(lambda s: s.backlog) < 1:
+        deepest = case.rows.deepest(case.setting, RANDOM_READ)
+        first = case.rows.one(case.setting, RANDOM_READ, 1)
+        if load != SMALL or deepest is None or first is None:
+            return None
+        # A server at its own limit takes longer for each of many requests.
+        alone = first.average(lambda s: s.rtt_ms)
+        quick = 0 < deepest.average(lambda s: s.rtt_ms) <= 2 * alone
+        if deepest.average(lambda s: s.backlog) < 1 or not quick:
+            return None
+        worst = deepest
+    backlog = worst.average(lambda s: s.backlog)
+    slots = case.benchmark.slots
+    return Limit(
+        "slots",
+        (load,),
+        "requests wait for a slot of the connection",
+        f"{worst.load}: {backlog:.1f} requests wait on average, with "
+        f"{slots if slots is not None else 'an unknown number of'} slots",
+        "set sunrpc.rdma_slot_table_entries to 128 or more in modprobe.d and remount, "
+        "or use nconnect",
+    )
+
+
+def _pcie(case: Case, load: str, row: Row) -> Optional[Limit]:
+    path = case.path
+    if load == SMALL or path is None or not path.pcie_mbps or not path.data_rate_mbps:
+        return None
+    best = max(row.rate.most, case.link_rate or 0.0) * 8 / 1e6
+    if path.pcie_mbps >= path.data_rate_mbps or best < _PCIE_FULL * path.pcie_mbps:
+        return None
+    return Limit(
+        "pcie",
+        (load,),
+        "the PCIe link of the adapter is narrower than its port",
+        f"{path.device} has {path.pcie_link}, {path.pcie_mbps} Mb/s, of which "
+        f"{best:.0f} are used; the port has {path.data_rate_mbps} Mb/s",
+        "ovirt-rdma-host explain PCIE-01",
+    )
+
+
+def _link(case: Case, load: str, row: Row) -> Optional[Limit]:
+    if load == SMALL:
+        return None
+    possible = case.possible
+    if possible is not None:
+        if not case.is_full(row):
+            return None
+        evidence = f"{mb(row.rate.most)} of {mb(possible)}, which the link can carry"
+    else:
+        found = _same_everywhere(case)
+        if found is None:
+            return None
+        evidence = (
+            f"reads and writes by both transports end at {mb(found)}, and no processor "
+            "is fully used"
+        )
+    return Limit(
+        "link-rate",
+        (load,),
+        "the link is fully used",
+        f"{row.load}: {evidence}",
+    )
+
+
+def _same_everywhere(case: Case) -> Optional[float]:
+    """Return the rate of large reads and writes by both transports, if it is one."""
+    rows = [
+        case.row(load, transport)
+        for load in (LARGE_READS, LARGE_WRITES)
+        for transport in (RDMA, TCP)
+    ]
+    rates = [row.rate.middle for row in rows if row]
+    if len(rates) < len(rows) or not min(rates):
+        return None
+    equal = max(rates) / min(rates) <= 1 + _EQUAL
+    return sum(rates) / len(rates) if equal else None
+
+
+def _mtu(case: Case, load: str, row: Row) -> Optional[Limit]:
+    path = case.path
+    if load == SMALL or path is None or case.setting.transport != RDMA:
+        return None
+    if not path.active_mtu or not path.max_mtu or 2 * path.active_mtu > path.max_mtu:
+        return None
+    if case.is_full(row):
+        return None
+    return Limit(
+        "mtu",
+        (load,),
+        "the packets are small: the port's MTU is below what it can have",
+        f"{path.device}/{path.port}: active MTU {path.active_mtu} of {path.max_mtu}, "
+        f"netdev {path.netdev} {path.netdev_mtu}",
+        "InfiniBand: raise the MTU of the partition; RoCE: MTU 4200 or more on netdev, "
+        "switch and server",
+    )
+
+
+def _connections(case: Case, load: str, row: Row) -> Optional[Limit]:
+    if row.connections > 1:
+        return None
+    for setting in case.rows.settings:
+        same = (setting.transport, setting.version) == (
+            case.setting.transport,
+            case.setting.version,
+        )
+        other = case.rows.one(setting, LOADS[load], DEPTH)
+        if not same or setting.nconnect <= case.setting.nconnect or other is None:
+            continue
+        if other.connections > 1:
+            more = other.rate.middle >= _GAIN * row.rate.middle
+            if more and apart(other.rate, row.rate):
+                return Limit(
+                    "connections",
+                    (load,),
+                    "one connection is not enough",
+                    f"{row.load}: {mb(row.rate.middle)} by one connection, "
+                    f"{mb(other.rate.middle)} by {other.connections}",
+                    f"mount with nconnect={setting.nconnect}",
+                )
+        elif load != SMALL and case.possible and not case.is_full(row):
+            return Limit(
+                "connections",
+                (load,),
+                f"nconnect={setting.nconnect} was ignored: there is one connection",
+                f"{setting}: mountstats shows {other.connections} connection, "
+                f"{mb(other.rate.middle)} of {mb(case.possible)}, which the link has",
+                "kernels before 6.9 ignore nconnect for NFS 4 over RDMA: use NFS 3, or "
+                "a later kernel",
+            )
+    return None
+
+
+def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
+    other = case.row(load, TCP if case.setting.transport == RDMA else RDMA)
+    if other is None or not _about_equal(row, other):
+        return None
+    reads = case.row(LARGE_READS)
+    first = case.rows.one(case.setting, RANDOM_READ, 1)
+    slow = first.average(lambda s: s.rtt_ms) if first else 0.0
+    if load == LARGE_WRITES and reads and row.rate.most <= 0.6 * reads.rate.least:
+        evidence = (
+            f"writes end at {mb(row.rate.middle)} and {mb(other.rate.middle)} by both "
+            f"transports, reads reach {mb(reads.rate.middle)}"
+        )
+    elif load != LARGE_WRITES and slow >= _DISK_MS:
+        evidence = (
+            f"a read of 4 KiB takes {slow:.1f} ms at the server, with nothing else "
+            "under way, and both transports are equally fast"
+        )
+    else:
+        return None
+    return Limit(
+        "server-disk",
+        (load,),
+        "the server's disks are the limit, behind any transport",
+        f"{row.load}: {evidence}",
+        "look at the server's disks (iostat -x), its cache, and sync or async exports",
+    )
+
+
+def _about_equal(row: Row, other: Row) -> bool:
+    one, two = row.rate.middle, other.rate.middle
+    return min(one, two) > 0 and max(one, two) / min(one, two) <= 1 + _EQUAL
+
+
+def _server_threads(case: Case, load: str, row: Row) -> Optional[Limit]:
+    first = case.rows.one(case.setting, RANDOM_READ, 1)
+    if load != SMALL or first is None or not first.operations.middle:
+        return None
+    gain = row.operations.middle / first.operations.middle
+    rtt = row.average(lambda s: s.rtt_ms)
+    # Where the time is: at the server or the network, not in this host's queues.
+    waits = rtt > 0 and rtt >= 3 * row.average(lambda s: s.queue_ms)
+    if gain >= _FEW_ANSWERS or not waits or rtt < 3 * first.average(lambda s: s.rtt_ms):
+        return None
+    return Limit(
+        "server-threads",
+        (load,),
+        "the server answers few requests at a time",
+        f"{DEPTH} requests under way are answered {gain:.1f} times as fast as one; "
+        f"each then takes {rtt:.2f} ms at the server",
+        "raise the number of nfsd threads on the server (nfs.conf, [nfsd] threads), "
+        "and look at its processors",
+    )
+
+
+CHECKS: tuple[Check, ...] = (
+    _transport,
+    _wrong_path,
+    _losses,
+    _cpu,
+    _size,
+    _slots,
+    _pcie,
+    _link,
+    _server_disk,
+    _connections,
+    _mtu,
+    _server_threads,
+)

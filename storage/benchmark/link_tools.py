@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Measure the link to another host with perftest, qperf and iperf3: the command lines,
+and what these tools print. Pure.
+
+The operator starts the servers on the other host (:data:`SERVERS`). Outputs: perftest
+src/perftest_parameters.h (RESULT_FMT_G, REPORT_FMT_JSON), qperf 0.4.11 with -uu, iperf3
+3.x with -J.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Callable, Optional
+
+from ovirt_rdma.host.mount_options import RDMA, TCP
+from ovirt_rdma.host.system.json_document import UnreadableJson, json_value
+
+SECONDS = 3
+
+
+class NotUnderstood(ValueError):
+    """The output has no result; the text says why."""
+
+
+@dataclass(frozen=True)
+class LinkTest:
+    """A test of a tool: ``test`` is ``read``, ``write`` or ``stream``.
+
+    ``server`` is the command to start on the other host; ``parse`` returns bytes per
+    second or raises NotUnderstood.
+    """
+
+    tool: str
+    test: str
+    transport: str
+    server: str
+    options: tuple[str, ...]
+    parse: Callable[[str], float]
+
+    def arguments(self, peer: str) -> tuple[str, ...]:
+        """Return the command for the server ``peer``."""
+        end = ("-c", peer) if self.tool == "iperf3" else (peer,)
+        if self.tool == "qperf":
+            return (self.tool, *self.options, peer, f"rc_rdma_{self.test}_bw")
+        return (self.tool, *self.options, *end)
+
+
+def perftest(text: str) -> float:
+    """Return bytes per second from ``ib_read_bw --report_gbits``.
+
+    Its JSON goes into a file, older versions have none, and with -S it is invalid; the
+    table is the same in all of them.
+    """
+    lines = iter(text.splitlines())
+    heading = next((line for line in lines if "BW average" in line), None)
+    if heading is None:
+        raise NotUnderstood(_why(text))
+    # Gb/sec, or Gb/s in 4.x; MiB/sec, or MB/sec (which is MiB too), without the option.
+    unit = re.search(r"BW average\[(Gb|MiB|MB)/s(?:ec)?\]", heading)
+    for line in lines:
+        words = line.split()
+        # bytes [sl] iterations peak average rate [CPU]: count from the heading.
+        at = 3 + ("#sl" in heading)
+        if len(words) > at and words[0].isascii() and words[0].isdigit():
+            value = _decimal(words[at])
+            if value is not None and unit:
+                factor = 1e9 / 8 if unit[1] == "Gb" else float(1 << 20)
+                return _positive(value * factor)
+    raise NotUnderstood("its table has no average")
+
+
+def qperf(text: str) -> float:
+    """Return bytes per second from ``qperf -uu``."""
+    match = re.search(r"^\s*bw\s*=\s*([0-9][0-9.,]*)\s*bytes/sec", text, re.MULTILINE)
+    value = _decimal(match[1].replace(",", "")) if match else None
+    if value is None:
+        raise NotUnderstood(_why(text))
+    return _positive(value)
+
+
+def iperf3(text: str) -> float:
+    """Return the received bytes per second from ``iperf3 -J``."""
+    start = text.find("{")
+    try:
+        value = json_value(text[max(start, 0) :].encode("utf-8", "surrogateescape"))
+    except UnreadableJson as error:
+        raise NotUnderstood(str(error)) from None
+    whole: dict[str, Any] = value if isinstance(value, dict) else {}
+    if isinstance(whole.get("error"), str):
+        raise NotUnderstood(_why(whole["error"]))
+    end = whole.get("end")
+    received = end.get("sum_received") if isinstance(end, dict) else None
+    bits = received.get("bits_per_second") if isinstance(received, dict) else None
+    if not isinstance(bits, (int, float)) or isinstance(bits, bool):
+        raise NotUnderstood("its JSON has no end.sum_received")
+    return _positive(bits / 8)
+
+
+def _decimal(text: str) -> Optional[float]:
+    return float(text) if re.fullmatch(r"[0-9]{1,15}(\.[0-9]{0,9})?", text) else None
+
+
+def _positive(rate: float) -> float:
+    if rate <= 0:
+        raise NotUnderstood("nothing was received")
+    return rate
+
+
+def _why(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "it printed nothing"
+
+
+# -R: RDMA CM chooses the device by the route, as NFS does. -F: a processor whose
+# frequency changes is a warning, not an error. -D: seconds.
+_PERFTEST = ("-R", "-F", "--report_gbits", "-D", str(SECONDS))
+TESTS = (
+    LinkTest("ib_read_bw", "read", RDMA, "ib_read_bw -R", _PERFTEST, perftest),
+    LinkTest("ib_write_bw", "write", RDMA, "ib_write_bw -R", _PERFTEST, perftest),
+    LinkTest("qperf", "read", RDMA, "qperf", ("-uu", "-t", str(SECONDS)), qperf),
+    LinkTest("qperf", "write", RDMA, "qperf", ("-uu", "-t", str(SECONDS)), qperf),
+    LinkTest("iperf3", "stream", TCP, "iperf3 -s", ("-J", "-t", str(SECONDS)), iperf3),
+)

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Carry out a benchmark: mount, run fio and the tools of the link, read the counters.
+
+All decisions are elsewhere: ``plan`` says what runs, ``verdict`` what it means.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Callable, Optional
+
+from ovirt_rdma.host.collect.statistics import read_statistics
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.mount_options import (
+    RDMA,
+    MountOptions,
+    option_string,
+)
+from ovirt_rdma.host.policy.model import NfsRule
+from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, run_command
+from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.storage.benchmark import evidence, fio, link_tools, plan
+from ovirt_rdma.storage.benchmark.model import (
+    Benchmark,
+    Job,
+    LinkResult,
+    NetworkPath,
+    Setting,
+)
+from ovirt_rdma.storage.benchmark.scratch import Run, Scratch
+from ovirt_rdma.storage.readiness import NOT_READY, Readiness
+from ovirt_rdma.storage.transport import rdma_options, tcp_options
+from ovirt_rdma.storage.trunking import conflict_clause, conflicting_mounts
+
+# A tool of the link starts, connects, measures, and prints.
+_LINK_S = link_tools.SECONDS + 20.0
+
+
+class IsDomain(Problem):
+    """The export is a storage domain; nothing was written."""
+
+    exit_code = ExitCode.REFUSED
+
+
+@dataclass(frozen=True)
+class Server:
+    """What is known about the server before the first mount.
+
+    rule: the policy's rule for the export, or one with the defaults
+    addresses: those to mount, the first for RDMA; ``readiness`` is about that one
+    """
+
+    export: Export
+    rule: NfsRule
+    addresses: tuple[str, ...]
+    readiness: Readiness
+
+    def options(self, setting: Setting) -> str:
+        """Return the mount options: the product's own, as VDSM would get them."""
+        ipv6 = any(":" in address for address in self.addresses[:1])
+        none = MountOptions.parse("")
+        make = rdma_options if setting.transport == RDMA else tcp_options
+        extra = MountOptions.parse(make(self.rule, none, ipv6)).without("nconnect")
+        if setting.nconnect > 1:
+            extra = extra.merged(MountOptions.parse(f"nconnect={setting.nconnect}"))
+        return option_string(setting.version, str(extra))
+
+
+@dataclass
+class Measuring:
+    """Measures on this host.
+
+    ``address`` is the server's or the peer's. ``counters`` reads the moment before and
+    after each run; ``progress`` gets a text for people before each.
+    """
+
+    facts: Facts
+    address: Optional[str]
+    scratch: Scratch
+    counters: Callable[[], evidence.Moment]
+    progress: Callable[[str], None]
+    run: Run = run_command
+    skipped: list[str] = field(default_factory=list)
+
+    def link(self, peer: str) -> tuple[LinkResult, ...]:
+        """Measure the link to ``peer`` with each tool that is installed here, and has a
+        server there.
+        """
+        return tuple(self._link(peer))
+
+    def _link(self, peer: str) -> Iterator[LinkResult]:
+        lacking = set()
+        for test in link_tools.TESTS:
+            if test.tool in lacking:
+                continue
+            self.progress(f"{test.tool} to {peer}: {test.test}")
+            try:
+                rate = test.parse(self.run(test.arguments(peer), _LINK_S))
+            except NotInstalled:
+                lacking.add(test.tool)
+                self.skipped.append(f"{test.tool} is not installed here")
+            except (CommandFailed, link_tools.NotUnderstood) as error:
+                lacking.add(test.tool)
+                self.skipped.append(
+                    f"{test.tool} has no result from {peer}: {error}; start "
+                    f"{test.server!r} there"
+                )
+            else:
+                yield LinkResult(test.tool, test.test, test.transport, peer, rate)
+
+    def mounts(
+        self,
+        server: Server,
+        request: plan.Request,
+        engine: fio.Engine,
+        *,
+        yes_write: bool,
+    ) -> tuple[Job, ...]:
+        """Mount ``server``'s export in turns, and measure each mount.
+
+        A setting that cannot be mounted is skipped, with a sentence. Raises Problem if
+        fio fails, if the export is a storage domain and not ``yes_write``, or if
+        nothing could be mounted.
+        """
+        if not yes_write:
+            self._refuse_domain_in_use(server.export)
+        usable = {
+            setting: self._usable(server, setting)
+            for setting in self._settings(server, request)
+        }
+        planned = plan.turns(request, evidence.slots_of(self.facts))
+        jobs: list[Job] = []
+        with self.scratch.only_run():
+            made = False
+            for number, turn in enumerate(planned, 1):
+                if not usable.get(turn.setting):
+                    continue
+                self.progress(f"mount {number} of {len(planned)}: {turn.setting}")
+                try:
+                    self._mount(server, turn.setting)
+                except Problem as problem:
+                    usable[turn.setting] = False
+                    self.skipped.append(f"{turn.setting}: {problem.one_line}")
+                    continue
+                if not made:
+                    self._prepare(server, request, engine, yes_write=yes_write)
+                    made = True
+                jobs += self._jobs(turn, number, len(planned), request, engine)
+                # The last mount is left to only_run, which removes the scratch first.
+                if any(usable.get(later.setting) for later in planned[number:]):
+                    self.scratch.unmount()
+        if not jobs:
+            raise Problem("bench-nothing-mounted", "; ".join(self.skipped))
+        return tuple(jobs)
+
+    def _settings(self, server: Server, request: plan.Request) -> Iterator[Setting]:
+        for transport in request.transports:
+            if transport == RDMA and server.readiness.verdict == NOT_READY:
+                self.skipped.append(f"RDMA was not measured: {server.readiness.reason}")
+                continue
+            for version in request.versions:
+                for nconnect in request.nconnect:
+                    yield Setting(transport, version, nconnect)
+
+    def _usable(self, server: Server, setting: Setting) -> bool:
+        # Another path: here the mounts of the export itself count too.
+        export = Export(server.export.server, f"{server.export.path}/.bench")
+        blocking = conflicting_mounts(
+            self.facts.nfs_mounts,
+            export,
+            server.addresses,
+            setting.version,
+            setting.transport,
+        )
+        if blocking is None:
+            return True
+        self.skipped.append(
+            f"{setting} was not measured: {conflict_clause(blocking.mounts)}, and a "
+            "second mount of the server would use that connection"
+        )
+        return False
+
+    def _refuse_domain_in_use(self, export: Export) -> None:
+        for mount in self.facts.nfs_mounts:
+            if export.same_as(Export.maybe(mount.source)):
+                raise _is_domain(f"{export} is in use: mounted at {mount.mountpoint}")
+
+    def _mount(self, server: Server, setting: Setting) -> None:
+        self.scratch.mount(
+            str(server.export),
+            server.options(setting),
+            over_rdma=setting.transport == RDMA,
+        )
+
+    def _prepare(
+        self,
+        server: Server,
+        request: plan.Request,
+        engine: fio.Engine,
+        *,
+        yes_write: bool,
+    ) -> None:
+        """Check the mounted export, make the scratch folder, write the file."""
+        domain = self.scratch.domain()
+        if domain and not yes_write:
+            raise _is_domain(f"{server.export} has the storage domain {domain}")
+        plan.check_space(request.size, *self.scratch.free_space(), str(server.export))
+        self.scratch.make()
+        self.progress(f"writing the file of {request.size // plan.MIB} MiB")
+        layout = fio.layout_arguments(str(self.scratch.file), request.size, engine)
+        # 1 MiB/s is the slowest server that is waited for.
+        output = self.scratch.fio(layout, request.size / plan.MIB)
+        fio.check(output)
+
+    def _jobs(
+        self,
+        turn: plan.Turn,
+        number: int,
+        count: int,
+        request: plan.Request,
+        engine: fio.Engine,
+    ) -> Iterator[Job]:
+        path = self.path
+        for load in turn.loads:
+            self.progress(f"mount {number} of {count}: {turn.setting}: {load}")
+            command = fio.arguments(
+                load, str(self.scratch.file), request.size, request.seconds, engine
+            )
+            before = self.counters()
+            output = self.scratch.fio(command, request.seconds)
+            after = self.counters()
+            result = fio.parse(output, load)
+            yield Job(
+                turn.setting,
+                load,
+                turn.repeat,
+                result.bytes_per_s,
+                result.operations_per_s,
+                result.latency,
+                evidence.sample_between(
+                    before, after, str(self.scratch.mountpoint), path
+                ),
+            )
+
+    @property
+    def path(self) -> Optional[NetworkPath]:
+        """How this host reaches the address."""
+        return evidence.path_to(self.facts, self.address) if self.address else None
+
+
+def _is_domain(sentence: str) -> IsDomain:
+    return IsDomain(
+        "bench-storage-domain",
+        f"{sentence}; bench writes into a scratch folder and loads the server",
+        "measure another export of the server, or allow it with --yes-write",
+    )
+
+
+def read_counters(root: str) -> evidence.Moment:
+    """Return the counters of the host below ``root`` now."""
+    tree = FileTree(root)
+    return evidence.Moment(
+        read_statistics(tree),
+        evidence.cpu_times(tree.text("/proc/stat") or ""),
+        evidence.tcp_resent(tree.text("/proc/net/snmp") or ""),
+    )
+
+
+def result(
+    measuring: Measuring,
+    export: Optional[Export] = None,
+    engine: Optional[fio.Engine] = None,
+    link: Sequence[LinkResult] = (),
+    jobs: Sequence[Job] = (),
+) -> Benchmark:
+    """Return what was measured as one document."""
+    facts = measuring.facts
+    return Benchmark(
+        taken_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        hostname=facts.hostname,
+        kernel=facts.kernel_release,
+        export=str(export) if export else None,
+        fio=engine.version if engine else None,
+        path=measuring.path,
+        slots=evidence.slots_of(facts),
+        link=tuple(link),
+        jobs=tuple(jobs),
+        skipped=tuple(dict.fromkeys(measuring.skipped)),
+    )

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Define the results of a benchmark as data, and their JSON document.
+
+The document has ``kind: benchmark``, the fields of :class:`Benchmark`, and ``verdict``,
+which is made from them again when the file is read. Rates are in bytes or operations
+per second, times in seconds unless the name says another unit. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Optional, Union
+
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.system.json_codec import Records, plain
+from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, read_json
+
+DOCUMENT = Envelope("benchmark", 1)
+_RECORDS = Records("the benchmark")
+
+SEQUENTIAL_READ = "sequential-read"
+SEQUENTIAL_WRITE = "sequential-write"
+RANDOM_READ = "random-read"
+RANDOM_WRITE = "random-write"
+# The usual depth, which decides the verdict.
+DEPTH = 32
+
+
+@dataclass(frozen=True)
+class Load:
+    """What fio does: ``name`` is one of the four above, ``block_bytes`` the size of a
+    request, ``depth`` how many are under way at once.
+    """
+
+    name: str
+    block_bytes: int
+    depth: int
+
+    def __str__(self) -> str:
+        mib = self.block_bytes >= 1 << 20
+        size = (
+            f"{self.block_bytes >> 20} MiB" if mib else f"{self.block_bytes >> 10} KiB"
+        )
+        return f"{self.name} {size}, depth {self.depth}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the export is mounted: ``transport`` is RDMA or TCP, ``nconnect`` the number
+    of connections that are asked for.
+    """
+
+    transport: str
+    version: str
+    nconnect: int = 1
+
+    def __str__(self) -> str:
+        shown = f"NFS {self.version} over {self.transport.upper()}"
+        return shown if self.nconnect == 1 else f"{shown}, nconnect={self.nconnect}"
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Percentiles of the time of a request, in microseconds."""
+
+    p50_us: float
+    p90_us: float
+    p99_us: float
+    p99_9_us: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the kernel counted while fio was running.
+
+    seconds: between the two reads of the counters
+    transport: as the connections show it: RDMA, TCP, or ``mixed``; None if unknown
+    connections: those that exist, which may be fewer than asked for
+    rsize, wsize: bytes, as negotiated with the server
+    cpu_s, cpus: busy seconds of all processors of the host together, and how many
+    busiest_cpu: the busy share of the busiest processor, 0 to 1
+    operations, transmissions: READ and WRITE requests; more transmissions are repeats
+    rtt_ms, queue_ms: averages of these requests: until the reply, and before sending
+    under_way, backlog: averages when a request was sent: requests without reply, and
+        requests that wait for a slot
+    reconnects: connections that were made again
+    path_errors, packets: of the RDMA port on the path: errors of link and path, and
+        received packets; None if the port does not count
+    tcp_resent: TCP segments that this host sent again; None if unknown
+    """
+
+    seconds: float
+    transport: Optional[str] = None
+    connections: int = 0
+    rsize: Optional[int] = None
+    wsize: Optional[int] = None
+    cpu_s: float = 0.0
+    cpus: int = 1
+    busiest_cpu: float = 0.0
+    operations: int = 0
+    transmissions: int = 0
+    rtt_ms: float = 0.0
+    queue_ms: float = 0.0
+    under_way: float = 0.0
+    backlog: float = 0.0
+    reconnects: int = 0
+    path_errors: Optional[int] = None
+    packets: Optional[int] = None
+    tcp_resent: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of fio. ``repeat`` counts from 1."""
+
+    setting: Setting
+    load: Load
+    repeat: int
+    bytes_per_s: float
+    operations_per_s: float
+    latency: Latency
+    sample: Sample
+
+    @property
+    def cpu_s_per_gb(self) -> Optional[float]:
+        """Busy processor seconds of the host for 10^9 bytes; None without bytes."""
+        moved = self.bytes_per_s * self.sample.seconds
+        return self.sample.cpu_s * 1e9 / moved if moved else None
+
+
+@dataclass(frozen=True)
+class LinkResult:
+    """What a tool measured between this host and ``peer``, without NFS.
+
+    test: ``read``, ``write`` or ``stream``
+    """
+
+    tool: str
+    test: str
+    transport: str
+    peer: str
+    bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class NetworkPath:
+    """How this host reaches the server.
+
+    netdev, netdev_mtu: of the route; bytes
+    device, port: the RDMA port that owns the source address, as ``mlx5_0`` and 1
+    link_layer, data_rate_mbps, active_mtu, max_mtu: of that port; bytes, Mb/s
+    pcie_mbps: what the adapter's PCIe link carries, before headers
+    pcie_link: the link for people, as ``8 GT/s x4``
+    fastest, fastest_mbps: another port of this host that is ACTIVE and has a higher
+        rate, as ``mlx5_1/1``; None if there is none
+    """
+
+    address: str
+    netdev: Optional[str] = None
+    netdev_mtu: Optional[int] = None
+    device: Optional[str] = None
+    port: Optional[int] = None
+    link_layer: Optional[str] = None
+    data_rate_mbps: Optional[int] = None
+    active_mtu: Optional[int] = None
+    max_mtu: Optional[int] = None
+    pcie_mbps: Optional[int] = None
+    pcie_link: Optional[str] = None
+    fastest: Optional[str] = None
+    fastest_mbps: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """All results of one run.
+
+    taken_at: as ``2026-11-21T02:51:34Z``
+    export: ``server:/path``; None if only the link was measured
+    slots: requests under way for each RDMA connection (rdma_slot_table_entries)
+    skipped: sentences about what was not measured, and why
+    """
+
+    taken_at: str
+    hostname: str
+    kernel: str
+    export: Optional[str] = None
+    fio: Optional[str] = None
+    path: Optional[NetworkPath] = None
+    slots: Optional[int] = None
+    link: tuple[LinkResult, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Values of repeated jobs: the median, the smallest and the largest."""
+
+    middle: float
+    least: float
+    most: float
+
+    @property
+    def relative(self) -> float:
+        """The distance of the extremes, in parts of the median."""
+        return (self.most - self.least) / self.middle if self.middle else 0.0
+
+
+def spread(values: Iterable[float]) -> Optional[Spread]:
+    """Return the spread of ``values``; None if there are none."""
+    known = list(values)
+    if not known:
+        return None
+    return Spread(median(known), min(known), max(known))
+
+
+def as_document(
+    benchmark: Benchmark, verdict: object, comparison: object = None
+) -> dict[str, object]:
+    """Return the document, for JSON; ``comparison`` is left out if it is None."""
+    content = {**plain(benchmark), "verdict": plain(verdict)}
+    if comparison is not None:
+        content["comparison"] = plain(comparison)
+    return DOCUMENT.around(content)
+
+
+def load(path: Union[str, Path]) -> Benchmark:
+    """Return the benchmark in a file that ``bench -o json`` printed. Raises Problem."""
+    try:
+        content = DOCUMENT.content(read_json(path))
+        for conclusion in ("verdict", "comparison"):
+            content.pop(conclusion, None)
+        return _RECORDS.read(Benchmark, content)
+    except WrongRecord as error:
+        raise Problem(
+            "bench-file-unreadable",
+            f"{path} is no result of bench: {error}",
+            error.fix or "give a file that ovirt-rdma-host bench -o json printed",
+        ) from None

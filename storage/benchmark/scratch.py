@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Mount an export for a benchmark, and leave nothing behind.
+
+The mount is our own, below /run, with a scratch folder in it. Three things remove both:
+this process at its end, whatever its reason; the keeper, a child process that waits for
+this one to disappear (SIGKILL); and the next run, which finds a record of what was left
+in /run. The scratch folder has a name of its own for each host, so that a run after a
+power cut finds it too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from typing import Callable, Optional
+
+from ovirt_rdma.host.collect.parsers.mounts import (
+    MOUNTINFO,
+    parse_mountinfo,
+    visible,
+)
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.paths import under
+from ovirt_rdma.host.system.commands import (
+    ENVIRONMENT,
+    CommandFailed,
+    CommandTimeout,
+    NotInstalled,
+    run_command,
+)
+from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.storage.benchmark import fio
+from ovirt_rdma.storage.mount_errors import classify
+
+FOLDER = "/run/ovirt-rdma/bench"
+MOUNT = f"{FOLDER}/mount"
+_LOCK = f"{FOLDER}/lock"
+# Present while there may be something to remove.
+_RECORD = f"{FOLDER}/record"
+_SCRATCH = ".ovirt-rdma-bench-"
+FILE = "data"
+
+Run = Callable[[Sequence[str], float], str]
+"""Runs an argument vector for at most that many seconds, as run_command does."""
+
+# mount.nfs waits 180 s for an RDMA peer that says nothing; its retry=0 does not help.
+_MOUNT_S, _UNMOUNT_S, _REMOVE_S, _ASK_S = 60.0, 20.0, 60.0, 10.0
+# The soft mount gives up after 40 s (timeo=100, retrans=3).
+_FIO_S = 60.0
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_LOOK = "look for it with findmnt, then umount -l it"
+
+
+class OtherBench(Problem):
+    """Another benchmark is running on this host."""
+
+    exit_code = ExitCode.OTHER_RUN
+
+
+class Scratch:
+    """The mount and the scratch folder of the host below ``root``.
+
+    ``run`` runs mount.nfs, umount and rm; ``identity`` distinguishes this host from
+    others that use the export.
+    """
+
+    def __init__(
+        self, root: str = "/", run: Run = run_command, identity: str = ""
+    ) -> None:
+        self._root = root
+        self._run = run
+        name = hashlib.sha256(identity.encode()).hexdigest()[:12]
+        self.name = f"{_SCRATCH}{name}"
+        self.mountpoint = under(root, MOUNT)
+        self.folder = self.mountpoint / self.name
+        self.file = self.folder / FILE
+        self._keeper: Optional[Keeper] = None
+
+    @contextlib.contextmanager
+    def only_run(self) -> Iterator[None]:
+        """Hold the lock of all benchmarks, and remove what an earlier one left.
+
+        Removes mount and scratch folder at the end, also if this process is killed.
+        Raises OtherBench, and Problem if something cannot be removed.
+        """
+        lock = self._lock()
+        try:
+            self.clean()
+            self._keeper = Keeper(self.clean)
+            try:
+                yield
+            except Problem as problem:
+                raise self._ended(problem) or problem from None
+            except BaseException:
+                self._ended()
+                raise
+            left = self._ended()
+            if left:
+                raise left
+        finally:
+            os.close(lock)
+
+    def _ended(self, why: Optional[Problem] = None) -> Optional[Problem]:
+        """Remove everything; return ``why``, and what could not be removed, or None."""
+        keeper, self._keeper = self._keeper, None
+        left: Optional[Problem] = None
+        try:
+            self.clean()
+        except Problem as problem:
+            left = problem
+        except BaseException:
+            if keeper:
+                keeper.take_over()
+            raise
+        if keeper:
+            keeper.end()
+        if why is None or left is None:
+            return why or left
+        both = Problem(why.id, f"{why}\n{left}", why.fix)
+        both.exit_code = why.exit_code
+        return both
+
+    def _lock(self) -> int:
+        path = under(self._root, _LOCK)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise Problem(
+                "bench-folder-unusable",
+                f"{path} cannot be opened: {error.strerror}",
+                "run this command as root",
+            ) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise OtherBench(
+                "bench-other-run",
+                "another benchmark is running on this host",
+                "wait until it has ended: two would measure each other",
+            ) from None
+        return lock
+
+    def mount(self, export: str, options: str, *, over_rdma: bool) -> None:
+        """Mount ``export``. Raises Problem with the reason of mount.nfs."""
+        under(self._root, _RECORD).touch()
+        self.mountpoint.mkdir(mode=0o700, exist_ok=True)
+        # Not mount(8), whose last line is about dmesg.
+        command = ["mount.nfs", export, str(self.mountpoint), "-o", options]
+        try:
+            self._run(command, _MOUNT_S)
+        except CommandTimeout:
+            raise Problem(
+                "bench-mount-timeout",
+                f"{export} was not mounted within {_MOUNT_S:g} s with {options}",
+                "look whether the server is up: ovirt-rdma-host nfs check",
+            ) from None
+        except CommandFailed as error:
+            failure = classify(str(error).encode("utf-8", "surrogateescape"), over_rdma)
+            raise Problem(
+                "bench-mount-failed",
+                f"{export} cannot be mounted with {options}: {failure.meaning}"
+                f" ({failure.text})",
+                failure.fix,
+            ) from None
+
+    def domain(self) -> Optional[str]:
+        """Return the name of a storage domain in the mounted export, or None.
+
+        VDSM makes UUID/dom_md in it (VDSM, sd.DOMAIN_META_DATA). Raises Problem if it
+        cannot look.
+        """
+        try:
+            with os.scandir(self.mountpoint) as entries:
+                names = [one.name for one in entries if _UUID.fullmatch(one.name)]
+            folders = (self.mountpoint / name for name in names)
+            return next((f.name for f in folders if (f / "dom_md").is_dir()), None)
+        except OSError as error:
+            raise fio.failure(error.errno or errno.EIO) from None
+
+    def free_space(self) -> tuple[int, int]:
+        """Return the free bytes and all bytes of the mounted file system."""
+        try:
+            status = os.statvfs(self.mountpoint)
+        except OSError as error:
+            raise fio.failure(error.errno or errno.EIO) from None
+        return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
+
+    def make(self) -> None:
+        """Make the scratch folder in the mount; one that is left there is removed."""
+        self._remove_folder()
+        try:
+            self.folder.mkdir(mode=0o700)
+        except OSError as error:
+            raise fio.failure(error.errno or errno.EIO) from None
+
+    def fio(self, arguments: Sequence[str], seconds: float) -> str:
+        """Run fio, which should take ``seconds``; return its stdout. Raises Problem."""
+        try:
+            process = subprocess.Popen(
+                list(arguments),
+                env=ENVIRONMENT,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise missing_fio(error.strerror or str(error)) from None
+        if self._keeper:
+            self._keeper.watch(process.pid)
+        try:
+            out, err = process.communicate(timeout=seconds + _FIO_S)
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=5)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise fio.incomplete(
+                    f"it was still running after {seconds + _FIO_S:g} s"
+                ) from None
+            raise
+        finally:
+            if self._keeper:
+                self._keeper.watch(0)
+        if process.returncode < 0:
+            raise fio.incomplete(f"signal {-process.returncode} ended it")
+        text = out.decode("utf-8", "surrogateescape")
+        if process.returncode and "{" not in text:
+            raise fio.failed_with(err.decode("utf-8", "surrogateescape"))
+        return text
+
+    def unmount(self) -> None:
+        """Unmount the export; the scratch folder stays for the next mount of it."""
+        if not self.is_mounted():
+            return
+        for command in (["umount"], ["umount", "-f"], ["umount", "-l"]):
+            with contextlib.suppress(CommandFailed):
+                self._run([*command, str(self.mountpoint)], _UNMOUNT_S)
+            if not self.is_mounted():
+                return
+        raise Problem(
+            "bench-not-unmounted", f"{self.mountpoint} is still mounted", _LOOK
+        )
+
+    def clean(self) -> None:
+        """Remove scratch folder, mount and record, if a benchmark left them."""
+        record = under(self._root, _RECORD)
+        if not record.exists():
+            return
+        removed: Optional[Problem] = None
+        if self.is_mounted():
+            try:
+                self._remove_folder()
+            except Problem as problem:
+                removed = problem
+        self.unmount()
+        with contextlib.suppress(FileNotFoundError):
+            self.mountpoint.rmdir()
+        record.unlink()
+        if removed:
+            raise removed
+
+    def is_mounted(self) -> bool:
+        """Whether the kernel shows our mount."""
+        entries, _ = parse_mountinfo(read_file(under(self._root, MOUNTINFO)))
+        shown = str(self.mountpoint)
+        return any(entry.mountpoint == shown for entry in visible(entries))
+
+    def _remove_folder(self) -> None:
+        """Remove the scratch folder from the mount; by a child, which a dead server
+        cannot make wait longer than its time.
+        """
+        command = ["rm", "-rf", "--one-file-system", "--", str(self.folder)]
+        try:
+            self._run(command, _REMOVE_S)
+        except CommandFailed as error:
+            raise Problem(
+                "bench-scratch-left",
+                f"the folder {self.name} stays in the export: {error}",
+                "remove it when the server is up again; bench on this host does it too",
+            ) from None
+
+
+class Keeper:
+    """A child process that calls ``clean`` if this process disappears.
+
+    It reads a pipe: the ids of processes to end first, or nothing more.
+    """
+
+    def __init__(self, clean: Callable[[], None]) -> None:
+        reading, self._pipe = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            code = 1
+            try:
+                os.close(self._pipe)
+                _keep(reading, clean)
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(reading)
+
+    def watch(self, pid: int) -> None:
+        """Have the process group ``pid`` ended too; 0: none."""
+        with contextlib.suppress(OSError):
+            os.write(self._pipe, b"%d\n" % pid)
+
+    def end(self) -> None:
+        """End it: there is nothing left to remove."""
+        with contextlib.suppress(OSError):
+            os.write(self._pipe, b"end\n")
+        self.take_over()
+
+    def take_over(self) -> None:
+        """Have it do its work now; wait until it has ended."""
+        os.close(self._pipe)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+
+def _keep(reading: int, clean: Callable[[], None]) -> None:
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    # The terminal or pipe of the command must not stay open because of us.
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    last = "0"
+    with os.fdopen(reading) as lines:
+        for line in lines:
+            last = line.strip()
+    if last == "end":
+        return
+    if last.isdecimal() and int(last) > 1:
+        with contextlib.suppress(OSError):
+            os.killpg(int(last), signal.SIGKILL)
+    with contextlib.suppress(Problem, OSError):
+        clean()
+
+
+def missing_fio(why: str) -> Problem:
+    """Return a Problem for a fio that is not installed, or does not start."""
+    return Problem("bench-fio-missing", f"fio cannot be run: {why}", fio.INSTALL)
+
+
+def engine(run: Run) -> fio.Engine:
+    """Return the fio of this host. Raises Problem without a usable one."""
+    try:
+        version = run([fio.FIO, "--version"], _ASK_S)
+        return fio.engine(version, run([fio.FIO, "--enghelp"], _ASK_S))
+    except NotInstalled as error:
+        raise missing_fio(str(error)) from None
+    except CommandFailed as error:
+        raise fio.incomplete(str(error)) from None
+
+
+def identity(root: str) -> str:
+    """Return what distinguishes this host: its machine-id(5), or else its name."""
+    with contextlib.suppress(OSError):
+        data = read_file(under(root, "/etc/machine-id"))
+        return data.decode("ascii", "replace").strip()
+    return os.uname().nodename

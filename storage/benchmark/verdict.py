@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Say what a benchmark means: RDMA or TCP, the limit that was met, mount options. Pure.
+
+TCP may be the better choice: a host whose processors are busy with Soft-RoCE, or an
+array that answers RDMA badly. Differences within the spread of the repeats are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Optional
+
+from ovirt_rdma.host.mount_options import RDMA, TCP
+from ovirt_rdma.storage.benchmark.case import Limit, mb, physical_mbps
+from ovirt_rdma.storage.benchmark.limits import limits
+from ovirt_rdma.storage.benchmark.model import (
+    DEPTH,
+    RANDOM_READ,
+    RANDOM_WRITE,
+    SEQUENTIAL_READ,
+    SEQUENTIAL_WRITE,
+    Benchmark,
+    Setting,
+)
+from ovirt_rdma.storage.benchmark.summary import Row, Rows, apart
+
+EITHER, UNKNOWN = "either", "unknown"
+_NAMES = {
+    SEQUENTIAL_READ: "reads",
+    SEQUENTIAL_WRITE: "writes",
+    RANDOM_READ: "reads small blocks",
+    RANDOM_WRITE: "writes small blocks",
+}
+# Less than a tenth is no reason to change storage.
+_MATTERS = 1.10
+
+
+@dataclass(frozen=True)
+class Published:
+    """RDMA : TCP ratios of somebody else, for the same load; ``source`` says where."""
+
+    load: str
+    version: str
+    ratio: float
+    source: str
+
+
+# fio, 64 KiB and 4 KiB blocks, rsize and wsize 1 MiB, one connection, server in memory.
+_BURRITO = "iorchard/burrito: 100 GbE, ConnectX-6 Dx, Rocky 8.10"
+PUBLISHED = tuple(
+    Published(load, version, ratio, _BURRITO)
+    for version, ratios in (
+        ("3", (2.39, 1.39, 1.84, 1.35)),
+        ("4", (2.23, 1.41, 2.30, 1.80)),
+    )
+    for load, ratio in zip(_NAMES, ratios)
+)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """RDMA in parts of TCP, for a load: ``value``; ``certain`` if it is more than the
+    spread. ``published`` is somebody else's for this NFS version, or None.
+    """
+
+    load: str
+    value: float
+    certain: bool
+    published: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The conclusion.
+
+    sentence: the whole conclusion in one sentence
+    better: RDMA, TCP, ``either`` or ``unknown``
+    version: the NFS version that was the fastest, and is compared
+    ratios: by load, that of large reads first
+    limits: of the setting that is recommended, without more connections
+    link_limit_mbps: what the port can carry as payload, in Mb/s; None if unknown
+    options: the mount options to use with that version; empty if nothing is compared
+    reasons: why these options, a sentence each
+    source: of the published ratios
+    """
+
+    sentence: str
+    better: str
+    version: Optional[str] = None
+    ratios: tuple[Ratio, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    link_limit_mbps: Optional[float] = None
+    options: str = ""
+    reasons: tuple[str, ...] = ()
+    source: str = ""
+
+
+def verdict(benchmark: Benchmark, port: int = 20049) -> Verdict:
+    """Return the verdict. ``port`` is that of NFS over RDMA, for the options."""
+    rows = Rows.of(benchmark)
+    physical = physical_mbps(benchmark.path)
+    if not rows.rows:
+        return Verdict(_without_mount(benchmark), UNKNOWN, link_limit_mbps=physical)
+    version = _best_version(rows)
+    first = Setting(RDMA, version), Setting(TCP, version)
+    rdma, tcp = (_base(rows, one) for one in first)
+    ratios = tuple(_ratios(rows, rdma, tcp)) if rdma and tcp else ()
+    better, sentence = _conclusion(ratios, rows, rdma, tcp)
+    chosen = (tcp if better == TCP else rdma) or tcp or rdma
+    found = limits(benchmark, chosen) if chosen else ()
+    over_rdma = limits(benchmark, rdma) if rdma else ()
+    if any(one.kind == "transport" for one in over_rdma):
+        better, found = UNKNOWN, over_rdma
+        sentence = "RDMA was not measured: its mount went over another transport"
+    options, reasons = _options(rows, chosen, better, port)
+    return Verdict(
+        sentence=f"{sentence}; {_limit_clause(found)}",
+        better=better,
+        version=version,
+        ratios=ratios,
+        limits=found,
+        link_limit_mbps=physical and round(physical),
+        options=options,
+        reasons=reasons,
+        source=_BURRITO if ratios else "",
+    )
+
+
+def _without_mount(benchmark: Benchmark) -> str:
+    best = max((r.bytes_per_s for r in benchmark.link), default=None)
+    if best is None:
+        return "nothing was measured"
+    return f"the link carries {mb(best)}; no export was measured"
+
+
+def _base(rows: Rows, setting: Setting) -> Optional[Setting]:
+    """Return the setting with the fewest connections of this transport and version."""
+    found = [
+        one
+        for one in rows.settings
+        if (one.transport, one.version) == (setting.transport, setting.version)
+    ]
+    return min(found, key=lambda one: one.nconnect, default=None)
+
+
+def _score(rows: Rows, setting: Setting) -> float:
+    """Return the product of the rates of all loads, to compare settings by."""
+    found = [rows.one(setting, load, DEPTH) for load in _NAMES]
+    return prod(row.rate.middle for row in found if row)
+
+
+def _best_version(rows: Rows) -> str:
+    return max(rows.settings, key=lambda one: _score(rows, one)).version
+
+
+def _ratios(rows: Rows, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
+    for load in _NAMES:
+        one, other = rows.one(rdma, load, DEPTH), rows.one(tcp, load, DEPTH)
+        if one and other and other.rate.middle:
+            value = one.rate.middle / other.rate.middle
+            published = next(
+                p.ratio
+                for p in PUBLISHED
+                if p.load == load and p.version == rdma.version[:1]
+            )
+            yield Ratio(load, round(value, 3), apart(one.rate, other.rate), published)
+
+
+def _conclusion(
+    ratios: tuple[Ratio, ...],
+    rows: Rows,
+    rdma: Optional[Setting],
+    tcp: Optional[Setting],
+) -> tuple[str, str]:
+    if not rdma or not tcp or not ratios:
+        only = "RDMA" if rdma else "TCP"
+        row = rows.one(rdma or tcp, SEQUENTIAL_READ)
+        rate = f" ({mb(row.rate.middle)})" if row else ""
+        return UNKNOWN, f"only {only} was measured{rate}: nothing can be compared"
+    faster = [r for r in ratios if r.certain and r.value >= _MATTERS]
+    slower = [r for r in ratios if r.certain and r.value <= 1 / _MATTERS]
+    if faster and not slower:
+        return RDMA, f"RDMA {_times(faster[0], faster[0].value)} TCP here: keep it"
+    if slower and not faster:
+        return TCP, f"TCP {_times(slower[0], 1 / slower[0].value)} RDMA here: use TCP"
+    if faster and slower:
+        return EITHER, (
+            f"RDMA {_times(faster[0], faster[0].value)} TCP here, but TCP "
+            f"{_times(slower[0], 1 / slower[0].value)} RDMA: choose by what your "
+            "machines do"
+        )
+    return _equal(rows, rdma, tcp)
+
+
+def _times(ratio: Ratio, value: float) -> str:
+    return f"{_NAMES[ratio.load]} {value:.1f} times"
+
+
+def _equal(rows: Rows, rdma: Setting, tcp: Setting) -> tuple[str, str]:
+    """Return the conclusion for equal rates: what a byte costs decides."""
+    one, other = (rows.one(s, SEQUENTIAL_READ, DEPTH) for s in (rdma, tcp))
+    same = "RDMA and TCP are equally fast here"
+    if one and other and one.cpu and other.cpu and apart(one.cpu, other.cpu):
+        share = one.cpu.middle / other.cpu.middle if other.cpu.middle else 1.0
+        if share <= 1 / _MATTERS:
+            return RDMA, f"{same}, and RDMA takes {share:.0%} of TCP's CPU: keep RDMA"
+        if share >= _MATTERS:
+            return TCP, f"{same}, and TCP takes {1 / share:.0%} of RDMA's CPU: use TCP"
+    return EITHER, f"{same}: either is right"
+
+
+def _limit_clause(found: tuple[Limit, ...]) -> str:
+    if not found:
+        return "no limit was found"
+    first = found[0]
+    return f"the limit of {first.loads[0]}: {first.sentence}"
+
+
+def _options(
+    rows: Rows, chosen: Optional[Setting], better: str, port: int
+) -> tuple[str, tuple[str, ...]]:
+    """Return the options to recommend, and the reasons."""
+    if chosen is None or better == UNKNOWN:
+        return "", ()
+    reasons = []
+    options = [f"proto={chosen.transport}"]
+    if chosen.transport == RDMA:
+        options.append(f"port={port}")
+    versions = {one.version for one in rows.settings}
+    if len(versions) > 1:
+        others = ", ".join(sorted(versions - {chosen.version}))
+        reasons.append(f"NFS {chosen.version} was the fastest; measured too: {others}")
+    best = _more_connections(rows, chosen)
+    if best:
+        row, other = best
+        options.append(f"nconnect={other.setting.nconnect}")
+        reasons.append(
+            f"{other.connections} connections move {mb(other.rate.middle)}, one moves "
+            f"{mb(row.rate.middle)} ({row.load})"
+        )
+    return ",".join(options), tuple(reasons)
+
+
+def _more_connections(rows: Rows, chosen: Setting) -> Optional[tuple[Row, Row]]:
+    """Return the rows that show that more connections help; None if they do not."""
+    better = []
+    for setting in rows.settings:
+        same = (setting.transport, setting.version) == (
+            chosen.transport,
+            chosen.version,
+        )
+        if not same or setting.nconnect <= chosen.nconnect:
+            continue
+        for load in _NAMES:
+            row, other = rows.one(chosen, load, DEPTH), rows.one(setting, load, DEPTH)
+            if row and other and other.connections > row.connections:
+                gain = other.rate.middle / row.rate.middle if row.rate.middle else 0.0
+                if gain >= _MATTERS and apart(row.rate, other.rate):
+                    better.append((gain, row, other))
+    if not better:
+        return None
+    _, row, other = max(better, key=lambda one: one[0])
+    return row, other

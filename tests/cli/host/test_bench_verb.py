@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.command_line import run
+from support.fakes.fake_hosts import soft_roce
+from support.storage.benchmarks import RDMA, TCP, benchmark, rates
+from support.storage.fake_mount import FakeMount
+from support.storage.fake_network import FakeNetwork
+
+from ovirt_rdma.storage import probe
+from ovirt_rdma.storage.benchmark import fio, measure, scratch
+from ovirt_rdma.storage.benchmark.model import as_document
+from ovirt_rdma.storage.benchmark.scratch import Scratch
+from ovirt_rdma.storage.benchmark.verdict import verdict
+from ovirt_rdma.storage.readiness import READY
+
+EXPORT = "10.0.0.1:/x"
+QUICK = ("--repeats", "2", "--seconds", "1", "--size-mib", "1")
+
+
+def _fio(rates):
+    """Return answers of fio: bytes per second by transport."""
+
+    class Canned(Scratch):
+        rate = 0.0
+
+        def mount(self, export, options, *, over_rdma):
+            self.rate = rates["rdma" if over_rdma else "tcp"]
+            super().mount(export, options, over_rdma=over_rdma)
+
+        def fio(self, arguments, seconds):
+            names = ("50.000000", "90.000000", "99.000000", "99.900000")
+            side = {
+                "bw_bytes": self.rate,
+                "iops": self.rate / 4096,
+                "clat_ns": {"percentile": dict.fromkeys(names, 250_000)},
+            }
+            return json.dumps({"jobs": [{"error": 0, "read": side, "write": side}]})
+
+    return Canned
+
+
+@pytest.fixture
+def bench(tmp_path, capsys, monkeypatch):
+    """Run bench on a host with Soft-RoCE whose server answers."""
+    host = soft_roce(tmp_path)
+    mounts = FakeMount(tmp_path)
+    network = FakeNetwork()
+    network.rdma["10.0.0.1", 20049] = READY
+    for name in ("resolve", "tcp_answers", "rdma_listener"):
+        monkeypatch.setattr(probe, name, getattr(network, name))
+    monkeypatch.setattr(scratch, "engine", lambda run: fio.Engine("3.35", "libaio"))
+    canned = _fio({"rdma": 3e8, "tcp": 1e8})
+
+    def on_host(*words, wanted=canned):
+        def made(root="/", **keys):
+            return wanted(root, mounts, **keys)
+
+        monkeypatch.setattr(scratch, "Scratch", made)
+        return run(capsys, "bench", *words, "--root", str(host.path))
+
+    on_host.mounts, on_host.network = mounts, network
+    return on_host
+
+
+def test_the_verdict_is_one_sentence_after_the_table(bench):
+    result = bench(EXPORT, *QUICK)
+    assert (result.code, result.err) == (0, "")
+    assert "sequential-read 1 MiB, depth 32" in result.out
+    assert "NFS 4.2 over RDMA" in result.out
+    assert "RDMA reads 3.0 times TCP here: keep it; no limit was found." in result.out
+    assert "RDMA 3.00 times TCP; published: 2.23" in result.out
+    assert "NFS 4.2, proto=rdma,port=20049" in result.out
+    assert bench.mounts.is_clean()
+
+
+def test_the_document_is_read_by_compare(bench, tmp_path):
+    result = bench(EXPORT, *QUICK, "-o", "json")
+    document = result.document
+    assert (document["kind"], document["schema_version"]) == ("benchmark", 1)
+    assert document["verdict"]["better"] == "rdma"
+    assert len(document["jobs"]) == 2 * 2 * 6
+    file = tmp_path / "old.json"
+    file.write_text(result.out)
+    again = bench(
+        EXPORT, *QUICK, "--compare", str(file), wanted=_fio({"rdma": 1e8, "tcp": 1e8})
+    )
+    assert again.code == 0
+    document = bench(EXPORT, *QUICK, "--compare", str(file), "-o", "json").document
+    assert document["comparison"]["changes"][0]["ratio"] == 1.0
+    assert document["comparison"]["differences"] == []
+    assert "300 MB/s" in again.out
+    assert "0.33" in again.out
+
+
+def test_a_comparison_with_another_host_says_so(bench, tmp_path):
+    old = benchmark(rates("rdma", {"sequential-read": 1e9}), settings=(RDMA, TCP))
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps(as_document(old, verdict(old))))
+    result = bench(EXPORT, *QUICK, "--compare", str(file))
+    assert "the network path is another one" in result.out
+    assert "the export is another one: 10.0.0.1:/x" not in result.out
+
+
+def test_a_server_without_rdma_is_measured_over_tcp(bench):
+    bench.network.rdma.clear()
+    result = bench(EXPORT, *QUICK)
+    assert result.code == 0
+    assert "note: RDMA was not measured: 10.0.0.1 refuses RDMA" in result.out
+    assert "Only TCP was measured (100 MB/s): nothing can be compared" in result.out
+
+
+def test_a_dry_run_mounts_nothing(bench):
+    result = bench(EXPORT, "--dry-run", "--nfs-version", "3,4.2", "-o", "json")
+    document = result.document
+    assert document["kind"] == "benchmark-plan"
+    assert [mount["version"] for mount in document["mounts"][:4]] == [
+        *("3", "3", "4.2", "4.2")
+    ]
+    shown = bench(EXPORT, "--dry-run").out
+    assert "About 3 min. Nothing was mounted." in shown
+    assert bench.mounts.commands == []
+
+
+def test_a_storage_domain_is_refused(bench):
+    domain = "c1b2ef3e-0c5e-4f5c-9d3a-6a1b2c3d4e5f"
+    (bench.mounts.server / domain / "dom_md").mkdir(parents=True)
+    result = bench(EXPORT, *QUICK)
+    result.refused(4, f"has the storage domain {domain}", "--yes-write")
+    assert bench(EXPORT, *QUICK, "--yes-write").code == 0
+
+
+@pytest.mark.parametrize(
+    "words, part",
+    [
+        ((), "an export or --peer is missing"),
+        (("10.0.0.1",), "has no server before a colon"),
+        ((EXPORT, "--nfs-version", "5"), "'5' is none of 3, 4.0, 4.1, 4.2"),
+        ((EXPORT, "--nconnect", "1,17"), "'17' is not a number from 1 to 16"),
+        ((EXPORT, "--seconds", "0"), "'0' is not a number from 1 to 60"),
+        (("--peer", "-c"), "expected one argument"),
+        (("--peer=-c",), "'-c' is not a host"),
+        ((EXPORT, "--time-limit", "1"), "this would take 3 minutes"),
+        ((EXPORT, "--facts", "x"), "does not accept a facts file"),
+    ],
+)
+def test_a_usage_error_is_one_sentence(bench, words, part):
+    bench(*words).refused(2, part)
+    assert bench.mounts.commands == []
+
+
+def test_a_wrong_file_to_compare_with_is_refused_first(bench, tmp_path):
+    file = tmp_path / "old.json"
+    file.write_text("{}")
+    bench(EXPORT, "--compare", str(file)).refused(1, "is no result of bench")
+    assert bench.mounts.commands == []
+
+
+def test_a_link_alone_is_measured(bench, monkeypatch):
+    def tool(argv, timeout_s):
+        if argv[0] != "iperf3":
+            raise measure.NotInstalled("No such file or directory")
+        return '{"end": {"sum_received": {"bits_per_second": 8e9}}}'
+
+    made = measure.Measuring
+
+    def measuring(*values, **keys):
+        return made(*values, run=tool, **keys)
+
+    monkeypatch.setattr(measure, "Measuring", measuring)
+    result = bench("--peer", "10.0.0.1")
+    assert result.code == 0
+    assert "iperf3" in result.out
+    assert "note: qperf is not installed here" in result.out
+    assert "The link carries 1000 MB/s; no export was measured." in result.out

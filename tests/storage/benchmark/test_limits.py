@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Each planted limit is named, and it alone; a sound host is not blamed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.storage.benchmarks import (
+    MIB,
+    PATH,
+    RDMA,
+    TCP,
+    benchmark,
+    counted,
+    only,
+    rates,
+)
+
+from ovirt_rdma.storage.benchmark.limits import limits
+from ovirt_rdma.storage.benchmark.model import LinkResult, NetworkPath, Setting
+
+READ, WRITE = "sequential-read", "sequential-write"
+RANDOM = "random-read"
+RDMA4 = replace(RDMA, nconnect=4)
+LINE = 12.2e9  # what 100 Gb/s carry with an MTU of 4096, almost
+
+
+def _serial(job):
+    """One nfsd thread: 32 requests take as long as 32 times one."""
+    if job.load.name != RANDOM:
+        return job
+    rtt = 0.1 * min(job.load.depth, 128)
+    operations = 9500.0 + 10 * job.repeat
+    return replace(
+        job,
+        bytes_per_s=operations * 4096,
+        operations_per_s=operations,
+        sample=replace(job.sample, rtt_ms=rtt, backlog=0.0),
+    )
+
+
+def _slow_disk(job):
+    if job.load.name != RANDOM:
+        return job
+    operations = 100.0 * min(job.load.depth, 32) + job.repeat
+    return replace(
+        job,
+        bytes_per_s=operations * 4096,
+        operations_per_s=operations,
+        sample=replace(job.sample, rtt_ms=9.5, backlog=0.0),
+    )
+
+
+LINK = (LinkResult("ib_read_bw", "read", "rdma", "nas1", 1.2e9),)
+PLANTED = {
+    "rate of the port": (benchmark(rates("rdma", {READ: LINE})), "link-rate"),
+    "rate by tc, seen by a tool": (
+        replace(
+            benchmark(rates("rdma", {READ: 1.1e9, WRITE: 1.05e9}), path=None),
+            link=LINK,
+        ),
+        "link-rate",
+    ),
+    "rate by tc, no tool, unknown port": (
+        benchmark(
+            rates(None, {READ: 1.18e8, WRITE: 1.15e8}),
+            path=NetworkPath("10.0.0.1", "eth0", 1500),
+        ),
+        "link-rate",
+    ),
+    "loss on RoCE": (
+        benchmark(counted("rdma", path_errors=4000, packets=1_000_000)),
+        "losses",
+    ),
+    "reconnects": (benchmark(counted("rdma", READ, reconnects=2)), "losses"),
+    "MTU 1024 of 4096": (
+        benchmark(path=replace(PATH, active_mtu=1024, netdev_mtu=1500)),
+        "mtu",
+    ),
+    "16 slots": (benchmark(counted("rdma", backlog=15.5), slots=16), "slots"),
+    "nconnect ignored": (
+        benchmark(settings=(RDMA, TCP, RDMA4)),
+        "connections",
+    ),
+    "one connection is not enough": (
+        benchmark(
+            only(RDMA4, rates(None, {READ: 1.05e10, WRITE: 8.0e9})),
+            only(RDMA4, counted(connections=4)),
+            settings=(RDMA, TCP, RDMA4),
+        ),
+        "connections",
+    ),
+    "rsize 64 KiB": (benchmark(counted("rdma", READ, rsize=65536)), "rsize"),
+    "wsize 64 KiB": (benchmark(counted("rdma", WRITE, wsize=65536)), "rsize"),
+    "PCIe 8 GT/s x4": (
+        benchmark(
+            rates("rdma", {READ: 3.2e9, WRITE: 3.1e9}),
+            path=replace(PATH, pcie_mbps=31_507, pcie_link="8 GT/s x4"),
+        ),
+        "pcie",
+    ),
+    "all processors busy": (
+        benchmark(counted("rdma", cpu_s=94.0, busiest_cpu=0.99)),
+        "cpu",
+    ),
+    "one processor busy": (benchmark(counted("rdma", busiest_cpu=0.98)), "cpu"),
+    "one nfsd thread": (benchmark(_serial), "server-threads"),
+    "TCP in place of RDMA": (
+        benchmark(rates("rdma", {READ: 4e9}), counted("rdma", transport="tcp")),
+        "transport",
+    ),
+    "slow disk, writes": (
+        benchmark(rates(None, {WRITE: 2.2e8})),
+        "server-disk",
+    ),
+    "slow disk, reads": (
+        benchmark(rates(None, {READ: 2.0e8, WRITE: 1.7e8}), _slow_disk),
+        "server-disk",
+    ),
+    "wrong port": (
+        benchmark(
+            rates("rdma", {READ: 2.9e9, WRITE: 2.9e9}),
+            path=replace(
+                PATH,
+                device="mlx5_1",
+                data_rate_mbps=25_000,
+                fastest="mlx5_0/1",
+                fastest_mbps=100_000,
+            ),
+        ),
+        "wrong-path",
+    ),
+}
+# What a benchmark shows beside the planted limit, and is right too.
+BESIDE = {
+    # The link tools' rate is the whole of what the link has: nothing else is wrong.
+    "rate of the port": set(),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_limit_is_named_alone(name):
+    made, wanted = PLANTED[name]
+    found = limits(made, RDMA)
+    assert {one.kind for one in found} == {wanted} | BESIDE.get(name, set())
+    assert found[0].evidence
+
+
+def test_a_route_by_a_management_port_is_named():
+    path = NetworkPath("10.0.0.1", "em1", 1500, fastest="mlx5_0/1", fastest_mbps=40_000)
+    found = limits(benchmark(path=path, settings=(TCP,)), TCP)
+    assert [one.kind for one in found] == ["wrong-path"]
+    assert "em1, which is no RDMA port" in found[0].evidence
+
+
+def test_segments_sent_again_are_a_limit_of_tcp_only():
+    made = benchmark(counted(None, tcp_resent=60_000))
+    assert {one.kind for one in limits(made, TCP)} == {"losses"}
+    assert limits(made, RDMA) == ()
+
+
+SOUND = {
+    "as it is": benchmark(),
+    "nfsd with 512 KiB": benchmark(counted(None, rsize=MIB // 2, wsize=MIB // 2)),
+    "a few errors": benchmark(counted(None, path_errors=3, tcp_resent=4)),
+    "a kernel without counters": benchmark(
+        counted(
+            None,
+            transport=None,
+            connections=0,
+            rsize=None,
+            wsize=None,
+            operations=0,
+            transmissions=0,
+            path_errors=None,
+            packets=None,
+            tcp_resent=None,
+            rtt_ms=0.0,
+        ),
+        slots=None,
+        path=None,
+    ),
+    "no counters, and no gain by more requests": benchmark(
+        _serial, counted(None, rtt_ms=0.0, backlog=0.0)
+    ),
+    "an x8 slot of enough speed": benchmark(
+        path=replace(PATH, pcie_mbps=126_000, pcie_link="16 GT/s x8")
+    ),
+    "RoCE with MTU 4096 of 4096, netdev 4200": benchmark(
+        path=replace(PATH, netdev_mtu=4200)
+    ),
+    "a faster port that is not needed": benchmark(
+        path=replace(PATH, fastest="mlx5_2/1", fastest_mbps=200_000)
+    ),
+    "more connections do not help": benchmark(
+        only(RDMA4, counted(connections=4)), settings=(RDMA, TCP, RDMA4)
+    ),
+    "writes slower than reads over RDMA only": benchmark(rates("rdma", {WRITE: 4.0e9})),
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("setting", [RDMA, TCP], ids=["rdma", "tcp"])
+def test_a_sound_host_is_not_blamed(name, setting):
+    assert limits(SOUND[name], setting) == ()
+
+
+def test_a_full_link_excuses_what_is_behind_it():
+    made = benchmark(
+        rates("rdma", {READ: LINE, WRITE: LINE}),
+        counted("rdma", backlog=3.0, load=READ),
+        counted("rdma", rsize=65536, load=READ),
+        settings=(RDMA, TCP, RDMA4),
+    )
+    assert [(one.kind, one.loads) for one in limits(made, RDMA)] == [
+        ("link-rate", ("large reads", "large writes"))
+    ]
+
+
+def test_each_kind_of_load_may_have_its_own_limit():
+    made = benchmark(rates("rdma", {READ: LINE}), rates(None, {WRITE: 3e8}), _serial)
+    assert [(one.kind, one.loads) for one in limits(made, RDMA)] == [
+        ("link-rate", ("large reads",)),
+        ("server-disk", ("large writes",)),
+        ("server-threads", ("small requests",)),
+    ]
+
+
+def test_no_limit_without_results():
+    assert limits(benchmark(), Setting("rdma", "3")) == ()

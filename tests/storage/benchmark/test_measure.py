@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The order of mounts, what is skipped and refused, and one run of the real fio."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.storage.fake_mount import FakeMount
+
+from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.facts.model import Facts, MountTransport, NfsMount
+from ovirt_rdma.host.facts.statistics import Statistics
+from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule
+from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, run_command
+from ovirt_rdma.storage.benchmark import fio
+from ovirt_rdma.storage.benchmark.evidence import Moment, sample_between
+from ovirt_rdma.storage.benchmark.measure import Measuring, Server, read_counters
+from ovirt_rdma.storage.benchmark.model import RANDOM_READ, SEQUENTIAL_WRITE, Load
+from ovirt_rdma.storage.benchmark.plan import MIB, Request, check_space, turns
+from ovirt_rdma.storage.benchmark.scratch import Scratch, engine
+from ovirt_rdma.storage.readiness import NOT_READY, READY, Readiness, Step
+
+EXPORT = Export.parse("10.0.0.1:/x")
+RULE = NfsRule(0, "none", "10.0.0.1", "*", PREFER_RDMA, options="nconnect=8,nodiratime")
+ENGINE = fio.Engine("3.35", "libaio")
+WRITE, READ = Load(SEQUENTIAL_WRITE, MIB, 32), Load(RANDOM_READ, 4096, 1)
+QUICK = Request(repeats=2, seconds=1, size=MIB)
+
+
+class Canned(Scratch):
+    """Answers for fio. ``full_at``: with which run the server is full."""
+
+    full_at = 0
+    runs = 0
+
+    def fio(self, arguments, seconds):
+        assert arguments[0] == "fio"
+        assert f"--filename={self.file}" in arguments
+        assert self.folder.is_dir()
+        self.runs += 1
+        percentiles = dict.fromkeys(("50.000000", "90.000000", "99.000000"), 1000)
+        side = {
+            "bw_bytes": 1e9,
+            "iops": 1000.0,
+            "clat_ns": {"percentile": {**percentiles, "99.900000": 1000}},
+        }
+        error = 28 if self.runs == self.full_at else 0
+        return json.dumps({"jobs": [{"error": error, "read": side, "write": side}]})
+
+
+@pytest.fixture
+def mounts(tmp_path):
+    return FakeMount(tmp_path)
+
+
+@pytest.fixture
+def measuring(mounts):
+    return Measuring(
+        Facts("hv1", "6.1.0", 100.0),
+        "10.0.0.1",
+        Canned(str(mounts.root), mounts),
+        lambda: Moment(Statistics(100.0)),
+        lambda text: None,
+    )
+
+
+def _server(*steps):
+    return Server(EXPORT, RULE, ("10.0.0.1",), Readiness(steps or (_step(READY),)))
+
+
+def _step(verdict, detail="fine"):
+    return Step("listener", verdict, detail)
+
+
+def _mounted(mounts):
+    lines = [line for line in mounts.commands if line.startswith("mount.nfs")]
+    return [line.rpartition(" -o ")[2] for line in lines]
+
+
+def test_transports_are_mounted_in_turns_and_never_together(measuring, mounts):
+    jobs = measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+    names = ["rdma" if "proto=rdma" in one else "tcp" for one in _mounted(mounts)]
+    assert names == ["rdma", "tcp", "tcp", "rdma"]
+    # FakeMount refuses a mount over a mount.
+    assert len(jobs) == 4 * 6
+    assert [job.repeat for job in jobs] == [1] * 12 + [2] * 12
+    assert mounts.is_clean()
+    assert measuring.skipped == []
+
+
+def test_the_options_are_those_that_vdsm_gets(measuring, mounts):
+    request = replace(QUICK, repeats=1, versions=("3", "4.2"), nconnect=(1, 4))
+    measuring.mounts(_server(), request, ENGINE, yes_write=False)
+    first, *_, last = _mounted(mounts)
+    assert first == (
+        "soft,nosharecache,timeo=100,retrans=3,nfsvers=3,"
+        "nodiratime,proto=rdma,port=20049,retry=0,nolock"
+    )
+    assert last == (
+        "soft,nosharecache,timeo=100,retrans=3,nfsvers=4,minorversion=2,"
+        "nodiratime,proto=tcp,retry=0,nconnect=4"
+    )
+
+
+def test_rdma_that_is_not_ready_is_skipped_with_the_reason(measuring, mounts):
+    server = _server(_step(NOT_READY, "10.0.0.1 refuses RDMA connections"))
+    jobs = measuring.mounts(server, QUICK, ENGINE, yes_write=False)
+    assert {job.setting.transport for job in jobs} == {"tcp"}
+    assert measuring.skipped == [
+        "RDMA was not measured: 10.0.0.1 refuses RDMA connections"
+    ]
+
+
+def test_a_mount_that_fails_is_skipped_once(measuring, mounts):
+    mounts.refusals = {"proto=rdma": "mount.nfs: Protocol error"}
+    jobs = measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+    assert {job.setting.transport for job in jobs} == {"tcp"}
+    assert len([one for one in _mounted(mounts) if "proto=rdma" in one]) == 1
+    assert len(measuring.skipped) == 1
+    assert "no RDMA device leads to the server" in measuring.skipped[0]
+
+
+def test_without_any_mount_the_reason_is_the_error(measuring, mounts):
+    mounts.refusals = {"nfsvers": "mount.nfs: access denied by server while mounting"}
+    with pytest.raises(Problem) as caught:
+        measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+    assert caught.value.id == "bench-nothing-mounted"
+    assert "the server refuses this path to this host" in str(caught.value)
+    assert mounts.is_clean()
+
+
+def _with_mount(measuring, source, protocol="tcp"):
+    mount = NfsMount(
+        source,
+        "/rhev/data-center/mnt/10.0.0.1:_x",
+        "nfs4",
+        "rw",
+        "4.2",
+        protocol,
+        2049,
+        "10.0.0.1",
+        transports=(MountTransport(protocol),),
+    )
+    measuring.facts = replace(measuring.facts, nfs_mounts=(mount,))
+
+
+def test_a_domain_in_use_is_refused_before_anything_is_mounted(measuring, mounts):
+    _with_mount(measuring, "10.0.0.1:/x")
+    with pytest.raises(Problem) as caught:
+        measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+    assert (caught.value.id, caught.value.exit_code) == ("bench-storage-domain", 4)
+    assert "mounted at /rhev/data-center/mnt/10.0.0.1:_x" in str(caught.value)
+    assert mounts.commands == []
+
+
+def test_a_domain_of_another_host_is_refused_and_unmounted(measuring, mounts):
+    domain = mounts.server / "c1b2ef3e-0c5e-4f5c-9d3a-6a1b2c3d4e5f"
+    (domain / "dom_md").mkdir(parents=True)
+    with pytest.raises(Problem) as caught:
+        measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+    assert caught.value.exit_code == 4
+    assert f"has the storage domain {domain.name}" in str(caught.value)
+    assert [path.name for path in mounts.server.iterdir()] == [domain.name]
+    assert measuring.scratch.runs == 0
+    jobs = measuring.mounts(_server(), QUICK, ENGINE, yes_write=True)
+    assert jobs
+    assert [path.name for path in mounts.server.iterdir()] == [domain.name]
+
+
+def test_a_connection_of_another_mount_is_not_measured(measuring, mounts):
+    _with_mount(measuring, "10.0.0.1:/other")
+    jobs = measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+    assert {job.setting.transport for job in jobs} == {"tcp"}
+    assert (
+        "a second mount of the server would use that connection"
+        in (measuring.skipped[0])
+    )
+    # The export's own mount has a connection too.
+    _with_mount(measuring, "10.0.0.1:/x", "rdma")
+    jobs = measuring.mounts(_server(), QUICK, ENGINE, yes_write=True)
+    assert {job.setting.transport for job in jobs} == {"rdma"}
+
+
+@pytest.mark.parametrize("full_at", [1, 5])
+def test_an_export_that_fills_up_ends_it_and_leaves_nothing(measuring, mounts, full_at):
+    measuring.scratch.full_at = full_at
+    with pytest.raises(Problem) as caught:
+        measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+    assert str(caught.value) == "the export cannot be measured: No space left on device"
+    assert "free space" in caught.value.fix
+    assert mounts.is_clean()
+
+
+def test_space_is_checked_before_anything_is_written():
+    check_space(100 * MIB, 160 * MIB, 1000 * MIB, "nas1:/x")
+    with pytest.raises(Problem) as caught:
+        check_space(100 * MIB, 140 * MIB, 1000 * MIB, "nas1:/x")
+    assert caught.value.exit_code == 4
+    assert str(caught.value) == (
+        "nas1:/x has 140 MiB free, and bench needs 150 MiB: 100 MiB for its file, and "
+        "a twentieth is kept free"
+    )
+
+
+def test_a_plan_beyond_the_limit_is_a_usage_error():
+    wide = Request(versions=("3", "4.2"), nconnect=(1, 2, 4, 8), limit_s=600)
+    with pytest.raises(UsageProblem) as caught:
+        turns(wide, 128)
+    assert str(caught.value) == ("this would take 21 minutes, and the limit is 10")
+
+
+@pytest.mark.parametrize(
+    "slots, above", [(None, 256), (16, 32), (128, 256), (4096, 1024)]
+)
+def test_one_load_has_more_requests_than_slots(slots, above):
+    (first, *_) = turns(replace(QUICK, repeats=1), slots)
+    depths = [load.depth for load in first.loads if load.name == "random-read"]
+    assert depths == sorted({1, 32, above})
+
+
+def _tool(argv, timeout_s):
+    if argv[0] == "iperf3":
+        return json.dumps({"end": {"sum_received": {"bits_per_second": 8e9}}})
+    if argv[0] == "qperf":
+        raise CommandFailed("hv2: failed to connect", 1)
+    raise NotInstalled("No such file or directory")
+
+
+def test_the_link_is_measured_with_the_tools_that_are_there(measuring):
+    measuring.run = _tool
+    assert [(r.tool, r.transport, r.bytes_per_s) for r in measuring.link("hv2")] == [
+        ("iperf3", "tcp", 1e9)
+    ]
+    assert measuring.skipped == [
+        "ib_read_bw is not installed here",
+        "ib_write_bw is not installed here",
+        "qperf has no result from hv2: hv2: failed to connect; start 'qperf' there",
+    ]
+
+
+@pytest.mark.skipif(not shutil.which("fio"), reason="fio is not installed")
+def test_the_real_fio_is_understood():
+    # Not the memory file system of the tests, which may have no direct I/O.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        mounts = FakeMount(Path(name))
+        scratch = Scratch(name, mounts)
+        found = engine(run_command)
+        results = []
+        with scratch.only_run():
+            scratch.mount("nas1:/x", "soft", over_rdma=False)
+            scratch.make()
+            file = str(scratch.file)
+            fio.check(scratch.fio(fio.layout_arguments(file, 4 * MIB, found), 9))
+            assert scratch.file.stat().st_size == 4 * MIB
+            before = read_counters("/")
+            for load in (WRITE, READ):
+                command = fio.arguments(load, file, 4 * MIB, 1, found)
+                results.append(fio.parse(scratch.fio(command, 1), load))
+            sample = sample_between(before, read_counters("/"), file, None)
+        assert mounts.is_clean()
+    for result in results:
+        assert result.bytes_per_s > 0
+        latency = result.latency
+        assert 0 < latency.p50_us <= latency.p99_us <= latency.p99_9_us
+    assert sample.seconds >= 2
+    assert 0 < sample.cpu_s <= sample.cpus * sample.seconds

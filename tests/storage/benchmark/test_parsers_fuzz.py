@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Parse what fio, perftest, qperf and iperf3 print, whole, cut off, and odd.
+
+The texts are of fio 3.33, qperf 0.4.11 and iperf3 3.12; those of perftest follow its
+print_full_bw_report() and RESULT_FMT_G, RESULT_FMT_QOS (src/perftest_parameters).
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.storage.benchmark import fio, link_tools
+from ovirt_rdma.storage.benchmark.evidence import cpu_times, tcp_resent
+from ovirt_rdma.storage.benchmark.model import RANDOM_READ, SEQUENTIAL_WRITE, Load
+
+READ = Load(RANDOM_READ, 4096, 32)
+WRITE = Load(SEQUENTIAL_WRITE, 1 << 20, 32)
+
+
+def _side(rate, percentiles=True):
+    found = {
+        "50.000000": 987136,
+        "90.000000": 4079616,
+        "99.000000": 11075584,
+        "99.900000": 13041664,
+    }
+    return {
+        "bw_bytes": rate,
+        "iops": 15174.603175,
+        "clat_ns": {"min": 1, "percentile": found} if percentiles else {"min": 1},
+    }
+
+
+def _fio(read=62155174, write=0, error=0, **more):
+    job = {"jobname": "x", "error": error, "read": _side(read), "write": _side(write)}
+    return json.dumps({"fio version": "fio-3.33", "jobs": [{**job, **more}]})
+
+
+FIO = "fio: this platform has no fallocate\nnote: both iodepth >= 1\n" + _fio()
+
+
+def test_fio_gives_rate_and_percentiles():
+    found = fio.parse(FIO, READ)
+    assert (found.bytes_per_s, found.operations_per_s) == (62155174.0, 15174.603175)
+    latency = found.latency
+    assert (latency.p50_us, latency.p90_us) == (987.1, 4079.6)
+    assert (latency.p99_us, latency.p99_9_us) == (11075.6, 13041.7)
+    assert fio.parse(_fio(read=0, write=7e8), WRITE).bytes_per_s == 7e8
+
+
+@pytest.mark.parametrize(
+    "text, id, words",
+    [
+        (_fio(error=28), "bench-fio-failed", "No space left on device"),
+        (_fio(error=5), "bench-fio-failed", "Input/output error"),
+        (_fio(error=999), "bench-fio-failed", "999"),
+        (_fio()[:200], "bench-fio-incomplete", "not JSON"),
+        ("", "bench-fio-incomplete", "it printed nothing"),
+        ("fio: terminated on signal 9\n", "bench-fio-incomplete", "signal 9"),
+        ('{"jobs": []}', "bench-fio-incomplete", "no job"),
+        (_fio(read=0), "bench-fio-incomplete", "nothing was read"),
+        (_fio(read=None), "bench-fio-incomplete", "no rate"),
+        (_fio(read=_side(1, percentiles=False)), "bench-fio-incomplete", "no rate"),
+    ],
+)
+def test_a_fio_that_failed_is_one_sentence(text, id, words):
+    with pytest.raises(Problem) as caught:
+        fio.parse(text, READ)
+    assert caught.value.id == id
+    assert words in str(caught.value)
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "version, engines, wanted",
+    [
+        ("fio-3.33\n", "Available IO engines:\n\tpsync\n\tlibaio\n", "libaio"),
+        ("fio-3.35-dirty\n", "\tpsync\n\tposixaio\n", "posixaio"),
+        ("fio-3.0", "", "psync"),
+    ],
+)
+def test_the_best_engine_is_used(version, engines, wanted):
+    assert fio.engine(version, engines).name == wanted
+
+
+@pytest.mark.parametrize("version", ["fio-2.21\n", "", "3.33", "\x1b[2J"])
+def test_an_old_fio_is_refused(version):
+    with pytest.raises(Problem, match=r"bench needs fio 3\.0"):
+        fio.engine(version, "")
+
+
+def test_a_depth_without_asynchronous_engine_is_threads():
+    words = fio.arguments(READ, "/m/f", 1 << 20, 3, fio.Engine("3.35", "psync"))
+    assert "--numjobs=32" in words
+    assert "--thread" in words
+    assert not [word for word in words if word.startswith("--iodepth")]
+
+
+PERFTEST = """\
+ WARNING: BW peak won't be measured in this run.
+---------------------------------------------------------------------------------------
+                    RDMA_Read BW Test
+ Device         : mlx5_0
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      560000           0.00               97.85  		     0.186637
+---------------------------------------------------------------------------------------
+"""
+QOS = (
+    " #bytes    #sl      #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   "
+    "MsgRate[Mpps]\n 65536    3           5000           0.00                  "
+    "11000.00                  0.176\n"
+)
+OLD = (
+    " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   "
+    "MsgRate[Mpps]\n 65536      1000             5999.90            5990.00\n"
+)
+
+
+def test_perftest_is_read_from_its_table():
+    assert link_tools.perftest(PERFTEST) == 97.85e9 / 8
+    assert link_tools.perftest(QOS) == 11000 * (1 << 20)
+    assert link_tools.perftest(OLD) == 5990 * (1 << 20)
+
+
+QPERF = "rc_rdma_read_bw:\n    bw  =  11873452032 bytes/sec\n"
+IPERF3 = json.dumps({"start": {}, "end": {"sum_received": {"bits_per_second": 9.4e9}}})
+
+
+def test_qperf_and_iperf3_give_bytes_per_second():
+    assert link_tools.qperf(QPERF) == 11873452032
+    assert link_tools.iperf3(IPERF3) == 9.4e9 / 8
+
+
+@pytest.mark.parametrize(
+    "parse, text, words",
+    [
+        (link_tools.perftest, "Couldn't connect to hv2:18515\n", "connect to hv2"),
+        (link_tools.perftest, PERFTEST.partition(" 65536")[0], "no average"),
+        (link_tools.perftest, PERFTEST.replace("97.85", "0.00"), "nothing was"),
+        (link_tools.qperf, "rc_rdma_read_bw:\nfailed to find any device\n", "failed"),
+        (link_tools.qperf, "", "printed nothing"),
+        (link_tools.iperf3, '{"error": "unable to connect"}', "unable to connect"),
+        (link_tools.iperf3, IPERF3[:40], "not JSON"),
+        (link_tools.iperf3, "{}", "no end.sum_received"),
+    ],
+)
+def test_a_tool_without_result_says_why(parse, text, words):
+    with pytest.raises(link_tools.NotUnderstood, match=words):
+        parse(text)
+
+
+def test_each_tool_is_asked_for_what_its_parser_reads():
+    words = {test.tool: test.arguments("hv2") for test in link_tools.TESTS}
+    assert words["ib_read_bw"] == (
+        *("ib_read_bw", "-R", "-F", "--report_gbits", "-D", "3"),
+        "hv2",
+    )
+    assert words["qperf"] == ("qperf", "-uu", "-t", "3", "hv2", "rc_rdma_write_bw")
+    assert words["iperf3"] == ("iperf3", "-J", "-t", "3", "-c", "hv2")
+
+
+STAT = """\
+cpu  100 0 50 800 10 0 5 35 0 0
+cpu0 50 0 25 400 5 0 5 15 0 0
+cpu1 50 0 25 400 5 0 0 20 0 0
+intr 12345
+"""
+
+
+def test_processor_times_are_busy_and_total():
+    found = dict(cpu_times(STAT))
+    # 50 user, 25 system, 5 softirq; 15 were stolen by the hypervisor below.
+    assert (found["cpu0"].busy, found["cpu0"].total) == (80, 485)
+    assert set(found) == {"cpu0", "cpu1"}
+
+
+SNMP = "Ip: Forwarding\nIp: 1\nTcp: RtoMin RetransSegs InErrs\nTcp: 200 77 0\n"
+
+
+def test_segments_sent_again_are_counted():
+    assert tcp_resent(SNMP) == 77
+    assert tcp_resent("Tcp: RetransSegs\n") is None
+
+
+# Pieces of real outputs in any order, and any text.
+PIECES = [FIO, PERFTEST, QOS, QPERF, IPERF3, STAT, SNMP]
+odd = st.one_of(
+    st.text(),
+    st.lists(st.sampled_from(PIECES).flatmap(lambda t: st.sampled_from(t.split()))).map(
+        " ".join
+    ),
+    st.tuples(st.sampled_from(PIECES), st.integers(0, 900)).map(lambda p: p[0][: p[1]]),
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["jobs", "error", "read", "end", "clat_ns", "percentile"]
+                ),
+                inner,
+            )
+        ),
+    ).map(json.dumps),
+)
+
+
+@given(odd)
+def test_any_output_is_a_result_or_one_sentence(text):
+    for parse in (link_tools.perftest, link_tools.qperf, link_tools.iperf3):
+        try:
+            assert parse(text) > 0
+        except link_tools.NotUnderstood as error:
+            assert len(str(error).splitlines()) <= 1
+    try:
+        assert fio.parse(text, READ).bytes_per_s > 0
+    except Problem as problem:
+        assert problem.id in ("bench-fio-incomplete", "bench-fio-failed")
+        assert len(str(problem).splitlines()) == 1
+    for _, cpu in cpu_times(text):
+        assert 0 <= cpu.busy <= cpu.total
+    tcp_resent(text)

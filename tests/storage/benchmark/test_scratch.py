@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Nothing is left behind: after errors, Ctrl-C, SIGKILL, and by the next run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from support.storage.fake_mount import FakeMount
+
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.storage.benchmark.scratch import Scratch, engine, identity
+
+EXPORT, OPTIONS = "10.0.0.1:/x", "soft,nosharecache,nfsvers=4"
+DOMAIN = "c1b2ef3e-0c5e-4f5c-9d3a-6a1b2c3d4e5f"
+
+
+@pytest.fixture
+def mounts(tmp_path):
+    return FakeMount(tmp_path)
+
+
+@pytest.fixture
+def scratch(mounts):
+    return Scratch(str(mounts.root), mounts, "machine 1")
+
+
+def _names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def _in_use(scratch):
+    scratch.mount(EXPORT, OPTIONS, over_rdma=True)
+    scratch.make()
+    scratch.file.write_bytes(b"x" * 4096)
+
+
+def _is_clean(scratch, mounts):
+    run = mounts.root / "run/ovirt-rdma/bench"
+    return mounts.is_clean() and _names(run) == ["lock"]
+
+
+def test_mount_and_folder_are_removed_at_the_end(scratch, mounts):
+    with scratch.only_run():
+        _in_use(scratch)
+        assert scratch.is_mounted()
+        assert _names(mounts.server) == [scratch.name]
+    assert _is_clean(scratch, mounts)
+    assert mounts.commands[0] == (
+        f"mount.nfs {EXPORT} {scratch.mountpoint} -o {OPTIONS}"
+    )
+
+
+@pytest.mark.parametrize(
+    "error", [Problem("p", "the server is gone"), KeyboardInterrupt]
+)
+def test_they_are_removed_after_an_error(scratch, mounts, error):
+    with pytest.raises((Problem, KeyboardInterrupt)), scratch.only_run():
+        _in_use(scratch)
+        raise error
+    assert _is_clean(scratch, mounts)
+
+
+def test_the_files_of_others_stay(scratch, mounts):
+    (mounts.server / "data").mkdir()
+    other = Scratch(str(mounts.root), mounts, "machine 2").name
+    (mounts.server / other).mkdir()
+    with scratch.only_run():
+        _in_use(scratch)
+    assert _names(mounts.server) == sorted([other, "data"])
+
+
+def test_a_dead_server_is_named_and_unmounted(scratch, mounts):
+    mounts.dead, mounts.unmoved = True, 2
+    with pytest.raises(Problem) as caught, scratch.only_run():
+        mounts.dead = False
+        _in_use(scratch)
+        mounts.dead = True
+        raise Problem("bench-fio-failed", "fio failed", "look at the server")
+    first, second = str(caught.value).splitlines()
+    assert (caught.value.id, first) == ("bench-fio-failed", "fio failed")
+    assert second == (
+        f"the folder {scratch.name} stays in the export: no answer within 60 s"
+    )
+    assert not scratch.is_mounted()
+    assert [line.split()[:2] for line in mounts.commands[-3:]] == [
+        ["umount", str(scratch.mountpoint)],
+        ["umount", "-f"],
+        ["umount", "-l"],
+    ]
+
+
+def test_a_mount_that_stays_is_reported_and_tried_again(scratch, mounts):
+    mounts.unmoved = 3
+    with pytest.raises(Problem) as caught, scratch.only_run():
+        _in_use(scratch)
+    assert caught.value.id == "bench-not-unmounted"
+    assert "umount -l" in caught.value.fix
+    mounts.unmoved = 0
+    with scratch.only_run():
+        pass
+    assert _is_clean(scratch, mounts)
+
+
+def test_the_next_run_removes_what_a_power_cut_left(scratch, mounts):
+    # The record and the mount are gone with the boot, the folder is on the server.
+    left = mounts.server / scratch.name
+    left.mkdir()
+    (left / "data").write_text("old")
+    with scratch.only_run():
+        scratch.mount(EXPORT, OPTIONS, over_rdma=False)
+        scratch.make()
+        assert _names(left) == []
+    assert _is_clean(scratch, mounts)
+
+
+def _until(condition):
+    """Wait for another process; the limit only ends a test that has failed."""
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen within 30 s")
+
+
+def _child(scratch, mounts):
+    """Start a process in which a benchmark is running a program; return both ids."""
+    noted = mounts.root / "pid"
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            with scratch.only_run():
+                _in_use(scratch)
+                shell = f"echo $$ > {noted}.new && mv {noted}.new {noted} && sleep 600"
+                scratch.fio(["sh", "-c", shell], 600)
+        finally:
+            os._exit(1)
+    _until(noted.exists)
+    return child, int(noted.read_text())
+
+
+def _gone(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        # A zombie of a container's init counts as ended.
+        return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+    return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_after_a_kill(scratch, mounts, number):
+    child, program = _child(scratch, mounts)
+    os.kill(child, number)
+    os.waitpid(child, 0)
+    _until(lambda: _is_clean(scratch, mounts))
+    _until(lambda: _gone(program))
+    # The keeper has ended too: the lock is free.
+    _until(lambda: _free(scratch))
+
+
+def _free(scratch):
+    try:
+        with scratch.only_run():
+            return True
+    except Problem:
+        return False
+
+
+def test_two_benchmarks_do_not_measure_each_other(scratch, mounts):
+    other = Scratch(str(mounts.root), mounts)
+    with scratch.only_run(), pytest.raises(Problem) as caught, other.only_run():
+        pass
+    assert (caught.value.id, caught.value.exit_code) == ("bench-other-run", 75)
+
+
+def test_a_mount_that_fails_says_what_mount_nfs_meant(scratch, mounts):
+    mounts.refusals = {"rdma": "mount.nfs: Connection refused for 10.0.0.1:/x on /m"}
+    with pytest.raises(Problem) as caught, scratch.only_run():
+        scratch.mount(EXPORT, "proto=rdma", over_rdma=True)
+    assert caught.value.id == "bench-mount-failed"
+    assert "nothing listens on the port" in str(caught.value)
+    assert "rdma=y" in caught.value.fix
+    assert _is_clean(scratch, mounts)
+
+
+def test_a_storage_domain_is_seen(scratch, mounts):
+    (mounts.server / DOMAIN / "dom_md").mkdir(parents=True)
+    (mounts.server / "c1b2ef3e-0c5e-4f5c-9d3a-6a1b2c3d4e50").mkdir()
+    with scratch.only_run():
+        scratch.mount(EXPORT, OPTIONS, over_rdma=True)
+        assert scratch.domain() == DOMAIN
+
+
+def test_a_folder_that_cannot_be_read_is_no_domain_and_no_free_export(scratch, mounts):
+    (mounts.server / DOMAIN).mkdir()
+    # A loop of links answers ELOOP, as a dead server answers EIO.
+    (mounts.server / DOMAIN / "dom_md").symlink_to("dom_md")
+    with scratch.only_run():
+        scratch.mount(EXPORT, OPTIONS, over_rdma=True)
+        assert scratch.domain() is None
+        mounts.server.rename(mounts.root / "moved")
+        with pytest.raises(
+            Problem, match="the export cannot be measured: No such file"
+        ):
+            scratch.domain()
+        with pytest.raises(
+            Problem, match="the export cannot be measured: No such file"
+        ):
+            scratch.free_space()
+        (mounts.root / "moved").rename(mounts.server)
+
+
+@pytest.mark.parametrize(
+    "command, id, words",
+    [
+        (["/no/fio"], "bench-fio-missing", "No such file"),
+        (["sh", "-c", "kill -9 $$"], "bench-fio-incomplete", "signal 9 ended it"),
+        (
+            [
+                "sh",
+                "-c",
+                "echo 'fio: pid=1, err=28: No space left on device' >&2; exit 1",
+            ],
+            "bench-fio-failed",
+            "No space left on device",
+        ),
+        (
+            ["sh", "-c", "echo 'fio: engine libaio not loadable' >&2; exit 1"],
+            "bench-fio-incomplete",
+            "engine libaio not loadable",
+        ),
+    ],
+)
+def test_a_fio_that_does_not_measure_is_one_sentence(scratch, command, id, words):
+    with pytest.raises(Problem) as caught:
+        scratch.fio(command, 1)
+    assert caught.value.id == id
+    assert words in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_fio_without_package_is_named():
+    def run(argv, timeout_s):
+        from ovirt_rdma.host.system.commands import NotInstalled
+
+        raise NotInstalled("No such file or directory")
+
+    with pytest.raises(Problem) as caught:
+        engine(run)
+    assert caught.value.fix == "install it: dnf install fio"
+
+
+def test_without_root_the_folder_is_named(tmp_path):
+    (tmp_path / "run").write_text("no folder")
+    with pytest.raises(Problem) as caught, Scratch(str(tmp_path)).only_run():
+        pass
+    assert caught.value.id == "bench-folder-unusable"
+
+
+def test_hosts_have_folders_of_their_own(tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+    assert identity(str(tmp_path)) == "0123456789abcdef0123456789abcdef"
+    assert identity(str(tmp_path / "none")) == os.uname().nodename
+    names = {Scratch(identity=one).name for one in ("a", "b")}
+    assert len(names) == 2
+    assert all(name.startswith(".ovirt-rdma-bench-") for name in names)

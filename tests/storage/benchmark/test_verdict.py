@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from support.storage.benchmarks import (
+    RDMA,
+    TCP,
+    benchmark,
+    counted,
+    only,
+    rates,
+)
+
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.storage.benchmark.model import (
+    LinkResult,
+    Setting,
+    as_document,
+    load,
+)
+from ovirt_rdma.storage.benchmark.summary import changes, differences
+from ovirt_rdma.storage.benchmark.verdict import verdict
+
+READ, WRITE = "sequential-read", "sequential-write"
+SMALL_READ, SMALL_WRITE = "random-read", "random-write"
+RDMA3, TCP3 = Setting("rdma", "3"), Setting("tcp", "3")
+
+
+def test_rdma_is_kept_where_it_is_faster():
+    found = verdict(benchmark())
+    assert found.sentence == (
+        "RDMA reads 2.0 times TCP here: keep it; no limit was found"
+    )
+    assert (found.better, found.options) == ("rdma", "proto=rdma,port=20049")
+    assert [(r.load, r.value, r.published) for r in found.ratios] == [
+        (READ, 2.0, 2.23),
+        (WRITE, 2.0, 1.41),
+        (SMALL_READ, 2.0, 2.3),
+        (SMALL_WRITE, 2.0, 1.8),
+    ]
+    assert found.link_limit_mbps == 98037
+
+
+def test_tcp_is_recommended_where_it_is_faster():
+    slow = {READ: 1e8, WRITE: 1e8, SMALL_READ: 1e7, SMALL_WRITE: 1e7}
+    fast = {name: 1.8 * rate for name, rate in slow.items()}
+    made = benchmark(
+        rates("rdma", slow),
+        rates("tcp", fast),
+        counted(None, busiest_cpu=1.0, cpu_s=96.0),
+    )
+    found = verdict(made)
+    assert found.sentence == (
+        "TCP reads 1.8 times RDMA here: use TCP; the limit of large reads: this "
+        "host's processors are fully used"
+    )
+    assert (found.better, found.options) == ("tcp", "proto=tcp")
+
+
+def test_a_mixed_result_is_left_to_the_admin():
+    found = verdict(benchmark(rates("rdma", {WRITE: 1e9})))
+    assert found.better == "either"
+    assert found.sentence.startswith(
+        "RDMA reads 2.0 times TCP here, but TCP writes 2.5 times RDMA: choose by "
+        "what your machines do"
+    )
+
+
+SAME = rates(None, {READ: 1e9, WRITE: 9e8, SMALL_READ: 1e8, SMALL_WRITE: 1e8})
+
+
+@pytest.mark.parametrize(
+    "rdma_cpu, tcp_cpu, better, words",
+    [
+        (3.0, 9.0, "rdma", "RDMA takes 33% of TCP's CPU: keep RDMA"),
+        (9.0, 3.0, "tcp", "TCP takes 33% of RDMA's CPU: use TCP"),
+        (3.0, 3.0, "either", "equally fast here: either is right"),
+    ],
+)
+def test_equal_rates_are_decided_by_processor_time(rdma_cpu, tcp_cpu, better, words):
+    made = benchmark(
+        SAME, counted("rdma", cpu_s=rdma_cpu), counted("tcp", cpu_s=tcp_cpu)
+    )
+    found = verdict(made)
+    assert found.better == better
+    assert words in found.sentence
+
+
+def test_a_difference_within_the_spread_is_none():
+    def unsteady(job):
+        factor = (0.4, 1.0, 2.2)[job.repeat - 1]
+        return replace(job, bytes_per_s=job.bytes_per_s * factor)
+
+    found = verdict(benchmark(unsteady, counted(None, cpu_s=4.0)))
+    assert not any(ratio.certain for ratio in found.ratios)
+    assert found.better in ("either", "rdma")
+    assert "equally fast" in found.sentence
+
+
+def test_a_fallback_to_tcp_is_no_result_for_rdma():
+    found = verdict(benchmark(counted("rdma", transport="tcp")))
+    assert found.better == "unknown"
+    assert found.sentence.startswith("RDMA was not measured: its mount went over")
+    assert found.options == ""
+
+
+def test_one_transport_alone_gives_no_verdict():
+    found = verdict(benchmark(settings=(TCP,)))
+    assert (found.better, found.options, found.ratios) == ("unknown", "", ())
+    assert found.sentence.startswith("only TCP was measured (4000 MB/s)")
+
+
+def test_more_connections_are_recommended_if_they_help():
+    rdma4 = replace(RDMA, nconnect=4)
+    made = benchmark(
+        only(rdma4, rates(None, {READ: 1.1e10})),
+        only(rdma4, counted(connections=4)),
+        settings=(RDMA, TCP, rdma4),
+    )
+    found = verdict(made)
+    assert found.options == "proto=rdma,port=20049,nconnect=4"
+    assert found.reasons == (
+        "4 connections move 11000 MB/s, one moves 8000 MB/s (sequential-read 1 MiB, "
+        "depth 32)",
+    )
+    assert verdict(benchmark(settings=(RDMA, TCP, rdma4))).reasons == ()
+
+
+def test_the_fastest_version_is_recommended():
+    made = benchmark(
+        only(RDMA3, rates(None, {READ: 9.9e9})), settings=(RDMA, TCP, RDMA3, TCP3)
+    )
+    found = verdict(made)
+    assert found.version == "3"
+    assert found.reasons == ("NFS 3 was the fastest; measured too: 4.2",)
+    assert found.ratios[0].published == 2.39
+
+
+def test_a_link_alone_is_no_verdict():
+    made = replace(
+        benchmark(settings=()),
+        link=(LinkResult("iperf3", "stream", "tcp", "hv2", 1.2e9),),
+    )
+    found = verdict(made)
+    assert found.sentence == "the link carries 1200 MB/s; no export was measured"
+    assert verdict(benchmark(settings=())).sentence == "nothing was measured"
+
+
+def test_a_result_is_read_again_as_it_was(tmp_path):
+    made = benchmark(settings=(RDMA, TCP, RDMA3))
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps(as_document(made, verdict(made))))
+    assert load(file) == made
+    document = json.loads(file.read_text())
+    assert (document["kind"], document["schema_version"]) == ("benchmark", 1)
+    assert document["verdict"]["better"] == "rdma"
+    assert document["jobs"][0]["latency"]["p99_9_us"] == 900.0
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("", "not JSON"),
+        ("[]", "an array, not an object"),
+        ('{"kind": "facts", "schema_version": 1}', "kind is 'facts'"),
+        ('{"kind": "benchmark", "schema_version": 2}', "newer version"),
+        ('{"kind": "benchmark", "schema_version": 1}', "is missing"),
+    ],
+)
+def test_another_file_is_refused_in_one_sentence(tmp_path, text, words):
+    file = tmp_path / "old.json"
+    file.write_text(text)
+    with pytest.raises(Problem) as caught:
+        load(file)
+    assert caught.value.id == "bench-file-unreadable"
+    assert words in str(caught.value)
+    assert caught.value.fix
+
+
+def test_two_results_are_compared_load_by_load():
+    old = benchmark(settings=(RDMA, RDMA3))
+    new = benchmark(rates("rdma", {READ: 4e9, WRITE: 5.05e9}))
+    found = {change.load.name: change for change in changes(old, new)}
+    assert found[READ].ratio == 0.5
+    assert found[READ].certain
+    assert not found[WRITE].certain
+    # TCP was not measured before, NFS 3 is not any more.
+    assert {change.setting for change in changes(old, new)} == {RDMA}
+
+
+def test_what_makes_results_hard_to_compare_is_named():
+    old = benchmark()
+    new = replace(old, kernel="6.12.0", slots=64, path=None)
+    assert list(differences(old, new)) == [
+        "the kernel is another one: 5.14.0-503.el9 before, 6.12.0 now",
+        "the network path is another one",
+        "the number of RDMA slots is another one: 128 before, 64 now",
+    ]
+    assert list(differences(old, old)) == []
