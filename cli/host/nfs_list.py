@@ -198,7 +198,7 @@ def _list_document(review: MountReview) -> dict[str, Any]:
 _HEALTH_KIND = "nfs-health"
 
 
-class CheckHealth(HostVerb, Source):
+class CheckHealth(HostVerb):
     """Ask each mount's server; return 0 if all are ok, else 3."""
 
     codes = "0 every mount is ok, 3 one is slow, stalled, dead or unknown"
@@ -211,6 +211,7 @@ class CheckHealth(HostVerb, Source):
     )
 
     export: Optional[Export]
+    policy: Optional[str]
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:

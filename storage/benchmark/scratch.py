@@ -21,7 +21,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Callable, Optional
 
-from ovirt_rdma.host.collect.parsers.mounts import (
+from ovirt_rdma.host.collect.parsers.mount_table import (
     MOUNTINFO,
     parse_mountinfo,
     visible,

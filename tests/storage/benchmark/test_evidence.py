@@ -76,7 +76,7 @@ def _moment(statistics, busy=0, errors=0, packets=0, resent=0):
         ),
     )
     cpus = (("cpu0", Cpu(busy, 1000 + busy)), ("cpu1", Cpu(0, 1000 + busy)))
-    return Moment(replace(statistics, ports=(port,)), cpus, resent)
+    return Moment(statistics._replace(ports=(port,)), cpus, resent)
 
 
 PATH = NetworkPath("10.0.0.1", "ens1f0", 9000, "mlx5_0", 1)
