@@ -181,6 +181,7 @@ ERRORS: Mapping[str, str] = {
     "rx_icrc_encapsulated": "packets with a wrong checksum (mlx5, RoCE)",
     "out_of_seq_request": "requests that arrived out of order (rxe)",
     "rcvd_seq_err": "the peer asked for packets again (rxe)",
+    "completer_retry_err": "requests that were sent again (rxe)",
     "retry_exceeded_err": "given up after all retries (rxe)",
     "retry_rnr_exceeded_err": "given up, the peer was never ready (rxe)",
     "send_err": "packets that could not be sent (rxe)",

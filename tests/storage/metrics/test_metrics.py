@@ -11,6 +11,7 @@ import pytest
 from support.storage.metrics_host import MetricsHost
 
 from ovirt_rdma.host.collect.statistics import SWITCHES
+from ovirt_rdma.host.facts.activity import LINK_ERRORS, PATH_ERRORS
 from ovirt_rdma.host.facts.statistics import RDMA_COLUMNS, TCP_COLUMNS
 from ovirt_rdma.host.paths import DEGRADED_JSON, HEALTH_JSON
 from ovirt_rdma.storage.health.state import (
@@ -201,6 +202,11 @@ def test_ports_have_bytes_errors_and_congestion(host):
     assert value(found, "port_active", **labels) == 1
     counters = {one["counter"] for one, _ in found["ovirt_rdma_port_errors_total"]}
     assert counters <= set(families.ERRORS)
+
+
+def test_every_error_that_a_rule_judges_is_a_metric():
+    exported = families.ERRORS.keys() | families.CONGESTION.keys()
+    assert {*LINK_ERRORS, *PATH_ERRORS} <= exported
 
 
 def test_a_counter_that_cannot_be_read_is_left_out_and_said(host):
