@@ -258,7 +258,6 @@ FAULTS: tuple[Fault, ...] = (
         fault_acts.pull_cable,
         fault_acts.plug_cable,
         f"plug the cable in, {_RESUME}",
-        chosen=(REQUIRE_42,),
     ),
     WritingFault(
         "server-frozen-writing",

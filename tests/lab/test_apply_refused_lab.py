@@ -89,6 +89,7 @@ sort -u /run/writes-*
     assert host.said(more) == "0"
 
 
+@pytest.mark.faults
 def test_a_mount_is_not_cut_off_unasked(pair: IbPair, host: PreparedHost) -> None:
     for name, options in MOUNTS.items():
         words = f"-t nfs -o {options},retry=0 {pair.export} /mnt/{name}"
@@ -162,6 +163,7 @@ def test_sys_that_cannot_be_written(host: PreparedHost) -> None:
     assert "/sys is read-only" in result.stdout
 
 
+@pytest.mark.faults
 def test_a_group_that_allows_less(host: PreparedHost) -> None:
     FABRIC.set_group_mtu(host.guest, 2048)
     smaller = ("datagram", UD_2K, "on")
@@ -185,6 +187,7 @@ def test_a_group_that_allows_less(host: PreparedHost) -> None:
     host.becomes({"ib2": smaller, "ib3": ("datagram", 1500, "on")})
 
 
+@pytest.mark.faults
 def test_tso_of_the_first_connectx(pair: IbPair, host: PreparedHost) -> None:
     pair.reload(CONNECTX_A0)
     host.load_policy(

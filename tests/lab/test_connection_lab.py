@@ -36,6 +36,8 @@ nfs:
     - {name: tcp6, server: "fd00:99::1", path: /srv/require, transport: tcp}
     - {name: require6, server: "fd00:99::/64", transport: require-rdma}
 """
+# The same in another version or direction.
+LONG = pytest.mark.faults
 PATHS = ("/srv/require", "/srv/prefer", "/srv/tcp", "/srv/stock", "/srv/private")
 
 
@@ -110,7 +112,10 @@ def without_module(site: Site) -> Iterator[Site]:
         yield site
 
 
-@pytest.mark.parametrize("version", ["3", "4.0", "4.1", "4.2"])
+@pytest.mark.parametrize(
+    "version",
+    ["3", pytest.param("4.0", marks=LONG), pytest.param("4.1", marks=LONG), "4.2"],
+)
 @pytest.mark.parametrize(
     "path, transport", [("/srv/require", "rdma"), ("/srv/tcp", "tcp")]
 )
@@ -142,7 +147,9 @@ def test_ipv6_server(site: Site, version: str) -> None:
     assert "proto=rdma6,port=20049" in options
 
 
-@pytest.mark.parametrize("write_by, read_by", [(V4, V6), (V6, V4)])
+@pytest.mark.parametrize(
+    "write_by, read_by", [(V4, V6), pytest.param(V6, V4, marks=LONG)]
+)
 def test_data_is_the_same_over_both_transports(
     site: Site, write_by: str, read_by: str
 ) -> None:
@@ -172,7 +179,7 @@ class TestServerWithoutListener:
         assert "rdma=y" in outcome.log[-1]
         assert without_listener.mounted("/srv/require") == []
 
-    @pytest.mark.parametrize("version", ["3", "4.2"])
+    @pytest.mark.parametrize("version", ["3", pytest.param("4.2", marks=LONG)])
     def test_prefer_falls_back_loudly(
         self, without_listener: Site, version: str
     ) -> None:
@@ -308,7 +315,9 @@ def test_nfs_check_says_ready(site: Site, version: str) -> None:
     assert ("mountd" in checked.stdout) is (version == "3")
 
 
-@pytest.mark.parametrize("path", ["/srv/require", "/srv/prefer", "/srv/tcp"])
+@pytest.mark.parametrize(
+    "path", ["/srv/require", pytest.param("/srv/prefer", marks=LONG), "/srv/tcp"]
+)
 def test_mount_options_are_what_vdsm_passes(site: Site, path: str) -> None:
     shown = site.vdsmd.command(
         "nfs", "mount-options", f"{V4}:{path}", "--nfs-version", "4.2", "-o", "json"

@@ -208,6 +208,7 @@ def test_the_operators_inventory_changes_the_way_but_not_the_check(
     assert "does not present the host key" in reports["hv2"].problem
 
 
+@pytest.mark.faults
 def test_a_host_that_hangs_is_given_up_and_leaves_nothing(site, prepared, tmp_path):
     command = tmp_path / "ovirt-rdma-host"
     command.write_text("#!/bin/sh\nexec sleep 654\n")

@@ -74,6 +74,7 @@ def test_a_guest_without_rdma_device(guest: Guest) -> None:
     assert (shown.exit_code, "RDMA ports: none" in shown.stdout) == (0, True)
 
 
+@pytest.mark.faults
 def test_doing_what_it_says_until_all_is_well(unprepared: Guest) -> None:
     guest = unprepared
     checked = run(guest, "ovirt-rdma-host check")

@@ -136,9 +136,8 @@ def test_many_fall_back_with_one_mount_each_as_in_stock(
     assert mounts(ours) == mounts(stock) == MANY
 
 
-@pytest.mark.parametrize(
-    "rule", [RULES[0], pytest.param(RULES[1], marks=pytest.mark.faults)]
-)
+@pytest.mark.faults
+@pytest.mark.parametrize("rule", RULES)
 def test_a_dead_server_keeps_no_other_waiting(site: FaultSite, rule: str) -> None:
     # Its address resolves, so its silence lasts for the rule's 30 s.
     site.shell(f"ip neigh replace {SILENT} nud permanent")

@@ -117,6 +117,7 @@ def offload(host: PreparedHost) -> str:
     return host.said("ethtool -k roce0 | sed -n 's/^.*tx-tcp-segmentation: //p'")
 
 
+@pytest.mark.faults
 def test_a_later_setup_costs_no_link(host: PreparedHost) -> None:
     host.becomes(FOUND)
     host.load_policy(SHORT_POLICY)

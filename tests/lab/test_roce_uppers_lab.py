@@ -178,6 +178,7 @@ def test_ready_and_mounted(site: Site, name: str) -> None:
         assert_ready_and_mounted(site, device)
 
 
+@pytest.mark.faults
 def test_a_bond_stays_ready_when_its_active_slave_fails(site: Site) -> None:
     note = f"{local_path(f'{SERVER}:/srv/require')}/note"
     with site.stack(SWITCH, ON_BOND):
@@ -190,6 +191,7 @@ def test_a_bond_stays_ready_when_its_active_slave_fails(site: Site) -> None:
         assert_ready_and_mounted(site, "rxe7")
 
 
+@pytest.mark.faults
 def test_a_port_that_owns_the_address_but_gets_no_answer(site: Site) -> None:
     with site.stack(SILENT_BRIDGE, SILENT_BRIDGE):
         code, printed = site.check("/srv/silent")
