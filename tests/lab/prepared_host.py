@@ -138,12 +138,12 @@ class PreparedHost:
     def facts(self) -> dict[str, Any]:
         """Return the host's facts without values that change by themselves.
 
-        These are the time; modules and their effects, because a loaded module stays;
-        units, because systemd may be too slow under emulation; and the number of the
-        queue pair in the address of an IPoIB netdev.
+        These are the time; counters and their growth; modules and their effects,
+        because a loaded module stays; units, because systemd may be too slow under
+        emulation; and the number of the queue pair in the address of an IPoIB netdev.
         """
         found: dict[str, Any] = json.loads(self.done("facts", "-o", "json"))
-        for name in ("uptime_s", "modules", "cm_ids", "problems"):
+        for name in ("uptime_s", "modules", "cm_ids", "problems", "activity"):
             found.pop(name)
         found["software"].pop("units")
         for netdev in found["netdevs"]:
