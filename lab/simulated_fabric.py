@@ -143,11 +143,15 @@ class SimulatedFabric:
 
     @contextmanager
     def manager(self, host: str, partitions: Path) -> Iterator[subprocess.Popen[str]]:
-        """Run opensm on ``host`` until the block ends; it is master at its begin."""
+        """Run opensm on ``host`` until the block ends; at its begin it is master, and
+        answers saquery.
+        """
         (self.folder / f"opensm-{host}.log").unlink(missing_ok=True)
         process = self.start(host, *self.command(host, partitions))
         try:
             wait(lambda: "SMINFO_MASTER" in self._run(host, "sminfo").stdout)
+            # Not before its first sweep.
+            wait(lambda: "MGID" in self._run(host, "saquery", "-g").stdout, _RUN_S)
             yield process
         finally:
             process.kill()
@@ -188,8 +192,22 @@ def running(
     """
     # ibsim numbers ports from the node's GUID on.
     guids = {host: first + n * 16 + 1 for n, host in enumerate(hosts)}
+    with replayed(package, folder, topology_text(guids), guids) as fabric:
+        yield fabric
+
+
+@contextmanager
+def replayed(
+    package: Path, folder: Path, text: str, guids: dict[str, int]
+) -> Iterator[SimulatedFabric]:
+    """Run the fabric of ``text``, which is ibsim's topology or what ibnetdiscover has
+    printed, until the block ends.
+
+    ``guids`` has the port GUIDs of those hosts that are used, by ibsim's names of them:
+    ``H-`` and the node GUID for the output of ibnetdiscover.
+    """
     topology = folder / "fabric.net"
-    topology.write_text(_topology(guids), "utf-8")
+    topology.write_text(text, "utf-8")
     environment = {**_names(folder), "LD_LIBRARY_PATH": str(package / _LIBRARIES)}
     with (folder / "ibsim.log").open("w") as log:
         process = subprocess.Popen(
@@ -219,7 +237,8 @@ def _names(folder: Path) -> dict[str, str]:
     return {"IBSIM_SOCKNAME": f"lab-{os.getpid()}-{folder.name}"}
 
 
-def _topology(guids: dict[str, int]) -> str:
+def topology_text(guids: dict[str, int]) -> str:
+    """Return ibsim's topology of one switch and hosts with these port GUIDs."""
     lines = ["switchguid=0x2c902000000ff", 'Switch 8 "Switch"']
     lines += [f'[{n}] "{host}"[1]' for n, host in enumerate(guids, 1)]
     for number, (host, guid) in enumerate(guids.items(), 1):

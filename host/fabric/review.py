@@ -145,17 +145,20 @@ def _too_slow(one: Definition, known: dict[str, FabricPort]) -> Iterator[Sentenc
     rate, mtu = RATES[one.flags.used_rate], MTUS[one.flags.used_mtu]
     everyone = any(member.port in (ALL, ALL_CAS) for member in one.members)
     named = {member.port for member in one.members}
+    slow: dict[str, list[FabricPort]] = {}
     for port in known.values():
         if not everyone and port.guid not in named:
             continue
-        reason = ""
         if port.rate_mbps is not None and port.rate_mbps < rate:
-            reason = f"its rate is {port.rate_mbps / 1000:g} Gb/s, not {rate / 1000:g}"
+            has = f"has {port.rate_mbps / 1000:g} Gb/s, not {rate / 1000:g}"
+            slow.setdefault(has, []).append(port)
         elif port.mtu is not None and port.mtu < mtu:
-            reason = f"its MTU is {port.mtu}, not {mtu}"
-        if reason:
-            yield Sentence(
-                "port-cannot-join",
-                f"{port.name} ({port.guid}) cannot join the broadcast group of "
-                f"{one.title}: {reason}; its IPoIB netdev has no carrier there",
-            )
+            slow.setdefault(f"has MTU {port.mtu}, not {mtu}", []).append(port)
+    # One slow group may be a mistake for each port of a fabric.
+    for has, (first, *others) in slow.items():
+        more = f", nor can {len(others)} more with that" if others else ""
+        yield Sentence(
+            "port-cannot-join",
+            f"{first.name} ({first.guid}) {has}, and cannot join the broadcast group of "
+            f"{one.title}{more}; IPoIB has no carrier there",
+        )

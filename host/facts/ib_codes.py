@@ -63,6 +63,14 @@ def rate_text(code: int) -> str:
     return f"{code} ({RATES[code] / 1000:g} Gb/s)"
 
 
+def group_text(mtu: int, rate: int) -> str:
+    """Return MTU and rate of a group, by their codes: ``MTU 2048 and 10 Gb/s``. A code
+    that is in no table is named as one.
+    """
+    speed = f"{RATES[rate] / 1000:g} Gb/s" if rate in RATES else f"rate code {rate}"
+    return f"MTU {MTUS.get(mtu, f'code {mtu}')} and {speed}"
+
+
 def meant_mtu(number: int) -> Optional[int]:
     """Return the code that was meant if ``number`` is an MTU in bytes."""
     return {value: code for code, value in MTUS.items()}.get(number)

@@ -20,7 +20,7 @@ from ovirt_rdma.host.fabric.model import (
     guid_text,
 )
 from ovirt_rdma.host.fabric.render import render
-from ovirt_rdma.host.facts.ib_codes import MTUS, RATES, mtu_code, rate_code
+from ovirt_rdma.host.facts.ib_codes import group_text, mtu_code, rate_code
 from ovirt_rdma.host.facts.pkeys import (
     DEFAULT_PARTITION,
     FULL,
@@ -190,14 +190,9 @@ def _of_groups(
             yield Sentence(
                 "broadcast-group-differs",
                 f"the broadcast group of {one.title} has "
-                f"{_group(group.mtu, group.rate)}, not {_group(mtu, rate)}; "
+                f"{group_text(group.mtu, group.rate)}, not {group_text(mtu, rate)}; "
                 "opensm keeps the MTU and rate of a group as long as a port is in it",
             )
-
-
-def _group(mtu: int, rate: int) -> str:
-    speed = f"{RATES[rate] / 1000:g} Gb/s" if rate in RATES else f"rate code {rate}"
-    return f"MTU {MTUS.get(mtu, f'code {mtu}')} and {speed}"
 
 
 def _of_table(

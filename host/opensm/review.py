@@ -8,7 +8,7 @@ from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.fabric.model import Definition
-from ovirt_rdma.host.facts.ib_codes import MTUS, RATES
+from ovirt_rdma.host.facts.ib_codes import MTUS, RATES, group_text
 from ovirt_rdma.host.facts.pkeys import full_member, partition_of
 from ovirt_rdma.host.opensm.manager import RULE, rule_of
 from ovirt_rdma.host.opensm.partitions import membership, unlike
@@ -111,12 +111,8 @@ def _managers(subnet: Subnet, fabric: FabricFacts) -> Iterator[Finding]:
         f"{master.priority}",
     )
     yield Finding(MANAGER, title, PASS, is_at)
-    masters = [one.guid for one in subnet.managers or () if one.is_master]
-    if len(masters) > 1:
-        two = Sentence(
-            "several-masters",
-            f"several subnet managers are master: {', '.join(masters)}",
-        )
+    two = several_masters(subnet)
+    if two is not None:
         fix = "stop all but one; different sm_key settings keep them from agreeing"
         yield Finding(MANAGER, title, FAIL, two, fix)
     standby = [one.guid for one in subnet.managers or () if not one.is_master]
@@ -128,6 +124,16 @@ def _managers(subnet: Subnet, fabric: FabricFacts) -> Iterator[Finding]:
             "switches; all of them need the same partitions.conf",
         )
         yield Finding(MANAGER, title, WARN, spare)
+
+
+def several_masters(subnet: Subnet) -> Optional[Sentence]:
+    """Return which subnet managers are master, if that is more than one."""
+    masters = [one.guid for one in subnet.managers or () if one.is_master]
+    if len(masters) < 2:
+        return None
+    return Sentence(
+        "several-masters", f"several subnet managers are master: {', '.join(masters)}"
+    )
 
 
 def _groups(subnet: Subnet) -> Iterator[Finding]:
@@ -149,8 +155,8 @@ def _groups(subnet: Subnet) -> Iterator[Finding]:
             fix = "set mtu and rate of the partition to what the slowest port can do"
             yield Finding(GROUP, subnet.port.title, FAIL, slow, fix)
             continue
-        mtu = MTUS.get(group.mtu, f"code {group.mtu}")
-        ok = Sentence("group-joinable", f"{name} has MTU {mtu} and {_rate(group.rate)}")
+        has = group_text(group.mtu, group.rate)
+        ok = Sentence("group-joinable", f"{name} has {has}")
         yield Finding(GROUP, subnet.port.title, PASS, ok)
 
 
@@ -162,10 +168,6 @@ def _too_slow(subnet: Subnet, group: BroadcastGroup) -> Optional[str]:
     if rate and port.rate_mbps and port.rate_mbps < rate:
         return f"the group has {rate / 1000:g} Gb/s, the port {port.rate_mbps / 1000:g}"
     return None
-
-
-def _rate(code: int) -> str:
-    return f"{RATES[code] / 1000:g} Gb/s" if code in RATES else f"rate code {code}"
 
 
 def own_findings(policy: FabricPolicy, fabric: FabricFacts) -> Iterator[Finding]:

@@ -16,7 +16,6 @@ from ovirt_rdma.host.facts.pkeys import (
     LAST_VLAN,
     MEMBERSHIPS,
     partition_of,
-    pkey_of_vlan,
     vlan_of_pkey,
 )
 from ovirt_rdma.host.policy.forms import Field, Keys, ListOf, MapOf, Number, Text
@@ -92,13 +91,6 @@ class FabricPolicy:
             if partition_of(rule.pkey) == own and rule.vlan is not None:
                 return rule.vlan
         return vlan_of_pkey(pkey) if self.pkeys_are_vlans else None
-
-    def pkey_of(self, vlan: int) -> Optional[str]:
-        """Return the P_Key of full members that stands for ``vlan``, or None."""
-        if not FIRST_VLAN <= vlan <= LAST_VLAN:
-            return None
-        pkey = pkey_of_vlan(vlan)
-        return pkey if self.vlan_of(pkey) == vlan else None
 
     def name_of(self, pkey: str) -> Optional[str]:
         """Return the name of the partition with ``pkey``, or None."""

@@ -45,6 +45,7 @@ from ovirt_rdma.host.opensm.partitions import definitions_of
 from ovirt_rdma.host.opensm.processes import partitions_file, running_opensm
 from ovirt_rdma.host.opensm.read import FabricReader, LocalPort, Subnet
 from ovirt_rdma.host.opensm.replies import MASTER, STANDBY
+from ovirt_rdma.host.opensm.review import several_masters
 from ovirt_rdma.host.paths import OPENSM, OPENSM_SETTINGS_FILE, OPENSM_UNIT
 from ovirt_rdma.host.policy.fabric import FabricPolicy
 from ovirt_rdma.host.policy.store import StoredPolicy
@@ -256,12 +257,9 @@ def _unlike(
     if master is None:
         yield Sentence("subnet-manager-silent", f"no subnet manager answers at {title}")
         return
-    masters = [one.guid for one in subnet.managers or () if one.is_master]
-    if len(masters) > 1:
-        yield Sentence(
-            "several-masters",
-            f"several subnet managers are master: {', '.join(masters)}",
-        )
+    two = several_masters(subnet)
+    if two is not None:
+        yield two
     if planned.state == MASTER and master.guid != guid:
         yield Sentence("not-master", f"the master at {title} is {master.guid}")
     elif planned.state == STANDBY and master.guid == guid:

@@ -66,6 +66,15 @@ def test_a_port_that_is_too_slow_or_small_cannot_join(text, port, found):
     assert ids(text, port) == found
 
 
+def test_ports_with_the_same_lack_are_one_sentence():
+    ports = [FabricPort(f"0x{n}", f"hv{n} port 1", 5000) for n in range(3)]
+    (sentence,) = remarks(parse(DEFAULT.encode(), "p.conf"), [*ports, SMALL])
+    assert sentence == (
+        "hv0 port 1 (0x0) has 5 Gb/s, not 10, and cannot join the broadcast group of "
+        "Default (0xffff), nor can 2 more with that; IPoIB has no carrier there"
+    )
+
+
 def test_the_ports_of_a_topology():
     assert [(port.name, port.rate_mbps) for port in fabric_ports(TOPOLOGY)] == [
         ("nas1 port 1", 10000),

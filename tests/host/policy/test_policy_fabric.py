@@ -151,16 +151,12 @@ def test_a_vlan_stands_for_a_p_key_as_the_policy_says():
     )
     named = fabric(partitions)
     assert (named.vlan_of("0x8064"), named.vlan_of("0x0064")) == (100, 100)
-    assert (named.pkey_of(100), named.pkey_of(7)) == ("0x8064", None)
     assert (named.vlan_of("0x8007"), named.name_of("0x8007")) == (None, "storage")
     all_of_them = fabric(f"{partitions}  pkeys_are_vlans: on\n")
-    assert (all_of_them.vlan_of("0x8007"), all_of_them.pkey_of(7)) == (7, "0x8007")
+    assert all_of_them.vlan_of("0x8007") == 7
     # 0 is no partition, 4095 no VLAN, and 0x7fff the default partition.
     assert [all_of_them.vlan_of(key) for key in ("0x8000", "0x8fff", "0xffff")] == (
         [None] * 3
-    )
-    assert [all_of_them.pkey_of(vlan) for vlan in (0, 4094, 4095)] == (
-        [None, "0x8ffe", None]
     )
     stored = json_form.to_json_dict(Policy(fabric=all_of_them))
     assert json_form.from_json_dict(stored).fabric == all_of_them
