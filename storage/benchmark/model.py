@@ -251,7 +251,7 @@ def load(path: Union[str, Path]) -> Benchmark:
 
 
 def _wrong_numbers(value: object, where: str, key: str = "") -> Iterator[str]:
-    """Yield what is wrong with the numbers of a document, as ``jobs[3].bytes_per_s``."""
+    """Yield what is wrong with the numbers of a document, and where."""
     if isinstance(value, Mapping):
         for its, inner in value.items():
             yield from _wrong_numbers(inner, f"{where}.{its}".lstrip("."), str(its))

@@ -196,7 +196,9 @@ def _numbers(value, path=()):
             yield (*path, key)
 
 
-RESULT = json.loads(json.dumps(plain(benchmark(settings=(RDMA, TCP, RDMA3), repeats=1))))
+RESULT = json.loads(
+    json.dumps(plain(benchmark(settings=(RDMA, TCP, RDMA3), repeats=1)))
+)
 NUMBERS = tuple(_numbers(RESULT))
 
 
