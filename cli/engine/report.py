@@ -33,17 +33,20 @@ class MakeReport(EngineVerb, AccessOptions):
     examples = (
         "fabric.html",
         "fabric.html --replace --policy policy.yaml",
+        "fabric.html --bench hv1.json --bench hv2.json",
         "-o json --facts-dir dumps",
     )
     more = (
         "Shows the fabric as a picture, checks of hosts, the transport of each\n"
-        "domain on each host, plans, and what was changed. Changes nothing.\n"
+        "domain on each host, benchmarks, plans, and what was changed. Changes\n"
+        "nothing.\n"
         "docs/report.md describes the page and the document."
     )
 
     file: Optional[str]
     replace: bool
     policy: Optional[str]
+    bench: list[str]
     datacenter: Optional[str]
 
     @classmethod
@@ -65,6 +68,15 @@ class MakeReport(EngineVerb, AccessOptions):
             type=file_name,
             help="the policy that hosts should have; default: that of this machine or, "
             "without one, that of most hosts",
+        )
+        parser.add_argument(
+            "--bench",
+            metavar="FILE",
+            action="append",
+            default=[],
+            type=file_name,
+            help="show this result of 'ovirt-rdma-host bench -o json'; may be given "
+            "several times",
         )
         add_data_center(parser)
         add_host_access(parser)
@@ -110,9 +122,11 @@ class MakeReport(EngineVerb, AccessOptions):
         from ovirt_rdma.engine_sdk_tools.reader import read_engine
         from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
         from ovirt_rdma.host import __version__
+        from ovirt_rdma.storage.benchmark.model import load
 
         output = context.output
         policy = own_policy(self.policy)
+        results = [load(file) for file in self.bench]
         with open_session(self, output) as session:
             engine = read_engine(session, hooks=True)
             hosts = hosts_named(engine, (), self.datacenter)
@@ -135,6 +149,7 @@ class MakeReport(EngineVerb, AccessOptions):
             made_at=f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
             version=__version__,
             events=events,
+            results=results,
             notes=tuple(notes),
         )
 

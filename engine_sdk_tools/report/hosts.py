@@ -25,6 +25,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.cells import route_to
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
 from ovirt_rdma.engine_sdk_tools.matrix import NONE, OK, Cell
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
+from ovirt_rdma.engine_sdk_tools.report.benchmarks import benchmarks_of
 from ovirt_rdma.engine_sdk_tools.report.history import EngineEvent, runs_of
 from ovirt_rdma.engine_sdk_tools.report.model import (
     Attached,
@@ -43,6 +44,7 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import TCP
 from ovirt_rdma.host.rules.base import Step
 from ovirt_rdma.host.rules.pci_ids import model_of
+from ovirt_rdma.storage.benchmark.model import Benchmark
 
 # Limits for what a host may have: it reports its facts, so they may be anything.
 _MOST_DEVICES, _MOST_ATTACHED, _MOST_STEPS, _MOST_FALLEN = 64, 64, 200, 100
@@ -133,10 +135,11 @@ def report_of(
     made_at: str,
     version: str,
     events: Optional[tuple[EngineEvent, ...]] = None,
+    results: Iterable[Benchmark] = (),
     notes: tuple[str, ...] = (),
 ) -> Report:
-    """Return the report of the rows of :func:`row_of`; ``notes`` come after those on
-    the engine's data.
+    """Return the report of the rows of :func:`row_of`, and of ``results`` of ``bench``;
+    ``notes`` come after those on the engine's data.
     """
     checks = check.check(engine, [row.check for row in rows], wanted)
     transports = domain_matrix(
@@ -165,6 +168,15 @@ def report_of(
         checks,
         transports,
         events,
+        benchmarks_of(
+            results,
+            [(host.name, host.address) for host in hosts],
+            {
+                domain.connection.export: domain.name
+                for domain in domains
+                if domain.connection
+            },
+        ),
         (*engine.problems, *notes),
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.matrix import Cell, Matrix
+from ovirt_rdma.engine_sdk_tools.report.benchmarks import HostBenchmark
 from ovirt_rdma.engine_sdk_tools.report.history import EngineEvent, HostRun
 
 
@@ -149,8 +150,8 @@ class Report:
     """All of it. ``made_at`` is in ISO 8601, UTC. ``checks`` is the matrix of ``hosts
     check``, ``transports`` that of ``domain verify``; both have the rows of ``hosts``.
 
-    ``events`` are None if they could not be read. ``notes`` are sentences on what is
-    missing.
+    ``events`` are None if they could not be read. ``benchmarks`` are those that were
+    given. ``notes`` are sentences on what is missing.
     """
 
     made_at: str
@@ -162,6 +163,7 @@ class Report:
     checks: Matrix
     transports: Matrix
     events: Optional[tuple[EngineEvent, ...]] = None
+    benchmarks: tuple[HostBenchmark, ...] = ()
     notes: tuple[str, ...] = ()
 
     def cells(self, row: int) -> tuple[Cell, ...]:

@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN, WARN, Cell, Matrix
 from ovirt_rdma.engine_sdk_tools.names import listed
+from ovirt_rdma.engine_sdk_tools.report.charts import chart_of, spread_text
 from ovirt_rdma.engine_sdk_tools.report.groups import (
     groups_of,
     in_order,
@@ -42,6 +43,7 @@ from ovirt_rdma.engine_sdk_tools.report.words import (
     counted,
     device_text,
     port_text,
+    rate_text,
     verdict_text,
     worst,
 )
@@ -51,11 +53,16 @@ from ovirt_rdma.engine_sdk_tools.sentences import (
     group_by_sentence,
     key_of,
 )
+from ovirt_rdma.host.mount_options import RDMA, TCP
 from ovirt_rdma.host.system.printable import printable
+from ovirt_rdma.storage.benchmark.case import mb
 
 _TEMPLATES = Path(__file__).parent / "templates"
 # More would make the page long, and hide the newest or the worst. -o json has all.
 MOST_PROBLEMS, MOST_PROOFS, MOST_RUNS, MOST_PLANS = 200, 100, 300, 60
+MOST_CHARTS, MOST_MEASURED, MOST_SHORT = 40, 48, 500
+# A text of a file that another host may have written; a plain one is much shorter.
+_MOST_TEXT = 300
 _ATTENTION = (FAIL, UNKNOWN, WARN)
 # The words for the head of a problem.
 _HEADS = {FAIL: "Failed", UNKNOWN: "Unknown", WARN: "Warning"}
@@ -86,6 +93,9 @@ def html_of(report: Report) -> bytes:
             history=_history(report),
             unread=_unread(report),
             proofs=_proofs(report),
+            charts=[(one, chart_of(one)) for one in report.benchmarks[:MOST_CHARTS]],
+            most_measured=MOST_MEASURED,
+            most_short=MOST_SHORT,
             most_problems=MOST_PROBLEMS,
             most_plans=MOST_PLANS,
         )
@@ -105,12 +115,18 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         counted=counted,
+        cut=_cut,
         device=device_text,
         firmwares=_firmwares,
+        mb=mb,
+        mb_spread=lambda values: spread_text(values, 1e6),
         names=names_of,
         nfs=_nfs,
         port=port_text,
+        rate=rate_text,
+        spread=spread_text,
         time=_time,
+        transport=_transport,
     )
     environment.globals.update(heads=_HEADS, signs=SIGNS)
     return environment
@@ -120,9 +136,8 @@ def _finalized(value: Any) -> Any:
     """Return a value of a template as it is shown; None as a dash."""
     if value is None:
         return "-"
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return printable(value)
-    return value
+    # Objects too: what str() makes of them may have a text of a host.
+    return value if isinstance(value, Markup) else printable(str(value))
 
 
 def _digest(text: str) -> str:
@@ -137,6 +152,17 @@ def _time(text: str) -> str:
         return f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError):
         return text
+
+
+def _cut(text: Optional[str]) -> Optional[str]:
+    """Return the beginning of a text that is too long."""
+    most = _MOST_TEXT
+    return text if text is None or len(text) <= most else f"{text[:most]}..."
+
+
+def _transport(word: str) -> str:
+    """Return a transport as it is written: ``RDMA``; another word unchanged."""
+    return word.upper() if word in (RDMA, TCP) else word
 
 
 def _nfs(word: str) -> str:

@@ -267,7 +267,9 @@ def _group_title(group: HostGroup) -> str:
         status = "" if first.status == "up" else f", {first.status or 'unknown'}"
         return f"{SIGNS[first.worst]} {first.name}{status}"
     kind = "other hosts" if group.others else "hosts"
-    return f"{number} {kind}: {names_of(group.hosts, 3)}"
+    # As many names as fit beside "and 44 more".
+    titles = [f"{number} {kind}: {names_of(group.hosts, most)}" for most in (3, 2, 1)]
+    return next((one for one in titles if len(one) <= _most_name(_HOSTS)), titles[-1])
 
 
 def _host_lines(
@@ -407,10 +409,16 @@ def _box(
     return Box(column[0], y, column[1], height, style, title, texts)
 
 
+def _most_name(column: tuple[int, int]) -> int:
+    """Return how many bold characters fit into a box of ``column``."""
+    return (column[1] - 2 * _PAD) // _BOLD
+
+
 def _text(column: tuple[int, int], y: int, text: str, style: str) -> Text:
     """Return a text that fits into a box of ``column``; a long one is shortened."""
     text = printable(text)
-    most = (column[1] - 2 * _PAD) // (_BOLD if style == "name" else _CHARACTER)
+    own = (column[1] - 2 * _PAD) // _CHARACTER
+    most = _most_name(column) if style == "name" else own
     if len(text) <= most:
         return Text(column[0] + _PAD, y, text, style)
     return Text(column[0] + _PAD, y, f"{text[: most - 1]}…", style, text)

@@ -8,7 +8,7 @@ per second, times in seconds unless the name says another unit. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -27,6 +27,10 @@ RANDOM_READ = "random-read"
 RANDOM_WRITE = "random-write"
 # The usual depth, which decides the verdict.
 DEPTH = 32
+# A number of a file is at most this, far above any rate or count. Keys of numbers that
+# others are divided by, and what they have at least.
+_MOST_NUMBER = 1e15
+_LEAST = {"cpus": 1, "rsize": 1, "wsize": 1, "block_bytes": 1}
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ class Job:
     def cpu_s_per_gb(self) -> Optional[float]:
         """Busy processor seconds of the host for 10^9 bytes; None without bytes."""
         moved = self.bytes_per_s * self.sample.seconds
-        return self.sample.cpu_s * 1e9 / moved if moved else None
+        return self.sample.cpu_s * 1e9 / moved if moved >= 1 else None
 
 
 @dataclass(frozen=True)
@@ -233,10 +237,28 @@ def load(path: Union[str, Path]) -> Benchmark:
         content = DOCUMENT.content(read_json(path))
         for conclusion in ("verdict", "comparison"):
             content.pop(conclusion, None)
-        return _RECORDS.read(Benchmark, content)
+        benchmark = _RECORDS.read(Benchmark, content)
+        wrong = next(_wrong_numbers(content, ""), None)
+        if wrong:
+            raise WrongRecord(wrong)
+        return benchmark
     except WrongRecord as error:
         raise Problem(
             "bench-file-unreadable",
             f"{path} is no result of bench: {error}",
             error.fix or "give a file that ovirt-rdma-host bench -o json printed",
         ) from None
+
+
+def _wrong_numbers(value: object, where: str, key: str = "") -> Iterator[str]:
+    """Yield what is wrong with the numbers of a document, and where."""
+    if isinstance(value, Mapping):
+        for its, inner in value.items():
+            yield from _wrong_numbers(inner, f"{where}.{its}".lstrip("."), str(its))
+    elif isinstance(value, (list, tuple)):
+        for number, inner in enumerate(value):
+            yield from _wrong_numbers(inner, f"{where}[{number}]", key)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        least = _LEAST.get(key, 0)
+        if not least <= value <= _MOST_NUMBER:
+            yield f"{where} is {value}, not from {least} to {_MOST_NUMBER:.0e}"

@@ -156,15 +156,14 @@ def _best_version(rows: Rows) -> str:
 
 
 def _ratios(rows: Rows, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
+    major = rdma.version[:1]
     for load in _NAMES:
         one, other = rows.one(rdma, load, DEPTH), rows.one(tcp, load, DEPTH)
-        if one and other and other.rate.middle:
-            value = one.rate.middle / other.rate.middle
-            published = next(
-                p.ratio
-                for p in PUBLISHED
-                if p.load == load and p.version == rdma.version[:1]
-            )
+        # Less than a byte per second is nothing: no ratio, and none that rounds to 0.
+        if one and other and other.rate.middle >= 1:
+            value = max(one.rate.middle / other.rate.middle, 0.001)
+            found = (p for p in PUBLISHED if (p.load, p.version) == (load, major))
+            published = next((p.ratio for p in found), None)
             yield Ratio(load, round(value, 3), apart(one.rate, other.rate), published)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -15,11 +16,14 @@ from engine_double.faults import Status
 from support.engine.engine_command_line import run_engine
 from support.engine.report_page import read_page
 from support.engine.report_site import HOOKS, history, run, site
+from support.storage.benchmarks import benchmark
 
 from ovirt_rdma.cli.engine import session
 from ovirt_rdma.engine_sdk_tools.hosts import hooks
 from ovirt_rdma.host.facts.dump import to_json
 from ovirt_rdma.host.system import files
+from ovirt_rdma.storage.benchmark.model import as_document
+from ovirt_rdma.storage.benchmark.verdict import verdict
 
 pytestmark = pytest.mark.engine
 
@@ -80,6 +84,51 @@ def test_the_document_has_its_schema(call):
     ]
     assert [one["number"] for one in first["runs"]] == [2, 1]
     assert names() == []
+
+
+def _result(path, **more):
+    made = replace(benchmark(), export="nfs1.example.com:/exports/data1", **more)
+    path.write_text(json.dumps(as_document(made, verdict(made))))
+    return str(path)
+
+
+def test_results_of_bench_are_shown(call, tmp_path):
+    one = _result(tmp_path / "1.json", hostname="host01")
+    other = _result(tmp_path / "2.json", hostname="host02.example.com")
+    result = call("a.html", "-o", "json", "--bench", one, "--bench", other)
+    schema = json.loads((TOP / "docs/report.schema.json").read_text())
+    jsonschema.validate(result.document, schema)
+    found = result.document["benchmarks"]
+    assert [(b["host"], b["domain"], b["better"]) for b in found] == [
+        ("host01", "data1", "rdma"),
+        ("host02", "data1", "rdma"),
+    ]
+    assert found[0]["rows"][0]["load"]["name"] == "sequential-write"
+    assert found[0]["rows"][0]["bytes_per_s"]["middle"] == 5e9
+    text = read_page(Path("a.html").read_bytes()).text
+    assert "RDMA reads 2.0 times TCP here: keep it" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "No such file"),
+        ("{", "it is not JSON"),
+        ('{"kind": "facts", "schema_version": 1}', "kind is 'facts'"),
+        ('{"kind": "benchmark", "schema_version": 9}', "a newer version of ovirt-rdma"),
+        ('{"kind": "benchmark", "schema_version": 1}', "taken_at is missing"),
+    ],
+)
+def test_what_is_no_result_is_one_sentence_before_anyone_is_asked(
+    call, tmp_path, text, words
+):
+    good, file = _result(tmp_path / "good.json"), tmp_path / "odd.json"
+    if text is not None:
+        file.write_text(text)
+    refused = call("a.html", "--bench", good, "--bench", str(file))
+    refused.refused(1, f"{file} is no result of bench", words)
+    assert names() == []
+    assert call.double.requests == []
 
 
 def test_both_can_be_made_at_once(call):

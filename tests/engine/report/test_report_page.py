@@ -24,13 +24,15 @@ from support.engine.told_hosts import (
     rules,
     status,
 )
+from support.storage.benchmarks import TCP, benchmark, counted, rates
 
 from ovirt_rdma.engine_sdk_tools.fleet.check import Wanted
 from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
 from ovirt_rdma.engine_sdk_tools.report import page
 from ovirt_rdma.engine_sdk_tools.report.history import EngineEvent
 from ovirt_rdma.engine_sdk_tools.report.model import Fallen, PlanStep
-from ovirt_rdma.engine_sdk_tools.report.page import MOST_RUNS, html_of
+from ovirt_rdma.engine_sdk_tools.report.page import MOST_CHARTS, MOST_RUNS, html_of
+from ovirt_rdma.storage.benchmark.model import LinkResult
 
 pytestmark = pytest.mark.engine
 
@@ -53,7 +55,13 @@ HOSTILE = (
 )
 
 
-def made(hosts=3, domains=("data1", "data2"), silent=(3,)):
+RESULT = replace(
+    benchmark(), hostname="hv1.other.org", export=f"{SERVER}:/exports/data1"
+)
+LINK = LinkResult("ib_read_bw", "read", "rdma", "hv2", 1.1e10)
+
+
+def made(hosts=3, domains=("data1", "data2"), silent=(3,), results=(RESULT,)):
     """Return a report: the second host is on TCP, those of ``silent`` say nothing."""
     engines_domains = tuple(domain(name) for name in domains)
     text = rules("prefer-rdma")
@@ -88,6 +96,7 @@ def made(hosts=3, domains=("data1", "data2"), silent=(3,)):
         made_at="2026-11-23T16:00:00Z",
         version="0.1.0",
         events=(EngineEvent(AT, "normal", "convert domain data1: done"),),
+        results=results,
         notes=("A note.",),
     )
     if not hosts:
@@ -226,8 +235,63 @@ def test_the_history_is_the_newest(small):
     assert "events of the engine could not be read" in found.text
 
 
+def test_a_benchmark_has_its_chart_verdict_limit_and_figures():
+    slow = rates("rdma", {"sequential-read": 1e9})
+    one = replace(
+        benchmark(slow, counted("rdma", busiest_cpu=1.0)),
+        hostname="hv2",
+        export=f"{SERVER}:/exports/data2",
+        link=(LINK,),
+        skipped=("fio is old",),
+    )
+    html = read_page(html_of(made(results=(RESULT, one))))
+    section = part(html, "benchmarks")
+    first, second = section.all("article")
+    assert first.all("h3")[0].text == f"hv1: data1, {SERVER}:/exports/data1"
+    assert first.all("strong")[0].text == (
+        "RDMA reads 2.0 times TCP here: keep it; no limit was found."
+    )
+    for words in (
+        "TCP reads 4.0 times RDMA",
+        "Limit of large reads",
+        "100% busy",
+        "link to hv2, ib_read_bw read, RDMA: 11000 MB/s",
+        "Not measured: fio is old",
+        "mlx5_0 / 1, Ethernet 100 Gb/s, MTU 4096",
+    ):
+        assert words.replace(" ", "") in second.text.replace(" ", "")
+    (table,) = second.all("table")
+    found = {(row[0], row[1]): row[2:] for row in rows(table)[1:]}
+    assert len(found) == 12
+    assert found["sequential-read 1 MiB, depth 32", "NFS 4.2 over TCP"][:2] == [
+        "1",
+        "4,000 (3,960 to 4,040)",
+    ]
+    (short,) = [t for t in section.all("table") if "in short" in t.children[0].text]
+    assert [row[:4] for row in rows(short)[1:]] == [
+        ["hv1", "data1", "2026-11-23 12:00 UTC", "RDMA"],
+        ["hv2", "data2", "2026-11-23 12:00 UTC", "either"],
+    ]
+    assert rows(short)[1][4] == "2.00"
+
+
+def test_a_benchmark_of_somebody_else_is_said_to_be():
+    one = replace(benchmark(settings=(TCP,)), hostname="elsewhere", path=None)
+    (article,) = part(read_page(html_of(made(results=(one,)))), "benchmarks").all(
+        "article"
+    )
+    assert "no host of this engine has that name" in article.text
+    assert "the export is no domain of this report" in article.text
+
+
+def test_without_results_the_page_says_how_to_get_them():
+    html = read_page(html_of(made(results=())))
+    assert "--bench FILE" in part(html, "benchmarks").text
+    assert part(html, "benchmarks").all("svg") == []
+
+
 def test_an_engine_without_anything_is_a_page():
-    html = read_page(html_of(made(0, ())))
+    html = read_page(html_of(made(0, (), results=())))
     assert "The engine has no host." in part(html, "summary").text
     assert "There is nothing to show." in part(html, "checks").text
 
@@ -395,6 +459,12 @@ def _hostile(small, text):
     return replace(changed, hosts=hosts, transports=matrix, checks=empty)
 
 
+def test_a_long_text_of_a_file_is_cut():
+    long = replace(RESULT, hostname="h" * 10_000, kernel="k" * 10_000)
+    long = replace(long, skipped=("s" * 10_000,) * 30)
+    assert len(html_of(made(results=(long,)))) < 60_000
+
+
 def _shape(html):
     """Return the tags and attributes of a page, without texts."""
     return [(one.tag, sorted(one.attributes)) for one in html.all()]
@@ -438,7 +508,7 @@ _SMALL = made(1, ("data1",), silent=())
 
 
 @pytest.mark.parametrize(
-    ("hosts", "most"), [(3, 40_000), (50, 150_000), (250, 1_500_000)]
+    ("hosts", "most"), [(3, 48_000), (50, 150_000), (250, 1_500_000)]
 )
 def test_the_page_is_small(hosts, most):
     """1.5 MB is the promise for 250 hosts with 8 domains."""
@@ -475,6 +545,12 @@ def test_hosts_that_all_differ_stay_within_the_limit():
     odd = replace(found, hosts=hosts, transports=replace(found.transports, cells=cells))
     page_ = html_of(odd)
     assert len(page_) < 1_500_000
+    # Twice as many results as are drawn.
+    many = tuple(replace(RESULT, hostname=f"hv{n}") for n in range(2 * MOST_CHARTS))
+    with_charts = replace(odd, benchmarks=made(250, results=many).benchmarks)
+    page_ = html_of(with_charts)
+    assert len(page_) < 1_500_000
+    assert f"{MOST_CHARTS} more benchmarks are only in the table" in page_.decode()
     text = read_page(page_).text
     assert "more are not shown" in text
     assert "more plans are not shown" in text

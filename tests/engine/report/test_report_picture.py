@@ -83,6 +83,12 @@ def test_one_host_from_port_to_domain():
     assert way.title == f"{SERVER} over rdma: 2 mounts"
 
 
+def test_the_name_of_a_group_has_as_many_hosts_as_fit():
+    many = [host(f"host-of-rack{n}", status="up") for n in (1, 3, 5, *range(7, 30, 2))]
+    title = texts(boxes(picture(*many), "hosts")[0])[0]
+    assert title == "15 hosts: host-of-rack1, host-of-rack3 and 13 more"
+
+
 def _ends(line):
     numbers = list(map(int, re.findall(r"\d+", line.path)))
     return numbers[:2], numbers[-2:]

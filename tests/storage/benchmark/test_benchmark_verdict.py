@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from support.storage.benchmarks import (
     RDMA,
     TCP,
@@ -15,7 +18,9 @@ from support.storage.benchmarks import (
 )
 
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.storage.benchmark.model import (
+    DOCUMENT,
     LinkResult,
     Setting,
     as_document,
@@ -178,6 +183,65 @@ def test_another_file_is_refused_in_one_sentence(tmp_path, text, words):
     assert caught.value.id == "bench-file-unreadable"
     assert words in str(caught.value)
     assert caught.value.fix
+
+
+def _numbers(value, path=()):
+    """Yield the paths of all numbers in a JSON value."""
+    keys = value if isinstance(value, dict) else range(len(value))
+    for key in keys:
+        inner = value[key]
+        if isinstance(inner, (dict, list)):
+            yield from _numbers(inner, (*path, key))
+        elif isinstance(inner, (int, float)):
+            yield (*path, key)
+
+
+RESULT = json.loads(
+    json.dumps(plain(benchmark(settings=(RDMA, TCP, RDMA3), repeats=1)))
+)
+NUMBERS = tuple(_numbers(RESULT))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(NUMBERS),
+        st.sampled_from((0, -1, 1e-320, 1, 1e15, 1e308, 10**19)),
+        max_size=4,
+    )
+)
+@example({("jobs", 0, "sample", "cpus"): 0})
+@example({("jobs", 1, "sample", "rsize"): 0})
+@example({("jobs", n, "bytes_per_s"): 0 for n in range(6)})
+@example({("jobs", n, "bytes_per_s"): 0 for n in range(6, 12)})
+def test_a_file_with_any_number_is_refused_or_judged(tmp_path_factory, changed):
+    made = copy.deepcopy(RESULT)
+    for path, value in changed.items():
+        place = made
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+    file = tmp_path_factory.mktemp("results") / "one.json"
+    file.write_text(json.dumps(DOCUMENT.around(made)))
+    try:
+        read = load(file)
+    except Problem as problem:
+        assert problem.id == "bench-file-unreadable"
+        assert problem.fix
+    else:
+        json.dumps(as_document(read, verdict(read)), allow_nan=False)
+
+
+def test_a_transport_that_moves_nothing_is_not_recommended():
+    silent = {READ: 0.0, WRITE: 0.0, SMALL_READ: 0.0, SMALL_WRITE: 0.0}
+    found = verdict(benchmark(rates("rdma", silent), counted(None, cpu_s=4.0)))
+    assert (found.better, found.ratios[0].value) == ("tcp", 0.001)
+
+
+def test_a_version_without_published_ratios_is_judged():
+    new = Setting("rdma", "5"), Setting("tcp", "5")
+    found = verdict(benchmark(settings=new))
+    assert found.better == "rdma"
+    assert {ratio.published for ratio in found.ratios} == {None}
 
 
 def test_two_results_are_compared_load_by_load():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
@@ -21,7 +21,10 @@ from engine_double.world import SimCluster, new_id
 from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.storage.benchmark.model import Benchmark, Job, Setting, as_document
+from ovirt_rdma.storage.benchmark.verdict import verdict
 from support.engine.engine_door import DoubleDoor
+from support.storage.benchmarks import RDMA, TCP, benchmark, counted, only, rates
 
 HOOKS = Path(__file__).parents[3] / "vdsm_hooks"
 DOMAINS = tuple(f"data{number}" for number in range(1, 9))
@@ -129,9 +132,30 @@ def site(hosts: int, domains: Sequence[str] = DOMAINS) -> tuple[World, ReportDoo
     return world, door
 
 
+def results(names: Sequence[str]) -> Iterator[Benchmark]:
+    """Yield benchmarks of hosts: RDMA is quicker, TCP is, both are equal and uneven."""
+
+    def uneven(job: Job) -> Job:
+        factor = (0.6, 1.0, 1.3)[job.repeat - 1]
+        rate, its = job.bytes_per_s * factor, job.operations_per_s * factor
+        return replace(job, bytes_per_s=rate, operations_per_s=its)
+
+    slow = {"sequential-read": 1e9, "sequential-write": 9e8, "random-read": 9e7}
+    rdma4 = Setting("rdma", "4.2", 4)
+    kinds = (
+        benchmark(only(rdma4, counted(connections=4)), settings=(RDMA, TCP, rdma4)),
+        benchmark(rates("rdma", slow), counted("rdma", busiest_cpu=1.0)),
+        benchmark(rates("tcp", {"sequential-read": 7.8e9}), uneven),
+    )
+    for number, name in enumerate(names):
+        export = f"nfs1.example.com:/exports/{DOMAINS[number % 2]}"
+        yield replace(kinds[number % 3], hostname=f"{name}.example.com", export=export)
+
+
 def main(hosts: int, file: str) -> None:
     """Write a report with the command."""
     import os
+    import tempfile
     from unittest import mock
 
     from ovirt_rdma.cli.engine.main import main as command
@@ -139,11 +163,17 @@ def main(hosts: int, file: str) -> None:
 
     world, door = site(hosts, DOMAINS[:2] if hosts < 10 else DOMAINS)
     with (
+        tempfile.TemporaryDirectory() as folder,
         EngineDouble(world) as double,
         mock.patch.dict(os.environ, access(double)),
         mock.patch("ovirt_rdma.engine_sdk_tools.hosts.hooks.INSTALLED", str(HOOKS)),
     ):
-        code = command(["report", file, "--replace"], door)
+        words = []
+        for number, one in enumerate(results(list(door.histories)[: hosts // 5 + 3])):
+            path = Path(folder) / f"{number}.json"
+            path.write_text(json.dumps(as_document(one, verdict(one))))
+            words += ["--bench", str(path)]
+        code = command(["report", file, "--replace", *words], door)
         print(json.dumps({"code": code, "strict": double.strict_errors}))
 
 
