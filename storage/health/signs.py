@@ -34,13 +34,22 @@ _AT_ONCE = 8
 
 # How the server's TCP port answered.
 ACCEPTS, REFUSES, SILENT, UNREACHABLE = "accepts", "refuses", "silent", "unreachable"
+# No machine answered to the address: ARP and its like, on this host or the last router
+# (net/ipv4/arp.c, arp_error_report; EHOSTUNREACH).
+ABSENT = "absent"
 # operstate of a netdev: Linux, Documentation/networking/operstates.rst.
 _CARRIER = {"up": True, "down": False, "lowerlayerdown": False}
 # States of a port with a link, until the subnet manager has set it up
 # (drivers/infiniband/core/sysfs.c, state_show).
 _NO_SM = {"INIT", "ARMED"}
-_REFUSED = {errno.ECONNREFUSED, errno.ECONNRESET}
-_SILENT = {errno.ETIMEDOUT, errno.EINPROGRESS, errno.EAGAIN}
+_RESULTS = {
+    errno.ECONNREFUSED: REFUSES,
+    errno.ECONNRESET: REFUSES,
+    errno.ETIMEDOUT: SILENT,
+    errno.EINPROGRESS: SILENT,
+    errno.EAGAIN: SILENT,
+    errno.EHOSTUNREACH: ABSENT,
+}
 
 
 @dataclass(frozen=True)
@@ -56,8 +65,8 @@ class Server:
 
 @dataclass(frozen=True)
 class Knock:
-    """The answer to a TCP connection: ACCEPTS, REFUSES, SILENT or UNREACHABLE (this
-    host's kernel or a router says so), and the seconds until it came.
+    """The answer to a TCP connection: ACCEPTS, REFUSES, SILENT, ABSENT or UNREACHABLE
+    (this host's kernel or a router says so), and the seconds until it came.
     """
 
     result: str
@@ -97,10 +106,7 @@ def knock(address: str, port: int, timeout_s: float = KNOCK_S) -> Knock:
     except socket.timeout:
         result = SILENT
     except OSError as error:
-        if error.errno in _REFUSED:
-            result = REFUSES
-        else:
-            result = SILENT if error.errno in _SILENT else UNREACHABLE
+        result = _RESULTS.get(error.errno or 0, UNREACHABLE)
     return Knock(result, time.monotonic() - begun)
 
 

@@ -170,8 +170,8 @@ def _nobody(seen: Seen, signs: ServerSigns) -> Found:
             DEAD,
             PATH,
             "unreachable",
-            f"{seen.server} cannot be reached: no machine has its address",
-            "check that the server is up and has the address, and the network to it",
+            f"{seen.server} cannot be reached: the network knows no way to it",
+            "check the routers between this host and the server",
             certain=False,
         )
     other = (
@@ -183,8 +183,8 @@ def _nobody(seen: Seen, signs: ServerSigns) -> Found:
         seen.lost,
         SERVER,
         "server-silent",
-        f"{nothing}: it is off or frozen{other}",
-        "check that the server runs, and its link",
+        f"{nothing}: it is off, frozen, or has lost its address{other}",
+        "check that the server runs and has the address, and its link",
         certain=bool(seen.others_answer),
     )
 
