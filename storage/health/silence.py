@@ -8,7 +8,7 @@ not ACTIVE        any       any       path; fabric, if it lacks a subnet manager
 ACTIVE            accepts   refuses   server: its RDMA listener is gone
 ACTIVE            refuses   refuses   server: its NFS service is stopped
 ACTIVE            accepts   accepts   server: its NFS threads answer nothing
-ACTIVE            answers   silent    path: IP passes, RDMA does not
+ACTIVE            answers   silent    server: its RDMA device is gone; fabric on IB
 ACTIVE            silent    silent    server, or the path to it
 ================  ========  ========  ==================================================
 """
@@ -142,13 +142,16 @@ def _rdma_lost(seen: Seen, signs: ServerSigns) -> Found:
             "check the server's HCA, and the path: ovirt-rdma-host fabric check",
             certain=False,
         )
+    # A path that passes TCP loses RDMA only by a filter.
     return Found(
         seen.lost,
-        PATH,
+        SERVER,
         "rdma-lost",
         f"{seen.server} answers over IP, but not over RDMA: its RDMA device is gone, "
-        f"or RDMA does not pass (RoCE: UDP port 4791, flow control): {said}",
-        "on the server: rdma link; on the switches: flow control and filters for RoCE",
+        "its address has moved to a port without one, or RDMA does not pass (RoCE: "
+        f"UDP port 4791): {said}",
+        "on the server: rdma link, and which netdev has the address; on the switches: "
+        "filters for RoCE",
         certain=False,
     )
 

@@ -147,9 +147,9 @@ SILENCE = {
         seen(its=signs(ACCEPTS), transport="tcp"),
         (STALLED, SERVER, True, "nfs-stuck"),
     ),
-    "RDMA does not pass, RoCE": (
+    "the address moved to a port without RDMA, RoCE": (
         seen(its=signs(ACCEPTS, MUTE)),
-        (STALLED, PATH, False, "rdma-lost"),
+        (STALLED, SERVER, False, "rdma-lost"),
     ),
     "RDMA does not pass, InfiniBand": (
         seen(its=signs(ACCEPTS, MUTE, infiniband=True)),
