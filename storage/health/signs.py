@@ -13,7 +13,7 @@ import errno
 import socket
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Callable, Optional
 
@@ -29,6 +29,9 @@ from ovirt_rdma.storage.transport import NFS_TCP_PORT
 _FIRST_GIDS = 16
 KNOCK_S = 1.5
 LISTENER_S = 2.0
+# The RDMA listener is asked by a program, whose start would delay a TCP answer that is
+# on its way; after this time none is, and both are waited for together.
+_ALONE_S = 0.3
 # Servers asked at the same time: each needs a thread and, for RDMA, a process.
 _AT_ONCE = 8
 
@@ -180,11 +183,14 @@ def _signs(
     ]
     state = next((n.operstate for n in facts.netdevs if n.name == netdev), "")
     carrier = _CARRIER.get(state)
-    tcp = ask.knock(address, NFS_TCP_PORT, KNOCK_S)
     listener = None
-    # Without a route or a port there is nobody to ask.
-    if server.transport == RDMA and not any(s.verdict == NOT_READY for s in steps):
-        listener = ask.listener(address, server.port, LISTENER_S)
+    with ThreadPoolExecutor(1) as other:
+        knocking = other.submit(ask.knock, address, NFS_TCP_PORT, KNOCK_S)
+        wait([knocking], _ALONE_S)
+        # Without a route or a port there is nobody to ask.
+        if server.transport == RDMA and not any(s.verdict == NOT_READY for s in steps):
+            listener = ask.listener(address, server.port, LISTENER_S)
+        tcp = knocking.result()
     return ServerSigns(
         steps,
         tcp,
