@@ -15,12 +15,14 @@ ACTIVE            silent    silent    server, or the path to it
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional
 
 from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.storage.health.probe import PROBE_S
 from ovirt_rdma.storage.health.seen import Found, Seen
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, UNREACHABLE, ServerSigns
+from ovirt_rdma.storage.health.slowness import lossy
 from ovirt_rdma.storage.health.state import DEAD, FABRIC, HOST, PATH, SERVER, UNKNOWN
 from ovirt_rdma.storage.probe import server_side_fix
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
@@ -104,6 +106,10 @@ def _far_fault(seen: Seen, signs: ServerSigns) -> Found:
             "start the NFS service of the server: systemctl start nfs-server",
         )
     if listening or (listener is None and tcp == ACCEPTS):
+        # Each call may wait for packets that are sent again, longer than the question.
+        lost = lossy(seen)
+        if lost is not None:
+            return replace(lost, state=seen.lost, certain=False)
         return _stuck_server(seen)
     if tcp in (ACCEPTS, REFUSES):
         return _rdma_lost(seen, signs)

@@ -143,6 +143,14 @@ SILENCE = {
         seen(its=signs(ACCEPTS, LISTENS), siblings_answer=True),
         (STALLED, SERVER, True, "export-stuck"),
     ),
+    "the path loses so much that the question is late": (
+        seen(its=signs(ACCEPTS, LISTENS), errors={"completer_retry_err": 40}),
+        (STALLED, PATH, False, "path-lossy"),
+    ),
+    "NFS threads hang, and the cable had an error": (
+        seen(its=signs(ACCEPTS, LISTENS), errors={"symbol_error": 1}),
+        (STALLED, SERVER, True, "nfs-stuck"),
+    ),
     "NFS threads hang, TCP mount": (
         seen(its=signs(ACCEPTS), transport="tcp"),
         (STALLED, SERVER, True, "nfs-stuck"),
