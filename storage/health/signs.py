@@ -13,7 +13,7 @@ import errno
 import socket
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Callable, Optional
 
@@ -29,18 +29,30 @@ from ovirt_rdma.storage.transport import NFS_TCP_PORT
 _FIRST_GIDS = 16
 KNOCK_S = 1.5
 LISTENER_S = 2.0
+# The RDMA listener is asked by a program, whose start would delay a TCP answer that is
+# on its way; after this time none is, and both are waited for together.
+_ALONE_S = 0.3
 # Servers asked at the same time: each needs a thread and, for RDMA, a process.
 _AT_ONCE = 8
 
 # How the server's TCP port answered.
 ACCEPTS, REFUSES, SILENT, UNREACHABLE = "accepts", "refuses", "silent", "unreachable"
+# No machine answered to the address: ARP and its like, on this host or the last router
+# (net/ipv4/arp.c, arp_error_report; EHOSTUNREACH).
+ABSENT = "absent"
 # operstate of a netdev: Linux, Documentation/networking/operstates.rst.
 _CARRIER = {"up": True, "down": False, "lowerlayerdown": False}
 # States of a port with a link, until the subnet manager has set it up
 # (drivers/infiniband/core/sysfs.c, state_show).
 _NO_SM = {"INIT", "ARMED"}
-_REFUSED = {errno.ECONNREFUSED, errno.ECONNRESET}
-_SILENT = {errno.ETIMEDOUT, errno.EINPROGRESS, errno.EAGAIN}
+_RESULTS = {
+    errno.ECONNREFUSED: REFUSES,
+    errno.ECONNRESET: REFUSES,
+    errno.ETIMEDOUT: SILENT,
+    errno.EINPROGRESS: SILENT,
+    errno.EAGAIN: SILENT,
+    errno.EHOSTUNREACH: ABSENT,
+}
 
 
 @dataclass(frozen=True)
@@ -56,8 +68,8 @@ class Server:
 
 @dataclass(frozen=True)
 class Knock:
-    """The answer to a TCP connection: ACCEPTS, REFUSES, SILENT or UNREACHABLE (this
-    host's kernel or a router says so), and the seconds until it came.
+    """The answer to a TCP connection: ACCEPTS, REFUSES, SILENT, ABSENT or UNREACHABLE
+    (this host's kernel or a router says so), and the seconds until it came.
     """
 
     result: str
@@ -97,10 +109,7 @@ def knock(address: str, port: int, timeout_s: float = KNOCK_S) -> Knock:
     except socket.timeout:
         result = SILENT
     except OSError as error:
-        if error.errno in _REFUSED:
-            result = REFUSES
-        else:
-            result = SILENT if error.errno in _SILENT else UNREACHABLE
+        result = _RESULTS.get(error.errno or 0, UNREACHABLE)
     return Knock(result, time.monotonic() - begun)
 
 
@@ -174,11 +183,14 @@ def _signs(
     ]
     state = next((n.operstate for n in facts.netdevs if n.name == netdev), "")
     carrier = _CARRIER.get(state)
-    tcp = ask.knock(address, NFS_TCP_PORT, KNOCK_S)
     listener = None
-    # Without a route or a port there is nobody to ask.
-    if server.transport == RDMA and not any(s.verdict == NOT_READY for s in steps):
-        listener = ask.listener(address, server.port, LISTENER_S)
+    with ThreadPoolExecutor(1) as other:
+        knocking = other.submit(ask.knock, address, NFS_TCP_PORT, KNOCK_S)
+        wait([knocking], _ALONE_S)
+        # Without a route or a port there is nobody to ask.
+        if server.transport == RDMA and not any(s.verdict == NOT_READY for s in steps):
+            listener = ask.listener(address, server.port, LISTENER_S)
+        tcp = knocking.result()
     return ServerSigns(
         steps,
         tcp,

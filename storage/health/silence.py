@@ -8,19 +8,21 @@ not ACTIVE        any       any       path; fabric, if it lacks a subnet manager
 ACTIVE            accepts   refuses   server: its RDMA listener is gone
 ACTIVE            refuses   refuses   server: its NFS service is stopped
 ACTIVE            accepts   accepts   server: its NFS threads answer nothing
-ACTIVE            answers   silent    path: IP passes, RDMA does not
+ACTIVE            answers   silent    server: its RDMA device is gone; fabric on IB
 ACTIVE            silent    silent    server, or the path to it
 ================  ========  ========  ==================================================
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional
 
 from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.storage.health.probe import PROBE_S
 from ovirt_rdma.storage.health.seen import Found, Seen
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, UNREACHABLE, ServerSigns
+from ovirt_rdma.storage.health.slowness import lossy
 from ovirt_rdma.storage.health.state import DEAD, FABRIC, HOST, PATH, SERVER, UNKNOWN
 from ovirt_rdma.storage.probe import server_side_fix
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
@@ -104,6 +106,10 @@ def _far_fault(seen: Seen, signs: ServerSigns) -> Found:
             "start the NFS service of the server: systemctl start nfs-server",
         )
     if listening or (listener is None and tcp == ACCEPTS):
+        # Each call may wait for packets that are sent again, longer than the question.
+        lost = lossy(seen)
+        if lost is not None:
+            return replace(lost, state=seen.lost, certain=False)
         return _stuck_server(seen)
     if tcp in (ACCEPTS, REFUSES):
         return _rdma_lost(seen, signs)
@@ -142,13 +148,16 @@ def _rdma_lost(seen: Seen, signs: ServerSigns) -> Found:
             "check the server's HCA, and the path: ovirt-rdma-host fabric check",
             certain=False,
         )
+    # A path that passes TCP loses RDMA only by a filter.
     return Found(
         seen.lost,
-        PATH,
+        SERVER,
         "rdma-lost",
         f"{seen.server} answers over IP, but not over RDMA: its RDMA device is gone, "
-        f"or RDMA does not pass (RoCE: UDP port 4791, flow control): {said}",
-        "on the server: rdma link; on the switches: flow control and filters for RoCE",
+        "its address has moved to a port without one, or RDMA does not pass (RoCE: "
+        f"UDP port 4791): {said}",
+        "on the server: rdma link, and which netdev has the address; on the switches: "
+        "filters for RoCE",
         certain=False,
     )
 
@@ -170,8 +179,8 @@ def _nobody(seen: Seen, signs: ServerSigns) -> Found:
             DEAD,
             PATH,
             "unreachable",
-            f"{seen.server} cannot be reached: no machine has its address",
-            "check that the server is up and has the address, and the network to it",
+            f"{seen.server} cannot be reached: the network knows no way to it",
+            "check the routers between this host and the server",
             certain=False,
         )
     other = (
@@ -183,8 +192,8 @@ def _nobody(seen: Seen, signs: ServerSigns) -> Found:
         seen.lost,
         SERVER,
         "server-silent",
-        f"{nothing}: it is off or frozen{other}",
-        "check that the server runs, and its link",
+        f"{nothing}: it is off, frozen, or has lost its address{other}",
+        "check that the server runs and has the address, and its link",
         certain=bool(seen.others_answer),
     )
 

@@ -17,6 +17,9 @@ from ovirt_rdma.storage.health.state import FABRIC, PATH, SERVER, SLOTS, SLOW
 
 # A lookup takes less than a millisecond; a disk of a server that sleeps takes seconds.
 SLOW_S = 0.5
+# A TCP connection takes one round trip: below a millisecond in a storage network, some
+# 30 ms between cities. Late lookups are compared with it.
+FAR_S = 0.15
 # Mean milliseconds of a call with data. VDSM warns of a domain at 5 s, and a server
 # under full load with deep queues has some 100 ms.
 SLOW_DATA_MS = 500.0
@@ -26,18 +29,39 @@ SLOW_QUEUE_MS = 100.0
 _PATH_SHARE = 0.3
 # Fewer calls are no load.
 _FEW = 4
+# A sound cable has an error now and then (InfiniBand allows a bit in 10^12).
+_FEW_ERRORS = 3
 
 
 def is_slow(seen: Seen) -> bool:
     """Whether the server, or the way to it, is slower than it should be."""
     load = seen.load
     seconds = max(seen.answer.seconds or 0.0, seen.answer.read_s or 0.0)
-    if seconds >= SLOW_S or _waits_for_slots(seen):
+    if seconds >= SLOW_S or _waits_for_slots(seen) or _is_far(seen):
         return True
     if load is None:
         return False
     slow_data = load.data.count >= _FEW and load.data.rtt_ms >= SLOW_DATA_MS
     return slow_data or _was_reset(load)
+
+
+def may_be_far(seen: Seen) -> bool:
+    """Whether the answer took so long that the path is to be measured."""
+    return (seen.answer.seconds or 0.0) >= FAR_S
+
+
+def _is_far(seen: Seen) -> bool:
+    """Whether a late answer is that late because the path is slow, although not slow
+    enough to be noticed by the answer alone.
+    """
+    return may_be_far(seen) and _knock_s(seen) >= FAR_S
+
+
+def _knock_s(seen: Seen) -> float:
+    """Return the seconds of a TCP connection; 0.0 if there is none."""
+    signs = seen.signs
+    answered = signs is not None and signs.tcp.result in (ACCEPTS, REFUSES)
+    return signs.tcp.seconds if signs and answered else 0.0
 
 
 def _waits_for_slots(seen: Seen) -> bool:
@@ -60,12 +84,11 @@ def slowness(seen: Seen) -> Found:
     load = seen.load
     if load is not None and _waits_for_slots(seen):
         return _slots(seen, load)
-    lossy = _lossy(seen)
-    if lossy is not None:
-        return lossy
+    lost = lossy(seen)
+    if lost is not None:
+        return lost
     if _far_path(seen):
-        signs = seen.signs
-        took = signs.tcp.seconds if signs else 0.0
+        took = _knock_s(seen)
         return Found(
             SLOW,
             PATH,
@@ -118,9 +141,9 @@ def _slots(seen: Seen, load: Load) -> Found:
     )
 
 
-def _lossy(seen: Seen) -> Optional[Found]:
+def lossy(seen: Seen) -> Optional[Found]:
     """Return the finding for a path that loses packets; None if it does not."""
-    if not seen.errors:
+    if sum(seen.errors.values()) < _FEW_ERRORS:
         return None
     counted = ", ".join(f"{name} +{n}" for name, n in sorted(seen.errors.items()))
     fabric = seen.signs is not None and seen.signs.infiniband
@@ -134,12 +157,11 @@ def _lossy(seen: Seen) -> Optional[Found]:
 
 
 def _far_path(seen: Seen) -> bool:
-    if seen.signs is None or seen.signs.tcp.result not in (ACCEPTS, REFUSES):
-        return False
     slowest = max(seen.answer.seconds or 0.0, seen.answer.read_s or 0.0)
-    took = seen.signs.tcp.seconds
+    took = _knock_s(seen)
     return took >= SLOW_S / 2 or (
-        took >= _PATH_SHARE * slowest and slowest >= SLOW_S and took >= SLOW_S / 10
+        took >= _PATH_SHARE * slowest
+        and (_is_far(seen) or (slowest >= SLOW_S and took >= SLOW_S / 10))
     )
 
 

@@ -9,7 +9,7 @@ from ovirt_rdma.storage.health.probe import PROBE_S
 from ovirt_rdma.storage.health.seen import DENIED, Found, Seen, shown_time
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, SILENT
 from ovirt_rdma.storage.health.silence import silence
-from ovirt_rdma.storage.health.slowness import is_slow, slowness
+from ovirt_rdma.storage.health.slowness import is_slow, may_be_far, slowness
 from ovirt_rdma.storage.health.state import (
     DEAD,
     FABRIC,
@@ -28,7 +28,7 @@ def needs_signs(seen: Seen) -> bool:
     """Whether the signs of the server are needed to judge."""
     if seen.answer.problem:
         return False
-    return not seen.is_answered or is_slow(seen)
+    return not seen.is_answered or is_slow(seen) or may_be_far(seen)
 
 
 def judge(seen: Seen) -> MountHealth:

@@ -32,8 +32,9 @@ from ovirt_rdma.storage.health.state import (
 
 # How often the policy is looked at while it has no interval.
 IDLE_S = 60.0
-# A single late answer may have been a busy moment.
+# A single late answer may have been a busy moment; so soon it is asked again.
 _LOOKS_TO_BE_SLOW = 2
+AGAIN_S = 3.0
 
 Note = Callable[[str], None]
 """Receives a sentence for the journal."""
@@ -90,6 +91,8 @@ class HealthWatch:
         except Problem as problem:
             self._report((problem.one_line,))
             return IDLE_S
+        if any(0 < late < _LOOKS_TO_BE_SLOW for late in self._late.values()):
+            return min(AGAIN_S, interval)
         # The looks begin at a fixed rate, whatever they take.
         return max(1.0, interval - (self._uptime() - begun))
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
 import pytest
 from support.fakes.fake_hosts import soft_roce
@@ -46,9 +47,11 @@ class FakeServers:
         self.tcp: dict[str, Knock] = {}
         self.rdma: dict[str, Step] = {}
         self.asked: list[tuple[str, str, int]] = []
+        self.until = lambda: None
 
     def knock(self, address, port, timeout_s):
         self.asked.append(("tcp", address, port))
+        self.until()
         return self.tcp[address]
 
     def listener(self, address, port, timeout_s):
@@ -115,6 +118,30 @@ def test_only_the_export_that_is_asked_for(site):
     assert [mount.export for mount in look.mounts] == ["nas1:/b"]
     assert site.probes.asked == [Asked("/mnt/b", read=True)]
     assert site.look("nas1:/none").mounts == ()
+
+
+def test_a_silent_server_is_asked_both_ways_at_the_same_time(site):
+    """One after the other would take longer than 15 s with an interval of 10 s."""
+    site.probes.answers = {"/mnt/a": LATE, "/mnt/b": LATE}
+    asked = threading.Event()
+    site.servers.tcp["10.0.0.1"] = Knock(SILENT, 1.5)
+    site.servers.rdma = Answered(asked)
+    site.servers.until = lambda: waited.append(asked.wait(60))
+    waited: list[bool] = []
+    site.look()
+    assert waited == [True]
+
+
+class Answered(dict):
+    """RDMA listeners that do not answer; sets ``event`` when one is asked."""
+
+    def __init__(self, event):
+        super().__init__()
+        self._event = event
+
+    def __missing__(self, address):
+        self._event.set()
+        return Step("listener", NOT_READY, "did not answer")
 
 
 def test_a_silent_server_is_asked_once_for_all_its_mounts(site):

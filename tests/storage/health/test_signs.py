@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from ovirt_rdma.storage.health.signs import (
+    ABSENT,
     ACCEPTS,
     REFUSES,
     SILENT,
@@ -36,7 +37,7 @@ def test_a_port_that_refuses():
         (socket.timeout("timed out"), SILENT),
         (OSError(errno.ETIMEDOUT, "timed out"), SILENT),
         (ConnectionResetError(errno.ECONNRESET, "reset"), REFUSES),
-        (OSError(errno.EHOSTUNREACH, "no route to host"), UNREACHABLE),
+        (OSError(errno.EHOSTUNREACH, "no route to host"), ABSENT),
         (OSError(errno.ENETUNREACH, "network is unreachable"), UNREACHABLE),
     ],
 )

@@ -12,6 +12,7 @@ from ovirt_rdma.storage.health.probe import Answer
 from ovirt_rdma.storage.health.samples import Calls, Load
 from ovirt_rdma.storage.health.seen import DEAD_S, Seen
 from ovirt_rdma.storage.health.signs import (
+    ABSENT,
     ACCEPTS,
     REFUSES,
     SILENT,
@@ -142,13 +143,21 @@ SILENCE = {
         seen(its=signs(ACCEPTS, LISTENS), siblings_answer=True),
         (STALLED, SERVER, True, "export-stuck"),
     ),
+    "the path loses so much that the question is late": (
+        seen(its=signs(ACCEPTS, LISTENS), errors={"completer_retry_err": 40}),
+        (STALLED, PATH, False, "path-lossy"),
+    ),
+    "NFS threads hang, and the cable had an error": (
+        seen(its=signs(ACCEPTS, LISTENS), errors={"symbol_error": 1}),
+        (STALLED, SERVER, True, "nfs-stuck"),
+    ),
     "NFS threads hang, TCP mount": (
         seen(its=signs(ACCEPTS), transport="tcp"),
         (STALLED, SERVER, True, "nfs-stuck"),
     ),
-    "RDMA does not pass, RoCE": (
+    "the address moved to a port without RDMA, RoCE": (
         seen(its=signs(ACCEPTS, MUTE)),
-        (STALLED, PATH, False, "rdma-lost"),
+        (STALLED, SERVER, False, "rdma-lost"),
     ),
     "RDMA does not pass, InfiniBand": (
         seen(its=signs(ACCEPTS, MUTE, infiniband=True)),
@@ -166,7 +175,11 @@ SILENCE = {
         seen(its=signs(SILENT, MUTE), others_answer=False),
         (STALLED, PATH, True, "all-servers-silent"),
     ),
-    "nobody has the address": (
+    "no machine has the address: the server was switched off": (
+        seen(its=signs(ABSENT, MUTE)),
+        (STALLED, SERVER, False, "server-silent"),
+    ),
+    "a router knows no way": (
         seen(its=signs(UNREACHABLE, MUTE)),
         (DEAD, PATH, False, "unreachable"),
     ),
@@ -247,6 +260,10 @@ SLOWNESS = {
         seen(Answer(seconds=0.6), signs(took=0.2), load=load()),
         (PATH, True, "path-slow"),
     ),
+    "a slow path, and a lookup is one round trip": (
+        seen(Answer(seconds=0.2), signs(took=0.2), load=load()),
+        (PATH, True, "path-slow"),
+    ),
     "a lossy path": (
         seen(
             Answer(seconds=1.1),
@@ -287,7 +304,7 @@ SOUND = {
     "the first look": seen(FAST),
     # Deep queues at a disk that is busy, but not slow.
     "full load": seen(
-        Answer(seconds=0.2),
+        Answer(seconds=0.1),
         load=load(data=(9000, 60.0, 250.0), other=(50, 0.1, 2.0), on_wire=100.0),
     ),
     # An idle RDMA connection is closed after 5 minutes, and made again.
@@ -297,6 +314,14 @@ SOUND = {
     # The queue is long because the server is: slots are not the reason.
     "as long as the server": seen(FAST, load=load(data=(100, 200.0, 300.0))),
 }
+
+
+@pytest.mark.parametrize("took", [0.001, 0.1])
+def test_a_late_answer_by_a_fast_path_is_no_alarm(took):
+    """The path is measured, though."""
+    what = seen(Answer(seconds=0.2), load=load(data=(9000, 60.0, 250.0)))
+    assert needs_signs(what)
+    assert judge(replace(what, signs=signs(took=took))).state == OK
 
 
 @pytest.mark.parametrize("name", SOUND)

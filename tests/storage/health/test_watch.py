@@ -24,7 +24,7 @@ from ovirt_rdma.storage.health.state import (
     Remark,
     read_state,
 )
-from ovirt_rdma.storage.health.watch import IDLE_S, HealthWatch
+from ovirt_rdma.storage.health.watch import AGAIN_S, IDLE_S, HealthWatch
 
 GOOD = MountHealth("nas1:/a", "/mnt/a", "rdma", "4.2", OK, sentence="answered")
 LATE = replace(GOOD, state=SLOW, cause=SERVER, sentence="late", fix="threads")
@@ -104,11 +104,12 @@ def test_since_is_when_the_state_began(watched):
 
 
 def test_one_late_answer_is_no_change(watched):
-    for mount in (GOOD, LATE, GOOD, LATE):
-        watched.look(mount)
+    # After a late one the next look is sooner.
+    for mount, next_s in ((GOOD, 10.0), (LATE, AGAIN_S), (GOOD, 10.0), (LATE, AGAIN_S)):
+        assert watched.look(mount) == next_s
         assert watched.state.mounts[0].state == OK
     assert watched.notes == []
-    watched.look(LATE)
+    assert watched.look(LATE) == 10.0
     assert watched.state.mounts[0].state == SLOW
     assert watched.notes == ["nas1:/a is slow (cause: server): late; fix: threads"]
 
