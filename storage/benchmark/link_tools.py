@@ -107,6 +107,17 @@ def _positive(rate: float) -> float:
     return rate
 
 
+def reason(stdout: str, stderr: str, otherwise: str) -> str:
+    """Return why a tool failed, in one line of what it printed.
+
+    perftest and iperf3 say it first on stderr, and may print their whole usage after
+    it (perftest 4.5 and iperf3 3.12 for an option that they lack); qperf says it last
+    on stdout.
+    """
+    first = next((line.strip() for line in stderr.splitlines() if line.strip()), "")
+    return first[:200] or (_why(stdout) if stdout.strip() else otherwise)
+
+
 def _why(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:200] if lines else "it printed nothing"

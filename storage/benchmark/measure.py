@@ -104,14 +104,20 @@ class Measuring:
             except NotInstalled:
                 lacking.add(test.tool)
                 self.skipped.append(f"{test.tool} is not installed here")
-            except (CommandFailed, link_tools.NotUnderstood) as error:
+            except CommandFailed as error:
                 lacking.add(test.tool)
-                self.skipped.append(
-                    f"{test.tool} has no result from {peer}: {error}; start "
-                    f"{test.server!r} there"
-                )
+                why = link_tools.reason(error.stdout, error.stderr, str(error))
+                self._no_result(test, peer, why)
+            except link_tools.NotUnderstood as error:
+                lacking.add(test.tool)
+                self._no_result(test, peer, str(error))
             else:
                 yield LinkResult(test.tool, test.test, test.transport, peer, rate)
+
+    def _no_result(self, test: link_tools.LinkTest, peer: str, why: str) -> None:
+        self.skipped.append(
+            f"{test.tool} has no result from {peer}: {why}; start {test.server!r} there"
+        )
 
     def mounts(
         self,

@@ -52,6 +52,20 @@ def _slow_disk(job):
     )
 
 
+def _serial_disk(job):
+    """One nfsd thread, which waits 9.5 ms for the disk with each request."""
+    if job.load.name != RANDOM:
+        return job
+    operations = 105.0 + job.repeat
+    rtt = 9.5 * min(job.load.depth, 128)
+    return replace(
+        job,
+        bytes_per_s=operations * 4096,
+        operations_per_s=operations,
+        sample=replace(job.sample, rtt_ms=rtt, backlog=0.0),
+    )
+
+
 LINK = (LinkResult("ib_read_bw", "read", "rdma", "nas1", 1.2e9),)
 PLANTED = {
     "rate of the port": (benchmark(rates("rdma", {READ: LINE})), "link-rate"),
@@ -117,6 +131,10 @@ PLANTED = {
     "slow disk, reads": (
         benchmark(rates(None, {READ: 2.0e8, WRITE: 1.7e8}), _slow_disk),
         "server-disk",
+    ),
+    "one nfsd thread before a slow disk": (
+        benchmark(rates(None, {READ: 2.0e8, WRITE: 1.7e8}), _serial_disk),
+        "server-threads",
     ),
     "wrong port": (
         benchmark(
