@@ -36,6 +36,8 @@ _PCIE_FULL = 0.70
 _BUSY_ONE, _BUSY_ALL = 0.95, 0.90
 # One packet in 10,000: congestion control halves its rate for fewer.
 _LOSS, _TCP_LOSS = 1e-4, 1e-3
+# Behind a lost segment all others of the window are out of order.
+_TCP_GAPS = 1e-2
 _SMALL_RSIZE = 256 << 10
 _LARGEST_RSIZE = 1 << 20
 _FEW_ANSWERS = 4.0
@@ -121,6 +123,9 @@ def _losses(case: Case, load: str, row: Row) -> Optional[Limit]:
         signs.append(f"{errors:.0f} errors of the port{of}")
     if case.setting.transport == TCP and resent > _TCP_LOSS * max(segments, 1e4):
         signs.append(f"{resent:.0f} TCP segments sent again")
+    gaps = _known(samples, "tcp_out_of_order")
+    if case.setting.transport == TCP and gaps > _TCP_GAPS * max(segments, 1e4):
+        signs.append(f"{gaps:.0f} TCP segments out of order")
     if again > _LOSS * operations:
         signs.append(f"{again} of {operations} requests sent again")
     if reconnects:

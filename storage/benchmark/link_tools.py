@@ -107,15 +107,22 @@ def _positive(rate: float) -> float:
     return rate
 
 
+# perftest and iperf3 by getopt_long(3), qperf by itself.
+_OPTION = re.compile(r"(unrecognized|unknown|invalid|bad) option", re.IGNORECASE)
+
+
 def reason(stdout: str, stderr: str, otherwise: str) -> str:
     """Return why a tool failed, in one line of what it printed.
 
-    perftest and iperf3 say it first on stderr, and may print their whole usage after
-    it (perftest 4.5 and iperf3 3.12 for an option that they lack); qperf says it last
-    on stdout.
+    An option that a version lacks is named first, and the usage comes after it
+    (perftest 4.5, iperf3 3.12). Else the last line is the reason; that of qperf 0.4.11
+    is on stdout.
     """
-    first = next((line.strip() for line in stderr.splitlines() if line.strip()), "")
-    return first[:200] or (_why(stdout) if stdout.strip() else otherwise)
+    for line in (*stderr.splitlines(), *stdout.splitlines()):
+        if _OPTION.search(line):
+            return line.strip()[:200]
+    printed = next((text for text in (stderr, stdout) if text.strip()), otherwise)
+    return _why(printed)
 
 
 def _why(text: str) -> str:
@@ -123,13 +130,15 @@ def _why(text: str) -> str:
     return lines[-1][:200] if lines else "it printed nothing"
 
 
-# -R: RDMA CM chooses the device by the route, as NFS does. -F: a processor whose
-# frequency changes is a warning, not an error. -D: seconds.
+# -R and -cm 1: RDMA CM chooses the device by the route, as NFS does; without it qperf
+# fails on RoCE ("failed to modify QP to RTR"). -F: a processor whose frequency changes
+# is a warning, not an error. -D: seconds.
 _PERFTEST = ("-R", "-F", "--report_gbits", "-D", str(SECONDS))
+_QPERF = ("-uu", "-cm", "1", "-t", str(SECONDS))
 TESTS = (
     LinkTest("ib_read_bw", "read", RDMA, "ib_read_bw -R", _PERFTEST, perftest),
     LinkTest("ib_write_bw", "write", RDMA, "ib_write_bw -R", _PERFTEST, perftest),
-    LinkTest("qperf", "read", RDMA, "qperf", ("-uu", "-t", str(SECONDS)), qperf),
-    LinkTest("qperf", "write", RDMA, "qperf", ("-uu", "-t", str(SECONDS)), qperf),
+    LinkTest("qperf", "read", RDMA, "qperf", _QPERF, qperf),
+    LinkTest("qperf", "write", RDMA, "qperf", _QPERF, qperf),
     LinkTest("iperf3", "stream", TCP, "iperf3 -s", ("-J", "-t", str(SECONDS)), iperf3),
 )

@@ -274,6 +274,7 @@ def read_counters(root: str) -> evidence.Moment:
         read_statistics(tree),
         evidence.cpu_times(tree.text("/proc/stat") or ""),
         evidence.tcp_resent(tree.text("/proc/net/snmp") or ""),
+        evidence.tcp_out_of_order(tree.text("/proc/net/netstat") or ""),
     )
 
 

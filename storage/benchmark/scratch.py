@@ -227,9 +227,7 @@ class Scratch:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.communicate(timeout=5)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise fio.incomplete(
-                    f"it was still running after {seconds + _FIO_S:g} s"
-                ) from None
+                raise fio.too_slow(seconds + _FIO_S) from None
             raise
         finally:
             if self._keeper:

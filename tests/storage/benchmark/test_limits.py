@@ -173,15 +173,25 @@ def test_a_route_by_a_management_port_is_named():
 
 
 def test_segments_sent_again_are_a_limit_of_tcp_only():
-    made = benchmark(counted(None, tcp_resent=60_000))
-    assert {one.kind for one in limits(made, TCP)} == {"losses"}
-    assert limits(made, RDMA) == ()
+    for sign in ({"tcp_resent": 60_000}, {"tcp_out_of_order": 400_000}):
+        made = benchmark(counted(None, **sign))
+        assert {one.kind for one in limits(made, TCP)} == {"losses"}
+        assert limits(made, RDMA) == ()
+
+
+def test_a_host_that_reads_sees_losses_as_gaps_only():
+    found = limits(benchmark(counted("tcp", READ, tcp_out_of_order=400_000)), TCP)
+    assert [(one.kind, one.loads) for one in found] == [("losses", ("large reads",))]
+    # Of three repeats.
+    assert "1200000 TCP segments out of order" in found[0].evidence
 
 
 SOUND = {
     "as it is": benchmark(),
     "nfsd with 512 KiB": benchmark(counted(None, rsize=MIB // 2, wsize=MIB // 2)),
-    "a few errors": benchmark(counted(None, path_errors=3, tcp_resent=4)),
+    "a few errors": benchmark(
+        counted(None, path_errors=3, tcp_resent=4, tcp_out_of_order=900)
+    ),
     "a kernel without counters": benchmark(
         counted(
             None,
@@ -194,6 +204,7 @@ SOUND = {
             path_errors=None,
             packets=None,
             tcp_resent=None,
+            tcp_out_of_order=None,
             rtt_ms=0.0,
         ),
         slots=None,
