@@ -27,8 +27,8 @@ class NotUnderstood(ValueError):
 class LinkTest:
     """A test of a tool: ``test`` is ``read``, ``write`` or ``stream``.
 
-    ``server`` is the command to start on the other host; ``parse`` returns bytes per
-    second or raises NotUnderstood.
+    ``server`` is the command to start on the other host, which ends after one test if
+    ``server_ends``; ``parse`` returns bytes per second or raises NotUnderstood.
     """
 
     tool: str
@@ -37,6 +37,7 @@ class LinkTest:
     server: str
     options: tuple[str, ...]
     parse: Callable[[str], float]
+    server_ends: bool = False
 
     def arguments(self, peer: str) -> tuple[str, ...]:
         """Return the command for the server ``peer``."""
@@ -136,8 +137,8 @@ def _why(text: str) -> str:
 _PERFTEST = ("-R", "-F", "--report_gbits", "-D", str(SECONDS))
 _QPERF = ("-uu", "-cm", "1", "-t", str(SECONDS))
 TESTS = (
-    LinkTest("ib_read_bw", "read", RDMA, "ib_read_bw -R", _PERFTEST, perftest),
-    LinkTest("ib_write_bw", "write", RDMA, "ib_write_bw -R", _PERFTEST, perftest),
+    LinkTest("ib_read_bw", "read", RDMA, "ib_read_bw -R", _PERFTEST, perftest, True),
+    LinkTest("ib_write_bw", "write", RDMA, "ib_write_bw -R", _PERFTEST, perftest, True),
     LinkTest("qperf", "read", RDMA, "qperf", _QPERF, qperf),
     LinkTest("qperf", "write", RDMA, "qperf", _QPERF, qperf),
     LinkTest("iperf3", "stream", TCP, "iperf3 -s", ("-J", "-t", str(SECONDS)), iperf3),

@@ -259,6 +259,27 @@ def test_the_link_is_measured_with_the_tools_that_are_there(measuring):
     ]
 
 
+def test_the_next_server_of_perftest_may_still_be_starting(measuring):
+    """Its server ends after one test, and the shell then starts the next one."""
+    failures = ["refused", "refused"]
+    pauses = []
+
+    def run(argv, timeout_s):
+        if argv[0] == "ib_write_bw" and failures:
+            raise CommandFailed(failures.pop(), 1)
+        if argv[0].startswith("ib_"):
+            return " #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec]\n 1 1 0 8\n"
+        raise CommandFailed("refused", 1)
+
+    measuring.run, measuring.pause = run, pauses.append
+    assert [(r.tool, r.bytes_per_s) for r in measuring.link("hv2")] == [
+        ("ib_read_bw", 1e9),
+        ("ib_write_bw", 1e9),
+    ]
+    # Servers that stay are asked once.
+    assert pauses == [1.0, 1.0]
+
+
 @pytest.mark.skipif(not shutil.which("fio"), reason="fio is not installed")
 def test_the_real_fio_is_understood():
     # Not the memory file system of the tests, which may have no direct I/O.
