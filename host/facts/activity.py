@@ -33,7 +33,8 @@ LINK_ERRORS = (
     "rx_icrc_encapsulated",
 )
 # Counters of lost, repeated or discarded packets: those of mlx5, then of Soft-RoCE
-# (drivers/infiniband/sw/rxe/rxe_hw_counters.c).
+# (drivers/infiniband/sw/rxe/rxe_hw_counters.c). A host that reads counts only the first
+# of those: its server sends (check_psn in rxe_resp.c).
 PATH_ERRORS = (
     "port_xmit_discards",
     "local_ack_timeout_err",
@@ -41,6 +42,7 @@ PATH_ERRORS = (
     "packet_seq_err",
     "implied_nak_seq_err",
     "rnr_nak_retry_err",
+    "out_of_seq_request",
     "rcvd_seq_err",
     "completer_retry_err",
     "retry_exceeded_err",

@@ -22,12 +22,21 @@ ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
 class CommandFailed(Exception):
     """The command failed; ``str()`` is the last line of its stderr, or why it did not
-    start. ``returncode`` is None if it did not start or did not end.
+    start. ``returncode`` is None if it did not start or did not end. ``stdout`` and
+    ``stderr`` are what it printed, if it ended.
     """
 
-    def __init__(self, reason: str, returncode: Optional[int] = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        returncode: Optional[int] = None,
+        stdout: str = "",
+        stderr: str = "",
+    ) -> None:
         super().__init__(reason)
         self.returncode = returncode
+        self.stdout = stdout
+        self.stderr = stderr
 
 
 class CommandTimeout(CommandFailed):
@@ -69,11 +78,12 @@ def run_command(
         if isinstance(e, subprocess.TimeoutExpired):
             raise CommandTimeout(f"no answer within {timeout_s:g} s") from None
         raise
+    printed = out.decode("utf-8", "surrogateescape")
     if process.returncode:
         text = err.decode("utf-8", "surrogateescape").strip()
         last = text.splitlines()[-1] if text else f"exit status {process.returncode}"
-        raise CommandFailed(last, process.returncode)
-    return out.decode("utf-8", "surrogateescape")
+        raise CommandFailed(last, process.returncode, printed, text)
+    return printed
 
 
 def _end(process: Popen[bytes]) -> None:

@@ -113,12 +113,14 @@ class Cpu:
 class Moment:
     """The counters of one moment.
 
-    cpus: by name, as ``cpu0``; tcp_resent: segments, None if unknown
+    cpus: by name, as ``cpu0``; tcp_resent: segments, and tcp_out_of_order: those that
+    arrived before an earlier one; None if unknown
     """
 
     statistics: Statistics
     cpus: tuple[tuple[str, Cpu], ...] = ()
     tcp_resent: Optional[int] = None
+    tcp_out_of_order: Optional[int] = None
 
 
 # proc(5): user nice system idle iowait irq softirq steal guest guest_nice. Guest time
@@ -148,9 +150,22 @@ def cpu_times(text: str) -> tuple[tuple[str, Cpu], ...]:
 
 def tcp_resent(text: str) -> Optional[int]:
     """Return RetransSegs in the text of /proc/net/snmp; None if it is not there."""
-    lines = [line.split() for line in text.split("\n") if line.startswith("Tcp:")]
+    return _tcp(text, "Tcp:", "RetransSegs")
+
+
+def tcp_out_of_order(text: str) -> Optional[int]:
+    """Return TCPOFOQueue in the text of /proc/net/netstat; None if it is not there.
+
+    The kernel counts a segment that arrives behind a gap (tcp_data_queue_ofo in
+    net/ipv4/tcp_input.c): the only sign of losses on a host that reads.
+    """
+    return _tcp(text, "TcpExt:", "TCPOFOQueue")
+
+
+def _tcp(text: str, title: str, name: str) -> Optional[int]:
+    lines = [line.split() for line in text.split("\n") if line.startswith(title)]
     for names, values in zip(lines[::2], lines[1::2]):
-        found = dict(zip(names, values)).get("RetransSegs", "")
+        found = dict(zip(names, values)).get(name, "")
         if re.fullmatch(r"[0-9]{1,20}", found):
             return int(found)
     return None
@@ -164,9 +179,6 @@ def sample_between(
     old, new = _mount(before, mountpoint), _mount(after, mountpoint)
     shares, cpu_s = _cpu(before, after, seconds)
     errors, packets = _port(before, after, path)
-    resent = None
-    if before.tcp_resent is not None and after.tcp_resent is not None:
-        resent = max(0, after.tcp_resent - before.tcp_resent)
     counted = _counted(old, new) if old and new else {}
     return Sample(
         seconds=round(seconds, 2),
@@ -175,9 +187,14 @@ def sample_between(
         busiest_cpu=round(max(shares, default=0.0), 3),
         path_errors=errors,
         packets=packets,
-        tcp_resent=resent,
+        tcp_resent=_more(before.tcp_resent, after.tcp_resent),
+        tcp_out_of_order=_more(before.tcp_out_of_order, after.tcp_out_of_order),
         **counted,  # type: ignore[arg-type]
     )
+
+
+def _more(before: Optional[int], after: Optional[int]) -> Optional[int]:
+    return None if before is None or after is None else max(0, after - before)
 
 
 def _mount(moment: Moment, mountpoint: str) -> Optional[MountStatistics]:

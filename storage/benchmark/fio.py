@@ -219,6 +219,16 @@ def incomplete(why: str) -> Problem:
     )
 
 
+def too_slow(seconds: float) -> Problem:
+    """Return a Problem for a fio that had to be ended after ``seconds``."""
+    return Problem(
+        "bench-too-slow",
+        f"fio was still running after {seconds:g} s: the server answers too slowly to "
+        "be measured, or no longer",
+        "look at the server and the way to it: ovirt-rdma-host nfs check",
+    )
+
+
 def failed_with(text: str) -> Problem:
     """Return a Problem for the stderr of a fio that failed before it measured."""
     for number in _FIXES:

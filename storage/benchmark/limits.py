@@ -36,9 +36,13 @@ _PCIE_FULL = 0.70
 _BUSY_ONE, _BUSY_ALL = 0.95, 0.90
 # One packet in 10,000: congestion control halves its rate for fewer.
 _LOSS, _TCP_LOSS = 1e-4, 1e-3
+# Behind a lost segment all others of the window are out of order.
+_TCP_GAPS = 1e-2
 _SMALL_RSIZE = 256 << 10
 _LARGEST_RSIZE = 1 << 20
 _FEW_ANSWERS = 4.0
+# A disk sorts and joins what waits for it, and gains by that; one thread gains nothing.
+_ONE_BY_ONE = 1.2
 # Flash answers in less than 0.5 ms, a rotating disk in 4 to 15 ms.
 _DISK_MS = 2.0
 _GAIN = 1.25
@@ -119,6 +123,9 @@ def _losses(case: Case, load: str, row: Row) -> Optional[Limit]:
         signs.append(f"{errors:.0f} errors of the port{of}")
     if case.setting.transport == TCP and resent > _TCP_LOSS * max(segments, 1e4):
         signs.append(f"{resent:.0f} TCP segments sent again")
+    gaps = _known(samples, "tcp_out_of_order")
+    if case.setting.transport == TCP and gaps > _TCP_GAPS * max(segments, 1e4):
+        signs.append(f"{gaps:.0f} TCP segments out of order")
     if again > _LOSS * operations:
         signs.append(f"{again} of {operations} requests sent again")
     if reconnects:
@@ -323,6 +330,8 @@ def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
     reads = case.row(LARGE_READS)
     first = case.rows.one(case.setting, RANDOM_READ, 1)
     slow = first.average(lambda s: s.rtt_ms) if first else 0.0
+    if load != LARGE_WRITES and 0 < _gain(case) < _ONE_BY_ONE:
+        return None
     if load == LARGE_WRITES and reads and row.rate.most <= 0.6 * reads.rate.least:
         evidence = (
             f"writes end at {mb(row.rate.middle)} and {mb(other.rate.middle)} by both "
@@ -344,6 +353,15 @@ def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
     )
 
 
+def _gain(case: Case) -> float:
+    """Return how much faster many small reads are answered than one; 0 if unknown."""
+    first = case.rows.one(case.setting, RANDOM_READ, 1)
+    many = case.row(SMALL)
+    if first is None or many is None or not first.operations.middle:
+        return 0.0
+    return many.operations.middle / first.operations.middle
+
+
 def _about_equal(row: Row, other: Row) -> bool:
     one, two = row.rate.middle, other.rate.middle
     return min(one, two) > 0 and max(one, two) / min(one, two) <= 1 + _EQUAL
@@ -351,9 +369,9 @@ def _about_equal(row: Row, other: Row) -> bool:
 
 def _server_threads(case: Case, load: str, row: Row) -> Optional[Limit]:
     first = case.rows.one(case.setting, RANDOM_READ, 1)
-    if load != SMALL or first is None or not first.operations.middle:
+    gain = _gain(case)
+    if load != SMALL or first is None or not gain:
         return None
-    gain = row.operations.middle / first.operations.middle
     rtt = row.average(lambda s: s.rtt_ms)
     # Where the time is: at the server or the network, not in this host's queues.
     waits = rtt > 0 and rtt >= 3 * row.average(lambda s: s.queue_ms)

@@ -27,8 +27,8 @@ class NotUnderstood(ValueError):
 class LinkTest:
     """A test of a tool: ``test`` is ``read``, ``write`` or ``stream``.
 
-    ``server`` is the command to start on the other host; ``parse`` returns bytes per
-    second or raises NotUnderstood.
+    ``server`` is the command to start on the other host, which ends after one test if
+    ``server_ends``; ``parse`` returns bytes per second or raises NotUnderstood.
     """
 
     tool: str
@@ -37,6 +37,7 @@ class LinkTest:
     server: str
     options: tuple[str, ...]
     parse: Callable[[str], float]
+    server_ends: bool = False
 
     def arguments(self, peer: str) -> tuple[str, ...]:
         """Return the command for the server ``peer``."""
@@ -107,18 +108,38 @@ def _positive(rate: float) -> float:
     return rate
 
 
+# perftest and iperf3 by getopt_long(3), qperf by itself.
+_OPTION = re.compile(r"(unrecognized|unknown|invalid|bad) option", re.IGNORECASE)
+
+
+def reason(stdout: str, stderr: str, otherwise: str) -> str:
+    """Return why a tool failed, in one line of what it printed.
+
+    An option that a version lacks is named first, and the usage comes after it
+    (perftest 4.5, iperf3 3.12). Else the last line is the reason; that of qperf 0.4.11
+    is on stdout.
+    """
+    for line in (*stderr.splitlines(), *stdout.splitlines()):
+        if _OPTION.search(line):
+            return line.strip()[:200]
+    printed = next((text for text in (stderr, stdout) if text.strip()), otherwise)
+    return _why(printed)
+
+
 def _why(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:200] if lines else "it printed nothing"
 
 
-# -R: RDMA CM chooses the device by the route, as NFS does. -F: a processor whose
-# frequency changes is a warning, not an error. -D: seconds.
+# -R and -cm 1: RDMA CM chooses the device by the route, as NFS does; without it qperf
+# fails on RoCE ("failed to modify QP to RTR"). -F: a processor whose frequency changes
+# is a warning, not an error. -D: seconds.
 _PERFTEST = ("-R", "-F", "--report_gbits", "-D", str(SECONDS))
+_QPERF = ("-uu", "-cm", "1", "-t", str(SECONDS))
 TESTS = (
-    LinkTest("ib_read_bw", "read", RDMA, "ib_read_bw -R", _PERFTEST, perftest),
-    LinkTest("ib_write_bw", "write", RDMA, "ib_write_bw -R", _PERFTEST, perftest),
-    LinkTest("qperf", "read", RDMA, "qperf", ("-uu", "-t", str(SECONDS)), qperf),
-    LinkTest("qperf", "write", RDMA, "qperf", ("-uu", "-t", str(SECONDS)), qperf),
+    LinkTest("ib_read_bw", "read", RDMA, "ib_read_bw -R", _PERFTEST, perftest, True),
+    LinkTest("ib_write_bw", "write", RDMA, "ib_write_bw -R", _PERFTEST, perftest, True),
+    LinkTest("qperf", "read", RDMA, "qperf", _QPERF, qperf),
+    LinkTest("qperf", "write", RDMA, "qperf", _QPERF, qperf),
     LinkTest("iperf3", "stream", TCP, "iperf3 -s", ("-J", "-t", str(SECONDS)), iperf3),
 )

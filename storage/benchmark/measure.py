@@ -37,6 +37,8 @@ from ovirt_rdma.storage.readiness import NOT_READY, Readiness
 from ovirt_rdma.storage.transport import rdma_options, tcp_options
 from ovirt_rdma.storage.trunking import conflict_clause, conflicting_mounts
 
+# After a server that has ended, the next one may be starting.
+_STARTING_TRIES = 5
 # A tool of the link starts, connects, measures, and prints.
 _LINK_S = link_tools.SECONDS + 20.0
 
@@ -85,6 +87,7 @@ class Measuring:
     counters: Callable[[], evidence.Moment]
     progress: Callable[[str], None]
     run: Run = run_command
+    pause: Callable[[float], None] = time.sleep
     skipped: list[str] = field(default_factory=list)
 
     def link(self, peer: str) -> tuple[LinkResult, ...]:
@@ -95,23 +98,42 @@ class Measuring:
 
     def _link(self, peer: str) -> Iterator[LinkResult]:
         lacking = set()
+        tries = 1
         for test in link_tools.TESTS:
             if test.tool in lacking:
                 continue
             self.progress(f"{test.tool} to {peer}: {test.test}")
             try:
-                rate = test.parse(self.run(test.arguments(peer), _LINK_S))
+                rate = self._rate(test, peer, tries if test.server_ends else 1)
             except NotInstalled:
                 lacking.add(test.tool)
                 self.skipped.append(f"{test.tool} is not installed here")
-            except (CommandFailed, link_tools.NotUnderstood) as error:
+            except CommandFailed as error:
                 lacking.add(test.tool)
-                self.skipped.append(
-                    f"{test.tool} has no result from {peer}: {error}; start "
-                    f"{test.server!r} there"
-                )
+                why = link_tools.reason(error.stdout, error.stderr, str(error))
+                self._no_result(test, peer, why)
+            except link_tools.NotUnderstood as error:
+                lacking.add(test.tool)
+                self._no_result(test, peer, str(error))
             else:
+                tries = _STARTING_TRIES if test.server_ends else tries
                 yield LinkResult(test.tool, test.test, test.transport, peer, rate)
+
+    def _rate(self, test: link_tools.LinkTest, peer: str, tries: int) -> float:
+        """Return the bytes per second; try again, a second later, while it fails."""
+        while True:
+            try:
+                return test.parse(self.run(test.arguments(peer), _LINK_S))
+            except CommandFailed:
+                tries -= 1
+                if not tries:
+                    raise
+            self.pause(1.0)
+
+    def _no_result(self, test: link_tools.LinkTest, peer: str, why: str) -> None:
+        self.skipped.append(
+            f"{test.tool} has no result from {peer}: {why}; start {test.server!r} there"
+        )
 
     def mounts(
         self,
@@ -268,6 +290,7 @@ def read_counters(root: str) -> evidence.Moment:
         read_statistics(tree),
         evidence.cpu_times(tree.text("/proc/stat") or ""),
         evidence.tcp_resent(tree.text("/proc/net/snmp") or ""),
+        evidence.tcp_out_of_order(tree.text("/proc/net/netstat") or ""),
     )
 
 

@@ -94,6 +94,8 @@ class Sample:
     path_errors, packets: of the RDMA port on the path: errors of link and path, and
         received packets; None if the port does not count
     tcp_resent: TCP segments that this host sent again; None if unknown
+    tcp_out_of_order: TCP segments that came behind a gap, as after a loss; None if
+        unknown
     """
 
     seconds: float
@@ -114,6 +116,7 @@ class Sample:
     path_errors: Optional[int] = None
     packets: Optional[int] = None
     tcp_resent: Optional[int] = None
+    tcp_out_of_order: Optional[int] = None
 
 
 @dataclass(frozen=True)

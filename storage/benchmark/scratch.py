@@ -52,7 +52,7 @@ Run = Callable[[Sequence[str], float], str]
 """Runs an argument vector for at most that many seconds, as run_command does."""
 
 # mount.nfs waits 180 s for an RDMA peer that says nothing; its retry=0 does not help.
-_MOUNT_S, _UNMOUNT_S, _REMOVE_S, _ASK_S = 60.0, 20.0, 60.0, 10.0
+_MOUNT_S, _UNMOUNT_S, _REMOVE_S, _ASK_S = 60.0, 20.0, 60.0, 30.0
 # The soft mount gives up after 40 s (timeo=100, retrans=3).
 _FIO_S = 60.0
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -227,9 +227,7 @@ class Scratch:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.communicate(timeout=5)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise fio.incomplete(
-                    f"it was still running after {seconds + _FIO_S:g} s"
-                ) from None
+                raise fio.too_slow(seconds + _FIO_S) from None
             raise
         finally:
             if self._keeper:

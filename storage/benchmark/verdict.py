@@ -80,6 +80,7 @@ class Verdict:
     version: the NFS version that was the fastest, and is compared
     ratios: by load, that of large reads first
     limits: of the setting that is recommended, without more connections
+    rdma_limits: if TCP is recommended: what limits RDMA, where it is another limit
     link_limit_mbps: what the port can carry as payload, in Mb/s; None if unknown
     options: the mount options to use with that version; empty if nothing is compared
     reasons: why these options, a sentence each
@@ -91,6 +92,7 @@ class Verdict:
     version: Optional[str] = None
     ratios: tuple[Ratio, ...] = ()
     limits: tuple[Limit, ...] = ()
+    rdma_limits: tuple[Limit, ...] = ()
     link_limit_mbps: Optional[float] = None
     options: str = ""
     reasons: tuple[str, ...] = ()
@@ -114,13 +116,22 @@ def verdict(benchmark: Benchmark, port: int = 20049) -> Verdict:
     if any(one.kind == "transport" for one in over_rdma):
         better, found = UNKNOWN, over_rdma
         sentence = "RDMA was not measured: its mount went over another transport"
+    kinds = {one.kind for one in found}
+    other = tuple(one for one in over_rdma if one.kind not in kinds)
+    rdma_limits = other if better == TCP else ()
     options, reasons = _options(rows, chosen, better, port)
+    clauses = [sentence, _limit_clause(found)]
+    if rdma_limits:
+        clauses.append(
+            f"RDMA may be faster without its limit: {rdma_limits[0].sentence}"
+        )
     return Verdict(
-        sentence=f"{sentence}; {_limit_clause(found)}",
+        sentence="; ".join(clauses),
         better=better,
         version=version,
         ratios=ratios,
         limits=found,
+        rdma_limits=rdma_limits,
         link_limit_mbps=physical and round(physical),
         options=options,
         reasons=reasons,

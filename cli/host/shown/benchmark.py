@@ -105,9 +105,11 @@ def _show_verdict(output: Output, found: Verdict) -> None:
     if found.link_limit_mbps:
         carried = mb(found.link_limit_mbps * 1e6 / 8)
         pairs.append(("port", f"carries {carried} as payload"))
-    for limit in found.limits:
+    named = [("limit", one) for one in found.limits]
+    named += [("limit of RDMA", one) for one in found.rdma_limits]
+    for title, limit in named:
         loads = ", ".join(limit.loads)
-        pairs.append(("limit", f"{limit.kind} ({loads}): {limit.sentence}"))
+        pairs.append((title, f"{limit.kind} ({loads}): {limit.sentence}"))
         pairs.append(("evidence", limit.evidence))
         if limit.fix:
             pairs.append(("fix", limit.fix))

@@ -65,6 +65,22 @@ def test_tcp_is_recommended_where_it_is_faster():
     assert (found.better, found.options) == ("tcp", "proto=tcp")
 
 
+def test_what_holds_rdma_back_is_named_where_tcp_is_faster():
+    """Else the advice is to use TCP, where a setting is wrong."""
+    slow = {READ: 1e9, WRITE: 1e9, SMALL_READ: 1e7, SMALL_WRITE: 1e7}
+    made = benchmark(rates("rdma", slow), counted("rdma", backlog=15.5), slots=2)
+    found = verdict(made)
+    assert (found.better, found.limits) == ("tcp", ())
+    assert [one.kind for one in found.rdma_limits] == ["slots"]
+    assert found.sentence == (
+        "TCP reads 4.0 times RDMA here: use TCP; no limit was found; RDMA may be "
+        "faster without its limit: requests wait for a slot of the connection"
+    )
+    both = verdict(benchmark(rates("rdma", slow), counted(None, busiest_cpu=1.0)))
+    assert [one.kind for one in both.limits] == ["cpu"]
+    assert both.rdma_limits == ()
+
+
 def test_a_mixed_result_is_left_to_the_admin():
     found = verdict(benchmark(rates("rdma", {WRITE: 1e9})))
     assert found.better == "either"

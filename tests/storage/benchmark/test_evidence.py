@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from support.fakes.fake_hosts import connectx3_ib, mapped_gid, soft_roce
 
 from ovirt_rdma.host.collect.parsers.mount_statistics import parse_mount_statistics
@@ -97,6 +98,22 @@ def test_a_sample_is_the_growth_between_two_moments():
     assert (sample.cpu_s, sample.cpus, sample.busiest_cpu) == (3.0, 2, 1.0)
     # A receiver that was late (RNR) is no loss.
     assert (sample.path_errors, sample.packets, sample.tcp_resent) == (7, 9000, 12)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["out_of_sequence", "out_of_seq_request", "rcvd_seq_err"],
+    ids=["mlx5 receives", "rxe receives", "rxe sends"],
+)
+def test_packets_lost_on_either_way_are_counted(name):
+    """rxe: check_psn in rxe_resp.c, and rxe_comp.c, of drivers/infiniband/sw/rxe."""
+
+    def moment(taken_s, errors):
+        port = PortCounters("mlx5_0", 1, (), (Counter(name, errors),))
+        return Moment(_statistics(taken_s)._replace(ports=(port,)))
+
+    sample = sample_between(moment(1.0, 3), moment(2.0, 60), MOUNT, PATH)
+    assert sample.path_errors == 57
 
 
 def test_a_sample_without_the_mount_or_the_port_says_nothing_about_them():

@@ -52,6 +52,20 @@ def _slow_disk(job):
     )
 
 
+def _serial_disk(job):
+    """One nfsd thread, which waits 9.5 ms for the disk with each request."""
+    if job.load.name != RANDOM:
+        return job
+    operations = 105.0 + job.repeat
+    rtt = 9.5 * min(job.load.depth, 128)
+    return replace(
+        job,
+        bytes_per_s=operations * 4096,
+        operations_per_s=operations,
+        sample=replace(job.sample, rtt_ms=rtt, backlog=0.0),
+    )
+
+
 LINK = (LinkResult("ib_read_bw", "read", "rdma", "nas1", 1.2e9),)
 PLANTED = {
     "rate of the port": (benchmark(rates("rdma", {READ: LINE})), "link-rate"),
@@ -118,6 +132,10 @@ PLANTED = {
         benchmark(rates(None, {READ: 2.0e8, WRITE: 1.7e8}), _slow_disk),
         "server-disk",
     ),
+    "one nfsd thread before a slow disk": (
+        benchmark(rates(None, {READ: 2.0e8, WRITE: 1.7e8}), _serial_disk),
+        "server-threads",
+    ),
     "wrong port": (
         benchmark(
             rates("rdma", {READ: 2.9e9, WRITE: 2.9e9}),
@@ -155,15 +173,25 @@ def test_a_route_by_a_management_port_is_named():
 
 
 def test_segments_sent_again_are_a_limit_of_tcp_only():
-    made = benchmark(counted(None, tcp_resent=60_000))
-    assert {one.kind for one in limits(made, TCP)} == {"losses"}
-    assert limits(made, RDMA) == ()
+    for sign in ({"tcp_resent": 60_000}, {"tcp_out_of_order": 400_000}):
+        made = benchmark(counted(None, **sign))
+        assert {one.kind for one in limits(made, TCP)} == {"losses"}
+        assert limits(made, RDMA) == ()
+
+
+def test_a_host_that_reads_sees_losses_as_gaps_only():
+    found = limits(benchmark(counted("tcp", READ, tcp_out_of_order=400_000)), TCP)
+    assert [(one.kind, one.loads) for one in found] == [("losses", ("large reads",))]
+    # Of three repeats.
+    assert "1200000 TCP segments out of order" in found[0].evidence
 
 
 SOUND = {
     "as it is": benchmark(),
     "nfsd with 512 KiB": benchmark(counted(None, rsize=MIB // 2, wsize=MIB // 2)),
-    "a few errors": benchmark(counted(None, path_errors=3, tcp_resent=4)),
+    "a few errors": benchmark(
+        counted(None, path_errors=3, tcp_resent=4, tcp_out_of_order=900)
+    ),
     "a kernel without counters": benchmark(
         counted(
             None,
@@ -176,6 +204,7 @@ SOUND = {
             path_errors=None,
             packets=None,
             tcp_resent=None,
+            tcp_out_of_order=None,
             rtt_ms=0.0,
         ),
         slots=None,

@@ -15,7 +15,11 @@ from hypothesis import strategies as st
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.storage.benchmark import fio, link_tools
-from ovirt_rdma.storage.benchmark.evidence import cpu_times, tcp_resent
+from ovirt_rdma.storage.benchmark.evidence import (
+    cpu_times,
+    tcp_out_of_order,
+    tcp_resent,
+)
 from ovirt_rdma.storage.benchmark.model import RANDOM_READ, SEQUENTIAL_WRITE, Load
 
 READ = Load(RANDOM_READ, 4096, 32)
@@ -137,6 +141,52 @@ def test_qperf_and_iperf3_give_bytes_per_second():
     assert link_tools.iperf3(IPERF3) == 9.4e9 / 8
 
 
+# perftest 4.5, qperf 0.4.11 and iperf3 3.12 in the lab's guests, with Soft-RoCE.
+GUEST_PERFTEST = """\
+                    RDMA_Read BW Test
+ Dual-port       : OFF\t\tDevice         : rxe0
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      34           0.000000            0.005909            0.000011
+---------------------------------------------------------------------------------------
+"""
+GUEST_QPERF = "rc_rdma_read_bw:\n    bw  =  1288875 bytes/sec\n"
+NO_SERVER = """\
+Device not recognized to implement inline feature. Disabling it
+Unexpected CM event bl blka 8
+ Unable to perform rdma_client function
+ Unable to init the socket connection
+"""
+
+
+def test_what_the_tools_printed_in_the_lab():
+    assert link_tools.perftest(GUEST_PERFTEST) == 0.005909e9 / 8
+    assert link_tools.qperf(GUEST_QPERF) == 1288875
+
+
+@pytest.mark.parametrize(
+    "stdout, stderr, wanted",
+    [
+        ("-----\n", NO_SERVER, "Unable to init the socket connection"),
+        (
+            "rc_rdma_read_bw:\nfailed to modify QP to RTR: Invalid argument\n",
+            "",
+            "failed to modify QP to RTR: Invalid argument",
+        ),
+        (
+            "",
+            "iperf3: unrecognized option '--json'\nUsage:\n\nReport bugs to: x\n",
+            "iperf3: unrecognized option '--json'",
+        ),
+        ("-uu: bad option; try: qperf --help options\n", "", "-uu: bad option"),
+        ("\n", " ", "exit status 1"),
+    ],
+    ids=["no server", "no path", "old iperf3", "old qperf", "silent"],
+)
+def test_a_tool_that_failed_is_quoted(stdout, stderr, wanted):
+    assert link_tools.reason(stdout, stderr, "exit status 1").startswith(wanted)
+
+
 @pytest.mark.parametrize(
     "parse, text, words",
     [
@@ -161,7 +211,11 @@ def test_each_tool_is_asked_for_what_its_parser_reads():
         *("ib_read_bw", "-R", "-F", "--report_gbits", "-D", "3"),
         "hv2",
     )
-    assert words["qperf"] == ("qperf", "-uu", "-t", "3", "hv2", "rc_rdma_write_bw")
+    # Without RDMA CM qperf 0.4.11 has no path on RoCE.
+    assert words["qperf"] == (
+        *("qperf", "-uu", "-cm", "1", "-t", "3"),
+        *("hv2", "rc_rdma_write_bw"),
+    )
     assert words["iperf3"] == ("iperf3", "-J", "-t", "3", "-c", "hv2")
 
 
@@ -188,8 +242,18 @@ def test_segments_sent_again_are_counted():
     assert tcp_resent("Tcp: RetransSegs\n") is None
 
 
+NETSTAT = (
+    "TcpExt: SyncookiesSent TCPOFOQueue\nTcpExt: 0 31\nIpExt: InOctets\nIpExt: 9\n"
+)
+
+
+def test_segments_behind_a_gap_are_counted():
+    assert tcp_out_of_order(NETSTAT) == 31
+    assert tcp_out_of_order(SNMP) is None
+
+
 # Pieces of real outputs in any order, and any text.
-PIECES = [FIO, PERFTEST, QOS, QPERF, IPERF3, STAT, SNMP]
+PIECES = [FIO, PERFTEST, QOS, QPERF, IPERF3, STAT, SNMP, NETSTAT]
 odd = st.one_of(
     st.text(),
     st.lists(st.sampled_from(PIECES).flatmap(lambda t: st.sampled_from(t.split()))).map(
@@ -226,3 +290,4 @@ def test_any_output_is_a_result_or_one_sentence(text):
     for _, cpu in cpu_times(text):
         assert 0 <= cpu.busy <= cpu.total
     tcp_resent(text)
+    tcp_out_of_order(text)

@@ -244,6 +244,14 @@ def test_a_fio_that_does_not_measure_is_one_sentence(scratch, command, id, words
     assert len(str(caught.value).splitlines()) == 1
 
 
+def test_a_server_that_is_too_slow_is_named(scratch):
+    # A tenth of a second: 60 more are allowed than the run should take.
+    with pytest.raises(Problem) as caught:
+        scratch.fio(["sleep", "600"], 0.1 - 60)
+    assert caught.value.id == "bench-too-slow"
+    assert "still running after 0.1 s" in str(caught.value)
+
+
 def test_fio_without_package_is_named():
     def run(argv, timeout_s):
         from ovirt_rdma.host.system.commands import NotInstalled
