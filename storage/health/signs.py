@@ -31,7 +31,7 @@ KNOCK_S = 1.5
 LISTENER_S = 2.0
 # The RDMA listener is asked by a program, whose start would delay a TCP answer that is
 # on its way; after this time none is, and both are waited for together.
-_ALONE_S = 0.3
+ALONE_S = 0.3
 # Servers asked at the same time: each needs a thread and, for RDMA, a process.
 _AT_ONCE = 8
 
@@ -186,7 +186,7 @@ def _signs(
     listener = None
     with ThreadPoolExecutor(1) as other:
         knocking = other.submit(ask.knock, address, NFS_TCP_PORT, KNOCK_S)
-        wait([knocking], _ALONE_S)
+        wait([knocking], ALONE_S)
         # Without a route or a port there is nobody to ask.
         if server.transport == RDMA and not any(s.verdict == NOT_READY for s in steps):
             listener = ask.listener(address, server.port, LISTENER_S)

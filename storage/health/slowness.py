@@ -46,7 +46,7 @@ def is_slow(seen: Seen) -> bool:
 
 
 def may_be_far(seen: Seen) -> bool:
-    """Whether the answer took so long that the path is to be measured."""
+    """Whether the answer took so long that the path must be measured."""
     return (seen.answer.seconds or 0.0) >= FAR_S
 
 

@@ -12,6 +12,8 @@ from ovirt_rdma.host.paths import HEALTH_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import NfsPolicy, Policy
 from ovirt_rdma.host.policy.store import store
 from ovirt_rdma.storage.health.look import Look
+from ovirt_rdma.storage.health.probe import PROBE_S
+from ovirt_rdma.storage.health.signs import ALONE_S, LISTENER_S
 from ovirt_rdma.storage.health.state import (
     DEAD,
     HOST,
@@ -112,6 +114,29 @@ def test_one_late_answer_is_no_change(watched):
     assert watched.look(LATE) == 10.0
     assert watched.state.mounts[0].state == SLOW
     assert watched.notes == ["nas1:/a is slow (cause: server): late; fix: threads"]
+
+
+@pytest.mark.parametrize(
+    ("mount", "took"),
+    # The longest question, and both ways to ask a silent server at the same time.
+    [(HUNG, PROBE_S + ALONE_S + LISTENER_S), (LATE, 0.9)],
+)
+@pytest.mark.parametrize("after", [0.0, 0.1, 5.0, 9.9])
+def test_a_fault_is_reported_within_15_s(watched, mount, took, after):
+    """With an interval of 10 s, whenever the fault comes after a question."""
+    broken = 1000.0 + after
+
+    def look(policy):
+        is_broken = watched.now > broken
+        watched.now += took if is_broken else 0.05
+        return Look((mount if is_broken else GOOD,), Statistics(0.0))
+
+    watched.looker.look = look
+    while not watched.notes:
+        watched.now += watched.watch.look()
+        assert watched.now < broken + 60
+    assert watched.state.taken_s - broken <= 15.0
+    assert watched.state.mounts[0].state == mount.state
 
 
 def test_from_silence_to_late_is_a_change_at_once(watched):
