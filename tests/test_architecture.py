@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import graphlib
 import importlib
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,6 +223,17 @@ def test_vdsmd_loads_no_library_for_us(start):
     # What the policy says of a fabric is not what opensm makes of it.
     assert not {name for name in ours if name.startswith(OPENSM_SIDE)}
     assert others - sys.stdlib_module_names - {"vdsm"} == set()
+
+
+def test_vdsmd_starts_without_the_readers_of_counters():
+    """No mount needs them."""
+    code = f"import sys, {VDSMD_SIDE[0]}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.split()
+    assert VDSMD_SIDE[1] in loaded
+    assert not {one for one in loaded if one.endswith("statistics")} - {"statistics"}
 
 
 # The places that open files for reading, safely for pipes, devices and endless files:

@@ -33,13 +33,11 @@ from ovirt_rdma.host.collect.rdma import (
     with_port_details,
 )
 from ovirt_rdma.host.collect.software import read_booted_at, read_software, read_uptime
-from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.collect.tools import Tools, with_limited_timeouts
 from ovirt_rdma.host.collect.virtual_functions import (
     read_host_uuid,
     with_virtual_functions,
 )
-from ovirt_rdma.host.facts.activity import COUNTERS, activity_between
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.model import (
     UNKNOWN,
@@ -87,6 +85,15 @@ class HostReader:
         return HostReader(self._tree.root, run)._snapshot(routes_to)
 
     def _snapshot(self, routes_to: Sequence[str]) -> Facts:
+        # Imported here: vdsmd reads mounts only, and needs no counters.
+        from ovirt_rdma.host.collect.statistics import (  # noqa: PLC0415
+            read_statistics,
+        )
+        from ovirt_rdma.host.facts.activity import (  # noqa: PLC0415
+            COUNTERS,
+            activity_between,
+        )
+
         problems: list[str] = []
         before = read_statistics(self._tree, counters=COUNTERS)
         mounts = self.nfs_mounts(problems)

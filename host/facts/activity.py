@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
-from ovirt_rdma.host.facts.statistics import (
-    MountStatistics,
-    OperationStatistics,
-    PortCounters,
-    Statistics,
-    Transport,
-)
+if TYPE_CHECKING:
+    from ovirt_rdma.host.facts.statistics import (
+        MountStatistics,
+        OperationStatistics,
+        PortCounters,
+        Statistics,
+        Transport,
+    )
 
 # Counters of a bad cable, connector, transceiver or port. Those of counters/ are of
 # PortCounters (IBTA 16.1.3.5), the others of mlx5 (drivers/infiniband/hw/mlx5).

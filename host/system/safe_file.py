@@ -12,10 +12,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import Optional, Union
+
+TYPE_CHECKING = False  # importing typing would be a tenth of an exporter's run
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Optional, Union
+
+    Name = Union[str, os.PathLike[str]]
 
 # The largest files of a hypervisor are kernel configurations, udev databases and mount
 # tables, each well below 1 MB.
@@ -39,8 +44,6 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFLNK: "a symbolic link",
 }
-
-Name = Union[str, "os.PathLike[str]"]
 
 
 def read_file(path: Name, most: int = MOST_BYTES) -> bytes:

@@ -7,7 +7,6 @@ memory use.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Optional, Union
 
 from ovirt_rdma.host.system.safe_file import (
     exists,
@@ -16,12 +15,16 @@ from ovirt_rdma.host.system.safe_file import (
     read_file_of_others,
 )
 
+TYPE_CHECKING = False  # importing typing would be a tenth of an exporter's run
 if TYPE_CHECKING:
     # Loaded when a Path is asked for: the exporter of metrics starts often.
     from pathlib import Path
+    from typing import Optional, Union
 
-Problems = Optional[list[str]]
-"""Receives sentences about files that could not be read; None drops them."""
+    # Receives sentences about files that could not be read; None drops them.
+    Problems = Optional[list[str]]
+else:
+    Problems = None  # a name for annotations, which nothing evaluates
 
 
 class FileTree:

@@ -16,6 +16,7 @@ from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import HEALTH_JSON, METRICS_JSON
 from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.storage.metrics.families import PORT_COUNTERS
 from ovirt_rdma.storage.metrics.render import render
 from ovirt_rdma.storage.metrics.samples import (
     HEALTH_STATES,
@@ -56,7 +57,7 @@ def read_metrics(root: str = "/") -> Metrics:
     """Return the metrics of the host below ``root``. Never raises."""
     started = time.monotonic()
     tree = FileTree(root)
-    statistics = read_statistics(tree)
+    statistics = read_statistics(tree, counters=PORT_COUNTERS)
     return _metrics(tree, statistics, judge(root), started)
 
 
@@ -184,7 +185,7 @@ def export(root: str, say: Callable[[str], None]) -> None:
     """
     started = time.monotonic()
     tree = FileTree(root)
-    statistics = read_statistics(tree)
+    statistics = read_statistics(tree, counters=PORT_COUNTERS)
     before = _kept(tree)
     now = inputs(tree, statistics)
     kept, found = before.get("standing"), before.get("inputs")

@@ -196,6 +196,8 @@ CONGESTION: Mapping[str, str] = {
     "rp_cnp_handled": "congestion notifications obeyed (mlx5, RoCE)",
     "rp_cnp_ignored": "congestion notifications ignored (mlx5, RoCE)",
 }
+# The counters of ports that metrics are made of: the firmware is asked for each.
+PORT_COUNTERS = frozenset((*(one.value for one in PORT_TRAFFIC), *ERRORS, *CONGESTION))
 
 POLICY_INFO = Family(
     "policy_info",

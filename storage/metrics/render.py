@@ -55,4 +55,6 @@ def _escaped(value: str) -> str:
     if not value.isascii():
         data = value.encode("utf-8", "surrogateescape")
         value = data.decode("utf-8", "backslashreplace")
-    return value.translate(_ESCAPES)
+    if '"' in value or "\\" in value or "\n" in value:  # nearly none has one
+        return value.translate(_ESCAPES)
+    return value

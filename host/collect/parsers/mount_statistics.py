@@ -8,8 +8,6 @@ net/sunrpc/stats.c).
 
 from __future__ import annotations
 
-from typing import Optional
-
 from ovirt_rdma.host.collect.parsers.mount_table import (
     MOUNTSTATS,
     NFS_TYPES,
@@ -25,12 +23,18 @@ from ovirt_rdma.host.facts.statistics import (
     option_value,
 )
 
+TYPE_CHECKING = False  # importing typing would be a tenth of an exporter's run
+if TYPE_CHECKING:
+    from typing import Optional
+
 # The counters are unsigned 64 bit numbers: 20 digits at most.
 _DIGITS = 20
 # A file with more wrong lines than this is not mountstats; one sentence says the rest.
 _MOST_SENTENCES = 20
 # Operation lines have eight numbers, and nine with `errors`.
 _OLD_OPERATION, _OPERATION = 8, 9
+# Most operations are never used, so most lines end like this.
+_UNUSED = [b"0"] * _OPERATION
 _BYTES = 8
 _OPERATIONS_FOLLOW = b"per-op"
 _DEVICE = (b"device ", b"no device ")
@@ -146,6 +150,8 @@ class _Section:
 
     def _operation(self, words: list[bytes]) -> str:
         """Read ``READ: 37 37 0 6068 8393132 1 61 63 0``."""
+        if words[1:] == _UNUSED and words[0].endswith(b":"):
+            return ""
         name = words[0].rstrip(b":").decode("utf-8", "surrogateescape")
         numbers = _numbers(words[1:])
         if (
@@ -182,6 +188,8 @@ def _layout(text: bytes) -> Optional[str]:
 
 def _numbers(words: list[bytes]) -> list[int]:
     """Return the numbers up to the first word that is none."""
+    if b"".join(words).isdigit() and max(map(len, words)) <= _DIGITS:
+        return [*map(int, words)]
     numbers = []
     for word in words:
         if not word.isdigit() or len(word) > _DIGITS:

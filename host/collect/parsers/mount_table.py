@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import NamedTuple, Optional
+
+from ovirt_rdma.host.facts.named_tuple import NamedTuple
+
+TYPE_CHECKING = False  # importing typing would be a tenth of an exporter's run
+if TYPE_CHECKING:
+    from typing import Optional
 
 MOUNTINFO = "/proc/self/mountinfo"
 MOUNTSTATS = "/proc/self/mountstats"
 NFS_TYPES = ("nfs", "nfs4")
 
-_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
+_OCTAL = rb"\\([0-3][0-7]{2})"
 
 
 class MountEntry(NamedTuple):
@@ -61,8 +66,9 @@ def unescape(field: bytes) -> str:
 
     Bytes that are not UTF-8 are kept by surrogateescape.
     """
-    plain = _OCTAL.sub(lambda match: bytes([int(match.group(1), 8)]), field)
-    return plain.decode("utf-8", "surrogateescape")
+    if b"\\" in field:
+        field = re.sub(_OCTAL, lambda match: bytes([int(match.group(1), 8)]), field)
+    return field.decode("utf-8", "surrogateescape")
 
 
 def normalised_source(source: str) -> str:

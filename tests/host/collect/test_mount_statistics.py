@@ -172,6 +172,8 @@ def test_a_line_of_another_form_is_named_and_the_rest_used(line, words):
         (b"\t READ: 8 9 1 1600", "not the line of an operation", None),
         (b"\t READ: 8 9 1 1600 x 3 61 63 2", "not the line of an operation", None),
         (b"\t READ 8 9 1 1600 1 3 61 63 2", "not the line of an operation", None),
+        (b"\t READ 0 0 0 0 0 0 0 0 0", "not the line of an operation", None),
+        (b"\t READ: 8 9 1 +1 1 3 61 63 2", "not the line of an operation", None),
     ],
 )
 def test_operations_of_other_kernels(line, words, found):

@@ -281,7 +281,7 @@ def test_the_program_says_what_is_wrong_in_one_line(host, program):
 
 # Each takes a millisecond or more, or brings modules that do.
 SLOW = {"argparse", "dataclasses", "hashlib", "inspect", "logging", "pathlib", "random"}
-SLOW |= {"shutil", "subprocess", "tempfile", "yaml"}
+SLOW |= {"shutil", "subprocess", "tempfile", "typing", "yaml"}
 
 
 @pytest.mark.hypervisor

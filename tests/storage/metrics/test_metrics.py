@@ -209,6 +209,17 @@ def test_every_error_that_a_rule_judges_is_a_metric():
     assert {*LINK_ERRORS, *PATH_ERRORS} <= exported
 
 
+def test_a_counter_that_is_no_metric_is_not_read(host):
+    """The firmware is asked for each that is."""
+    host.port("mlx5_0")
+    folder = host.root / "sys/class/infiniband/mlx5_0/ports/1/hw_counters"
+    for name in ("rx_read_requests", "local_ack_timeout_err"):
+        (folder / name).write_text("garbage")
+    (problem,) = read_metrics(host.root).problems
+    assert "local_ack_timeout_err" in problem
+    assert "it is left out" in problem
+
+
 def test_a_counter_that_cannot_be_read_is_left_out_and_said(host):
     host.port("mlx5_0")
     path = host.root / "sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence"
