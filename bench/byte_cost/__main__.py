@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from bench import machine
 from bench.byte_cost.cases import cases
-from bench.byte_cost.runs import measured
+from bench.byte_cost.runs import Row, measured
 from bench.byte_cost.section import (
     RECORDED,
     TITLE,
@@ -21,8 +21,9 @@ from bench.byte_cost.section import (
     recorded,
     table,
 )
-from bench.report import broken_limits, markdown, table_lines
+from bench.report import Table, broken_limits, markdown, table_lines
 from bench.rounds import CHECKOUT, BenchmarkFailed
+from lab.cache import provisioned
 from lab.problem import LabProblem
 
 TABLE = CHECKOUT / "bench/BYTE_COST.md"
@@ -45,13 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{row.case.key}: counted", file=sys.stderr, flush=True)
             rows.append(row)
         if args.record:
-            facts = dict(machine.lab_facts())
-            RECORDED.write_text(document(rows, facts), encoding="utf-8")
-            parts = [_HEAD, *(f"- {what}: {which}" for what, which in facts.items())]
-            TABLE.write_text(
-                "\n".join([*parts, "", *table_lines(table(rows))]) + "\n",
-                encoding="utf-8",
-            )
+            record(rows)
             print(f"{RECORDED}: written\n{TABLE}: written")
             return 0
     except (LabProblem, BenchmarkFailed, OSError) as problem:
@@ -63,6 +58,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for sentence in broken:
         print(f"bench.byte_cost: limit broken: {sentence}", file=sys.stderr)
     return 1 if broken else 0
+
+
+def record(rows: Sequence[Row]) -> None:
+    """Write the recorded table, for later runs and for people. Raises OSError."""
+    facts = {
+        "ovirt-rdma": machine.commit(CHECKOUT),
+        "QEMU": machine.qemu_version(),
+        "kernel": provisioned().kernel_release,
+    }
+    RECORDED.write_text(document(rows, facts), encoding="utf-8")
+    lines = [_HEAD, *table_lines(Table(("what", "which"), tuple(facts.items()))), ""]
+    lines += table_lines(table(rows))
+    TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:
