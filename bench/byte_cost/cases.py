@@ -56,7 +56,7 @@ class Load:
     @property
     def operations(self) -> int:
         """The operations of the smaller run: more where they are cheap."""
-        return max({4 * KIB: 192, 64 * KIB: 64, MIB: 4}[self.block], self.workers)
+        return max({4 * KIB: 256, 64 * KIB: 64, MIB: 4}[self.block], self.workers)
 
 
 @dataclass(frozen=True)
