@@ -167,6 +167,21 @@ def test_an_operation_may_cost_3_percent_more_than_recorded(instructions, copied
     assert all(READ.key in verdict.sentence for verdict in made.verdicts)
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(Mount(RDMA, "4.2"), Load("read", 4 * KIB)),
+        Case(Mount(CONNECTED, "4.2"), Load("read", MIB)),
+        Case(Mount(RXE, "4.2"), Load("read", MIB)),
+    ],
+)
+def test_what_differs_from_boot_to_boot_has_no_limit(case):
+    known = {case.key: Cost((1,), (1,)), READ.key: Cost((7,), (65_536,))}
+    made = judged([row(100.0, case=case), row(7.0)], known)
+    assert len(made.verdicts) == 2
+    assert broken_limits([made]) == []
+
+
 def test_an_operation_that_copies_nothing_is_no_division_by_zero():
     made = judged([row(5.0, copied=0.0)], {READ.key: Cost((5,), (0,))})
     assert broken_limits([made]) == []
