@@ -37,7 +37,7 @@ def lab_facts() -> Iterator[tuple[str, str]]:
         asked = guest.run("uname -r; mount.nfs -V", check=True)
     release, mount = asked.stdout.splitlines()
     nfs_utils = re.search(r"nfs-utils ([\w.]+)", mount)
-    yield "guests", f"QEMU {_qemu_version()}, {qemu.accelerator()}"
+    yield "guests", f"QEMU {qemu_version()}, {qemu.accelerator()}"
     yield "guests' kernel", release
     yield "guests' nfs-utils", nfs_utils[1] if nfs_utils else mount
 
@@ -74,7 +74,8 @@ def _system_name() -> str:
     return platform.freedesktop_os_release()["PRETTY_NAME"]
 
 
-def _qemu_version() -> str:
+def qemu_version() -> str:
+    """Return the version of QEMU, or what it says if that has none."""
     shown = _run([qemu.PROGRAM, "--version"])
     found = re.search(r"version ([\d.]+)", shown)
     return found[1] if found else shown

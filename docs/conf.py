@@ -24,6 +24,7 @@ root_doc = "docs/index"
 include_patterns = [
     "*.md",
     "docs/**.md",
+    "bench/BYTE_COST.md",
     "bench/RESULTS.md",
     "examples/README.md",
     "host_deploy/**.md",

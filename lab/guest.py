@@ -48,7 +48,8 @@ class Guest:
     ``name`` is its host name, ``nics`` its eth0, eth1, ...; ``kernel_arguments`` are
     appended to ours. With ``systemd`` the first process is systemd, with udev, D-Bus
     and a journal. ``disk`` is an image that is made at the first power-on and then
-    kept; it keeps the guest's writes, which are otherwise lost at each boot.
+    kept; it keeps the guest's writes, which are otherwise lost at each boot. With
+    ``counted`` its instructions are counted.
     ``boot_seconds`` is the time of the last boot.
     """
 
@@ -62,6 +63,7 @@ class Guest:
         kernel_arguments: str = "",
         systemd: bool = False,
         disk: Optional[Path] = None,
+        counted: Optional[qemu.Counted] = None,
     ) -> None:
         self.name = name
         self.systemd = systemd
@@ -74,6 +76,7 @@ class Guest:
             kernel_arguments = f"{ours} {kernel_arguments}".rstrip()
         self._kernel_arguments = kernel_arguments
         self._disk = disk
+        self._counted = counted
         self._keeper: Optional[subprocess.Popen[bytes]] = None
         self._console: Optional[IO[bytes]] = None
         self._link: Optional[AgentLink] = None
@@ -157,6 +160,7 @@ class Guest:
                 nics=self._nics,
                 kernel_arguments=self._kernel_arguments,
                 disk=self._disk,
+                counted=self._counted,
             )
             fds = [machine.agent_fd, machine.monitor_fd]
             task = {

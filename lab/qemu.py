@@ -49,6 +49,20 @@ ALONE = Nic("52:54:00:99:00:01")
 
 
 @dataclass(frozen=True)
+class Counted:
+    """A guest whose executed instructions are counted.
+
+    ``plugin`` is a plugin of QEMU's emulation, which gets ``out=`` with the file
+    ``counts``. The guest's clock counts its instructions too (``-icount``), so that how
+    often its timers interrupt does not depend on the machine: 2 ns each (shift=1), and
+    an idle guest's clock leaps to the next timer (sleep=off). It has one processor.
+    """
+
+    plugin: Path
+    counts: Path
+
+
+@dataclass(frozen=True)
 class Machine:
     """The parts of a guest's machine.
 
@@ -71,6 +85,7 @@ class Machine:
     nics: tuple[Nic, ...] = ()
     kernel_arguments: str = ""
     disk: Optional[Path] = None
+    counted: Optional[Counted] = None
 
 
 def accelerator(environment: Mapping[str, str] = os.environ) -> str:
@@ -85,7 +100,7 @@ def accelerator(environment: Mapping[str, str] = os.environ) -> str:
 def arguments(machine: Machine, accel: str) -> list[str]:
     """Return the whole command line. The console is QEMU's standard output."""
     return [
-        *(PROGRAM, "-accel", accel, "-M", "q35", "-cpu", "max"),
+        *(PROGRAM, *_processor(machine.counted, accel), "-M", "q35", "-cpu", "max"),
         *("-smp", str(machine.cpus), "-m", str(machine.memory_mb)),
         *("-nodefaults", "-no-user-config", "-display", "none"),
         *("-serial", "stdio", "-no-reboot"),
@@ -104,6 +119,17 @@ def arguments(machine: Machine, accel: str) -> list[str]:
             for number, nic in enumerate(machine.nics)
             for word in _nic(number, nic, machine.folder)
         ),
+    ]
+
+
+def _processor(counted: Optional[Counted], accel: str) -> list[str]:
+    if counted is None:
+        return ["-accel", accel]
+    # Only emulation by one thread can count.
+    plugin, counts = _value(counted.plugin), _value(counted.counts)
+    return [
+        *("-accel", "tcg,thread=single", "-icount", "shift=1,sleep=off"),
+        *("-plugin", f"{plugin},out={counts}"),
     ]
 
 

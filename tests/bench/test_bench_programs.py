@@ -28,6 +28,7 @@ from bench import (
     startup,
 )
 from bench.__main__ import main
+from bench.byte_cost import section as byte_cost
 from bench.report import Section
 from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed, measure
 from bench.spread import Spread, Timing
@@ -185,6 +186,7 @@ def nothing_measured(monkeypatch, tmp_path):
         monkeypatch.setattr(room, "section", lambda _: Section("Whole", ""))
     for room in (startup, metrics_export):
         monkeypatch.setattr(room, "section", lambda *_: Section("Whole", ""))
+    monkeypatch.setattr(byte_cost, "section", lambda: Section("Whole", ""))
     return results
 
 
@@ -305,6 +307,7 @@ def test_a_broken_limit_fails_the_run(here, monkeypatch, tmp_path, capsys, limit
     assert heads == [
         "## Machine and versions",
         f"## {failing_connect.TITLE}",
+        f"## {byte_cost.TITLE}",
         f"## {constructor.TITLE}",
         f"## {hook_cost.TITLE}",
         f"## {startup.TITLE}",

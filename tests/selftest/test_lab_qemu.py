@@ -9,13 +9,16 @@ from typing import Optional
 
 import pytest
 
-from lab.qemu import ALONE, Machine, Nic, Wire, accelerator, arguments
+from lab.qemu import ALONE, Counted, Machine, Nic, Wire, accelerator, arguments
 
 pytestmark = pytest.mark.selftest
 
 
 def command_line(
-    *nics: Nic, kernel_arguments: str = "", disk: Optional[Path] = None
+    *nics: Nic,
+    kernel_arguments: str = "",
+    disk: Optional[Path] = None,
+    counted: Optional[Counted] = None,
 ) -> list[str]:
     machine = Machine(
         name="host1",
@@ -30,6 +33,7 @@ def command_line(
         nics=nics,
         kernel_arguments=kernel_arguments,
         disk=disk,
+        counted=counted,
     )
     return arguments(machine, "tcg,thread=multi")
 
@@ -59,6 +63,15 @@ def test_a_disk_is_one_raw_image_and_commas_survive() -> None:
     (drive,) = after(words, "-drive")
     assert "file=/tmp/a,,b.img,format=raw," in drive
     assert "virtio-blk-pci,drive=disk" in after(words, "-device")
+
+
+def test_a_counted_guest_has_one_thread_and_a_clock_of_instructions() -> None:
+    assert after(command_line(), "-plugin") == []
+    assert after(command_line(), "-icount") == []
+    words = command_line(counted=Counted(Path("/p,1.so"), Path("/c")))
+    assert after(words, "-accel") == ["tcg,thread=single"]
+    assert after(words, "-icount") == ["shift=1,sleep=off"]
+    assert after(words, "-plugin") == ["/p,,1.so,out=/c"]
 
 
 def test_no_guest_has_a_way_out_of_the_machine() -> None:
