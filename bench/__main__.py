@@ -24,6 +24,7 @@ from bench import (
     machine,
     metrics_export,
     policy_size,
+    readiness,
     startup,
 )
 from bench.byte_cost import section as byte_cost
@@ -33,7 +34,7 @@ from lab.problem import LabProblem
 
 RESULTS = CHECKOUT / "bench/RESULTS.md"
 # How long a run takes; CONTRIBUTING.md says the same.
-MINUTES, MINUTES_WITHOUT_LAB = 30, 15
+MINUTES, MINUTES_WITHOUT_LAB = 33, 18
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,6 +80,8 @@ def _measured(args: argparse.Namespace) -> tuple[str, list[Section]]:
     sections.append(policy_size.section(args.rounds))
     print("plans", flush=True)
     sections.append(host_plan.section(args.rounds))
+    print("servers", flush=True)
+    sections.append(readiness.section(args.rounds))
     print("fleet", flush=True)
     sections.append(engine_fleet.section(args.rounds))
     print("report", flush=True)

@@ -22,6 +22,8 @@ from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed
 CHECK, VERIFY, REPORT = "`hosts check`", "`domain verify`", "`report`"
 # In the folder of the dumps.
 PAGE = "fabric.html"
+# How the names of results of `ovirt-rdma-host bench` end there.
+RESULT = ".bench.json"
 
 _MAIN = "ovirt_rdma.cli.engine.main:main"
 # The same as the script that pip writes.
@@ -35,13 +37,14 @@ _WORLD_PATH = f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}"
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its duration, its number of calls, and the CPU time of the double for
-    them.
+    """One run: its duration, its number of calls, the CPU time of the double for them,
+    and that of the command itself.
     """
 
     seconds: float
     calls: int
     double_cpu_s: float
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,10 @@ class Served:
             return ["hosts", "check", "--policy", policy, *dumps]
         if verb == REPORT:
             page, policy = (str(self.folder / one) for one in (PAGE, "policy.yaml"))
-            return ["report", page, "--replace", "--policy", policy, *dumps[:2]]
+            results = sorted(self.folder.glob(f"*{RESULT}"))
+            bench = [word for file in results for word in ("--bench", str(file))]
+            words = ["report", page, "--replace", "--policy", policy]
+            return [*words, *bench, *dumps[:2]]
         return ["domain", "verify", *dumps]
 
     def seen(self) -> dict[str, Any]:
@@ -183,9 +189,11 @@ def memory_of(engine: Served, verb: str) -> int:
 def timed(engine: Served, act: Callable[[], None]) -> Run:
     """Call ``act``; return its duration and its use of the double."""
     before = engine.seen()
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), os.times()
     act()
-    seconds = time.perf_counter() - began
+    seconds, done = time.perf_counter() - began, os.times()
+    own = done.children_user - cpu.children_user
+    own += done.children_system - cpu.children_system
     after = engine.seen()
     calls, cpu_s = (after[what] - before[what] for what in ("calls", "cpu_s"))
-    return Run(seconds, calls, cpu_s)
+    return Run(seconds, calls, cpu_s, own)

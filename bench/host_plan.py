@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.memory import highest_memory
-from bench.report import Section, Table, Verdict
+from bench.report import Chart, Section, Table, Verdict
 from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed, measure
 from bench.spread import Timing, duration, durations, megabytes, times
 
@@ -69,7 +69,9 @@ def section(rounds: int) -> Section:
         growth_verdict(timings),
     )
     tables = (_times(timings), _growth(timings), _memory_table(memory))
-    return Section(TITLE, text, tables, verdicts)
+    inside = {size: _median(timings, INSIDE, size) for size in SIZES}
+    chart = Chart.of_seconds("devices", inside, f"{INSIDE}, median")
+    return Section(TITLE, text, tables, verdicts, charts=(chart,))
 
 
 def time_verdict(timings: Mapping[str, Timing]) -> Verdict:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench import thousand_rules
 from bench.memory import highest_memory
-from bench.report import Section, Table, Verdict
+from bench.report import Chart, Section, Table, Verdict
 from bench.rounds import PACKAGE, measure
 from bench.spread import Timing, duration, durations, kilobytes, megabytes, times
 from bench.thousand_rules import MANY
@@ -18,7 +18,7 @@ from ovirt_rdma.host.policy.store import read, store
 
 PROGRAM = "bench.policy_size_program"
 
-SIZES = (1, MANY)
+SIZES = (1, 100, MANY)
 # The benchmarks, and their limits with MANY rules, in seconds. The limits are our own:
 # an admin waits for the first, the engine for the others.
 LOAD, READ, CURRENT, FIRST, LAST, NONE = (
@@ -41,7 +41,7 @@ def section(rounds: int) -> Section:
     """Measure and return the results."""
     timings = measure(PROGRAM, rounds, {"PYTHONPATH": str(PACKAGE)})
     text = f"""
-        The policy of the constructors above, with 1 and with {MANY} rules. `policy
+        The policy of the constructors above, with 1, 100 and {MANY} rules. `policy
         load` is the whole command, from YAML to a policy.json that was not there.
         The rest happens inside vdsmd at every connect, but for the reading: that
         happens when the policy has changed. What patterns mean is kept, so the first
@@ -51,6 +51,7 @@ def section(rounds: int) -> Section:
         text,
         (_times(timings), _memory()),
         (verdict({what: timings[benchmark_name(what, MANY)] for what in LIMITS_S}),),
+        charts=tuple(_chart(what, timings) for what in (READ, NONE)),
     )
 
 
@@ -72,16 +73,21 @@ def verdict(timings: Mapping[str, Timing]) -> Verdict:
 def _times(timings: dict[str, Timing]) -> Table:
     rows = []
     for what, limit in LIMITS_S.items():
-        few, many = (timings[benchmark_name(what, size)] for size in SIZES)
-        rows += [
-            (what, str(SIZES[0]), *durations(few.spread), "1.00", ""),
-            (
-                *(what, str(SIZES[1]), *durations(many.spread)),
-                *(times(many.ratio(few)), duration(limit)),
-            ),
-        ]
+        few = timings[benchmark_name(what, SIZES[0])]
+        for size in SIZES:
+            some = timings[benchmark_name(what, size)]
+            ratio = "1.00" if some is few else times(some.ratio(few))
+            its = duration(limit) if size == MANY else ""
+            rows.append((what, str(size), *durations(some.spread), ratio, its))
     heads = ("what", "rules", "median", "min", "max", "times one rule", "limit")
     return Table(heads, tuple(rows))
+
+
+def _chart(what: str, timings: Mapping[str, Timing]) -> Chart:
+    medians = {
+        size: timings[benchmark_name(what, size)].spread.median for size in SIZES
+    }
+    return Chart.of_seconds("rules", medians, f"{what}, median")
 
 
 def _memory() -> Table:

@@ -50,7 +50,7 @@ def _bench(runner: pyperf.Runner, rules: int, folder: Path) -> None:
     )
     runner.bench_func(benchmark_name(READ, rules), read, stored)
     runner.bench_func(benchmark_name(CURRENT, rules), source.current)
-    last = thousand_rules.FIRST if rules == 1 else thousand_rules.LAST
+    last = thousand_rules.last(rules)
     for what, text in (
         (FIRST, thousand_rules.FIRST),
         (LAST, last),

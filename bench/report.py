@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Write sections with tables and verdicts as Markdown. Pure."""
+"""Write sections with tables, charts and verdicts as Markdown. Pure."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from bench.spread import duration
 
 # A column whose cells start with these is aligned to the right.
 _NUMBERS = frozenset("0123456789")
+# Characters of the longest bar of a chart.
+_LONGEST_BAR = 60
 _HEAD = """\
 <!-- SPDX-License-Identifier: GPL-2.0-or-later -->
 # What it costs, and what it saves
@@ -29,6 +33,26 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Chart:
+    """Bars that show how a value grows with a number: one line for each number, with
+    the value and its text. Bars begin at 0, and the longest has the largest value.
+    """
+
+    number: str
+    value: str
+    bars: tuple[tuple[int, float, str], ...]
+
+    @classmethod
+    def of_seconds(
+        cls, number: str, seconds: Mapping[int, float], value: str = "median time"
+    ) -> Chart:
+        """Return the chart of durations by ``number``."""
+        return cls(
+            number, value, tuple((n, s, duration(s)) for n, s in seconds.items())
+        )
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Whether a limit holds, and the sentence with the limit and the result."""
 
@@ -38,7 +62,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Section:
-    """One question: what was measured and how, tables, and verdicts.
+    """One question: what was measured and how, tables, charts, and verdicts.
 
     ``left_out`` says what this run did not measure, and how to measure it.
     """
@@ -48,6 +72,7 @@ class Section:
     tables: tuple[Table, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     left_out: str = ""
+    charts: tuple[Chart, ...] = ()
 
 
 def document(facts: Iterable[tuple[str, str]], sections: Sequence[Section]) -> str:
@@ -74,12 +99,24 @@ def markdown(section: Section) -> str:
     parts = [f"## {section.title}", "", _one_line(section.text)]
     for table in section.tables:
         parts += ["", *table_lines(table)]
+    for chart in section.charts:
+        parts += ["", "```text", *chart_lines(chart), "```"]
     for verdict in section.verdicts:
         head = "Limit holds" if verdict.holds else "Limit broken"
         parts += ["", f"**{head}:** {verdict.sentence}"]
     if section.left_out:
         parts += ["", f"**Left out:** {section.left_out}"]
     return "\n".join(parts) + "\n"
+
+
+def chart_lines(chart: Chart) -> Iterator[str]:
+    """Yield a chart's lines, as plain text."""
+    width = max(len(chart.number), *(len(str(number)) for number, _, _ in chart.bars))
+    longest = max(value for _, value, _ in chart.bars) or 1.0
+    yield f"{chart.number.rjust(width)}   {chart.value}"
+    for number, value, text in chart.bars:
+        bar = "#" * max(1, round(_LONGEST_BAR * value / longest))
+        yield f"{str(number).rjust(width)} | {bar} {text}"
 
 
 def table_lines(table: Table) -> Iterator[str]:

@@ -23,6 +23,15 @@ def policy(rules: int) -> Policy:
     )
 
 
+def last(rules: int) -> str:
+    """Return an export that the last of ``rules`` rules names, and no other: 1 or a
+    multiple of 4.
+    """
+    if rules == 1:
+        return FIRST
+    return f"rack{rules - 1}-a.example.org:/exports/vm"
+
+
 def yaml_text(rules: int) -> str:
     """Return policy.yaml for :func:`policy` with the same number."""
     lines = ["version: 1", "nfs:", "  rules:"]

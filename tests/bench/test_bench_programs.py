@@ -18,12 +18,14 @@ from bench import __main__ as bench_main
 from bench import (
     constructor,
     engine_fleet,
+    engine_report,
     failing_connect,
     hook_cost,
     host_plan,
     machine,
     metrics_export,
     policy_size,
+    readiness,
     rounds,
     startup,
 )
@@ -182,7 +184,7 @@ def nothing_measured(monkeypatch, tmp_path):
     monkeypatch.setattr(bench_main, "RESULTS", results)
     monkeypatch.setattr(machine, "lab_facts", lambda: [])
     rooms = (failing_connect, constructor, hook_cost, policy_size, host_plan)
-    for room in (*rooms, engine_fleet):
+    for room in (*rooms, readiness, engine_fleet, engine_report):
         monkeypatch.setattr(room, "section", lambda _: Section("Whole", ""))
     for room in (startup, metrics_export):
         monkeypatch.setattr(room, "section", lambda *_: Section("Whole", ""))
@@ -226,12 +228,13 @@ def test_help_and_contributing_agree_how_long_it_takes(capsys):
 def test_policies(here):
     section = policy_size.section(1)
     times, memory = section.tables
-    assert [row[:2] for row in times.rows[:2]] == [
-        (policy_size.LOAD, "1"),
-        (policy_size.LOAD, "1000"),
+    sizes = ("1", "100", "1000")
+    assert [row[:2] for row in times.rows[:3]] == [
+        (policy_size.LOAD, size) for size in sizes
     ]
-    assert len(times.rows) == 2 * len(policy_size.LIMITS_S)
-    assert [row[0] for row in memory.rows] == ["1", "1000"]
+    assert len(times.rows) == 3 * len(policy_size.LIMITS_S)
+    assert [len(chart.bars) for chart in section.charts] == [3, 3]
+    assert [row[0] for row in memory.rows] == [*sizes]
 
 
 def test_a_limit_of_the_policy_is_held_by_the_worst_measurement():
@@ -241,6 +244,40 @@ def test_a_limit_of_the_policy_is_held_by_the_worst_measurement():
     verdict = policy_size.verdict(slow)
     assert not verdict.holds
     assert "finding the rule: the last, 20.0 ms of 10.0 ms" in verdict.sentence
+
+
+@pytest.mark.parametrize("how", [readiness.TOGETHER, readiness.IN_TURN])
+def test_servers_are_asked(how):
+    asked = readiness.ask(2, how)
+    # The dead one is given its two seconds.
+    assert asked.seconds >= 2
+    assert asked.cpu_s > 0
+    assert 5e6 < asked.memory < 100e6
+
+
+def test_servers_that_do_not_answer_as_planned_are_told(monkeypatch):
+    monkeypatch.setattr(readiness, "CHECKOUT", "/")
+    with pytest.raises(BenchmarkFailed, match=r"bench.readiness_program failed:"):
+        readiness.ask(2, readiness.TOGETHER)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "memory", "holds"),
+    [
+        (8.0, 30_000_000, [True, True, True]),
+        (18.0, 30_000_000, [True, False, True]),
+        (21.0, 30_000_000, [False, False, True]),
+        (8.0, 51_000_000, [True, True, False]),
+    ],
+)
+def test_limits_of_many_servers(seconds, memory, holds):
+    ours = {
+        4: [readiness.Asked(99.0, 9.0, 90_000_000)],
+        64: [readiness.Asked(seconds, 1.0, memory)],
+    }
+    section = readiness.judged(ours, readiness.Asked(66.0, 1.0, 30_000_000))
+    assert [verdict.holds for verdict in section.verdicts] == holds
+    assert [row[1] for row in section.tables[0].rows] == ["4", "64", "64"]
 
 
 def test_plans(here, tmp_path):
@@ -294,9 +331,9 @@ def test_a_program_that_fails_is_told_with_its_words():
 def test_a_broken_limit_fails_the_run(here, monkeypatch, tmp_path, capsys, limit, code):
     empty = Section("Nothing", "")
     monkeypatch.delenv("VDSM_SOURCE", raising=False)
-    monkeypatch.setattr(policy_size, "section", lambda rounds: empty)
-    monkeypatch.setattr(host_plan, "section", lambda rounds: empty)
-    monkeypatch.setattr(engine_fleet, "section", lambda rounds: empty)
+    for room in (policy_size, host_plan, readiness, engine_fleet, engine_report):
+        monkeypatch.setattr(room, "section", lambda rounds: empty)
+    monkeypatch.setattr(metrics_export, "section", lambda pythons, rounds: empty)
     monkeypatch.setattr(startup, "LIMIT", limit)
     results = tmp_path / "RESULTS.md"
     words = ["--without-lab", "--rounds", "1", "--output", str(results)]
@@ -311,7 +348,7 @@ def test_a_broken_limit_fails_the_run(here, monkeypatch, tmp_path, capsys, limit
         f"## {constructor.TITLE}",
         f"## {hook_cost.TITLE}",
         f"## {startup.TITLE}",
-        *["## Nothing"] * 3,
+        *["## Nothing"] * 6,
     ]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 import pytest
 
 from bench.report import (
+    Chart,
     Section,
     Table,
     Verdict,
     broken_limits,
+    chart_lines,
     document,
     markdown,
     table_lines,
@@ -25,6 +27,28 @@ def test_tables_align_as_plain_text():
         "| ours       | 3.40 s |",
         "| stock VDSM |  126 s |",
     ]
+
+
+CHART = Chart.of_seconds("hosts", {3: 0.5, 50: 1.0, 250: 2.0})
+
+
+def test_bars_are_as_long_as_values():
+    assert list(chart_lines(CHART)) == [
+        "hosts   median time",
+        f"    3 | {'#' * 15} 500 ms",
+        f"   50 | {'#' * 30} 1.00 s",
+        f"  250 | {'#' * 60} 2.00 s",
+    ]
+
+
+def test_a_value_of_nothing_has_a_bar_too():
+    assert list(chart_lines(Chart("n", "x", ((1, 0.0, "0"),))))[1] == "1 | # 0"
+
+
+def test_charts_are_in_the_section():
+    said = markdown(Section("Rivals", "How.", (TABLE,), charts=(CHART,)))
+    assert "\n\n```text\nhosts   median time\n" in said
+    assert said.endswith(" 2.00 s\n```\n")
 
 
 def test_a_section_says_what_was_left_out():

@@ -18,6 +18,12 @@ def test_exports_are_named_by_the_rule_that_results_claim(text, number):
     assert (match.rule.number if match else None) == number
 
 
+@pytest.mark.parametrize("rules", [1, 100, MANY])
+def test_the_last_rule_of_any_number_names_its_export(rules):
+    export = Export.parse(thousand_rules.last(rules))
+    assert rule_for(thousand_rules.policy(rules), export).rule.number == rules
+
+
 @pytest.mark.parametrize("rules", [1, MANY])
 def test_the_file_is_in_order_and_says_the_same(rules):
     found = parse_policy(thousand_rules.yaml_text(rules), "policy.yaml")

@@ -209,6 +209,16 @@ def test_space_is_checked_before_anything_is_written():
     )
 
 
+def test_an_export_that_is_almost_full_gets_no_file(measuring, mounts, monkeypatch):
+    monkeypatch.setattr(measuring.scratch, "free_space", lambda: (2 * MIB, 100 * MIB))
+    with pytest.raises(Problem) as caught:
+        measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+    assert (caught.value.id, caught.value.exit_code) == ("bench-no-space", 4)
+    assert "10.0.0.1:/x has 2 MiB free, and bench needs 6 MiB" in str(caught.value)
+    assert measuring.scratch.runs == 0
+    assert mounts.is_clean()
+
+
 def test_a_plan_beyond_the_limit_is_a_usage_error():
     wide = Request(versions=("3", "4.2"), nconnect=(1, 2, 4, 8), limit_s=600)
     with pytest.raises(UsageProblem) as caught:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Optional
+from typing import Any, Optional
 
 from ovirt_rdma.storage.benchmark.model import (
     RANDOM_READ,
@@ -136,7 +136,7 @@ def rates(transport: Optional[str], values: dict[str, float]) -> ChangeJob:
 
 
 def counted(
-    of: Optional[str] = None, load: Optional[str] = None, **values: object
+    of: Optional[str] = None, load: Optional[str] = None, **values: Any
 ) -> ChangeJob:
     """Set fields of the samples, of one transport and one load or of all."""
 
