@@ -204,11 +204,12 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Spread:
-    """Values of repeated jobs: the median, the smallest and the largest."""
+    """Values of ``repeats`` jobs: the median, the smallest and the largest."""
 
     middle: float
     least: float
     most: float
+    repeats: int = 1
 
     @property
     def relative(self) -> float:
@@ -221,7 +222,7 @@ def spread(values: Iterable[float]) -> Optional[Spread]:
     known = list(values)
     if not known:
         return None
-    return Spread(median(known), min(known), max(known))
+    return Spread(median(known), min(known), max(known), len(known))
 
 
 def as_document(

@@ -213,6 +213,7 @@ SOUND = {
     "no counters, and no gain by more requests": benchmark(
         _serial, counted(None, rtt_ms=0.0, backlog=0.0)
     ),
+    "this host is busy itself": benchmark(_serial, counted(None, busiest_cpu=0.56)),
     "an x8 slot of enough speed": benchmark(
         path=replace(PATH, pcie_mbps=126_000, pcie_link="16 GT/s x8")
     ),
