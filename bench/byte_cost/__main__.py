@@ -31,8 +31,8 @@ _HEAD = f"""\
 <!-- SPDX-License-Identifier: GPL-2.0-or-later -->
 # {TITLE}
 
-Written by `python -m bench.byte_cost --all --record`. docs/byte-cost.md says how it is
-counted and what it means; `make bench` compares its own table with this one.
+Written by `python -m bench.byte_cost --record`; with `--all` it has more rows.
+[What a byte costs](../docs/byte-cost.md) says how it is counted and what it means.
 """
 
 

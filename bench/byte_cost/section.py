@@ -113,7 +113,7 @@ def has_limit(case: Case) -> bool:
     another boot; that was seen to make a difference of 15 % over TCP, and of 9 % with
     4 KiB over RDMA.
     """
-    return case.mount.transport is RDMA and case.load.block >= 64 * KIB
+    return case.mount.transport == RDMA and case.load.block >= 64 * KIB
 
 
 def limit_verdicts(rows: Sequence[Row], known: Mapping[str, Cost]) -> list[Verdict]:
