@@ -159,6 +159,6 @@ def _too_slow(one: Definition, known: dict[str, FabricPort]) -> Iterator[Sentenc
         more = f", nor can {len(others)} more with that" if others else ""
         yield Sentence(
             "port-cannot-join",
-            f"{first.name} ({first.guid}) {has}, and cannot join the broadcast group of "
-            f"{one.title}{more}; IPoIB has no carrier there",
+            f"{first.name} ({first.guid}) {has}, and cannot join the broadcast group "
+            f"of {one.title}{more}; IPoIB has no carrier there",
         )
