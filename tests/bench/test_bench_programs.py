@@ -19,6 +19,7 @@ from bench import (
     constructor,
     counters,
     engine_fleet,
+    engine_report,
     failing_connect,
     hook_cost,
     host_plan,
@@ -182,7 +183,7 @@ def nothing_measured(monkeypatch, tmp_path):
     monkeypatch.setattr(bench_main, "RESULTS", results)
     monkeypatch.setattr(machine, "lab_facts", lambda: [])
     rooms = (failing_connect, constructor, hook_cost, policy_size, host_plan)
-    for room in (*rooms, counters, engine_fleet):
+    for room in (*rooms, counters, engine_fleet, engine_report):
         monkeypatch.setattr(room, "section", lambda _: Section("Whole", ""))
     for room in (startup, metrics_export):
         monkeypatch.setattr(room, "section", lambda *_: Section("Whole", ""))
@@ -315,6 +316,8 @@ def test_a_broken_limit_fails_the_run(here, monkeypatch, tmp_path, capsys, limit
     monkeypatch.setattr(policy_size, "section", lambda rounds: empty)
     monkeypatch.setattr(host_plan, "section", lambda rounds: empty)
     monkeypatch.setattr(counters, "section", lambda rounds: empty)
+    monkeypatch.setattr(metrics_export, "section", lambda *_: empty)
+    monkeypatch.setattr(engine_report, "section", lambda rounds: empty)
     monkeypatch.setattr(engine_fleet, "section", lambda rounds: empty)
     monkeypatch.setattr(startup, "LIMIT", limit)
     results = tmp_path / "RESULTS.md"
@@ -329,7 +332,7 @@ def test_a_broken_limit_fails_the_run(here, monkeypatch, tmp_path, capsys, limit
         f"## {constructor.TITLE}",
         f"## {hook_cost.TITLE}",
         f"## {startup.TITLE}",
-        *["## Nothing"] * 4,
+        *["## Nothing"] * 6,
     ]
 
 
