@@ -22,7 +22,7 @@ from ovirt_rdma.host.mount_options import RDMA, MountOptions
 from ovirt_rdma.host.policy.model import Policy, RuleMatch, rule_for
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.health.probe import PROBE_S, Answer, Asked, Probes
-from ovirt_rdma.storage.health.samples import load_between, port_errors
+from ovirt_rdma.storage.health.samples import WIRE_ERRORS, load_between, port_errors
 from ovirt_rdma.storage.health.seen import Seen
 from ovirt_rdma.storage.health.signs import Questions, Server, ServerSigns, signs_of
 from ovirt_rdma.storage.health.state import OK, MountHealth
@@ -34,6 +34,11 @@ from ovirt_rdma.storage.review import review_all
 BETWEEN_S = 1.0
 
 
+def _read(tree: FileTree) -> Statistics:
+    """Read what is judged: the firmware is asked for each counter of a port."""
+    return read_statistics(tree, counters=WIRE_ERRORS)
+
+
 @dataclass(frozen=True)
 class Seeing:
     """What a look uses; tests replace it."""
@@ -41,7 +46,7 @@ class Seeing:
     reader: HostReader
     probes: Probes = field(default_factory=Probes)
     questions: Questions = field(default_factory=Questions)
-    read: Callable[[FileTree], Statistics] = read_statistics
+    read: Callable[[FileTree], Statistics] = _read
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 

@@ -17,6 +17,7 @@ from one_value import in_this_process
 from bench import __main__ as bench_main
 from bench import (
     constructor,
+    counters,
     engine_fleet,
     engine_report,
     failing_connect,
@@ -184,7 +185,7 @@ def nothing_measured(monkeypatch, tmp_path):
     monkeypatch.setattr(bench_main, "RESULTS", results)
     monkeypatch.setattr(machine, "lab_facts", lambda: [])
     rooms = (failing_connect, constructor, hook_cost, policy_size, host_plan)
-    for room in (*rooms, readiness, engine_fleet, engine_report):
+    for room in (*rooms, readiness, counters, engine_fleet, engine_report):
         monkeypatch.setattr(room, "section", lambda _: Section("Whole", ""))
     for room in (startup, metrics_export):
         monkeypatch.setattr(room, "section", lambda *_: Section("Whole", ""))
@@ -309,6 +310,25 @@ def test_limits_of_a_plan(whole, inside, fast, linear):
     assert host_plan.growth_verdict(timings).holds == linear
 
 
+def test_counters(here, tmp_path):
+    host_plan.write_host(tmp_path, 1)
+    counters.add_counters(tmp_path / "1/root")
+    environment = {**host_plan.ENVIRONMENT, counters.HOST: str(tmp_path / "1")}
+    measured = measure(counters.PROGRAM, 1, environment)
+    assert list(measured) == list(counters.RIVALS)
+
+
+@pytest.mark.parametrize(
+    ("check", "look", "holds"),
+    [(1.29, 0.19, [True, True]), (1.31, 0.19, [False, True]), (1, 0.21, [True, False])],
+)
+def test_the_limits_of_counters(check, look, holds):
+    seconds = {counters.WITHOUT: 1.0, counters.WITH: check, counters.LOOK: look}
+    timings = {name: Timing(((value,),)) for name, value in seconds.items()}
+    verdicts = (counters.growth_verdict(timings), counters.look_verdict(timings))
+    assert [verdict.holds for verdict in verdicts] == holds
+
+
 @pytest.mark.parametrize(("megabytes", "holds"), [(79, True), (81, False)])
 def test_the_memory_limit_of_a_plan(megabytes, holds):
     verdict = host_plan.memory_verdict({16: megabytes * 1_000_000})
@@ -331,9 +351,10 @@ def test_a_program_that_fails_is_told_with_its_words():
 def test_a_broken_limit_fails_the_run(here, monkeypatch, tmp_path, capsys, limit, code):
     empty = Section("Nothing", "")
     monkeypatch.delenv("VDSM_SOURCE", raising=False)
-    for room in (policy_size, host_plan, readiness, engine_fleet, engine_report):
+    rooms = (policy_size, host_plan, readiness, counters, engine_fleet, engine_report)
+    for room in rooms:
         monkeypatch.setattr(room, "section", lambda rounds: empty)
-    monkeypatch.setattr(metrics_export, "section", lambda pythons, rounds: empty)
+    monkeypatch.setattr(metrics_export, "section", lambda *_: empty)
     monkeypatch.setattr(startup, "LIMIT", limit)
     results = tmp_path / "RESULTS.md"
     words = ["--without-lab", "--rounds", "1", "--output", str(results)]
