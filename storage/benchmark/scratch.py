@@ -55,6 +55,11 @@ Run = Callable[[Sequence[str], float], str]
 _MOUNT_S, _UNMOUNT_S, _REMOVE_S, _ASK_S = 60.0, 20.0, 60.0, 30.0
 # The soft mount gives up after 40 s (timeo=100, retrans=3).
 _FIO_S = 60.0
+# fio starts when the keeper knows of it: if this process is killed before, the shell
+# reads the end of the pipe.
+_WHEN_TOLD = 'read -r go && exec "$@"'
+# Exit codes of a shell whose program is missing, or cannot be executed: sh(1p).
+_NOT_STARTED = (127, 126)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LOOK = "look for it with findmnt, then umount -l it"
 
@@ -207,20 +212,20 @@ class Scratch:
         """Run fio, which should take ``seconds``; return its stdout. Raises Problem."""
         try:
             process = subprocess.Popen(
-                list(arguments),
+                ["sh", "-c", _WHEN_TOLD, "sh", *arguments],
                 env=ENVIRONMENT,
                 cwd="/",
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
             )
         except OSError as error:
             raise missing_fio(error.strerror or str(error)) from None
-        if self._keeper:
-            self._keeper.watch(process.pid)
         try:
-            out, err = process.communicate(timeout=seconds + _FIO_S)
+            if self._keeper:
+                self._keeper.watch(process.pid)
+            out, err = process.communicate(b"go\n", timeout=seconds + _FIO_S)
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -235,8 +240,11 @@ class Scratch:
         if process.returncode < 0:
             raise fio.incomplete(f"signal {-process.returncode} ended it")
         text = out.decode("utf-8", "surrogateescape")
+        said = err.decode("utf-8", "surrogateescape")
+        if process.returncode in _NOT_STARTED and not text:
+            raise missing_fio(said.strip().rpartition(": ")[2])
         if process.returncode and "{" not in text:
-            raise fio.failed_with(err.decode("utf-8", "surrogateescape"))
+            raise fio.failed_with(said)
         return text
 
     def unmount(self) -> None:

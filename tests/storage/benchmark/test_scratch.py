@@ -13,7 +13,7 @@ import pytest
 from support.storage.fake_mount import FakeMount
 
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.storage.benchmark.scratch import Scratch, engine, identity
+from ovirt_rdma.storage.benchmark.scratch import Keeper, Scratch, engine, identity
 
 EXPORT, OPTIONS = "10.0.0.1:/x", "soft,nosharecache,nfsvers=4"
 DOMAIN = "c1b2ef3e-0c5e-4f5c-9d3a-6a1b2c3d4e5f"
@@ -130,6 +130,13 @@ def _until(condition):
 def _child(scratch, mounts):
     """Start a process in which a benchmark is running a program; return both ids."""
     noted = mounts.root / "pid"
+    child = _fork(scratch, noted)
+    _until(noted.exists)
+    return child, int(noted.read_text())
+
+
+def _fork(scratch, noted):
+    """Start the process; the program writes its id to ``noted``."""
     child = os.fork()
     if child == 0:
         try:
@@ -140,8 +147,7 @@ def _child(scratch, mounts):
                 scratch.fio(["sh", "-c", shell], 600)
         finally:
             os._exit(1)
-    _until(noted.exists)
-    return child, int(noted.read_text())
+    return child
 
 
 def _gone(pid):
@@ -161,6 +167,26 @@ def test_nothing_is_left_after_a_kill(scratch, mounts, number):
     _until(lambda: _gone(program))
     # The keeper has ended too: the lock is free.
     _until(lambda: _free(scratch))
+
+
+def test_a_program_that_the_keeper_does_not_know_never_starts(
+    scratch, mounts, monkeypatch
+):
+    pipe, written = os.pipe()
+
+    def killed(keeper, pid):
+        os.write(written, b"%d" % pid)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(Keeper, "watch", killed)
+    noted = mounts.root / "pid"
+    os.waitpid(_fork(scratch, noted), 0)
+    program = int(os.read(pipe, 20))
+    os.close(pipe)
+    os.close(written)
+    _until(lambda: _gone(program))
+    _until(lambda: _is_clean(scratch, mounts))
+    assert not noted.exists()
 
 
 def _free(scratch):
@@ -218,7 +244,7 @@ def test_a_folder_that_cannot_be_read_is_no_domain_and_no_free_export(scratch, m
 @pytest.mark.parametrize(
     "command, id, words",
     [
-        (["/no/fio"], "bench-fio-missing", "No such file"),
+        (["/no/fio"], "bench-fio-missing", "fio cannot be run: "),
         (["sh", "-c", "kill -9 $$"], "bench-fio-incomplete", "signal 9 ended it"),
         (
             [
