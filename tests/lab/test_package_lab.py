@@ -63,7 +63,7 @@ find . \( -path ./rpmdb -o -path ./var/log -o -path ./var/lib/systemd -o -path .
 find etc -type f -exec sha256sum {} + | sort
 ls -R /run/ovirt-rdma 2>/dev/null
 systemctl list-unit-files --no-legend | sort
-systemctl list-units --all --plain --no-legend 'ovirt-rdma*'
+systemctl list-units --all --plain --no-legend 'ovirt-rdma*' | tr -s ' '
 systemctl list-units --failed --plain --no-legend
 systemctl show -p ExecStart --value vdsmd.service | sed 's/start_time=.*//'
 """
