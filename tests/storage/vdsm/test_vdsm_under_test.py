@@ -55,9 +55,8 @@ def test_real_mounts_mount_and_check_the_access_of_vdsm_and_qemu(
     attempt = [*private, "mount", "-t", "tmpfs", "x", str(tmp_path)]
     if subprocess.run(attempt, capture_output=True, check=False).returncode:
         pytest.skip("needs root and mount namespaces")
-    base = (
-        Path("/run") / tmp_path.name
-    )  # other users have no access to pytest's folders
+    # Other users have no access to pytest's folders, and other runs have this name.
+    base = Path(f"/run/{tmp_path.name}-{os.getpid()}")
     tests = Path(__file__).parents[2]
     done = subprocess.run(
         [*private, sys.executable, "-c", REAL_MOUNT, str(tests), str(base)],
