@@ -232,6 +232,24 @@ SLOWNESS = {
         seen(FAST, load=load(data=(1000, 300.0, 20.0))),
         (SLOTS, False, "credits-used-up"),
     ),
+    # 5 % loss between guests: calls waited for the connection, not for a slot.
+    "a lossy path that broke the connection": (
+        seen(
+            FAST,
+            signs(),
+            load=load(data=(30, 1614.2, 50.0), connects=2, sent_again=6),
+            errors={"completer_retry_err": 4, "duplicate_request": 6},
+        ),
+        (PATH, True, "path-lossy"),
+    ),
+    "slots 2 after a reset": (
+        seen(
+            FAST,
+            load=load(data=(1000, 300.0, 20.0), backlog=30.0, connects=1),
+            slots=2,
+        ),
+        (SLOTS, True, "slots-used-up"),
+    ),
     "one NFS thread": (
         seen(
             Answer(seconds=0.9),
