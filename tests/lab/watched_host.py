@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -23,6 +24,9 @@ from lab.prometheus import promtool
 from lab.systemd_unit import exec_start
 from lab.topology import Topology
 from tools.metrics_reference import RULES, TOP
+
+Look = dict[str, Any]
+"""What the watcher found of the mount, and ``taken_at`` on the guest's clock."""
 
 EXPORT_PATH = "/srv/watched"
 OTHER_PATH = "/srv/other"
@@ -38,17 +42,6 @@ _PATIENT_S = 400.0
 _BIN = Path(sys.executable).parent
 _TIMES = "_timestamp_seconds"
 _RUN = f"ovirt_rdma_exporter_last_run{_TIMES}"
-# Without a journal, which would make several writes of each.
-_MAKE_DISK = f"""
-modprobe brd rd_nr=1 rd_size=98304
-modprobe -a dm-delay ext4
-dmsetup create slow --table "0 $(blockdev --getsz /dev/ram0) delay /dev/ram0 0 0"
-dmsetup mknodes
-mkfs.ext4 -q -O ^has_journal /dev/mapper/slow
-mount /dev/mapper/slow /nfsroot{EXPORT_PATH}
-chown 36:36 /nfsroot{EXPORT_PATH}
-exportfs -ra
-"""
 _EXPORTER = TOP / "storage/metrics/ovirt-rdma-metrics"
 
 
@@ -103,26 +96,12 @@ class WatchedHost:
         self.place = _place(self.export)
         self._watcher: Optional[Process] = None
         self._load: Optional[Process] = None
-        self.export_all()
-
-    def export_all(self) -> None:
-        """Export EXPORT_PATH from a disk whose speed can be chosen, and OTHER_PATH."""
         for path in (EXPORT_PATH, OTHER_PATH):
-            self.lab.nfs.add_export(path)
-        self.server(_MAKE_DISK)
+            lab.nfs.add_export(path)
 
     def server(self, line: str) -> None:
         """Run a line on the server."""
         self.lab.server.run(f"set -e\n{line}", check=True, timeout=_PATIENT_S)
-
-    def delay_disk(self, milliseconds: int) -> None:
-        """Let each read and write of the server's disk take so long."""
-        table = f"0 $(blockdev --getsz /dev/ram0) delay /dev/ram0 0 {milliseconds}"
-        self.server(f'dmsetup reload slow --table "{table}"; dmsetup resume slow')
-
-    def threads(self, number: int) -> None:
-        """Let the server have so many NFS threads."""
-        self.server(f"echo {number} > /proc/fs/nfsd/threads")
 
     def shell(self, line: str) -> str:
         """Run a line in the hypervisor; return what it prints."""
@@ -207,15 +186,23 @@ class WatchedHost:
         shown = {name: value for name, _, value in (x.rpartition(" ") for x in lines)}
         recorded.samples.append((float(shown[_RUN]), shown))
 
-    def record(self, recorded: Recorded, seconds: float) -> list[dict[str, Any]]:
-        """Record for so long; return the looks of the watcher, each once."""
-        looks: dict[float, dict[str, Any]] = {}
-        end = time.monotonic() + seconds
+    def record(
+        self, recorded: Recorded, enough: Callable[[list[Look]], bool]
+    ) -> list[Look]:
+        """Record samples until there is ``enough`` to see in the looks of the watcher,
+        which are returned, each once.
+        """
+        looks: dict[float, Look] = {}
+        end = time.monotonic() + _PATIENT_S
         while time.monotonic() < end:
             again = time.monotonic() + SAMPLE_S
-            self.sample(recorded)
+            # The look comes first, so that the sample shows it or a later one.
             taken, found = self.health()
-            looks[taken] = {**found, "taken_at": taken}
+            if found:
+                looks[taken] = {**found, "taken_at": taken}
+            self.sample(recorded)
+            if enough(list(looks.values())):
+                break
             time.sleep(max(0.0, again - time.monotonic()))
         return list(looks.values())
 
