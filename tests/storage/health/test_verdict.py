@@ -242,6 +242,16 @@ SLOWNESS = {
         ),
         (PATH, True, "path-lossy"),
     ),
+    # 200 ms of delay between guests.
+    "a slow path that broke the connection": (
+        seen(
+            Answer(seconds=0.246),
+            signs(took=0.244),
+            load=load(data=(46, 547.6, 330.6), connects=1, sent_again=3),
+            errors={"completer_retry_err": 1},
+        ),
+        (PATH, True, "path-slow"),
+    ),
     "slots 2 after a reset": (
         seen(
             FAST,
