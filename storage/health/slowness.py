@@ -68,8 +68,16 @@ def _waits_for_slots(seen: Seen) -> bool:
     load = seen.load
     if load is None or load.count < _FEW:
         return False
+    # With free slots, calls also wait until a lost connection is made again.
+    if load.connects > 0 and not _is_full(seen, load):
+        return False
     every = load.all
     return every.queue_ms >= SLOW_QUEUE_MS and every.queue_ms > every.rtt_ms
+
+
+def _is_full(seen: Seen, load: Load) -> bool:
+    """Whether calls waited for a slot."""
+    return load.backlog >= 1.0 or bool(seen.backlog)
 
 
 def _was_reset(load: Load) -> bool:
@@ -117,7 +125,7 @@ def _slots(seen: Seen, load: Load) -> Found:
         f"calls to {seen.server} wait {every.queue_ms:.0f} ms on this host, and take "
         f"{every.rtt_ms:.0f} ms at the server"
     )
-    if load.backlog >= 1.0 or seen.backlog:
+    if _is_full(seen, load):
         of = f" of {seen.slots}" if seen.slots else ""
         key = "rdma" if seen.transport == RDMA else "tcp"
         return Found(

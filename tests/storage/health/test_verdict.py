@@ -232,6 +232,34 @@ SLOWNESS = {
         seen(FAST, load=load(data=(1000, 300.0, 20.0))),
         (SLOTS, False, "credits-used-up"),
     ),
+    # 5 % loss between guests: calls waited for the connection, not for a slot.
+    "a lossy path that broke the connection": (
+        seen(
+            FAST,
+            signs(),
+            load=load(data=(30, 1614.2, 50.0), connects=2, sent_again=6),
+            errors={"completer_retry_err": 4, "duplicate_request": 6},
+        ),
+        (PATH, True, "path-lossy"),
+    ),
+    # 200 ms of delay between guests.
+    "a slow path that broke the connection": (
+        seen(
+            Answer(seconds=0.246),
+            signs(took=0.244),
+            load=load(data=(46, 547.6, 330.6), connects=1, sent_again=3),
+            errors={"completer_retry_err": 1},
+        ),
+        (PATH, True, "path-slow"),
+    ),
+    "slots 2 after a reset": (
+        seen(
+            FAST,
+            load=load(data=(1000, 300.0, 20.0), backlog=30.0, connects=1),
+            slots=2,
+        ),
+        (SLOTS, True, "slots-used-up"),
+    ),
     "one NFS thread": (
         seen(
             Answer(seconds=0.9),

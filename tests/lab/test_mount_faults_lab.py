@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Break a mount that works under load, and see who says what, and when.
+
+The watcher of the unit runs with a short interval. Emulated guests are some 15 times
+slower than hosts, so its looks are counted, not seconds: the one under way at the fault
+or the next one names it. docs/metrics.md says which alerts each fault raises; promtool
+tests it with what the exporter wrote in the guest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mount_faults import AFTER_S, FAULTS, OVER_RDMA, POLICY
+from watched_host import Look, Recorded, WatchedHost, firing
+
+from lab.topology import Topology
+from tools.metrics_reference import TOP
+
+pytestmark = pytest.mark.faults
+
+# The look that was under way, and the one that names it.
+LOOKS = 2
+# Looks after which nobody waits any longer for the right one.
+GIVEN_UP = 8
+
+
+@pytest.fixture(scope="module")
+def watched(two_guests: Topology) -> WatchedHost:
+    host = WatchedHost(two_guests)
+    host.load_policy(POLICY)
+    host.watch()
+    return host
+
+
+@pytest.fixture
+def host(watched: WatchedHost) -> Iterator[WatchedHost]:
+    yield watched
+    watched.end()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_named_and_raises_its_alerts(
+    host: WatchedHost, tmp_path: Path, name: str
+) -> None:
+    fault = FAULTS[name]
+    host.mount(OVER_RDMA, "4.2")
+    told = len(host.journal())
+    if fault.load is not None:
+        host.begin_load(fault.load)
+    host.wait_until_seen()
+    recorded = Recorded()
+    # Two samples are needed for a rate.
+    before = host.record(recorded, lambda looks: len(looks) >= 2)
+    assert [look["state"] for look in before] == ["ok"] * len(before), before
+    sound_at = recorded.samples[-1][0]
+    broken_at = host.clock_s()
+
+    def after(looks: list[Look]) -> list[Look]:
+        return [look for look in looks if look["taken_at"] > broken_at]
+
+    def enough(looks: list[Look]) -> bool:
+        looks = after(looks)
+        first = fault.first_named(looks)
+        if first is None:
+            return len(looks) >= GIVEN_UP
+        return looks[-1]["taken_at"] - looks[first]["taken_at"] >= AFTER_S
+
+    try:
+        fault.begin(host)
+        looks = after(host.record(recorded, enough))
+    finally:
+        fault.end(host)
+    first = fault.first_named(looks)
+    assert first is not None and first < LOOKS, looks
+    assert {look["cause"] for look in looks[first:]} == {fault.cause}, looks
+    if fault.cause is not None:
+        said = rf"is {looks[first]['state']} \(cause(, probably)?: {fault.cause}\)"
+        assert re.search(said, host.journal(told))
+    at = recorded.samples[-1][0]
+    firing(recorded, {sound_at: set(), at: set(fault.alerts)}, tmp_path)
+
+
+def test_the_documentation_names_the_same_alerts() -> None:
+    text = (TOP / "docs/metrics.md").read_text()
+    rows = re.findall(r"^\| ([a-z][^|]+) \| `?(\w+)`?[^|]* \| ([^|]*) \|$", text, re.M)
+    shown = {name: set(re.findall(r"`(\w+)`", alerts)) for name, _, alerts in rows}
+    assert {name: shown.get(name) for name in FAULTS} == {
+        name: set(fault.alerts) for name, fault in FAULTS.items()
+    }
