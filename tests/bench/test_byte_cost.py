@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytest.importorskip("pyperf", reason="make selftest has it")
+
 from bench.byte_cost import section
 from bench.byte_cost.build import build
 from bench.byte_cost.cases import (
