@@ -33,6 +33,8 @@ _TRANSPORT, _BARS, _END, _FIGURES = 245, 292, 820, 846
 _LINE, _BAR, _GAP, _HEADING, _AXIS = 19, 13, 12, 30, 34
 # The length of a whisker's end, above and below the line.
 _CAP = 4
+# A rate below this is drawn as none, in units of the panel.
+_NOTHING = 1e-9
 # Of one panel; a result of ours has at most 4.
 _MOST_LOADS = 8
 # The port's limit is drawn if the scale need not be longer than this times the bars.
@@ -223,7 +225,8 @@ def _ticks(longest: float) -> tuple[float, int]:
     """Return the step of a scale, 1, 2 or 5 times a power of ten, and how many steps
     reach ``longest``: at most 6.
     """
-    if longest <= 0:
+    # No transport is that slow, and a float has no scale for it.
+    if longest < _NOTHING:
         return 1.0, 1
     power = 10.0 ** math.floor(math.log10(longest / 6))
     step = next(

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.storage.benchmarks import RDMA, TCP, benchmark, counted, only, rates
 
@@ -217,6 +217,7 @@ def test_the_description_has_all_figures():
     ),
     st.integers(1, 3),
 )
+@example([1e-300] + [0.0] * 35, 1)
 def test_any_rates_stay_within_the_picture(values, repeats):
     numbers = iter(values)
 
