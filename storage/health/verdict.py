@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Optional
 
+from ovirt_rdma.host.rules.nfs.slots import sleep_without_slot
 from ovirt_rdma.storage.health.probe import PROBE_S
 from ovirt_rdma.storage.health.seen import DENIED, Found, Seen, shown_time
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, SILENT
@@ -17,11 +18,15 @@ from ovirt_rdma.storage.health.state import (
     OK,
     PATH,
     SERVER,
+    SLOTS,
     UNKNOWN,
     MountHealth,
     Remark,
 )
 from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED
+
+# Fewer calls are no load whose mean wait says much.
+_MANY = 20
 
 
 def needs_signs(seen: Seen) -> bool:
@@ -124,6 +129,19 @@ def _remarks(seen: Seen) -> list[Remark]:
                 "nothing, if that is wanted; ovirt-rdma-host explain NFS-LOCALIO-01",
             )
         )
+    if load is not None and load.count >= _MANY and not load.connects:
+        every = load.all
+        if sleep_without_slot(every.queue_ms, every.rtt_ms, load.backlog, seen.slots):
+            remarks.append(
+                Remark(
+                    "sleep-without-slot",
+                    SLOTS,
+                    f"calls to {seen.server} wait {every.queue_ms:.1f} ms on this "
+                    f"host, and take {every.rtt_ms:.1f} ms at the server: all slots "
+                    "are in use at times, and this kernel may then wait 250 ms",
+                    "see ovirt-rdma-host explain NFS-SLOTS-01",
+                )
+            )
     for name, count in sorted(seen.errors.items()) if seen.is_answered else ():
         remarks.append(
             Remark(

@@ -16,8 +16,10 @@ ID = "NFS-SLOTS-01"
 DEFAULT_SLOTS = 128
 # Waiting requests, as an average over all requests, up to which waiting is rare.
 _RARE = 0.01
-# A wait of 250 ms for one request in ten.
-_LONG_MS = 25
+# Where requests wait for a slot only, they wait less than this many times the reply
+# takes, beyond what the backlog explains: at most 1.04 on Debian's 6.1.192 and at least
+# 1.5 on its 6.1.170, in bursts and with constant queues (docs/health.md).
+_SLEEPS = 1.3
 _RAISE = (
     "set sunrpc.rdma_slot_table_entries=512 by sysctl and mount again; or ask for "
     "several connections (nconnect); more in explain NFS-SLOTS-01"
@@ -55,17 +57,34 @@ def _judged(export: str, done: MountActivity, slots: Optional[int]) -> Finding:
     if average < _RARE:
         sentence = f"requests rarely had to wait for one of its {of}"
         return Finding(ID, export, PASS, sentence)
-    waited = f"on average {average:.1f} requests waited for one of its {of}"
+    waited = f"on average {average:.2f} requests waited for one of its {of}"
     queue_ms = done.queue_ms / max(1, done.operations)
     rtt_ms = done.rtt_ms / max(1, done.operations)
-    if queue_ms >= _LONG_MS and queue_ms > rtt_ms:
+    if sleep_without_slot(queue_ms, rtt_ms, average, slots):
         sentence = (
-            f"{waited}, and a request waits {queue_ms:.0f} ms before it is sent, while "
-            f"its reply takes {rtt_ms:.0f} ms: as in kernels where the first request "
+            f"{waited}, and a request waits {queue_ms:.1f} ms before it is sent, while "
+            f"its reply takes {rtt_ms:.1f} ms: as in kernels where the first request "
             "without a free slot waits 250 ms"
         )
         return Finding(ID, export, WARN, sentence, _RAISE)
     return Finding(ID, export, WARN, waited, _RAISE)
+
+
+def sleep_without_slot(
+    queue_ms: float, rtt_ms: float, backlog: float, slots: Optional[int]
+) -> bool:
+    """Whether requests seem to sleep when all slots are in use, longer than until one
+    is free again.
+
+    - ``queue_ms``, ``rtt_ms``: the mean milliseconds of a request before it is sent,
+      and until its reply
+    - ``backlog``: the mean number of requests that wait for a slot
+    - ``slots``: of the connection; None: unknown, and counted as one
+
+    With n requests in the backlog, a slot becomes free after n / slots replies.
+    """
+    explained_ms = rtt_ms * backlog / (slots or 1)
+    return backlog > 0 and queue_ms - explained_ms > _SLEEPS * rtt_ms
 
 
 def _slots_now(view: View, address: Optional[str]) -> Optional[int]:
@@ -91,14 +110,14 @@ RULE = Rule(
         "requests. Since commit a721035477fb (Linux 5.18, and the stable kernels of "
         "April 2022) a request that finds no free slot on a connection over RDMA, "
         "while no other waits yet, also sleeps for 250 ms, with the slot that it then "
-        "has. Those behind it do not sleep, so a load in bursts shows it, and a "
-        "constant deep queue hardly does. The patch 'xprtrdma: Avoid 250 ms delay on "
+        "has. Those behind it do not sleep, so it is worst for loads in bursts, which "
+        "it can make 17 times slower. The patch 'xprtrdma: Avoid 250 ms delay on "
         "backlog wakeup' of March 2026 removes that, also in stable kernels: of Debian "
-        "12's, 6.1.170 has the sleep and 6.1.180 has it no more. "
-        "Elsewhere the version does not tell which kernel has it. The counters show "
-        "whether requests waited at all (bklog_u in mountstats) and for how long "
-        "before they were sent; a long wait has other causes too, such as a connection "
-        "that was lost."
+        "12's, 6.1.170 has the sleep and 6.1.180 has it no more. Elsewhere the version "
+        "does not tell which kernel has it, but the counters do: the requests in the "
+        "backlog (bklog_u in mountstats) explain a part of the wait before a request "
+        "is sent; a sleep is beyond that. Such a wait has other causes too, such as a "
+        "connection that was lost."
     ),
     fix=(
         "Write sunrpc.rdma_slot_table_entries = 512 to a file in /etc/sysctl.d (from 4 "

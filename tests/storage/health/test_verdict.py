@@ -404,6 +404,12 @@ def test_a_refusal_is_an_answer():
             "port-errors",
             FABRIC,
         ),
+        # Linux 6.1.170, 16 slots, bursts of 20.
+        (
+            seen(FAST, load=load(data=(780, 8.6, 5.7), backlog=0.07), slots=16),
+            "sleep-without-slot",
+            SLOTS,
+        ),
     ],
 )
 def test_remarks_on_a_mount_that_is_ok(what, id, cause):
@@ -419,6 +425,10 @@ def test_remarks_on_a_mount_that_is_ok(what, id, cause):
         seen(FAST, connections_asked=None, connections=1),
         seen(FAST, connections_asked=4, connections=None),
         seen(FAST, load=load(data=(100, 0.1, 1.0), moved=1 << 30)),
+        # Linux 6.1.192; a connection that was made again; too few calls.
+        seen(FAST, load=load(data=(2480, 4.4, 15.5), backlog=0.05), slots=16),
+        seen(FAST, load=load(data=(780, 8.6, 5.7), backlog=0.07, connects=1)),
+        seen(FAST, load=load(data=(9, 8.6, 5.7), backlog=0.07)),
     ],
 )
 def test_no_remark(what):
