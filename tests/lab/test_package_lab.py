@@ -52,6 +52,12 @@ TRIGGERS = (
 )
 # All that the guest has written is in the upper layer of its file system, on its disk.
 STATE = r"""
+# Soon after a boot, systemd ends some connections of those who ask. Without a
+# pattern it reads all units of the machine, and may not answer in time.
+asked() {
+    until said=$(systemctl "$@" --no-legend 2>/dev/null); do sleep 0.2; done
+    echo "$said"
+}
 mkdir -p /run/own
 mountpoint -q /run/own || mount -t ext4 /dev/vda /run/own
 cd /run/own/upper
@@ -62,10 +68,11 @@ find . \( -path ./rpmdb -o -path ./var/log -o -path ./var/lib/systemd -o -path .
     -printf '%p %y %m %U:%G %s %l\n' | sort
 find etc -type f -exec sha256sum {} + | sort
 ls -R /run/ovirt-rdma 2>/dev/null
-systemctl list-unit-files --no-legend | sort
-systemctl list-units --all --plain --no-legend 'ovirt-rdma*' | tr -s ' '
-systemctl list-units --failed --plain --no-legend
-systemctl show -p ExecStart --value vdsmd.service | sed 's/start_time=.*//'
+asked list-unit-files 'ovirt-rdma*' 'vdsm*' | sort
+# Whether a timer waits or runs depends on the moment.
+asked list-units --all --plain 'ovirt-rdma*' | awk '{ print $1, $2, $3 }'
+asked list-units --failed --plain
+asked show -p ExecStart --value vdsmd.service | sed 's/start_time=.*//'
 """
 # Without a bus, early at boot, systemctl does not wait.
 STARTED = """
