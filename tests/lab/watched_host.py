@@ -148,10 +148,14 @@ class WatchedHost:
 
     def end(self) -> None:
         """End the load, and unmount all."""
+        self.end_load()
+        self.end_mounts()
+
+    def end_load(self) -> None:
+        """End the load, if there is one."""
         if self._load is not None:
             self._load.signal(9)
         self._load = None
-        self.end_mounts()
 
     def end_mounts(self) -> None:
         """Unmount all; what is in use stays without a name."""

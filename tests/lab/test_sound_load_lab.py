@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A sound mount under mixed load raises no alert, and its health is ok all the time.
+
+OVIRT_RDMA_SOUND_LOAD_MINUTES: how long (6 unless told; docs/lab.md).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+from mount_faults import OVER_RDMA, POLICY
+from watched_host import SAMPLE_S, Load, Look, Recorded, WatchedHost, firing
+
+from lab.topology import Topology
+
+pytestmark = pytest.mark.faults
+
+MINUTES = float(os.environ.get("OVIRT_RDMA_SOUND_LOAD_MINUTES", "6"))
+PHASE_S = 60.0
+# As of virtual machines that boot, copy, write logs, or sleep. None: no load.
+PHASES = (
+    Load(readers=4, writers=1, block=4 << 10),
+    Load(readers=1, writers=1, block=1 << 20),
+    Load(readers=0, writers=4, block=4 << 10, pause_s=0.1),
+    None,
+    Load(readers=8, writers=8, block=64 << 10, pause_s=0.5),
+)
+# Alerts are looked for so often.
+EVERY_S = 30
+
+
+def test_a_sound_mount_under_load_raises_nothing(
+    two_guests: Topology, tmp_path: Path
+) -> None:
+    host = WatchedHost(two_guests)
+    host.load_policy(POLICY)
+    host.watch()
+    host.mount(OVER_RDMA, "4.2")
+    host.wait_until_seen()
+    recorded, looks = Recorded(), list[Look]()
+    end = time.monotonic() + 60 * MINUTES
+    for phase in cycle(PHASES):
+        if time.monotonic() >= end:
+            break
+        if phase is not None:
+            host.begin_load(phase)
+        until = time.monotonic() + PHASE_S
+        looks += host.record(recorded, lambda _, until=until: time.monotonic() >= until)
+        host.end_load()
+    host.end()
+
+    wrong = [look for look in looks if look["state"] != "ok" or look["remarks"]]
+    assert wrong == []
+    assert len(looks) >= 2 * MINUTES
+    begin, last = recorded.samples[0][0], recorded.samples[-1][0]
+    times = range(EVERY_S, int(last - begin) - SAMPLE_S, EVERY_S)
+    firing(recorded, {begin + at: set() for at in times}, tmp_path)
