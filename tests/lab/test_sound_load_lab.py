@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A sound mount under mixed load raises no alert, and its health is ok all the time.
 
-OVIRT_RDMA_SOUND_LOAD_MINUTES: how long (6 unless told; docs/lab.md).
+OVIRT_RDMA_SOUND_LOAD_MINUTES: how long (6 by default; docs/lab.md).
 """
 
 from __future__ import annotations
