@@ -273,6 +273,8 @@ def test_a_backlog_without_long_waits_says_nothing_of_250_ms():
 # lab with kernels of Debian: direct reads of 4 KiB, in bursts (b) or a constant queue.
 RECORDED = {
     "6.1.170 NFS 3 b20": (16, 780, 6740, 4423, 53, True),
+    "6.1.170 NFS 3 b20, a small backlog": (16, 500, 7245, 3672, 5, True),
+    "6.1.170 NFS 3 b24, a small backlog": (16, 576, 8161, 3942, 3, True),
     "6.1.170 NFS 3 b40": (16, 920, 12888, 6143, 2384, True),
     "6.1.170 NFS 3 20": (16, 5336, 49330, 17330, 1964, True),
     "6.1.170 NFS 3 40": (16, 8299, 45040, 18306, 16311, True),
@@ -305,3 +307,14 @@ def test_the_sleep_of_250_ms_is_told_by_its_behaviour(name):
     verdict, text = findings(slots.RULE, host)["nas:/a"]
     assert ("250 ms" in text) == sleeps, text
     assert verdict == ("WARN" if backlog else "PASS")
+
+
+def test_a_long_wait_for_a_lost_connection_is_no_sleep_without_slot():
+    _, count, queue_ms, rtt_ms, backlog, _ = RECORDED[
+        "6.1.170 NFS 3 b24, a small backlog"
+    ]
+    waited = {"queue_ms": queue_ms, "rtt_ms": rtt_ms, "backlog": backlog}
+    made_again = {"connects": 2, "connections": 1}
+    host = with_mount(operations=count, sends=count, **waited, **made_again)
+    verdict, text = findings(slots.RULE, host)["nas:/a"]
+    assert (verdict, "rarely" in text) == ("PASS", True)
