@@ -17,12 +17,22 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import NfsMount
-from ovirt_rdma.host.facts.statistics import MountStatistics, Statistics
+from ovirt_rdma.host.facts.statistics import (
+    MountStatistics,
+    PortCounters,
+    Statistics,
+)
 from ovirt_rdma.host.mount_options import RDMA, MountOptions
 from ovirt_rdma.host.policy.model import Policy, RuleMatch, rule_for
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.health.probe import PROBE_S, Answer, Asked, Probes
-from ovirt_rdma.storage.health.samples import WIRE_ERRORS, load_between, port_errors
+from ovirt_rdma.storage.health.samples import (
+    WIRE_ERRORS,
+    PortErrors,
+    load_between,
+    port_errors,
+    recent_errors,
+)
 from ovirt_rdma.storage.health.seen import Seen
 from ovirt_rdma.storage.health.signs import Questions, Server, ServerSigns, signs_of
 from ovirt_rdma.storage.health.state import OK, MountHealth
@@ -32,6 +42,8 @@ from ovirt_rdma.storage.review import review_all
 
 # A single look needs two samples; VDSM alone makes several calls in this time.
 BETWEEN_S = 1.0
+# A connection that loses packets is mostly quiet: it waits before it sends them again.
+ERRORS_S = 30.0
 
 
 def _read(tree: FileTree) -> Statistics:
@@ -65,13 +77,15 @@ class Look:
 class Looker:
     """Looks at the mounts of the host below ``root``, again and again.
 
-    Between the looks it keeps the last statistics, and when each mount last answered.
+    Between the looks it keeps the last statistics, the counters of ports of the last
+    ERRORS_S seconds, and when each mount last answered.
     """
 
     def __init__(self, root: str = "/", seeing: Optional[Seeing] = None) -> None:
         self._root, self._tree = root, FileTree(root)
         self._with = seeing or Seeing(HostReader(root))
         self._before: Optional[Statistics] = None
+        self._ports: list[tuple[float, tuple[PortCounters, ...]]] = []
         self._answered: dict[str, float] = {}
 
     def look(
@@ -134,11 +148,13 @@ class Looker:
         self, seen: Sequence[Seen], before: Statistics, after: Statistics
     ) -> list[Seen]:
         """Return the same with the signs of servers that are in trouble."""
-        errors = port_errors(before.ports, after.ports)
+        new_errors = port_errors(before.ports, after.ports)
+        errors = self._recent_errors(before, after)
         asked = {
             one.mount.address: Server(one.mount.address, one.transport, one.port)
             for one in seen
-            if one.mount.address and (needs_signs(one) or (errors and one.transport))
+            if one.mount.address
+            and (needs_signs(one) or (new_errors and one.transport))
         }
         signs = signs_of(
             asked.values(), self._root, self._with.questions, self._with.reader
@@ -148,6 +164,15 @@ class Looker:
             _with_others(one, seen, signs.get(one.mount.address or ""), netdevs, errors)
             for one in seen
         ]
+
+    def _recent_errors(
+        self, before: Statistics, after: Statistics
+    ) -> dict[tuple[str, int], PortErrors]:
+        kept = self._ports or [(before.taken_s, before.ports)]
+        oldest = after.taken_s - ERRORS_S
+        kept = [one for one in kept[:-1] if one[0] >= oldest] + kept[-1:]
+        self._ports = [*kept, (after.taken_s, after.ports)]
+        return recent_errors([ports for _, ports in self._ports])
 
     def _netdevs(
         self, seen: Sequence[Seen], signs: Mapping[str, ServerSigns]
@@ -232,7 +257,7 @@ def _with_others(
     seen: Sequence[Seen],
     signs: Optional[ServerSigns],
     netdevs: Mapping[str, Optional[str]],
-    errors: Mapping[tuple[str, int], Mapping[str, int]],
+    errors: Mapping[tuple[str, int], PortErrors],
 ) -> Seen:
     """Return ``one`` with what the other mounts show."""
     address = one.mount.address
@@ -249,14 +274,18 @@ def _with_others(
         and other.mount.address != address
         and netdevs.get(other.mount.address or "") == netdev
     ]
+    own = [
+        errors[place] for place in (signs.devices if signs else ()) if place in errors
+    ]
     grown: dict[str, int] = {}
-    for place in signs.devices if signs else ():
-        for name, count in errors.get(place, {}).items():
+    for port in own:
+        for name, count in port.counts.items():
             grown[name] = grown.get(name, 0) + count
     return dataclasses.replace(
         one,
         signs=signs,
         errors=grown,
+        error_looks=max((port.times for port in own), default=0),
         others_answer=any(others) if others else None,
         siblings_answer=any(siblings) if siblings else None,
     )

@@ -7,8 +7,8 @@ difference, and the later sample is the first one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Optional
 
 from ovirt_rdma.host.facts.statistics import (
@@ -25,11 +25,28 @@ DATA = frozenset({"READ", "WRITE", "COMMIT"})
 # More than the calls that may be under way at the end of a sample would move.
 LOCAL_BYTES = 16 << 20
 
+# Packets that were sent again, by either side. Only a loss between the two ports makes
+# them: the port of a server acknowledges packets, whatever its NFS threads do.
+SENT_AGAIN = frozenset(
+    {
+        "local_ack_timeout_err",
+        "packet_seq_err",
+        "out_of_sequence",
+        "implied_nak_seq_err",
+        "duplicate_request",
+        "out_of_seq_request",
+        "rcvd_seq_err",
+        "retry_exceeded_err",
+        "completer_retry_err",
+        "RetransSegs",
+        "tcpRetransSegs",
+    }
+)
 # Errors on the wire, by what they are called in counters/ and hw_counters/: the
 # InfiniBand counters (drivers/infiniband/core/sysfs.c), mlx5's and irdma's
 # retransmissions (Documentation/infiniband, drivers/infiniband/hw/mlx5/counters.c), and
 # Soft-RoCE's (drivers/infiniband/sw/rxe/rxe_hw_counters.c).
-WIRE_ERRORS = frozenset(
+WIRE_ERRORS = SENT_AGAIN | frozenset(
     {
         "symbol_error",
         "link_error_recovery",
@@ -39,21 +56,18 @@ WIRE_ERRORS = frozenset(
         "port_xmit_discards",
         "local_link_integrity_errors",
         "excessive_buffer_overrun_errors",
-        "local_ack_timeout_err",
-        "packet_seq_err",
-        "out_of_sequence",
-        "implied_nak_seq_err",
         "rx_icrc_encapsulated",
-        "duplicate_request",
-        "out_of_seq_request",
-        "rcvd_seq_err",
-        "retry_exceeded_err",
-        "completer_retry_err",
         "send_err",
-        "RetransSegs",
-        "tcpRetransSegs",
     }
 )
+
+
+@dataclass(frozen=True)
+class PortErrors:
+    """By how much each of WIRE_ERRORS grew on a port, and in how many samples."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    times: int = 0
 
 
 @dataclass(frozen=True)
@@ -241,6 +255,23 @@ def port_errors(
         }
         if grown:
             found[port.device, port.port] = grown
+    return found
+
+
+def recent_errors(
+    samples: Sequence[Iterable[PortCounters]],
+) -> dict[tuple[str, int], PortErrors]:
+    """Return the errors of each port over ``samples``, the oldest first, by device and
+    port number.
+    """
+    found: dict[tuple[str, int], PortErrors] = {}
+    for before, after in zip(samples, samples[1:]):
+        for place, grown in port_errors(before, after).items():
+            have = found.get(place, PortErrors())
+            counts = dict(have.counts)
+            for name, count in grown.items():
+                counts[name] = counts.get(name, 0) + count
+            found[place] = PortErrors(counts, have.times + 1)
     return found
 
 

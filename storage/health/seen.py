@@ -46,7 +46,8 @@ class Seen:
     - ``load``: since the sample before; None for the first
     - ``silent_s``: seconds since its last answer; 0.0 if unknown
     - ``signs``: of its server; None if nobody asked
-    - ``errors``: on the wire of the ports to it, by name, since the sample before
+    - ``errors``: on the wire of the ports to it, by name, in the last half minute;
+      ``error_looks``: in how many looks of that time they grew
     - ``backlog``: calls that wait for a slot now; ``slots``: the connection's slots;
       None if the kernel does not show them
     - ``others_answer``: another server answers by the same netdev; None if none is
@@ -64,6 +65,7 @@ class Seen:
     silent_s: float = 0.0
     signs: Optional[ServerSigns] = None
     errors: Mapping[str, int] = field(default_factory=dict)
+    error_looks: int = 0
     backlog: Optional[int] = None
     slots: Optional[int] = None
     others_answer: Optional[bool] = None

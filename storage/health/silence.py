@@ -7,7 +7,8 @@ port of the host  TCP port  RDMA CM   cause
 not ACTIVE        any       any       path; fabric, if it lacks a subnet manager
 ACTIVE            accepts   refuses   server: its RDMA listener is gone
 ACTIVE            refuses   refuses   server: its NFS service is stopped
-ACTIVE            accepts   accepts   server: its NFS threads answer nothing
+ACTIVE            accepts   accepts   server: its NFS threads answer nothing; path, if
+                                      packets are lost
 ACTIVE            answers   silent    server: its RDMA device is gone; fabric on IB
 ACTIVE            silent    silent    server, or the path to it
 ================  ========  ========  ==================================================
@@ -20,12 +21,16 @@ from typing import Optional
 
 from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.storage.health.probe import PROBE_S
+from ovirt_rdma.storage.health.samples import SENT_AGAIN
 from ovirt_rdma.storage.health.seen import Found, Seen
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, UNREACHABLE, ServerSigns
-from ovirt_rdma.storage.health.slowness import lossy
+from ovirt_rdma.storage.health.slowness import loss, lossy
 from ovirt_rdma.storage.health.state import DEAD, FABRIC, HOST, PATH, SERVER, UNKNOWN
 from ovirt_rdma.storage.probe import server_side_fix
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
+
+# Looks of half a minute in which errors grew.
+_OFTEN = 3
 
 
 def silence(seen: Seen) -> Found:
@@ -86,6 +91,8 @@ def _far_fault(seen: Seen, signs: ServerSigns) -> Found:
     listener, tcp = signs.listener, signs.tcp.result
     refused = listener is not None and listener.refused
     listening = listener is not None and listener.verdict == READY
+    if _loses_packets(seen, tcp, listening or listener is None):
+        return replace(loss(seen), state=seen.lost, certain=False)
     if refused and tcp == ACCEPTS:
         return Found(
             DEAD,
@@ -106,14 +113,25 @@ def _far_fault(seen: Seen, signs: ServerSigns) -> Found:
             "start the NFS service of the server: systemctl start nfs-server",
         )
     if listening or (listener is None and tcp == ACCEPTS):
-        # Each call may wait for packets that are sent again, longer than the question.
-        lost = lossy(seen)
-        if lost is not None:
-            return replace(lost, state=seen.lost, certain=False)
         return _stuck_server(seen)
     if tcp in (ACCEPTS, REFUSES):
         return _rdma_lost(seen, signs)
     return _nobody(seen, signs)
+
+
+def _loses_packets(seen: Seen, tcp: str, listening: bool) -> bool:
+    """Whether the path loses packets, which a TCP connection survived: each call may
+    wait for packets that are sent again, longer than the question.
+    """
+    if tcp != ACCEPTS:
+        return False
+    # A connection that ends loses packets in one look, or in two. When packets of RDMA
+    # CM are lost, a server also refuses connections that it takes for stale ones
+    # (drivers/infiniband/core/cm.c, cm_match_req).
+    if seen.error_looks >= _OFTEN:
+        return True
+    again = any(name in SENT_AGAIN for name in seen.errors)
+    return listening and (again or lossy(seen) is not None)
 
 
 def _stuck_server(seen: Seen) -> Found:

@@ -68,8 +68,9 @@ def _waits_for_slots(seen: Seen) -> bool:
     load = seen.load
     if load is None or load.count < _FEW:
         return False
-    # With free slots, calls also wait until a lost connection is made again.
-    if load.connects > 0 and not _is_full(seen, load):
+    # With free slots, calls also wait until a lost connection is made again. That may
+    # have been just before; then they are sent again now.
+    if (load.connects or load.sent_again) and not _is_full(seen, load):
         return False
     every = load.all
     return every.queue_ms >= SLOW_QUEUE_MS and every.queue_ms > every.rtt_ms
@@ -82,9 +83,12 @@ def _is_full(seen: Seen, load: Load) -> bool:
 
 def _was_reset(load: Load) -> bool:
     """Whether the connection broke under load: an idle one ends by itself, and is made
-    again for the next call (xprtrdma, RPCRDMA_IDLE_DISC_TO).
+    again for the next call (xprtrdma, RPCRDMA_IDLE_DISC_TO). Calls that waited for it
+    may be done only after the next sample.
     """
-    return load.connects > 0 and load.sent_again > 0
+    if load.sent_again == 0:
+        return False
+    return load.connects > 0 or load.all.queue_ms >= SLOW_QUEUE_MS
 
 
 def slowness(seen: Seen) -> Found:
@@ -110,8 +114,8 @@ def slowness(seen: Seen) -> Found:
             SLOW,
             SERVER,
             "connection-reset",
-            f"the connection to {seen.server} broke under load, and was made again "
-            f"{load.connects} times: {load.sent_again} calls were sent twice",
+            f"the connection to {seen.server} broke under load, and was made again: "
+            f"{load.sent_again} calls were sent twice",
             "see the log of the server; on Linux servers, see ovirt-rdma-host explain "
             "NFS-RESET-01",
             certain=False,
@@ -151,8 +155,11 @@ def _slots(seen: Seen, load: Load) -> Found:
 
 def lossy(seen: Seen) -> Optional[Found]:
     """Return the finding for a path that loses packets; None if it does not."""
-    if sum(seen.errors.values()) < _FEW_ERRORS:
-        return None
+    return loss(seen) if sum(seen.errors.values()) >= _FEW_ERRORS else None
+
+
+def loss(seen: Seen) -> Found:
+    """Return the finding for the errors that were counted."""
     counted = ", ".join(f"{name} +{n}" for name, n in sorted(seen.errors.items()))
     fabric = seen.signs is not None and seen.signs.infiniband
     return Found(

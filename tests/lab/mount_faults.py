@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Define faults of a mount on real kernels, and what health and alerts must say.
 
-docs/metrics.md has the same table for readers. A server that is off, one NFS thread, a
-slow disk, few slots, and a path that is slow or loses packets have no row: no run in
-the lab has shown yet that their tests pass.
+docs/metrics.md has the same table for readers.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ from lab.topology import NETDEV, SERVER_ADDRESSES
 Act = Callable[[WatchedHost], Any]
 
 STALLED = "OvirtRdmaMountStalled"
+SLOW = "OvirtRdmaMountSlow"
 OVER_RDMA = "rdma,port=20049"
 POLICY = f"""\
 version: 1
@@ -35,8 +34,11 @@ nfs:
     - {{name: nas, server: 10.99.0.1, path: "*", transport: require-rdma}}
 host: {{metrics_folder: {METRICS}}}
 """
-# Two samples.
-AFTER_S = 12.0
+# The alert waits for a minute, which has to begin with a sample.
+SLOW_S = 70.0
+# The look that was under way, one whose samples are of before and after the fault, one
+# that finds a single late answer, and one that finds the second.
+_SLOW_LOOKS = 4
 
 
 def nothing(host: WatchedHost) -> None:
@@ -48,14 +50,22 @@ def server(line: str) -> Act:
     return lambda host: host.server(line)
 
 
+def hypervisor(line: str) -> Act:
+    """Return an act that runs a line on the hypervisor."""
+    return lambda host: host.shell(line)
+
+
 @dataclass(frozen=True)
 class MountFault:
-    """A fault of a mount, while ``load`` runs.
+    """A fault of a mount of ``version``, while ``load`` runs.
 
-    - ``begin``, ``end``: break it, and repair it
+    - ``before``: what the host needs before the mount; ``begin``, ``end``: break it,
+      and repair it
     - ``states``, ``cause``, ``reason``: what the health may say; ``cause`` None: it is
       ok, and ``remark`` is said
-    - ``alerts``: exactly those that fire ``AFTER_S`` seconds after it is named
+    - ``looks``: at most so many looks until it is named
+    - ``alerts``: those that fire ``after_s`` seconds after it is named, and for SLOW
+      after SLOW_S of a slow mount; no others but ``at_times``, which depend on chance
     """
 
     begin: Act
@@ -64,8 +74,14 @@ class MountFault:
     cause: Optional[str]
     reason: str
     alerts: frozenset[str]
+    at_times: frozenset[str] = frozenset()
     load: Optional[Load] = None
     remark: str = ""
+    looks: int = 2
+    # Two samples.
+    after_s: float = 12.0
+    before: Act = nothing
+    version: str = "4.2"
 
     def first_named(self, looks: list[Look]) -> Optional[int]:
         """Return the number of the first look that names it; the first one is 0."""
@@ -93,6 +109,23 @@ ip address add {SERVER_ADDRESSES[0]} dev {NETDEV}
 """
 
 
+def boot_server(host: WatchedHost) -> None:
+    """Boot the server again, with its exports."""
+    host.lab.start_server()
+    host.export_all()
+
+
+def more_threads(host: WatchedHost) -> None:
+    """Undo what the fault with one NFS thread needs."""
+    host.threads(4)
+    host.delay_disk(0)
+
+
+def set_slots(number: int) -> Act:
+    """Return an act that gives the next RDMA connection so many slots."""
+    return hypervisor(f"echo {number} > /proc/sys/sunrpc/rdma_slot_table_entries")
+
+
 def share_tcp(host: WatchedHost) -> None:
     """Mount another export over TCP first: NFS 4.2 then shares its connection."""
     host.end_mounts()
@@ -105,6 +138,9 @@ def ignore_nconnect(host: WatchedHost) -> None:
     host.load_policy(POLICY.replace("rdma}", "rdma, options: nconnect=4}"))
 
 
+# More packets than any load here has under way; the default of 1000 would drop some.
+_NETEM = f"tc qdisc add dev {NETDEV} root netem limit 100000"
+_SOUND = f"tc qdisc del dev {NETDEV} root"
 # As little as shows a fault: guests are emulated, and the watcher needs its share.
 _BUSY = Load(readers=1, writers=1, block=4 << 10, pause_s=0.3)
 
@@ -144,6 +180,74 @@ FAULTS = {
         "link-down",
         frozenset({STALLED, "OvirtRdmaPortDown"}),
         load=_BUSY,
+    ),
+    "server off": MountFault(
+        lambda host: host.lab.server.kill(),
+        boot_server,
+        ("stalled",),
+        "server",
+        "server-silent",
+        frozenset({STALLED}),
+        load=_BUSY,
+    ),
+    "one NFS thread": MountFault(
+        lambda host: host.threads(1),
+        more_threads,
+        ("slow",),
+        "server",
+        "threads-busy",
+        frozenset({SLOW}),
+        load=Load(readers=0, writers=6, block=4 << 10),
+        before=lambda host: host.delay_disk(60),
+        looks=_SLOW_LOOKS,
+    ),
+    "server's disk slow": MountFault(
+        lambda host: host.delay_disk(800),
+        lambda host: host.delay_disk(0),
+        ("slow",),
+        "server",
+        "disk-slow",
+        frozenset({SLOW}),
+        load=Load(readers=0, writers=2, block=4 << 10),
+        looks=_SLOW_LOOKS,
+    ),
+    "few slots and a deep queue": MountFault(
+        lambda host: host.begin_load(Load(readers=0, writers=24, block=4 << 10)),
+        set_slots(128),
+        ("slow",),
+        "slots",
+        "slots-used-up",
+        frozenset({SLOW, "OvirtRdmaBacklog"}),
+        # The least that the kernel takes (RPCRDMA_MIN_SLOT_TABLE).
+        before=set_slots(4),
+        looks=_SLOW_LOOKS,
+        # NFS 4 has a limit of its own, the slots of its session.
+        version="3",
+    ),
+    "path slow": MountFault(
+        hypervisor(f"{_NETEM} delay 200ms"),
+        hypervisor(_SOUND),
+        ("slow",),
+        "path",
+        "path-slow",
+        frozenset({SLOW}),
+        load=_BUSY,
+        looks=_SLOW_LOOKS,
+    ),
+    "path loses packets": MountFault(
+        hypervisor(f"{_NETEM} loss 5%"),
+        hypervisor(_SOUND),
+        ("slow", "stalled"),
+        "path",
+        "path-lossy",
+        frozenset({"OvirtRdmaRetransmissions"}),
+        # As chance has it; Soft-RoCE gives a connection up after some lost packets.
+        at_times=frozenset(
+            {SLOW, STALLED, "OvirtRdmaPortErrors", "OvirtRdmaReconnects"}
+        ),
+        load=_BUSY,
+        looks=_SLOW_LOOKS,
+        after_s=60.0,
     ),
     "nconnect ignored": MountFault(
         ignore_nconnect,

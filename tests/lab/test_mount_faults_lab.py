@@ -3,8 +3,9 @@
 
 The watcher of the unit runs with a short interval. Emulated guests are some 15 times
 slower than hosts, so its looks are counted, not seconds: the one under way at the fault
-or the next one names it. docs/metrics.md says which alerts each fault raises; promtool
-tests it with what the exporter wrote in the guest.
+or the next one names it, or the one after if a mount is slow, because a single late
+answer is none. docs/metrics.md says which alerts each fault raises; promtool tests it
+with what the exporter wrote in the guest.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mount_faults import AFTER_S, FAULTS, OVER_RDMA, POLICY
+from mount_faults import FAULTS, OVER_RDMA, POLICY, SLOW, SLOW_S
 from watched_host import Look, Recorded, WatchedHost, firing
 
 from lab.topology import Topology
@@ -22,8 +23,6 @@ from tools.metrics_reference import TOP
 
 pytestmark = pytest.mark.faults
 
-# The look that was under way, and the one that names it.
-LOOKS = 2
 # Looks after which nobody waits any longer for the right one.
 GIVEN_UP = 8
 
@@ -47,7 +46,8 @@ def test_a_fault_is_named_and_raises_its_alerts(
     host: WatchedHost, tmp_path: Path, name: str
 ) -> None:
     fault = FAULTS[name]
-    host.mount(OVER_RDMA, "4.2")
+    fault.before(host)
+    host.mount(OVER_RDMA, fault.version)
     told = len(host.journal())
     if fault.load is not None:
         host.begin_load(fault.load)
@@ -67,7 +67,9 @@ def test_a_fault_is_named_and_raises_its_alerts(
         first = fault.first_named(looks)
         if first is None:
             return len(looks) >= GIVEN_UP
-        return looks[-1]["taken_at"] - looks[first]["taken_at"] >= AFTER_S
+        if looks[-1]["taken_at"] - looks[first]["taken_at"] < fault.after_s:
+            return False
+        return SLOW not in fault.alerts or recorded.lasting_s("slow") >= SLOW_S
 
     try:
         fault.begin(host)
@@ -75,19 +77,26 @@ def test_a_fault_is_named_and_raises_its_alerts(
     finally:
         fault.end(host)
     first = fault.first_named(looks)
-    assert first is not None and first < LOOKS, looks
-    assert {look["cause"] for look in looks[first:]} == {fault.cause}, looks
+    assert first is not None and first < fault.looks, looks
+    causes = {look["cause"] for look in looks[first:]}
+    # A path that loses packets may work for some seconds.
+    assert causes - ({None} if fault.at_times else set()) == {fault.cause}, looks
     if fault.cause is not None:
         said = rf"is {looks[first]['state']} \(cause(, probably)?: {fault.cause}\)"
         assert re.search(said, host.journal(told))
     at = recorded.samples[-1][0]
-    firing(recorded, {sound_at: set(), at: set(fault.alerts)}, tmp_path)
+    expected = {sound_at: set(), at: set(fault.alerts)}
+    firing(recorded, expected, tmp_path, fault.at_times)
 
 
 def test_the_documentation_names_the_same_alerts() -> None:
     text = (TOP / "docs/metrics.md").read_text()
     rows = re.findall(r"^\| ([a-z][^|]+) \| `?(\w+)`?[^|]* \| ([^|]*) \|$", text, re.M)
-    shown = {name: set(re.findall(r"`(\w+)`", alerts)) for name, _, alerts in rows}
+    shown = {
+        name: [set(re.findall(r"`(\w+)`", part)) for part in alerts.split("at times")]
+        for name, _, alerts in rows
+    }
     assert {name: shown.get(name) for name in FAULTS} == {
-        name: set(fault.alerts) for name, fault in FAULTS.items()
+        name: [set(fault.alerts), *([set(fault.at_times)] if fault.at_times else [])]
+        for name, fault in FAULTS.items()
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -41,6 +41,17 @@ _PATIENT_S = 400.0
 # The guests see the machine's files.
 _BIN = Path(sys.executable).parent
 _TIMES = "_timestamp_seconds"
+# Without a journal, which would make several writes of each.
+_MAKE_DISK = f"""
+modprobe brd rd_nr=1 rd_size=98304
+modprobe -a dm-delay ext4
+dmsetup create slow --table "0 $(blockdev --getsz /dev/ram0) delay /dev/ram0 0 0"
+dmsetup mknodes
+mkfs.ext4 -q -O ^has_journal /dev/mapper/slow
+mount /dev/mapper/slow /nfsroot{EXPORT_PATH}
+chown 36:36 /nfsroot{EXPORT_PATH}
+exportfs -ra
+"""
 _RUN = f"ovirt_rdma_exporter_last_run{_TIMES}"
 _EXPORTER = TOP / "storage/metrics/ovirt-rdma-metrics"
 
@@ -60,6 +71,19 @@ class Recorded:
     """The samples of the exporter, by their times in seconds on the guest's clock."""
 
     samples: list[tuple[float, dict[str, str]]] = field(default_factory=list)
+
+    def lasting_s(self, state: str) -> float:
+        """Return for how many seconds each sample up to the last has shown a mount in
+        ``state``.
+        """
+        since = end = self.samples[-1][0]
+        for at, shown in reversed(self.samples):
+            if not any(
+                _is_health(name, state) and float(shown[name]) for name in shown
+            ):
+                break
+            since = at
+        return end - since
 
     def series(self, step_s: int) -> list[dict[str, str]]:
         """Return them as input series of promtool, one value every ``step_s``."""
@@ -81,6 +105,10 @@ class Recorded:
         ]
 
 
+def _is_health(name: str, state: str) -> bool:
+    return name.startswith("ovirt_rdma_mount_health{") and f'state="{state}"' in name
+
+
 def _labelled(name: str) -> str:
     bare, _, rest = name.partition("{")
     inside = ",".join(['instance="hv1"', 'job="node"', *filter(None, [rest[:-1]])])
@@ -96,12 +124,26 @@ class WatchedHost:
         self.place = _place(self.export)
         self._watcher: Optional[Process] = None
         self._load: Optional[Process] = None
+        self.export_all()
+
+    def export_all(self) -> None:
+        """Export EXPORT_PATH from a disk whose speed can be chosen, and OTHER_PATH."""
         for path in (EXPORT_PATH, OTHER_PATH):
-            lab.nfs.add_export(path)
+            self.lab.nfs.add_export(path)
+        self.server(_MAKE_DISK)
 
     def server(self, line: str) -> None:
         """Run a line on the server."""
         self.lab.server.run(f"set -e\n{line}", check=True, timeout=_PATIENT_S)
+
+    def delay_disk(self, milliseconds: int) -> None:
+        """Let each read and write of the server's disk take so long."""
+        table = f"0 $(blockdev --getsz /dev/ram0) delay /dev/ram0 0 {milliseconds}"
+        self.server(f'dmsetup reload slow --table "{table}"; dmsetup resume slow')
+
+    def threads(self, number: int) -> None:
+        """Let the server have so many NFS threads."""
+        self.server(f"echo {number} > /proc/fs/nfsd/threads")
 
     def shell(self, line: str) -> str:
         """Run a line in the hypervisor; return what it prints."""
@@ -215,12 +257,20 @@ def _place(export: str) -> str:
     return f"/rhev/data-center/mnt/{export.replace('/', '_')}"
 
 
-def firing(recorded: Recorded, expected: dict[float, set[str]], folder: Path) -> None:
-    """Let promtool test which alerts fire at the times on the guest's clock."""
+def firing(
+    recorded: Recorded,
+    expected: dict[float, set[str]],
+    folder: Path,
+    others: Iterable[str] = (),
+) -> None:
+    """Let promtool test which alerts fire at the times on the guest's clock; ``others``
+    may.
+    """
     begin = recorded.samples[0][0]
+    chosen = f'alertstate="firing",alertname!~"{"|".join(others)}"'
     checks = [
         {
-            "expr": 'group by (alertname) (ALERTS{alertstate="firing"})',
+            "expr": f"group by (alertname) (ALERTS{{{chosen}}})",
             "eval_time": f"{int((at - begin) / SAMPLE_S) * SAMPLE_S}s",
             "exp_samples": [
                 {"labels": f'{{alertname="{name}"}}', "value": 1} for name in names

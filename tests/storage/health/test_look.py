@@ -245,6 +245,30 @@ def test_errors_on_the_port_to_a_server_are_remarked(site):
     assert (a.state, [r.id for r in a.remarks]) == ("ok", ["port-errors"])
 
 
+def test_errors_are_added_up_over_half_a_minute(site):
+    """Reading takes 10 s here, so a sample of 40 s before does not count."""
+    lost = {1: 3, 2: 4, 3: 5, 4: 5, 5: 6, 6: 6, 7: 6, 8: 6}
+    samples = iter(range(9))
+
+    def with_errors(statistics):
+        counter = Counter("completer_retry_err", lost.get(next(samples), 0))
+        return statistics._replace(ports=(PortCounters("rxe0", 1, (), (counter,)),))
+
+    site.changed = with_errors
+    site.probes.answers = {"/mnt/a": LATE, "/mnt/b": LATE}
+    site.servers.tcp["10.0.0.1"] = Knock(ACCEPTS, 0.001)
+    site.servers.tcp["10.0.0.7"] = Knock(ACCEPTS, 0.001)
+    site.servers.rdma["10.0.0.1"] = Step("listener", NOT_READY, "no", refused=True)
+    looks = [site.look().mounts[0] for _ in range(8)]
+    counted = [[e for e in look.evidence if e.startswith("port")] for look in looks]
+    assert counted == [
+        [f"port error completer_retry_err +{n}"] if n else []
+        for n in (3, 4, 5, 2, 2, 1, 1, 0)
+    ]
+    gone, lossy = "listener-gone", "path-lossy"
+    assert [look.reason for look in looks] == [gone] * 2 + [lossy] + [gone] * 5
+
+
 def test_a_host_without_mounts(tmp_path):
     site = Site(tmp_path)
     assert site.look().mounts == ()

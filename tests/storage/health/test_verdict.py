@@ -147,6 +147,44 @@ SILENCE = {
         seen(its=signs(ACCEPTS, LISTENS), errors={"completer_retry_err": 40}),
         (STALLED, PATH, False, "path-lossy"),
     ),
+    # 5 % loss between guests: the first looks, while Soft-RoCE waits to send again.
+    "the path loses packets, and the connection waits": (
+        seen(its=signs(ACCEPTS, LISTENS), errors={"completer_retry_err": 2}),
+        (STALLED, PATH, False, "path-lossy"),
+    ),
+    "the path loses packets of RDMA CM too, so the server refuses": (
+        seen(
+            its=signs(ACCEPTS, REFUSED),
+            errors={"completer_retry_err": 6, "duplicate_request": 2},
+            error_looks=4,
+        ),
+        (STALLED, PATH, False, "path-lossy"),
+    ),
+    "the path loses packets of RDMA CM too, so nothing is answered": (
+        seen(
+            its=signs(ACCEPTS, MUTE), errors={"completer_retry_err": 3}, error_looks=3
+        ),
+        (STALLED, PATH, False, "path-lossy"),
+    ),
+    "listener gone, and the connection ended over two looks": (
+        seen(
+            its=signs(ACCEPTS, REFUSED),
+            errors={"completer_retry_err": 4},
+            error_looks=2,
+        ),
+        (DEAD, SERVER, True, "listener-gone"),
+    ),
+    # As recorded between guests: +1 in the first two looks.
+    "the address moved, and packets to it were lost": (
+        seen(
+            its=signs(ACCEPTS, MUTE), errors={"completer_retry_err": 2}, error_looks=2
+        ),
+        (STALLED, SERVER, False, "rdma-lost"),
+    ),
+    "server off, and packets to it were lost": (
+        seen(its=signs(SILENT, MUTE), errors={"completer_retry_err": 9}, error_looks=3),
+        (STALLED, SERVER, False, "server-silent"),
+    ),
     "NFS threads hang, and the cable had an error": (
         seen(its=signs(ACCEPTS, LISTENS), errors={"symbol_error": 1}),
         (STALLED, SERVER, True, "nfs-stuck"),
@@ -242,6 +280,15 @@ SLOWNESS = {
         ),
         (PATH, True, "path-lossy"),
     ),
+    "a lossy path that broke the connection before this look": (
+        seen(
+            FAST,
+            signs(),
+            load=load(data=(10, 2077.9, 283.6), sent_again=1),
+            errors={"completer_retry_err": 3},
+        ),
+        (PATH, True, "path-lossy"),
+    ),
     # 200 ms of delay between guests.
     "a slow path that broke the connection": (
         seen(
@@ -311,6 +358,10 @@ SLOWNESS = {
     ),
     "the server resets the connection": (
         seen(FAST, signs(), load=load(data=(90, 1.0, 30.0), connects=2, sent_again=12)),
+        (SERVER, False, "connection-reset"),
+    ),
+    "the server has reset the connection before this look": (
+        seen(FAST, signs(), load=load(data=(9, 3191.0, 268.7), sent_again=3)),
         (SERVER, False, "connection-reset"),
     ),
 }
