@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from lab import packages
@@ -90,10 +90,33 @@ def prometheus(
         "scrape_configs: [{job_name: node, static_configs: "
         f"[{{targets: ['127.0.0.1:{target.port}']}}]}}]\n"
     )
-    program = str(fetched() / "usr/bin/prometheus")
-    words = [f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}"]
-    with _running(program, words, folder / "prometheus.log") as server:
+    with _serving(folder, config) as server:
         yield server
+
+
+@contextmanager
+def of_samples(folder: Path, samples: str) -> Iterator[Server]:
+    """Run Prometheus with ``samples`` as its data, and nothing to scrape. They are in
+    OpenMetrics' text format, with times, in any order of series; no `# EOF`.
+    Its data and log are in ``folder``. Raises LabProblem if promtool refuses them.
+    """
+    text, config = folder / "samples.txt", folder / "prometheus.yml"
+    text.write_text(f"{samples}# EOF\n")
+    config.write_text("global: {}\n")
+    words = ("tsdb", "create-blocks-from", "openmetrics", str(text))
+    done = promtool(*words, str(folder / "data"))
+    if done.returncode:
+        raise LabProblem(f"promtool: {done.stderr}")
+    # By default, what is older than 15 days is removed.
+    with _serving(folder, config, "--storage.tsdb.retention.time=100y") as server:
+        yield server
+
+
+def _serving(folder: Path, config: Path, *words: str) -> AbstractContextManager[Server]:
+    program = str(fetched() / "usr/bin/prometheus")
+    storage = f"--storage.tsdb.path={folder / 'data'}"
+    words = (f"--config.file={config}", storage, *words)
+    return _running(program, words, folder / "prometheus.log")
 
 
 @contextmanager

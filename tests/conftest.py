@@ -61,6 +61,7 @@ collect_ignore = _DEVELOPERS if _SHARED_OUT or sys.version_info < (3, 11) else [
 _HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 _LEFT_TO_THEM = _SHARED_OUT and _HERE not in _HYPERVISORS
 _ALL_OF_IT = re.compile(r"^pytestmark = .*mark\.hypervisor\b", re.MULTILINE)
+_ALL_OF_ENGINE = re.compile(r"^pytestmark = .*mark\.engine\b", re.MULTILINE)
 
 
 def pytest_report_header() -> list[str]:
@@ -68,11 +69,19 @@ def pytest_report_header() -> list[str]:
     return [left] if _LEFT_TO_THEM else []
 
 
-def pytest_ignore_collect(collection_path: Path) -> Optional[bool]:
-    """Do not even import a file that is left to other Pythons as a whole."""
-    if not _LEFT_TO_THEM or collection_path.suffix != ".py":
+def pytest_ignore_collect(
+    collection_path: Path, config: pytest.Config
+) -> Optional[bool]:
+    """Do not even import a file that is left to other Pythons or deselected, as a
+    whole.
+    """
+    passed_over = [_ALL_OF_IT] if _LEFT_TO_THEM else []
+    if "not engine" in config.getoption("markexpr"):
+        passed_over.append(_ALL_OF_ENGINE)
+    if not passed_over or collection_path.suffix != ".py":
         return None
-    return bool(_ALL_OF_IT.search(collection_path.read_text("utf-8"))) or None
+    text = collection_path.read_text("utf-8")
+    return any(pattern.search(text) for pattern in passed_over) or None
 
 
 def pytest_collection_modifyitems(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Our metrics, alerts and dashboard against promtool, Prometheus and node_exporter of
-Debian 12. No guest is booted.
+"""Our metrics and alerts against promtool, Prometheus and node_exporter of Debian 12.
+No guest is booted.
 
 A story is a host whose counters change, read by the exporter every 15 seconds;
 `promtool test rules` gets what was read, and says which alerts fire.
@@ -9,7 +9,6 @@ A story is a host whose counters change, read by the exporter every 15 seconds;
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -26,11 +25,9 @@ from lab.prometheus import promtool
 from ovirt_rdma.storage.health.state import HealthState, MountHealth, write_state
 from ovirt_rdma.storage.metrics import exporter
 from ovirt_rdma.storage.metrics.exporter import export, read_metrics
-from ovirt_rdma.storage.metrics.families import FAMILIES
 from ovirt_rdma.storage.metrics.render import render
-from tools.metrics_reference import RULES, TOP, alerts
+from tools.metrics_reference import RULES, alerts
 
-DASHBOARD = TOP / "storage/metrics/prometheus/ovirt-rdma-grafana.json"
 STEP_S = 15
 # Six minutes are longer than the longest range of a rule.
 BEFORE = 24
@@ -322,76 +319,6 @@ def test_every_alert_has_a_story():
     named = {name for _, _, names in STORIES.values() for name in names}
     named |= {"OvirtRdmaPolicyDiffers", "OvirtRdmaExporterStale"}
     assert named == {rule["alert"] for rule in alerts()}
-
-
-def expressions() -> Iterator[str]:
-    for rule in alerts():
-        yield rule["expr"]
-    for panel in json.loads(DASHBOARD.read_text())["panels"]:
-        for target in panel.get("targets", ()):
-            yield target["expr"]
-
-
-def test_expressions_name_metrics_and_labels_that_exist():
-    known = {family.name: family for family in FAMILIES}
-    seen = 0
-    for expression in expressions():
-        names = re.findall(r"\bovirt_rdma_\w+", expression)
-        assert names, expression
-        assert set(names) <= set(known), expression
-        for name, inside in re.findall(r"(ovirt_rdma_\w+)\{([^}]*)\}", expression):
-            labels = set(re.findall(r"(\w+) *(?:=|!=)~?", inside))
-            assert labels <= {*known[name].labels, "instance", "job"}, expression
-        seen += 1
-    assert seen > 20
-
-
-def test_prometheus_takes_every_expression_of_the_dashboard(tmp_path):
-    rules = [
-        {"record": f"dashboard:{number}", "expr": with_values(expression)}
-        for number, expression in enumerate(expressions())
-    ]
-    path = tmp_path / "dashboard.yml"
-    path.write_text(yaml.safe_dump({"groups": [{"name": "d", "rules": rules}]}))
-    done = promtool("check", "rules", str(path))
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def with_values(expression: str) -> str:
-    """Put values in place of Grafana's variables."""
-    text = expression.replace("$__rate_interval", "1m").replace("$__interval", "1m")
-    return re.sub(r"\$\w+", ".*", text)
-
-
-def test_the_dashboard_is_of_a_form_that_grafana_of_the_data_warehouse_loads():
-    """oVirt's own dashboards (ovirt-dwh, packaging/conf/grafana-dashboards) have
-    schemaVersion 22; ovirt-engine-dwh requires Grafana 7.3, which writes 26.
-    """
-    board = json.loads(DASHBOARD.read_text())
-    assert board["schemaVersion"] == 26
-    assert (board["id"], board["uid"]) == (None, "ovirt-rdma")
-    (source,) = (
-        one for one in board["templating"]["list"] if one["type"] == "datasource"
-    )
-    assert (source["name"], source["query"]) == ("datasource", "prometheus")
-    # Panels that 7.3 has; timeseries came with 7.4.
-    kinds = {panel["type"] for panel in board["panels"]}
-    assert kinds <= {"row", "graph", "stat", "table"}
-    ids = [panel["id"] for panel in board["panels"]]
-    assert len(set(ids)) == len(ids)
-    taken: set[tuple[int, int]] = set()
-    for panel in board["panels"]:
-        if panel["type"] != "row":
-            assert panel["datasource"] == "$datasource"
-        place = panel["gridPos"]
-        assert place["x"] + place["w"] <= 24
-        cells = {
-            (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
-        }
-        assert not cells & taken, panel["title"]
-        taken |= cells
 
 
 # Real servers.

@@ -328,6 +328,29 @@ def test_the_page_has_landmarks_and_a_way_past_the_contents(shown):
             assert named or one.attributes["aria-label"]
 
 
+def test_no_two_landmarks_have_the_same_name(shown):
+    """A screen reader lists them by name (ARIA practices, landmark regions)."""
+    texts = {one.attributes.get("id"): one.text for one in shown.all()}
+    names = []
+    for one in shown.all():
+        if one.tag == "section" or one.attributes.get("role") == "region":
+            label = one.attributes.get("aria-label")
+            names.append(label or texts[one.attributes["aria-labelledby"]])
+    assert len(names) > 12
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("hosts, long", [(3, False), (24, True)])
+def test_a_picture_longer_than_a_printed_page_starts_a_page(hosts, long):
+    """It cannot be broken, so a heading above it would have a page for itself."""
+    report = made(hosts, results=())
+    apart = [replace(one, cluster=f"cl{one.name}") for one in report.hosts]
+    fabric = part(read_page(html_of(replace(report, hosts=tuple(apart)))), "fabric")
+    assert ("long" in fabric.attributes["class"].split()) is long
+    _, _, width, height = map(float, fabric.all("svg")[0].attributes["viewbox"].split())
+    assert (height > 1.25 * width) is long
+
+
 def test_pictures_have_words(shown):
     for picture in shown.all("svg"):
         if picture.attributes.get("aria-hidden") == "true":

@@ -63,8 +63,11 @@ def verdict(host):
 
 
 def test_the_file_can_be_read_by_all_and_nothing_is_left_beside_it(host):
-    os.umask(0o077)
-    assert run(host) == []
+    before = os.umask(0o077)
+    try:
+        assert run(host) == []
+    finally:
+        os.umask(before)
     path = file_of(host)
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert [entry.name for entry in path.parent.iterdir()] == [FILE]

@@ -135,6 +135,8 @@ class Load:
     unanswered: int = 0
     backlog_sum: int = 0
     backlog_now: int = 0
+    # Of each mount; the counters above are those of each connection.
+    connections: int = 1
 
 
 class MetricsHost:
@@ -180,18 +182,21 @@ class MetricsHost:
         """Write what the kernel shows of the mounts now."""
         self.files.write("/proc/uptime", f"{self.uptime_s:.2f} 1.00")
         self.files.write("/proc/stat", f"btime {int(time.time() - self.uptime_s)}")
+        load = self.load
         parts = ["device proc mounted on /proc with fstype proc\n"]
         for number, (source, mountpoint, protocol) in enumerate(self.mounts):
             parts.append(self._mountstats(source, mountpoint, protocol))
-            folder = f"{SWITCHES}/switch-{number}/xprt-0-{protocol}"
             info = _XPRT_INFO.format(
                 requests=64,
-                pending=self.load.unanswered,
-                backlog=self.load.backlog_now,
+                pending=load.unanswered,
+                backlog=load.backlog_now,
             )
-            self.files.write(f"{folder}/xprt_info", info)
-            self.files.write(f"{folder}/xprt_state", "state= CONNECTED BOUND")
-            self.files.write(f"{folder}/dstaddr", "10.0.0.1")
+            # net/sunrpc/sysfs.c: the number of a transport is its own on the host.
+            for id in range(load.connections * number, load.connections * (number + 1)):
+                folder = f"{SWITCHES}/switch-{number}/xprt-{id}-{protocol}"
+                self.files.write(f"{folder}/xprt_info", info)
+                self.files.write(f"{folder}/xprt_state", "state= CONNECTED BOUND")
+                self.files.write(f"{folder}/dstaddr", "10.0.0.1")
         self.files.write("/proc/self/mountstats", "".join(parts))
 
     def _mountstats(self, source: str, mountpoint: str, protocol: str) -> str:
@@ -204,10 +209,12 @@ class MetricsHost:
         xprt += f"0 0 0 0 0 16 {load.reads} 0 0\n"
         if protocol == "tcp":
             xprt = f"\txprt:\ttcp 790 1 {common} 64 0 0\n"
+        rtt_ms = load.reads * 3 // 2
         numbers = {
-            "READ": f"{load.reads} {load.reads + load.repeated} 0 200000 4096000 "
-            f"{load.queue_ms} 1500 {1500 + load.queue_ms} 0",
-            "WRITE": f"{load.writes} {load.writes} 0 2048000 90000 0 2500 2600 0",
+            "READ": f"{load.reads} {load.reads + load.repeated} 0 {load.reads * 200} "
+            f"{load.reads * 4096} {load.queue_ms} {rtt_ms} {rtt_ms + load.queue_ms} 0",
+            "WRITE": f"{load.writes} {load.writes} 0 {load.writes * 4096} "
+            f"{load.writes * 180} 0 {load.writes * 5} {load.writes * 6} 0",
         }
         operations = "".join(
             f"\t{name:>12}: {numbers.get(name, '0 0 0 0 0 0 0 0 0')}\n"
@@ -229,7 +236,7 @@ class MetricsHost:
             "25 26 27\n"
             "\tbytes:\t0 0 4096000 2048000 4096000 2048000 0 0\n"
             "\tRPC iostats version: 1.1  p/v: 100003/4 (nfs)\n"
-            f"{xprt}"
+            f"{xprt * load.connections}"
             "\tper-op statistics\n"
             f"{operations}\n"
         )

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Our dashboard for Grafana: its form, and its queries answered by Debian 12's
+Prometheus from what the exporter wrote on two hosts. No guest is booted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import urlencode
+
+import pytest
+import yaml
+from support.storage.metrics_host import FOLDER, MetricsHost
+
+from lab import prometheus
+from lab.prometheus import promtool
+from ovirt_rdma.storage.health.state import HealthState, MountHealth, write_state
+from ovirt_rdma.storage.metrics import exporter
+from ovirt_rdma.storage.metrics.exporter import export
+from ovirt_rdma.storage.metrics.families import FAMILIES
+from tools.metrics_reference import TOP, alerts
+
+DASHBOARD = TOP / "storage/metrics/prometheus/ovirt-rdma-grafana.json"
+PANELS = json.loads(DASHBOARD.read_text())["panels"]
+HOSTS = ("hv1:9100", "hv2:9100")
+# The second is mounted over TCP although the policy says RDMA.
+EXPORTS = ("nas:/vm", "nas:/iso(old)+1.0")
+START, STEP_S, STEPS = 1_700_000_000, 15, 48
+
+
+def expressions() -> Iterator[str]:
+    for panel in PANELS:
+        for target in panel.get("targets", ()):
+            yield target["expr"]
+
+
+def test_expressions_name_metrics_and_labels_that_exist():
+    known = {family.name: family for family in FAMILIES}
+    seen = 0
+    for expression in (*expressions(), *(rule["expr"] for rule in alerts())):
+        names = re.findall(r"\bovirt_rdma_\w+", expression)
+        assert names, expression
+        assert set(names) <= set(known), expression
+        for name, inside in re.findall(r"(ovirt_rdma_\w+)\{([^}]*)\}", expression):
+            labels = set(re.findall(r"(\w+) *(?:=|!=)~?", inside))
+            assert labels <= {*known[name].labels, "instance", "job"}, expression
+        seen += 1
+    assert seen > 20
+
+
+def test_prometheus_takes_every_expression(tmp_path):
+    rules = [
+        {"record": f"dashboard:{number}", "expr": with_values(expression)}
+        for number, expression in enumerate(expressions())
+    ]
+    path = tmp_path / "dashboard.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "d", "rules": rules}]}))
+    done = promtool("check", "rules", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def with_values(expression: str, instance: str = ".*", export: str = ".*") -> str:
+    """Put values in place of Grafana's variables, as it does for a step of 15 s."""
+    # getRateIntervalScopedVariable: four times the scrape interval.
+    text = expression.replace("$__rate_interval", f"{4 * STEP_S}s")
+    text = text.replace("$instance", instance).replace("$export", export)
+    assert "$" not in text, expression
+    return text
+
+
+def chosen(*values: str) -> str:
+    """Return what Grafana puts in place of a variable with these values chosen.
+
+    Source: Grafana, public/app/plugins/datasource/prometheus/datasource.ts,
+    interpolateQueryExpr() and prometheusSpecialRegexEscape().
+    """
+    quoted = [
+        re.sub(r"[$^*{}\[\]'+?.()|]", r"\\\\\g<0>", value.replace("\\", "\\\\\\\\"))
+        for value in values
+    ]
+    return quoted[0] if len(quoted) == 1 else f"({'|'.join(quoted)})"
+
+
+def test_the_dashboard_is_of_a_form_that_grafana_of_the_data_warehouse_loads():
+    """oVirt's own dashboards (ovirt-dwh 4.5.9, packaging/conf/grafana-dashboards) have
+    schemaVersion 22 and panels of the type graph. ovirt-engine-dwh requires Grafana
+    7.3, which writes 26; later ones migrate it (DashboardMigrator.ts, up to 39, has no
+    step that loses one of these).
+    """
+    board = json.loads(DASHBOARD.read_text())
+    assert board["schemaVersion"] == 26
+    assert (board["id"], board["uid"]) == (None, "ovirt-rdma")
+    (source,) = (
+        one for one in board["templating"]["list"] if one["type"] == "datasource"
+    )
+    assert (source["name"], source["query"]) == ("datasource", "prometheus")
+    # Panels that 7.3 has; timeseries came with 7.4.
+    assert {panel["type"] for panel in PANELS} <= {"row", "graph", "stat", "table"}
+    # @grafana/data of 7.5, 9.2 and 10.2 knows each: getValueFormats(), fieldReducers,
+    # standardTransformers.
+    assert units() <= {"short", "Bps", "ops", "s"}
+    ids = [panel["id"] for panel in PANELS]
+    assert len(set(ids)) == len(ids)
+    taken: set[tuple[int, int]] = set()
+    for panel in PANELS:
+        if panel["type"] != "row":
+            assert panel["datasource"] == "$datasource"
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def units() -> set[str]:
+    found = set()
+    for panel in PANELS:
+        found |= {axis["format"] for axis in panel.get("yaxes", ())}
+        if panel["type"] == "stat":
+            found.add(panel["fieldConfig"]["defaults"]["unit"])
+            assert panel["options"]["reduceOptions"]["calcs"] == ["lastNotNull"]
+        for one in panel.get("transformations", ()):
+            assert one["id"] == "organize"
+    return found
+
+
+# Two hosts with everything that a panel shows.
+
+
+def at_work(folder: Path, instance: str, monkeypatch) -> Iterator[tuple[float, str]]:
+    """Write what the exporter says of a host, with times, as Prometheus scrapes it."""
+    host = MetricsHost(folder)
+    host.load.connections = 2
+    host.policy()
+    source, other = EXPORTS
+    mountpoints = host.mount(source), host.mount(other, "tcp")
+    written = folder / FOLDER.strip("/") / exporter.FILE
+    for step in range(STEPS):
+        now = START + STEP_S * step
+        own = SimpleNamespace(**vars(time) | {"time": lambda now=now: float(now)})
+        monkeypatch.setattr(exporter, "time", own)
+        host.uptime_s += STEP_S
+        load = host.load
+        load.reads, load.writes = load.reads + 1500, load.writes + 700
+        load.repeated, load.queue_ms = load.repeated + 100, load.queue_ms + 30
+        load.backlog_sum, load.backlog_now = load.backlog_sum + 80_000, 40
+        load.connects += 1
+        sent = {"port_rcv_data": 90 * step, "port_xmit_data": 80 * step}
+        host.port("mlx5_0", symbol_error=step, np_cnp_sent=7 * step, **sent)
+        host.write()
+        healthy = (
+            MountHealth(source, mountpoints[0], "rdma", "4.2", "ok", answered_s=0.002),
+            MountHealth(other, mountpoints[1], "tcp", "4.2", "stalled", cause="path"),
+        )
+        uptime_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        write_state(host.root, HealthState(float(now), uptime_s, 10.0, healthy))
+        export(host.root, lambda said: None)
+        for line in written.read_text().splitlines():
+            if not line.startswith("#"):
+                name, _, value = line.rpartition(" ")
+                bare, _, rest = name.partition("{")
+                labels = f'instance="{instance}",job="node"{"," * bool(rest)}'
+                yield now, f"{bare}{{{labels}{rest or '}'} {value} {now}\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[prometheus.Server]:
+    folder = tmp_path_factory.mktemp("prometheus")
+    with pytest.MonkeyPatch.context() as patch:
+        samples = [
+            sample
+            for number, instance in enumerate(HOSTS)
+            for sample in at_work(folder / f"host{number}", instance, patch)
+        ]
+    samples.sort(key=lambda sample: sample[0])
+    text = "".join(line for _, line in samples)
+    with prometheus.of_samples(folder, text) as running:
+        yield running
+
+
+def answer(server: prometheus.Server, target: dict, **variables: str) -> list[dict]:
+    """Ask as Grafana does: a table once, all else for the range that is shown."""
+    end = START + STEP_S * (STEPS - 1)
+    query = {"query": with_values(target["expr"], **variables)}
+    if target.get("instant"):
+        path = f"/api/v1/query?{urlencode(query | {'time': end})}"
+    else:
+        range = {"start": START, "end": end, "step": STEP_S}
+        path = f"/api/v1/query_range?{urlencode(query | range)}"
+    return list(json.loads(server.get(path))["data"]["result"])
+
+
+def last(series: dict) -> float:
+    return float((series.get("values") or [series["value"]])[-1][1])
+
+
+TARGETS = {
+    f"{panel['title']} {target['refId']}": target
+    for panel in PANELS
+    for target in panel.get("targets", ())
+}
+# What is zero on the two hosts; all else is not.
+SOUND = [
+    TARGETS[title]
+    for title in (
+        "Unproven mounts A",
+        "Ports not active A",
+        "Oldest metrics A",
+        "Bytes copied instead of moved by RDMA A",
+        "Bytes copied instead of moved by RDMA B",
+        "Memory regions and invalidations A",
+        "Memory regions and invalidations B",
+        "Problems and mounts left out A",
+        "Problems and mounts left out B",
+    )
+]
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_every_query_yields_data_for_each_host(server, target):
+    series = answer(server, target)
+    hosts = {one["metric"].get("instance") for one in series}
+    assert hosts in (set(HOSTS), {None}), target["expr"]
+    values = [last(one) for one in series]
+    assert all(map(math.isfinite, values)), target["expr"]
+    assert any(values) != (target in SOUND), target["expr"]
+
+
+def name_of(labels: dict[str, str], form: str) -> str:
+    return re.sub(r"{{(\w+)}}", lambda label: labels[label[1]], form)
+
+
+@pytest.mark.parametrize(
+    "panel",
+    [panel for panel in PANELS if panel["type"] == "graph"],
+    ids=lambda panel: panel["title"],
+)
+def test_no_two_lines_have_the_same_name(server, panel):
+    names = [
+        name_of(one["metric"], target["legendFormat"])
+        for target in panel["targets"]
+        for one in answer(server, target)
+    ]
+    assert sorted(set(names)) == sorted(names)
+    assert names
+
+
+@pytest.mark.parametrize(
+    "title, now",
+    [
+        ("Degraded mounts", 2),
+        ("Unproven mounts", 0),
+        ("Stalled or dead", 2),
+        ("Ports not active", 0),
+        ("Policies", 1),
+        ("Oldest metrics", 0),
+    ],
+)
+def test_the_numbers_of_now(server, title, now):
+    (one,) = answer(server, TARGETS[f"{title} A"])
+    assert last(one) == now
+
+
+@pytest.mark.parametrize("title", [p["title"] for p in PANELS if p["type"] == "stat"])
+def test_a_number_is_absent_if_no_host_is_known(server, title):
+    """A green zero would say that nothing is wrong."""
+    assert answer(server, TARGETS[f"{title} A"], instance="none") == []
+
+
+def test_the_table_of_mounts(server):
+    shown = {
+        (one["instance"], one["export"], one["transport"], one["verdict"])
+        for one in (row["metric"] for row in answer(server, TARGETS["Mounts A"]))
+    }
+    assert shown == {
+        (host, export, transport, verdict)
+        for host in HOSTS
+        for export, transport, verdict in zip(
+            EXPORTS, ("rdma", "tcp"), ("ok", "degraded")
+        )
+    }
+
+
+@pytest.mark.parametrize("exports", [EXPORTS[1:], EXPORTS])
+def test_what_is_chosen_is_shown_and_nothing_else(server, exports):
+    target = TARGETS["Requests A"]
+    series = answer(
+        server, target, instance=chosen("hv2:9100"), export=chosen(*exports)
+    )
+    assert {(one["metric"]["instance"], one["metric"]["export"]) for one in series} == {
+        ("hv2:9100", export) for export in exports
+    }
+
+
+def test_the_variables_offer_the_hosts_and_exports(server):
+    board = json.loads(DASHBOARD.read_text())
+    offered = {}
+    for variable in board["templating"]["list"]:
+        if variable["type"] == "query":
+            form = r"label_values\((\w+), (\w+)\)"
+            name, label = re.fullmatch(form, variable["query"]).groups()
+            window = {"match[]": name, "start": START, "end": START + STEP_S * STEPS}
+            path = f"/api/v1/label/{label}/values?{urlencode(window)}"
+            offered[variable["name"]] = json.loads(server.get(path))["data"]
+    assert offered == {"instance": sorted(HOSTS), "export": sorted(EXPORTS)}
