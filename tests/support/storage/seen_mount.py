@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Make what the health has seen of a mount, as rows of tables are written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.storage.health.probe import Answer
+from ovirt_rdma.storage.health.samples import Calls, Load
+from ovirt_rdma.storage.health.seen import Seen
+from ovirt_rdma.storage.health.signs import (
+    ACCEPTS,
+    Knock,
+    ServerSigns,
+)
+from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
+from ovirt_rdma.storage.readiness import UNKNOWN as NOT_KNOWN
+
+MOUNT = NfsMount(
+    "nas1:/vm", "/mnt/a", "nfs4", "rw", "4.2", "rdma", 20049, "10.0.0.1", 500
+)
+ROUTE = Step("route", READY, "10.0.0.1 by ib0 from 10.0.0.9")
+PORT = Step("port", READY, "mlx5_0/1 is ACTIVE and owns 10.0.0.9")
+PORT_DOWN = Step("port", NOT_READY, "the RDMA port is not ACTIVE", "the cable")
+ALIVE = ServerSigns(
+    (ROUTE, PORT), Knock(ACCEPTS, 0.001), None, "ib0", True, (("mlx5_0", 1),)
+)
+LISTENS = Step("listener", READY, "10.0.0.1 accepts RDMA connections on port 20049")
+REFUSED = Step("listener", NOT_READY, "it refuses RDMA", "rdma=y", refused=True)
+MUTE = Step("listener", NOT_READY, "10.0.0.1 did not answer within 2 s", "check")
+NO_PYVERBS = Step("listener", NOT_KNOWN, "pyverbs cannot be used")
+LATE = Answer(late=True)
+FAST = Answer(seconds=0.002)
+
+
+def signs(tcp=ACCEPTS, listener=None, took=0.001, **more):
+    return replace(ALIVE, tcp=Knock(tcp, took), listener=listener, **more)
+
+
+def seen(answer=LATE, its=None, transport="rdma", **more):
+    return Seen(MOUNT, transport, answer, signs=its, **more)
+
+
+def load(seconds=10.0, data=(0, 0.0, 0.0), other=(0, 0.0, 0.0), **more):
+    kinds = [Calls(n, queue, rtt, queue + rtt) for n, queue, rtt in (data, other)]
+    return Load(seconds, *kinds, **more)
