@@ -47,9 +47,8 @@ _FEW_ANSWERS = 4.0
 # One thread answers one request at a time, two answer twice as many, and a disk that
 # sorts what waits for it gains that too. What the server has in memory shows as a gain.
 _ONE_BY_ONE = 1.5
-# Flash answers in less than 0.5 ms, a rotating disk in 4 to 15 ms: by any transport. If
-# one takes half as long again as the other, the time is spent on the way.
-_DISK_MS, _DISK_SAME = 2.0, 1.5
+# Flash answers in less than 0.5 ms, a rotating disk in 4 to 15 ms: by any transport.
+_DISK_MS = 2.0
 _GAIN = 1.25
 _EQUAL = 0.15
 
@@ -385,10 +384,13 @@ def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
 def _slow_read_ms(case: Case, other: Setting) -> float:
     """Return how long one small read takes if a disk may be the reason, else 0."""
     rows = [case.rows.one(one, RANDOM_READ, 1) for one in (case.setting, other)]
-    times = [row.average(lambda s: s.rtt_ms) for row in rows if row]
-    if len(times) < len(rows) or min(times) < _DISK_MS:
+    found = [row for row in rows if row]
+    times = [row.average(lambda s: s.rtt_ms) for row in found]
+    # A host that waits for one read has nothing to do.
+    busy = max((row.average(lambda s: s.busiest_cpu) for row in found), default=0.0)
+    if len(found) < len(rows) or min(times) < _DISK_MS or busy >= _BUSY_PARTLY:
         return 0.0
-    return times[0] if max(times) <= _DISK_SAME * min(times) else 0.0
+    return times[0]
 
 
 def _gain(case: Case) -> float:

@@ -100,6 +100,15 @@ ONE_THREAD = _recorded(
         ("tcp", 32): (21.8, 1086.4, 0.20),
     }
 )
+# A host and a server in memory, both busy; equally fast by chance.
+BUSY_HOST = _recorded(
+    {
+        ("rdma", 1): (64.0, 2.2, 0.59),
+        ("rdma", 32): (151.0, 27.0, 0.56),
+        ("tcp", 1): (65.0, 2.5, 0.59),
+        ("tcp", 32): (150.0, 62.8, 0.53),
+    }
+)
 # A server in memory whose processor is busy: the way takes long, that of TCP longer.
 BUSY_SERVER = _recorded(
     {
@@ -303,6 +312,7 @@ SOUND = {
         path=replace(PATH, fastest="mlx5_2/1", fastest_mbps=200_000)
     ),
     "a server that is busy, not its disks": benchmark(BUSY_SERVER),
+    "a host that is busy, not the server's disks": benchmark(BUSY_HOST),
     "requests that are late, without lost packets": benchmark(_too_late),
     "more connections do not help": benchmark(
         only(RDMA4, counted(connections=4)), settings=(RDMA, TCP, RDMA4)
