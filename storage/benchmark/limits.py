@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Callable, Optional
 
-from ovirt_rdma.host.mount_options import RDMA, TCP
+from ovirt_rdma.host.mount_options import DEFAULT_TIMEOUT, RDMA, TCP
 from ovirt_rdma.storage.benchmark.case import (
     LARGE_READS,
     LARGE_WRITES,
@@ -44,9 +44,10 @@ _TCP_GAPS = 1e-2
 _SMALL_RSIZE = 256 << 10
 _LARGEST_RSIZE = 1 << 20
 _FEW_ANSWERS = 4.0
-# A disk sorts and joins what waits for it, and gains by that; one thread gains nothing.
-_ONE_BY_ONE = 1.2
-# Flash answers in less than 0.5 ms, a rotating disk in 4 to 15 ms.
+# One thread answers one request at a time, two answer twice as many, and a disk that
+# sorts what waits for it gains that too. What the server has in memory shows as a gain.
+_ONE_BY_ONE = 1.5
+# Flash answers in less than 0.5 ms, a rotating disk in 4 to 15 ms: by any transport.
 _DISK_MS = 2.0
 _GAIN = 1.25
 _EQUAL = 0.15
@@ -111,6 +112,19 @@ def _wrong_path(case: Case, load: str, row: Row) -> Optional[Limit]:
     )
 
 
+def _no_rdma(case: Case, load: str, row: Row) -> Optional[Limit]:
+    reason = case.benchmark.no_rdma
+    if reason is None or case.setting.transport == RDMA or case.is_full(row):
+        return None
+    return Limit(
+        "transport",
+        (load,),
+        "only TCP can be used: the server is not ready for RDMA",
+        reason,
+        "ovirt-rdma-host nfs check says what to do",
+    )
+
+
 def _losses(case: Case, load: str, row: Row) -> Optional[Limit]:
     samples = row.samples
     operations = sum(s.operations for s in samples)
@@ -129,10 +143,11 @@ def _losses(case: Case, load: str, row: Row) -> Optional[Limit]:
     gaps = _known(samples, "tcp_out_of_order")
     if case.setting.transport == TCP and gaps > _TCP_GAPS * max(segments, 1e4):
         signs.append(f"{gaps:.0f} TCP segments out of order")
-    if again > _LOSS * operations:
-        signs.append(f"{again} of {operations} requests sent again")
-    if reconnects:
-        signs.append(f"{reconnects} reconnects")
+    if not _timed_out(row, errors):
+        if again > _LOSS * operations:
+            signs.append(f"{again} of {operations} requests sent again")
+        if reconnects:
+            signs.append(f"{reconnects} reconnects")
     if not signs:
         return None
     return Limit(
@@ -143,6 +158,17 @@ def _losses(case: Case, load: str, row: Row) -> Optional[Limit]:
         "look at cables, transceivers and, with RoCE, flow control (PFC, ECN): "
         "ovirt-rdma-host check",
     )
+
+
+def _timed_out(row: Row, errors: float) -> bool:
+    """Whether requests were sent again because a server took longer than ``timeo``.
+
+    The kernel then makes an RDMA connection again (xprt_rdma_timer in
+    net/sunrpc/xprtrdma/transport.c), and the port counts no errors.
+    """
+    counts = any(sample.path_errors is not None for sample in row.samples)
+    longest_us = max(job.latency.p99_9_us for job in row.jobs)
+    return counts and not errors and longest_us >= DEFAULT_TIMEOUT * 1e5
 
 
 def _known(samples: Iterable[Sample], name: str) -> float:
@@ -331,8 +357,7 @@ def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
     if other is None or not _about_equal(row, other):
         return None
     reads = case.row(LARGE_READS)
-    first = case.rows.one(case.setting, RANDOM_READ, 1)
-    slow = first.average(lambda s: s.rtt_ms) if first else 0.0
+    slow = _slow_read_ms(case, other.setting)
     if load != LARGE_WRITES and 0 < _gain(case) < _ONE_BY_ONE:
         return None
     if load == LARGE_WRITES and reads and row.rate.most <= 0.6 * reads.rate.least:
@@ -340,7 +365,7 @@ def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
             f"writes end at {mb(row.rate.middle)} and {mb(other.rate.middle)} by both "
             f"transports, reads reach {mb(reads.rate.middle)}"
         )
-    elif load != LARGE_WRITES and slow >= _DISK_MS:
+    elif load != LARGE_WRITES and slow:
         evidence = (
             f"a read of 4 KiB takes {slow:.1f} ms at the server, with nothing else "
             "under way, and both transports are equally fast"
@@ -354,6 +379,18 @@ def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
         f"{row.load}: {evidence}",
         "look at the server's disks (iostat -x), its cache, and sync or async exports",
     )
+
+
+def _slow_read_ms(case: Case, other: Setting) -> float:
+    """Return how long one small read takes if a disk may be the reason, else 0."""
+    rows = [case.rows.one(one, RANDOM_READ, 1) for one in (case.setting, other)]
+    found = [row for row in rows if row]
+    times = [row.average(lambda s: s.rtt_ms) for row in found]
+    # A host that waits for one read has nothing to do.
+    busy = max((row.average(lambda s: s.busiest_cpu) for row in found), default=0.0)
+    if len(found) < len(rows) or min(times) < _DISK_MS or busy >= _BUSY_PARTLY:
+        return 0.0
+    return times[0]
 
 
 def _gain(case: Case) -> float:
@@ -397,6 +434,8 @@ CHECKS: tuple[Check, ...] = (
     _transport,
     _wrong_path,
     _losses,
+    # What comes after this may be another limit over RDMA.
+    _no_rdma,
     _cpu,
     _size,
     _slots,

@@ -89,6 +89,7 @@ class Measuring:
     run: Run = run_command
     pause: Callable[[float], None] = time.sleep
     skipped: list[str] = field(default_factory=list)
+    no_rdma: Optional[str] = None
 
     def link(self, peer: str) -> tuple[LinkResult, ...]:
         """Measure the link to ``peer`` with each tool that is installed here, and has a
@@ -183,7 +184,8 @@ class Measuring:
     def _settings(self, server: Server, request: plan.Request) -> Iterator[Setting]:
         for transport in request.transports:
             if transport == RDMA and server.readiness.verdict == NOT_READY:
-                self.skipped.append(f"RDMA was not measured: {server.readiness.reason}")
+                self.no_rdma = server.readiness.reason
+                self.skipped.append(f"RDMA was not measured: {self.no_rdma}")
                 continue
             for version in request.versions:
                 for nconnect in request.nconnect:
@@ -314,4 +316,5 @@ def result(
         link=tuple(link),
         jobs=tuple(jobs),
         skipped=tuple(dict.fromkeys(measuring.skipped)),
+        no_rdma=measuring.no_rdma,
     )

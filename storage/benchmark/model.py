@@ -188,6 +188,8 @@ class Benchmark:
     export: ``server:/path``; None if only the link was measured
     slots: requests under way for each RDMA connection (rdma_slot_table_entries)
     skipped: sentences about what was not measured, and why
+    no_rdma: why the server cannot be reached over RDMA; None if it can, or was not
+        asked
     """
 
     taken_at: str
@@ -200,6 +202,7 @@ class Benchmark:
     link: tuple[LinkResult, ...] = ()
     jobs: tuple[Job, ...] = ()
     skipped: tuple[str, ...] = ()
+    no_rdma: Optional[str] = None
 
 
 @dataclass(frozen=True)

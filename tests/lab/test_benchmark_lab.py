@@ -1,58 +1,138 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``bench`` on real kernels, and see what it leaves behind."""
+"""Run ``bench`` on real kernels: the tools of the link, servers that fail, and what is
+left behind.
+"""
 
 from __future__ import annotations
 
+import json
 import signal
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from measured_host import EXPORT_PATH, PATIENT_S, MeasuredHost
 
-from lab.command import Process
-from lab.ib_pair import IbPair, ib_pair
+from lab.cache import cache_folder
+from lab.ib_pair import ib_pair
+from lab.packages import fetched
+from lab.topology import Topology
 
 pytestmark = pytest.mark.faults
 
-EXPORT_PATH = "/srv/bench"
-_PATIENT_S = 600.0
-# The guests see the machine's files.
-_BENCH = f"{Path(sys.executable).parent}/ovirt-rdma-host bench"
-_SHORT = "--repeats 1 --seconds 1 --size-mib 2"
-_MOUNT = "/run/ovirt-rdma/bench/mount"
+FULL_PATH = "/srv/full"
+_PACKAGES = ("perftest", "qperf", "iperf3", "libiperf0", "libsctp1")
+_INSTALL = """
+set -e
+cp "$1"/usr/bin/{ib_read_bw,ib_write_bw,qperf,iperf3} /usr/bin/
+cp -a "$1"/usr/lib/*-linux-gnu/*.so* /usr/lib/
+"""
+_SERVERS = "(ib_read_bw -R; ib_write_bw -R) & qperf & iperf3 -s"
+# Long enough for a server to end in the middle.
+_LONG = "--repeats 1 --seconds 20 --size-mib 8"
+# fio has 60 s more than its run, the scratch folder and each of three ways to unmount
+# have a limit too (storage/benchmark/scratch.py), and a guest is slow.
+_BOUND_S = 20 + 60 + 60 + 3 * 20 + 60
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[IbPair]:
+def on_infiniband() -> Iterator[MeasuredHost]:
     with ib_pair(cpus=2) as pair:
-        pair.nfs.add_export(EXPORT_PATH)
-        yield pair
+        yield MeasuredHost(pair)
 
 
-def started(lab: IbPair) -> Process:
-    """Start a benchmark, and wait until fio is writing into the export."""
-    command = f"exec {_BENCH} {lab.address}:{EXPORT_PATH} {_SHORT} -o json"
-    process = lab.hypervisor.start(command)
-    wait = "until pgrep -x fio > /dev/null && mountpoint -q $0; do sleep 0.1; done"
-    lab.hypervisor.run(["bash", "-c", wait, _MOUNT], check=True, timeout=_PATIENT_S)
-    return process
+@pytest.fixture(scope="module")
+def on_soft_roce(two_guests: Topology) -> MeasuredHost:
+    return MeasuredHost(two_guests)
 
 
-def left(lab: IbPair) -> list[str]:
-    """Return what a benchmark left: a mount, a record, a folder in the export."""
-    here = lab.hypervisor.run(
-        f"grep -o {_MOUNT} /proc/mounts; ls -A /run/ovirt-rdma/bench | grep -vx lock"
+@pytest.fixture
+def link_tools(two_guests: Topology) -> Iterator[Topology]:
+    """Debian's tools in both guests, and their servers on one."""
+    package = str(fetched(cache_folder(), *_PACKAGES))
+    for guest in (two_guests.hypervisor, two_guests.server):
+        guest.run(["bash", "-c", _INSTALL, "install", package], check=True)
+    servers = two_guests.server.start(_SERVERS)
+    two_guests.server.run(
+        "until ss -ltn | grep -q :5201; do sleep 0.2; done", check=True
     )
-    there = lab.server.run(f"ls -A /nfsroot{EXPORT_PATH}", check=True)
-    return [*here.stdout.split(), *there.stdout.split()]
+    yield two_guests
+    servers.signal()
 
 
-def test_nothing_is_left_after_sigkill(lab: IbPair) -> None:
-    process = started(lab)
+def test_each_tool_of_the_link_is_understood(
+    link_tools: Topology, on_soft_roce: MeasuredHost
+) -> None:
+    done = on_soft_roce.bench(f"--peer {link_tools.address}")
+    found = json.loads(done.stdout)
+    assert found["skipped"] == [], done
+    assert [(one["tool"], one["test"]) for one in found["link"]] == [
+        ("ib_read_bw", "read"),
+        ("ib_write_bw", "write"),
+        ("qperf", "read"),
+        ("qperf", "write"),
+        ("iperf3", "stream"),
+    ]
+    assert all(one["bytes_per_s"] > 0 for one in found["link"])
+    assert found["verdict"]["sentence"].startswith("the link carries ")
+
+
+def test_a_server_that_freezes_is_one_sentence(on_soft_roce: MeasuredHost) -> None:
+    lab = on_soft_roce.lab
+    process = on_soft_roce.started(_LONG)
+    lab.server.monitor.freeze()
+    try:
+        done = process.wait(_BOUND_S)
+        assert on_soft_roce.left_here() == []
+    finally:
+        lab.server.monitor.thaw()
+    error = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert error["id"] in ("bench-fio-failed", "bench-too-slow"), error
+    # Only the folder on the server is left, and the error reports it.
+    (name,) = on_soft_roce.left()
+    assert f"the folder {name} stays in the export" in error["sentences"][-1]
+    # The next run removes it, with what is in it.
+    lab.server.run(f"touch /nfsroot{EXPORT_PATH}/{name}/more", check=True)
+    on_soft_roce.measured("--seconds 1 --size-mib 2")
+
+
+def test_a_server_that_loses_power_is_one_sentence(on_soft_roce: MeasuredHost) -> None:
+    lab = on_soft_roce.lab
+    process = on_soft_roce.started(_LONG)
+    lab.server.kill()
+    try:
+        done = process.wait(_BOUND_S)
+        assert on_soft_roce.left_here() == []
+    finally:
+        lab.start_server()
+        lab.nfs.add_export(EXPORT_PATH)
+    assert done.exit_code == 1
+    error = json.loads(done.stdout)
+    assert error["id"] in ("bench-fio-failed", "bench-too-slow"), error
+
+
+def test_nothing_is_left_after_sigkill(on_infiniband: MeasuredHost) -> None:
+    process = on_infiniband.started()
     process.signal(signal.SIGKILL)
     process.wait()
-    # The child that removes everything, and fio.
-    gone = "while pgrep -x 'ovirt-rdma-host|fio'; do sleep 0.2; done"
-    lab.hypervisor.run(gone, check=True, timeout=_PATIENT_S)
-    assert left(lab) == []
+    on_infiniband.wait_until_gone()
+    assert on_infiniband.left() == []
+
+
+def test_a_domain_that_fills_up_is_one_sentence(on_infiniband: MeasuredHost) -> None:
+    pair = on_infiniband.lab
+    place = f"/nfsroot{FULL_PATH}"
+    small = f"mkdir -p {place} && mount -t tmpfs -o size=12m tmpfs {place}"
+    pair.server.run(small, check=True)
+    pair.nfs.add_export(FULL_PATH)
+    # Another writer, as soon as the space was found to be enough.
+    scratch = f"until ls -A {place} | grep -q bench; do sleep 0.05; done"
+    other = pair.server.start(f"{scratch}; dd if=/dev/zero of={place}/other bs=1M")
+    code, error = on_infiniband.refused(path=FULL_PATH)
+    other.wait(PATIENT_S)
+    assert (code, error["id"], len(error["sentences"])) == (1, "bench-fio-failed", 1)
+    assert "No space left on device" in error["sentences"][0]
+    assert on_infiniband.left(FULL_PATH) == ["other"]
+    code, error = on_infiniband.refused(path=FULL_PATH)
+    assert (code, error["id"]) == (4, "bench-no-space")
+    assert on_infiniband.left(FULL_PATH) == ["other"]

@@ -18,7 +18,12 @@ from support.storage.benchmarks import (
 )
 
 from ovirt_rdma.storage.benchmark.limits import limits
-from ovirt_rdma.storage.benchmark.model import LinkResult, NetworkPath, Setting
+from ovirt_rdma.storage.benchmark.model import (
+    Latency,
+    LinkResult,
+    NetworkPath,
+    Setting,
+)
 
 READ, WRITE = "sequential-read", "sequential-write"
 RANDOM = "random-read"
@@ -63,6 +68,68 @@ def _serial_disk(job):
         bytes_per_s=operations * 4096,
         operations_per_s=operations,
         sample=replace(job.sample, rtt_ms=rtt, backlog=0.0),
+    )
+
+
+def _recorded(figures):
+    """Small reads as on kernel 6.1 in the lab: for each transport and depth the
+    operations per second, the ms until the reply, and the busy share of the host.
+    """
+
+    def change(job):
+        key = (job.setting.transport, job.load.depth)
+        if job.load.name != RANDOM:
+            return job
+        operations, rtt, busy = figures.get(key, (job.operations_per_s, 900.0, 0.3))
+        return replace(
+            job,
+            bytes_per_s=operations * 4096,
+            operations_per_s=operations,
+            sample=replace(job.sample, rtt_ms=rtt, backlog=0.0, busiest_cpu=busy),
+        )
+
+    return change
+
+
+# A disk that answers after 40 ms; some reads came from the server's memory.
+ONE_THREAD = _recorded(
+    {
+        ("rdma", 1): (17.1, 53.7, 0.33),
+        ("rdma", 32): (21.1, 1113.0, 0.27),
+        ("tcp", 1): (19.6, 48.6, 0.31),
+        ("tcp", 32): (21.8, 1086.4, 0.20),
+    }
+)
+# A host and a server in memory, both busy; equally fast by chance.
+BUSY_HOST = _recorded(
+    {
+        ("rdma", 1): (64.0, 2.2, 0.59),
+        ("rdma", 32): (151.0, 27.0, 0.56),
+        ("tcp", 1): (65.0, 2.5, 0.59),
+        ("tcp", 32): (150.0, 62.8, 0.53),
+    }
+)
+# A server in memory whose processor is busy: the way takes long, that of TCP longer.
+BUSY_SERVER = _recorded(
+    {
+        ("rdma", 1): (104.0, 7.7, 0.70),
+        ("rdma", 32): (225.0, 120.8, 0.66),
+        ("tcp", 1): (38.0, 20.8, 0.52),
+        ("tcp", 32): (215.0, 109.3, 0.48),
+    }
+)
+
+
+def _too_late(job):
+    """One nfsd thread that needs more than timeo=100 for the last of 32 reads."""
+    if (job.setting.transport, job.load.name) != ("rdma", READ):
+        return job
+    return replace(
+        job,
+        latency=Latency(1.71e7, 1.71e7, 1.71e7, 1.71e7),
+        sample=replace(
+            job.sample, operations=39, transmissions=46, reconnects=1, path_errors=0
+        ),
     )
 
 
@@ -136,6 +203,14 @@ PLANTED = {
         benchmark(rates(None, {READ: 2.0e8, WRITE: 1.7e8}), _serial_disk),
         "server-threads",
     ),
+    "one nfsd thread before a slow disk, and the server's memory": (
+        benchmark(ONE_THREAD),
+        "server-threads",
+    ),
+    "requests that are late, and lost packets": (
+        benchmark(_too_late, counted("rdma", READ, path_errors=66, packets=56_719)),
+        "losses",
+    ),
     "wrong port": (
         benchmark(
             rates("rdma", {READ: 2.9e9, WRITE: 2.9e9}),
@@ -170,6 +245,19 @@ def test_a_route_by_a_management_port_is_named():
     found = limits(benchmark(path=path, settings=(TCP,)), TCP)
     assert [one.kind for one in found] == ["wrong-path"]
     assert "em1, which is no RDMA port" in found[0].evidence
+
+
+def test_a_server_without_rdma_limits_all_loads_of_tcp():
+    reason = "10.0.0.1 refuses RDMA connections on port 20049"
+    made = replace(benchmark(settings=(TCP,)), no_rdma=reason)
+    (found,) = limits(made, TCP)
+    assert (found.kind, len(found.loads), found.evidence) == ("transport", 3, reason)
+    full = benchmark(rates("tcp", {READ: LINE}), settings=(TCP,))
+    found = limits(replace(full, no_rdma=reason), TCP)
+    assert [(one.kind, one.loads) for one in found] == [
+        ("link-rate", ("large reads",)),
+        ("transport", ("large writes", "small requests")),
+    ]
 
 
 def test_segments_sent_again_are_a_limit_of_tcp_only():
@@ -223,6 +311,9 @@ SOUND = {
     "a faster port that is not needed": benchmark(
         path=replace(PATH, fastest="mlx5_2/1", fastest_mbps=200_000)
     ),
+    "a server that is busy, not its disks": benchmark(BUSY_SERVER),
+    "a host that is busy, not the server's disks": benchmark(BUSY_HOST),
+    "requests that are late, without lost packets": benchmark(_too_late),
     "more connections do not help": benchmark(
         only(RDMA4, counted(connections=4)), settings=(RDMA, TCP, RDMA4)
     ),

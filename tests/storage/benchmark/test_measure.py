@@ -116,6 +116,7 @@ def test_rdma_that_is_not_ready_is_skipped_with_the_reason(measuring, mounts):
     assert measuring.skipped == [
         "RDMA was not measured: 10.0.0.1 refuses RDMA connections"
     ]
+    assert measuring.no_rdma == "10.0.0.1 refuses RDMA connections"
 
 
 def test_a_mount_that_fails_is_skipped_once(measuring, mounts):
