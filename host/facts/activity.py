@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Optional
 if TYPE_CHECKING:
     from ovirt_rdma.host.facts.statistics import (
         MountStatistics,
-        OperationStatistics,
         PortCounters,
         Statistics,
         Transport,
@@ -86,8 +85,13 @@ class MountActivity:
     sends: int = 0
     backlog: int = 0
     connections: int = 0
+    new_operations: int = 0
     new_retransmissions: int = 0
+    new_queue_ms: int = 0
+    new_rtt_ms: int = 0
     new_connects: int = 0
+    new_sends: int = 0
+    new_backlog: int = 0
     blocked: int = 0
     layout: Optional[str] = None
 
@@ -185,34 +189,38 @@ def activity_between(before: Statistics, after: Statistics) -> Activity:
 
 
 def _mount(earlier: Optional[MountStatistics], mount: MountStatistics) -> MountActivity:
-    operations, transports = mount.operations, mount.transports
-    sent_again, connects = _sent_again(operations), _sum(transports, "connect_count")
-    before = earlier or mount
+    now, before = _totals(mount), _totals(earlier or mount)
+    grown = {name: max(0, value - before[name]) for name, value in now.items()}
     return MountActivity(
         mountpoint=mount.mountpoint,
-        operations=sum(one.operations for one in operations),
-        retransmissions=sent_again,
-        queue_ms=sum(one.queue_ms for one in operations),
-        rtt_ms=sum(one.rtt_ms for one in operations),
+        **now,
         reads=_count(mount, "READ", "READ_PLUS"),
         writes=_count(mount, "WRITE"),
         server_read=mount.bytes.server_read if mount.bytes else None,
         server_written=mount.bytes.server_written if mount.bytes else None,
         copies=_count(mount, "COPY"),
         cancelled_copies=_count(mount, "OFFLOAD_CANCEL"),
-        connects=connects,
-        sends=_sum(transports, "sends"),
-        backlog=_sum(transports, "bklog_u"),
-        connections=len(transports),
-        new_retransmissions=max(0, sent_again - _sent_again(before.operations)),
-        new_connects=max(0, connects - _sum(before.transports, "connect_count")),
-        blocked=_blocked(before.transports, transports),
+        connections=len(mount.transports),
+        **{f"new_{name}": value for name, value in grown.items()},
+        blocked=_blocked((earlier or mount).transports, mount.transports),
         layout=mount.layout,
     )
 
 
-def _sent_again(operations: Iterable[OperationStatistics]) -> int:
-    return sum(max(0, one.transmissions - one.operations) for one in operations)
+def _totals(mount: MountStatistics) -> dict[str, int]:
+    """Return the totals whose growth counts too, by their names in MountActivity."""
+    operations, transports = mount.operations, mount.transports
+    return {
+        "operations": sum(one.operations for one in operations),
+        "retransmissions": sum(
+            max(0, one.transmissions - one.operations) for one in operations
+        ),
+        "queue_ms": sum(one.queue_ms for one in operations),
+        "rtt_ms": sum(one.rtt_ms for one in operations),
+        "connects": _sum(transports, "connect_count"),
+        "sends": _sum(transports, "sends"),
+        "backlog": _sum(transports, "bklog_u"),
+    }
 
 
 def _count(mount: MountStatistics, *names: str) -> int:

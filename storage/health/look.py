@@ -43,7 +43,8 @@ from ovirt_rdma.storage.review import review_all
 # A single look needs two samples; VDSM alone makes several calls in this time.
 BETWEEN_S = 1.0
 # A connection that loses packets is mostly quiet: it waits before it sends them again.
-ERRORS_S = 30.0
+# Half a minute has three looks of 10 s, also if they come a little late.
+ERRORS_S = 31.0
 
 
 def _read(tree: FileTree) -> Statistics:

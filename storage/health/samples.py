@@ -25,8 +25,11 @@ DATA = frozenset({"READ", "WRITE", "COMMIT"})
 # More than the calls that may be under way at the end of a sample would move.
 LOCAL_BYTES = 16 << 20
 
-# Packets that were sent again, by either side. Only a loss between the two ports makes
-# them: the port of a server acknowledges packets, whatever its NFS threads do.
+# Soft-RoCE sent packets again for which it had waited (rxe_comp.c).
+WAITED = "completer_retry_err"
+# Packets that were sent again, by either side. The port of a server acknowledges
+# packets, whatever its NFS threads do; but a port counts those of all servers, and
+# Soft-RoCE also counts waits that were too short (rxe_comp.c, retransmit_timer).
 SENT_AGAIN = frozenset(
     {
         "local_ack_timeout_err",
@@ -37,7 +40,7 @@ SENT_AGAIN = frozenset(
         "out_of_seq_request",
         "rcvd_seq_err",
         "retry_exceeded_err",
-        "completer_retry_err",
+        WAITED,
         "RetransSegs",
         "tcpRetransSegs",
     }
@@ -64,7 +67,9 @@ WIRE_ERRORS = SENT_AGAIN | frozenset(
 
 @dataclass(frozen=True)
 class PortErrors:
-    """By how much each of WIRE_ERRORS grew on a port, and in how many samples."""
+    """By how much each of WIRE_ERRORS grew on a port, and in how many samples one of
+    SENT_AGAIN did.
+    """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     times: int = 0
@@ -90,8 +95,8 @@ class Load:
     - ``sent_again``: transmissions beyond the first; ``timeouts``: of calls
     - ``bytes_sent``, ``bytes_received``: of calls and replies
     - ``moved``: bytes read from the server's files and written to them
-    - ``connects``: connections made; ``backlog``: the mean number of calls that waited
-      for a slot; ``on_wire``: the mean number of calls that the server had
+    - ``connects``: connections made; ``sends``: calls sent over them, of other mounts
+      too; ``backlog``: the mean number of calls that waited for a slot; ``on_wire``: the mean number of calls that the server had
     """
 
     seconds: float
@@ -103,6 +108,7 @@ class Load:
     bytes_received: int = 0
     moved: int = 0
     connects: int = 0
+    sends: int = 0
     backlog: float = 0.0
     on_wire: float = 0.0
 
@@ -152,6 +158,7 @@ def load_between(
         bytes_received=sum(one.bytes_received for one in done),
         moved=_moved(after) - _moved(before),
         connects=connects,
+        sends=sends,
         backlog=backlog / sends if sends else 0.0,
         # Little's law: the time that all calls together were on the wire.
         on_wire=sum(one.rtt_ms for one in done) / (1000.0 * seconds),
@@ -271,7 +278,8 @@ def recent_errors(
             counts = dict(have.counts)
             for name, count in grown.items():
                 counts[name] = counts.get(name, 0) + count
-            found[place] = PortErrors(counts, have.times + 1)
+            again = not SENT_AGAIN.isdisjoint(grown)
+            found[place] = PortErrors(counts, have.times + again)
     return found
 
 

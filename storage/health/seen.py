@@ -47,7 +47,7 @@ class Seen:
     - ``silent_s``: seconds since its last answer; 0.0 if unknown
     - ``signs``: of its server; None if nobody asked
     - ``errors``: on the wire of the ports to it, by name, in the last half minute;
-      ``error_looks``: in how many looks of that time they grew
+      ``error_looks``: in how many looks of that time packets were sent again
     - ``backlog``: calls that wait for a slot now; ``slots``: the connection's slots;
       None if the kernel does not show them
     - ``others_answer``: another server answers by the same netdev; None if none is

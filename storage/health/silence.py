@@ -21,7 +21,7 @@ from typing import Optional
 
 from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.storage.health.probe import PROBE_S
-from ovirt_rdma.storage.health.samples import SENT_AGAIN
+from ovirt_rdma.storage.health.samples import WAITED
 from ovirt_rdma.storage.health.seen import Found, Seen
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, UNREACHABLE, ServerSigns
 from ovirt_rdma.storage.health.slowness import loss, lossy
@@ -29,7 +29,7 @@ from ovirt_rdma.storage.health.state import DEAD, FABRIC, HOST, PATH, SERVER, UN
 from ovirt_rdma.storage.probe import server_side_fix
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
 
-# Looks of half a minute in which errors grew.
+# Looks of half a minute in which packets were sent again.
 _OFTEN = 3
 
 
@@ -123,15 +123,17 @@ def _loses_packets(seen: Seen, tcp: str, listening: bool) -> bool:
     """Whether the path loses packets, which a TCP connection survived: each call may
     wait for packets that are sent again, longer than the question.
     """
-    if tcp != ACCEPTS:
+    # Other exports of the server use the same path.
+    if tcp != ACCEPTS or seen.siblings_answer:
         return False
     # A connection that ends loses packets in one look, or in two. When packets of RDMA
     # CM are lost, a server also refuses connections that it takes for stale ones
     # (drivers/infiniband/core/cm.c, cm_match_req).
-    if seen.error_looks >= _OFTEN:
+    over_rdma = seen.transport == RDMA
+    if over_rdma and seen.error_looks >= _OFTEN:
         return True
-    again = any(name in SENT_AGAIN for name in seen.errors)
-    return listening and (again or lossy(seen) is not None)
+    waited = over_rdma and WAITED in seen.errors
+    return listening and (waited or lossy(seen) is not None)
 
 
 def _stuck_server(seen: Seen) -> Found:
@@ -152,6 +154,7 @@ def _stuck_server(seen: Seen) -> Found:
         "threads wait, mostly for a disk",
         "on the server: check its disks and its log for hung tasks, and that it has "
         "enough NFS threads (nfs.conf, [nfsd] threads)",
+        certain=not seen.errors,
     )
 
 

@@ -168,6 +168,8 @@ def loss(seen: Seen) -> Found:
         "path-lossy",
         f"packets between this host and {seen.server} are lost: {counted}",
         "check cables, transceivers and switch ports on the path; RoCE: flow control",
+        # The port counts what it sent to any server.
+        certain=_knock_s(seen) >= FAR_S,
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from typing import Optional
 
+from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.rules.nfs.slots import sleep_without_slot
 from ovirt_rdma.storage.health.probe import PROBE_S
+from ovirt_rdma.storage.health.samples import Load
 from ovirt_rdma.storage.health.seen import DENIED, Found, Seen, shown_time
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, SILENT
 from ovirt_rdma.storage.health.silence import silence
@@ -24,9 +26,6 @@ from ovirt_rdma.storage.health.state import (
     Remark,
 )
 from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED
-
-# Fewer calls are no load whose mean wait says much.
-_MANY = 20
 
 
 def needs_signs(seen: Seen) -> bool:
@@ -129,19 +128,18 @@ def _remarks(seen: Seen) -> list[Remark]:
                 "nothing, if that is wanted; ovirt-rdma-host explain NFS-LOCALIO-01",
             )
         )
-    if load is not None and load.count >= _MANY and not load.connects:
+    if load is not None and _sleeps(seen, load):
         every = load.all
-        if sleep_without_slot(every.queue_ms, every.rtt_ms, load.backlog, seen.slots):
-            remarks.append(
-                Remark(
-                    "sleep-without-slot",
-                    SLOTS,
-                    f"calls to {seen.server} wait {every.queue_ms:.1f} ms on this "
-                    f"host, and take {every.rtt_ms:.1f} ms at the server: all slots "
-                    "are in use at times, and this kernel may then wait 250 ms",
-                    "see ovirt-rdma-host explain NFS-SLOTS-01",
-                )
+        remarks.append(
+            Remark(
+                "sleep-without-slot",
+                SLOTS,
+                f"calls to {seen.server} wait {every.queue_ms:.1f} ms on this "
+                f"host, and take {every.rtt_ms:.1f} ms at the server: all slots "
+                "are in use at times, and this kernel may then wait 250 ms",
+                "see ovirt-rdma-host explain NFS-SLOTS-01",
             )
+        )
     for name, count in sorted(seen.errors.items()) if seen.is_answered else ():
         remarks.append(
             Remark(
@@ -155,6 +153,20 @@ def _remarks(seen: Seen) -> list[Remark]:
     if review is not None and review.verdict in (DEGRADED, NOT_COVERED):
         remarks.append(Remark("transport-degraded", HOST, review.sentence, review.fix))
     return remarks
+
+
+def _sleeps(seen: Seen, load: Load) -> bool:
+    if seen.transport != RDMA or load.connects or load.sent_again:
+        return False
+    every = load.all
+    return sleep_without_slot(
+        calls=load.count,
+        sends=load.sends,
+        queue_ms=every.queue_ms,
+        rtt_ms=every.rtt_ms,
+        backlog=load.backlog,
+        slots=seen.slots,
+    )
 
 
 def _answered(seen: Seen) -> str:

@@ -20,6 +20,17 @@ _RARE = 0.01
 # takes, beyond what the backlog explains: at most 1.04 on Debian's 6.1.192 and at least
 # 1.5 on its 6.1.170, in bursts and with constant queues (docs/health.md).
 _SLEEPS = 1.3
+# Requests whose mean wait says something.
+_MANY = 20
+# The share of the slots that may wait in the mean. Those that sleep are few, and those
+# of a long backlog wait so long that how evenly they come decides.
+_SHORT = 0.25
+# Requests over the connections of a mount, for each of its own. More are of other
+# mounts of the server, whose waits are in other statistics.
+_OWN = 1.2
+# The requests that a server takes at once over a connection: 64 on newer Linux servers,
+# 32 on older ones (include/linux/sunrpc/svc_rdma.h, RPCRDMA_MAX_REQUESTS).
+_CREDITS = 32
 _RAISE = (
     "set sunrpc.rdma_slot_table_entries=512 by sysctl and mount again; or ask for "
     "several connections (nconnect); more in explain NFS-SLOTS-01"
@@ -54,39 +65,60 @@ def _judged(export: str, done: MountActivity, slots: Optional[int]) -> Finding:
         sentence = f"no request had to wait for one of its {of}"
         return Finding(ID, export, PASS, sentence)
     average = done.backlog / max(1, done.sends)
-    queue_ms = done.queue_ms / max(1, done.operations)
-    rtt_ms = done.rtt_ms / max(1, done.operations)
-    sleeps = sleep_without_slot(queue_ms, rtt_ms, average, slots)
-    # Requests that wait until a lost connection is made again are not in the backlog.
-    if average < _RARE and (not sleeps or done.connects > done.connections):
-        sentence = f"requests rarely had to wait for one of its {of}"
-        return Finding(ID, export, PASS, sentence)
     waited = f"on average {average:.2f} requests waited for one of its {of}"
-    if sleeps:
+    count = max(1, done.new_operations)
+    queue_ms, rtt_ms = done.new_queue_ms / count, done.new_rtt_ms / count
+    # Requests that wait until a lost connection is made again are not in the backlog.
+    broke = done.new_connects or done.new_retransmissions
+    if not broke and sleep_without_slot(
+        calls=done.new_operations,
+        sends=done.new_sends,
+        queue_ms=queue_ms,
+        rtt_ms=rtt_ms,
+        backlog=done.new_backlog / max(1, done.new_sends),
+        slots=slots,
+    ):
         sentence = (
-            f"{waited}, and a request waits {queue_ms:.1f} ms before it is sent, while "
-            f"its reply takes {rtt_ms:.1f} ms: as in kernels where the first request "
-            "without a free slot waits 250 ms"
+            f"{waited}, and a request now waits {queue_ms:.1f} ms before it is sent, "
+            f"while its reply takes {rtt_ms:.1f} ms: as in kernels where the first "
+            "request without a free slot waits 250 ms"
         )
         return Finding(ID, export, WARN, sentence, _RAISE)
+    if average < _RARE:
+        sentence = f"requests rarely had to wait for one of its {of}"
+        return Finding(ID, export, PASS, sentence)
     return Finding(ID, export, WARN, waited, _RAISE)
 
 
 def sleep_without_slot(
-    queue_ms: float, rtt_ms: float, backlog: float, slots: Optional[int]
+    *,
+    calls: int,
+    sends: int,
+    queue_ms: float,
+    rtt_ms: float,
+    backlog: float,
+    slots: Optional[int],
 ) -> bool:
-    """Whether requests seem to sleep when all slots are in use, longer than until one
-    is free again.
+    """Whether requests over RDMA seem to sleep when all slots are in use, longer than
+    until one is free again. All values are of the same seconds, with no connection
+    lost.
 
+    - ``calls``: requests of the mount; ``sends``: of all mounts on its connections
     - ``queue_ms``, ``rtt_ms``: the mean milliseconds of a request before it is sent,
       and until its reply
     - ``backlog``: the mean number of requests that wait for a slot
     - ``slots``: of the connection; None: unknown, and counted as one
 
-    With n requests in the backlog, a slot becomes free after n / slots replies.
+    With n requests in the backlog and m more with slots than the server takes at once,
+    (n + m) / (taken at once) replies come before a request is sent. The defect: commit
+    a721035477fb of Linux.
     """
-    explained_ms = rtt_ms * backlog / (slots or 1)
-    return backlog > 0 and queue_ms - explained_ms > _SLEEPS * rtt_ms
+    slots = slots or 1
+    if calls < _MANY or sends > _OWN * calls or not 0 < backlog < _SHORT * slots:
+        return False
+    at_once = min(slots, _CREDITS)
+    explained_ms = rtt_ms * (backlog + slots - at_once) / at_once
+    return queue_ms - explained_ms > _SLEEPS * rtt_ms
 
 
 def _slots_now(view: View, address: Optional[str]) -> Optional[int]:
@@ -116,10 +148,9 @@ RULE = Rule(
         "it can make 17 times slower. The patch 'xprtrdma: Avoid 250 ms delay on "
         "backlog wakeup' of March 2026 removes that, also in stable kernels: of Debian "
         "12's, 6.1.170 has the sleep and 6.1.180 has it no more. Elsewhere the version "
-        "does not tell which kernel has it, but the counters do: the requests in the "
-        "backlog (bklog_u in mountstats) explain a part of the wait before a request "
-        "is sent; a sleep is beyond that. Such a wait has other causes too, such as a "
-        "connection that was lost."
+        "does not tell which kernel has it, but the counters do, while the load is "
+        "there: the requests in the backlog (bklog_u in mountstats) explain a part of "
+        "the wait before a request is sent; a sleep is beyond that."
     ),
     fix=(
         "Write sunrpc.rdma_slot_table_entries = 512 to a file in /etc/sysctl.d (from 4 "

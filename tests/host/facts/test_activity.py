@@ -81,10 +81,18 @@ def test_totals_of_all_operations_and_connections():
 
 
 def test_growth_between_the_samples():
-    before = mount(rdma(connect_count=1), operations=(operation("READ", 9, 9),))
-    after = mount(rdma(connect_count=3), operations=(operation("READ", 20, 27),))
+    before = mount(
+        rdma(connect_count=1, sends=9, bklog_u=1),
+        operations=(operation("READ", 9, 9, queue_ms=3, rtt_ms=4),),
+    )
+    after = mount(
+        rdma(connect_count=3, sends=29, bklog_u=6),
+        operations=(operation("READ", 20, 27, queue_ms=10, rtt_ms=40),),
+    )
     found = of_mount(before, after)
     assert (found.new_connects, found.new_retransmissions) == (2, 7)
+    assert (found.new_operations, found.new_sends, found.new_backlog) == (11, 20, 5)
+    assert (found.new_queue_ms, found.new_rtt_ms) == (7, 36)
     assert activity_between(sample(before), sample(after, taken_s=12.5)).seconds == 2.5
 
 

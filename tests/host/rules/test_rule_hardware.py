@@ -294,27 +294,68 @@ RECORDED = {
 }
 
 
-@pytest.mark.parametrize("name", RECORDED)
-def test_the_sleep_of_250_ms_is_told_by_its_behaviour(name):
-    slots_set, count, queue_ms, rtt_ms, backlog, sleeps = RECORDED[name]
-    host = with_mount(
-        operations=count, queue_ms=queue_ms, rtt_ms=rtt_ms, sends=count, backlog=backlog
-    )
+SLEEPS = "6.1.170 NFS 3 b24, a small backlog"
+
+
+def with_slots(slots_set, count, queue_ms, rtt_ms, backlog, **more):
+    """A mount that did all of that between the two samples."""
+    done = {"operations": count, "queue_ms": queue_ms, "rtt_ms": rtt_ms}
+    done |= {"sends": count, "backlog": backlog} | more
+    totals = ("operations", "queue_ms", "rtt_ms", "sends", "backlog")
+    host = with_mount(**{f"new_{name}": done[name] for name in totals}, **done)
     connection = ConnectionActivity("xprt-0-rdma", "10.0.0.1", slots_max=slots_set)
     mount = replace(host.nfs_mounts[0], address="10.0.0.1")
     activity = replace(host.activity, connections=(connection,))
-    host = replace(host, nfs_mounts=(mount,), activity=activity)
+    return replace(host, nfs_mounts=(mount,), activity=activity)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_sleep_of_250_ms_is_told_by_its_behaviour(name):
+    *counted, sleeps = RECORDED[name]
+    host = with_slots(*counted)
     verdict, text = findings(slots.RULE, host)["nas:/a"]
     assert ("250 ms" in text) == sleeps, text
-    assert verdict == ("WARN" if backlog else "PASS")
+    assert verdict == ("WARN" if host.activity.mounts[0].backlog else "PASS")
 
 
-def test_a_long_wait_for_a_lost_connection_is_no_sleep_without_slot():
-    _, count, queue_ms, rtt_ms, backlog, _ = RECORDED[
-        "6.1.170 NFS 3 b24, a small backlog"
-    ]
-    waited = {"queue_ms": queue_ms, "rtt_ms": rtt_ms, "backlog": backlog}
-    made_again = {"connects": 2, "connections": 1}
-    host = with_mount(operations=count, sends=count, **waited, **made_again)
-    verdict, text = findings(slots.RULE, host)["nas:/a"]
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"new_connects": 1},
+        {"new_retransmissions": 2},
+        # Of another mount over the same connections, whose waits are not counted here.
+        {"sends": 1200},
+    ],
+)
+def test_a_wait_for_something_else_is_no_sleep_without_slot(more):
+    *counted, _ = RECORDED[SLEEPS]
+    verdict, text = findings(slots.RULE, with_slots(*counted, **more))["nas:/a"]
     assert (verdict, "rarely" in text) == ("PASS", True)
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        # A server that takes 32 requests at once: 96 more have slots and wait for it.
+        (128, 5000, 5000 * 32, 5000 * 8, 5000 * 4),
+        # A long backlog, which comes in bursts: those that came last wait long.
+        (128, 5000, 5000 * 300, 5000 * 30, 5000 * 80),
+        # Too few requests.
+        (16, 19, 275, 130, 1),
+    ],
+)
+def test_a_wait_that_may_have_another_cause_is_no_sleep_without_slot(counted):
+    assert "250 ms" not in findings(slots.RULE, with_slots(*counted))["nas:/a"][1]
+
+
+def test_a_sleep_of_the_past_is_not_reported_as_of_now():
+    _, count, queue_ms, rtt_ms, backlog, _ = RECORDED[SLEEPS]
+    past = {"operations": count, "sends": count, "backlog": backlog}
+    host = with_mount(**past, queue_ms=queue_ms, rtt_ms=rtt_ms)
+    assert "rarely" in findings(slots.RULE, host)["nas:/a"][1]
+
+
+def test_a_lost_connection_of_the_past_hides_no_sleep():
+    *counted, _ = RECORDED[SLEEPS]
+    host = with_slots(*counted, connects=9)
+    assert "250 ms" in findings(slots.RULE, host)["nas:/a"][1]

@@ -18,8 +18,10 @@ from ovirt_rdma.host.facts.statistics import (
 from ovirt_rdma.storage.health.samples import (
     LOCAL_BYTES,
     Calls,
+    PortErrors,
     load_between,
     port_errors,
+    recent_errors,
 )
 
 
@@ -172,6 +174,16 @@ def test_errors_of_ports():
     assert port_errors(before, after) == {
         ("mlx5_0", 1): {"symbol_error": 3, "packet_seq_err": 4}
     }
+
+
+def test_errors_are_added_up_and_samples_with_packets_sent_again_are_counted():
+    values = [(0, 0), (1, 2), (5, 2), (5, 3)]
+    samples = [
+        [port(counters=[("symbol_error", bits)], hardware=[("out_of_sequence", again)])]
+        for bits, again in values
+    ]
+    counts = {"symbol_error": 5, "out_of_sequence": 3}
+    assert recent_errors(samples) == {("mlx5_0", 1): PortErrors(counts, times=2)}
 
 
 counts = st.integers(0, 1 << 64)

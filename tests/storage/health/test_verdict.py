@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.storage.seen_mount import (
     FAST,
@@ -40,6 +42,7 @@ from ovirt_rdma.storage.health.state import (
 from ovirt_rdma.storage.health.verdict import judge, needs_signs
 from ovirt_rdma.storage.readiness import NOT_READY, Step
 
+BURSTS = load(data=(780, 8.6, 5.7), backlog=0.07, sends=780)
 SILENCE = {
     # name: what was seen, then state, cause, certain, reason
     "cable out": (
@@ -161,7 +164,37 @@ SILENCE = {
     ),
     "NFS threads hang, and the cable had an error": (
         seen(its=signs(ACCEPTS, LISTENS), errors={"symbol_error": 1}),
-        (STALLED, SERVER, True, "nfs-stuck"),
+        (STALLED, SERVER, False, "nfs-stuck"),
+    ),
+    # mlx5 counts it for all connections of the port: of other servers too.
+    "NFS threads hang, and a packet was lost": (
+        seen(its=signs(ACCEPTS, LISTENS), errors={"out_of_sequence": 1}),
+        (STALLED, SERVER, False, "nfs-stuck"),
+    ),
+    "NFS threads hang, TCP mount, and a segment was sent again": (
+        seen(its=signs(ACCEPTS), errors={"RetransSegs": 2}, transport="tcp"),
+        (STALLED, SERVER, False, "nfs-stuck"),
+    ),
+    "the path loses so much that the question is late, TCP mount": (
+        seen(its=signs(ACCEPTS), errors={"RetransSegs": 9}, transport="tcp"),
+        (STALLED, PATH, False, "path-lossy"),
+    ),
+    "NFS stopped, and RDMA of other mounts is sent again": (
+        seen(
+            its=signs(REFUSES, REFUSED),
+            errors={"completer_retry_err": 9},
+            error_looks=3,
+        ),
+        (DEAD, SERVER, True, "service-down"),
+    ),
+    "one export hangs, and packets were sent again": (
+        seen(
+            its=signs(ACCEPTS, LISTENS),
+            errors={"completer_retry_err": 9},
+            error_looks=3,
+            siblings_answer=True,
+        ),
+        (STALLED, SERVER, True, "export-stuck"),
     ),
     "NFS threads hang, TCP mount": (
         seen(its=signs(ACCEPTS), transport="tcp"),
@@ -275,7 +308,7 @@ def test_a_refusal_is_an_answer():
         ),
         # Linux 6.1.170, 16 slots, bursts of 20.
         (
-            seen(FAST, load=load(data=(780, 8.6, 5.7), backlog=0.07), slots=16),
+            seen(FAST, load=BURSTS, slots=16),
             "sleep-without-slot",
             SLOTS,
         ),
@@ -294,10 +327,14 @@ def test_remarks_on_a_mount_that_is_ok(what, id, cause):
         seen(FAST, connections_asked=None, connections=1),
         seen(FAST, connections_asked=4, connections=None),
         seen(FAST, load=load(data=(100, 0.1, 1.0), moved=1 << 30)),
-        # Linux 6.1.192; a connection that was made again; too few calls.
-        seen(FAST, load=load(data=(2480, 4.4, 15.5), backlog=0.05), slots=16),
-        seen(FAST, load=load(data=(780, 8.6, 5.7), backlog=0.07, connects=1)),
-        seen(FAST, load=load(data=(9, 8.6, 5.7), backlog=0.07)),
+        # Linux 6.1.192; over TCP; a connection that broke; of other mounts.
+        seen(
+            FAST, load=load(data=(2480, 4.4, 15.5), backlog=0.05, sends=2480), slots=16
+        ),
+        seen(FAST, load=BURSTS, slots=16, transport="tcp"),
+        seen(FAST, load=replace(BURSTS, connects=1), slots=16),
+        seen(FAST, load=replace(BURSTS, sent_again=1), slots=16),
+        seen(FAST, load=replace(BURSTS, sends=1560), slots=16),
     ],
 )
 def test_no_remark(what):
