@@ -148,9 +148,16 @@ def cpu_times(text: str) -> tuple[tuple[str, Cpu], ...]:
     return tuple(found)
 
 
-def tcp_resent(text: str) -> Optional[int]:
-    """Return RetransSegs in the text of /proc/net/snmp; None if it is not there."""
-    return _tcp(text, "Tcp:", "RetransSegs")
+def tcp_resent(snmp: str, netstat: str) -> Optional[int]:
+    """Return RetransSegs less TCPDSACKRecv, of the texts of /proc/net/snmp and netstat;
+    None if either is not there.
+
+    With a DSACK the other side says that it had the segment already (RFC 2883): it was
+    late, not lost.
+    """
+    resent = _tcp(snmp, "Tcp:", "RetransSegs")
+    late = _tcp(netstat, "TcpExt:", "TCPDSACKRecv")
+    return None if resent is None or late is None else resent - late
 
 
 def tcp_out_of_order(text: str) -> Optional[int]:

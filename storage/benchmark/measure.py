@@ -288,11 +288,12 @@ def _is_domain(sentence: str) -> IsDomain:
 def read_counters(root: str) -> evidence.Moment:
     """Return the counters of the host below ``root`` now."""
     tree = FileTree(root)
+    netstat = tree.text("/proc/net/netstat") or ""
     return evidence.Moment(
         read_statistics(tree),
         evidence.cpu_times(tree.text("/proc/stat") or ""),
-        evidence.tcp_resent(tree.text("/proc/net/snmp") or ""),
-        evidence.tcp_out_of_order(tree.text("/proc/net/netstat") or ""),
+        evidence.tcp_resent(tree.text("/proc/net/snmp") or "", netstat),
+        evidence.tcp_out_of_order(netstat),
     )
 
 

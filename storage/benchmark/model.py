@@ -93,7 +93,8 @@ class Sample:
     reconnects: connections that were made again
     path_errors, packets: of the RDMA port on the path: errors of link and path, and
         received packets; None if the port does not count
-    tcp_resent: TCP segments that this host sent again; None if unknown
+    tcp_resent: TCP segments that this host sent again, without those that were only
+        late (DSACK); None if unknown
     tcp_out_of_order: TCP segments that came behind a gap, as after a loss; None if
         unknown
     """

@@ -96,7 +96,8 @@ class Load:
     - ``bytes_sent``, ``bytes_received``: of calls and replies
     - ``moved``: bytes read from the server's files and written to them
     - ``connects``: connections made; ``sends``: calls sent over them, of other mounts
-      too; ``backlog``: the mean number of calls that waited for a slot; ``on_wire``: the mean number of calls that the server had
+      too; ``backlog``: the mean number of calls that waited for a slot; ``on_wire``:
+      the mean number of calls that the server had
     """
 
     seconds: float

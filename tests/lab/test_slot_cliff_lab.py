@@ -32,7 +32,7 @@ EXPORT_PATH = "/srv/cliff"
 # In a burst with a sleep, fio sees each read end with the last one.
 SLEEP_MS = 200.0
 _BIN = Path(sys.executable).parent
-_FIO = f"""
+_FIO = """
 fio --name=bursts --filename=/mnt/file --size=16m --rw=randread --bs=4k --direct=1
   --ioengine=libaio --time_based --percentile_list=50:99.9
   --output-format=json

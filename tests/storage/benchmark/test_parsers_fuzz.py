@@ -234,17 +234,18 @@ def test_processor_times_are_busy_and_total():
     assert set(found) == {"cpu0", "cpu1"}
 
 
+NETSTAT = (
+    "TcpExt: SyncookiesSent TCPOFOQueue TCPDSACKRecv\nTcpExt: 0 31 7\n"
+    "IpExt: InOctets\nIpExt: 9\n"
+)
 SNMP = "Ip: Forwarding\nIp: 1\nTcp: RtoMin RetransSegs InErrs\nTcp: 200 77 0\n"
 
 
 def test_segments_sent_again_are_counted():
-    assert tcp_resent(SNMP) == 77
-    assert tcp_resent("Tcp: RetransSegs\n") is None
-
-
-NETSTAT = (
-    "TcpExt: SyncookiesSent TCPOFOQueue\nTcpExt: 0 31\nIpExt: InOctets\nIpExt: 9\n"
-)
+    # 7 of them were late, not lost.
+    assert tcp_resent(SNMP, NETSTAT) == 70
+    assert tcp_resent("Tcp: RetransSegs\n", NETSTAT) is None
+    assert tcp_resent(SNMP, "") is None
 
 
 def test_segments_behind_a_gap_are_counted():
@@ -289,5 +290,5 @@ def test_any_output_is_a_result_or_one_sentence(text):
         assert len(str(problem).splitlines()) == 1
     for _, cpu in cpu_times(text):
         assert 0 <= cpu.busy <= cpu.total
-    tcp_resent(text)
+    tcp_resent(text, text)
     tcp_out_of_order(text)
