@@ -62,7 +62,7 @@ class Host:
         return self.lab.hypervisor.run(line, check=True, timeout=300).stdout
 
     def mount(self, slots: int) -> None:
-        """Mount the export anew, with so many slots."""
+        """Remount the export with so many slots."""
         self.said(
             "! mountpoint -q /mnt || umount /mnt;"
             f"echo {slots} > /proc/sys/sunrpc/rdma_slot_table_entries;"
