@@ -54,6 +54,17 @@ COUNTERS = frozenset((*LINK_ERRORS, *PATH_ERRORS, *_PACKETS))
 
 
 @dataclass(frozen=True)
+class Requests:
+    """Requests of a kind between the samples: their number, and sums of the time until
+    they were sent and until their replies.
+    """
+
+    count: int = 0
+    queue_ms: int = 0
+    rtt_ms: int = 0
+
+
+@dataclass(frozen=True)
 class MountActivity:
     """An NFS mount over RDMA, all its connections and operations together.
 
@@ -87,8 +98,8 @@ class MountActivity:
     connections: int = 0
     new_operations: int = 0
     new_retransmissions: int = 0
-    new_queue_ms: int = 0
-    new_rtt_ms: int = 0
+    new_reads: Requests = Requests()
+    new_writes: Requests = Requests()
     new_connects: int = 0
     new_sends: int = 0
     new_backlog: int = 0
@@ -189,38 +200,58 @@ def activity_between(before: Statistics, after: Statistics) -> Activity:
 
 
 def _mount(earlier: Optional[MountStatistics], mount: MountStatistics) -> MountActivity:
-    now, before = _totals(mount), _totals(earlier or mount)
-    grown = {name: max(0, value - before[name]) for name, value in now.items()}
+    before = earlier or mount
+    then, now = _totals(before), _totals(mount)
+    grown = {name: max(0, value - then[name]) for name, value in now.items()}
     return MountActivity(
         mountpoint=mount.mountpoint,
-        **now,
+        operations=now["operations"],
+        retransmissions=now["retransmissions"],
+        queue_ms=sum(one.queue_ms for one in mount.operations),
+        rtt_ms=sum(one.rtt_ms for one in mount.operations),
         reads=_count(mount, "READ", "READ_PLUS"),
         writes=_count(mount, "WRITE"),
         server_read=mount.bytes.server_read if mount.bytes else None,
         server_written=mount.bytes.server_written if mount.bytes else None,
         copies=_count(mount, "COPY"),
         cancelled_copies=_count(mount, "OFFLOAD_CANCEL"),
+        connects=now["connects"],
+        sends=now["sends"],
+        backlog=now["backlog"],
         connections=len(mount.transports),
-        **{f"new_{name}": value for name, value in grown.items()},
-        blocked=_blocked((earlier or mount).transports, mount.transports),
+        new_operations=grown["operations"],
+        new_retransmissions=grown["retransmissions"],
+        new_reads=_requests(before, mount, "READ", "READ_PLUS"),
+        new_writes=_requests(before, mount, "WRITE"),
+        new_connects=grown["connects"],
+        new_sends=grown["sends"],
+        new_backlog=grown["backlog"],
+        blocked=_blocked(before.transports, mount.transports),
         layout=mount.layout,
     )
 
 
 def _totals(mount: MountStatistics) -> dict[str, int]:
-    """Return the totals whose growth counts too, by their names in MountActivity."""
+    """Return the totals whose growth counts too."""
     operations, transports = mount.operations, mount.transports
     return {
         "operations": sum(one.operations for one in operations),
         "retransmissions": sum(
             max(0, one.transmissions - one.operations) for one in operations
         ),
-        "queue_ms": sum(one.queue_ms for one in operations),
-        "rtt_ms": sum(one.rtt_ms for one in operations),
         "connects": _sum(transports, "connect_count"),
         "sends": _sum(transports, "sends"),
         "backlog": _sum(transports, "bklog_u"),
     }
+
+
+def _requests(before: MountStatistics, after: MountStatistics, *names: str) -> Requests:
+    def total(mount: MountStatistics, what: str) -> int:
+        return sum(getattr(o, what) for o in mount.operations if o.name in names)
+
+    wanted = ("operations", "queue_ms", "rtt_ms")
+    grown = [total(after, what) - total(before, what) for what in wanted]
+    return Requests(*grown) if min(grown) >= 0 else Requests()
 
 
 def _count(mount: MountStatistics, *names: str) -> int:

@@ -27,6 +27,7 @@ from ovirt_rdma.host.policy.model import Policy, RuleMatch, rule_for
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.health.probe import PROBE_S, Answer, Asked, Probes
 from ovirt_rdma.storage.health.samples import (
+    SENT_AGAIN,
     WIRE_ERRORS,
     PortErrors,
     load_between,
@@ -34,7 +35,14 @@ from ovirt_rdma.storage.health.samples import (
     recent_errors,
 )
 from ovirt_rdma.storage.health.seen import Seen
-from ovirt_rdma.storage.health.signs import Questions, Server, ServerSigns, signs_of
+from ovirt_rdma.storage.health.signs import (
+    ACCEPTS,
+    REFUSES,
+    Questions,
+    Server,
+    ServerSigns,
+    signs_of,
+)
 from ovirt_rdma.storage.health.state import OK, MountHealth
 from ovirt_rdma.storage.health.verdict import judge, needs_signs
 from ovirt_rdma.storage.proof import prove
@@ -44,7 +52,7 @@ from ovirt_rdma.storage.review import review_all
 BETWEEN_S = 1.0
 # A connection that loses packets is mostly quiet: it waits before it sends them again.
 # Half a minute has three looks of 10 s, also if they come a little late.
-ERRORS_S = 31.0
+ERRORS_S = 35.0
 
 
 def _read(tree: FileTree) -> Statistics:
@@ -151,20 +159,17 @@ class Looker:
         """Return the same with the signs of servers that are in trouble."""
         new_errors = port_errors(before.ports, after.ports)
         errors = self._recent_errors(before, after)
-        asked = {
-            one.mount.address: Server(one.mount.address, one.transport, one.port)
-            for one in seen
-            if one.mount.address
-            and (needs_signs(one) or (new_errors and one.transport))
-        }
+        asked: dict[str, Server] = {}
+        # The last one counts: a mount in trouble, best one over RDMA.
+        for one in sorted(seen, key=lambda s: (needs_signs(s), s.transport == RDMA)):
+            address, ask = one.mount.address, needs_signs(one)
+            if address and (ask or new_errors):
+                asked[address] = Server(address, one.transport, one.port, ask)
         signs = signs_of(
             asked.values(), self._root, self._with.questions, self._with.reader
         )
         netdevs = self._netdevs(seen, signs)
-        return [
-            _with_others(one, seen, signs.get(one.mount.address or ""), netdevs, errors)
-            for one in seen
-        ]
+        return [_with_others(one, seen, signs, netdevs, errors) for one in seen]
 
     def _recent_errors(
         self, before: Statistics, after: Statistics
@@ -256,7 +261,7 @@ def _statistics_of(
 def _with_others(
     one: Seen,
     seen: Sequence[Seen],
-    signs: Optional[ServerSigns],
+    signs: Mapping[str, ServerSigns],
     netdevs: Mapping[str, Optional[str]],
     errors: Mapping[tuple[str, int], PortErrors],
 ) -> Seen:
@@ -265,31 +270,37 @@ def _with_others(
     siblings = [
         other.is_answered
         for other in seen
-        if other is not one and other.mount.address == address
+        if other is not one
+        and (other.mount.address, other.transport) == (address, one.transport)
     ]
     netdev = netdevs.get(address or "")
     others = [
-        other.is_answered
+        other.is_answered or _is_up(signs.get(other.mount.address or ""))
         for other in seen
         if netdev
         and other.mount.address != address
         and netdevs.get(other.mount.address or "") == netdev
     ]
-    own = [
-        errors[place] for place in (signs.devices if signs else ()) if place in errors
-    ]
+    its = signs.get(address or "")
+    own = [errors[place] for place in (its.devices if its else ()) if place in errors]
     grown: dict[str, int] = {}
     for port in own:
         for name, count in port.counts.items():
-            grown[name] = grown.get(name, 0) + count
+            # A mount over TCP sends no packets of RDMA.
+            if one.transport == RDMA or name not in SENT_AGAIN:
+                grown[name] = grown.get(name, 0) + count
     return dataclasses.replace(
         one,
-        signs=signs,
+        signs=its,
         errors=grown,
         error_looks=max((port.times for port in own), default=0),
         others_answer=any(others) if others else None,
         siblings_answer=any(siblings) if siblings else None,
     )
+
+
+def _is_up(signs: Optional[ServerSigns]) -> bool:
+    return signs is not None and signs.tcp.result in (ACCEPTS, REFUSES)
 
 
 def _shared(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
+from ovirt_rdma.host.facts.activity import Requests
 from ovirt_rdma.host.facts.statistics import (
     MountStatistics,
     OperationStatistics,
@@ -25,22 +26,21 @@ DATA = frozenset({"READ", "WRITE", "COMMIT"})
 # More than the calls that may be under way at the end of a sample would move.
 LOCAL_BYTES = 16 << 20
 
-# Soft-RoCE sent packets again for which it had waited (rxe_comp.c).
-WAITED = "completer_retry_err"
+# This host waited in vain for acknowledgements: mlx5, Soft-RoCE (rxe_comp.c).
+WAITED = frozenset(
+    {"local_ack_timeout_err", "retry_exceeded_err", "completer_retry_err"}
+)
 # Packets that were sent again, by either side. The port of a server acknowledges
 # packets, whatever its NFS threads do; but a port counts those of all servers, and
 # Soft-RoCE also counts waits that were too short (rxe_comp.c, retransmit_timer).
-SENT_AGAIN = frozenset(
+SENT_AGAIN = WAITED | frozenset(
     {
-        "local_ack_timeout_err",
         "packet_seq_err",
         "out_of_sequence",
         "implied_nak_seq_err",
         "duplicate_request",
         "out_of_seq_request",
         "rcvd_seq_err",
-        "retry_exceeded_err",
-        WAITED,
         "RetransSegs",
         "tcpRetransSegs",
     }
@@ -68,7 +68,7 @@ WIRE_ERRORS = SENT_AGAIN | frozenset(
 @dataclass(frozen=True)
 class PortErrors:
     """By how much each of WIRE_ERRORS grew on a port, and in how many samples one of
-    SENT_AGAIN did.
+    WAITED did.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -91,7 +91,8 @@ class Calls:
 class Load:
     """What a mount did in ``seconds``.
 
-    - ``data``: READ, WRITE and COMMIT; ``other``: all other calls
+    - ``data``: READ, WRITE and COMMIT; ``other``: all other calls; ``reads`` and
+      ``writes``: those of ``data``, with sums of milliseconds
     - ``sent_again``: transmissions beyond the first; ``timeouts``: of calls
     - ``bytes_sent``, ``bytes_received``: of calls and replies
     - ``moved``: bytes read from the server's files and written to them
@@ -110,6 +111,8 @@ class Load:
     moved: int = 0
     connects: int = 0
     sends: int = 0
+    reads: Requests = field(default_factory=Requests)
+    writes: Requests = field(default_factory=Requests)
     backlog: float = 0.0
     on_wire: float = 0.0
 
@@ -160,6 +163,8 @@ def load_between(
         moved=_moved(after) - _moved(before),
         connects=connects,
         sends=sends,
+        reads=_requests(done, "READ", "READ_PLUS"),
+        writes=_requests(done, "WRITE"),
         backlog=backlog / sends if sends else 0.0,
         # Little's law: the time that all calls together were on the wire.
         on_wire=sum(one.rtt_ms for one in done) / (1000.0 * seconds),
@@ -210,6 +215,15 @@ def _calls(operations: Iterable[OperationStatistics]) -> Calls:
         sum(one.queue_ms for one in some) / count,
         sum(one.rtt_ms for one in some) / count,
         sum(one.execute_ms for one in some) / count,
+    )
+
+
+def _requests(operations: Iterable[OperationStatistics], *names: str) -> Requests:
+    some = [one for one in operations if one.name in names]
+    return Requests(
+        sum(one.operations for one in some),
+        sum(one.queue_ms for one in some),
+        sum(one.rtt_ms for one in some),
     )
 
 
@@ -279,8 +293,8 @@ def recent_errors(
             counts = dict(have.counts)
             for name, count in grown.items():
                 counts[name] = counts.get(name, 0) + count
-            again = not SENT_AGAIN.isdisjoint(grown)
-            found[place] = PortErrors(counts, have.times + again)
+            waited = not WAITED.isdisjoint(grown)
+            found[place] = PortErrors(counts, have.times + waited)
     return found
 
 

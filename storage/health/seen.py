@@ -47,14 +47,15 @@ class Seen:
     - ``silent_s``: seconds since its last answer; 0.0 if unknown
     - ``signs``: of its server; None if nobody asked
     - ``errors``: on the wire of the ports to it, by name, in the last half minute;
-      ``error_looks``: in how many looks of that time packets were sent again
+      ``error_looks``: in how many looks of that time one of WAITED did
     - ``backlog``: calls that wait for a slot now; ``slots``: the connection's slots;
       None if the kernel does not show them
     - ``others_answer``: another server answers by the same netdev; None if none is
       mounted
     - ``connections_asked``, ``connections``: nconnect, and how many were made; None if
       unknown; ``review``: the mount compared with the policy
-    - ``siblings_answer``: another export of the server answers; None if there is none
+    - ``siblings_answer``: another export of the server answers by the same transport;
+      None if there is none
     """
 
     mount: NfsMount

@@ -2,15 +2,19 @@
 """Look for the signs that tell why a server does not answer, or answers late.
 
 Only asked if a mount is in trouble: this host's route and port, a TCP connection to the
-server's NFS port, and an RDMA connection to its listener. Each ends at its deadline.
-The kernel of the server answers a TCP connection, not its NFS threads: the time of the
-answer is that of the path.
+server's NFS port with a call that does nothing, and an RDMA connection to its listener.
+Each ends at its deadline. The kernel of the server answers a TCP connection, not its
+NFS threads: the time of the answer is that of the path. The call needs a thread, and so
+does an RDMA connection to a Linux server (svc_rdma_accept in
+net/sunrpc/xprtrdma/svc_rdma_transport.c).
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import socket
+import struct
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -34,12 +38,16 @@ LISTENER_S = 2.0
 ALONE_S = 0.3
 # Servers asked at the same time: each needs a thread and, for RDMA, a process.
 _AT_ONCE = 8
+# The number of NFS among the programs of RPC (RFC 7530).
+_NFS = 100003
 
 # How the server's TCP port answered.
 ACCEPTS, REFUSES, SILENT, UNREACHABLE = "accepts", "refuses", "silent", "unreachable"
 # No machine answered to the address: ARP and its like, on this host or the last router
 # (net/ipv4/arp.c, arp_error_report; EHOSTUNREACH).
 ABSENT = "absent"
+# Only the path to it was wanted.
+UNASKED = "unasked"
 # operstate of a netdev: Linux, Documentation/networking/operstates.rst.
 _CARRIER = {"up": True, "down": False, "lowerlayerdown": False}
 # States of a port with a link, until the subnet manager has set it up
@@ -58,22 +66,26 @@ _RESULTS = {
 @dataclass(frozen=True)
 class Server:
     """An address of a server with the ``port`` of its RDMA listener; ``transport`` is
-    that of the mounts in question.
+    that of the mounts in question; ``ask``: False if only the path to it is wanted.
     """
 
     address: str
     transport: Optional[str]
     port: int
+    ask: bool = True
 
 
 @dataclass(frozen=True)
 class Knock:
     """The answer to a TCP connection: ACCEPTS, REFUSES, SILENT, ABSENT or UNREACHABLE
-    (this host's kernel or a router says so), and the seconds until it came.
+    (this host's kernel or a router says so), or UNASKED, and the seconds until it came.
+
+    ``replied``: whether an NFS thread answered a call within the time; None: unknown
     """
 
     result: str
     seconds: float
+    replied: Optional[bool] = None
 
 
 @dataclass(frozen=True)
@@ -101,16 +113,46 @@ class ServerSigns:
 
 
 def knock(address: str, port: int, timeout_s: float = KNOCK_S) -> Knock:
-    """Connect to a TCP port, and say how it was answered, and how soon."""
+    """Connect to the TCP port of an NFS server and call it; say how the connection was
+    answered, and how soon, and whether the call was.
+    """
     begun = time.monotonic()
     try:
-        with socket.create_connection((address, port), timeout=timeout_s):
-            result = ACCEPTS
+        with socket.create_connection((address, port), timeout=timeout_s) as connected:
+            seconds = time.monotonic() - begun
+            replied = _replies(connected, begun + timeout_s)
+            return Knock(ACCEPTS, seconds, replied)
     except socket.timeout:
         result = SILENT
     except OSError as error:
         result = _RESULTS.get(error.errno or 0, UNREACHABLE)
     return Knock(result, time.monotonic() - begun)
+
+
+def _replies(connected: socket.socket, until: float) -> Optional[bool]:
+    """Whether NFS answers procedure NULL, which needs no rights; None if the connection
+    ends before. A server without NFS 4 answers too, with an error (RFC 5531).
+    """
+    number = os.urandom(4)
+    call = number + struct.pack(">9I", 0, 2, _NFS, 4, 0, 0, 0, 0, 0)
+    # TCP has records: the last fragment, its length.
+    expected, received = number + struct.pack(">I", 1), b""
+    try:
+        connected.sendall(struct.pack(">I", 1 << 31 | len(call)) + call)
+        while len(received) < 4 + len(expected):
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            connected.settimeout(left)
+            more = connected.recv(64)
+            if not more:
+                return None
+            received += more
+    except socket.timeout:
+        return False
+    except OSError:
+        return None
+    return received[4 : 4 + len(expected)] == expected or None
 
 
 @dataclass(frozen=True)
@@ -171,7 +213,6 @@ def _ports(facts: Facts, route: Optional[Route]) -> list[tuple[RdmaDevice, RdmaP
 def _signs(
     server: Server, facts: Facts, route: Optional[Route], ask: Questions
 ) -> ServerSigns:
-    address = server.address
     steps = local_steps(facts, route)
     netdev = route.netdev if route else None
     ports = _ports(facts, route)
@@ -183,14 +224,10 @@ def _signs(
     ]
     state = next((n.operstate for n in facts.netdevs if n.name == netdev), "")
     carrier = _CARRIER.get(state)
-    listener = None
-    with ThreadPoolExecutor(1) as other:
-        knocking = other.submit(ask.knock, address, NFS_TCP_PORT, KNOCK_S)
-        wait([knocking], ALONE_S)
-        # Without a route or a port there is nobody to ask.
-        if server.transport == RDMA and not any(s.verdict == NOT_READY for s in steps):
-            listener = ask.listener(address, server.port, LISTENER_S)
-        tcp = knocking.result()
+    # Without a route or a port there is nobody to ask.
+    over_rdma = server.transport == RDMA
+    over_rdma &= not any(step.verdict == NOT_READY for step in steps)
+    tcp, listener = _answers(server, ask, over_rdma)
     return ServerSigns(
         steps,
         tcp,
@@ -202,3 +239,17 @@ def _signs(
         tuple(f"{device.name}/{port.number} is {port.state}" for device, port in down),
         any(port.is_infiniband and port.state in _NO_SM for _, port in down),
     )
+
+
+def _answers(
+    server: Server, ask: Questions, over_rdma: bool
+) -> tuple[Knock, Optional[Step]]:
+    if not server.ask:
+        return Knock(UNASKED, 0.0), None
+    address, listener = server.address, None
+    with ThreadPoolExecutor(1) as other:
+        knocking = other.submit(ask.knock, address, NFS_TCP_PORT, KNOCK_S)
+        wait([knocking], ALONE_S)
+        if over_rdma:
+            listener = ask.listener(address, server.port, LISTENER_S)
+        return knocking.result(), listener

@@ -7,7 +7,9 @@ port of the host  TCP port  RDMA CM   cause
 not ACTIVE        any       any       path; fabric, if it lacks a subnet manager
 ACTIVE            accepts   refuses   server: its RDMA listener is gone
 ACTIVE            refuses   refuses   server: its NFS service is stopped
-ACTIVE            accepts   accepts   server: its NFS threads answer nothing; path, if
+ACTIVE            accepts   any       server: its NFS threads answer nothing, a call by
+                                      TCP neither
+ACTIVE            accepts   accepts   server: this export hangs; path, if it is far or
                                       packets are lost
 ACTIVE            answers   silent    server: its RDMA device is gone; fabric on IB
 ACTIVE            silent    silent    server, or the path to it
@@ -24,12 +26,12 @@ from ovirt_rdma.storage.health.probe import PROBE_S
 from ovirt_rdma.storage.health.samples import WAITED
 from ovirt_rdma.storage.health.seen import Found, Seen
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, UNREACHABLE, ServerSigns
-from ovirt_rdma.storage.health.slowness import loss, lossy
+from ovirt_rdma.storage.health.slowness import far_path, is_slow, loss, lossy, slowness
 from ovirt_rdma.storage.health.state import DEAD, FABRIC, HOST, PATH, SERVER, UNKNOWN
 from ovirt_rdma.storage.probe import server_side_fix
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
 
-# Looks of half a minute in which packets were sent again.
+# Looks of half a minute in which this host waited for acknowledgements.
 _OFTEN = 3
 
 
@@ -112,8 +114,9 @@ def _far_fault(seen: Seen, signs: ServerSigns) -> Found:
             "connections",
             "start the NFS service of the server: systemctl start nfs-server",
         )
-    if listening or (listener is None and tcp == ACCEPTS):
-        return _stuck_server(seen)
+    stuck = listener is None or signs.tcp.replied is False
+    if listening or (stuck and tcp == ACCEPTS):
+        return _stuck_server(seen, signs.tcp.replied)
     if tcp in (ACCEPTS, REFUSES):
         return _rdma_lost(seen, signs)
     return _nobody(seen, signs)
@@ -132,12 +135,20 @@ def _loses_packets(seen: Seen, tcp: str, listening: bool) -> bool:
     over_rdma = seen.transport == RDMA
     if over_rdma and seen.error_looks >= _OFTEN:
         return True
-    waited = over_rdma and WAITED in seen.errors
-    return listening and (waited or lossy(seen) is not None)
+    if not listening or (seen.signs and seen.signs.tcp.replied is False):
+        return False
+    waited = over_rdma and not WAITED.isdisjoint(seen.errors)
+    return waited or lossy(seen) is not None
 
 
-def _stuck_server(seen: Seen) -> Found:
-    if seen.siblings_answer:
+def _stuck_server(seen: Seen, replied: Optional[bool]) -> Found:
+    """Return what hangs on a server that accepts connections."""
+    far = far_path(seen)
+    if far is not None:
+        return replace(far, state=seen.lost, certain=False)
+    if replied is not False and is_slow(seen):
+        return replace(slowness(seen), state=seen.lost, certain=False)
+    if replied is not False and seen.siblings_answer:
         return Found(
             seen.lost,
             SERVER,
@@ -145,6 +156,18 @@ def _stuck_server(seen: Seen) -> Found:
             f"{seen.server} answers for other exports, but not for this one: its file "
             "system or disk hangs",
             "check the disks and the file system of this export on the server",
+            certain=not seen.errors,
+        )
+    if replied:
+        return Found(
+            seen.lost,
+            SERVER,
+            "export-stuck",
+            f"{seen.server} answers calls, but not for this export: its file system "
+            "or disk hangs, or this host's connection to it does",
+            "check the disks and the file system of this export on the server; if "
+            "other hosts have no trouble with it, see the kernel's log of this host",
+            certain=False,
         )
     return Found(
         seen.lost,
@@ -154,7 +177,7 @@ def _stuck_server(seen: Seen) -> Found:
         "threads wait, mostly for a disk",
         "on the server: check its disks and its log for hung tasks, and that it has "
         "enough NFS threads (nfs.conf, [nfsd] threads)",
-        certain=not seen.errors,
+        certain=replied is False and not seen.errors and not is_slow(seen),
     )
 
 
@@ -194,6 +217,8 @@ def _nobody(seen: Seen, signs: ServerSigns) -> Found:
             "all-servers-silent",
             f"{nothing}; nor does any other server by {signs.netdev}",
             "check the switches between this host and its servers",
+            # They may be one machine.
+            certain=False,
         )
     if signs.tcp.result == UNREACHABLE:
         return Found(

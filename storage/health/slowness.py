@@ -99,16 +99,9 @@ def slowness(seen: Seen) -> Found:
     lost = lossy(seen)
     if lost is not None:
         return lost
-    if _far_path(seen):
-        took = _knock_s(seen)
-        return Found(
-            SLOW,
-            PATH,
-            "path-slow",
-            f"the path to {seen.server} is slow: a TCP connection, which needs no NFS "
-            f"thread, takes {shown_time(took)}",
-            "check the switches and links on the path for load and pauses",
-        )
+    far = far_path(seen)
+    if far is not None:
+        return far
     if load is not None and _was_reset(load):
         return Found(
             SLOW,
@@ -140,6 +133,8 @@ def _slots(seen: Seen, load: Load) -> Found:
             f"{load.backlog:.0f} calls wait for one",
             f"raise sunrpc.{key}_slot_table_entries (sysctl; for mounts made from then "
             "on), or use nconnect",
+            # A server that is late fills any number of slots.
+            certain=every.rtt_ms < SLOW_QUEUE_MS,
         )
     return Found(
         SLOW,
@@ -169,16 +164,25 @@ def loss(seen: Seen) -> Found:
         f"packets between this host and {seen.server} are lost: {counted}",
         "check cables, transceivers and switch ports on the path; RoCE: flow control",
         # The port counts what it sent to any server.
-        certain=_knock_s(seen) >= FAR_S,
+        certain=False,
     )
 
 
-def _far_path(seen: Seen) -> bool:
+def far_path(seen: Seen) -> Optional[Found]:
+    """Return the finding for a path whose round trip is long; None if it is not."""
     slowest = max(seen.answer.seconds or 0.0, seen.answer.read_s or 0.0)
     took = _knock_s(seen)
-    return took >= SLOW_S / 2 or (
-        took >= _PATH_SHARE * slowest
-        and (_is_far(seen) or (slowest >= SLOW_S and took >= SLOW_S / 10))
+    if took < SLOW_S / 2:
+        late = _is_far(seen) or (slowest >= SLOW_S and took >= SLOW_S / 10)
+        if not late or took < _PATH_SHARE * slowest:
+            return None
+    return Found(
+        SLOW,
+        PATH,
+        "path-slow",
+        f"the path to {seen.server} is slow: a TCP connection, which needs no NFS "
+        f"thread, takes {shown_time(took)}",
+        "check the switches and links on the path for load and pauses",
     )
 
 
@@ -186,7 +190,7 @@ def _slow_server(seen: Seen) -> Found:
     load = seen.load
     looked_up = seen.answer.seconds or 0.0
     if looked_up < SLOW_S / 2:
-        took = seen.answer.read_s or 0.0
+        took = read_s = seen.answer.read_s or 0.0
         if load is not None and load.data.count >= _FEW:
             took = max(took, load.data.rtt_ms / 1000.0)
         return Found(
@@ -196,6 +200,8 @@ def _slow_server(seen: Seen) -> Found:
             f"{seen.server} takes {shown_time(took)} to read or write, but answers a "
             f"lookup in {shown_time(looked_up)}: its disks are slow",
             "check the disks of the server",
+            # Many large requests may wait for its link, but one small read does not.
+            certain=read_s >= SLOW_S,
         )
     busy = load is not None and load.on_wire >= 2.0
     waiting = f", with {load.on_wire:.0f} calls at once" if busy and load else ""

@@ -10,7 +10,7 @@ from ovirt_rdma.host.rules.nfs.slots import sleep_without_slot
 from ovirt_rdma.storage.health.probe import PROBE_S
 from ovirt_rdma.storage.health.samples import Load
 from ovirt_rdma.storage.health.seen import DENIED, Found, Seen, shown_time
-from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, SILENT
+from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, SILENT, UNASKED
 from ovirt_rdma.storage.health.silence import silence
 from ovirt_rdma.storage.health.slowness import is_slow, may_be_far, slowness
 from ovirt_rdma.storage.health.state import (
@@ -158,12 +158,10 @@ def _remarks(seen: Seen) -> list[Remark]:
 def _sleeps(seen: Seen, load: Load) -> bool:
     if seen.transport != RDMA or load.connects or load.sent_again:
         return False
-    every = load.all
     return sleep_without_slot(
+        (load.reads, load.writes),
         calls=load.count,
         sends=load.sends,
-        queue_ms=every.queue_ms,
-        rtt_ms=every.rtt_ms,
         backlog=load.backlog,
         slots=seen.slots,
     )
@@ -206,7 +204,10 @@ def _evidence(seen: Seen) -> list[str]:
             knocked += f" in {shown_time(signs.tcp.seconds)}"
         elif knocked == SILENT:
             knocked = "no answer"
-        shown.append(f"TCP port 2049: {knocked}")
+        if signs.tcp.replied is False:
+            knocked += ", but a call was not answered"
+        if knocked != UNASKED:
+            shown.append(f"TCP port 2049: {knocked}")
         if signs.listener is not None:
             shown.append(f"RDMA: {signs.listener.detail}")
         shown += signs.ports_down

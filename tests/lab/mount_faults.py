@@ -36,6 +36,7 @@ host: {{metrics_folder: {METRICS}}}
 """
 # The alert waits for a minute, which has to begin with a sample.
 SLOW_S = 70.0
+_SLOTS = "/proc/sys/sunrpc/rdma_slot_table_entries"
 # The look that was under way, one whose samples are of before and after the fault, one
 # that finds a single late answer, and one that finds the second.
 _SLOW_LOOKS = 4
@@ -121,9 +122,24 @@ def more_threads(host: WatchedHost) -> None:
     host.delay_disk(0)
 
 
-def set_slots(number: int) -> Act:
-    """Return an act that gives the next RDMA connection so many slots."""
-    return hypervisor(f"echo {number} > /proc/sys/sunrpc/rdma_slot_table_entries")
+def resume(host: WatchedHost) -> None:
+    """Let the disk answer again, and all NFS threads work."""
+    host.server("dmsetup resume slow")
+    host.threads(8)
+
+
+def few_slots(host: WatchedHost) -> None:
+    """Give the next RDMA connection the fewest slots (RPCRDMA_MIN_SLOT_TABLE), and let
+    calls take long enough to wait for one.
+    """
+    host.shell(f"echo 4 > {_SLOTS}")
+    host.delay_disk(40)
+
+
+def more_slots(host: WatchedHost) -> None:
+    """Revert that."""
+    host.shell(f"echo 128 > {_SLOTS}")
+    host.delay_disk(0)
 
 
 def share_tcp(host: WatchedHost) -> None:
@@ -201,6 +217,16 @@ FAULTS = {
         before=lambda host: host.delay_disk(60),
         looks=_SLOW_LOOKS,
     ),
+    "NFS threads hang": MountFault(
+        server("dmsetup suspend --noflush --nolockfs slow"),
+        resume,
+        ("stalled",),
+        "server",
+        "nfs-stuck",
+        frozenset({STALLED}),
+        load=Load(readers=0, writers=6, block=4 << 10),
+        before=lambda host: host.threads(2),
+    ),
     "server's disk slow": MountFault(
         lambda host: host.delay_disk(800),
         lambda host: host.delay_disk(0),
@@ -213,13 +239,12 @@ FAULTS = {
     ),
     "few slots and a deep queue": MountFault(
         lambda host: host.begin_load(Load(readers=0, writers=24, block=4 << 10)),
-        set_slots(128),
+        more_slots,
         ("slow",),
         "slots",
         "slots-used-up",
         frozenset({SLOW, "OvirtRdmaBacklog"}),
-        # The least that the kernel takes (RPCRDMA_MIN_SLOT_TABLE).
-        before=set_slots(4),
+        before=few_slots,
         looks=_SLOW_LOOKS,
         # NFS 4 has a limit of its own, the slots of its session.
         version="3",

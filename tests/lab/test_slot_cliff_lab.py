@@ -23,7 +23,7 @@ pytestmark = pytest.mark.faults
 
 SLOTS = 16
 # More reads at once than SLOTS have no free slot.
-AT_ONCE = 24
+AT_ONCE = 40
 MORE_SLOTS = 128
 SECONDS = 6
 # As long as a check takes in a guest.

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from ovirt_rdma.host.facts.activity import MountActivity
+from ovirt_rdma.host.facts.activity import MountActivity, Requests
 from ovirt_rdma.host.rules.base import HOST, PASS, WARN, Finding, Rule
 from ovirt_rdma.host.rules.nfs.mounts import no_mount, not_read, rdma_mounts
 from ovirt_rdma.host.rules.view import View
@@ -20,6 +20,8 @@ _RARE = 0.01
 # takes, beyond what the backlog explains: at most 1.04 on Debian's 6.1.192 and at least
 # 1.5 on its 6.1.170, in bursts and with constant queues (docs/health.md).
 _SLEEPS = 1.3
+# One sleep.
+_SLEEP_MS = 250
 # Requests whose mean wait says something.
 _MANY = 20
 # The share of the slots that may wait in the mean. Those that sleep are few, and those
@@ -66,22 +68,22 @@ def _judged(export: str, done: MountActivity, slots: Optional[int]) -> Finding:
         return Finding(ID, export, PASS, sentence)
     average = done.backlog / max(1, done.sends)
     waited = f"on average {average:.2f} requests waited for one of its {of}"
-    count = max(1, done.new_operations)
-    queue_ms, rtt_ms = done.new_queue_ms / count, done.new_rtt_ms / count
     # Requests that wait until a lost connection is made again are not in the backlog.
     broke = done.new_connects or done.new_retransmissions
     if not broke and sleep_without_slot(
+        (done.new_reads, done.new_writes),
         calls=done.new_operations,
         sends=done.new_sends,
-        queue_ms=queue_ms,
-        rtt_ms=rtt_ms,
         backlog=done.new_backlog / max(1, done.new_sends),
         slots=slots,
     ):
+        count = done.new_reads.count + done.new_writes.count
+        queue_ms = (done.new_reads.queue_ms + done.new_writes.queue_ms) / count
+        rtt_ms = (done.new_reads.rtt_ms + done.new_writes.rtt_ms) / count
         sentence = (
-            f"{waited}, and a request now waits {queue_ms:.1f} ms before it is sent, "
-            f"while its reply takes {rtt_ms:.1f} ms: as in kernels where the first "
-            "request without a free slot waits 250 ms"
+            f"{waited}, and a read or write now waits {queue_ms:.1f} ms before it is "
+            f"sent, while its reply takes {rtt_ms:.1f} ms: as in kernels where the "
+            "first request without a free slot waits 250 ms"
         )
         return Finding(ID, export, WARN, sentence, _RAISE)
     if average < _RARE:
@@ -91,11 +93,10 @@ def _judged(export: str, done: MountActivity, slots: Optional[int]) -> Finding:
 
 
 def sleep_without_slot(
+    data: Iterable[Requests],
     *,
     calls: int,
     sends: int,
-    queue_ms: float,
-    rtt_ms: float,
     backlog: float,
     slots: Optional[int],
 ) -> bool:
@@ -103,22 +104,25 @@ def sleep_without_slot(
     until one is free again. All values are of the same seconds, with no connection
     lost.
 
-    - ``calls``: requests of the mount; ``sends``: of all mounts on its connections
-    - ``queue_ms``, ``rtt_ms``: the mean milliseconds of a request before it is sent,
-      and until its reply
+    - ``data``: the reads, and the writes; those of a kind are alike
+    - ``calls``: all requests of the mount; ``sends``: of all mounts on its connections
     - ``backlog``: the mean number of requests that wait for a slot
-    - ``slots``: of the connection; None: unknown, and counted as one
+    - ``slots``: of the connection; None: unknown, so no sleep is seen
 
     With n requests in the backlog and m more with slots than the server takes at once,
     (n + m) / (taken at once) replies come before a request is sent. The defect: commit
     a721035477fb of Linux.
     """
-    slots = slots or 1
-    if calls < _MANY or sends > _OWN * calls or not 0 < backlog < _SHORT * slots:
+    if slots is None or sends > _OWN * calls or not 0 < backlog < _SHORT * slots:
         return False
     at_once = min(slots, _CREDITS)
-    explained_ms = rtt_ms * (backlog + slots - at_once) / at_once
-    return queue_ms - explained_ms > _SLEEPS * rtt_ms
+    replies = (backlog + slots - at_once) / at_once
+    many = [one for one in data if one.count >= _MANY]
+    slept_ms = sum(one.queue_ms - replies * one.rtt_ms for one in many)
+    # Slow writes keep quick reads waiting too, but then the writes wait as explained.
+    return slept_ms >= _SLEEP_MS and all(
+        one.queue_ms > (replies + _SLEEPS) * one.rtt_ms for one in many
+    )
 
 
 def _slots_now(view: View, address: Optional[str]) -> Optional[int]:
@@ -128,7 +132,7 @@ def _slots_now(view: View, address: Optional[str]) -> Optional[int]:
         for one in (activity.connections if activity else None) or ()
         if one.destination == address and one.slots_max is not None
     }
-    return min(known) if known else None
+    return max(known) if known else None
 
 
 RULE = Rule(
@@ -141,8 +145,9 @@ RULE = Rule(
     why=(
         "Each request under way has a slot; the next ones are in the backlog. A few "
         "busy virtual machines reach 128: eight with a queue depth of 32 make 256 "
-        "requests. Since commit a721035477fb (Linux 5.18, and the stable kernels of "
-        "April 2022) a request that finds no free slot on a connection over RDMA, "
+        "requests (with NFS 3; NFS 4.1 and later has 64 at once, unless "
+        "nfs.max_session_slots is raised). Since commit a721035477fb (Linux 5.18, and "
+        "the stable kernels of April 2022) a request that finds no free slot on a connection over RDMA, "
         "while no other waits yet, also sleeps for 250 ms, with the slot that it then "
         "has. Those behind it do not sleep, so it is worst for loads in bursts, which "
         "it can make 17 times slower. The patch 'xprtrdma: Avoid 250 ms delay on "
@@ -150,7 +155,9 @@ RULE = Rule(
         "12's, 6.1.170 has the sleep and 6.1.180 has it no more. Elsewhere the version "
         "does not tell which kernel has it, but the counters do, while the load is "
         "there: the requests in the backlog (bklog_u in mountstats) explain a part of "
-        "the wait before a request is sent; a sleep is beyond that."
+        "the wait before a request is sent; a sleep is beyond that. With few slots "
+        "that shows; with 128 a sleep is too rare to be told from other waits, so no "
+        "finding proves nothing there."
     ),
     fix=(
         "Write sunrpc.rdma_slot_table_entries = 512 to a file in /etc/sysctl.d (from 4 "

@@ -14,6 +14,7 @@ from ovirt_rdma.host.facts.activity import (
     PATH_ERRORS,
     ConnectionActivity,
     PortError,
+    Requests,
     activity_between,
 )
 from ovirt_rdma.host.facts.statistics import (
@@ -92,7 +93,8 @@ def test_growth_between_the_samples():
     found = of_mount(before, after)
     assert (found.new_connects, found.new_retransmissions) == (2, 7)
     assert (found.new_operations, found.new_sends, found.new_backlog) == (11, 20, 5)
-    assert (found.new_queue_ms, found.new_rtt_ms) == (7, 36)
+    assert found.new_reads == Requests(11, 7, 36)
+    assert found.new_writes == Requests()
     assert activity_between(sample(before), sample(after, taken_s=12.5)).seconds == 2.5
 
 
@@ -228,7 +230,9 @@ def test_no_number_is_negative_or_grows_beyond_its_total(before, after):
     assert found.seconds >= 0
     for one in found.mounts:
         values = {field.name: getattr(one, field.name) for field in fields(one)}
-        del values["mountpoint"]
+        del values["mountpoint"], values["new_reads"], values["new_writes"]
+        for new in (one.new_reads, one.new_writes):
+            assert min(new.count, new.queue_ms, new.rtt_ms) >= 0
         assert all(value is None or value >= 0 for value in values.values())
         assert one.new_connects <= one.connects
         assert one.new_retransmissions <= one.retransmissions

@@ -14,6 +14,7 @@ from ovirt_rdma.host.facts.activity import (
     MountActivity,
     PortActivity,
     PortError,
+    Requests,
 )
 from ovirt_rdma.host.facts.devices import Adapter
 from ovirt_rdma.host.facts.locality import IrqCpus, PciLink, Tuning
@@ -301,8 +302,10 @@ def with_slots(slots_set, count, queue_ms, rtt_ms, backlog, **more):
     """A mount that did all of that between the two samples."""
     done = {"operations": count, "queue_ms": queue_ms, "rtt_ms": rtt_ms}
     done |= {"sends": count, "backlog": backlog} | more
-    totals = ("operations", "queue_ms", "rtt_ms", "sends", "backlog")
-    host = with_mount(**{f"new_{name}": done[name] for name in totals}, **done)
+    totals = ("operations", "sends", "backlog")
+    reads = Requests(count, queue_ms, rtt_ms)
+    grown = {f"new_{name}": done[name] for name in totals}
+    host = with_mount(**{"new_reads": reads, **grown, **done})
     connection = ConnectionActivity("xprt-0-rdma", "10.0.0.1", slots_max=slots_set)
     mount = replace(host.nfs_mounts[0], address="10.0.0.1")
     activity = replace(host.activity, connections=(connection,))
@@ -340,12 +343,21 @@ def test_a_wait_for_something_else_is_no_sleep_without_slot(more):
         (128, 5000, 5000 * 32, 5000 * 8, 5000 * 4),
         # A long backlog, which comes in bursts: those that came last wait long.
         (128, 5000, 5000 * 300, 5000 * 30, 5000 * 80),
-        # Too few requests.
+        # Too few requests, and too short a wait for a sleep.
         (16, 19, 275, 130, 1),
+        (16, 100, 240, 20, 5),
     ],
 )
 def test_a_wait_that_may_have_another_cause_is_no_sleep_without_slot(counted):
     assert "250 ms" not in findings(slots.RULE, with_slots(*counted))["nas:/a"][1]
+
+
+def test_quick_reads_behind_slow_writes_are_no_sleep_without_slot():
+    """By a simulation: 3000 reads a second, and 300 writes of 1 MiB at once."""
+    waited = {"new_reads": Requests(29_700, 120_000, 6_000)}
+    waited["new_writes"] = Requests(300, 36_000, 19_000)
+    host = with_slots(128, 30_000, 156_000, 25_000, 440_000, **waited)
+    assert "250 ms" not in findings(slots.RULE, host)["nas:/a"][1]
 
 
 def test_a_sleep_of_the_past_is_not_reported_as_of_now():

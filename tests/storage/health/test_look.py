@@ -172,6 +172,27 @@ def test_all_servers_silent_is_the_path(site):
     assert found == {("path", "all-servers-silent")}
 
 
+def test_a_server_whose_threads_hang_is_up(site):
+    """So the path that it shares with a silent one is no common cause."""
+    site.probes.answers = dict.fromkeys(("/mnt/a", "/mnt/b", "/mnt/c"), LATE)
+    site.servers.tcp["10.0.0.1"] = Knock(SILENT, 1.5)
+    site.servers.rdma["10.0.0.1"] = Step("listener", NOT_READY, "did not answer")
+    site.servers.tcp["10.0.0.7"] = Knock(ACCEPTS, 0.001, replied=False)
+    found = {m.export: (m.cause, m.reason) for m in site.look().mounts}
+    assert found["nas1:/a"] == ("server", "server-silent")
+    assert found["nas2:/c"] == ("server", "nfs-stuck")
+
+
+def test_an_export_over_tcp_says_nothing_about_rdma(site):
+    site.root.nfs_mount("nas1:/iso", "/mnt/iso", "tcp", "10.0.0.1")
+    site.probes.answers = {"/mnt/a": LATE, "/mnt/b": LATE}
+    site.servers.tcp["10.0.0.1"] = Knock(ACCEPTS, 0.001, replied=True)
+    site.servers.rdma["10.0.0.1"] = Step("listener", NOT_READY, "did not answer")
+    found = {m.export: m.reason for m in site.look().mounts}
+    assert found["nas1:/a"] == "rdma-lost"
+    assert found["nas1:/iso"] == ""
+
+
 def test_one_export_of_a_server_hangs(site):
     site.probes.answers = {"/mnt/b": LATE}
     site.servers.tcp["10.0.0.1"] = Knock(ACCEPTS, 0.001)
@@ -231,6 +252,7 @@ def test_a_mount_with_the_wrong_transport_is_remarked(site):
 
 
 def test_errors_on_the_port_to_a_server_are_remarked(site):
+    """Only the path to the server is needed for that: nobody asks it."""
     errors = iter([0, 3])
 
     def with_errors(statistics):
@@ -238,11 +260,12 @@ def test_errors_on_the_port_to_a_server_are_remarked(site):
         return statistics._replace(ports=(PortCounters("rxe0", 1, (), (counter,)),))
 
     site.changed = with_errors
-    for address in ("10.0.0.1", "10.0.0.7"):
-        site.servers.tcp[address] = Knock(ACCEPTS, 0.001)
-    site.servers.rdma["10.0.0.1"] = Step("listener", READY, "accepts")
-    a = site.look().mounts[0]
+    a, _, c = site.look().mounts
     assert (a.state, [r.id for r in a.remarks]) == ("ok", ["port-errors"])
+    assert not any("TCP" in line for line in a.evidence)
+    # Over TCP no packets of RDMA are sent.
+    assert (c.state, c.remarks) == ("ok", ())
+    assert site.servers.asked == []
 
 
 def test_errors_are_added_up_over_half_a_minute(site):

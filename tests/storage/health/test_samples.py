@@ -176,13 +176,18 @@ def test_errors_of_ports():
     }
 
 
-def test_errors_are_added_up_and_samples_with_packets_sent_again_are_counted():
+def test_errors_are_added_up_and_samples_with_waits_in_vain_are_counted():
     values = [(0, 0), (1, 2), (5, 2), (5, 3)]
     samples = [
-        [port(counters=[("symbol_error", bits)], hardware=[("out_of_sequence", again)])]
+        [
+            port(
+                counters=[("symbol_error", bits)],
+                hardware=[("local_ack_timeout_err", again)],
+            )
+        ]
         for bits, again in values
     ]
-    counts = {"symbol_error": 5, "out_of_sequence": 3}
+    counts = {"symbol_error": 5, "local_ack_timeout_err": 3}
     assert recent_errors(samples) == {("mlx5_0", 1): PortErrors(counts, times=2)}
 
 

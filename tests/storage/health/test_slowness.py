@@ -84,7 +84,7 @@ SLOWNESS = {
     ),
     "a slow disk": (
         seen(FAST, signs(), load=load(data=(20, 1.0, 1500.0), on_wire=3.0)),
-        (SERVER, True, "disk-slow"),
+        (SERVER, False, "disk-slow"),
     ),
     "a slow disk, by the read": (
         seen(Answer(seconds=0.002, read_s=1.2), signs(), load=load()),
@@ -109,7 +109,7 @@ SLOWNESS = {
             load=load(data=(20, 1.0, 300.0)),
             errors={"completer_retry_err": 7},
         ),
-        (PATH, True, "path-lossy"),
+        (PATH, False, "path-lossy"),
     ),
     "a lossy fabric": (
         seen(

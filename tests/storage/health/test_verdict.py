@@ -19,6 +19,7 @@ from support.storage.seen_mount import (
     signs,
 )
 
+from ovirt_rdma.host.facts.activity import Requests
 from ovirt_rdma.storage.health.probe import Answer
 from ovirt_rdma.storage.health.seen import DEAD_S
 from ovirt_rdma.storage.health.signs import (
@@ -42,7 +43,9 @@ from ovirt_rdma.storage.health.state import (
 from ovirt_rdma.storage.health.verdict import judge, needs_signs
 from ovirt_rdma.storage.readiness import NOT_READY, Step
 
-BURSTS = load(data=(780, 8.6, 5.7), backlog=0.07, sends=780)
+BURSTS = load(
+    data=(780, 8.6, 5.7), reads=Requests(780, 6740, 4423), backlog=0.07, sends=780
+)
 SILENCE = {
     # name: what was seen, then state, cause, certain, reason
     "cable out": (
@@ -112,9 +115,48 @@ SILENCE = {
         seen(its=signs(REFUSES), transport="tcp"),
         (DEAD, SERVER, True, "service-down"),
     ),
+    # A Linux server then accepts no RDMA connection either.
     "NFS threads hang": (
-        seen(its=signs(ACCEPTS, LISTENS)),
+        seen(its=signs(ACCEPTS, MUTE, replied=False)),
         (STALLED, SERVER, True, "nfs-stuck"),
+    ),
+    "NFS threads hang, and RDMA is accepted without them": (
+        seen(its=signs(ACCEPTS, LISTENS, replied=False)),
+        (STALLED, SERVER, True, "nfs-stuck"),
+    ),
+    "NFS threads have work for minutes": (
+        seen(
+            its=signs(ACCEPTS, LISTENS, replied=False),
+            load=load(data=(1500, 10.0, 2500.0)),
+        ),
+        (STALLED, SERVER, False, "nfs-stuck"),
+    ),
+    "the connection ended before a call was answered": (
+        seen(its=signs(ACCEPTS, LISTENS)),
+        (STALLED, SERVER, False, "nfs-stuck"),
+    ),
+    "calls are answered, but none for the export": (
+        seen(its=signs(ACCEPTS, LISTENS, replied=True)),
+        (STALLED, SERVER, False, "export-stuck"),
+    ),
+    "the lookup waits behind many writes for a slot": (
+        seen(
+            its=signs(ACCEPTS, LISTENS, replied=True),
+            load=load(data=(20000, 2500.0, 64.0), backlog=800.0),
+            siblings_answer=True,
+        ),
+        (STALLED, SLOTS, False, "slots-used-up"),
+    ),
+    "the lookup waits behind slow reads": (
+        seen(
+            its=signs(ACCEPTS, LISTENS, replied=True),
+            load=load(data=(1500, 10.0, 2500.0)),
+        ),
+        (STALLED, SERVER, False, "disk-slow"),
+    ),
+    "the first packet of a TCP connection was lost": (
+        seen(its=signs(ACCEPTS, took=1.03), transport="tcp"),
+        (STALLED, PATH, False, "path-slow"),
     ),
     "one export hangs": (
         seen(its=signs(ACCEPTS, LISTENS), siblings_answer=True),
@@ -167,17 +209,17 @@ SILENCE = {
         (STALLED, SERVER, False, "nfs-stuck"),
     ),
     # mlx5 counts it for all connections of the port: of other servers too.
-    "NFS threads hang, and a packet was lost": (
-        seen(its=signs(ACCEPTS, LISTENS), errors={"out_of_sequence": 1}),
-        (STALLED, SERVER, False, "nfs-stuck"),
-    ),
-    "NFS threads hang, TCP mount, and a segment was sent again": (
-        seen(its=signs(ACCEPTS), errors={"RetransSegs": 2}, transport="tcp"),
+    "NFS threads hang, and packets were lost": (
+        seen(its=signs(ACCEPTS, LISTENS, replied=False), errors={"out_of_sequence": 5}),
         (STALLED, SERVER, False, "nfs-stuck"),
     ),
     "the path loses so much that the question is late, TCP mount": (
-        seen(its=signs(ACCEPTS), errors={"RetransSegs": 9}, transport="tcp"),
+        seen(its=signs(ACCEPTS), errors={"symbol_error": 9}, transport="tcp"),
         (STALLED, PATH, False, "path-lossy"),
+    ),
+    "listener gone, and packets to other servers were lost": (
+        seen(its=signs(ACCEPTS, REFUSED), errors={"out_of_sequence": 3}),
+        (DEAD, SERVER, True, "listener-gone"),
     ),
     "NFS stopped, and RDMA of other mounts is sent again": (
         seen(
@@ -194,14 +236,14 @@ SILENCE = {
             error_looks=3,
             siblings_answer=True,
         ),
-        (STALLED, SERVER, True, "export-stuck"),
+        (STALLED, SERVER, False, "export-stuck"),
     ),
     "NFS threads hang, TCP mount": (
-        seen(its=signs(ACCEPTS), transport="tcp"),
+        seen(its=signs(ACCEPTS, replied=False), transport="tcp"),
         (STALLED, SERVER, True, "nfs-stuck"),
     ),
     "the address moved to a port without RDMA, RoCE": (
-        seen(its=signs(ACCEPTS, MUTE)),
+        seen(its=signs(ACCEPTS, MUTE, replied=True)),
         (STALLED, SERVER, False, "rdma-lost"),
     ),
     "RDMA does not pass, InfiniBand": (
@@ -218,7 +260,7 @@ SILENCE = {
     ),
     "all servers are silent": (
         seen(its=signs(SILENT, MUTE), others_answer=False),
-        (STALLED, PATH, True, "all-servers-silent"),
+        (STALLED, PATH, False, "all-servers-silent"),
     ),
     "no machine has the address: the server was switched off": (
         seen(its=signs(ABSENT, MUTE)),
@@ -241,7 +283,7 @@ SILENCE = {
         (DEAD, SERVER, False, "server-silent"),
     ),
     "an earlier question still waits": (
-        seen(Answer(late=True, stuck_s=DEAD_S), signs(ACCEPTS, LISTENS)),
+        seen(Answer(late=True, stuck_s=DEAD_S), signs(ACCEPTS, MUTE, replied=False)),
         (DEAD, SERVER, True, "nfs-stuck"),
     ),
     "nobody looked": (seen(), (STALLED, UNKNOWN, False, "no-answer")),

@@ -34,8 +34,8 @@ LATE = Answer(late=True)
 FAST = Answer(seconds=0.002)
 
 
-def signs(tcp=ACCEPTS, listener=None, took=0.001, **more):
-    return replace(ALIVE, tcp=Knock(tcp, took), listener=listener, **more)
+def signs(tcp=ACCEPTS, listener=None, took=0.001, replied=None, **more):
+    return replace(ALIVE, tcp=Knock(tcp, took, replied), listener=listener, **more)
 
 
 def seen(answer=LATE, its=None, transport="rdma", **more):
