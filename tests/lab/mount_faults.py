@@ -125,7 +125,7 @@ def more_threads(host: WatchedHost) -> None:
 def resume(host: WatchedHost) -> None:
     """Let the disk answer again, and all NFS threads work."""
     host.server("dmsetup resume slow")
-    host.threads(8)
+    host.threads(4)
 
 
 def few_slots(host: WatchedHost) -> None:
@@ -217,7 +217,7 @@ FAULTS = {
         before=lambda host: host.delay_disk(60),
         looks=_SLOW_LOOKS,
     ),
-    "NFS threads hang": MountFault(
+    "all NFS threads hang": MountFault(
         server("dmsetup suspend --noflush --nolockfs slow"),
         resume,
         ("stalled",),
