@@ -157,8 +157,8 @@ RULE = Rule(
         "has it, but the counters do, while the load is there: the requests in the "
         "backlog (bklog_u in mountstats) explain a part of the wait before a request "
         "is sent; a sleep is beyond that. With few slots that shows; with 128 a "
-        "sleep is too rare to be told from other waits, so no finding proves nothing "
-        "there."
+        "sleep is mostly too rare to be told from other waits, so a kernel may have it "
+        "without a finding."
     ),
     fix=(
         "Write sunrpc.rdma_slot_table_entries = 512 to a file in /etc/sysctl.d (from 4 "
