@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from mount_faults import FAULTS, OVER_RDMA, POLICY, SLOW, SLOW_S
-from watched_host import Look, Recorded, WatchedHost, firing
+from watched_host import Look, Recorded, WatchedHost, firing, told
 
 from lab.topology import Topology
 from tools.metrics_reference import TOP
@@ -48,14 +48,14 @@ def test_a_fault_is_named_and_raises_its_alerts(
     fault = FAULTS[name]
     fault.before(host)
     host.mount(OVER_RDMA, fault.version)
-    told = len(host.journal())
+    written = len(host.journal())
     if fault.load is not None:
         host.begin_load(fault.load)
     host.wait_until_seen()
     recorded = Recorded()
     # Two samples are needed for a rate.
     before = host.record(recorded, lambda looks: len(looks) >= 2)
-    assert [look["state"] for look in before] == ["ok"] * len(before), before
+    assert [look["state"] for look in before] == ["ok"] * len(before), told(before)
     sound_at = recorded.samples[-1][0]
     broken_at = host.clock_s()
 
@@ -77,13 +77,13 @@ def test_a_fault_is_named_and_raises_its_alerts(
     finally:
         fault.end(host)
     first = fault.first_named(looks)
-    assert first is not None and first < fault.looks, looks
+    assert first is not None and first < fault.looks, told(looks)
     causes = {look["cause"] for look in looks[first:]}
     # A path that loses packets may work for some seconds.
-    assert causes - ({None} if fault.at_times else set()) == {fault.cause}, looks
+    assert causes - ({None} if fault.at_times else set()) == {fault.cause}, told(looks)
     if fault.cause is not None:
         said = rf"is {looks[first]['state']} \(cause(, probably)?: {fault.cause}\)"
-        assert re.search(said, host.journal(told))
+        assert re.search(said, host.journal(written))
     at = recorded.samples[-1][0]
     expected = {sound_at: set(), at: set(fault.alerts)}
     firing(recorded, expected, tmp_path, fault.at_times)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from mount_faults import OVER_RDMA, POLICY
-from watched_host import SAMPLE_S, Load, Look, Recorded, WatchedHost, firing
+from watched_host import SAMPLE_S, Load, Look, Recorded, WatchedHost, firing, told
 
 from lab.topology import Topology
 
@@ -53,12 +53,8 @@ def test_a_sound_mount_under_load_raises_nothing(
         host.end_load()
     host.end()
 
-    wrong = [
-        (look["sentence"], look["evidence"], look["remarks"])
-        for look in looks
-        if look["state"] != "ok" or look["remarks"]
-    ]
-    assert wrong == []
+    wrong = [look for look in looks if look["state"] != "ok" or look["remarks"]]
+    assert not wrong, told(wrong)
     assert len(looks) >= 2 * MINUTES
     begin, last = recorded.samples[0][0], recorded.samples[-1][0]
     times = range(EVERY_S, int(last - begin) - SAMPLE_S, EVERY_S)

@@ -210,10 +210,13 @@ class WatchedHost:
     def wait_until_seen(self) -> None:
         """Wait for a look of the watcher at the mount as it is now."""
         mounted = self.clock_s()
-        taken, found = self.health()
-        while taken < mounted or not found:
+        seen: set[float] = set()
+        # One may have begun before.
+        while len(seen) < 2:
             time.sleep(1.0)
             taken, found = self.health()
+            if found and taken >= mounted:
+                seen.add(taken)
 
     def health(self) -> tuple[float, dict[str, Any]]:
         """Return when the watcher last looked, on the guest's clock, and what it found
@@ -251,6 +254,16 @@ class WatchedHost:
                 break
             time.sleep(max(0.0, again - time.monotonic()))
         return list(looks.values())
+
+
+def told(looks: Iterable[Look]) -> str:
+    """Return a line for each look."""
+    lines = [
+        f"{one['taken_at']:.0f} {one['state']} {one['cause']} {one['reason']}"
+        f" {one['evidence']} {[remark['id'] for remark in one['remarks']]}"
+        for one in looks
+    ]
+    return "\n".join(["the looks:", *lines])
 
 
 def _place(export: str) -> str:
