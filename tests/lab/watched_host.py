@@ -250,9 +250,10 @@ class WatchedHost:
             if found:
                 looks[taken] = {**found, "taken_at": taken}
             self.sample(recorded)
+            # Also the last time: promtool has one sample for each SAMPLE_S.
+            time.sleep(max(0.0, again - time.monotonic()))
             if enough(list(looks.values())):
                 break
-            time.sleep(max(0.0, again - time.monotonic()))
         return list(looks.values())
 
 
