@@ -157,7 +157,7 @@ RULE = Rule(
         "has it, but the counters do, while the load is there: the requests in the "
         "backlog (bklog_u in mountstats) explain a part of the wait before a request "
         "is sent; a sleep is beyond that. With few slots that shows; with 128 a "
-        "sleep is mostly too rare to be told from other waits, so a kernel may have it "
+        "sleep is mostly too rare to differ from other waits, so a kernel may have it "
         "without a finding."
     ),
     fix=(

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -155,11 +156,25 @@ def test_one_that_hangs_is_given_up_and_others_answer(fifo):
     assert children() == before
 
 
-def test_one_that_cannot_be_killed_is_left_alone_and_not_asked_again(fifo, monkeypatch):
-    """A signal is not delivered to a process in uninterruptible wait."""
-    asked = []
-    really = os.kill
+@pytest.fixture
+def signals(monkeypatch):
+    """Which signals were ``asked`` for: none is delivered, before ``end(pid)``."""
+    asked, really = [], os.kill
+
+    def end(pid):
+        really(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
     monkeypatch.setattr(os, "kill", lambda pid, number: asked.append((pid, number)))
+    yield SimpleNamespace(asked=asked, end=end)
+    for pid in {pid for pid, _ in asked}:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            end(pid)
+
+
+def test_one_that_cannot_be_killed_is_left_alone_and_not_asked_again(fifo, signals):
+    """A signal is not delivered to a process in uninterruptible wait."""
+    asked = signals.asked
     probes = Probes(lambda one: {"x": fifo.read_text()})
     first = probes.ask([Asked("/a")], SHORT_S)
     ((pid, number),) = asked
@@ -170,12 +185,9 @@ def test_one_that_cannot_be_killed_is_left_alone_and_not_asked_again(fifo, monke
     assert again.stuck_s >= SHORT_S
     assert len(asked) == 1
     # It ends at last: then the mount is asked again.
-    really(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    signals.end(pid)
     assert probes.ask([Asked("/a")], SHORT_S) == {"/a": Answer(late=True)}
     assert len(asked) == 2
-    really(asked[1][0], signal.SIGKILL)
-    os.waitpid(asked[1][0], 0)
 
 
 def test_one_that_is_stopped_is_given_up(tmp_path):
