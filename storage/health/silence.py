@@ -94,7 +94,7 @@ def _far_fault(seen: Seen, signs: ServerSigns) -> Found:
     refused = listener is not None and listener.refused
     listening = listener is not None and listener.verdict == READY
     if _loses_packets(seen, tcp, listening or listener is None):
-        return replace(loss(seen), state=seen.lost, certain=False)
+        return replace(loss(seen), state=seen.lost)
     if refused and tcp == ACCEPTS:
         return Found(
             DEAD,
