@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Optional
 
 from ovirt_rdma.host.mount_options import RDMA
-from ovirt_rdma.storage.health.samples import Load
+from ovirt_rdma.storage.health.samples import WAITED, Load
 from ovirt_rdma.storage.health.seen import Found, Seen, shown_time
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES
 from ovirt_rdma.storage.health.state import FABRIC, PATH, SERVER, SLOTS, SLOW
@@ -103,6 +103,9 @@ def slowness(seen: Seen) -> Found:
     if far is not None:
         return far
     if load is not None and _was_reset(load):
+        # A server that ends a connection acknowledges packets until then.
+        if seen.transport == RDMA and not WAITED.isdisjoint(seen.errors):
+            return loss(seen)
         return Found(
             SLOW,
             SERVER,

@@ -52,6 +52,15 @@ SLOWNESS = {
         ),
         (PATH, False, "path-lossy"),
     ),
+    "a lossy path that broke the connection, with few errors": (
+        seen(
+            Answer(seconds=1.31),
+            signs(replied=True),
+            load=load(data=(6, 4203.8, 2.5), connects=1, sent_again=4),
+            errors={"completer_retry_err": 2},
+        ),
+        (PATH, False, "path-lossy"),
+    ),
     # 200 ms of delay between guests.
     "a slow path that broke the connection": (
         seen(
