@@ -23,7 +23,7 @@ from typing import Optional
 
 from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.storage.health.probe import PROBE_S
-from ovirt_rdma.storage.health.samples import WAITED
+from ovirt_rdma.storage.health.samples import SENT_AGAIN, WAITED
 from ovirt_rdma.storage.health.seen import Found, Seen
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, UNREACHABLE, ServerSigns
 from ovirt_rdma.storage.health.slowness import far_path, is_slow, loss, lossy, slowness
@@ -93,7 +93,7 @@ def _far_fault(seen: Seen, signs: ServerSigns) -> Found:
     listener, tcp = signs.listener, signs.tcp.result
     refused = listener is not None and listener.refused
     listening = listener is not None and listener.verdict == READY
-    if _loses_packets(seen, tcp, listening or listener is None):
+    if _loses_packets(seen, signs, listening or listener is None):
         return replace(loss(seen), state=seen.lost)
     if refused and tcp == ACCEPTS:
         return Found(
@@ -122,12 +122,12 @@ def _far_fault(seen: Seen, signs: ServerSigns) -> Found:
     return _nobody(seen, signs)
 
 
-def _loses_packets(seen: Seen, tcp: str, listening: bool) -> bool:
+def _loses_packets(seen: Seen, signs: ServerSigns, listening: bool) -> bool:
     """Whether the path loses packets, which a TCP connection survived: each call may
     wait for packets that are sent again, longer than the question.
     """
     # Other exports of the server use the same path.
-    if tcp != ACCEPTS or seen.siblings_answer:
+    if signs.tcp.result != ACCEPTS or seen.siblings_answer:
         return False
     # A connection that ends loses packets in one look, or in two. When packets of RDMA
     # CM are lost, a server also refuses connections that it takes for stale ones
@@ -135,10 +135,14 @@ def _loses_packets(seen: Seen, tcp: str, listening: bool) -> bool:
     over_rdma = seen.transport == RDMA
     if over_rdma and seen.error_looks >= _OFTEN:
         return True
-    if not listening or (seen.signs and seen.signs.tcp.replied is False):
+    if signs.tcp.replied is False:
         return False
     waited = over_rdma and not WAITED.isdisjoint(seen.errors)
-    return waited or lossy(seen) is not None
+    if listening:
+        return waited or lossy(seen) is not None
+    # Packets of a server that has lost its RDMA device do not come a second time.
+    again = not (SENT_AGAIN - WAITED).isdisjoint(seen.errors)
+    return waited and again and not (signs.listener and signs.listener.refused)
 
 
 def _stuck_server(seen: Seen, replied: Optional[bool]) -> Found:

@@ -185,6 +185,14 @@ SILENCE = {
         ),
         (STALLED, PATH, False, "path-lossy"),
     ),
+    "the path loses packets of RDMA CM too, and some of the server come again": (
+        seen(
+            its=signs(ACCEPTS, MUTE, replied=True),
+            errors={"completer_retry_err": 4, "duplicate_request": 26},
+            error_looks=2,
+        ),
+        (STALLED, PATH, False, "path-lossy"),
+    ),
     "listener gone, and the connection ended over two looks": (
         seen(
             its=signs(ACCEPTS, REFUSED),
