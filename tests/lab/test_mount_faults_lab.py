@@ -78,9 +78,14 @@ def test_a_fault_is_named_and_raises_its_alerts(
         fault.end(host)
     first = fault.first_named(looks)
     assert first is not None and first < fault.looks, told(looks)
-    causes = {look["cause"] for look in looks[first:]}
-    # A path that loses packets may work for some seconds.
-    assert causes - ({None} if fault.at_times else set()) == {fault.cause}, told(looks)
+    causes = [look["cause"] for look in looks[first:]]
+    others = [cause for cause in causes if cause != fault.cause]
+    if fault.at_times:
+        # A path that loses packets at random may work for some seconds, and one look
+        # in eight may see the wrong packets go.
+        others = [cause for cause in others if cause is not None]
+        others = others[len(causes) // 8 :]
+    assert not others, told(looks)
     if fault.cause is not None:
         said = rf"is {looks[first]['state']} \(cause(, probably)?: {fault.cause}\)"
         assert re.search(said, host.journal(written))
