@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from bench.report import Section, Table, Verdict
-from bench.rounds import CHECKOUT, PACKAGE, measure
+from bench.rounds import PROGRAM_PATH, measure
 from bench.spread import Timing, duration, durations, times
 from bench.thousand_rules import FIRST, LAST, MANY, NONE
 
@@ -47,7 +47,7 @@ def section(rounds: int) -> Section:
         )
         return Section(TITLE, text, left_out=reason)
     environment = {
-        "PYTHONPATH": f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}",
+        "PYTHONPATH": PROGRAM_PATH,
         "VDSM_SOURCE": str(Path(source).absolute()),
     }
     return _judged(text, measure(PROGRAM, rounds, environment))

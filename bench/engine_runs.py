@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.memory import highest_memory
-from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed
+from bench.rounds import PACKAGE, PROGRAM_PATH, BenchmarkFailed
 
 CHECK, VERIFY, REPORT = "`hosts check`", "`domain verify`", "`report`"
 # In the folder of the dumps.
@@ -32,7 +32,6 @@ import sys
 from ovirt_rdma.cli.engine.main import main
 sys.exit(main())
 """
-_WORLD_PATH = f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def served(hosts: int, latency_ms: float, domains: int = 4) -> Iterator[Served]:
         arguments = [folder, str(hosts), str(latency_ms), str(domains)]
         process = subprocess.Popen(
             [sys.executable, "-m", "bench.engine_world", *arguments],
-            env={**os.environ, "PYTHONPATH": _WORLD_PATH},
+            env={**os.environ, "PYTHONPATH": PROGRAM_PATH},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from bench.report import Section, Table, Verdict
-from bench.rounds import CHECKOUT, PACKAGE, measure
+from bench.rounds import PROGRAM_PATH, measure
 from bench.spread import Timing, durations, times
 
 PROGRAM = "bench.hook_cost_program"
@@ -53,7 +53,7 @@ def section(rounds: int) -> Section:
         )
         return Section(TITLE, text, left_out=reason)
     environment = {
-        "PYTHONPATH": f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}",
+        "PYTHONPATH": PROGRAM_PATH,
         "VDSM_SOURCE": str(Path(source).absolute()),
     }
     return _judged(text, measure(PROGRAM, rounds, environment))

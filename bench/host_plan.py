@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.memory import highest_memory
 from bench.report import Chart, Section, Table, Verdict
-from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed, measure
+from bench.rounds import PROGRAM_PATH, BenchmarkFailed, measure
 from bench.spread import Timing, duration, durations, megabytes, times
 
 PROGRAM = "bench.host_plan_program"
@@ -24,8 +24,7 @@ TITLE = "A plan for a host with 16 RDMA devices: against a bare Python"
 SIZES = (1, 4, 16)
 LARGEST = SIZES[-1]
 
-# With the fake hosts of the tests.
-ENVIRONMENT = {"PYTHONPATH": f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}"}
+ENVIRONMENT = {"PYTHONPATH": PROGRAM_PATH}
 
 # The benchmarks, and their rivals: a Python that only reads.
 LIVE, FILES = "`plan`", "python3 reads every file of that host"

@@ -14,7 +14,7 @@ from pathlib import Path
 from support.storage.metrics_host import MetricsHost, large
 
 from bench.report import Section, Table, Verdict
-from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed, measure
+from bench.rounds import CHECKOUT, PACKAGE, PROGRAM_PATH, BenchmarkFailed, measure
 from bench.spread import Spread, durations, megabytes, times
 from bench.startup import INTERPRETER, Interpreter
 
@@ -67,7 +67,7 @@ def section(interpreters: Sequence[Interpreter], rounds: int) -> Section:
     memory: dict[str, int] = {}
     for python in interpreters:
         environment = {
-            "PYTHONPATH": f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}",
+            "PYTHONPATH": PROGRAM_PATH,
             INTERPRETER: str(python.path),
         }
         timings = measure(PROGRAM, rounds, environment)

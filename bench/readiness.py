@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bench.readiness_program import IN_TURN, TOGETHER
 from bench.report import Chart, Section, Table, Verdict
-from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed
+from bench.rounds import CHECKOUT, PROGRAM_PATH, BenchmarkFailed
 from bench.spread import Spread, duration, durations, megabytes
 
 TITLE = "64 NFS servers, half of them dead: against asking one after the other"
@@ -55,7 +55,7 @@ def ask(servers: int, how: str) -> Asked:
         done = subprocess.run(
             [sys.executable, "-m", PROGRAM, folder, str(servers), how],
             cwd=CHECKOUT,
-            env={**os.environ, "PYTHONPATH": f"{PACKAGE}:{CHECKOUT}:{CHECKOUT}/tests"},
+            env={**os.environ, "PYTHONPATH": PROGRAM_PATH},
             capture_output=True,
             text=True,
             check=False,

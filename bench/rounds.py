@@ -21,6 +21,8 @@ from bench.spread import Timing
 CHECKOUT = Path(__file__).resolve().parents[1]
 # The package under its import name (``make tree``), for Pythons without .venv.
 PACKAGE = CHECKOUT / ".cache/package"
+# PYTHONPATH of a program of this folder.
+PROGRAM_PATH = f"{PACKAGE}:{CHECKOUT}"
 
 # A round measures in one process, after one value for warming up.
 _ONCE = (

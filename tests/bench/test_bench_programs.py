@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -33,7 +34,7 @@ from bench import (
 from bench.__main__ import main
 from bench.byte_cost import section as byte_cost
 from bench.report import Section
-from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed, measure
+from bench.rounds import CHECKOUT, PACKAGE, PROGRAM_PATH, BenchmarkFailed, measure
 from bench.spread import Spread, Timing
 
 pytestmark = pytest.mark.selftest
@@ -52,7 +53,7 @@ def here(monkeypatch):
 
 def test_constructors():
     # The double replaces the rival here; the section refuses it.
-    environment = {"PYTHONPATH": f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}"}
+    environment = {"PYTHONPATH": PROGRAM_PATH}
     measured = measure(constructor.PROGRAM, 1, environment)
     cases = [name for name, _, _ in constructor.CASES]
     assert list(measured) == [constructor.STOCK, *cases, constructor.CHOICE]
@@ -68,7 +69,7 @@ def test_constructors_are_left_out_without_a_rival(monkeypatch):
 def test_hooks(monkeypatch):
     # As with the constructors.
     monkeypatch.delenv("VDSM_SOURCE", raising=False)
-    environment = {"PYTHONPATH": f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}"}
+    environment = {"PYTHONPATH": PROGRAM_PATH}
     measured = measure(hook_cost.PROGRAM, 1, environment)
     assert set(hook_cost.RIVALS) < set(measured)
     assert set(hook_cost.OURS) < set(hook_cost.RIVALS)
@@ -216,6 +217,13 @@ def test_an_incomplete_run_leaves_results_alone(
     assert "RESULTS.md is not written" in printed.err
 
 
+def test_the_command_of_the_makefile_starts():
+    """pytest has another path than it (pyproject.toml)."""
+    line = [sys.executable, "-m", "bench", "--help"]
+    done = subprocess.run(line, cwd=CHECKOUT, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_help_and_contributing_agree_how_long_it_takes(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
@@ -257,8 +265,8 @@ def test_servers_are_asked(how):
 
 
 def test_servers_that_do_not_answer_as_planned_are_told(monkeypatch):
-    monkeypatch.setattr(readiness, "CHECKOUT", "/")
-    with pytest.raises(BenchmarkFailed, match=r"bench.readiness_program failed:"):
+    monkeypatch.setattr(readiness, "PROGRAM", "bench.no_program")
+    with pytest.raises(BenchmarkFailed, match=r"bench.no_program failed:"):
         readiness.ask(2, readiness.TOGETHER)
 
 
