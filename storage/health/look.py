@@ -160,11 +160,12 @@ class Looker:
         new_errors = port_errors(before.ports, after.ports)
         errors = self._recent_errors(before, after)
         asked: dict[str, Server] = {}
-        # The last one counts: a mount in trouble, best one over RDMA.
-        for one in sorted(seen, key=lambda s: (needs_signs(s), s.transport == RDMA)):
+        # The last one counts: a mount in trouble, best a silent one, over RDMA.
+        for one in sorted(seen, key=_trouble):
             address, ask = one.mount.address, needs_signs(one)
             if address and (ask or new_errors):
-                asked[address] = Server(address, one.transport, one.port, ask)
+                silent = not one.is_answered
+                asked[address] = Server(address, one.transport, one.port, ask, silent)
         signs = signs_of(
             asked.values(), self._root, self._with.questions, self._with.reader
         )
@@ -193,6 +194,11 @@ class Looker:
                 route = self._with.reader.route(address)
                 netdevs[address] = route.netdev if route else None
         return netdevs
+
+
+def _trouble(seen: Seen) -> tuple[bool, bool, bool]:
+    """Return how much is to be asked for a mount."""
+    return needs_signs(seen), not seen.is_answered, seen.transport == RDMA
 
 
 def _chosen(mounts: Iterable[NfsMount], exports: Sequence[Export]) -> list[NfsMount]:

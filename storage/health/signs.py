@@ -2,7 +2,8 @@
 """Look for the signs that tell why a server does not answer, or answers late.
 
 Only asked if a mount is in trouble: this host's route and port, a TCP connection to the
-server's NFS port with a call that does nothing, and an RDMA connection to its listener.
+server's NFS port with a call that does nothing, and, if the server does not answer, an
+RDMA connection to its listener.
 Each ends at its deadline. The kernel of the server answers a TCP connection, not its
 NFS threads: the time of the answer is that of the path. The call needs a thread, and so
 does an RDMA connection to a Linux server (svc_rdma_accept in
@@ -66,13 +67,17 @@ _RESULTS = {
 @dataclass(frozen=True)
 class Server:
     """An address of a server with the ``port`` of its RDMA listener; ``transport`` is
-    that of the mounts in question; ``ask``: False if only the path to it is wanted.
+    that of the mounts in question.
+
+    ``ask``: False if only the path to it is wanted; ``silent``: False if it answers, so
+    that its RDMA listener tells nothing
     """
 
     address: str
     transport: Optional[str]
     port: int
     ask: bool = True
+    silent: bool = True
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,8 @@ class ServerSigns:
     - ``infiniband``: whether one of them is an InfiniBand port
     - ``ports_down``: the RDMA ports of this host that are not ACTIVE: ``mlx5_0/1 is
       DOWN``; ``waits_for_sm``: the link of one is up, but no subnet manager set it up
-    - ``tcp``: its NFS port; ``listener``: its RDMA listener, None for a TCP mount
+    - ``tcp``: its NFS port; ``listener``: its RDMA listener, None if it was not asked:
+      for a TCP mount, or a server that answers
     """
 
     steps: tuple[Step, ...]
@@ -225,7 +231,7 @@ def _signs(
     state = next((n.operstate for n in facts.netdevs if n.name == netdev), "")
     carrier = _CARRIER.get(state)
     # Without a route or a port there is nobody to ask.
-    over_rdma = server.transport == RDMA
+    over_rdma = server.silent and server.transport == RDMA
     over_rdma &= not any(step.verdict == NOT_READY for step in steps)
     tcp, listener = _answers(server, ask, over_rdma)
     return ServerSigns(

@@ -163,6 +163,20 @@ def test_a_silent_server_is_asked_once_for_all_its_mounts(site):
     ]
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_server_that_answers_late_gets_no_rdma_connection(site, silent):
+    """Its listener tells nothing, and a program would have to be started each time."""
+    site.probes.answers["/mnt/a"] = Answer(seconds=0.9)
+    if silent:
+        site.probes.answers["/mnt/b"] = LATE
+    site.servers.tcp["10.0.0.1"] = Knock(ACCEPTS, 0.001, replied=True)
+    site.servers.rdma["10.0.0.1"] = Step("listener", READY, "accepts")
+    look = site.look()
+    assert [mount.state for mount in look.mounts[:1]] == ["slow"]
+    asked = [("tcp", "10.0.0.1", 2049), ("rdma", "10.0.0.1", 20049)]
+    assert site.servers.asked == asked[: 1 + silent]
+
+
 def test_all_servers_silent_is_the_path(site):
     site.probes.answers = dict.fromkeys(("/mnt/a", "/mnt/b", "/mnt/c"), LATE)
     for address in ("10.0.0.1", "10.0.0.7"):
