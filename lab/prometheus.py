@@ -7,6 +7,7 @@ They are fetched once and never installed, because their packages start daemons.
 from __future__ import annotations
 
 import functools
+import json
 import socket
 import subprocess
 import time
@@ -15,6 +16,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from urllib.parse import urlencode
 
 from lab import packages
 from lab.cache import cache_folder
@@ -55,6 +57,25 @@ class Server:
         url = f"http://127.0.0.1:{self.port}{path}"
         with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:
             return str(answer.read().decode())
+
+    def firing(self) -> set[str]:
+        """Return the names of the alerts that fire now."""
+        alerts = json.loads(self.get("/api/v1/alerts"))["data"]["alerts"]
+        firing = (one["labels"] for one in alerts if one["state"] == "firing")
+        return {labels["alertname"] for labels in firing}
+
+    def fired(self, begin_s: float, step_s: int) -> set[str]:
+        """Return those that have fired since then, in seconds since 1970, looking every
+        ``step_s`` seconds.
+        """
+        query = {
+            "query": 'ALERTS{alertstate="firing"}',
+            "start": begin_s,
+            "end": time.time(),
+            "step": step_s,
+        }
+        answer = json.loads(self.get(f"/api/v1/query_range?{urlencode(query)}"))
+        return {one["metric"]["alertname"] for one in answer["data"]["result"]}
 
 
 @contextmanager

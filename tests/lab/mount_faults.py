@@ -14,6 +14,7 @@ from watched_host import (
     INTERVAL_S,
     METRICS,
     OTHER_PATH,
+    SCRAPE_S,
     Load,
     Look,
     WatchedHost,
@@ -34,8 +35,6 @@ nfs:
     - {{name: nas, server: 10.99.0.1, path: "*", transport: require-rdma}}
 host: {{metrics_folder: {METRICS}}}
 """
-# The alert waits for a minute, which has to begin with a sample.
-SLOW_S = 70.0
 _SLOTS = "/proc/sys/sunrpc/rdma_slot_table_entries"
 # The look that was under way, one whose samples are of before and after the fault, one
 # that finds a single late answer, and one that finds the second.
@@ -65,8 +64,8 @@ class MountFault:
     - ``states``, ``cause``, ``reason``: what the health may say; ``cause`` None: it is
       ok, and ``remark`` is said
     - ``looks``: at most so many looks until it is named
-    - ``alerts``: those that fire ``after_s`` seconds after it is named, and for SLOW
-      after SLOW_S of a slow mount; no others but ``at_times``, which depend on chance
+    - ``alerts``: those that fire ``after_s`` seconds after it is named (SLOW waits for
+      a minute); no others but ``at_times``, which depend on chance
     """
 
     begin: Act
@@ -79,8 +78,8 @@ class MountFault:
     load: Optional[Load] = None
     remark: str = ""
     looks: int = 2
-    # Two samples.
-    after_s: float = 12.0
+    # Two scrapes, and the evaluation of the rules.
+    after_s: float = 3.0 * SCRAPE_S
     before: Act = nothing
     version: str = "4.2"
 

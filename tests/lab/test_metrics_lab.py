@@ -8,7 +8,6 @@ A story is a host whose counters change, read by the exporter every 15 seconds;
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -385,12 +384,7 @@ def test_a_real_prometheus_fires_the_alerts_within_two_scrapes(tmp_path):
             host.write()
             export(host.root, lambda said: None)
             time.sleep(interval_s / 2)
-        answer = json.loads(prometheus_server.get("/api/v1/alerts"))
-        return {
-            one["labels"]["alertname"]
-            for one in answer["data"]["alerts"]
-            if one["state"] == "firing"
-        }
+        return prometheus_server.firing()
 
     def sound() -> None:
         busy(host, 0)

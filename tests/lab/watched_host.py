@@ -2,8 +2,8 @@
 """A hypervisor in the lab whose mounts are watched and measured as on a real host.
 
 The watcher is the program of ovirt-rdma-health.service, the exporter that of
-ovirt-rdma-metrics.service; Prometheus' own promtool says which alerts the exporter's
-samples raise.
+ovirt-rdma-metrics.service. What it writes is shown by Debian's node_exporter, scraped
+by its Prometheus, and raises our alerts there, or does not.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-import yaml
-
 from lab import steady_load
 from lab.command import Process
-from lab.prometheus import promtool
+from lab.prometheus import Server, node_exporter, prometheus
 from lab.systemd_unit import exec_start
 from lab.topology import Topology
+from ovirt_rdma.storage.metrics.exporter import FILE
 from tools.metrics_reference import RULES, TOP
 
 Look = dict[str, Any]
@@ -33,14 +33,13 @@ OTHER_PATH = "/srv/other"
 # As VDSM mounts.
 OPTIONS = "soft,nosharecache,timeo=100,retrans=3"
 INTERVAL_S = 5
-# Between two runs of the exporter. The rules want two scrapes of 15 s.
-SAMPLE_S = 5
+# Between two runs of the exporter, and between two scrapes.
+SCRAPE_S = 5
 METRICS = "/run/metrics"
 _JOURNAL = "/run/health.journal"
 _PATIENT_S = 400.0
 # The guests see the machine's files.
 _BIN = Path(sys.executable).parent
-_TIMES = "_timestamp_seconds"
 # Without a journal, which would make several writes of each.
 _MAKE_DISK = f"""
 modprobe brd rd_nr=1 rd_size=98304
@@ -52,7 +51,6 @@ mount /dev/mapper/slow /nfsroot{EXPORT_PATH}
 chown 36:36 /nfsroot{EXPORT_PATH}
 exportfs -ra
 """
-_RUN = f"ovirt_rdma_exporter_last_run{_TIMES}"
 _EXPORTER = TOP / "storage/metrics/ovirt-rdma-metrics"
 
 
@@ -66,53 +64,32 @@ class Load:
     pause_s: float = 0.0
 
 
-@dataclass
-class Recorded:
-    """The samples of the exporter, by their times in seconds on the guest's clock."""
+@dataclass(frozen=True)
+class Monitoring:
+    """node_exporter and Prometheus with our rules, on the machine: ``textfiles`` is the
+    folder of node_exporter, ``server`` is Prometheus.
+    """
 
-    samples: list[tuple[float, dict[str, str]]] = field(default_factory=list)
+    textfiles: Path
+    server: Server
 
-    def lasting_s(self, state: str) -> float:
-        """Return for how many seconds each sample up to the last has shown a mount in
-        ``state``.
-        """
-        since = end = self.samples[-1][0]
-        for at, shown in reversed(self.samples):
-            if not any(
-                _is_health(name, state) and float(shown[name]) for name in shown
-            ):
-                break
-            since = at
-        return end - since
-
-    def series(self, step_s: int) -> list[dict[str, str]]:
-        """Return them as input series of promtool, one value every ``step_s``."""
-        begin = self.samples[0][0]
-        steps = int((self.samples[-1][0] - begin) / step_s) + 1
-        values: dict[str, list[str]] = {}
-        for step in range(steps):
-            until = begin + (step + 1) * step_s
-            shown = [one for at, one in self.samples if at < until][-1]
-            for name, value in shown.items():
-                # promtool's clock begins at 0.
-                own = str(float(value) - begin) if _TIMES in name else value
-                values.setdefault(name, ["_"] * step).append(own)
-            for one in values.values():
-                one.extend(["_"] * (step + 1 - len(one)))
-        return [
-            {"series": _labelled(name), "values": " ".join(one)}
-            for name, one in values.items()
-        ]
+    def show(self, text: str) -> None:
+        """Let node_exporter show what the exporter wrote in the guest."""
+        draft = self.textfiles / "draft"
+        draft.write_text(text)
+        draft.rename(self.textfiles / FILE)
 
 
-def _is_health(name: str, state: str) -> bool:
-    return name.startswith("ovirt_rdma_mount_health{") and f'state="{state}"' in name
-
-
-def _labelled(name: str) -> str:
-    bare, _, rest = name.partition("{")
-    inside = ",".join(['instance="hv1"', 'job="node"', *filter(None, [rest[:-1]])])
-    return f"{bare}{{{inside}}}"
+@contextmanager
+def monitoring(folder: Path) -> Iterator[Monitoring]:
+    """Run them, with their files in ``folder``."""
+    textfiles = folder / "textfiles"
+    textfiles.mkdir()
+    with (
+        node_exporter(folder, Path("/proc"), ["textfile"], textfiles) as target,
+        prometheus(folder, target, RULES, SCRAPE_S) as server,
+    ):
+        yield Monitoring(textfiles, server)
 
 
 class WatchedHost:
@@ -226,31 +203,26 @@ class WatchedHost:
         found = {one["export"]: one for one in state["mounts"]}
         return state["taken_at"], found.get(self.export, {})
 
-    def sample(self, recorded: Recorded) -> None:
-        """Run the exporter, and record what node_exporter would show."""
-        text = self.shell(
-            f"{_BIN}/python -IS {_EXPORTER} && cat {METRICS}/ovirt_rdma.prom"
-        )
-        lines = [line for line in text.splitlines() if not line.startswith("#")]
-        shown = {name: value for name, _, value in (x.rpartition(" ") for x in lines)}
-        recorded.samples.append((float(shown[_RUN]), shown))
+    def sample(self) -> str:
+        """Run the exporter, and return what it wrote."""
+        return self.shell(f"{_BIN}/python -IS {_EXPORTER} && cat {METRICS}/{FILE}")
 
     def record(
-        self, recorded: Recorded, enough: Callable[[list[Look]], bool]
+        self, shown: Monitoring, enough: Callable[[list[Look]], bool]
     ) -> list[Look]:
-        """Record samples until there is ``enough`` to see in the looks of the watcher,
+        """Show samples until there is ``enough`` to see in the looks of the watcher,
         which are returned, each once.
         """
         looks: dict[float, Look] = {}
         end = time.monotonic() + _PATIENT_S
         while time.monotonic() < end:
-            again = time.monotonic() + SAMPLE_S
+            again = time.monotonic() + SCRAPE_S
             # The look comes first, so that the sample shows it or a later one.
             taken, found = self.health()
             if found:
                 looks[taken] = {**found, "taken_at": taken}
-            self.sample(recorded)
-            # Also the last time: promtool has one sample for each SAMPLE_S.
+            shown.show(self.sample())
+            # Also the last time, so that the sample is scraped.
             time.sleep(max(0.0, again - time.monotonic()))
             if enough(list(looks.values())):
                 break
@@ -269,43 +241,3 @@ def told(looks: Iterable[Look]) -> str:
 
 def _place(export: str) -> str:
     return f"/rhev/data-center/mnt/{export.replace('/', '_')}"
-
-
-def firing(
-    recorded: Recorded,
-    expected: dict[float, set[str]],
-    folder: Path,
-    others: Iterable[str] = (),
-) -> None:
-    """Let promtool test which alerts fire at the times on the guest's clock; ``others``
-    may.
-    """
-    begin = recorded.samples[0][0]
-    chosen = f'alertstate="firing",alertname!~"{"|".join(others)}"'
-    checks = [
-        {
-            "expr": f"group by (alertname) (ALERTS{{{chosen}}})",
-            "eval_time": f"{int((at - begin) / SAMPLE_S) * SAMPLE_S}s",
-            "exp_samples": [
-                {"labels": f'{{alertname="{name}"}}', "value": 1} for name in names
-            ],
-        }
-        for at, names in expected.items()
-    ]
-    test = {
-        "interval": f"{SAMPLE_S}s",
-        "input_series": recorded.series(SAMPLE_S),
-        "promql_expr_test": checks,
-    }
-    path = folder / "recorded.yml"
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "rule_files": [str(RULES)],
-                "evaluation_interval": f"{SAMPLE_S}s",
-                "tests": [test],
-            }
-        )
-    )
-    done = promtool("test", "rules", str(path))
-    assert done.returncode == 0, done.stdout + done.stderr
