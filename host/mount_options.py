@@ -127,6 +127,8 @@ class MountOptions:
         """Split at commas outside double quotes (as libmount does); lossless."""
         if not text:
             return cls()
+        if '"' not in text:
+            return cls(tuple(map(MountOption, text.split(","))))
         items = [""]
         quoted = False
         for character in text:

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import (
     Any,
     Callable,
-    NoReturn,
     TypeVar,
     Union,
     cast,
@@ -60,73 +59,122 @@ class Records:
         Raises WrongRecord with the key path of the first missing or unknown key, or
         value of the wrong type.
         """
-        return cast("_Record", self._instance(cls, data, ""))
+        try:
+            return cast("_Record", self._instance(cls, data))
+        except _Refused as refused:
+            raise WrongRecord(refused.sentence) from None
 
-    def _instance(self, cls: Any, data: object, path: str) -> object:
-        if not isinstance(data, Mapping):
-            _refuse(path, f"is {json_type(data)}, not an object")
-        hints = _hints(cls)
-        for key in data:
-            if key not in hints:
-                _refuse(_join(path, key), f"is not a key of {self.noun}")
-        for key in hints:
-            if key not in data and key not in self.added:
-                _refuse(_join(path, key), "is missing")
-        before = f"{path}." if path else ""
-        values = {
-            key: self._value(hint, data[key], before + key)
-            for key, hint in hints.items()
-            if key in data
-        }
+    def _instance(self, cls: Any, data: object) -> object:
+        if not isinstance(data, dict):
+            raise _Refused(f"is {json_type(data)}, not an object")
+        forms = _forms(cls)
+        if data.keys() != forms.keys():
+            self._check_keys(data, forms)
+        values = {}
+        for key, form in forms.items():
+            if key in data:
+                try:
+                    values[key] = self._value(form, data[key])
+                except _Refused as refused:
+                    refused.steps.append(key)
+                    raise
         wrong_key, mistake = self.check(cls, values)
         if mistake:
-            _refuse(_join(path, wrong_key), mistake)
+            raise _Refused(mistake, wrong_key)
         return cls(**values)
 
-    def _value(self, hint: Any, data: object, path: str) -> object:
-        form, inner = _form(hint)
-        if form is Union:
-            return None if data is None else self._value(inner, data, path)
-        if form is tuple:
-            if not isinstance(data, list):
-                _refuse(path, f"is {json_type(data)}, not an array")
-            return tuple(
-                self._value(inner, entry, f"{path}[{index}]")
-                for index, entry in enumerate(data)
-            )
-        if form is object:
-            return self._instance(inner, data, path)
-        return _scalar(inner, data, path)
+    def _check_keys(self, data: Mapping[str, Any], forms: Mapping[str, Any]) -> None:
+        for key in data:
+            if key not in forms:
+                name = str(key) if str(key).isidentifier() else ascii(key)
+                raise _Refused(f"is not a key of {self.noun}", name)
+        for key in forms:
+            if key not in data and key not in self.added:
+                raise _Refused("is missing", key)
+
+    def _value(self, form: _Form, data: object) -> object:
+        kind, inner = form
+        if kind is Union:
+            return None if data is None else self._value(inner, data)
+        if kind is tuple:
+            return self._tuple(inner, data)
+        if kind is object:
+            return self._instance(inner, data)
+        return data if _is_exact(inner, data) else _scalar(inner, data)
+
+    def _tuple(self, form: _Form, data: object) -> tuple[object, ...]:
+        if not isinstance(data, list):
+            raise _Refused(f"is {json_type(data)}, not an array")
+        kind, inner = form
+        if kind is None and all(_is_exact(inner, entry) for entry in data):
+            return tuple(data)
+        entries = []
+        for index, entry in enumerate(data):
+            try:
+                entries.append(self._value(form, entry))
+            except _Refused as refused:
+                refused.steps.append(index)
+                raise
+        return tuple(entries)
 
 
-def _scalar(hint: Any, data: object, path: str) -> object:
+class _Refused(Exception):
+    """What is wrong with a value; ``steps`` lead to it, from the inside out. A path in
+    words for each value, also the right ones, took as long as all the rest.
+    """
+
+    def __init__(self, what: str, *steps: Union[str, int]) -> None:
+        super().__init__(what)
+        self.what = what
+        self.steps = list(steps)
+
+    @property
+    def sentence(self) -> str:
+        path = ""
+        for step in reversed(self.steps):
+            if isinstance(step, int):
+                path += f"[{step}]"
+            else:
+                path = f"{path}.{step}" if path else step
+        return f"{path} {self.what}" if path else f"it {self.what}"
+
+
+def _is_exact(hint: Any, data: object) -> bool:
+    """Whether a value needs no second look; true is no int here."""
+    return type(data) is hint and hint is not float
+
+
+def _scalar(hint: Any, data: object) -> object:
     if isinstance(data, bool) and hint is not bool:  # an int to Python, not to JSON
-        _refuse(path, f"is true or false, not {_WANTED[hint]}")
+        raise _Refused(f"is true or false, not {_WANTED[hint]}")
     if hint is float and isinstance(data, (int, float)):
         # JSON has no limit for numbers; Python reads 1e999 as infinite.
         if not abs(data) <= sys.float_info.max:
-            _refuse(path, "is too large")
+            raise _Refused("is too large")
         return float(data)
     if not isinstance(data, hint):
-        _refuse(path, f"is {json_type(data)}, not {_WANTED[hint]}")
+        raise _Refused(f"is {json_type(data)}, not {_WANTED[hint]}")
     return data
 
 
-def _refuse(path: str, what: str) -> NoReturn:
-    raise WrongRecord(f"{path} {what}" if path else f"it {what}")
+_Form = tuple[Any, Any]
+"""Union, tuple, object or None, and what is inside: the form X of Optional[X] and
+``tuple[X, ...]``, otherwise the type itself.
+"""
 
 
 @functools.cache
-def _form(hint: Any) -> tuple[Any, Any]:
-    """Return Union, tuple, object or None, and the inner type: X of Optional[X] and
-    ``tuple[X, ...]``, otherwise the type itself.
-    """
+def _forms(cls: Any) -> dict[str, _Form]:
+    return {key: _form(hint) for key, hint in _hints(cls).items()}
+
+
+def _form(hint: Any) -> _Form:
     origin = get_origin(hint)
     if origin is Union:
         (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
-        return Union, inner
+        return Union, _form(inner)
     if origin is tuple:
-        return tuple, get_args(hint)[0]
+        return tuple, _form(get_args(hint)[0])
     return (object if dataclasses.is_dataclass(hint) else None), hint
 
 
@@ -141,8 +189,3 @@ _WANTED = {
     float: "a number",
     bool: "true or false",
 }
-
-
-def _join(path: str, key: object) -> str:
-    name = str(key) if str(key).isidentifier() else ascii(key)
-    return f"{path}.{name}" if path else name
