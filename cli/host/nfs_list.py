@@ -325,10 +325,11 @@ class Watch(HostVerb):
         from ovirt_rdma.storage.health.state import read_state
 
         output, tree = context.output, FileTree(context.root)
-        before, shown = read_statistics(tree), 0
+        # Ports are not shown, and each of their counters is asked of the firmware.
+        before, shown = read_statistics(tree, ports=False), 0
         while output.is_read and shown != self.count:
             time.sleep(self.interval)
-            after = read_statistics(tree)
+            after = read_statistics(tree, ports=False)
             found = rows(before, after, read_state(context.root))
             if output.for_people:
                 output.begin_screen()

@@ -50,6 +50,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
 from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.storage.health.state import OK
 
 
 def plan_heal(
@@ -121,10 +122,12 @@ def stalled_domains(
     should not.
 
     A domain should if a host reports its RDMA mount as stalled or dead, TCP would help,
-    and the host's policy allows TCP (prefer-rdma).
+    the host's policy allows TCP (prefer-rdma), and it works over RDMA on no other host:
+    all of them would go through maintenance.
     """
     hosts = {host.name: host for host in engine.hosts}
-    going: dict[str, Domain] = {}
+    going: dict[str, list[str]] = {}
+    works: dict[str, list[str]] = {}
     left: list[Sentence] = []
     for report in reports:
         if report.host not in hosts or report.facts is None:
@@ -136,6 +139,8 @@ def stalled_domains(
             export = nfs_export(domain.connection)
             mount = mounts.of(export) if export and one.transport == RDMA else None
             its = health.get(mount.mountpoint) if mount else None
+            if its is not None and its.state == OK:
+                works.setdefault(domain.id, []).append(report.host)
             if its is None or not its.is_broken:
                 continue
             where = f"{domain.name} on {report.host}"
@@ -146,8 +151,13 @@ def stalled_domains(
                 text = f"{where} is {its.state}, but {one.asked.by} requires RDMA"
                 left.append(Sentence("rule-requires-rdma", text))
             else:
-                going[domain.id] = domain
-    return [domain for domain in domains if domain.id in going], left
+                going.setdefault(domain.id, []).append(where)
+    for id_, places in going.items():
+        if id_ in works:
+            text = f"{', '.join(places)}: RDMA works on {', '.join(works[id_])}, so "
+            text += "the fault is on the way: ovirt-rdma-host nfs health there"
+            left.append(Sentence("rdma-works-elsewhere", text))
+    return [d for d in domains if d.id in going and d.id not in works], left
 
 
 def _judged(

@@ -19,8 +19,8 @@ from ovirt_rdma.storage.health.state import OK as HEALTHY
 
 # I/O waits or fails.
 BROKEN = (DEAD, STALLED)
-# The reasons of MountHealth for which TCP is a way round.
-_ONLY_RDMA = ("listener-gone", "rdma-lost", "fabric-lost", "device-gone")
+# The reasons of MountHealth for which TCP is a way round: the server answered it.
+_ONLY_RDMA = ("listener-gone", "rdma-lost", "fabric-lost")
 _MOST_SHOWN = 3
 _LONGEST = 500
 _NOT_WATCHED = (

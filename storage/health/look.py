@@ -31,7 +31,6 @@ from ovirt_rdma.storage.health.samples import (
     WIRE_ERRORS,
     PortErrors,
     load_between,
-    port_errors,
     recent_errors,
 )
 from ovirt_rdma.storage.health.seen import Seen
@@ -157,15 +156,16 @@ class Looker:
         self, seen: Sequence[Seen], before: Statistics, after: Statistics
     ) -> list[Seen]:
         """Return the same with the signs of servers that are in trouble."""
-        new_errors = port_errors(before.ports, after.ports)
         errors = self._recent_errors(before, after)
         asked: dict[str, Server] = {}
         # The last one counts: a mount in trouble, best a silent one, over RDMA.
         for one in sorted(seen, key=_trouble):
             address, ask = one.mount.address, needs_signs(one)
-            if address and (ask or new_errors):
+            if address and (ask or errors):
                 silent = not one.is_answered
-                asked[address] = Server(address, one.transport, one.port, ask, silent)
+                asked[address] = Server(
+                    address, one.transport, one.port, ask, silent, one.tcp_port
+                )
         signs = signs_of(
             asked.values(), self._root, self._with.questions, self._with.reader
         )

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.policy.model import DEFAULT_PORT
 from ovirt_rdma.storage.health.probe import Answer
 from ovirt_rdma.storage.health.samples import Load
 from ovirt_rdma.storage.health.signs import ServerSigns
 from ovirt_rdma.storage.health.state import DEAD, STALLED
 from ovirt_rdma.storage.review import MountReview
+from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
 # After so many seconds without an answer a mount is dead: sanlock has fenced by then
 # (8 * io_timeout of 10 s, sanlock(8)).
@@ -81,6 +83,12 @@ class Seen:
         name = self.mount.source.rpartition(":/")[0]
         address = self.mount.address
         return f"{name} ({address})" if address and address not in name else name
+
+    @property
+    def tcp_port(self) -> int:
+        """The server's port for NFS over TCP."""
+        own = self.mount.port if self.transport != RDMA else None
+        return own or NFS_TCP_PORT
 
     @property
     def is_answered(self) -> bool:

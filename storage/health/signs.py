@@ -45,8 +45,9 @@ _NFS = 100003
 # How the server's TCP port answered.
 ACCEPTS, REFUSES, SILENT, UNREACHABLE = "accepts", "refuses", "silent", "unreachable"
 # No machine answered to the address: ARP and its like, on this host or the last router
-# (net/ipv4/arp.c, arp_error_report; EHOSTUNREACH).
-ABSENT = "absent"
+# (net/ipv4/arp.c, arp_error_report; EHOSTUNREACH). Or a firewall rejects: EHOSTUNREACH
+# too (icmp_err_convert in net/ipv4/icmp.c), EACCES (tab_unreach in net/ipv6/icmp.c).
+ABSENT = "absent, or rejected"
 # Only the path to it was wanted.
 UNASKED = "unasked"
 # operstate of a netdev: Linux, Documentation/networking/operstates.rst.
@@ -61,13 +62,14 @@ _RESULTS = {
     errno.EINPROGRESS: SILENT,
     errno.EAGAIN: SILENT,
     errno.EHOSTUNREACH: ABSENT,
+    errno.EACCES: ABSENT,
 }
 
 
 @dataclass(frozen=True)
 class Server:
-    """An address of a server with the ``port`` of its RDMA listener; ``transport`` is
-    that of the mounts in question.
+    """An address of a server with the ``port`` of its RDMA listener, and its
+    ``tcp_port``; ``transport`` is that of the mounts in question.
 
     ``ask``: False if only the path to it is wanted; ``silent``: False if it answers, so
     that its RDMA listener tells nothing
@@ -78,6 +80,7 @@ class Server:
     port: int
     ask: bool = True
     silent: bool = True
+    tcp_port: int = NFS_TCP_PORT
 
 
 @dataclass(frozen=True)
@@ -254,7 +257,7 @@ def _answers(
         return Knock(UNASKED, 0.0), None
     address, listener = server.address, None
     with ThreadPoolExecutor(1) as other:
-        knocking = other.submit(ask.knock, address, NFS_TCP_PORT, KNOCK_S)
+        knocking = other.submit(ask.knock, address, server.tcp_port, KNOCK_S)
         wait([knocking], ALONE_S)
         if over_rdma:
             listener = ask.listener(address, server.port, LISTENER_S)

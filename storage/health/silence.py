@@ -25,7 +25,13 @@ from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.storage.health.probe import PROBE_S
 from ovirt_rdma.storage.health.samples import SENT_AGAIN, WAITED
 from ovirt_rdma.storage.health.seen import Found, Seen
-from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, UNREACHABLE, ServerSigns
+from ovirt_rdma.storage.health.signs import (
+    ACCEPTS,
+    REFUSES,
+    SILENT,
+    UNREACHABLE,
+    ServerSigns,
+)
 from ovirt_rdma.storage.health.slowness import far_path, is_slow, loss, lossy, slowness
 from ovirt_rdma.storage.health.state import DEAD, FABRIC, HOST, PATH, SERVER, UNKNOWN
 from ovirt_rdma.storage.probe import server_side_fix
@@ -54,8 +60,11 @@ def _local_fault(seen: Seen, signs: ServerSigns) -> Optional[Found]:
     """Return what is wrong with this host and its link; None if nothing is."""
     rdma = seen.transport == RDMA
     wrong = _first_wrong(signs.steps, rdma)
-    no_link = signs.carrier is False or (wrong is not None and bool(signs.ports_down))
-    if no_link and signs.waits_for_sm and signs.carrier is not True:
+    # The address may have gone with the link, and the route with it. Any port may be
+    # down for years, so its state alone proves nothing.
+    gone = signs.carrier is None and wrong is not None
+    no_link = signs.carrier is False or (gone and rdma and bool(signs.ports_down))
+    if no_link and signs.waits_for_sm and (signs.infiniband or not signs.devices):
         return Found(
             DEAD,
             FABRIC,
@@ -64,15 +73,18 @@ def _local_fault(seen: Seen, signs: ServerSigns) -> Optional[Found]:
             f"{', '.join(signs.ports_down)}",
             "start the subnet manager; ovirt-rdma-host fabric sm status shows which "
             "there are",
+            certain=not gone,
         )
     if no_link:
-        what = ", ".join(signs.ports_down) or f"{signs.netdev} has no carrier"
+        what = ", ".join(signs.ports_down if rdma else ())
+        what = what or f"{signs.netdev} has no carrier"
         return Found(
             DEAD,
             PATH,
             "link-down",
             f"the link of this host to {seen.server} is down: {what}",
             "check the cable and the switch port",
+            certain=not gone,
         )
     if wrong is None:
         return None
@@ -80,7 +92,8 @@ def _local_fault(seen: Seen, signs: ServerSigns) -> Optional[Found]:
         reason = "device-gone"
     else:
         reason = "no-route" if wrong.name == "route" else "host-not-ready"
-    return Found(DEAD, HOST, reason, wrong.detail, wrong.fix)
+    certain = not (rdma and signs.ports_down)
+    return Found(DEAD, HOST, reason, wrong.detail, wrong.fix, certain)
 
 
 def _first_wrong(steps: tuple[Step, ...], rdma: bool) -> Optional[Step]:
@@ -93,7 +106,9 @@ def _far_fault(seen: Seen, signs: ServerSigns) -> Found:
     listener, tcp = signs.listener, signs.tcp.result
     refused = listener is not None and listener.refused
     listening = listener is not None and listener.verdict == READY
-    if _loses_packets(seen, signs, listening or listener is None):
+    # A TCP mount, or no program here that could ask.
+    unasked = listener is None or listener.verdict not in (READY, NOT_READY)
+    if _loses_packets(seen, signs, listening or unasked):
         return replace(loss(seen), state=seen.lost)
     if refused and tcp == ACCEPTS:
         return Found(
@@ -105,7 +120,18 @@ def _far_fault(seen: Seen, signs: ServerSigns) -> Found:
             "restart without RDMA",
             server_side_fix(seen.port),
         )
-    if refused or (tcp == REFUSES and (listener is None or not listening)):
+    if refused or (tcp == REFUSES and not listening):
+        return _service_down(seen, tcp)
+    stuck = unasked or signs.tcp.replied is False
+    if listening or (stuck and tcp == ACCEPTS):
+        return _stuck_server(seen, signs.tcp.replied)
+    if tcp in (ACCEPTS, REFUSES):
+        return _rdma_lost(seen, signs)
+    return _nobody(seen, signs)
+
+
+def _service_down(seen: Seen, tcp: str) -> Found:
+    if tcp == REFUSES:
         return Found(
             DEAD,
             SERVER,
@@ -114,12 +140,16 @@ def _far_fault(seen: Seen, signs: ServerSigns) -> Found:
             "connections",
             "start the NFS service of the server: systemctl start nfs-server",
         )
-    stuck = listener is None or signs.tcp.replied is False
-    if listening or (stuck and tcp == ACCEPTS):
-        return _stuck_server(seen, signs.tcp.replied)
-    if tcp in (ACCEPTS, REFUSES):
-        return _rdma_lost(seen, signs)
-    return _nobody(seen, signs)
+    return Found(
+        DEAD,
+        SERVER,
+        "service-down",
+        f"{seen.server} is up, but refuses RDMA on port {seen.port}, and answers no "
+        "TCP: its NFS service is stopped, or its RDMA listener is gone and a firewall "
+        "holds back TCP",
+        server_side_fix(seen.port),
+        certain=False,
+    )
 
 
 def _loses_packets(seen: Seen, signs: ServerSigns, listening: bool) -> bool:
@@ -243,8 +273,9 @@ def _nobody(seen: Seen, signs: ServerSigns) -> Found:
         SERVER,
         "server-silent",
         f"{nothing}: it is off, frozen, or has lost its address{other}",
-        "check that the server runs and has the address, and its link",
-        certain=bool(seen.others_answer),
+        "check that the server runs and has the address, its link, and its firewall",
+        # A firewall that rejects looks like an address that nobody has.
+        certain=bool(seen.others_answer) and signs.tcp.result == SILENT,
     )
 
 

@@ -127,7 +127,9 @@ def _slots(seen: Seen, load: Load) -> Found:
     )
     if _is_full(seen, load):
         of = f" of {seen.slots}" if seen.slots else ""
-        key = "rdma" if seen.transport == RDMA else "tcp"
+        # Over TCP the other one is how many there are at first (xprt_alloc in
+        # net/sunrpc/xprt.c).
+        key = "rdma" if seen.transport == RDMA else "tcp_max"
         return Found(
             SLOW,
             SLOTS,
@@ -138,6 +140,19 @@ def _slots(seen: Seen, load: Load) -> Found:
             "on), or use nconnect",
             # A server that is late fills any number of slots.
             certain=every.rtt_ms < SLOW_QUEUE_MS,
+        )
+    if seen.transport != RDMA:
+        # The time in the queue ends when a request is given to the socket
+        # (xs_tcp_send_request in net/sunrpc/xprtsock.c).
+        return Found(
+            SLOW,
+            PATH,
+            "link-full",
+            f"{waits}, although slots are free: the connection takes no more data, so "
+            "the link to the server is slow or full",
+            "check the load and the rate of the link on this host, the server and the "
+            "switches",
+            certain=False,
         )
     return Found(
         SLOW,

@@ -12,7 +12,7 @@ from ovirt_rdma.storage.health.samples import Load
 from ovirt_rdma.storage.health.seen import DENIED, Found, Seen, shown_time
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, SILENT, UNASKED
 from ovirt_rdma.storage.health.silence import silence
-from ovirt_rdma.storage.health.slowness import is_slow, may_be_far, slowness
+from ovirt_rdma.storage.health.slowness import is_slow, lossy, may_be_far, slowness
 from ovirt_rdma.storage.health.state import (
     DEAD,
     FABRIC,
@@ -140,7 +140,8 @@ def _remarks(seen: Seen) -> list[Remark]:
                 "see ovirt-rdma-host explain NFS-SLOTS-01",
             )
         )
-    for name, count in sorted(seen.errors.items()) if seen.is_answered else ():
+    found = seen.is_answered and lossy(seen) is not None
+    for name, count in sorted(seen.errors.items()) if found else ():
         remarks.append(
             Remark(
                 "port-errors",
@@ -207,7 +208,7 @@ def _evidence(seen: Seen) -> list[str]:
         if signs.tcp.replied is False:
             knocked += ", but a call was not answered"
         if knocked != UNASKED:
-            shown.append(f"TCP port 2049: {knocked}")
+            shown.append(f"TCP port {seen.tcp_port}: {knocked}")
         if signs.listener is not None:
             shown.append(f"RDMA: {signs.listener.detail}")
         shown += signs.ports_down

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
-from typing import Callable, Optional
+from collections.abc import Collection, Mapping
+from typing import Callable, Optional, TypeVar
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import POLICY_JSON, under
@@ -32,9 +32,13 @@ from ovirt_rdma.storage.health.state import (
 
 # How often the policy is looked at while it has no interval.
 IDLE_S = 60.0
+# Remarks come and go with the load: each is told again after so long.
+REMARKED_S = 3600.0
 # A single late answer may have been a busy moment; so soon it is asked again.
 _LOOKS_TO_BE_SLOW = 2
 AGAIN_S = 3.0
+
+_Value = TypeVar("_Value")
 
 Note = Callable[[str], None]
 """Receives a sentence for the journal."""
@@ -58,6 +62,8 @@ class HealthWatch:
         self._policy = Policy()
         self._health: dict[str, MountHealth] = {}
         self._late: dict[str, int] = {}
+        # By mount point: the ids of remarks, and when they were told.
+        self._told: dict[str, dict[str, float]] = {}
         self._reported: tuple[str, ...] = ()
 
     def watch(self, stop: Stop) -> None:
@@ -128,12 +134,18 @@ class HealthWatch:
         return dataclasses.replace(now, since=since)
 
     def _tell(self, mounts: tuple[MountHealth, ...]) -> None:
-        """Report each change of a mount once."""
+        """Report each change of a mount once, and a remark once in REMARKED_S."""
+        oldest = self._uptime() - REMARKED_S
         for mount in mounts:
-            for sentence in changes(self._health.get(mount.mountpoint), mount):
+            told = self._told.get(mount.mountpoint, {})
+            told = {id_: at for id_, at in told.items() if at > oldest}
+            for sentence in changes(self._health.get(mount.mountpoint), mount, told):
                 self._note(sentence)
+            now = {remark.id: self._uptime() for remark in mount.remarks}
+            self._told[mount.mountpoint] = {**now, **told}
         self._health = {mount.mountpoint: mount for mount in mounts}
         self._late = _of(self._late, self._health)
+        self._told = _of(self._told, self._health)
 
     def _report(self, sentences: tuple[str, ...]) -> None:
         """Report the sentences that were not reported the last time."""
@@ -143,14 +155,17 @@ class HealthWatch:
         self._reported = sentences
 
 
-def _of(values: Mapping[str, int], kept: Mapping[str, object]) -> dict[str, int]:
+def _of(values: Mapping[str, _Value], kept: Mapping[str, object]) -> dict[str, _Value]:
     return {key: value for key, value in values.items() if key in kept}
 
 
-def changes(before: Optional[MountHealth], now: MountHealth) -> list[str]:
+def changes(
+    before: Optional[MountHealth], now: MountHealth, told: Collection[str] = ()
+) -> list[str]:
     """Return sentences about what has changed at a mount. Pure.
 
     A new mount that is OK is no change; the same state with another cause is one.
+    ``told`` are the ids of remarks that are not told again.
     """
     said = []
     was = before.state if before else OK
@@ -168,6 +183,6 @@ def changes(before: Optional[MountHealth], now: MountHealth) -> list[str]:
     said += [
         f"{now.export}: {remark.sentence}; fix: {remark.fix}"
         for remark in now.remarks
-        if remark.id not in earlier
+        if remark.id not in earlier and remark.id not in told
     ]
     return said

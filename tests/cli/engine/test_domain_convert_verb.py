@@ -508,23 +508,25 @@ def test_heal_stops_where_it_does_not_help(site):
     assert made.transports() == ["tcp", "rdma", "tcp"]
 
 
-def stalled(made: Site, reason="listener-gone", transport="prefer-rdma") -> None:
-    """RDMA alone has failed on host02."""
+def stalled(
+    made: Site,
+    reason="listener-gone",
+    transport="prefer-rdma",
+    on=("host01", "host02", "host03"),
+) -> None:
+    """RDMA alone has failed on these of three hosts; the others' mounts work."""
     degraded(made)
     for host in made.world.hosts.values():
         host.mounts[EXPORT] = "rdma"
         host.policy_text = (host.policy_text or "").replace("prefer-rdma", transport)
-    facts = facts_of(made.world, made.world.host("host02"))
-    (place,) = (m.mountpoint for m in facts.nfs_mounts if m.source == EXPORT)
-    mount = {
-        "export": EXPORT,
-        "mountpoint": place,
-        "state": "stalled",
-        "cause": "server",
-        "reason": reason,
-        "sentence": "it is silent",
-    }
-    made.door.health["host02"] = {"mounts": [mount]}
+    for name in ("host01", "host02", "host03"):
+        facts = facts_of(made.world, made.world.host(name))
+        (place,) = (m.mountpoint for m in facts.nfs_mounts if m.source == EXPORT)
+        mount = {"export": EXPORT, "mountpoint": place, "state": "ok"}
+        if name in on:
+            mount |= {"state": "stalled", "cause": "server", "reason": reason}
+            mount["sentence"] = "it is silent"
+        made.door.health[name] = {"mounts": [mount]}
 
 
 def test_a_stalled_domain_goes_back_to_tcp_and_forward_again(site):
@@ -551,6 +553,25 @@ def test_a_domain_that_tcp_would_not_help_stays(site):
     assert done.code == 3
     assert "data1 on host02: TCP would not help" in done.err
     assert set(made.transports()) == {"rdma"}
+    assert made.double.changes() == []
+
+
+def test_a_domain_whose_rdma_works_on_other_hosts_stays(site):
+    """All hosts would go through maintenance for one bad cable."""
+    made = site(hosts=3)
+    stalled(made, on=["host02"])
+    done = made.run("domain", "heal", "--to-tcp", "-y")
+    assert done.code == 3
+    assert "data1 on host02: RDMA works on host01, host03" in done.err
+    assert made.double.changes() == []
+
+
+def test_a_host_that_has_lost_its_device_takes_no_domain_to_tcp(site):
+    made = site(hosts=3)
+    stalled(made, "device-gone", on=["host02"])
+    done = made.run("domain", "heal", "--to-tcp", "-y")
+    assert done.code == 3
+    assert "data1 on host02: TCP would not help" in done.err
     assert made.double.changes() == []
 
 

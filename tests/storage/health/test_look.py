@@ -16,7 +16,7 @@ from ovirt_rdma.host.facts.statistics import Counter, PortCounters
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.storage.health.look import BETWEEN_S, Looker, Seeing
 from ovirt_rdma.storage.health.probe import Answer, Asked
-from ovirt_rdma.storage.health.signs import ACCEPTS, SILENT, Knock, Questions
+from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, SILENT, Knock, Questions
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
 
 NO_POLICY = Policy()
@@ -280,6 +280,30 @@ def test_errors_on_the_port_to_a_server_are_remarked(site):
     # Over TCP no packets of RDMA are sent.
     assert (c.state, c.remarks) == ("ok", ())
     assert site.servers.asked == []
+
+
+def test_single_errors_of_a_port_are_no_remark_and_its_port_stays_known(site):
+    errors = iter([0, 2, 2, 3, 3, 3])
+
+    def with_errors(statistics):
+        counter = Counter("retry_exceeded_err", next(errors))
+        return statistics._replace(ports=(PortCounters("rxe0", 1, (), (counter,)),))
+
+    site.changed = with_errors
+    looks = [site.look("nas1:/a").mounts[0] for _ in range(5)]
+    remarks = [[remark.id for remark in look.remarks] for look in looks]
+    # The third look adds one to the two of the first.
+    assert remarks == [[], [], ["port-errors"], [], []]
+
+
+def test_a_tcp_mount_of_another_port_is_asked_there(site):
+    site.root.nfs_mount("nas3:/d", "/mnt/d", "tcp", "10.0.0.9", port=12049)
+    site.root.route("10.0.0.9", "eth0", "10.0.0.2")
+    site.probes.answers = {"/mnt/d": LATE}
+    site.servers.tcp["10.0.0.9"] = Knock(REFUSES, 0.001)
+    d = site.look("nas3:/d").mounts[0]
+    assert site.servers.asked == [("tcp", "10.0.0.9", 12049)]
+    assert "TCP port 12049: refuses in 1.0 ms" in d.evidence
 
 
 def test_errors_are_added_up_over_half_a_minute(site):

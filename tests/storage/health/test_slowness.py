@@ -33,6 +33,11 @@ SLOWNESS = {
         seen(FAST, load=load(data=(1000, 300.0, 20.0))),
         (SLOTS, False, "credits-used-up"),
     ),
+    # TCP has neither credits nor, with NFS 3, a session.
+    "the socket takes no more": (
+        seen(FAST, load=load(data=(1000, 620.0, 40.0)), transport="tcp"),
+        (PATH, False, "link-full"),
+    ),
     # 5 % loss between guests: calls waited for the connection, not for a slot.
     "a lossy path that broke the connection": (
         seen(

@@ -63,6 +63,42 @@ SILENCE = {
                 ports_down=("mlx5_0/1 is DOWN",),
             )
         ),
+        (DEAD, PATH, False, "link-down"),
+    ),
+    "the address is gone, and a port that was never cabled is down": (
+        seen(
+            its=signs(
+                SILENT,
+                steps=(ROUTE, Step("port", NOT_READY, "no port has 10.0.0.2", "see")),
+                devices=(),
+                ports_down=("mlx5_1/1 is DOWN",),
+            )
+        ),
+        (DEAD, HOST, False, "device-gone"),
+    ),
+    "no route of a TCP mount, and an RDMA port is down": (
+        seen(
+            its=signs(
+                UNREACHABLE,
+                steps=(Step("route", NOT_READY, "no route to 10.0.0.1", "see"),),
+                netdev=None,
+                carrier=None,
+                devices=(),
+                ports_down=("mlx5_1/1 is DOWN",),
+            ),
+            transport="tcp",
+        ),
+        (DEAD, HOST, True, "no-route"),
+    ),
+    "cable out, and another port has no subnet manager": (
+        seen(
+            its=signs(
+                SILENT,
+                carrier=False,
+                ports_down=("mlx5_0/1 is DOWN", "mlx4_0/1 is INIT"),
+                waits_for_sm=True,
+            )
+        ),
         (DEAD, PATH, True, "link-down"),
     ),
     "cable out of a TCP mount": (
@@ -106,6 +142,10 @@ SILENCE = {
     "listener gone": (
         seen(its=signs(ACCEPTS, REFUSED)),
         (DEAD, SERVER, True, "listener-gone"),
+    ),
+    "RDMA is refused, and a firewall holds back TCP": (
+        seen(its=signs(ABSENT, REFUSED)),
+        (DEAD, SERVER, False, "service-down"),
     ),
     "NFS service stopped": (
         seen(its=signs(REFUSES, REFUSED)),
@@ -160,6 +200,10 @@ SILENCE = {
     ),
     "one export hangs": (
         seen(its=signs(ACCEPTS, LISTENS), siblings_answer=True),
+        (STALLED, SERVER, True, "export-stuck"),
+    ),
+    "one export hangs, and RDMA cannot be asked": (
+        seen(its=signs(ACCEPTS, NO_PYVERBS, replied=True), siblings_answer=True),
         (STALLED, SERVER, True, "export-stuck"),
     ),
     "the path loses so much that the question is late": (
@@ -272,6 +316,10 @@ SILENCE = {
     ),
     "no machine has the address: the server was switched off": (
         seen(its=signs(ABSENT, MUTE)),
+        (STALLED, SERVER, False, "server-silent"),
+    ),
+    "a firewall rejects as if nobody had the address": (
+        seen(its=signs(ABSENT, MUTE), others_answer=True),
         (STALLED, SERVER, False, "server-silent"),
     ),
     "a router knows no way": (

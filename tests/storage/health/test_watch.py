@@ -26,7 +26,7 @@ from ovirt_rdma.storage.health.state import (
     Remark,
     read_state,
 )
-from ovirt_rdma.storage.health.watch import AGAIN_S, IDLE_S, HealthWatch
+from ovirt_rdma.storage.health.watch import AGAIN_S, IDLE_S, REMARKED_S, HealthWatch
 
 GOOD = MountHealth("nas1:/a", "/mnt/a", "rdma", "4.2", OK, sentence="answered")
 LATE = replace(GOOD, state=SLOW, cause=SERVER, sentence="late", fix="threads")
@@ -150,6 +150,16 @@ def test_a_remark_is_told_once(watched):
     for _ in range(2):
         watched.look(replace(GOOD, remarks=(remark,)))
     assert watched.notes == ["nas1:/a: 1 of 4; fix: remount"]
+
+
+def test_a_remark_that_comes_and_goes_is_told_once_an_hour(watched):
+    """A port with an error every 20 s would write 4000 lines a day for each mount."""
+    remark = Remark("port-errors", PATH, "+3", "check")
+    for _ in range(355):
+        watched.look(replace(GOOD, remarks=(remark,)))
+        watched.look(GOOD)
+    assert watched.now > 2 * REMARKED_S - 500
+    assert watched.notes == ["nas1:/a: +3; fix: check"] * 2
 
 
 def test_mounts_that_share_the_fault_are_named(watched):
