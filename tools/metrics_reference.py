@@ -78,15 +78,15 @@ def _row(family: Family) -> tuple[str, ...]:
 
 
 def _meaning(texts: dict[str, str]) -> str:
-    action = texts["action"]
-    return f"{_plain(texts['summary'])}. {action[0].upper()}{action[1:]}."
+    summary = _plain(texts["summary"])
+    # An action may begin with a command.
+    return f"{summary[0].upper()}{summary[1:]}. Next: {_plain(texts['action'])}."
 
 
-def _plain(summary: str) -> str:
-    """Return a summary with words in place of its template actions."""
-    text = re.sub(r"\{\{ *\$labels\.(\w+) *\}\}", r"*\1*", summary)
-    text = re.sub(r"\{\{ *\$value[^}]*\}\}", "*N*", text)
-    return text[0].upper() + text[1:]
+def _plain(text: str) -> str:
+    """Return an annotation with words in place of its template actions."""
+    text = re.sub(r"\{\{ *\$labels\.(\w+) *\}\}", r"*\1*", text)
+    return re.sub(r"\{\{ *\$value[^}]*\}\}", "*N*", text)
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

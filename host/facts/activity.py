@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         MountStatistics,
         PortCounters,
         Statistics,
+        SunrpcTransport,
         Transport,
     )
 
@@ -47,6 +48,9 @@ PATH_ERRORS = (
     "completer_retry_err",
     "retry_exceeded_err",
 )
+# Requests that a connection sends without any reply until that is no chance: a few are
+# always sent just before the second sample.
+_MANY_SENT = 10
 # What both kinds have: received packets.
 _PACKETS = ("port_rcv_packets", "rcvd_pkts")
 COUNTERS = frozenset((*LINK_ERRORS, *PATH_ERRORS, *_PACKETS))
@@ -77,8 +81,10 @@ class MountActivity:
     statistics
     layout: the pNFS layout in use, whose reads and writes are not counted here
     connections: how many there are
-    blocked: connections with requests under way of which none was answered between
-    the samples, although others were
+    blocked: connections on which requests wait in this host in both samples, though
+    none is under way that could end, and nothing was sent or received in between
+    unanswered: connections that sent at least _MANY_SENT requests between the samples,
+    and got no reply, although others did
     """
 
     mountpoint: str
@@ -104,6 +110,7 @@ class MountActivity:
     new_sends: int = 0
     new_backlog: int = 0
     blocked: int = 0
+    unanswered: int = 0
     layout: Optional[str] = None
 
 
@@ -172,10 +179,11 @@ def activity_between(before: Statistics, after: Statistics) -> Activity:
     """
     mounts = {(m.mountpoint, m.source): m for m in before.mounts}
     ports = {(p.device, p.port): p for p in before.ports}
+    waiting = _waiting(before.transports or (), after.transports or ())
     return Activity(
         seconds=max(0.0, round(after.taken_s - before.taken_s, 2)),
         mounts=tuple(
-            _mount(mounts.get((mount.mountpoint, mount.source)), mount)
+            _mount(mounts.get((mount.mountpoint, mount.source)), mount, waiting)
             for mount in after.mounts
             if any(transport.protocol == "rdma" for transport in mount.transports)
         ),
@@ -199,7 +207,11 @@ def activity_between(before: Statistics, after: Statistics) -> Activity:
     )
 
 
-def _mount(earlier: Optional[MountStatistics], mount: MountStatistics) -> MountActivity:
+def _mount(
+    earlier: Optional[MountStatistics],
+    mount: MountStatistics,
+    waiting: Sequence[Optional[str]],
+) -> MountActivity:
     before = earlier or mount
     then, now = _totals(before), _totals(mount)
     grown = {name: max(0, value - then[name]) for name, value in now.items()}
@@ -226,7 +238,12 @@ def _mount(earlier: Optional[MountStatistics], mount: MountStatistics) -> MountA
         new_connects=grown["connects"],
         new_sends=grown["sends"],
         new_backlog=grown["backlog"],
-        blocked=_blocked(before.transports, mount.transports),
+        # Nothing leads from a mount to its connections but the server's address.
+        blocked=min(
+            waiting.count(mount.address or ""),
+            _still(before.transports, mount.transports),
+        ),
+        unanswered=_unanswered(before.transports, mount.transports),
         layout=mount.layout,
     )
 
@@ -262,23 +279,64 @@ def _sum(transports: Iterable[Transport], name: str) -> int:
     return sum(transport.get(name) or 0 for transport in transports)
 
 
-def _blocked(before: Sequence[Transport], after: Sequence[Transport]) -> int:
-    """Count the blocked connections of a mount of which another one moves.
+def _waiting(
+    before: Iterable[SunrpcTransport], after: Iterable[SunrpcTransport]
+) -> list[Optional[str]]:
+    """Return the destinations of the connections over RDMA on which requests wait for a
+    slot or to be sent in both samples, while none waits for a reply.
 
-    The kernel shows them in the same order as long as none is added or removed.
+    What ends such a wait is a request that is done (net/sunrpc/xprt.c, xprt_release and
+    xprt_write_space), and there is none. A connection that is being made has no queues
+    in sysfs.
     """
-    if len(before) != len(after):
-        return 0
-    moved = blocked = 0
+
+    def stuck(of: Iterable[SunrpcTransport]) -> dict[tuple[str, ...], Optional[str]]:
+        return {
+            (one.switch, one.name, one.destination or ""): one.destination
+            for one in of
+            if one.protocol == "rdma"
+            and one.connected
+            and one.pending == 0
+            and ((one.sending or 0) > 0 or (one.backlog or 0) > 0)
+        }
+
+    then = stuck(before)
+    return [to for key, to in stuck(after).items() if key in then]
+
+
+def _between(
+    before: Sequence[Transport], after: Sequence[Transport]
+) -> list[tuple[int, int]]:
+    """Return how many requests each connection sent, and how many replies it got.
+
+    Nothing if a connection was added or removed, because the kernel shows them in the
+    same order only, or if it does not count them.
+    """
+    grown = []
     for old, new in zip(before, after):
-        then, now = old.get("recvs"), new.get("recvs")
-        sends, sent = old.get("sends"), new.get("sends")
-        if then is None or now is None or sends is None or sent is None:
-            return 0
-        moved += now > then
-        # In the first sample too: each was under way for the whole time.
-        blocked += now == then and sends > then and sent > now
-    return blocked if moved else 0
+        sends, recvs = old.get("sends"), old.get("recvs")
+        sent, got = new.get("sends"), new.get("recvs")
+        if sends is None or recvs is None or sent is None or got is None:
+            return []
+        grown.append((sent - sends, got - recvs))
+    return grown if len(before) == len(after) else []
+
+
+def _still(before: Sequence[Transport], after: Sequence[Transport]) -> int:
+    return _between(before, after).count((0, 0))
+
+
+def _unanswered(before: Sequence[Transport], after: Sequence[Transport]) -> int:
+    """Count the connections that send in vain while another one gets replies.
+
+    Their totals tell nothing: a request that is sent again counts as another one, and a
+    killed one gets no reply, so sends are ahead of replies for ever (net/sunrpc/xprt.c,
+    xprt_request_transmit and xprt_complete_rqst).
+    """
+    grown = _between(before, after)
+    if not any(got > 0 for _, got in grown):
+        return 0
+    return sum(sent >= _MANY_SENT and got == 0 for sent, got in grown)
 
 
 def _ports(

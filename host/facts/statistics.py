@@ -28,11 +28,16 @@ if TYPE_CHECKING:
 # connect_time: seconds spent with connecting; jiffies in old kernels
 # idle_time: seconds since the last request; 0 if not connected
 # sends, recvs: requests sent, replies received; bad_xids: replies to no request
-# req_u, bklog_u, sending_u, pending_u: sums, one summand with each request sent: the
-#   requests without reply, and the lengths of the queues for a slot (backlog), for the
-#   transport (sending) and for the reply (pending). Divided by sends they are averages.
+# req_u, bklog_u, sending_u, pending_u: sums, one summand with each request sent: sends
+#   less recvs, and the lengths of the queues for a slot (backlog), for the transport
+#   (sending) and for the reply (pending). Divided by sends, those of queues are
+#   averages; req_u is none: a request that is sent again has two sends and one reply.
 # max_slots: the most slots that were used at once
-# *_chunk_count, total_rdma_*: chunks in calls; bytes by chunks in calls and replies
+# *_chunk_count: chunks in calls
+# total_rdma_request: bytes of memory offered for replies, in write and reply chunks;
+#   the read chunks of WRITE are not added (net/sunrpc/xprtrdma/rpc_rdma.c,
+#   rpcrdma_encode_write_list and rpcrdma_encode_reply_chunk)
+# total_rdma_reply: bytes that the server wrote there
 # pullup_copy_count, fixup_copy_count: bytes copied; hardway_register_count: bytes
 # failed_marshal_count, bad_reply_count, nomsg_call_count: calls that failed to encode,
 #   replies that could not be decoded, calls without inline message

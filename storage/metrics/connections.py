@@ -99,8 +99,9 @@ COLUMNS = (
     _connection(
         "outstanding_requests_total",
         "req_u",
-        "At each send, the requests without reply, added up; divided by sends: the "
-        "mean.",
+        "At each send, the sends so far less the replies so far, added up. A request "
+        "that is sent again or killed stays in it for ever: for the mean of requests "
+        "without reply, use the rate of round_trip_seconds_total.",
     ),
     _connection(
         "backlog_total",
@@ -138,12 +139,13 @@ COLUMNS = (
             (
                 "rdma_request_bytes_total",
                 "total_rdma_request",
-                "Bytes of requests that RDMA moved.",
+                "Bytes of memory offered for replies (write and reply chunks); data of "
+                "WRITE requests is not in it.",
             ),
             (
                 "rdma_reply_bytes_total",
                 "total_rdma_reply",
-                "Bytes of replies that RDMA moved.",
+                "Bytes of replies that RDMA moved into that memory.",
             ),
             (
                 "pullup_bytes_total",

@@ -19,6 +19,7 @@ from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.metrics.families import PORT_COUNTERS
 from ovirt_rdma.storage.metrics.render import render
 from ovirt_rdma.storage.metrics.samples import (
+    ACTIVE,
     HEALTH_STATES,
     MOST_PORTS,
     Reading,
@@ -29,7 +30,7 @@ from ovirt_rdma.storage.metrics.standing import Standing, inputs, is_same, judge
 
 TYPE_CHECKING = False  # importing typing would be a tenth of the run
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any, Optional
 
 # The collector reads files that end in .prom (node_exporter, collector/textfile.go).
@@ -45,12 +46,14 @@ HEALTH_LOOK_S, HEALTH_INTERVALS = 15.0, 2
 
 
 class Metrics:
-    """The metrics of one run; ``problems`` says what could not be read."""
+    """The metrics of one run; ``problems`` says what could not be read, ``active`` are
+    the ports that have been ACTIVE since the boot, as ``DEVICE/PORT``.
+    """
 
-    __slots__ = ("problems", "rows")
+    __slots__ = ("active", "problems", "rows")
 
-    def __init__(self, rows: list[Row], problems: list[str]) -> None:
-        self.rows, self.problems = rows, problems
+    def __init__(self, rows: list[Row], problems: list[str], active: list[str]) -> None:
+        self.rows, self.problems, self.active = rows, problems, active
 
 
 def read_metrics(root: str = "/") -> Metrics:
@@ -58,11 +61,15 @@ def read_metrics(root: str = "/") -> Metrics:
     started = time.monotonic()
     tree = FileTree(root)
     statistics = read_statistics(tree, counters=PORT_COUNTERS)
-    return _metrics(tree, statistics, judge(root), started)
+    return _metrics(tree, statistics, judge(root), _kept(tree), started)
 
 
 def _metrics(
-    tree: FileTree, statistics: Any, standing: Standing, started: float
+    tree: FileTree,
+    statistics: Any,
+    standing: Standing,
+    before: Mapping[str, Any],
+    started: float,
 ) -> Metrics:
     problems = [*statistics.problems, *standing.problems]
     health = read_health(tree, problems)
@@ -72,9 +79,12 @@ def _metrics(
         for word in [_state(tree, port.device, port.port)]
         if word
     }
+    active = {f"{name}/{n}" for (name, n), word in states.items() if word == ACTIVE}
+    active.update(before.get("active", ()))
     reading = Reading(
         statistics,
         port_states=states,
+        were_active=active,
         standing=standing,
         health=health,
         now=time.time(),
@@ -82,7 +92,8 @@ def _metrics(
         problems=problems,
     )
     rows, left_out = rows_of(reading)
-    return Metrics(rows, [*dict.fromkeys(problems), *left_out])
+    problems = [*dict.fromkeys(problems), *left_out]
+    return Metrics(rows, problems, sorted(active))
 
 
 def _state(tree: FileTree, device: str, port: int) -> str:
@@ -196,8 +207,10 @@ def export(root: str, say: Callable[[str], None]) -> None:
         standing = judge(root)
     folder, earlier = standing.folder, before.get("file")
     said: list[str] = []
+    active = before.get("active", [])
     if folder is not None:
-        metrics = _metrics(tree, statistics, standing, started)
+        metrics = _metrics(tree, statistics, standing, before, started)
+        active = metrics.active
         write_metrics(tree.below(folder), render(metrics.rows))
         said = metrics.problems
         for problem in said:
@@ -206,7 +219,14 @@ def export(root: str, say: Callable[[str], None]) -> None:
     if earlier and earlier != folder:
         with contextlib.suppress(OSError):
             os.unlink(f"{tree.below(earlier)}/{FILE}")  # noqa: PTH108
-    after = {"inputs": now, "standing": standing.values(), "file": folder, "said": said}
+    after = {
+        "inputs": now,
+        "standing": standing.values(),
+        "file": folder,
+        "said": said,
+        # /run is empty after a boot: a port that was active before it is not here.
+        "active": active,
+    }
     if after != before:
         _keep(tree, after)
 

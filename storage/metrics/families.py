@@ -130,6 +130,14 @@ PORT_ACTIVE = Family(
     PORT,
     COUNTERS.replace("counters", "state"),
 )
+# A port that waits for its link or subnet manager after the boot has not failed.
+PORT_WAS_ACTIVE = Family(
+    "port_was_active",
+    GAUGE,
+    "1 if the RDMA port has been ACTIVE in a run of the exporter since the boot.",
+    PORT,
+    OWN,
+)
 
 
 def _port(name: str, value: str, help: str, times: int = 1) -> Counted:
@@ -258,6 +266,7 @@ FAMILIES: tuple[Family, ...] = (
     TRANSPORT_CONNECTED,
     *(one.family for one in TRANSPORTS),
     PORT_ACTIVE,
+    PORT_WAS_ACTIVE,
     *(one.family for one in PORT_TRAFFIC),
     PORT_ERRORS,
     PORT_CONGESTION,

@@ -56,6 +56,7 @@ class Reading:
 
     statistics: what the kernel counts
     port_states: the words of the ports' states by device and port, as ``ACTIVE``
+    were_active: ``DEVICE/PORT`` of the ports that have been ACTIVE since the boot
     standing: verdicts and policy
     health: the content of health.json, or None if nobody watches the mounts
     now: in seconds since 1970; took_s: how long the reading took
@@ -70,6 +71,7 @@ class Reading:
         "standing",
         "statistics",
         "took_s",
+        "were_active",
     )
 
     def __init__(
@@ -77,6 +79,7 @@ class Reading:
         statistics: Statistics,
         *,
         port_states: Mapping[tuple[str, int], str],
+        were_active: Collection[str],
         standing: Standing,
         health: Optional[Mapping[str, object]],
         now: float,
@@ -84,6 +87,7 @@ class Reading:
         problems: Sequence[str],
     ) -> None:
         self.statistics, self.port_states = statistics, port_states
+        self.were_active = were_active
         self.standing, self.health = standing, health
         self.now, self.took_s, self.problems = now, took_s, problems
 
@@ -105,7 +109,9 @@ def rows_of(reading: Reading) -> tuple[list[Row], list[str]]:
     for transport in _limited(transports, MOST_TRANSPORTS, "transports", left_out):
         rows.append(_transport(transport))
     for port in _limited(statistics.ports, MOST_PORTS, "ports", left_out):
-        rows += _port(port, reading.port_states.get((port.device, port.port)))
+        was_active = f"{port.device}/{port.port}" in reading.were_active
+        state = reading.port_states.get((port.device, port.port))
+        rows += _port(port, state, was_active)
     rows += _policy(reading.standing)
     own = [
         (f.LAST_RUN, round(reading.now, 3)),
@@ -227,7 +233,7 @@ def _transport(transport: SunrpcTransport) -> Row:
     return Row(labels, values)
 
 
-def _port(port: PortCounters, state: Optional[str]) -> Iterator[Row]:
+def _port(port: PortCounters, state: Optional[str], was_active: bool) -> Iterator[Row]:
     labels = (port.device, str(port.port))
     counters = {
         counter.name: counter.value
@@ -242,6 +248,7 @@ def _port(port: PortCounters, state: Optional[str]) -> Iterator[Row]:
     ]
     if state is not None:
         values.append((f.PORT_ACTIVE, int(state == ACTIVE)))
+        values.append((f.PORT_WAS_ACTIVE, int(was_active)))
     yield Row(labels, values)
     for family, names in (
         (f.PORT_ERRORS, f.ERRORS),

@@ -291,6 +291,13 @@ def test_the_table_of_mounts(server):
     }
 
 
+def test_requests_that_were_sent_again_are_not_without_reply_for_ever(server):
+    """In each step 1500 READs of 1.5 ms and 700 WRITEs of 5 ms are done."""
+    series = answer(server, TARGETS["Mean requests without reply A"])
+    expected = (1500 * 0.0015 + 700 * 0.005) / STEP_S
+    assert [last(one) for one in series] == pytest.approx([expected] * 4, rel=0.01)
+
+
 @pytest.mark.parametrize("exports", [EXPORTS[1:], EXPORTS])
 def test_what_is_chosen_is_shown_and_nothing_else(server, exports):
     target = TARGETS["Requests A"]

@@ -50,7 +50,7 @@ def _judged(port: PortActivity, rate: int, hours: float, seconds: float) -> Find
     subject = f"{port.device}/{port.port}"
     if not port.read:
         return Finding(ID, subject, SKIP, "the device shows no error counters")
-    for sentence, fix in _worries(port, rate, hours, f"the last {seconds:.1f} s"):
+    for sentence, fix in _worries(port, rate, hours, seconds):
         return Finding(ID, subject, WARN, sentence, fix)
     if not port.errors:
         return Finding(ID, subject, PASS, "its error counters are 0")
@@ -58,33 +58,36 @@ def _judged(port: PortActivity, rate: int, hours: float, seconds: float) -> Find
 
 
 def _worries(
-    port: PortActivity, rate: int, hours: float, lately: str
+    port: PortActivity, rate: int, hours: float, seconds: float
 ) -> Iterator[tuple[str, str]]:
     """Yield what is wrong, with a fix, the worst first."""
+    lately = f"the last {seconds:.1f} s"
     link = [error for error in port.errors if error.name in LINK_ERRORS]
     path = [error for error in port.errors if error.name in PATH_ERRORS]
-    grown = [error for error in link if error.grown]
+    # One error in a look is allowed too: at 200 Gb/s the bits of 5 s have one.
+    grown = [e for e in link if _is_much(e.name, e.grown, rate, seconds / 3600)]
     if grown:
         yield f"errors of the link grew in {lately}: {_shown(grown, True)}", _LINK_FIX
     lost = sum(error.grown for error in path)
     if lost >= _LOST_AT_LEAST and lost > _LOST * port.new_packets:
         yield f"packets were lost in {lately}: {_shown(path, True)}", _PATH_FIX
-    many = [error for error in link if _is_much(error, rate, hours)]
+    many = [error for error in link if _is_much(error.name, error.value, rate, hours)]
     if many:
-        sentence = f"the link had many errors: {_shown(many)}; none came in {lately}"
+        came = "few" if any(error.grown for error in many) else "none"
+        sentence = f"the link had many errors: {_shown(many)}; {came} came in {lately}"
         yield sentence, _LINK_FIX
     lost = sum(error.value for error in path)
     if port.packets and lost >= _LOST_AT_LEAST and lost > _LOST * port.packets:
         yield f"of {port.packets} packets many were lost: {_shown(path)}", _PATH_FIX
 
 
-def _is_much(error: PortError, rate_mbps: int, hours: float) -> bool:
-    if error.value <= _AT_LEAST or not hours:
+def _is_much(name: str, errors: int, rate_mbps: int, hours: float) -> bool:
+    if errors <= _AT_LEAST or not hours:
         return False
     allowed: float = _PER_HOUR
-    if error.name == "symbol_error":
+    if name == "symbol_error":
         allowed = max(allowed, rate_mbps * 1e6 * 3600 * _BIT_ERRORS)
-    return error.value / hours > allowed
+    return errors / hours > allowed
 
 
 def _shown(errors: Sequence[PortError], grown: bool = False) -> str:
@@ -108,7 +111,7 @@ RULE = Rule(
     id=ID,
     title="error counters of ports",
     what=(
-        "The error counters of an ACTIVE port should not grow: neither those of the "
+        "The error counters of an ACTIVE port should hardly grow: neither those of the "
         "link (symbol_error, link_downed, port_rcv_errors, ...) nor those of lost "
         "packets (local_ack_timeout_err, out_of_sequence, packet_seq_err, ...)."
     ),
@@ -118,7 +121,8 @@ RULE = Rule(
         "symbol errors in an hour at 40 Gb/s. Some errors come whenever a cable is "
         "moved or a switch restarts, so single ones are no fault, and neither are old "
         "ones: counters are set to 0 by the driver's start or by perfquery -R. Two "
-        "looks, at the beginning and at the end of one run, show what grows now; "
+        "looks, at the beginning and at the end of one run, show what grows now: more "
+        "than ten errors of one kind, of which a fast link may have one at any time; "
         "totals are compared with the time since boot. A RoCE path may lose one packet "
         "in a thousand before this is a finding."
     ),

@@ -29,6 +29,8 @@ LISTENER, RPCCTL = "NFS-LISTENER-01", "RPCCTL-01"
 
 _SWITCHES = "/sys/kernel/sunrpc/xprt-switches"
 _REMOUNT = "all mounts of the server must be mounted again"
+_FIXES = "boot a kernel with the fixes of March 2026"
+_UNBLOCK = f"mount without nconnect ({_REMOUNT}), or {_FIXES}"
 # Repeated requests, as a part of all, and connections made, from which they are no
 # accident. An idle connection is made again every five minutes without repeating any.
 _OFTEN, _AT_LEAST, _CONNECTS = 0.01, 10, 3
@@ -52,10 +54,18 @@ def _connections(one: RdmaMount) -> Finding:
             NCONNECT,
             one.export,
             FAIL,
-            f"{done.blocked} of {made} connections had requests and no reply while "
-            "the others had some: it is blocked",
-            f"mount without nconnect ({_REMOUNT}), or boot a kernel with the fixes of "
-            "March 2026",
+            f"requests wait on {done.blocked} of {made} connections where none is "
+            "under way that they could wait for: it is blocked",
+            _UNBLOCK,
+        )
+    if done and done.unanswered:
+        return Finding(
+            NCONNECT,
+            one.export,
+            WARN,
+            f"{done.unanswered} of {made} connections sent requests and got no reply "
+            "while others got some: it may be blocked, or the server is late",
+            f"check again; if it stays so: {_UNBLOCK}",
         )
     if not made:
         return Finding(
@@ -209,9 +219,12 @@ NCONNECT_RULE = Rule(
         "With several connections a kernel without the fixes of March 2026 can block "
         "one of them for ever: 'xprtrdma: Close sendctx get/put race that can block a "
         "transport' and 'xprtrdma: Close lost-wakeup race in xprt_rdma_alloc_slot'. "
-        "Stable kernels have them too, so the version does not tell. A connection with "
-        "requests and no reply between two looks, while others of the mount get "
-        "replies, is taken as blocked."
+        "Stable kernels have them too, so the version does not tell. A connection on "
+        "which requests wait to be sent or for a slot in two looks, while none is "
+        "under way, is taken as blocked; one that sends and gets no reply between "
+        "them, while others of the mount do, perhaps. More sends than replies in all "
+        "are no sign: a request that is sent again or killed leaves such a difference "
+        "for ever."
     ),
     fix=(
         "Count connections, not options: ovirt-rdma-host nfs list --verbose. Use a "

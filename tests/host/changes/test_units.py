@@ -164,6 +164,19 @@ def test_no_unit_does_anything_before_the_operator_has():
     }
 
 
+def test_metrics_of_the_boot_before_are_replaced_before_node_exporter_reads_them():
+    service = "ovirt-rdma-metrics.service"
+    # A run that only the timer's clock starts comes later.
+    assert service in " ".join(keys("ovirt-rdma-metrics.timer", "Unit")["Wants"])
+    (before,) = keys(service, "Unit")["Before"]
+    assert set(before.split()) == {
+        "prometheus-node-exporter.service",
+        "node_exporter.service",
+    }
+    # It must not wait for the network, or for what starts after node_exporter.
+    assert not {"After", "Wants", "Requires"} & set(keys(service, "Unit"))
+
+
 def test_the_preset_turns_every_unit_off_that_can_be_enabled():
     enable = {unit.name for unit in UNITS if keys(unit.name, "Install")}
     lines = (SYSTEMD / "90-ovirt-rdma.preset").read_text().splitlines()

@@ -117,35 +117,88 @@ def test_mounts_over_tcp_are_left_out():
     assert activity_between(sample(tcp), sample(tcp)).mounts == ()
 
 
-UNDER_WAY = {"sends": 50, "recvs": 40}
+def queues(**values):
+    """A connection of the server of ``place``, as sysfs shows it."""
+    state = () if values.pop("closed", False) else ("CONNECTED", "BOUND")
+    place = ("switch-0", "xprt-0-rdma", "rdma", values.pop("to", "10.0.0.1"), state)
+    return SunrpcTransport(*place, **{"pending": 0, "sending": 0, **values})
+
+
+def two(*counted, **others):
+    """A mount of 10.0.0.1 with two connections: sends and replies of each."""
+    transports = [rdma(sends=sends, recvs=recvs) for sends, recvs in counted]
+    return mount(*transports, **others)._replace(address="10.0.0.1")
+
+
+QUEUED = queues(sending=3)
+IDLE = [(5000, 5000), (9000, 9000)]
 
 
 @pytest.mark.parametrize(
-    "before, after, blocked",
+    "queue, later, after, blocked",
     [
-        # One gets no reply for its ten requests, while the other gets some.
-        (UNDER_WAY, UNDER_WAY, 1),
-        # It sends more, and gets no reply either.
-        (UNDER_WAY, {"sends": 60, "recvs": 40}, 1),
-        # A reply came.
-        (UNDER_WAY, {"sends": 50, "recvs": 41}, 0),
-        # Nothing is under way.
-        ({"sends": 40, "recvs": 40}, {"sends": 40, "recvs": 40}, 0),
-        # The requests came only now.
-        ({"sends": 40, "recvs": 40}, {"sends": 50, "recvs": 40}, 0),
-        # A kernel without these counters.
-        ({}, {}, 0),
+        # A request waits, though nothing is under way that could end the wait.
+        (QUEUED, QUEUED, IDLE, 1),
+        (queues(backlog=9), queues(backlog=12), IDLE, 1),
+        # Another connection works.
+        (QUEUED, QUEUED, [(5000, 5000), (9900, 9900)], 1),
+        # Those that wait have others to wait for: all slots are in use.
+        (queues(backlog=9, pending=128), queues(backlog=9, pending=128), IDLE, 0),
+        (QUEUED, queues(sending=3, pending=1), IDLE, 0),
+        # They came only now, or are gone.
+        (queues(), QUEUED, IDLE, 0),
+        (QUEUED, queues(), IDLE, 0),
+        # Both connections work: it is that of another mount of the server.
+        (QUEUED, QUEUED, [(5001, 5000), (9001, 9001)], 0),
+        (queues(sending=3, to="10.0.0.2"), queues(sending=3, to="10.0.0.2"), IDLE, 0),
+        # It is made again.
+        (queues(closed=True), queues(closed=True), IDLE, 0),
+        (QUEUED, queues(closed=True, sending=3), IDLE, 0),
     ],
 )
-def test_a_connection_that_gets_no_reply_while_another_does(before, after, blocked):
-    moving = (rdma(sends=1, recvs=1), rdma(sends=9, recvs=9))
-    found = of_mount(mount(moving[0], rdma(**before)), mount(moving[1], rdma(**after)))
-    assert found.blocked == blocked
+def test_a_connection_on_which_requests_wait_for_nothing(queue, later, after, blocked):
+    before = sample(two(*IDLE), transports=(queue,))
+    now = sample(two(*after), taken_s=10.9, transports=(later,))
+    (found,) = activity_between(before, now).mounts
+    assert (found.blocked, found.unanswered) == (blocked, 0)
+
+
+@pytest.mark.parametrize(
+    "before, after, unanswered",
+    [
+        # It sends ten and gets no reply, while the other gets some.
+        ((40, 40), (50, 40), 1),
+        # A reply came.
+        ((40, 40), (51, 41), 0),
+        # A few were sent just before the second sample.
+        ((40, 40), (49, 40), 0),
+        # Ten were sent again or killed, at some time; it is idle, or works.
+        ((50, 40), (50, 40), 0),
+        ((50, 40), (51, 41), 0),
+    ],
+)
+def test_a_connection_that_gets_no_reply_while_another_does(before, after, unanswered):
+    sends = of_mount(two((1, 1), before), two((9, 9), after))
+    assert (sends.unanswered, sends.blocked) == (unanswered, 0)
+
+
+def test_after_requests_were_sent_again_a_mount_is_as_sound_as_before():
+    """A restart of the server, say: sends are ahead of replies from then on."""
+    again = (operation("READ", 10_000, 10_010),)
+    before = sample(two((5010, 5000), (5000, 5000), operations=again), transports=())
+    after = two((5010, 5000), (5001, 5001), operations=again)
+    (found,) = activity_between(before, sample(after, transports=())).mounts
+    assert (found.blocked, found.unanswered) == (0, 0)
 
 
 def test_a_server_that_does_not_answer_blocks_no_single_connection():
-    silent = mount(rdma(**UNDER_WAY), rdma(**UNDER_WAY))
-    assert of_mount(silent, silent).blocked == 0
+    silent = of_mount(two((1, 1), (1, 1)), two((50, 1), (50, 1)))
+    assert (silent.blocked, silent.unanswered) == (0, 0)
+
+
+def test_a_kernel_without_these_counters():
+    found = of_mount(mount(rdma(), rdma()), mount(rdma(), rdma()))
+    assert (found.blocked, found.unanswered) == (0, 0)
 
 
 def test_connections_are_those_over_rdma():

@@ -226,6 +226,30 @@ def test_a_folder_in_run_that_cannot_be_written_to_changes_nothing(host, judged)
     assert verdict(host) == "ok"
 
 
+def test_a_port_was_active_if_a_run_of_this_boot_saw_it(host):
+    host.port("mlx5_0")
+    state = host.root / "sys/class/infiniband/mlx5_0/ports/1/state"
+
+    def shown(text):
+        state.write_text(text)
+        run(host)
+        lines = dict(
+            line.rsplit(" ", 1) for line in file_of(host).read_text().splitlines()
+        )
+        labels = '{device="mlx5_0",port="1"}'
+        names = ("port_active", "port_was_active")
+        return tuple(lines[f"ovirt_rdma_{name}{labels}"] for name in names)
+
+    # It waits for its subnet manager.
+    assert shown("2: INIT") == ("0", "0")
+    assert shown("4: ACTIVE") == ("1", "1")
+    assert shown("1: DOWN") == ("0", "1")
+    assert shown("1: DOWN") == ("0", "1")
+    # A boot empties /run.
+    (host.root / METRICS_JSON.strip("/")).unlink()
+    assert shown("2: INIT") == ("0", "0")
+
+
 def test_what_is_kept_is_json_that_all_may_read(host):
     run(host)
     path = host.root / METRICS_JSON.strip("/")

@@ -200,6 +200,7 @@ def test_ports_have_bytes_errors_and_congestion(host):
     assert value(found, "port_errors_total", counter="symbol_error", **labels) == 3
     assert value(found, "port_congestion_total", counter="np_cnp_sent", **labels) == 7
     assert value(found, "port_active", **labels) == 1
+    assert value(found, "port_was_active", **labels) == 1
     counters = {one["counter"] for one, _ in found["ovirt_rdma_port_errors_total"]}
     assert counters <= set(families.ERRORS)
 
