@@ -197,7 +197,7 @@ class Looker:
 
 
 def _trouble(seen: Seen) -> tuple[bool, bool, bool]:
-    """Return how much is to be asked for a mount."""
+    """Return how much must be asked for a mount."""
     return needs_signs(seen), not seen.is_answered, seen.transport == RDMA
 
 

@@ -32,7 +32,7 @@ from ovirt_rdma.storage.health.state import (
 
 # How often the policy is looked at while it has no interval.
 IDLE_S = 60.0
-# Remarks come and go with the load: each is told again after so long.
+# Remarks come and go with the load: each is reported again after so long.
 REMARKED_S = 3600.0
 # A single late answer may have been a busy moment; so soon it is asked again.
 _LOOKS_TO_BE_SLOW = 2
@@ -62,8 +62,8 @@ class HealthWatch:
         self._policy = Policy()
         self._health: dict[str, MountHealth] = {}
         self._late: dict[str, int] = {}
-        # By mount point: the ids of remarks, and when they were told.
-        self._told: dict[str, dict[str, float]] = {}
+        # By mount point: the ids of remarks, and when they were reported.
+        self._remarked: dict[str, dict[str, float]] = {}
         self._reported: tuple[str, ...] = ()
 
     def watch(self, stop: Stop) -> None:
@@ -137,15 +137,15 @@ class HealthWatch:
         """Report each change of a mount once, and a remark once in REMARKED_S."""
         oldest = self._uptime() - REMARKED_S
         for mount in mounts:
-            told = self._told.get(mount.mountpoint, {})
-            told = {id_: at for id_, at in told.items() if at > oldest}
-            for sentence in changes(self._health.get(mount.mountpoint), mount, told):
+            known = self._remarked.get(mount.mountpoint, {})
+            known = {id_: at for id_, at in known.items() if at > oldest}
+            for sentence in changes(self._health.get(mount.mountpoint), mount, known):
                 self._note(sentence)
             now = {remark.id: self._uptime() for remark in mount.remarks}
-            self._told[mount.mountpoint] = {**now, **told}
+            self._remarked[mount.mountpoint] = {**now, **known}
         self._health = {mount.mountpoint: mount for mount in mounts}
         self._late = _of(self._late, self._health)
-        self._told = _of(self._told, self._health)
+        self._remarked = _of(self._remarked, self._health)
 
     def _report(self, sentences: tuple[str, ...]) -> None:
         """Report the sentences that were not reported the last time."""
@@ -160,12 +160,12 @@ def _of(values: Mapping[str, _Value], kept: Mapping[str, object]) -> dict[str, _
 
 
 def changes(
-    before: Optional[MountHealth], now: MountHealth, told: Collection[str] = ()
+    before: Optional[MountHealth], now: MountHealth, known: Collection[str] = ()
 ) -> list[str]:
     """Return sentences about what has changed at a mount. Pure.
 
     A new mount that is OK is no change; the same state with another cause is one.
-    ``told`` are the ids of remarks that are not told again.
+    ``known`` are the ids of remarks that were reported lately.
     """
     said = []
     was = before.state if before else OK
@@ -183,6 +183,6 @@ def changes(
     said += [
         f"{now.export}: {remark.sentence}; fix: {remark.fix}"
         for remark in now.remarks
-        if remark.id not in earlier and remark.id not in told
+        if remark.id not in earlier and remark.id not in known
     ]
     return said
