@@ -13,6 +13,7 @@ from typing import Optional, Union
 
 from ovirt_rdma.host.collect.hcas import read_adapters, read_tuning
 from ovirt_rdma.host.collect.modules import read_modules, with_module_details
+from ovirt_rdma.host.collect.neighbours import with_neighbours
 from ovirt_rdma.host.collect.netdev_details import read_ipoib, with_rdma_details
 from ovirt_rdma.host.collect.netdev_users import (
     StorageSession,
@@ -108,6 +109,7 @@ class HostReader:
         netdevs = with_rdma_details(
             self._tree, self._tools, self.netdevs(problems), devices, problems
         )
+        devices = with_neighbours(self._tree, self._tools, devices, netdevs)
         manager = read_network_manager(self._tools, netdevs, devices, problems)
         release = self.kernel_release(problems)
         modules = with_module_details(
