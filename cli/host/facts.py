@@ -269,6 +269,7 @@ def _print(
         virtual_functions,
         devices.devices,
         devices.ports,
+        activity.cables,
         activity.links,
         activity.errors,
         devices.pkeys,

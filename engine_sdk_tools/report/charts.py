@@ -4,7 +4,7 @@
 A bar is as long as the median of the repeats; a whisker reaches from the smallest to
 the largest. Large blocks are drawn in MB/s, small ones in operations per second, each
 with a scale of its own that begins at 0. Lengths are SVG user units, as in
-:mod:`.picture`.
+:mod:`.shapes`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ovirt_rdma.engine_sdk_tools.report.benchmarks import HostBenchmark, Measured
-from ovirt_rdma.engine_sdk_tools.report.picture import Text
+from ovirt_rdma.engine_sdk_tools.report.shapes import Text
 from ovirt_rdma.host.mount_options import RDMA, TCP
 from ovirt_rdma.storage.benchmark.model import (
     RANDOM_READ,

@@ -2,7 +2,10 @@
 """Group equal hosts, so that a picture or a list of hundreds is readable. Pure.
 
 Hosts are equal for the picture if their cluster, their devices and ports, and their
-ways to storage are; for plans, if their steps are.
+ways to storage are; for plans, if their steps are. What a port is cabled to is no
+difference: each rack has switches of its own, so that 250 equal hosts would be as many
+groups as there are racks, and most of those beyond MOST_GROUPS, where no port is drawn.
+Lines from the group lead to all its switches instead.
 """
 
 from __future__ import annotations
@@ -65,7 +68,14 @@ def _kind(host: ReportHost) -> object:
     """Return what equal hosts have in common."""
     if host.devices is None:
         return "no report"
-    devices = tuple(replace(device, firmware=None) for device in host.devices)
+    devices = tuple(
+        replace(
+            device,
+            firmware=None,
+            ports=tuple(replace(port, neighbours=()) for port in device.ports),
+        )
+        for device in host.devices
+    )
     return devices, host.paths
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
@@ -39,7 +39,12 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     ServerPath,
 )
 from ovirt_rdma.engine_sdk_tools.report.words import VERDICTS
-from ovirt_rdma.host.facts.devices import NetdevGraph, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.devices import (
+    Neighbour,
+    NetdevGraph,
+    RdmaDevice,
+    RdmaPort,
+)
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import TCP
 from ovirt_rdma.host.rules.base import Step
@@ -48,6 +53,7 @@ from ovirt_rdma.storage.benchmark.model import Benchmark
 
 # Limits for what a host may have: it reports its facts, so they may be anything.
 _MOST_DEVICES, _MOST_ATTACHED, _MOST_STEPS, _MOST_FALLEN = 64, 64, 200, 100
+_MOST_NEIGHBOURS, _MOST_TEXT = 8, 255
 # What a cell of no transport counts as.
 _NOT_MOUNTED = "not mounted"
 
@@ -237,10 +243,16 @@ def _devices(facts: Facts) -> Iterator[Device]:
                     port.rate_mbps,
                     (port.sm_lid or None) if port.is_infiniband else None,
                     tuple(_attached_to(facts, graph, device, port))[:_MOST_ATTACHED],
+                    tuple(map(_cut, port.neighbours[:_MOST_NEIGHBOURS])),
                 )
                 for port in device.ports[:_MOST_DEVICES]
             ),
         )
+
+
+def _cut(neighbour: Neighbour) -> Neighbour:
+    """Return ``neighbour`` with texts no longer than those that a host reads."""
+    return Neighbour(*(text and text[:_MOST_TEXT] for text in astuple(neighbour)))
 
 
 def _product(device: RdmaDevice) -> str:

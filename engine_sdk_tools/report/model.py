@@ -14,6 +14,7 @@ from typing import Optional
 from ovirt_rdma.engine_sdk_tools.matrix import Cell, Matrix
 from ovirt_rdma.engine_sdk_tools.report.benchmarks import HostBenchmark
 from ovirt_rdma.engine_sdk_tools.report.history import EngineEvent, HostRun
+from ovirt_rdma.host.facts.devices import Neighbour
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Port:
     """An RDMA port: ``state`` as ``ACTIVE``, ``link_layer`` as ``InfiniBand``.
 
     ``rate_mbps`` is the signalling rate in Mb/s. ``sm_lid`` is the LID of the subnet
-    manager, None on Ethernet and without one. ``attached`` are the netdevs on it.
+    manager, None on Ethernet and without one. ``attached`` are the netdevs on it,
+    ``neighbours`` what it is cabled to; empty if that is unknown.
     """
 
     number: int
@@ -41,6 +43,12 @@ class Port:
     rate_mbps: Optional[int] = None
     sm_lid: Optional[int] = None
     attached: tuple[Attached, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether its link is up."""
+        return self.state == "ACTIVE"
 
 
 @dataclass(frozen=True)

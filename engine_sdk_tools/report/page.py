@@ -28,6 +28,7 @@ from markupsafe import Markup
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN, WARN, Cell, Matrix
 from ovirt_rdma.engine_sdk_tools.names import listed
 from ovirt_rdma.engine_sdk_tools.report.charts import chart_of, spread_text
+from ovirt_rdma.engine_sdk_tools.report.fabric import cables_of, network_of
 from ovirt_rdma.engine_sdk_tools.report.groups import (
     groups_of,
     in_order,
@@ -42,6 +43,7 @@ from ovirt_rdma.engine_sdk_tools.report.words import (
     VERDICTS,
     counted,
     device_text,
+    neighbour_text,
     port_text,
     rate_text,
     verdict_text,
@@ -60,6 +62,7 @@ from ovirt_rdma.storage.benchmark.case import mb
 _TEMPLATES = Path(__file__).parent / "templates"
 # More would make the page long, and hide the newest or the worst. -o json has all.
 MOST_PROBLEMS, MOST_PROOFS, MOST_RUNS, MOST_PLANS = 200, 100, 300, 60
+MOST_CABLES = 600
 MOST_CHARTS, MOST_MEASURED, MOST_SHORT = 40, 48, 500
 # A text of a file that another host may have written; a plain one is much shorter.
 _MOST_TEXT = 300
@@ -89,6 +92,7 @@ def html_of(report: Report) -> bytes:
             problems=_Problems(report),
             tables=(_table(report, report.checks), _table(report, report.transports)),
             groups=groups_of(report),
+            cables=_cables(report),
             plans=plans_of(report),
             history=_history(report),
             unread=_unread(report),
@@ -332,6 +336,44 @@ def _attention_first(row: tuple[ReportHost, tuple[Cell, ...]]) -> tuple[Any, ...
     worst_here = next((n for n, one in enumerate(VERDICTS) if one in here), 0)
     # The others in the order of their names, whatever does not apply to them.
     return (min(worst_here, VERDICTS.index(OK)), natural(row[0].name))
+
+
+class CableRow(NamedTuple):
+    """A cable: what it leads to and its port there, and the host's end."""
+
+    neighbour: str
+    neighbour_id: Optional[str]
+    neighbour_port: Optional[str]
+    host: str
+    port: str
+    networks: str
+
+
+def _cables(report: Report) -> tuple[list[CableRow], int, str]:
+    """Return the cables whose other end is known, those of a switch together; the
+    number of those left out; and the hosts with an active port whose cable is unknown.
+    """
+    rows: list[CableRow] = []
+    unknown: set[str] = set()
+    for host in report.hosts:
+        for _, device, port, neighbour in cables_of(host):
+            if neighbour is None:
+                unknown.add(host.name)
+                continue
+            netdev = f", {neighbour.netdev}" if neighbour.netdev else ""
+            networks = dict.fromkeys(network_of(one).title for one in port.attached)
+            rows.append(
+                CableRow(
+                    neighbour_text(neighbour),
+                    neighbour.id,
+                    neighbour.port_title,
+                    host.name,
+                    f"{device}/{port.number}{netdev}",
+                    ", ".join(networks),
+                )
+            )
+    rows.sort(key=lambda row: tuple(natural(part or "") for part in row))
+    return rows[:MOST_CABLES], max(len(rows) - MOST_CABLES, 0), in_order(unknown, 12)
 
 
 class Entry(NamedTuple):

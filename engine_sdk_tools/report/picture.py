@@ -1,220 +1,191 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Lay out the picture of the fabric: hosts, networks and servers in columns. Pure.
 
-From left to right: groups of equal hosts with their devices and ports, the networks
-that the ports are on, and the NFS servers with their domains. A line leads from each
-port to its network, and from a network to each server that is reached by it. Hosts do
-not know to which switch they are cabled, so none is drawn.
-
-All lengths are SVG user units, 1 of which is 1 CSS pixel. The widths of texts are
-estimated, because only a browser knows them: a character has 7 units at 13 px, a bold
-one 8.
+From left to right: groups of equal hosts with their devices and ports, the switches
+that the ports are cabled to, the networks that the ports are on, and the NFS servers
+with their domains. A line leads from each port to its switch, from a switch to the
+networks of the ports there, and from a network to each server that is reached by it. If
+no switch is known there is no column of switches, and lines lead from ports to
+networks; otherwise all lines lead through it, so that none passes behind a switch.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple, Optional
 
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL
-from ovirt_rdma.engine_sdk_tools.report.groups import HostGroup, groups_of, names_of
-from ovirt_rdma.engine_sdk_tools.report.model import (
-    Attached,
-    Report,
-    ReportHost,
+from ovirt_rdma.engine_sdk_tools.report.fabric import (
+    UNKNOWN,
+    Network,
+    NetworkUse,
+    Switches,
+    SwitchKey,
+    SwitchUse,
+    network_of,
+    networks_of,
+    other_ways,
+)
+from ovirt_rdma.engine_sdk_tools.report.groups import (
+    HostGroup,
+    groups_of,
+    in_order,
+    names_of,
+)
+from ovirt_rdma.engine_sdk_tools.report.model import Port, Report, ReportHost
+from ovirt_rdma.engine_sdk_tools.report.shapes import (
+    GAP,
+    HEADING,
+    LINE,
+    PAD,
+    Box,
+    Column,
+    Content,
+    Line,
+    Text,
+    Tile,
+    curve,
+    fitted,
+    levelled,
+    most_name,
+    stacked,
 )
 from ovirt_rdma.engine_sdk_tools.report.words import (
     SIGNS,
     counted,
     device_text,
+    neighbour_text,
     port_text,
     rate_text,
     transports_text,
     worst,
 )
-from ovirt_rdma.host.system.printable import printable
+from ovirt_rdma.host.facts.devices import SWITCH
 
-WIDTH = 1180
-# Left edge and width of each column.
-_HOSTS, _NETWORKS, _SERVERS = (10, 440), (550, 250), (880, 290)
-_LINE, _PAD, _GAP, _HEADING = 19, 9, 16, 30
-_CHARACTER, _BOLD = 7, 8
+
+class _Columns(NamedTuple):
+    """The columns, and the width of the picture."""
+
+    hosts: Column
+    switches: Column
+    networks: Column
+    servers: Column
+    width: int
+
+
+_WITHOUT_SWITCHES = _Columns((10, 440), (0, 0), (550, 250), (880, 290), 1180)
+_WITH_SWITCHES = _Columns((10, 390), (475, 185), (710, 205), (970, 250), 1230)
 # A square for each host of a group, with the sign of its worst verdict.
 _TILE = 16
-_PER_ROW = (_HOSTS[1] - 2 * _PAD) // _TILE
 _MOST_PORTS, _MOST_DOMAINS, _MOST_NETWORKS, _MOST_SERVERS = 16, 24, 40, 40
-_MOST_SUBNETS = 2
 # The transports that are drawn, in their order; others are drawn as the last.
 _TRANSPORTS = ("rdma", "tcp", "unknown")
 
 
 @dataclass(frozen=True)
-class Text:
-    """A line of text; ``style`` is a class of the style sheet, ``title`` the whole of a
-    shortened text.
+class Picture:
+    """The whole picture; ``description`` says in words what it shows. ``switches``: it
+    has some.
     """
 
-    x: int
-    y: int
-    text: str
-    style: str = ""
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A host of a group: its verdict and sign; ``title`` is its name."""
-
-    x: int
-    y: int
-    verdict: str
-    sign: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Box:
-    """A frame with its contents."""
-
-    x: int
-    y: int
     width: int
-    height: int
-    style: str
-    title: str
-    texts: tuple[Text, ...] = ()
-    tiles: tuple[Tile, ...] = ()
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line from a port to a network, or from a network to a server: an SVG path."""
-
-    path: str
-    style: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Picture:
-    """The whole picture; ``description`` says in words what it shows."""
-
     height: int
     boxes: tuple[Box, ...]
     lines: tuple[Line, ...]
     headings: tuple[Text, ...]
     description: str
-    width: int = WIDTH
+    switches: bool
 
 
-# A network is named by the logical network or, without one, by its subnets.
-_Network = tuple[str, tuple[str, ...]]
+class _Way(NamedTuple):
+    """Where a line of a group's box leads to: its networks, and the switches, each with
+    words for the ends there.
+    """
 
-
-@dataclass
-class _Place:
-    """Where lines begin or end: a height, and what is known there."""
-
-    y: int = 0
-    hosts: int = 0
-    layers: Counter[str] = field(default_factory=Counter)
-    rates: set[int] = field(default_factory=set)
-    managers: set[int] = field(default_factory=set)
+    networks: tuple[Network, ...]
+    switches: Mapping[SwitchKey, str]
 
 
 def picture_of(report: Report) -> Picture:
     """Return the picture of ``report``."""
-    groups = groups_of(report)
-    networks = _networks(report)
+    groups, switches = groups_of(report), Switches(report.hosts)
+    networks, servers = networks_of(report.hosts), _servers(report)
+    shown = list(networks)[:_MOST_NETWORKS]
+    columns = _WITH_SWITCHES if switches.all else _WITHOUT_SWITCHES
     boxes: list[Box] = []
-    lines: list[tuple[int, _Network, str, str]] = []
+    leads: list[tuple[int, _Way, str]] = []
     texts: list[Text] = []
-    y, cluster = _HEADING, None
+    y, cluster = HEADING, None
     for group in groups:
         its = (group.first.data_center, group.first.cluster)
         if its != cluster:
             cluster = its
-            texts.append(Text(_HOSTS[0], y + 14, _cluster_name(group.first), "cluster"))
-            y += _LINE + 4
-        box, ports = _host_box(group, y)
+            name = _cluster_name(group.first)
+            texts.append(Text(columns.hosts[0], y + 14, name, "cluster"))
+            y += LINE + 4
+        box, its_leads = _host_box(columns.hosts, group, switches, y)
         boxes.append(box)
-        for at, network, title in ports:
-            lines.append((at, network, "cable", title))
-        y += box.height + _GAP
-    hosts_end = y
-    shown = list(networks)[:_MOST_NETWORKS]
-    middle, height = _column(
-        [_network_lines(network, networks[network]) for network in shown], hosts_end
+        leads += its_leads
+        y += box.height + GAP
+    middles = {
+        # The end of the hosts for a switch of hosts that are drawn without ports.
+        key: fmean([at for at, way, _ in leads if key in way.switches] or [y])
+        for key in switches.all
+    }
+    order = sorted(middles, key=middles.__getitem__)
+    of_switches = levelled(
+        columns.switches,
+        "switch",
+        {key: _switch_lines(switches.all[key]) for key in order},
+        [middles[key] for key in order],
     )
-    for network, at, (content, title) in zip(
-        shown, middle, [_network_lines(n, networks[n]) for n in shown]
-    ):
-        box = _box(_NETWORKS, at, content, "network", title)
-        networks[network].y = at + box.height // 2
-        boxes.append(box)
-    servers = _servers(report)
-    contents = [_server_lines(report, server) for server in servers]
-    right, server_height = _column(contents, hosts_end)
-    places = {}
-    for server, at, (content, title) in zip(servers, right, contents):
-        box = _box(_SERVERS, at, content, "server", title)
-        places[server] = at + _PAD + _LINE // 2
-        boxes.append(box)
-    drawn = [
-        Line(
-            _curve(_HOSTS[0] + _HOSTS[1], at, _NETWORKS[0], networks[network].y),
-            style,
-            title,
-        )
-        for at, network, style, title in dict.fromkeys(lines)
-        if network in shown
+    of_networks = stacked(
+        columns.networks,
+        "network",
+        {one: _network_lines(one, networks[one]) for one in shown},
+        y,
+    )
+    of_servers = stacked(
+        columns.servers,
+        "server",
+        {server: _server_lines(report, server) for server in servers},
+        y,
+    )
+    boxes += [*of_switches.values(), *of_networks.values(), *of_servers.values()]
+    edge = columns.hosts[0] + columns.hosts[1]
+    if switches.all:
+        lines = [
+            *_to_switches(leads, switches, of_switches, edge),
+            *_from_switches(switches, of_switches, of_networks),
+        ]
+    else:
+        lines = [
+            Line(curve(edge, at, box.x, box.middle), "cable", title)
+            for at, way, title in leads
+            for network in way.networks
+            for box in (of_networks.get(network),)
+            if box
+        ]
+    lines += _to_servers(report, of_networks, of_servers)
+    headings = [
+        (columns.hosts, "Hosts, RDMA devices and ports"),
+        (columns.networks, "Networks"),
+        (columns.servers, "NFS servers and domains"),
     ]
-    drawn += _server_ways(report, networks, shown, places)
-    total = max(hosts_end, height, server_height)
-    headings = (
-        Text(_HOSTS[0], 14, "Hosts, RDMA devices and ports", "heading"),
-        Text(_NETWORKS[0], 14, "Networks", "heading"),
-        Text(_SERVERS[0], 14, "NFS servers and domains", "heading"),
-    )
+    if switches.all:
+        headings.insert(1, (columns.switches, "Switches"))
     return Picture(
-        total,
+        columns.width,
+        max([y, *(box.y + box.height + GAP for box in boxes)]),
         tuple(boxes),
-        tuple(drawn),
-        (*headings, *texts),
-        _description(report, groups, len(networks), len(servers)),
+        tuple(dict.fromkeys(lines)),
+        (*(Text(at[0], 14, text, "heading") for at, text in headings), *texts),
+        _description(report, groups, switches, networks, servers),
+        bool(switches.all),
     )
-
-
-def _network_of(attached: Attached) -> _Network:
-    if attached.network:
-        return (attached.network, ())
-    return ("", attached.subnets)
-
-
-def _networks(report: Report) -> dict[_Network, _Place]:
-    """Return the networks of active ports, and those by which servers are reached."""
-    found: dict[_Network, _Place] = {}
-    for host in report.hosts:
-        its: set[_Network] = set()
-        for device in host.devices or ():
-            for port in device.ports:
-                for attached in port.attached if port.state == "ACTIVE" else ():
-                    network = _network_of(attached)
-                    place = found.setdefault(network, _Place())
-                    its.add(network)
-                    place.layers[port.link_layer] += 1
-                    place.rates.add(port.rate_mbps or 0)
-                    place.managers |= {port.sm_lid} - {None}  # type: ignore[arg-type]
-        for path in host.paths or ():
-            if path.attached is not None:
-                network = _network_of(path.attached)
-                found.setdefault(network, _Place())
-                its.add(network)
-        for network in its:
-            found[network].hosts += 1
-    order = sorted(found, key=lambda network: -found[network].hosts)
-    return {network: found[network] for network in order}
 
 
 def _cluster_name(host: ReportHost) -> str:
@@ -223,45 +194,47 @@ def _cluster_name(host: ReportHost) -> str:
     return ", ".join(names) or "no cluster"
 
 
-def _host_box(group: HostGroup, y: int) -> tuple[Box, list[tuple[int, _Network, str]]]:
+def _host_box(
+    column: Column, group: HostGroup, switches: Switches, y: int
+) -> tuple[Box, list[tuple[int, _Way, str]]]:
     """Return the box of a group at the height ``y``, and where its lines begin: height,
-    network and title.
+    way and title.
     """
-    first, number = group.first, len(group.hosts)
-    title = _group_title(group)
-    at = y + _PAD + 13
-    texts = [_text(_HOSTS, at, title, "name")]
+    number = len(group.hosts)
+    title = _group_title(column, group)
+    at = y + PAD + 13
+    texts = [fitted(column, at, title, "name")]
     tiles: list[Tile] = []
-    starts: list[tuple[int, _Network, str]] = []
+    leads: list[tuple[int, _Way, str]] = []
     if number > 1:
+        per_row = (column[1] - 2 * PAD) // _TILE
         for index, host in enumerate(group.hosts):
-            row, column = divmod(index, _PER_ROW)
+            row, place = divmod(index, per_row)
             tiles.append(
                 Tile(
-                    _HOSTS[0] + _PAD + column * _TILE,
+                    column[0] + PAD + place * _TILE,
                     at + 8 + row * _TILE,
                     host.worst,
                     SIGNS[host.worst],
                     host.name,
                 )
             )
-        at += 6 + _TILE * (1 + (number - 1) // _PER_ROW)
-    for text, style, networks in () if group.others else _host_lines(first):
-        at += _LINE
-        texts.append(_text(_HOSTS, at, text, style))
-        starts += [(at - 4, network, f"{title}: {text}") for network in networks]
+        at += 6 + _TILE * (1 + (number - 1) // per_row)
+    for text, style, way in () if group.others else _host_lines(group, switches):
+        at += LINE
+        texts.append(fitted(column, at, text, style))
+        if way:
+            leads.append((at - 4, way, f"{title}: {text.strip()}"))
     if group.others:
-        at += _LINE
-        texts.append(_text(_HOSTS, at, "they differ from each other", "muted"))
+        at += LINE
+        texts.append(fitted(column, at, "they differ from each other", "muted"))
     style = f"hosts {worst(group.hosts)}"
-    height = at + _PAD - y
-    return (
-        Box(_HOSTS[0], y, _HOSTS[1], height, style, title, tuple(texts), tuple(tiles)),
-        starts,
-    )
+    height = at + PAD - y
+    box = Box(column[0], y, column[1], height, style, title, tuple(texts), tuple(tiles))
+    return box, leads
 
 
-def _group_title(group: HostGroup) -> str:
+def _group_title(column: Column, group: HostGroup) -> str:
     first, number = group.first, len(group.hosts)
     if number == 1:
         status = "" if first.status == "up" else f", {first.status or 'unknown'}"
@@ -269,73 +242,109 @@ def _group_title(group: HostGroup) -> str:
     kind = "other hosts" if group.others else "hosts"
     # As many names as fit beside "and 44 more".
     titles = [f"{number} {kind}: {names_of(group.hosts, most)}" for most in (3, 2, 1)]
-    return next((one for one in titles if len(one) <= _most_name(_HOSTS)), titles[-1])
+    return next((one for one in titles if len(one) <= most_name(column)), titles[-1])
 
 
 def _host_lines(
-    host: ReportHost,
-) -> Iterator[tuple[str, str, tuple[_Network, ...]]]:
-    """Yield the lines of a host's box: text, style, and the networks to lead to."""
+    group: HostGroup, switches: Switches
+) -> Iterator[tuple[str, str, Optional[_Way]]]:
+    """Yield the lines of a group's box: text, style, and where it leads to."""
+    host = group.first
     if host.devices is None:
-        yield "no report from the host", "unknown", ()
+        yield "no report from the host", "unknown", None
         return
     if not host.devices:
-        yield "no RDMA device", "fail", ()
+        yield "no RDMA device", "fail", None
     ports = 0
-    led: set[_Network] = set()
-    for device in host.devices:
-        yield device_text(device), "", ()
-        for port in device.ports:
+    for number, device in enumerate(host.devices):
+        yield device_text(device), "", None
+        for place, port in enumerate(device.ports):
             ports += 1
             if ports > _MOST_PORTS:
                 continue
-            active = port.state == "ACTIVE"
-            networks = tuple(map(_network_of, port.attached)) if active else ()
-            led.update(networks)
-            text = port_text(port)
-            sign = "●" if active else SIGNS[FAIL]
-            yield f"   {sign} {text}", "" if active else "fail", networks
+            if not port.is_active:
+                yield f"   {SIGNS[FAIL]} {port_text(port)}", "fail", None
+                continue
+            # Equal hosts have this port at the same place.
+            same = [
+                one.devices[number].ports[place] for one in group.hosts if one.devices
+            ]
+            networks = tuple(map(network_of, port.attached))
+            yield (
+                f"   ● {port_text(port)}",
+                "",
+                _Way(networks, _at_switches(same, switches)),
+            )
+            back_to_back = _not_switches(same)
+            if back_to_back:
+                yield f"      cabled to {back_to_back}", "muted", None
     if ports > _MOST_PORTS:
-        yield f"   {ports - _MOST_PORTS} more ports", "muted", ()
-    for path in host.paths or ():
-        network = _network_of(path.attached) if path.attached else None
-        if path.netdev and network not in led:
-            leads = (network,) if network else ()
-            led.update(leads)
-            yield f"   ○ {path.netdev} leads to {path.server}", "muted", leads
+        yield f"   {ports - _MOST_PORTS} more ports", "muted", None
+    for path, network in other_ways(host):
+        way = _Way((network,), {UNKNOWN: ""}) if network else None
+        yield f"   ○ {path.netdev} leads to {path.server}", "muted", way
     used: Counter[str] = Counter()
     for path in host.paths or ():
         used.update(dict(path.transports))
     if used:
-        yield f"storage: {transports_text(used.items())}", "muted", ()
+        yield f"storage: {transports_text(used.items())}", "muted", None
 
 
-def _network_lines(
-    network: _Network, place: _Place
-) -> tuple[list[tuple[str, str]], str]:
+def _at_switches(ports: Sequence[Port], switches: Switches) -> dict[SwitchKey, str]:
+    """Return what a port of equal hosts is cabled to: of one host with the ports there,
+    of several with the number of hosts.
+    """
+    ends: dict[SwitchKey, dict[int, Optional[str]]] = {}
+    for number, port in enumerate(ports):
+        for one in port.neighbours or (None,):
+            title = one.port_title if one else None
+            ends.setdefault(switches.key_of(one), {})[number] = title
+    if len(ports) > 1:
+        return {key: counted(len(hosts), "host") for key, hosts in ends.items()}
+    return {key: f"port {its[0]}" if its[0] else "" for key, its in ends.items()}
+
+
+def _not_switches(ports: Sequence[Port]) -> str:
+    """Return what ``ports`` are cabled to besides switches, "" for nothing."""
+    return in_order(
+        {
+            neighbour_text(one)
+            for port in ports
+            for one in port.neighbours
+            if one.kind != SWITCH
+        },
+        1,
+    )
+
+
+def _switch_lines(use: SwitchUse) -> Content:
+    """Return the lines of a switch's box, each with its style, and its title."""
+    hosts = f"{counted(use.ports, 'port')} of {counted(len(use.hosts), 'host')}"
+    return [(use.title, "name"), (hosts, "muted")], use.title
+
+
+def _network_lines(network: Network, use: NetworkUse) -> Content:
     """Return the lines of a network's box, each with its style, and its title."""
-    name, subnets = network
-    title = name or ", ".join(subnets) or "no logical network"
-    lines = [(title, "name")]
-    if place.layers:
-        layers = " and ".join(sorted(place.layers))
-        rates = sorted(rate for rate in place.rates if rate)
+    lines = [(network.title, "name")]
+    if use.layers:
+        layers = " and ".join(sorted(use.layers))
+        rates = sorted(rate for rate in use.rates if rate)
         rate = ", ".join(map(rate_text, rates[:3]))
         lines.append((f"{layers} {rate}".strip(), ""))
     else:
         lines.append(("no RDMA port", "muted"))
-    if place.managers:
-        lids = ", ".join(map(str, sorted(place.managers)[:4]))
+    if use.managers:
+        lids = ", ".join(map(str, sorted(use.managers)[:4]))
         lines.append((f"subnet manager: LID {lids}", "muted"))
-    lines.append((counted(place.hosts, "host"), "muted"))
-    return lines, title
+    lines.append((counted(use.hosts, "host"), "muted"))
+    return lines, network.title
 
 
 def _servers(report: Report) -> list[str]:
     return list(dict.fromkeys(d.server for d in report.domains))[:_MOST_SERVERS]
 
 
-def _server_lines(report: Report, server: str) -> tuple[list[tuple[str, str]], str]:
+def _server_lines(report: Report, server: str) -> Content:
     domains = [domain for domain in report.domains if domain.server == server]
     lines = [(server, "name")]
     for domain in domains[:_MOST_DOMAINS]:
@@ -346,100 +355,82 @@ def _server_lines(report: Report, server: str) -> tuple[list[tuple[str, str]], s
     return lines, server
 
 
-def _server_ways(
-    report: Report,
-    networks: dict[_Network, _Place],
-    shown: Sequence[_Network],
-    places: dict[str, int],
+def _to_switches(
+    leads: Sequence[tuple[int, _Way, str]],
+    switches: Switches,
+    boxes: Mapping[SwitchKey, Box],
+    edge: int,
+) -> Iterator[Line]:
+    """Yield the lines from ports, at the right edge of their boxes, to switches."""
+    for y, way, title in leads:
+        for key, ends in way.switches.items():
+            # What is on no network would lead to the unknown, and end there.
+            if way.networks or key != UNKNOWN:
+                where = ", ".join(filter(None, (switches.all[key].title, ends)))
+                path = curve(edge, y, boxes[key].x, boxes[key].middle)
+                yield Line(path, "cable", f"{title}: {where}")
+
+
+def _from_switches(
+    switches: Switches,
+    boxes: Mapping[SwitchKey, Box],
+    networks: Mapping[Network, Box],
+) -> Iterator[Line]:
+    """Yield the lines from switches to the networks of the ports there."""
+    for key, use in switches.all.items():
+        box = boxes[key]
+        for network, number in use.networks.items():
+            to = networks.get(network)
+            if to:
+                path = curve(box.x + box.width, box.middle, to.x, to.middle)
+                ports = counted(number, "port")
+                yield Line(path, "cable", f"{use.title}: {ports} on {network.title}")
+
+
+def _to_servers(
+    report: Report, networks: Mapping[Network, Box], servers: Mapping[str, Box]
 ) -> Iterator[Line]:
     """Yield the lines from networks to servers, one for each transport in use."""
-    mounts: Counter[tuple[_Network, str, str]] = Counter()
+    mounts: Counter[tuple[Network, str, str]] = Counter()
     for host in report.hosts:
         for path in host.paths or ():
-            if path.attached is None or path.server not in places:
+            if path.attached is None or path.server not in servers:
                 continue
             for word, number in path.transports:
                 known = word if word in _TRANSPORTS else _TRANSPORTS[-1]
-                mounts[_network_of(path.attached), path.server, known] += number
+                mounts[network_of(path.attached), path.server, known] += number
     for (network, server, word), number in mounts.items():
-        if network in shown:
+        box, to = networks.get(network), servers[server]
+        if box:
             # Side by side, if there are several.
             shift = 7 * (_TRANSPORTS.index(word) - 1)
+            name = to.y + PAD + LINE // 2
             yield Line(
-                _curve(
-                    _NETWORKS[0] + _NETWORKS[1],
-                    networks[network].y + shift,
-                    _SERVERS[0],
-                    places[server] + shift,
-                ),
+                curve(box.x + box.width, box.middle + shift, to.x, name + shift),
                 word,
                 f"{server} over {word}: {counted(number, 'mount')}",
             )
 
 
-def _column(
-    contents: Sequence[tuple[list[tuple[str, str]], str]], beside: int
-) -> tuple[list[int], int]:
-    """Return the tops of boxes, in the middle of a column of the height ``beside``, and
-    the lower end.
-    """
-    heights = [_PAD * 2 + _LINE * len(lines) for lines, _ in contents]
-    whole = sum(heights) + _GAP * max(len(heights) - 1, 0)
-    # Not lower than what a reader of the first screen sees.
-    y = min(max(_HEADING, (beside - whole) // 2), 240)
-    tops = []
-    for height in heights:
-        tops.append(y)
-        y += height + _GAP
-    return tops, y
-
-
-def _box(
-    column: tuple[int, int],
-    y: int,
-    lines: Sequence[tuple[str, str]],
-    style: str,
-    title: str,
-) -> Box:
-    texts = tuple(
-        _text(column, y + _PAD + 13 + _LINE * number, text, text_style)
-        for number, (text, text_style) in enumerate(lines)
-    )
-    height = _PAD * 2 + _LINE * len(lines)
-    return Box(column[0], y, column[1], height, style, title, texts)
-
-
-def _most_name(column: tuple[int, int]) -> int:
-    """Return how many bold characters fit into a box of ``column``."""
-    return (column[1] - 2 * _PAD) // _BOLD
-
-
-def _text(column: tuple[int, int], y: int, text: str, style: str) -> Text:
-    """Return a text that fits into a box of ``column``; a long one is shortened."""
-    text = printable(text)
-    own = (column[1] - 2 * _PAD) // _CHARACTER
-    most = _most_name(column) if style == "name" else own
-    if len(text) <= most:
-        return Text(column[0] + _PAD, y, text, style)
-    return Text(column[0] + _PAD, y, f"{text[: most - 1]}…", style, text)
-
-
-def _curve(x: int, y: int, to_x: int, to_y: int) -> str:
-    half = (x + to_x) // 2
-    return f"M{x} {y}C{half} {y} {half} {to_y} {to_x} {to_y}"
-
-
 def _description(
-    report: Report, groups: Sequence[HostGroup], networks: int, servers: int
+    report: Report,
+    groups: Sequence[HostGroup],
+    switches: Switches,
+    networks: Sized,
+    servers: Sized,
 ) -> str:
     hosts = counted(len(report.hosts), "host")
     if len(groups) < len(report.hosts):
         hosts += f" in {counted(len(groups), 'group')} of equal hosts"
+    beside, what = "", "which network a port is on"
+    if switches.all:
+        beside = "; the switches that ports are cabled to beside them"
+        what = "to which switch a port is cabled, which network it is on"
     return (
-        f"{hosts}, with their RDMA devices and ports, at the left; "
-        f"{counted(networks, 'network')} in the middle; "
-        f"{counted(servers, 'NFS server')} with "
-        f"{counted(len(report.domains), 'domain')} at the right. A line shows which "
-        "network a port is on, and over which transport a server is reached by it. "
-        "The tables below have the same in words."
+        f"{hosts}, with their RDMA devices and ports, at the left{beside}; "
+        f"{counted(len(networks), 'network')} in the middle; "
+        f"{counted(len(servers), 'NFS server')} with "
+        f"{counted(len(report.domains), 'domain')} at the right. A line shows {what}, "
+        "and over which transport a server is reached by it. The tables below have the "
+        "same in words."
     )

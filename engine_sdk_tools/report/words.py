@@ -8,6 +8,7 @@ from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN
 from ovirt_rdma.engine_sdk_tools.report.model import Device, Port, Report, ReportHost
+from ovirt_rdma.host.facts.devices import SWITCH, Neighbour
 
 # The worst first.
 VERDICTS = (FAIL, UNKNOWN, WARN, OK, NONE)
@@ -51,6 +52,16 @@ def port_text(port: Port) -> str:
         netdevs or "no IP address",
     )
     return ", ".join(part for part in parts if part)
+
+
+def neighbour_text(neighbour: Neighbour) -> str:
+    """Return what a port is cabled to for people: a switch by its name, ``leaf1``, all
+    else with its kind, ``hv2 mlx5_0 (host)``.
+    """
+    name = neighbour.name or neighbour.id or "without a name"
+    if neighbour.kind == SWITCH:
+        return name
+    return f"{name} ({neighbour.kind or 'of unknown kind'})"
 
 
 def transports_text(counted: Iterable[tuple[str, int]]) -> str:

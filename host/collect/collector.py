@@ -6,27 +6,31 @@ what a host has.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
 
 from ovirt_rdma.host.collect.hcas import read_adapters, read_tuning
 from ovirt_rdma.host.collect.modules import read_modules, with_module_details
-from ovirt_rdma.host.collect.netdev_details import with_rdma_details
+from ovirt_rdma.host.collect.neighbours import with_neighbours
+from ovirt_rdma.host.collect.netdev_details import read_ipoib, with_rdma_details
 from ovirt_rdma.host.collect.netdev_users import (
     StorageSession,
     addresses_to_route,
     read_netdev_uses,
     read_storage_sessions,
 )
-from ovirt_rdma.host.collect.netdevs import read_netdevs, with_owners
+from ovirt_rdma.host.collect.netdevs import (
+    read_netdev_ports,
+    read_netdevs,
+    with_owners,
+)
 from ovirt_rdma.host.collect.network_manager import read_network_manager
 from ovirt_rdma.host.collect.ovirt_networks import read_ovirt_networks
 from ovirt_rdma.host.collect.parsers import degraded_marks, iproute
 from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO, MOUNTSTATS
 from ovirt_rdma.host.collect.parsers.mounts import nfs_mounts
-from ovirt_rdma.host.collect.partitions import read_partitions
 from ovirt_rdma.host.collect.rdma import (
     RDMA_CLASS,
     read_rdma_devices,
@@ -105,6 +109,7 @@ class HostReader:
         netdevs = with_rdma_details(
             self._tree, self._tools, self.netdevs(problems), devices, problems
         )
+        devices = with_neighbours(self._tree, self._tools, devices, netdevs)
         manager = read_network_manager(self._tools, netdevs, devices, problems)
         release = self.kernel_release(problems)
         modules = with_module_details(
@@ -153,7 +158,7 @@ class HostReader:
         problems: list[str] = []
         rows = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
         links = iproute.links(rows or [])
-        facts = read_partitions(self._tree, self._tools, links, problems)
+        facts = self._partitions(links, problems)
         mounts = self.nfs_mounts(problems)
         sessions = read_storage_sessions(self._tree, problems)
         facts = replace(
@@ -190,7 +195,36 @@ class HostReader:
 
         Reads /sys, and runs ``ip`` if P_Key children have no files there.
         """
-        return read_partitions(self._tree, self._tools, {}, _list(problems))
+        return self._partitions({}, _list(problems))
+
+    def _partitions(
+        self, links: Mapping[str, iproute.IpLink], problems: list[str]
+    ) -> Facts:
+        """Return facts without MTUs of ports and offloads. ``links`` has the addresses
+        and virtual kinds of netdevs.
+        """
+        devices = read_rdma_devices(self._tree, problems)
+        # Without tools: the MTUs of ibv_devinfo are not needed.
+        devices = with_port_details(self._tree, Tools(None), devices, problems)
+        netdevs = read_netdevs(self._tree, links, problems)
+        ipoib = read_ipoib(self._tree, self._tools, netdevs, problems)
+        ports = read_netdev_ports(self._tree, netdevs, devices, ipoib)
+        nowhere = (None, None)
+        placed = (
+            (netdev, *ports.get(netdev.name, nowhere), ipoib.get(netdev.name))
+            for netdev in netdevs
+        )
+        return Facts(
+            hostname=UNKNOWN,
+            kernel_release=UNKNOWN,
+            uptime_s=0.0,
+            rdma_devices=devices,
+            netdevs=tuple(
+                replace(netdev, rdma_device=device, rdma_port=port, ipoib=own)
+                for netdev, device, port, own in placed
+            ),
+            problems=tuple(dict.fromkeys(problems)),
+        )
 
     def rdma_devices(
         self, problems: Problems = None, most_gids: Optional[int] = None

@@ -116,6 +116,42 @@ class PKey:
     value: str
 
 
+# The kinds of a neighbour.
+SWITCH, ROUTER, HOST = "switch", "router", "host"
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """The other end of a port's cable, by its own words: they may be anything.
+
+    kind: ``switch``, ``router`` or ``host`` (cabled back to back); None if it does not
+        say
+    id: on InfiniBand the node GUID, as ``0002:c903:00fb:1230``; on Ethernet the chassis
+        id of LLDP, mostly a MAC address
+    name: its node description or system name
+    port: its port that the cable is in: on InfiniBand a number, on Ethernet the port id
+        of LLDP, such as ``Ethernet1/7``
+    description: its words for that port (LLDP)
+    netdev: the host's own end on Ethernet; a port of a RoCE bond has several cables
+    source: the tool that showed it, ``smpquery`` or ``lldptool``
+    """
+
+    kind: Optional[str]
+    id: Optional[str]
+    name: Optional[str]
+    port: Optional[str]
+    description: Optional[str]
+    netdev: Optional[str]
+    source: str
+
+    @property
+    def port_title(self) -> Optional[str]:
+        """The port for people: ``588 (xe-0/0/4)``."""
+        if self.description in (None, self.port):
+            return self.port
+        return f"{self.port} ({self.description})" if self.port else self.description
+
+
 @dataclass(frozen=True)
 class RdmaPort:
     """A port: ``state`` as ``ACTIVE``, ``link_layer`` as ``InfiniBand`` or
@@ -125,7 +161,8 @@ class RdmaPort:
     after encoding. ``max_mtu`` and ``active_mtu`` are IB MTUs in bytes (256 to 4096;
     OPA 8192, 10240), None if ``ibv_devinfo`` does not show them. ``guid`` as
     ``0002:c903:00fb:1231``. ``lid`` and ``sm_lid`` are 0 if there is none.
-    ``default_gid_type`` is the RDMA CM's choice for RoCE (configfs).
+    ``default_gid_type`` is the RDMA CM's choice for RoCE (configfs). ``neighbours`` is
+    empty if it is unknown what the port is cabled to.
     """
 
     number: int
@@ -142,6 +179,7 @@ class RdmaPort:
     default_gid_type: Optional[str] = None
     pkeys: tuple[PKey, ...] = ()
     gids: tuple[Gid, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
 
     @property
     def is_active(self) -> bool:

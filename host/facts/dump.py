@@ -104,7 +104,7 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
 _ADDED = frozenset(
     {
         *("host_uuid", "virtual_functions", "pci_link", "local_cpus", "interrupts"),
-        *("tuning", "activity"),
+        *("tuning", "activity", "neighbours"),
     }
 )
 # Fields that decisions use as IP addresses. Other addresses are the kernel's text.

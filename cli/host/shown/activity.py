@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Make the tables of ``facts`` about links, errors and what mounts over RDMA did."""
+"""Make the tables of ``facts`` about links, cables, errors and mounts over RDMA."""
 
 from __future__ import annotations
 
@@ -71,6 +71,28 @@ def settings(facts: Facts) -> list[tuple[str, Optional[str]]]:
         ("CPU governor", known(*tuning.governors)),
         ("RDMA slots", number(tuning.rdma_slots)),
     ]
+
+
+def cables(facts: Facts) -> Section:
+    """Return what RDMA ports are cabled to, as far as that is known."""
+    return Section(
+        "cables of RDMA ports",
+        ("DEVICE", "PORT", "NETDEV", "CABLED TO", "KIND", "ITS PORT", "ITS ID"),
+        [
+            (
+                device.name,
+                str(port.number),
+                one.netdev,
+                one.name,
+                one.kind,
+                one.port_title,
+                one.id,
+            )
+            for device in facts.rdma_devices
+            for port in device.ports
+            for one in port.neighbours
+        ],
+    )
 
 
 def errors(facts: Facts) -> Section:

@@ -22,6 +22,7 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     Report,
     ReportHost,
 )
+from ovirt_rdma.host.facts.devices import Neighbour
 
 pytestmark = pytest.mark.engine
 
@@ -84,6 +85,18 @@ def test_many_are_drawn_by_cluster_and_kind():
         ("cl1", 1, "hv21"),
         ("cl2", 2, "hv30"),
     ]
+
+
+def test_what_a_port_is_cabled_to_is_no_difference():
+    hosts = []
+    for n in range(40):
+        its = Neighbour(
+            "switch", f"id{n // 2}", f"leaf{n // 2}", str(n), None, None, ""
+        )
+        port = replace(PORT, neighbours=(its,) if n % 3 else ())
+        hosts.append(host(f"hv{n}", devices=(replace(DEVICE, ports=(port,)),)))
+    (group,) = groups_of(report(*hosts))
+    assert len(group.hosts) == 40
 
 
 def test_hosts_that_all_differ_are_one_last_group():

@@ -23,6 +23,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.check import Wanted
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
 from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
 from ovirt_rdma.engine_sdk_tools.report.words import verdict_text
+from ovirt_rdma.host.facts.devices import Neighbour
 from ovirt_rdma.host.facts.model import DegradedMark, OvirtNetwork, Route
 
 pytestmark = pytest.mark.engine
@@ -110,6 +111,23 @@ def test_a_logical_network_names_what_is_on_a_port():
     its = replace(its, ovirt_networks=(OvirtNetwork("storage", netdev),))
     (found,) = made(told(facts=its)).hosts
     assert found.devices[0].ports[0].attached[0].network == "storage"
+
+
+def test_a_port_has_its_neighbours_within_limits():
+    """A host's report may be anything."""
+    long = Neighbour(
+        "switch", "i" * 999, "n" * 999, None, "d" * 999, "eth0", "lldptool"
+    )
+    its = facts()
+    (device,) = its.rdma_devices
+    port = replace(device.ports[0], neighbours=(long,) * 999)
+    its = replace(its, rdma_devices=(replace(device, ports=(port,)),))
+    (found,) = made(told(facts=its)).hosts
+    neighbours = found.devices[0].ports[0].neighbours
+    assert len(neighbours) == 8
+    assert neighbours[0] == replace(
+        long, id="i" * 255, name="n" * 255, description="d" * 255
+    )
 
 
 def test_odd_addresses_are_no_subnets():

@@ -31,7 +31,13 @@ from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
 from ovirt_rdma.engine_sdk_tools.report import page
 from ovirt_rdma.engine_sdk_tools.report.history import EngineEvent
 from ovirt_rdma.engine_sdk_tools.report.model import Fallen, PlanStep
-from ovirt_rdma.engine_sdk_tools.report.page import MOST_CHARTS, MOST_RUNS, html_of
+from ovirt_rdma.engine_sdk_tools.report.page import (
+    MOST_CABLES,
+    MOST_CHARTS,
+    MOST_RUNS,
+    html_of,
+)
+from ovirt_rdma.host.facts.devices import Neighbour
 from ovirt_rdma.storage.benchmark.model import LinkResult
 
 pytestmark = pytest.mark.engine
@@ -61,6 +67,22 @@ RESULT = replace(
 LINK = LinkResult("ib_read_bw", "read", "rdma", "hv2", 1.1e10)
 
 
+def on_leaf(facts, number):
+    """Return ``facts`` of a host whose ports are cabled to the switch of its rack."""
+    leaf = Neighbour(
+        kind="switch",
+        id=f"00:1c:73:aa:00:{number // 42:02x}",
+        name=f"leaf{number // 42}",
+        port=f"Ethernet1/{number % 42}",
+        description=None,
+        netdev="eth0",
+        source="lldptool",
+    )
+    (device,) = facts.rdma_devices
+    ports = tuple(replace(port, neighbours=(leaf,)) for port in device.ports)
+    return replace(facts, rdma_devices=(replace(device, ports=ports),))
+
+
 def made(hosts=3, domains=("data1", "data2"), silent=(3,), results=(RESULT,)):
     """Return a report: the second host is on TCP, those of ``silent`` say nothing."""
     engines_domains = tuple(domain(name) for name in domains)
@@ -76,7 +98,7 @@ def made(hosts=3, domains=("data1", "data2"), silent=(3,), results=(RESULT,)):
             if number in silent
             else report(
                 name,
-                facts=facts(*mounts),
+                facts=on_leaf(facts(*mounts), number),
                 status=status(text),
                 policy_text=text,
                 history=history(run(1, AT, "done", "IPOIB-MTU-01/ib0")),
@@ -208,6 +230,55 @@ def test_what_is_true_of_several_domains_is_said_once():
     links = [a for a in part(html, "transports").all("a") if "away" in a.text]
     assert len(links) == 7
     assert len({a.attributes["href"] for a in links}) == 2
+
+
+def test_every_cable_is_in_a_table(shown):
+    (table,) = part(shown, "cables").all("table")
+    here = ["rxe0/1, eth0", "10.0.0.0/24, fd00::/64"]
+    assert rows(table) == [
+        ["Cabled to", "Its port", "Its id", "Host", "Port", "Networks"],
+        ["leaf0", "Ethernet1/1", "00:1c:73:aa:00:00", "hv1", *here],
+        ["leaf0", "Ethernet1/2", "00:1c:73:aa:00:00", "hv2", *here],
+    ]
+    assert "It is not known" not in part(shown, "cables").text
+    assert "No switch is drawn" not in part(shown, "fabric").text
+
+
+def test_a_cable_that_is_unknown_is_said_to_be(small):
+    """hv1's port is cabled to another host, hv2's is not known."""
+    back = Neighbour("host", "0002:c903", "hv9 mlx5_0", "1", None, None, "smpquery")
+
+    def cabled(host, *neighbours):
+        (device,) = host.devices
+        ports = tuple(replace(one, neighbours=neighbours) for one in device.ports)
+        return replace(host, devices=(replace(device, ports=ports),))
+
+    first, second, silent = small.hosts
+    hosts = (cabled(first, back), cabled(second), silent)
+    html = read_page(html_of(replace(small, hosts=hosts)))
+    section = part(html, "cables")
+    assert [row[0] for row in rows(section.all("table")[0])[1:]] == [
+        "hv9 mlx5_0 (host)"
+    ]
+    assert section.text.endswith("cabled to: hv2.")
+    assert "No switch is drawn" in part(html, "fabric").text
+    none = replace(small, hosts=(cabled(first), cabled(second), silent))
+    section = part(read_page(html_of(none)), "cables")
+    assert section.all("table") == []
+    assert "hv1, hv2" in section.text
+
+
+def test_the_first_cables_are_shown_and_the_others_counted(small):
+    first = small.hosts[0]
+    (device,) = first.devices
+    (leaf,) = device.ports[0].neighbours
+    many = tuple(replace(leaf, port=f"swp{n}") for n in range(MOST_CABLES + 9))
+    port = replace(device.ports[0], neighbours=many)
+    host = replace(first, devices=(replace(device, ports=(port,)),))
+    html = read_page(html_of(replace(small, hosts=(host, *small.hosts[1:]))))
+    section = part(html, "cables")
+    assert len(rows(section.all("table")[0])) == MOST_CABLES + 1
+    assert "10 more cables are not shown" in section.text
 
 
 def test_plans_history_and_notes_are_there(shown):
@@ -463,6 +534,26 @@ def _with(value, text):
     return value
 
 
+def _drawn(devices):
+    """Return ``devices`` with ports that are active and cabled to switches."""
+    return devices and tuple(
+        replace(
+            device,
+            ports=tuple(
+                replace(
+                    port,
+                    state="ACTIVE",
+                    neighbours=tuple(
+                        replace(one, kind="switch") for one in port.neighbours
+                    ),
+                )
+                for port in device.ports
+            ),
+        )
+        for device in devices
+    )
+
+
 def _hostile(small, text):
     """Return the report with ``text`` for all that comes from engine or hosts."""
     verdicts = [[cell.verdict for cell in line] for line in small.transports.cells]
@@ -475,7 +566,13 @@ def _hostile(small, text):
         ),
     )
     hosts = tuple(
-        replace(one, worst=was.worst, name=f"{text}{number}", status=text)
+        replace(
+            one,
+            worst=was.worst,
+            name=f"{text}{number}",
+            status=text,
+            devices=_drawn(one.devices),
+        )
         for number, (one, was) in enumerate(zip(changed.hosts, small.hosts))
     )
     empty = replace(matrix, cells=tuple(() for _ in matrix.cells), columns=())

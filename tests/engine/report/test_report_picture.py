@@ -10,6 +10,7 @@ from itertools import combinations
 import pytest
 
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN, Matrix
+from ovirt_rdma.engine_sdk_tools.report.fabric import MOST_SWITCHES
 from ovirt_rdma.engine_sdk_tools.report.model import (
     Attached,
     Device,
@@ -21,6 +22,7 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
 )
 from ovirt_rdma.engine_sdk_tools.report.picture import picture_of
 from ovirt_rdma.engine_sdk_tools.report.words import port_text, rate_text
+from ovirt_rdma.host.facts.devices import Neighbour
 
 pytestmark = pytest.mark.engine
 
@@ -87,6 +89,181 @@ def test_the_name_of_a_group_has_as_many_hosts_as_fit():
     many = [host(f"host-of-rack{n}", status="up") for n in (1, 3, 5, *range(7, 30, 2))]
     title = texts(boxes(picture(*many), "hosts")[0])[0]
     assert title == "15 hosts: host-of-rack1, host-of-rack3 and 13 more"
+
+
+# ------------------------------------------------------------------ switches
+
+
+LEAF = Neighbour("switch", "ec0d:9a03:00f5:0001", "leaf1", "7", None, None, "smpquery")
+BACK = replace(LEAF, kind="host", id="ec0d:9a03:007d:7d1a", name="hv2 mlx5_0")
+
+
+def leaf(number, **more):
+    its = {"id": f"ec0d:9a03:00f5:{number:04x}", "name": f"leaf{number}", **more}
+    return replace(LEAF, **its)
+
+
+def cabled(name, *neighbours, **more):
+    """Return a host whose port is cabled to ``neighbours``."""
+    port = replace(PORT, neighbours=neighbours, **more)
+    return host(name, devices=(replace(DEVICE, ports=(port,)),), paths=())
+
+
+def test_a_port_leads_to_its_switch_and_that_to_the_network():
+    shown = picture(cabled("hv1", LEAF))
+    (box,) = boxes(shown, "switch")
+    assert texts(box) == ["leaf1", "1 port of 1 host"]
+    to, beyond = lines(shown, "cable")
+    assert to.title.endswith("ib0: leaf1, port 7")
+    assert beyond.title == "leaf1: 1 port on storage"
+    (network,), (own,) = boxes(shown, "network"), boxes(shown, "hosts")
+    assert _ends(to) == ([own.x + own.width, _ends(to)[0][1]], [box.x, box.middle])
+    assert own.y < _ends(to)[0][1] < own.y + own.height
+    start, end = [box.x + box.width, box.middle], [network.x, network.middle]
+    assert _ends(beyond) == (start, end)
+    assert [text.text for text in shown.headings[:4]] == [
+        "Hosts, RDMA devices and ports",
+        "Switches",
+        "Networks",
+        "NFS servers and domains",
+    ]
+    assert "to which switch a port is cabled" in shown.description
+
+
+def test_two_hosts_on_two_switches_of_one_network():
+    shown = picture(cabled("hv1", LEAF), cabled("hv2", leaf(2)), cabled("hv3", leaf(2)))
+    assert [texts(box) for box in boxes(shown, "switch")] == [
+        ["leaf1", "1 port of 1 host"],
+        ["leaf2", "2 ports of 2 hosts"],
+    ]
+    assert len(boxes(shown, "network")) == 1
+    titles = [line.title for line in lines(shown, "cable")]
+    assert [title.split(": ")[-1] for title in titles[:3]] == [
+        "leaf1, port 7",
+        "leaf2, port 7",
+        "leaf2, port 7",
+    ]
+    assert titles[3:] == ["leaf1: 1 port on storage", "leaf2: 2 ports on storage"]
+
+
+def test_equal_hosts_on_many_switches_stay_one_box():
+    many = [cabled(f"hv{n}", leaf(n // 21, port=str(n % 21))) for n in range(252)]
+    shown = picture(*many)
+    (box,) = boxes(shown, "hosts")
+    assert len(box.tiles) == 252
+    names = [texts(box) for box in boxes(shown, "switch")]
+    # In the order of their names.
+    assert names == [[f"leaf{n}", "21 ports of 21 hosts"] for n in range(12)]
+    cables = lines(shown, "cable")
+    assert len(cables) == 24
+    assert all(line.title.endswith(", 21 hosts") for line in cables[:12])
+
+
+def test_a_switch_is_beside_its_hosts():
+    """Whatever its name, so that lines do not cross."""
+    shown = picture(*(cabled(f"hv{n}", leaf(9 - n)) for n in range(9)))
+    found = boxes(shown, "switch")
+    assert [texts(box)[0] for box in found] == [f"leaf{9 - n}" for n in range(9)]
+    for line in lines(shown, "cable")[:9]:
+        (_, y), (_, to_y) = _ends(line)
+        assert abs(y - to_y) <= 2
+    crowded = picture(*(cabled("hv1", *map(leaf, range(7))), cabled("hv2", leaf(9))))
+    tops = [box.y for box in boxes(crowded, "switch")]
+    assert tops == sorted(tops)
+    assert {b - a for a, b in zip(tops, tops[1:])} == {
+        boxes(crowded, "switch")[0].height + 16
+    }
+
+
+def test_the_switches_with_the_fewest_ports_are_one_box():
+    many = [cabled(f"hv{n}", leaf(n % 20)) for n in range(40)]
+    many += [cabled(f"more{n}", leaf(19)) for n in range(3)]
+    found = [texts(box) for box in boxes(picture(*many), "switch")]
+    assert len(found) == MOST_SWITCHES + 1
+    assert found[-2] == ["leaf19", "5 ports of 5 hosts"]
+    assert found[-1] == ["4 more switches", "8 ports of 8 hosts"]
+
+
+def test_a_switch_is_known_by_its_id_and_named_by_any_host():
+    shown = picture(
+        cabled("hv1", replace(LEAF, name=None)),
+        cabled("hv2", LEAF),
+        cabled("hv3", leaf(2, name="leaf1")),
+        cabled("hv4", leaf(3, name=None)),
+        cabled("hv5", replace(LEAF, id=None, name="leaf9")),
+    )
+    assert sorted(texts(box)[0] for box in boxes(shown, "switch")) == [
+        "ec0d:9a03:00f5:0003",
+        "leaf1",
+        "leaf1",
+        "leaf9",
+    ]
+
+
+def test_a_bond_has_a_cable_to_each_of_its_switches():
+    shown = picture(cabled("hv1", LEAF, leaf(2)))
+    assert [texts(box)[1] for box in boxes(shown, "switch")] == ["1 port of 1 host"] * 2
+    assert len(lines(shown, "cable")) == 4
+
+
+def test_lines_without_a_known_switch_pass_behind_none():
+    """A port whose switch is unknown, one without a network, and a NIC without RDMA."""
+    way = replace(PATH, netdev="eno1", attached=MANAGEMENT)
+    shown = picture(
+        cabled("hv1", LEAF),
+        cabled("hv2"),
+        cabled("hv3", attached=()),
+        replace(cabled("hv4", state="DOWN"), paths=(way,)),
+    )
+    known, unknown = boxes(shown, "switch")
+    assert texts(unknown) == ["no switch known", "3 ports of 3 hosts"]
+    titles = [line.title for line in lines(shown, "cable")]
+    assert [title.split(": ")[-1] for title in titles] == [
+        "leaf1, port 7",
+        "no switch known",
+        "no switch known",
+        "1 port on storage",
+        "1 port on storage",
+        "1 port on ovirtmgmt",
+    ]
+    for line in lines(shown, "cable")[:3]:
+        assert _ends(line)[1] in (
+            [known.x, known.middle],
+            [unknown.x, unknown.middle],
+        )
+
+
+def test_a_switch_of_a_port_without_network_is_drawn():
+    """SRP needs no IP address."""
+    shown = picture(cabled("hv1", LEAF, attached=()))
+    assert [texts(box)[0] for box in boxes(shown, "switch")] == ["leaf1"]
+    (cable,) = lines(shown, "cable")
+    assert cable.title.endswith("no IP address: leaf1, port 7")
+
+
+def test_hosts_that_are_cabled_back_to_back_have_no_switch():
+    shown = picture(cabled("hv1", BACK))
+    assert boxes(shown, "switch") == []
+    assert "cabled to hv2 mlx5_0 (host)" in texts(boxes(shown, "hosts")[0])
+    (cable,) = lines(shown, "cable")
+    (network,) = boxes(shown, "network")
+    assert _ends(cable)[1] == [network.x, network.middle]
+    assert shown.width == picture(cabled("hv1")).width
+    unknown = picture(cabled("hv1", replace(BACK, kind=None, name=None)))
+    assert "cabled to ec0d:9a03:007d:7d1a (of unknown kind)" in texts(
+        boxes(unknown, "hosts")[0]
+    )
+
+
+def test_many_back_to_back_are_counted():
+    pairs = [cabled(f"a{n}", replace(BACK, name=f"b{2 * n}")) for n in range(30)]
+    (box,) = boxes(picture(*pairs), "hosts")
+    assert "cabled to b0 (host) and 29 more" in texts(box)
+
+
+def test_a_port_that_is_down_has_no_cable():
+    shown = picture(cabled("hv1", LEAF, state="DOWN"))
+    assert (boxes(shown, "switch"), lines(shown, "cable")) == ([], [])
 
 
 def _ends(line):
@@ -174,13 +351,23 @@ LONG = "x" * 300
 
 @pytest.mark.parametrize("number", [1, 3, 50, 250])
 @pytest.mark.parametrize("word", ["hv", LONG], ids=["short", "long"])
-def test_nothing_lies_on_something_else(number, word):
+@pytest.mark.parametrize("switches", [False, True])
+def test_nothing_lies_on_something_else(number, word, switches):
     """Hosts differ in many ways, and there are many networks, servers and domains."""
     hosts = []
     for n in range(number):
         attached = replace(IB0, network=f"{word}{n % 9}")
+        ends = (leaf(n % 23, name=f"{word}{n % 23}"),)
+        if n % 4 == 0:
+            ends += (replace(BACK, name=word),)
         ports = tuple(
-            replace(PORT, number=p, attached=(attached,)) for p in range(n % 5)
+            replace(
+                PORT,
+                number=p,
+                attached=(attached,),
+                neighbours=ends[: (n + p) % 3] if switches else (),
+            )
+            for p in range(n % 5)
         )
         devices = tuple(
             replace(DEVICE, name=f"{word}_{d}", ports=ports) for d in range(2)

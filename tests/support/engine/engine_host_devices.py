@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional
@@ -20,6 +21,7 @@ from ovirt_rdma.host.facts.devices import (
     Bond,
     Gid,
     Ipoib,
+    Neighbour,
     Netdev,
     NetworkManager,
     OvirtNetwork,
@@ -66,6 +68,7 @@ def devices_of(host: SimHost) -> tuple[RdmaDevice, ...]:
             active_mtu=ib_mtu,
             guid=guid,
             gids=(Gid(0, f"fe80:0000:0000:0000:{guid}", "IB/RoCE v1"),),
+            neighbours=(_leaf(host, number),) if host.rdma_ready else (),
         )
         name = f"mlx5_{number}"
         devices.append(replace(pattern, name=name, node_guid=guid, ports=(port,)))
@@ -73,6 +76,21 @@ def devices_of(host: SimHost) -> tuple[RdmaDevice, ...]:
     if roce is not None and not any(nic.address for nic in host.nics if nic.infiniband):
         devices.append(_roce(pattern, f"mlx5_{len(devices)}", roce, state))
     return tuple(devices)
+
+
+def _leaf(host: SimHost, number: int) -> Neighbour:
+    """Return the switch of a host's port: a rack of 42 hosts has two, in turns."""
+    at = int(re.sub(r"\D", "", host.name)[:4] or 1) - 1
+    leaf = at // 42 * 2 + (at + number) % 2 + 1
+    return Neighbour(
+        kind="switch",
+        id=f"ec0d:9a03:00f5:{leaf:04x}",
+        name=f"leaf{leaf}",
+        port=str(at % 42 // 2 + 1),
+        description=None,
+        netdev=None,
+        source="smpquery",
+    )
 
 
 def _roce(

@@ -38,6 +38,7 @@ class FakeAdapters(FakeFiles):
     _mtus: dict[tuple[str, int], tuple[int, int]] = field(
         default_factory=dict, init=False, repr=False
     )
+    _mads: int = field(default=0, init=False, repr=False)
 
     def adapter(
         self,
@@ -168,6 +169,36 @@ class FakeAdapters(FakeFiles):
         devices = list(dict.fromkeys(device for device, _ in self._mtus))
         return "".join(self.devinfo_of(device) for device in devices)
 
+    def cabled(
+        self,
+        device: str,
+        port: int = 1,
+        description: str = "leaf1",
+        far_port: int = 7,
+        guid: str = "0xec0d9a0300f51230",
+        kind: str = "Switch",
+    ) -> None:
+        """Set what ``smpquery`` shows of the other end of a port's cable."""
+        self.mad_device(device, port)
+        ask = f"smpquery -t 300 -C {device} -P {port} -D"
+        info = node_info(kind, guid, far_port, f"0,{port}")
+        self.runner.answer(f"{ask} nodeinfo 0,{port}", info)
+        text = f"Node Description:{description.rjust(32, '.')}\n"
+        self.runner.answer(f"{ask} nodedesc 0,{port}", text)
+
+    def mad_device(self, device: str, port: int = 1) -> None:
+        """Add the device of ib_umad by which datagrams are sent from a port."""
+        folder = f"/sys/class/infiniband_mad/umad{self._mads}"
+        self.write(f"{folder}/ibdev", device)
+        self.write(f"{folder}/port", str(port))
+        self._mads += 1
+
+    def lldp(self, netdev: str, text: str) -> None:
+        """Set what ``lldptool`` shows of the neighbour of ``netdev``; lldpad runs."""
+        self.write("/run/lldpad.pid", b"812\n" + 28 * b"\0")
+        self.write("/proc/812/comm", "lldpad")
+        self.runner.answer(f"lldptool get-tlv -n -i {netdev}", text)
+
     def devinfo_of(self, device: str) -> str:
         """Return what ``ibv_devinfo -d DEVICE`` prints."""
         ports = {
@@ -186,6 +217,45 @@ class FakeAdapters(FakeFiles):
             lines += ["\t\t\tsm_lid:\t\t\t1", "\t\t\tport_lid:\t\t5"]
             lines += ["\t\t\tport_lmc:\t\t0x00", "\t\t\tlink_layer:\t\tInfiniBand", ""]
         return "\n".join(lines) + "\n"
+
+
+def node_info(kind: str, guid: str, port: int, path: str) -> str:
+    """Return what ``smpquery nodeinfo`` prints (infiniband-diags 44, ibsim)."""
+    fields = {
+        "BaseVers": "1",
+        "ClassVers": "1",
+        "NodeType": kind,
+        "NumPorts": "36",
+        "SystemGuid": guid,
+        "Guid": guid,
+        "PortGuid": guid,
+        "PartCap": "8",
+        "DevId": "0xcb20",
+        "Revision": "0x000000a0",
+        "LocalPort": str(port),
+        "VendorId": "0x0002c9",
+    }
+    lines = [f"{name}:{'.' * (32 - len(name))}{text}" for name, text in fields.items()]
+    return "\n".join([f"# Node info: DR path slid 65535; dlid 65535; {path}", *lines, ""])
+
+
+def lldp_text(
+    name: str = "leaf1",
+    port: str = "Ifname: Ethernet1/7",
+    chassis: str = "MAC: 00:1c:73:aa:00:01",
+    description: str = "to hv1",
+    enabled: str = "Bridge, Router",
+) -> str:
+    """Return what ``lldptool get-tlv -n`` prints of a switch (lldpad 1.1)."""
+    return (
+        f"Chassis ID TLV\n\t{chassis}\nPort ID TLV\n\t{port}\n"
+        f"Time to Live TLV\n\t120\nPort Description TLV\n\t{description}\n"
+        f"System Name TLV\n\t{name}\nSystem Description TLV\n\tEOS version 4.30\n"
+        f"System Capabilities TLV\n\tSystem capabilities:  Bridge, Router\n"
+        f"\tEnabled capabilities: {enabled}\n"
+        "Management Address TLV\n\tIPv4: 10.21.0.40\n\tIfindex: 36\n"
+        "Port VLAN ID TLV\n\tPVID: 1\nEnd of LLDPDU TLV\n"
+    )
 
 
 def _in_bytes(guid: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from support.fakes.fake_adapters import lldp_text
 from support.fakes.fake_hosts import mapped_gid
 from support.fakes.fake_root import FakeRoot, Pci
 from support.golden.golden_base import (
@@ -51,6 +52,7 @@ def connectx_5_ib(path: Path) -> FakeRoot:
     """One port of EDR; ib0 has the kernel's default and a profile of its own."""
     host = hypervisor(path, loaded=(*MLX5, *INFINIBAND), lists=LISTS)
     _connectx_5(host)
+    host.cabled("mlx5_0")
     profile(host, "ib0")
     return host
 
@@ -92,6 +94,8 @@ def connectx_6_dx_roce(path: Path) -> FakeRoot:
         host.netdev(name, mtu=1500, address=mac, pci=pci)
         host.dcb(name, pfc=(3,), dscp=((26, 3),))
         host.pause(name, rx=False, tx=False)
+        chassis = f"MAC: 00:1c:73:aa:00:0{name[-1]}"
+        host.lldp(name, lldp_text(f"leaf{name[-1]}", chassis=chassis))
     below = ("ens1f0np0", "ens1f1np1")
     host.bond("bond0", below, mode="802.3ad 4", fail_over_mac="none 0", active="")
     host.netdev(

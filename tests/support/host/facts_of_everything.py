@@ -16,6 +16,7 @@ from ovirt_rdma.host.facts.devices import (
     Dcb,
     Gid,
     Ipoib,
+    Neighbour,
     Netdev,
     NetdevUse,
     NetworkManager,
@@ -101,6 +102,17 @@ HCA = RdmaDevice(
             sm_lid=1,
             guid="0002:c903:00fb:1231",
             pkeys=(PKey(0, "0xffff"), PKey(3, "0x0001")),
+            neighbours=(
+                Neighbour(
+                    kind="switch",
+                    id="ec0d:9a03:00f5:1230",
+                    name="leaf1",
+                    port="7",
+                    description=None,
+                    netdev=None,
+                    source="smpquery",
+                ),
+            ),
         ),
         RdmaPort(
             2,
@@ -111,6 +123,17 @@ HCA = RdmaDevice(
             sm_lid=0,
             default_gid_type="RoCE v2",
             gids=(Gid(0, "fe80::1", "RoCE v2", "bond1"),),
+            neighbours=(
+                Neighbour(
+                    kind=None,
+                    id="00:1c:73:aa:00:01",
+                    name=None,
+                    port="588",
+                    description="xe-0/0/4",
+                    netdev="eth1",
+                    source="lldptool",
+                ),
+            ),
         ),
     ),
 )

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Read what RDMA ports are cabled to, as the other end says it.
+
+On InfiniBand, ``smpquery`` asks the node at the other end, by a directed route of one
+link, which needs no subnet manager. On Ethernet, ``lldptool`` shows what lldpad has
+last received by LLDP: VDSM requires lldpad, and lets it listen on all NICs (VDSM,
+network/initializer.py). Nothing is enabled or started here.
+
+Unknown is usual: without root privileges or a tool, behind a switch that sends no LLDP.
+No rule needs these facts, so a failure is no problem of the facts: ``check`` would warn
+of it on most hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Optional
+
+from ovirt_rdma.host.collect.parsers.neighbours import (
+    infiniband_neighbour,
+    lldp_neighbour,
+)
+from ovirt_rdma.host.collect.rdma import RDMA_CLASS
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts.devices import (
+    ARPHRD_ETHER,
+    Neighbour,
+    Netdev,
+    NetdevGraph,
+    RdmaDevice,
+    RdmaPort,
+)
+from ovirt_rdma.host.system.tree import FileTree
+
+# The devices that MADs are sent with; each is of one port (drivers/infiniband/core/
+# user_mad.c).
+_MAD_CLASS = "/sys/class/infiniband_mad"
+# lldpad's own (include/lldpad.h); it is longer than its number, padded with NULs.
+_LLDPAD_PID = "/run/lldpad.pid"
+# smpquery asks three times before it gives up (libibmad, MAD_DEF_RETRIES), and waits
+# for a second each time by default. The answer comes over one cable.
+_WAIT_MS = "300"
+
+
+def with_neighbours(
+    tree: FileTree,
+    tools: Tools,
+    devices: tuple[RdmaDevice, ...],
+    netdevs: tuple[Netdev, ...],
+) -> tuple[RdmaDevice, ...]:
+    """Return ``devices`` with the neighbours of their active ports.
+
+    ``smpquery`` is run twice for an InfiniBand port, ``lldptool`` once for a physical
+    netdev of an Ethernet port. Virtual functions are left out: their cable is that of
+    the physical function, and they may not ask.
+    """
+    mads, lldpad = _ports_for_mads(tree), _lldpad_runs(tree)
+    graph = NetdevGraph(netdevs)
+
+    def found(device: RdmaDevice, port: RdmaPort) -> Iterator[Optional[Neighbour]]:
+        if port.is_infiniband and (device.name, str(port.number)) in mads:
+            yield _over_infiniband(tools, device.name, port.number)
+        elif port.is_ethernet and lldpad:
+            for netdev in netdevs:
+                if (netdev.rdma_device, netdev.rdma_port) == (device.name, port.number):
+                    yield from _over_ethernet(tools, netdevs, graph.below(netdev.name))
+
+    return tuple(
+        device
+        if tree.is_folder(f"{RDMA_CLASS}/{device.name}/device/physfn")
+        else replace(
+            device,
+            ports=tuple(
+                replace(port, neighbours=tuple(filter(None, found(device, port))))
+                if port.is_active
+                else port
+                for port in device.ports
+            ),
+        )
+        for device in devices
+    )
+
+
+def _over_infiniband(tools: Tools, device: str, port: int) -> Optional[Neighbour]:
+    ask = ("smpquery", "-t", _WAIT_MS, "-C", device, "-P", str(port), "-D")
+    info = tools.text((*ask, "nodeinfo", f"0,{port}"), optional=True)
+    if info is None:
+        return None
+    description = tools.text((*ask, "nodedesc", f"0,{port}"), optional=True)
+    return infiniband_neighbour(info, description)
+
+
+def _over_ethernet(
+    tools: Tools, netdevs: tuple[Netdev, ...], names: tuple[str, ...]
+) -> Iterator[Optional[Neighbour]]:
+    for netdev in netdevs:
+        if netdev.name in names and netdev.pci and netdev.type == ARPHRD_ETHER:
+            argv = ("lldptool", "get-tlv", "-n", "-i", netdev.name)
+            text = tools.text(argv, optional=True)
+            yield lldp_neighbour(text or "", netdev.name)
+
+
+def _ports_for_mads(tree: FileTree) -> set[tuple[Optional[str], Optional[str]]]:
+    """Return devices and port numbers that management datagrams can be sent from; none
+    without ib_umad.
+    """
+    return {
+        (
+            tree.text(f"{_MAD_CLASS}/{name}/ibdev"),
+            tree.text(f"{_MAD_CLASS}/{name}/port"),
+        )
+        for name in tree.names(_MAD_CLASS)
+        if name.startswith("umad")
+    }
+
+
+def _lldpad_runs(tree: FileTree) -> bool:
+    """Whether lldpad is running. If it is not, lldptool would start it: systemd listens
+    at its socket (lldpad.socket), and lldpad configures DCB.
+    """
+    pid = (tree.text(_LLDPAD_PID) or "").strip("\0\n ")
+    return pid.isdecimal() and tree.text(f"/proc/{pid}/comm") == "lldpad"
