@@ -236,7 +236,9 @@ def node_info(kind: str, guid: str, port: int, path: str) -> str:
         "VendorId": "0x0002c9",
     }
     lines = [f"{name}:{'.' * (32 - len(name))}{text}" for name, text in fields.items()]
-    return "\n".join([f"# Node info: DR path slid 65535; dlid 65535; {path}", *lines, ""])
+    return "\n".join(
+        [f"# Node info: DR path slid 65535; dlid 65535; {path}", *lines, ""]
+    )
 
 
 def lldp_text(
