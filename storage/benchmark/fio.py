@@ -90,7 +90,7 @@ def arguments(
         *_depth(load.depth, fio),
         "--time_based",
         f"--runtime={seconds}",
-        *(["--end_fsync=1"] if load.name in _WRITES else ["--allow_file_create=0"]),
+        *(["--end_fsync=1"] if load.name in _WRITES else []),
     )
 
 
@@ -113,6 +113,7 @@ def _common(name: str, file: str, size: int, fio: Engine) -> tuple[str, ...]:
         f"--size={size}",
         "--direct=1",
         "--fallocate=none",
+        "--allow_file_create=0",
         "--group_reporting",
         "--eta=never",
         f"--percentile_list={':'.join(_PERCENTILES)}",

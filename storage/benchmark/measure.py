@@ -173,6 +173,8 @@ class Measuring:
                 if not made:
                     self._prepare(server, request, engine, yes_write=yes_write)
                     made = True
+                else:
+                    self.scratch.hold()
                 jobs += self._jobs(turn, number, len(planned), request, engine)
                 # The last mount is left to only_run, which removes the scratch first.
                 if any(usable.get(later.setting) for later in planned[number:]):
@@ -234,9 +236,9 @@ class Measuring:
         if domain and not yes_write:
             raise _is_domain(f"{server.export} has the storage domain {domain}")
         plan.check_space(request.size, *self.scratch.free_space(), str(server.export))
-        self.scratch.make()
+        self.scratch.make(request.size)
         self.progress(f"writing the file of {request.size // plan.MIB} MiB")
-        layout = fio.layout_arguments(str(self.scratch.file), request.size, engine)
+        layout = fio.layout_arguments(self.scratch.file, request.size, engine)
         # 1 MiB/s is the slowest server that is waited for.
         output = self.scratch.fio(layout, request.size / plan.MIB)
         fio.check(output)
@@ -253,7 +255,7 @@ class Measuring:
         for load in turn.loads:
             self.progress(f"mount {number} of {count}: {turn.setting}: {load}")
             command = fio.arguments(
-                load, str(self.scratch.file), request.size, request.seconds, engine
+                load, self.scratch.file, request.size, request.seconds, engine
             )
             before = self.counters()
             output = self.scratch.fio(command, request.seconds)

@@ -301,10 +301,14 @@ def test_the_real_fio_is_understood():
         results = []
         with scratch.only_run():
             scratch.mount("nas1:/x", "soft", over_rdma=False)
-            scratch.make()
-            file = str(scratch.file)
+            scratch.make(4 * MIB)
+            file = scratch.file
+            made = scratch.folder / "data"
+            inode = made.stat().st_ino
             fio.check(scratch.fio(fio.layout_arguments(file, 4 * MIB, found), 9))
-            assert scratch.file.stat().st_size == 4 * MIB
+            # Written by its name in /proc, and in place.
+            assert made.read_bytes().count(0) < MIB
+            assert (made.stat().st_ino, made.stat().st_size) == (inode, 4 * MIB)
             before = read_counters("/")
             for load in (WRITE, READ):
                 command = fio.arguments(load, file, 4 * MIB, 1, found)
