@@ -108,14 +108,17 @@ def verdict(benchmark: Benchmark, port: int = 20049) -> Verdict:
     version = _best_version(rows)
     first = Setting(RDMA, version), Setting(TCP, version)
     rdma, tcp = (_base(rows, one) for one in first)
+    astray = next((one for one in (rdma, tcp) if _is_astray(rows, one)), None)
+    rows = rows.as_asked()
     ratios = tuple(_ratios(rows, rdma, tcp)) if rdma and tcp else ()
     better, sentence = _conclusion(ratios, rows, rdma, tcp)
     chosen = (tcp if better == TCP else rdma) or tcp or rdma
     found = limits(benchmark, chosen) if chosen else ()
     over_rdma = limits(benchmark, rdma) if rdma else ()
-    if any(one.kind == "transport" for one in over_rdma):
-        better, found = UNKNOWN, over_rdma
-        sentence = "RDMA was not measured: its mount went over another transport"
+    if astray:
+        better, found = UNKNOWN, limits(benchmark, astray)
+        name = astray.transport.upper()
+        sentence = f"{name} was not measured: its mount went over another transport"
     kinds = {one.kind for one in found}
     other = tuple(one for one in over_rdma if one.kind not in kinds)
     rdma_limits = other if better == TCP else ()
@@ -154,6 +157,10 @@ def _base(rows: Rows, setting: Setting) -> Optional[Setting]:
         if (one.transport, one.version) == (setting.transport, setting.version)
     ]
     return min(found, key=lambda one: one.nconnect, default=None)
+
+
+def _is_astray(rows: Rows, setting: Optional[Setting]) -> bool:
+    return any(row.is_astray for row in rows.rows if row.setting == setting)
 
 
 def _score(rows: Rows, setting: Setting) -> float:

@@ -136,7 +136,22 @@ def test_a_fallback_to_tcp_is_no_result_for_rdma():
     found = verdict(benchmark(counted("rdma", transport="tcp")))
     assert found.better == "unknown"
     assert found.sentence.startswith("RDMA was not measured: its mount went over")
+    assert (found.options, found.ratios) == ("", ())
+
+
+def test_a_mount_over_the_rdma_of_another_is_no_result_for_tcp():
+    # Without RDMA's processor time TCP would be as good: either.
+    found = verdict(benchmark(counted("tcp", READ, transport="rdma")))
+    assert found.better == "unknown"
+    assert found.sentence == (
+        "TCP was not measured: its mount went over another transport; the limit of "
+        "large reads: the mount was asked for TCP and is not over it"
+    )
+    # One load went astray, the others are compared.
+    assert READ not in {ratio.load for ratio in found.ratios}
     assert found.options == ""
+    alone = verdict(benchmark(counted("tcp", transport="mixed"), settings=(TCP,)))
+    assert alone.sentence.startswith("TCP was not measured")
 
 
 def test_one_transport_alone_gives_no_verdict():
