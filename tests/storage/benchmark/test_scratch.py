@@ -339,7 +339,7 @@ def test_fio_without_package_is_named():
 
     with pytest.raises(Problem) as caught:
         engine(run)
-    assert caught.value.fix == "install it: dnf install fio"
+    assert caught.value.fix == "install it: dnf install fio fio-engine-libaio"
 
 
 def test_without_root_the_folder_is_named(tmp_path):
