@@ -220,11 +220,12 @@ class Bench(HostVerb):
         )
         address = known[0] if known else None
         root = context.root
-        facts = HostReader(root).facts(known[:1])
+        reader = HostReader(root)
         return Measuring(
-            facts,
+            reader.facts(known[:1]),
             address,
             Scratch(root, identity=identity(root)),
+            reader.nfs_mounts,
             partial(read_counters, root),
             context.output.progress,
         )

@@ -15,7 +15,7 @@ from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.mount_options import (
     RDMA,
     MountOptions,
@@ -77,13 +77,15 @@ class Server:
 class Measuring:
     """Measures on this host.
 
-    ``address`` is the server's or the peer's. ``counters`` reads the moment before and
-    after each run; ``progress`` gets a text for people before each.
+    ``address`` is the server's or the peer's. ``nfs_mounts`` reads the mounts of the
+    host as they are now; ``counters`` the moment before and after each run;
+    ``progress`` gets a text for people before each.
     """
 
     facts: Facts
     address: Optional[str]
     scratch: Scratch
+    nfs_mounts: Callable[[], Sequence[NfsMount]]
     counters: Callable[[], evidence.Moment]
     progress: Callable[[str], None]
     run: Run = run_command
@@ -152,10 +154,7 @@ class Measuring:
         """
         if not yes_write:
             self._refuse_domain_in_use(server.export)
-        usable = {
-            setting: self._usable(server, setting)
-            for setting in self._settings(server, request)
-        }
+        usable = dict.fromkeys(self._settings(server, request), True)
         planned = plan.turns(request, evidence.slots_of(self.facts))
         jobs: list[Job] = []
         with self.scratch.only_run():
@@ -164,11 +163,12 @@ class Measuring:
                 if not usable.get(turn.setting):
                     continue
                 self.progress(f"mount {number} of {len(planned)}: {turn.setting}")
-                try:
-                    self._mount(server, turn.setting)
-                except Problem as problem:
+                why = self._mounted(server, turn.setting)
+                if why:
                     usable[turn.setting] = False
-                    self.skipped.append(f"{turn.setting}: {problem.one_line}")
+                    again = any(job.setting == turn.setting for job in jobs)
+                    measured = "was not measured again" if again else "was not measured"
+                    self.skipped.append(f"{turn.setting} {measured}: {why}")
                     continue
                 if not made:
                     self._prepare(server, request, engine, yes_write=yes_write)
@@ -176,9 +176,6 @@ class Measuring:
                 else:
                     self.scratch.hold()
                 jobs += self._jobs(turn, number, len(planned), request, engine)
-                # The last mount is left to only_run, which removes the scratch first.
-                if any(usable.get(later.setting) for later in planned[number:]):
-                    self.scratch.unmount()
         if not jobs:
             raise Problem("bench-nothing-mounted", "; ".join(self.skipped))
         return tuple(jobs)
@@ -193,35 +190,50 @@ class Measuring:
                 for nconnect in request.nconnect:
                     yield Setting(transport, version, nconnect)
 
-    def _usable(self, server: Server, setting: Setting) -> bool:
-        # Another path: here the mounts of the export itself count too.
+    def _mounted(self, server: Server, setting: Setting) -> Optional[str]:
+        """Mount ``setting`` in place of the one before, with a connection of its own;
+        return why that was not possible, or None.
+
+        vdsmd may mount at any time: what was free at the start may not be now.
+        """
+        # What is mounted stays if it can: only_run removes the scratch folder by it.
+        why = self._conflict(server, setting)
+        if why:
+            return why
+        self.scratch.unmount()
+        try:
+            self.scratch.mount(
+                str(server.export),
+                server.options(setting),
+                over_rdma=setting.transport == RDMA,
+            )
+        except Problem as problem:
+            return problem.one_line
+        return self._conflict(server, setting)
+
+    def _conflict(self, server: Server, setting: Setting) -> Optional[str]:
+        """Return why a mount would share the connection of another; None if not."""
+        # Another path: here the mounts of the export itself count too, but not ours.
         export = Export(server.export.server, f"{server.export.path}/.bench")
+        own = str(self.scratch.mountpoint)
         blocking = conflicting_mounts(
-            self.facts.nfs_mounts,
+            [one for one in self.nfs_mounts() if one.mountpoint != own],
             export,
             server.addresses,
             setting.version,
             setting.transport,
         )
         if blocking is None:
-            return True
-        self.skipped.append(
-            f"{setting} was not measured: {conflict_clause(blocking.mounts)}, and a "
-            "second mount of the server would use that connection"
+            return None
+        return (
+            f"{conflict_clause(blocking.mounts)}, and a second mount of the server "
+            "would use that connection"
         )
-        return False
 
     def _refuse_domain_in_use(self, export: Export) -> None:
-        for mount in self.facts.nfs_mounts:
+        for mount in self.nfs_mounts():
             if export.same_as(Export.maybe(mount.source)):
                 raise _is_domain(f"{export} is in use: mounted at {mount.mountpoint}")
-
-    def _mount(self, server: Server, setting: Setting) -> None:
-        self.scratch.mount(
-            str(server.export),
-            server.options(setting),
-            over_rdma=setting.transport == RDMA,
-        )
 
     def _prepare(
         self,

@@ -66,6 +66,7 @@ def measuring(mounts):
         Facts("hv1", "6.1.0", 100.0),
         "10.0.0.1",
         Canned(str(mounts.root), mounts),
+        tuple,
         lambda: Moment(Statistics(100.0)),
         lambda text: None,
     )
@@ -149,7 +150,8 @@ def _with_mount(measuring, source, protocol="tcp"):
         "10.0.0.1",
         transports=(MountTransport(protocol),),
     )
-    measuring.facts = replace(measuring.facts, nfs_mounts=(mount,))
+    measuring.nfs_mounts = lambda: (mount,)
+    return mount
 
 
 def test_a_domain_in_use_is_refused_before_anything_is_mounted(measuring, mounts):
@@ -187,6 +189,41 @@ def test_a_connection_of_another_mount_is_not_measured(measuring, mounts):
     _with_mount(measuring, "10.0.0.1:/x", "rdma")
     jobs = measuring.mounts(_server(), QUICK, ENGINE, yes_write=True)
     assert {job.setting.transport for job in jobs} == {"rdma"}
+
+
+def _domain_appears(measuring, mounts, at):
+    """Have vdsmd mount another export over TCP once ``at`` of our mounts were made."""
+    other = _with_mount(measuring, "10.0.0.1:/other")
+    # Ours is in the table too, and its connection is not another's.
+    own = replace(
+        other,
+        mountpoint=str(measuring.scratch.mountpoint),
+        transports=(MountTransport("rdma"),),
+    )
+    measuring.nfs_mounts = lambda: (own, *[other][: len(_mounted(mounts)) >= at])
+
+
+@pytest.mark.parametrize(
+    "at, rdma, words",
+    [
+        (1, 0, "NFS 4.2 over RDMA was not measured: 10.0.0.1:/other is mounted over"),
+        (2, 6, "NFS 4.2 over RDMA was not measured again: 10.0.0.1:/other is mounted"),
+        (4, 6, "NFS 4.2 over RDMA was not measured again: 10.0.0.1:/other is mounted"),
+    ],
+    ids=["while it was mounted", "before the turn", "while it was mounted again"],
+)
+def test_a_domain_that_is_mounted_meanwhile_ends_the_turns_of_the_other_transport(
+    measuring, mounts, at, rdma, words
+):
+    _domain_appears(measuring, mounts, at)
+    request = replace(QUICK, versions=("4.2",))
+    jobs = measuring.mounts(_server(), request, ENGINE, yes_write=False)
+    names = [job.setting.transport for job in jobs]
+    assert (names.count("rdma"), names.count("tcp")) == (rdma, 12)
+    (note,) = measuring.skipped
+    assert note.startswith(words)
+    # The scratch folder too, where the last turn did not run.
+    assert mounts.is_clean()
 
 
 @pytest.mark.parametrize("full_at", [1, 5])
