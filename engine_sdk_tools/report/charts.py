@@ -95,9 +95,9 @@ class _Panel:
 
     def scaled(self, row: Measured) -> Spread:
         """Return the values of a row in the panel's unit."""
-        its = self.value(row)
+        its, factor = self.value(row), self.factor
         return Spread(
-            its.middle / self.factor, its.least / self.factor, its.most / self.factor
+            its.middle / factor, its.least / factor, its.most / factor, its.repeats
         )
 
 
