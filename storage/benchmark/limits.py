@@ -176,6 +176,9 @@ def _known(samples: Iterable[Sample], name: str) -> float:
 
 
 def _cpu(case: Case, load: str, row: Row) -> Optional[Limit]:
+    # A faster processor would not make a full port faster.
+    if load != SMALL and case.is_full(row):
+        return None
     one = row.average(lambda s: s.busiest_cpu)
     together = row.average(lambda s: s.cpu_s / s.cpus / s.seconds if s.seconds else 0)
     if one < _BUSY_ONE and together < _BUSY_ALL:

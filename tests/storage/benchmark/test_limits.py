@@ -339,6 +339,15 @@ def test_a_full_link_excuses_what_is_behind_it():
     ]
 
 
+def test_a_full_port_comes_before_a_busy_processor():
+    made = benchmark(
+        rates("rdma", {READ: LINE}), counted("rdma", READ, busiest_cpu=0.99)
+    )
+    assert [(one.kind, one.loads) for one in limits(made, RDMA)] == [
+        ("link-rate", ("large reads",))
+    ]
+
+
 def test_each_kind_of_load_may_have_its_own_limit():
     made = benchmark(rates("rdma", {READ: LINE}), rates(None, {WRITE: 3e8}), _serial)
     assert [(one.kind, one.loads) for one in limits(made, RDMA)] == [
