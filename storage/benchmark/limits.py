@@ -96,19 +96,23 @@ def _wrong_path(case: Case, load: str, row: Row) -> Optional[Limit]:
     if path is None or path.fastest is None or path.netdev is None:
         return None
     if path.device is None:
-        own = f"{path.netdev}, which is no RDMA port"
+        # Its rate is unknown: it may be the faster one.
+        sentence = "the server is reached by a netdev without RDMA"
+        own, port = f"{path.netdev}, which is no RDMA port", "an RDMA port"
     elif case.is_full(row) and load != SMALL:
+        sentence = f"the server is reached by a slower port than {path.fastest}"
         own = f"{path.netdev} ({path.device}/{path.port}, {path.data_rate_mbps} Mb/s)"
+        port = "the faster port"
     else:
         return None
     return Limit(
         "wrong-path",
         (load,),
-        f"the server is reached by a slower port than {path.fastest}",
+        sentence,
         f"the route to {path.address} is {own}; {path.fastest} has "
         f"{path.fastest_mbps} Mb/s",
-        "give the server an address in the network of the faster port, and use it in "
-        "the storage domain",
+        f"give the server an address in the network of {port}, and use it in the "
+        "storage domain",
     )
 
 
