@@ -102,7 +102,7 @@ class _Panel:
 
 
 def chart_of(benchmark: HostBenchmark) -> Optional[Chart]:
-    """Return the chart of the fastest NFS version, with the fewest connections that
+    """Return the chart of the verdict's NFS version, with the fewest connections that
     were measured; None if there is nothing to draw.
     """
     shown = [panel for panel in _panels(benchmark) if panel.pairs]

@@ -77,7 +77,8 @@ class Verdict:
 
     sentence: the whole conclusion in one sentence
     better: RDMA, TCP, ``either`` or ``unknown``
-    version: the NFS version that was the fastest, and is compared
+    version: the fastest NFS version that was measured over both transports, and is
+        compared; without one the fastest
     ratios: by load, that of large reads first
     limits: of the setting that is recommended, without more connections
     rdma_limits: if TCP is recommended: what limits RDMA, where it is another limit
@@ -170,7 +171,14 @@ def _score(rows: Rows, setting: Setting) -> float:
 
 
 def _best_version(rows: Rows) -> str:
-    return max(rows.settings, key=lambda one: _score(rows, one)).version
+    """Return the fastest version with both transports; without one, the fastest."""
+    settings = rows.settings
+    rdma, tcp = (
+        {one.version for one in settings if one.transport == transport}
+        for transport in (RDMA, TCP)
+    )
+    both = [one for one in settings if one.version in rdma & tcp]
+    return max(both or settings, key=lambda one: _score(rows, one)).version
 
 
 def _ratios(rows: Rows, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
@@ -248,7 +256,10 @@ def _options(
     versions = {one.version for one in rows.settings}
     if len(versions) > 1:
         others = ", ".join(sorted(versions - {chosen.version}))
-        reasons.append(f"NFS {chosen.version} was the fastest; measured too: {others}")
+        reasons.append(
+            f"NFS {chosen.version} was the fastest with both transports; measured too: "
+            f"{others}"
+        )
     best = _more_connections(rows, chosen)
     if best:
         row, other = best

@@ -182,8 +182,20 @@ def test_the_fastest_version_is_recommended():
     )
     found = verdict(made)
     assert found.version == "3"
-    assert found.reasons == ("NFS 3 was the fastest; measured too: 4.2",)
+    assert found.reasons == (
+        "NFS 3 was the fastest with both transports; measured too: 4.2",
+    )
     assert found.ratios[0].published == 2.39
+
+
+@pytest.mark.parametrize("settings", [(RDMA, TCP, RDMA3), (RDMA3, RDMA, TCP)])
+def test_a_version_with_one_transport_hides_no_comparison(settings):
+    """The mount of another may have left NFS 3 over TCP out."""
+    made = benchmark(only(RDMA3, rates(None, {READ: 9.9e9})), settings=settings)
+    found = verdict(made)
+    assert (found.version, found.better, len(found.ratios)) == ("4.2", "rdma", 4)
+    alone = verdict(benchmark(settings=(RDMA3, TCP)))
+    assert (alone.version, alone.better) == ("3", "unknown")
 
 
 def test_a_link_alone_is_no_verdict():
