@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Optional
 
-from ovirt_rdma.host.mount_options import RDMA, TCP
+from ovirt_rdma.host.mount_options import RDMA, TCP, netid_for
 from ovirt_rdma.storage.benchmark.case import Limit, mb, physical_mbps
 from ovirt_rdma.storage.benchmark.limits import limits
 from ovirt_rdma.storage.benchmark.model import (
@@ -123,7 +123,8 @@ def verdict(benchmark: Benchmark, port: int = 20049) -> Verdict:
     kinds = {one.kind for one in found}
     other = tuple(one for one in over_rdma if one.kind not in kinds)
     rdma_limits = other if better == TCP else ()
-    options, reasons = _options(rows, chosen, better, port)
+    ipv6 = benchmark.path is not None and ":" in benchmark.path.address
+    options, reasons = _options(rows, chosen, better, port, ipv6=ipv6)
     clauses = [sentence, _limit_clause(found)]
     if rdma_limits:
         clauses.append(
@@ -244,13 +245,13 @@ def _limit_clause(found: tuple[Limit, ...]) -> str:
 
 
 def _options(
-    rows: Rows, chosen: Optional[Setting], better: str, port: int
+    rows: Rows, chosen: Optional[Setting], better: str, port: int, *, ipv6: bool
 ) -> tuple[str, tuple[str, ...]]:
     """Return the options to recommend, and the reasons."""
     if chosen is None or better == UNKNOWN:
         return "", ()
     reasons = []
-    options = [f"proto={chosen.transport}"]
+    options = [f"proto={netid_for(chosen.transport, ipv6=ipv6)}"]
     if chosen.transport == RDMA:
         options.append(f"port={port}")
     versions = {one.version for one in rows.settings}

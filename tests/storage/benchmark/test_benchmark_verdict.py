@@ -291,6 +291,14 @@ def test_a_transport_that_moves_nothing_is_not_recommended():
     assert (found.better, found.ratios[0].value) == ("tcp", 0.001)
 
 
+def test_the_options_are_of_the_servers_address_family():
+    path = replace(benchmark().path, address="fd00::1")
+    assert verdict(benchmark(path=path)).options == "proto=rdma6,port=20049"
+    slow = {READ: 1e8, WRITE: 1e8, SMALL_READ: 1e7, SMALL_WRITE: 1e7}
+    found = verdict(benchmark(rates("rdma", slow), path=path))
+    assert (found.better, found.options) == ("tcp", "proto=tcp6")
+
+
 def test_a_version_without_published_ratios_is_judged():
     new = Setting("rdma", "5"), Setting("tcp", "5")
     found = verdict(benchmark(settings=new))
