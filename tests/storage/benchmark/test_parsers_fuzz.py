@@ -179,9 +179,18 @@ def test_what_the_tools_printed_in_the_lab():
             "iperf3: unrecognized option '--json'",
         ),
         ("-uu: bad option; try: qperf --help options\n", "", "-uu: bad option"),
+        (
+            '{\n\t"start": {},\n\t"error": "unable to connect: refused"\n}\n',
+            "",
+            "unable to connect: refused",
+        ),
+        ('{"error": " "}\n', "iperf3: no route\n", "iperf3: no route"),
         ("\n", " ", "exit status 1"),
     ],
-    ids=["no server", "no path", "old iperf3", "old qperf", "silent"],
+    ids=[
+        *("no server", "no path", "old iperf3", "old qperf", "iperf3 3.16"),
+        *("empty error", "silent"),
+    ],
 )
 def test_a_tool_that_failed_is_quoted(stdout, stderr, wanted):
     assert link_tools.reason(stdout, stderr, "exit status 1").startswith(wanted)
