@@ -367,7 +367,9 @@ def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
     slow = _slow_read_ms(case, other.setting)
     if load != LARGE_WRITES and 0 < _gain(case) < _ONE_BY_ONE:
         return None
+    sentence = "the server's disks are the limit, behind any transport"
     if load == LARGE_WRITES and reads and row.rate.most <= 0.6 * reads.rate.least:
+        sentence = "the server takes writes no faster: its disks, sync or processors"
         evidence = (
             f"writes end at {mb(row.rate.middle)} and {mb(other.rate.middle)} by both "
             f"transports, reads reach {mb(reads.rate.middle)}"
@@ -382,9 +384,10 @@ def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
     return Limit(
         "server-disk",
         (load,),
-        "the server's disks are the limit, behind any transport",
+        sentence,
         f"{row.load}: {evidence}",
-        "look at the server's disks (iostat -x), its cache, and sync or async exports",
+        "look at the server's disks (iostat -x), its cache and processors, and sync or "
+        "async exports",
     )
 
 

@@ -360,5 +360,18 @@ def test_each_kind_of_load_may_have_its_own_limit():
     ]
 
 
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("slow disk, writes", "the server takes writes no faster: its disks, sync or"),
+        ("slow disk, reads", "the server's disks are the limit"),
+    ],
+)
+def test_only_slow_reads_show_the_disks(name, words):
+    """Writes may wait for its processors as well: nothing here tells them apart."""
+    (found,) = limits(PLANTED[name][0], RDMA)
+    assert found.sentence.startswith(words)
+
+
 def test_no_limit_without_results():
     assert limits(benchmark(), Setting("rdma", "3")) == ()
