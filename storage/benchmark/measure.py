@@ -77,9 +77,9 @@ class Server:
 class Measuring:
     """Measures on this host.
 
-    ``address`` is the server's or the peer's. ``nfs_mounts`` reads the mounts of the
-    host as they are now; ``counters`` the moment before and after each run;
-    ``progress`` gets a text for people before each.
+    ``address`` is the server's, or without one the peer's, as ``peer_address``.
+    ``nfs_mounts`` reads the mounts of the host as they are now; ``counters`` the moment
+    before and after each run; ``progress`` gets a text for people before each.
     """
 
     facts: Facts
@@ -92,6 +92,7 @@ class Measuring:
     pause: Callable[[float], None] = time.sleep
     skipped: list[str] = field(default_factory=list)
     no_rdma: Optional[str] = None
+    peer_address: Optional[str] = None
 
     def link(self, peer: str) -> tuple[LinkResult, ...]:
         """Measure the link to ``peer`` with each tool that is installed here, and has a
@@ -101,6 +102,7 @@ class Measuring:
 
     def _link(self, peer: str) -> Iterator[LinkResult]:
         lacking = set()
+        route = evidence.path_to(self.facts, self.peer_address or "")
         tries = 1
         for test in link_tools.TESTS:
             if test.tool in lacking:
@@ -120,7 +122,9 @@ class Measuring:
                 self._no_result(test, peer, str(error))
             else:
                 tries = _STARTING_TRIES if test.server_ends else tries
-                yield LinkResult(test.tool, test.test, test.transport, peer, rate)
+                yield LinkResult(
+                    test.tool, test.test, test.transport, peer, rate, route.netdev
+                )
 
     def _rate(self, test: link_tools.LinkTest, peer: str, tries: int) -> float:
         """Return the bytes per second; try again, a second later, while it fails."""

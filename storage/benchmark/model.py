@@ -145,6 +145,7 @@ class LinkResult:
     """What a tool measured between this host and ``peer``, without NFS.
 
     test: ``read``, ``write`` or ``stream``
+    netdev: of the route to ``peer``; None if unknown
     """
 
     tool: str
@@ -152,6 +153,7 @@ class LinkResult:
     transport: str
     peer: str
     bytes_per_s: float
+    netdev: Optional[str] = None
 
 
 @dataclass(frozen=True)

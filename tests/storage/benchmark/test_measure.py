@@ -15,14 +15,19 @@ from support.storage.fake_mount import FakeMount
 
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.model import Facts, MountTransport, NfsMount
+from ovirt_rdma.host.facts.model import Facts, MountTransport, NfsMount, Route
 from ovirt_rdma.host.facts.statistics import Statistics
 from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, run_command
 from ovirt_rdma.storage.benchmark import fio
 from ovirt_rdma.storage.benchmark.evidence import Moment, sample_between
 from ovirt_rdma.storage.benchmark.measure import Measuring, Server, read_counters
-from ovirt_rdma.storage.benchmark.model import RANDOM_READ, SEQUENTIAL_WRITE, Load
+from ovirt_rdma.storage.benchmark.model import (
+    RANDOM_READ,
+    SEQUENTIAL_WRITE,
+    LinkResult,
+    Load,
+)
 from ovirt_rdma.storage.benchmark.plan import MIB, Request, check_space, turns
 from ovirt_rdma.storage.benchmark.scratch import Scratch, engine
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Readiness, Step
@@ -295,9 +300,12 @@ def _tool(argv, timeout_s):
 
 
 def test_the_link_is_measured_with_the_tools_that_are_there(measuring):
-    measuring.run = _tool
-    assert [(r.tool, r.transport, r.bytes_per_s) for r in measuring.link("hv2")] == [
-        ("iperf3", "tcp", 1e9)
+    measuring.run, measuring.peer_address = _tool, "10.0.0.9"
+    measuring.facts = replace(
+        measuring.facts, routes=(Route("10.0.0.9", "ens1f0", "10.0.0.2"),)
+    )
+    assert list(measuring.link("hv2")) == [
+        LinkResult("iperf3", "stream", "tcp", "hv2", 1e9, "ens1f0")
     ]
     assert measuring.skipped == [
         "ib_read_bw is not installed here",
