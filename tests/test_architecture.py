@@ -251,7 +251,8 @@ READS = {
     "cli/engine/policy.py": "the operator's machine",
 }
 _READERS = {"read_text", "read_bytes", "open", "copyfile", "copy", "copy2", "copytree"}
-_NO_READ = {"O_WRONLY", "O_RDWR", "O_DIRECTORY", "devnull", "w", "wb", "x", "xb"}
+_NO_READ = {"O_WRONLY", "O_RDWR", "O_DIRECTORY", "O_PATH", "devnull"}
+_NO_READ |= {"w", "wb", "x", "xb"}
 
 
 def _opens_for_reading(tree: ast.AST) -> list[int]:
@@ -293,6 +294,7 @@ def _flat(node: ast.AST) -> Iterator[ast.AST]:
         ("open(p, 'w')", False),
         ("os.open(p, os.O_RDWR | os.O_CREAT)", False),
         ("os.open(p, os.O_RDONLY | os.O_DIRECTORY)", False),
+        ("os.open(p, os.O_PATH | os.O_NOFOLLOW)", False),
     ],
 )
 def test_what_opens_a_file_is_seen(line, reads):

@@ -213,20 +213,19 @@ class Bench(HostVerb):
         from ovirt_rdma.storage.benchmark.scratch import Scratch, identity
         from ovirt_rdma.storage.server_readiness import RESOLVE_TIMEOUT_S
 
-        known = (
-            server.addresses
-            if server
-            else probe.resolve(self.peer or "", RESOLVE_TIMEOUT_S)
-        )
+        peers = probe.resolve(self.peer, RESOLVE_TIMEOUT_S) if self.peer else ()
+        known = server.addresses if server else peers
         address = known[0] if known else None
         root = context.root
-        facts = HostReader(root).facts(known[:1])
+        reader = HostReader(root)
         return Measuring(
-            facts,
+            reader.facts(tuple(dict.fromkeys((*known[:1], *peers[:1])))),
             address,
             Scratch(root, identity=identity(root)),
+            reader.nfs_mounts,
             partial(read_counters, root),
             context.output.progress,
+            peer_address=peers[0] if peers else None,
         )
 
 

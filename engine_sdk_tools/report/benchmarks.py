@@ -54,7 +54,7 @@ class HostBenchmark:
     hostname: as the host itself said; ``host`` is the engine's name of the host with
         that name or address, and ``domain`` the domain with that export; None: none
     better: the transport ``rdma`` or ``tcp``, ``either`` or ``unknown``
-    nfs_version: the fastest, which ``ratios`` and ``options`` are about
+    nfs_version: the verdict's, which ``ratios`` and ``options`` are about
     link_limit_mbps: what the port can carry as payload, in Mb/s; None if unknown
     """
 

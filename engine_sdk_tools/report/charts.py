@@ -95,14 +95,14 @@ class _Panel:
 
     def scaled(self, row: Measured) -> Spread:
         """Return the values of a row in the panel's unit."""
-        its = self.value(row)
+        its, factor = self.value(row), self.factor
         return Spread(
-            its.middle / self.factor, its.least / self.factor, its.most / self.factor
+            its.middle / factor, its.least / factor, its.most / factor, its.repeats
         )
 
 
 def chart_of(benchmark: HostBenchmark) -> Optional[Chart]:
-    """Return the chart of the fastest NFS version, with the fewest connections that
+    """Return the chart of the verdict's NFS version, with the fewest connections that
     were measured; None if there is nothing to draw.
     """
     shown = [panel for panel in _panels(benchmark) if panel.pairs]

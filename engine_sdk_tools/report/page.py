@@ -150,9 +150,13 @@ def _digest(text: str) -> str:
 
 
 def _time(text: str) -> str:
-    """Return an ISO 8601 time for people, in UTC; another text unchanged."""
+    """Return an ISO 8601 time for people, in UTC; another text unchanged, as one
+    without a zone.
+    """
     try:
         at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        if at.tzinfo is None:
+            return text
         return f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError):
         return text

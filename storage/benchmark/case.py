@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional
 
+from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.mount_options import RDMA, TCP
 from ovirt_rdma.storage.benchmark.model import (
     DEPTH,
@@ -14,6 +15,7 @@ from ovirt_rdma.storage.benchmark.model import (
     SEQUENTIAL_READ,
     SEQUENTIAL_WRITE,
     Benchmark,
+    LinkResult,
     NetworkPath,
     Setting,
 )
@@ -27,6 +29,9 @@ LOADS = {
 }
 # ib_read_bw reaches 98 % of the payload, good NFS 96 %; a TCP stream less.
 _FULL = 0.85
+# What a run exceeds by more than this is no limit: a stream of iperf3 may be slower
+# than the link.
+_EXCEEDED = 1 / _FULL
 
 
 @dataclass(frozen=True)
@@ -66,20 +71,39 @@ class Case:
 
     @cached_property
     def link_rate(self) -> Optional[float]:
-        """The bytes per second that a tool measured on the link; None without."""
+        """The bytes per second that a tool measured on the way to the server; None
+        without.
+        """
         kinds = (RDMA,) if self.setting.transport == RDMA else (RDMA, TCP)
         return max(
-            (r.bytes_per_s for r in self.benchmark.link if r.transport in kinds),
+            (
+                result.bytes_per_s
+                for result in self.benchmark.link
+                if result.transport in kinds and self._is_on_the_way(result)
+            ),
             default=None,
+        )
+
+    def _is_on_the_way(self, result: LinkResult) -> bool:
+        path, export = self.path, Export.maybe(self.benchmark.export or "")
+        servers = (path and path.address, export and export.server)
+        netdev = path and path.netdev
+        return result.peer in servers or (
+            netdev is not None and result.netdev == netdev
         )
 
     @cached_property
     def possible(self) -> Optional[float]:
-        """The most bytes per second that the link, or a tool on it, has; or None."""
+        """The most bytes per second that the link, or a tool on it, has; or None.
+
+        Not less than the largest rate of the run.
+        """
         limit = physical_mbps(self.path)
         known = [limit * 1e6 / 8] if limit else []
         known += [self.link_rate] if self.link_rate else []
-        return min(known, default=None)
+        most = max((job.bytes_per_s for job in self.benchmark.jobs), default=0.0)
+        kept = [rate for rate in known if most <= _EXCEEDED * rate]
+        return max(min(kept), most) if kept else None
 
     def is_full(self, row: Row) -> bool:
         """Whether ``row`` uses all that the link has."""

@@ -103,7 +103,9 @@ def _faster(
 
 @dataclass(frozen=True)
 class Cpu:
-    """The times of one processor in /proc/stat, in ticks of USER_HZ."""
+    """The times of one processor in /proc/stat, in ticks of USER_HZ; ``busy`` is
+    without that of virtual machines.
+    """
 
     busy: int
     total: int
@@ -123,8 +125,9 @@ class Moment:
     tcp_out_of_order: Optional[int] = None
 
 
-# proc(5): user nice system idle iowait irq softirq steal guest guest_nice. Guest time
-# is part of user time; time stolen by a hypervisor was not there to use.
+# proc(5): user nice system idle iowait irq softirq steal guest guest_nice. Time stolen
+# by a hypervisor was not there to use. Guest times are part of user and nice; what
+# virtual machines compute is not the work of this benchmark.
 _IDLE = (3, 4)
 _STEAL = 7
 _TIMES = 8
@@ -137,14 +140,13 @@ def cpu_times(text: str) -> tuple[tuple[str, Cpu], ...]:
         words = line.split()
         if len(words) < 1 + _TIMES or not re.fullmatch(r"cpu[0-9]{1,5}", words[0]):
             continue
-        if not all(
-            re.fullmatch(r"[0-9]{1,20}", word) for word in words[1 : 1 + _TIMES]
-        ):
+        known = words[1 : 1 + _TIMES + 2]
+        if not all(re.fullmatch(r"[0-9]{1,20}", word) for word in known):
             continue
-        times = [int(word) for word in words[1 : 1 + _TIMES]]
+        times, guests = [int(word) for word in known[:_TIMES]], known[_TIMES:]
         total = sum(times) - times[_STEAL]
-        busy = total - sum(times[at] for at in _IDLE)
-        found.append((words[0], Cpu(busy, total)))
+        busy = total - sum(times[at] for at in _IDLE) - sum(map(int, guests))
+        found.append((words[0], Cpu(max(0, busy), total)))
     return tuple(found)
 
 

@@ -24,12 +24,13 @@ from ovirt_rdma.storage.benchmark.model import (
 )
 
 FIO = "fio"
-# fio 3.0 (2017) counts latencies in nanoseconds, earlier ones have `clat`.
-_OLDEST = (3, 0)
+# fio 3.2 (2017) has bw_bytes; those before 3.0 have `clat`, in microseconds.
+_OLDEST = (3, 2)
 _VERSION = re.compile(r"fio-([0-9]{1,4})\.([0-9]{1,4})")
 # The best first. EL packages libaio's engine separately (fio-engine-libaio); psync is
-# always there, and has as many threads as requests.
-_ENGINES = ("libaio", "posixaio", "psync")
+# always there, and has as many threads as requests. Not posixaio: glibc carries out the
+# requests of one file one after the other (rt/aio_misc.c), whatever the depth.
+_ENGINES = ("libaio", "psync")
 _WORDS = {
     SEQUENTIAL_READ: "read",
     SEQUENTIAL_WRITE: "write",
@@ -38,7 +39,7 @@ _WORDS = {
 }
 _WRITES = (SEQUENTIAL_WRITE, RANDOM_WRITE)
 _PERCENTILES = ("50", "90", "99", "99.9")
-INSTALL = "install it: dnf install fio"
+INSTALL = "install it: dnf install fio fio-engine-libaio"
 _ENDED = "fio did not end as it should"
 
 
@@ -68,7 +69,7 @@ def engine(version: str, engines: str) -> Engine:
     if not match or (int(match[1]), int(match[2])) < _OLDEST:
         raise Problem(
             "bench-fio-old",
-            f"fio is {version.strip()[:40]!r}; bench needs fio 3.0 or later",
+            f"fio is {version.strip()[:40]!r}; bench needs fio 3.2 or later",
             "install a later fio",
         )
     known = {line.strip() for line in engines.splitlines()}
@@ -90,7 +91,7 @@ def arguments(
         *_depth(load.depth, fio),
         "--time_based",
         f"--runtime={seconds}",
-        *(["--end_fsync=1"] if load.name in _WRITES else ["--allow_file_create=0"]),
+        *(["--end_fsync=1"] if load.name in _WRITES else []),
     )
 
 
@@ -113,6 +114,7 @@ def _common(name: str, file: str, size: int, fio: Engine) -> tuple[str, ...]:
         f"--size={size}",
         "--direct=1",
         "--fallocate=none",
+        "--allow_file_create=0",
         "--group_reporting",
         "--eta=never",
         f"--percentile_list={':'.join(_PERCENTILES)}",

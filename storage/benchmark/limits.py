@@ -96,19 +96,23 @@ def _wrong_path(case: Case, load: str, row: Row) -> Optional[Limit]:
     if path is None or path.fastest is None or path.netdev is None:
         return None
     if path.device is None:
-        own = f"{path.netdev}, which is no RDMA port"
+        # Its rate is unknown: it may be the faster one.
+        sentence = "the server is reached by a netdev without RDMA"
+        own, port = f"{path.netdev}, which is no RDMA port", "an RDMA port"
     elif case.is_full(row) and load != SMALL:
+        sentence = f"the server is reached by a slower port than {path.fastest}"
         own = f"{path.netdev} ({path.device}/{path.port}, {path.data_rate_mbps} Mb/s)"
+        port = "the faster port"
     else:
         return None
     return Limit(
         "wrong-path",
         (load,),
-        f"the server is reached by a slower port than {path.fastest}",
+        sentence,
         f"the route to {path.address} is {own}; {path.fastest} has "
         f"{path.fastest_mbps} Mb/s",
-        "give the server an address in the network of the faster port, and use it in "
-        "the storage domain",
+        f"give the server an address in the network of {port}, and use it in the "
+        "storage domain",
     )
 
 
@@ -176,6 +180,9 @@ def _known(samples: Iterable[Sample], name: str) -> float:
 
 
 def _cpu(case: Case, load: str, row: Row) -> Optional[Limit]:
+    # A faster processor would not make a full port faster.
+    if load != SMALL and case.is_full(row):
+        return None
     one = row.average(lambda s: s.busiest_cpu)
     together = row.average(lambda s: s.cpu_s / s.cpus / s.seconds if s.seconds else 0)
     if one < _BUSY_ONE and together < _BUSY_ALL:
@@ -360,7 +367,9 @@ def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
     slow = _slow_read_ms(case, other.setting)
     if load != LARGE_WRITES and 0 < _gain(case) < _ONE_BY_ONE:
         return None
+    sentence = "the server's disks are the limit, behind any transport"
     if load == LARGE_WRITES and reads and row.rate.most <= 0.6 * reads.rate.least:
+        sentence = "the server takes writes no faster: its disks, sync or processors"
         evidence = (
             f"writes end at {mb(row.rate.middle)} and {mb(other.rate.middle)} by both "
             f"transports, reads reach {mb(reads.rate.middle)}"
@@ -375,9 +384,10 @@ def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
     return Limit(
         "server-disk",
         (load,),
-        "the server's disks are the limit, behind any transport",
+        sentence,
         f"{row.load}: {evidence}",
-        "look at the server's disks (iostat -x), its cache, and sync or async exports",
+        "look at the server's disks (iostat -x), its cache and processors, and sync or "
+        "async exports",
     )
 
 

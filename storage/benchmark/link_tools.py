@@ -9,6 +9,7 @@ src/perftest_parameters.h (RESULT_FMT_G, REPORT_FMT_JSON), qperf 0.4.11 with -uu
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
@@ -82,12 +83,10 @@ def qperf(text: str) -> float:
 
 def iperf3(text: str) -> float:
     """Return the received bytes per second from ``iperf3 -J``."""
-    start = text.find("{")
     try:
-        value = json_value(text[max(start, 0) :].encode("utf-8", "surrogateescape"))
+        whole = _object(text)
     except UnreadableJson as error:
         raise NotUnderstood(str(error)) from None
-    whole: dict[str, Any] = value if isinstance(value, dict) else {}
     if isinstance(whole.get("error"), str):
         raise NotUnderstood(_why(whole["error"]))
     end = whole.get("end")
@@ -96,6 +95,13 @@ def iperf3(text: str) -> float:
     if not isinstance(bits, (int, float)) or isinstance(bits, bool):
         raise NotUnderstood("its JSON has no end.sum_received")
     return _positive(bits / 8)
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Return the JSON object in what iperf3 printed; empty if it is none."""
+    start = max(text.find("{"), 0)
+    value = json_value(text[start:].encode("utf-8", "surrogateescape"))
+    return value if isinstance(value, dict) else {}
 
 
 def _decimal(text: str) -> Optional[float]:
@@ -117,8 +123,13 @@ def reason(stdout: str, stderr: str, otherwise: str) -> str:
 
     An option that a version lacks is named first, and the usage comes after it
     (perftest 4.5, iperf3 3.12). Else the last line is the reason; that of qperf 0.4.11
-    is on stdout.
+    is on stdout. iperf3 3.16 and later has it in its JSON alone, whose last line is a
+    brace.
     """
+    with contextlib.suppress(UnreadableJson):
+        error = _object(stdout).get("error")
+        if isinstance(error, str) and error.strip():
+            return _why(error)
     for line in (*stderr.splitlines(), *stdout.splitlines()):
         if _OPTION.search(line):
             return line.strip()[:200]

@@ -15,7 +15,7 @@ from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.mount_options import (
     RDMA,
     MountOptions,
@@ -77,19 +77,22 @@ class Server:
 class Measuring:
     """Measures on this host.
 
-    ``address`` is the server's or the peer's. ``counters`` reads the moment before and
-    after each run; ``progress`` gets a text for people before each.
+    ``address`` is the server's, or without one the peer's, as ``peer_address``.
+    ``nfs_mounts`` reads the mounts of the host as they are now; ``counters`` the moment
+    before and after each run; ``progress`` gets a text for people before each.
     """
 
     facts: Facts
     address: Optional[str]
     scratch: Scratch
+    nfs_mounts: Callable[[], Sequence[NfsMount]]
     counters: Callable[[], evidence.Moment]
     progress: Callable[[str], None]
     run: Run = run_command
     pause: Callable[[float], None] = time.sleep
     skipped: list[str] = field(default_factory=list)
     no_rdma: Optional[str] = None
+    peer_address: Optional[str] = None
 
     def link(self, peer: str) -> tuple[LinkResult, ...]:
         """Measure the link to ``peer`` with each tool that is installed here, and has a
@@ -99,6 +102,7 @@ class Measuring:
 
     def _link(self, peer: str) -> Iterator[LinkResult]:
         lacking = set()
+        route = evidence.path_to(self.facts, self.peer_address or "")
         tries = 1
         for test in link_tools.TESTS:
             if test.tool in lacking:
@@ -118,7 +122,9 @@ class Measuring:
                 self._no_result(test, peer, str(error))
             else:
                 tries = _STARTING_TRIES if test.server_ends else tries
-                yield LinkResult(test.tool, test.test, test.transport, peer, rate)
+                yield LinkResult(
+                    test.tool, test.test, test.transport, peer, rate, route.netdev
+                )
 
     def _rate(self, test: link_tools.LinkTest, peer: str, tries: int) -> float:
         """Return the bytes per second; try again, a second later, while it fails."""
@@ -152,10 +158,7 @@ class Measuring:
         """
         if not yes_write:
             self._refuse_domain_in_use(server.export)
-        usable = {
-            setting: self._usable(server, setting)
-            for setting in self._settings(server, request)
-        }
+        usable = dict.fromkeys(self._settings(server, request), True)
         planned = plan.turns(request, evidence.slots_of(self.facts))
         jobs: list[Job] = []
         with self.scratch.only_run():
@@ -164,19 +167,19 @@ class Measuring:
                 if not usable.get(turn.setting):
                     continue
                 self.progress(f"mount {number} of {len(planned)}: {turn.setting}")
-                try:
-                    self._mount(server, turn.setting)
-                except Problem as problem:
+                why = self._mounted(server, turn.setting)
+                if why:
                     usable[turn.setting] = False
-                    self.skipped.append(f"{turn.setting}: {problem.one_line}")
+                    again = any(job.setting == turn.setting for job in jobs)
+                    measured = "was not measured again" if again else "was not measured"
+                    self.skipped.append(f"{turn.setting} {measured}: {why}")
                     continue
                 if not made:
                     self._prepare(server, request, engine, yes_write=yes_write)
                     made = True
+                else:
+                    self.scratch.hold()
                 jobs += self._jobs(turn, number, len(planned), request, engine)
-                # The last mount is left to only_run, which removes the scratch first.
-                if any(usable.get(later.setting) for later in planned[number:]):
-                    self.scratch.unmount()
         if not jobs:
             raise Problem("bench-nothing-mounted", "; ".join(self.skipped))
         return tuple(jobs)
@@ -191,35 +194,50 @@ class Measuring:
                 for nconnect in request.nconnect:
                     yield Setting(transport, version, nconnect)
 
-    def _usable(self, server: Server, setting: Setting) -> bool:
-        # Another path: here the mounts of the export itself count too.
+    def _mounted(self, server: Server, setting: Setting) -> Optional[str]:
+        """Mount ``setting`` in place of the one before, with a connection of its own;
+        return why that was not possible, or None.
+
+        vdsmd may mount at any time: what was free at the start may not be now.
+        """
+        # What is mounted stays if it can: only_run removes the scratch folder by it.
+        why = self._conflict(server, setting)
+        if why:
+            return why
+        self.scratch.unmount()
+        try:
+            self.scratch.mount(
+                str(server.export),
+                server.options(setting),
+                over_rdma=setting.transport == RDMA,
+            )
+        except Problem as problem:
+            return problem.one_line
+        return self._conflict(server, setting)
+
+    def _conflict(self, server: Server, setting: Setting) -> Optional[str]:
+        """Return why a mount would share the connection of another; None if not."""
+        # Another path: here the mounts of the export itself count too, but not ours.
         export = Export(server.export.server, f"{server.export.path}/.bench")
+        own = str(self.scratch.mountpoint)
         blocking = conflicting_mounts(
-            self.facts.nfs_mounts,
+            [one for one in self.nfs_mounts() if one.mountpoint != own],
             export,
             server.addresses,
             setting.version,
             setting.transport,
         )
         if blocking is None:
-            return True
-        self.skipped.append(
-            f"{setting} was not measured: {conflict_clause(blocking.mounts)}, and a "
-            "second mount of the server would use that connection"
+            return None
+        return (
+            f"{conflict_clause(blocking.mounts)}, and a second mount of the server "
+            "would use that connection"
         )
-        return False
 
     def _refuse_domain_in_use(self, export: Export) -> None:
-        for mount in self.facts.nfs_mounts:
+        for mount in self.nfs_mounts():
             if export.same_as(Export.maybe(mount.source)):
                 raise _is_domain(f"{export} is in use: mounted at {mount.mountpoint}")
-
-    def _mount(self, server: Server, setting: Setting) -> None:
-        self.scratch.mount(
-            str(server.export),
-            server.options(setting),
-            over_rdma=setting.transport == RDMA,
-        )
 
     def _prepare(
         self,
@@ -234,9 +252,9 @@ class Measuring:
         if domain and not yes_write:
             raise _is_domain(f"{server.export} has the storage domain {domain}")
         plan.check_space(request.size, *self.scratch.free_space(), str(server.export))
-        self.scratch.make()
+        self.scratch.make(request.size)
         self.progress(f"writing the file of {request.size // plan.MIB} MiB")
-        layout = fio.layout_arguments(str(self.scratch.file), request.size, engine)
+        layout = fio.layout_arguments(self.scratch.file, request.size, engine)
         # 1 MiB/s is the slowest server that is waited for.
         output = self.scratch.fio(layout, request.size / plan.MIB)
         fio.check(output)
@@ -253,7 +271,7 @@ class Measuring:
         for load in turn.loads:
             self.progress(f"mount {number} of {count}: {turn.setting}: {load}")
             command = fio.arguments(
-                load, str(self.scratch.file), request.size, request.seconds, engine
+                load, self.scratch.file, request.size, request.seconds, engine
             )
             before = self.counters()
             output = self.scratch.fio(command, request.seconds)

@@ -84,8 +84,9 @@ class Sample:
     transport: as the connections show it: RDMA, TCP, or ``mixed``; None if unknown
     connections: those that exist, which may be fewer than asked for
     rsize, wsize: bytes, as negotiated with the server
-    cpu_s, cpus: busy seconds of all processors of the host together, and how many
-    busiest_cpu: the busy share of the busiest processor, 0 to 1
+    cpu_s, cpus: busy seconds of all processors of the host together, without those of
+        virtual machines, and how many processors
+    busiest_cpu: the busy share of the busiest processor, 0 to 1, counted so too
     operations, transmissions: READ and WRITE requests; more transmissions are repeats
     rtt_ms, queue_ms: averages of these requests: until the reply, and before sending
     under_way, backlog: averages when a request was sent: requests without reply, and
@@ -144,6 +145,7 @@ class LinkResult:
     """What a tool measured between this host and ``peer``, without NFS.
 
     test: ``read``, ``write`` or ``stream``
+    netdev: of the route to ``peer``; None if unknown
     """
 
     tool: str
@@ -151,6 +153,7 @@ class LinkResult:
     transport: str
     peer: str
     bytes_per_s: float
+    netdev: Optional[str] = None
 
 
 @dataclass(frozen=True)

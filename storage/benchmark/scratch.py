@@ -17,6 +17,7 @@ import hashlib
 import os
 import re
 import signal
+import stat
 import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Callable, Optional
@@ -46,7 +47,7 @@ _LOCK = f"{FOLDER}/lock"
 # Present while there may be something to remove.
 _RECORD = f"{FOLDER}/record"
 _SCRATCH = ".ovirt-rdma-bench-"
-FILE = "data"
+_FILE = "data"
 
 Run = Callable[[Sequence[str], float], str]
 """Runs an argument vector for at most that many seconds, as run_command does."""
@@ -86,8 +87,10 @@ class Scratch:
         self.name = f"{_SCRATCH}{name}"
         self.mountpoint = under(root, MOUNT)
         self.folder = self.mountpoint / self.name
-        self.file = self.folder / FILE
         self._keeper: Optional[Keeper] = None
+        # The file: open while its export is mounted; its number on the server.
+        self._file: Optional[int] = None
+        self._inode = 0
 
     @contextlib.contextmanager
     def only_run(self) -> Iterator[None]:
@@ -200,13 +203,74 @@ class Scratch:
             raise fio.failure(error.errno or errno.EIO) from None
         return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
 
-    def make(self) -> None:
-        """Make the scratch folder in the mount; one that is left there is removed."""
+    def make(self, size: int) -> None:
+        """Make the scratch folder in the mount, with a file of ``size`` bytes; a folder
+        that is left there is removed. Raises Problem.
+        """
         self._remove_folder()
         try:
             self.folder.mkdir(mode=0o700)
+            with self._opened_folder() as folder:
+                file = os.open(
+                    _FILE,
+                    os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW,
+                    0o600,
+                    dir_fd=folder,
+                )
+                try:
+                    # fio would remove a file that is too short, and make it again.
+                    os.truncate(file, size)
+                    self._inode = os.fstat(file).st_ino
+                finally:
+                    os.close(file)
         except OSError as error:
             raise fio.failure(error.errno or errno.EIO) from None
+        self.hold()
+
+    def hold(self) -> None:
+        """Open the file of :meth:`make`, after each mount. Raises Problem.
+
+        Others may write to the export, and fio runs as root and follows links: it must
+        get this file, and not what has its name now. O_PATH does not open a device.
+        """
+        try:
+            with self._opened_folder() as folder:
+                found = os.open(_FILE, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+                self._file = found
+                mount, file = os.fstat(folder), os.fstat(found)
+        except OSError as error:
+            raise _replaced(error.strerror or str(error)) from None
+        own = (mount.st_dev, self._inode)
+        if not stat.S_ISREG(file.st_mode) or (file.st_dev, file.st_ino) != own:
+            raise _replaced("it is another file")
+
+    @contextlib.contextmanager
+    def _opened_folder(self) -> Iterator[int]:
+        """Open the scratch folder, if it is a folder of the mounted export itself."""
+        mount = os.open(self.mountpoint, os.O_PATH | os.O_DIRECTORY)
+        try:
+            folder = os.open(
+                self.name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=mount
+            )
+            try:
+                if os.fstat(folder).st_dev != os.fstat(mount).st_dev:
+                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+                yield folder
+            finally:
+                os.close(folder)
+        finally:
+            os.close(mount)
+
+    @property
+    def file(self) -> str:
+        """The name by which fio opens the file: proc(5), /proc/PID/fd."""
+        return f"/proc/{os.getpid()}/fd/{self._file}"
+
+    def _close(self) -> None:
+        # An open file keeps the mount busy, and NFS renames it in place of removing it.
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def fio(self, arguments: Sequence[str], seconds: float) -> str:
         """Run fio, which should take ``seconds``; return its stdout. Raises Problem."""
@@ -249,6 +313,7 @@ class Scratch:
 
     def unmount(self) -> None:
         """Unmount the export; the scratch folder stays for the next mount of it."""
+        self._close()
         if not self.is_mounted():
             return
         for command in (["umount"], ["umount", "-f"], ["umount", "-l"]):
@@ -262,6 +327,7 @@ class Scratch:
 
     def clean(self) -> None:
         """Remove scratch folder, mount and record, if a benchmark left them."""
+        self._close()
         record = under(self._root, _RECORD)
         if not record.exists():
             return
@@ -355,6 +421,14 @@ def _keep(reading: int, clean: Callable[[], None]) -> None:
             os.killpg(int(last), signal.SIGKILL)
     with contextlib.suppress(Problem, OSError):
         clean()
+
+
+def _replaced(why: str) -> Problem:
+    return Problem(
+        "bench-scratch-replaced",
+        f"the file in the scratch folder is no longer the one of this run: {why}",
+        "somebody else writes to the export: look who, or measure another one",
+    )
 
 
 def missing_fio(why: str) -> Problem:

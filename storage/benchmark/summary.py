@@ -40,6 +40,12 @@ class Row:
         """The counters of each repeat."""
         return tuple(job.sample for job in self.jobs)
 
+    @property
+    def is_astray(self) -> bool:
+        """Whether a repeat went over another transport than it was asked for."""
+        shown = {sample.transport for sample in self.samples}
+        return not shown <= {None, self.setting.transport}
+
     def average(self, value: Callable[[Sample], float]) -> float:
         """Return the average of a counter over the repeats."""
         return mean(value(sample) for sample in self.samples)
@@ -81,6 +87,10 @@ class Rows:
         """Return the row of a load with the most requests under way; or None."""
         rows = [r for r in self.rows if (r.setting, r.load.name) == (setting, name)]
         return max(rows, key=lambda row: row.load.depth, default=None)
+
+    def as_asked(self) -> Rows:
+        """Return those without another transport than they were asked for."""
+        return Rows(tuple(row for row in self.rows if not row.is_astray))
 
     @property
     def settings(self) -> tuple[Setting, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Optional
 
-from ovirt_rdma.host.mount_options import RDMA, TCP
+from ovirt_rdma.host.mount_options import RDMA, TCP, netid_for
 from ovirt_rdma.storage.benchmark.case import Limit, mb, physical_mbps
 from ovirt_rdma.storage.benchmark.limits import limits
 from ovirt_rdma.storage.benchmark.model import (
@@ -77,7 +77,8 @@ class Verdict:
 
     sentence: the whole conclusion in one sentence
     better: RDMA, TCP, ``either`` or ``unknown``
-    version: the NFS version that was the fastest, and is compared
+    version: the fastest NFS version that was measured over both transports, and is
+        compared; without one the fastest
     ratios: by load, that of large reads first
     limits: of the setting that is recommended, without more connections
     rdma_limits: if TCP is recommended: what limits RDMA, where it is another limit
@@ -108,18 +109,22 @@ def verdict(benchmark: Benchmark, port: int = 20049) -> Verdict:
     version = _best_version(rows)
     first = Setting(RDMA, version), Setting(TCP, version)
     rdma, tcp = (_base(rows, one) for one in first)
+    astray = next((one for one in (rdma, tcp) if _is_astray(rows, one)), None)
+    rows = rows.as_asked()
     ratios = tuple(_ratios(rows, rdma, tcp)) if rdma and tcp else ()
     better, sentence = _conclusion(ratios, rows, rdma, tcp)
     chosen = (tcp if better == TCP else rdma) or tcp or rdma
     found = limits(benchmark, chosen) if chosen else ()
     over_rdma = limits(benchmark, rdma) if rdma else ()
-    if any(one.kind == "transport" for one in over_rdma):
-        better, found = UNKNOWN, over_rdma
-        sentence = "RDMA was not measured: its mount went over another transport"
+    if astray:
+        better, found = UNKNOWN, limits(benchmark, astray)
+        name = astray.transport.upper()
+        sentence = f"{name} was not measured: its mount went over another transport"
     kinds = {one.kind for one in found}
     other = tuple(one for one in over_rdma if one.kind not in kinds)
     rdma_limits = other if better == TCP else ()
-    options, reasons = _options(rows, chosen, better, port)
+    ipv6 = benchmark.path is not None and ":" in benchmark.path.address
+    options, reasons = _options(rows, chosen, better, port, ipv6=ipv6)
     clauses = [sentence, _limit_clause(found)]
     if rdma_limits:
         clauses.append(
@@ -156,6 +161,10 @@ def _base(rows: Rows, setting: Setting) -> Optional[Setting]:
     return min(found, key=lambda one: one.nconnect, default=None)
 
 
+def _is_astray(rows: Rows, setting: Optional[Setting]) -> bool:
+    return any(row.is_astray for row in rows.rows if row.setting == setting)
+
+
 def _score(rows: Rows, setting: Setting) -> float:
     """Return the product of the rates of all loads, to compare settings by."""
     found = [rows.one(setting, load, DEPTH) for load in _NAMES]
@@ -163,7 +172,14 @@ def _score(rows: Rows, setting: Setting) -> float:
 
 
 def _best_version(rows: Rows) -> str:
-    return max(rows.settings, key=lambda one: _score(rows, one)).version
+    """Return the fastest version with both transports; without one, the fastest."""
+    settings = rows.settings
+    rdma, tcp = (
+        {one.version for one in settings if one.transport == transport}
+        for transport in (RDMA, TCP)
+    )
+    both = [one for one in settings if one.version in rdma & tcp]
+    return max(both or settings, key=lambda one: _score(rows, one)).version
 
 
 def _ratios(rows: Rows, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
@@ -229,19 +245,22 @@ def _limit_clause(found: tuple[Limit, ...]) -> str:
 
 
 def _options(
-    rows: Rows, chosen: Optional[Setting], better: str, port: int
+    rows: Rows, chosen: Optional[Setting], better: str, port: int, *, ipv6: bool
 ) -> tuple[str, tuple[str, ...]]:
     """Return the options to recommend, and the reasons."""
     if chosen is None or better == UNKNOWN:
         return "", ()
     reasons = []
-    options = [f"proto={chosen.transport}"]
+    options = [f"proto={netid_for(chosen.transport, ipv6=ipv6)}"]
     if chosen.transport == RDMA:
         options.append(f"port={port}")
     versions = {one.version for one in rows.settings}
     if len(versions) > 1:
         others = ", ".join(sorted(versions - {chosen.version}))
-        reasons.append(f"NFS {chosen.version} was the fastest; measured too: {others}")
+        reasons.append(
+            f"NFS {chosen.version} was the fastest with both transports; measured too: "
+            f"{others}"
+        )
     best = _more_connections(rows, chosen)
     if best:
         row, other = best

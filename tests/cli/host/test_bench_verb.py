@@ -10,6 +10,7 @@ from support.storage.benchmarks import RDMA, TCP, benchmark, rates
 from support.storage.fake_mount import FakeMount
 from support.storage.fake_network import FakeNetwork
 
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.benchmark import fio, measure, scratch
 from ovirt_rdma.storage.benchmark.model import as_document
@@ -159,20 +160,42 @@ def test_a_wrong_file_to_compare_with_is_refused_first(bench, tmp_path):
     assert bench.mounts.commands == []
 
 
-def test_a_link_alone_is_measured(bench, monkeypatch):
+@pytest.fixture
+def made(monkeypatch):
+    """The instances of Measuring; of the tools of the link only iperf3 is there."""
+
     def tool(argv, timeout_s):
         if argv[0] != "iperf3":
             raise measure.NotInstalled("No such file or directory")
         return '{"end": {"sum_received": {"bits_per_second": 8e9}}}'
 
-    made = measure.Measuring
+    original, found = measure.Measuring, []
 
     def measuring(*values, **keys):
-        return made(*values, run=tool, **keys)
+        found.append(original(*values, run=tool, **keys))
+        return found[-1]
 
     monkeypatch.setattr(measure, "Measuring", measuring)
+    return found
+
+
+def test_a_link_alone_is_measured(bench, made):
     result = bench("--peer", "10.0.0.1")
     assert result.code == 0
     assert "iperf3" in result.out
     assert "note: qperf is not installed here" in result.out
     assert "The link carries 1000 MB/s; no export was measured." in result.out
+    assert (made[0].address, made[0].peer_address) == ("10.0.0.1", "10.0.0.1")
+
+
+def test_the_route_to_another_peer_is_read_too(bench, made, monkeypatch):
+    facts, asked = HostReader.facts, []
+
+    def recorded(reader, routes_to=()):
+        asked.append(routes_to)
+        return facts(reader, routes_to)
+
+    monkeypatch.setattr(HostReader, "facts", recorded)
+    assert bench(EXPORT, *QUICK, "--peer", "10.0.0.9").code == 0
+    assert ("10.0.0.1", "10.0.0.9") in asked
+    assert (made[0].address, made[0].peer_address) == ("10.0.0.1", "10.0.0.9")

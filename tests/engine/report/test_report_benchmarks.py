@@ -166,6 +166,15 @@ def test_the_words_say_who_is_faster_and_by_how_much():
         assert text in texts
 
 
+def test_the_chart_agrees_with_the_verdict_about_repeats():
+    """A fifth is a difference between three repeats, and none between single runs."""
+    slower = rates("tcp", {READ: 8e9 / 1.2})
+    three, alone = one(slower), one(slower, repeats=1)
+    assert (three.ratios[0].certain, alone.ratios[0].certain) == (True, False)
+    assert "RDMA 1.2 times TCP" in _texts(chart_of(three))
+    assert "RDMA 1.2 times TCP" not in _texts(chart_of(alone))
+
+
 def test_the_chart_is_of_the_fastest_version_with_the_fewest_connections():
     rdma4, rdma3 = Setting("rdma", "4.2", 4), Setting("rdma", "3")
     slow = only(rdma3, rates(None, {READ: 1e8, WRITE: 1e8}))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import time
 from dataclasses import fields, is_dataclass, replace
 
 import pytest
@@ -582,7 +583,40 @@ def _hostile(small, text):
 def test_a_long_text_of_a_file_is_cut():
     long = replace(RESULT, hostname="h" * 10_000, kernel="k" * 10_000)
     long = replace(long, skipped=("s" * 10_000,) * 30)
+    jobs = tuple(
+        replace(
+            job,
+            setting=replace(job.setting, version="v" * 10_000),
+            load=replace(job.load, name=f"{'o' * 10_000}{job.load.name}")
+            if job.load.depth == 1
+            else job.load,
+        )
+        for job in RESULT.jobs
+    )
+    long = replace(long, jobs=jobs)
     assert len(html_of(made(results=(long,)))) < 60_000
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("2026-11-23T12:00:00Z", "2026-11-23 12:00 UTC"),
+        ("2026-11-23T12:00:00+02:00", "2026-11-23 10:00 UTC"),
+        ("2026-11-23T12:00:00", "2026-11-23T12:00:00"),
+        ("2026-11-23", "2026-11-23"),
+        ("yesterday", "yesterday"),
+    ],
+)
+def test_only_a_time_with_a_zone_is_shown_in_utc(monkeypatch, text, shown):
+    # A zone of this machine would be taken for the time's.
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        html = read_page(html_of(made(results=(replace(RESULT, taken_at=text),))))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert f"Measured {shown} on " in part(html, "benchmarks").text
 
 
 def _shape(html):

@@ -136,7 +136,22 @@ def test_a_fallback_to_tcp_is_no_result_for_rdma():
     found = verdict(benchmark(counted("rdma", transport="tcp")))
     assert found.better == "unknown"
     assert found.sentence.startswith("RDMA was not measured: its mount went over")
+    assert (found.options, found.ratios) == ("", ())
+
+
+def test_a_mount_over_the_rdma_of_another_is_no_result_for_tcp():
+    # Without RDMA's processor time TCP would be as good: either.
+    found = verdict(benchmark(counted("tcp", READ, transport="rdma")))
+    assert found.better == "unknown"
+    assert found.sentence == (
+        "TCP was not measured: its mount went over another transport; the limit of "
+        "large reads: the mount was asked for TCP and is not over it"
+    )
+    # One load went astray, the others are compared.
+    assert READ not in {ratio.load for ratio in found.ratios}
     assert found.options == ""
+    alone = verdict(benchmark(counted("tcp", transport="mixed"), settings=(TCP,)))
+    assert alone.sentence.startswith("TCP was not measured")
 
 
 def test_one_transport_alone_gives_no_verdict():
@@ -167,8 +182,20 @@ def test_the_fastest_version_is_recommended():
     )
     found = verdict(made)
     assert found.version == "3"
-    assert found.reasons == ("NFS 3 was the fastest; measured too: 4.2",)
+    assert found.reasons == (
+        "NFS 3 was the fastest with both transports; measured too: 4.2",
+    )
     assert found.ratios[0].published == 2.39
+
+
+@pytest.mark.parametrize("settings", [(RDMA, TCP, RDMA3), (RDMA3, RDMA, TCP)])
+def test_a_version_with_one_transport_hides_no_comparison(settings):
+    """The mount of another may have left NFS 3 over TCP out."""
+    made = benchmark(only(RDMA3, rates(None, {READ: 9.9e9})), settings=settings)
+    found = verdict(made)
+    assert (found.version, found.better, len(found.ratios)) == ("4.2", "rdma", 4)
+    alone = verdict(benchmark(settings=(RDMA3, TCP)))
+    assert (alone.version, alone.better) == ("3", "unknown")
 
 
 def test_a_link_alone_is_no_verdict():
@@ -262,6 +289,14 @@ def test_a_transport_that_moves_nothing_is_not_recommended():
     silent = {READ: 0.0, WRITE: 0.0, SMALL_READ: 0.0, SMALL_WRITE: 0.0}
     found = verdict(benchmark(rates("rdma", silent), counted(None, cpu_s=4.0)))
     assert (found.better, found.ratios[0].value) == ("tcp", 0.001)
+
+
+def test_the_options_are_of_the_servers_address_family():
+    path = replace(benchmark().path, address="fd00::1")
+    assert verdict(benchmark(path=path)).options == "proto=rdma6,port=20049"
+    slow = {READ: 1e8, WRITE: 1e8, SMALL_READ: 1e7, SMALL_WRITE: 1e7}
+    found = verdict(benchmark(rates("rdma", slow), path=path))
+    assert (found.better, found.options) == ("tcp", "proto=tcp6")
 
 
 def test_a_version_without_published_ratios_is_judged():

@@ -23,6 +23,7 @@ from ovirt_rdma.host.facts.statistics import Counter, PortCounters, Statistics
 from ovirt_rdma.storage.benchmark.evidence import (
     Cpu,
     Moment,
+    cpu_times,
     path_to,
     sample_between,
     slots_of,
@@ -129,6 +130,23 @@ def test_a_sample_without_the_mount_or_the_port_says_nothing_about_them():
 def test_a_fallback_shows_in_the_connections():
     before, after = (_moment(_statistics(t, protocol="tcp")) for t in (1.0, 2.0))
     assert sample_between(before, after, MOUNT, PATH).transport == "tcp"
+
+
+def test_virtual_machines_are_no_load_of_this_host():
+    """proc(5): guest and guest_nice are part of user and nice."""
+    # user nice system idle iowait irq softirq steal guest guest_nice
+    before = cpu_times("cpu0 0 0 0 0 0 0 0 0 0 0\n")
+    after = cpu_times("cpu0 600 200 100 50 50 0 0 9 500 150\n")
+    assert after == (("cpu0", Cpu(250, 1000)),)
+    (first, second) = (
+        Moment(Statistics(taken_s), cpus)
+        for taken_s, cpus in ((1.0, before), (3.0, after))
+    )
+    sample = sample_between(first, second, MOUNT, None)
+    assert (sample.busiest_cpu, sample.cpu_s) == (0.25, 0.5)
+    assert cpu_times("cpu0 5 0 5 0 0 0 0 0 20 0\n") == (("cpu0", Cpu(0, 10)),)
+    # Kernels before 2.6.24 have no guest times.
+    assert cpu_times("cpu0 600 200 100 50 50 0 0 9\n") == (("cpu0", Cpu(900, 1000)),)
 
 
 PCI = PciIdentity("0000:17:00.0", "0x15b3", "0x101d", "0x00")

@@ -17,6 +17,7 @@ from support.storage.benchmarks import (
     rates,
 )
 
+from ovirt_rdma.storage.benchmark.case import Case
 from ovirt_rdma.storage.benchmark.limits import limits
 from ovirt_rdma.storage.benchmark.model import (
     Latency,
@@ -133,12 +134,18 @@ def _too_late(job):
     )
 
 
-LINK = (LinkResult("ib_read_bw", "read", "rdma", "nas1", 1.2e9),)
+LINK = (LinkResult("ib_read_bw", "read", "rdma", "10.0.0.1", 1.2e9),)
 PLANTED = {
     "rate of the port": (benchmark(rates("rdma", {READ: LINE})), "link-rate"),
     "rate by tc, seen by a tool": (
         replace(
-            benchmark(rates("rdma", {READ: 1.1e9, WRITE: 1.05e9}), path=None),
+            benchmark(
+                rates(
+                    None, {READ: 1.1e9, WRITE: 1.05e9, RANDOM: 1e9, "random-write": 9e8}
+                ),
+                rates("tcp", {RANDOM: 5e8, READ: 9e8, WRITE: 8e8}),
+                path=None,
+            ),
             link=LINK,
         ),
         "link-rate",
@@ -214,6 +221,7 @@ PLANTED = {
     "wrong port": (
         benchmark(
             rates("rdma", {READ: 2.9e9, WRITE: 2.9e9}),
+            rates("tcp", {READ: 2.0e9, WRITE: 2.0e9}),
             path=replace(
                 PATH,
                 device="mlx5_1",
@@ -245,6 +253,9 @@ def test_a_route_by_a_management_port_is_named():
     found = limits(benchmark(path=path, settings=(TCP,)), TCP)
     assert [one.kind for one in found] == ["wrong-path"]
     assert "em1, which is no RDMA port" in found[0].evidence
+    # em1 may have 100 Gb/s, and the 40 of the other may be for something else.
+    assert found[0].sentence == "the server is reached by a netdev without RDMA"
+    assert "faster" not in found[0].fix
 
 
 def test_a_server_without_rdma_limits_all_loads_of_tcp():
@@ -339,6 +350,15 @@ def test_a_full_link_excuses_what_is_behind_it():
     ]
 
 
+def test_a_full_port_comes_before_a_busy_processor():
+    made = benchmark(
+        rates("rdma", {READ: LINE}), counted("rdma", READ, busiest_cpu=0.99)
+    )
+    assert [(one.kind, one.loads) for one in limits(made, RDMA)] == [
+        ("link-rate", ("large reads",))
+    ]
+
+
 def test_each_kind_of_load_may_have_its_own_limit():
     made = benchmark(rates("rdma", {READ: LINE}), rates(None, {WRITE: 3e8}), _serial)
     assert [(one.kind, one.loads) for one in limits(made, RDMA)] == [
@@ -346,6 +366,51 @@ def test_each_kind_of_load_may_have_its_own_limit():
         ("server-disk", ("large writes",)),
         ("server-threads", ("small requests",)),
     ]
+
+
+@pytest.mark.parametrize(
+    "peer, netdev, path, used",
+    [
+        ("10.0.0.1", None, None, True),
+        ("10.0.0.1", "em1", PATH, True),
+        ("hv2", "ens1f0", PATH, True),
+        ("hv2", "em1", PATH, False),
+        ("hv2", None, None, False),
+        ("hv2", None, NetworkPath("10.0.0.1"), False),
+    ],
+)
+def test_a_tool_counts_only_on_the_way_to_the_server(peer, netdev, path, used):
+    link = (LinkResult("ib_read_bw", "read", "rdma", peer, 9e9, netdev),)
+    made = replace(benchmark(path=path), link=link)
+    case = Case(made, RDMA)
+    assert case.link_rate == (9e9 if used else None)
+
+
+def test_what_a_run_exceeds_is_no_limit():
+    """A stream of iperf3 takes one processor, and reads by NFS were 8 GB/s."""
+
+    def possible(rate, path=None):
+        link = (LinkResult("iperf3", "stream", "tcp", "10.0.0.1", rate),)
+        return Case(replace(benchmark(path=path), link=link), TCP).possible
+
+    assert possible(3e9) is None
+    assert round(possible(3e9, PATH) / 1e9, 1) == 12.3
+    # As fast as the tool, or almost: that is the link.
+    assert possible(7.9e9) == 8.08e9
+    assert possible(9e9) == 9e9
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("slow disk, writes", "the server takes writes no faster: its disks, sync or"),
+        ("slow disk, reads", "the server's disks are the limit"),
+    ],
+)
+def test_only_slow_reads_show_the_disks(name, words):
+    """Writes may wait for its processors as well: nothing here tells them apart."""
+    (found,) = limits(PLANTED[name][0], RDMA)
+    assert found.sentence.startswith(words)
 
 
 def test_no_limit_without_results():

@@ -15,14 +15,19 @@ from support.storage.fake_mount import FakeMount
 
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.model import Facts, MountTransport, NfsMount
+from ovirt_rdma.host.facts.model import Facts, MountTransport, NfsMount, Route
 from ovirt_rdma.host.facts.statistics import Statistics
 from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, run_command
 from ovirt_rdma.storage.benchmark import fio
 from ovirt_rdma.storage.benchmark.evidence import Moment, sample_between
 from ovirt_rdma.storage.benchmark.measure import Measuring, Server, read_counters
-from ovirt_rdma.storage.benchmark.model import RANDOM_READ, SEQUENTIAL_WRITE, Load
+from ovirt_rdma.storage.benchmark.model import (
+    RANDOM_READ,
+    SEQUENTIAL_WRITE,
+    LinkResult,
+    Load,
+)
 from ovirt_rdma.storage.benchmark.plan import MIB, Request, check_space, turns
 from ovirt_rdma.storage.benchmark.scratch import Scratch, engine
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Readiness, Step
@@ -66,6 +71,7 @@ def measuring(mounts):
         Facts("hv1", "6.1.0", 100.0),
         "10.0.0.1",
         Canned(str(mounts.root), mounts),
+        tuple,
         lambda: Moment(Statistics(100.0)),
         lambda text: None,
     )
@@ -149,7 +155,8 @@ def _with_mount(measuring, source, protocol="tcp"):
         "10.0.0.1",
         transports=(MountTransport(protocol),),
     )
-    measuring.facts = replace(measuring.facts, nfs_mounts=(mount,))
+    measuring.nfs_mounts = lambda: (mount,)
+    return mount
 
 
 def test_a_domain_in_use_is_refused_before_anything_is_mounted(measuring, mounts):
@@ -187,6 +194,41 @@ def test_a_connection_of_another_mount_is_not_measured(measuring, mounts):
     _with_mount(measuring, "10.0.0.1:/x", "rdma")
     jobs = measuring.mounts(_server(), QUICK, ENGINE, yes_write=True)
     assert {job.setting.transport for job in jobs} == {"rdma"}
+
+
+def _domain_appears(measuring, mounts, at):
+    """Have vdsmd mount another export over TCP once ``at`` of our mounts were made."""
+    other = _with_mount(measuring, "10.0.0.1:/other")
+    # Ours is in the table too, and its connection is not another's.
+    own = replace(
+        other,
+        mountpoint=str(measuring.scratch.mountpoint),
+        transports=(MountTransport("rdma"),),
+    )
+    measuring.nfs_mounts = lambda: (own, *[other][: len(_mounted(mounts)) >= at])
+
+
+@pytest.mark.parametrize(
+    "at, rdma, words",
+    [
+        (1, 0, "NFS 4.2 over RDMA was not measured: 10.0.0.1:/other is mounted over"),
+        (2, 6, "NFS 4.2 over RDMA was not measured again: 10.0.0.1:/other is mounted"),
+        (4, 6, "NFS 4.2 over RDMA was not measured again: 10.0.0.1:/other is mounted"),
+    ],
+    ids=["while it was mounted", "before the turn", "while it was mounted again"],
+)
+def test_a_domain_that_is_mounted_meanwhile_ends_the_turns_of_the_other_transport(
+    measuring, mounts, at, rdma, words
+):
+    _domain_appears(measuring, mounts, at)
+    request = replace(QUICK, versions=("4.2",))
+    jobs = measuring.mounts(_server(), request, ENGINE, yes_write=False)
+    names = [job.setting.transport for job in jobs]
+    assert (names.count("rdma"), names.count("tcp")) == (rdma, 12)
+    (note,) = measuring.skipped
+    assert note.startswith(words)
+    # The scratch folder too, where the last turn did not run.
+    assert mounts.is_clean()
 
 
 @pytest.mark.parametrize("full_at", [1, 5])
@@ -258,9 +300,12 @@ def _tool(argv, timeout_s):
 
 
 def test_the_link_is_measured_with_the_tools_that_are_there(measuring):
-    measuring.run = _tool
-    assert [(r.tool, r.transport, r.bytes_per_s) for r in measuring.link("hv2")] == [
-        ("iperf3", "tcp", 1e9)
+    measuring.run, measuring.peer_address = _tool, "10.0.0.9"
+    measuring.facts = replace(
+        measuring.facts, routes=(Route("10.0.0.9", "ens1f0", "10.0.0.2"),)
+    )
+    assert list(measuring.link("hv2")) == [
+        LinkResult("iperf3", "stream", "tcp", "hv2", 1e9, "ens1f0")
     ]
     assert measuring.skipped == [
         "ib_read_bw is not installed here",
@@ -301,10 +346,14 @@ def test_the_real_fio_is_understood():
         results = []
         with scratch.only_run():
             scratch.mount("nas1:/x", "soft", over_rdma=False)
-            scratch.make()
-            file = str(scratch.file)
+            scratch.make(4 * MIB)
+            file = scratch.file
+            made = scratch.folder / "data"
+            inode = made.stat().st_ino
             fio.check(scratch.fio(fio.layout_arguments(file, 4 * MIB, found), 9))
-            assert scratch.file.stat().st_size == 4 * MIB
+            # Written by its name in /proc, and in place.
+            assert made.read_bytes().count(0) < MIB
+            assert (made.stat().st_ino, made.stat().st_size) == (inode, 4 * MIB)
             before = read_counters("/")
             for load in (WRITE, READ):
                 command = fio.arguments(load, file, 4 * MIB, 1, found)

@@ -84,17 +84,17 @@ def test_a_fio_that_failed_is_one_sentence(text, id, words):
     "version, engines, wanted",
     [
         ("fio-3.33\n", "Available IO engines:\n\tpsync\n\tlibaio\n", "libaio"),
-        ("fio-3.35-dirty\n", "\tpsync\n\tposixaio\n", "posixaio"),
-        ("fio-3.0", "", "psync"),
+        ("fio-3.35-dirty\n", "\tpsync\n\tposixaio\n", "psync"),
+        ("fio-3.2", "", "psync"),
     ],
 )
 def test_the_best_engine_is_used(version, engines, wanted):
     assert fio.engine(version, engines).name == wanted
 
 
-@pytest.mark.parametrize("version", ["fio-2.21\n", "", "3.33", "\x1b[2J"])
+@pytest.mark.parametrize("version", ["fio-2.21\n", "fio-3.1\n", "", "3.33", "\x1b[2J"])
 def test_an_old_fio_is_refused(version):
-    with pytest.raises(Problem, match=r"bench needs fio 3\.0"):
+    with pytest.raises(Problem, match=r"bench needs fio 3\.2"):
         fio.engine(version, "")
 
 
@@ -179,9 +179,18 @@ def test_what_the_tools_printed_in_the_lab():
             "iperf3: unrecognized option '--json'",
         ),
         ("-uu: bad option; try: qperf --help options\n", "", "-uu: bad option"),
+        (
+            '{\n\t"start": {},\n\t"error": "unable to connect: refused"\n}\n',
+            "",
+            "unable to connect: refused",
+        ),
+        ('{"error": " "}\n', "iperf3: no route\n", "iperf3: no route"),
         ("\n", " ", "exit status 1"),
     ],
-    ids=["no server", "no path", "old iperf3", "old qperf", "silent"],
+    ids=[
+        *("no server", "no path", "old iperf3", "old qperf", "iperf3 3.16"),
+        *("empty error", "silent"),
+    ],
 )
 def test_a_tool_that_failed_is_quoted(stdout, stderr, wanted):
     assert link_tools.reason(stdout, stderr, "exit status 1").startswith(wanted)

@@ -35,8 +35,8 @@ def _names(folder):
 
 def _in_use(scratch):
     scratch.mount(EXPORT, OPTIONS, over_rdma=True)
-    scratch.make()
-    scratch.file.write_bytes(b"x" * 4096)
+    scratch.make(4096)
+    Path(scratch.file).write_bytes(b"x" * 4096)
 
 
 def _is_clean(scratch, mounts):
@@ -113,9 +113,62 @@ def test_the_next_run_removes_what_a_power_cut_left(scratch, mounts):
     (left / "data").write_text("old")
     with scratch.only_run():
         scratch.mount(EXPORT, OPTIONS, over_rdma=False)
-        scratch.make()
-        assert _names(left) == []
+        scratch.make(4096)
+        assert [path.stat().st_size for path in left.iterdir()] == [4096]
     assert _is_clean(scratch, mounts)
+
+
+@pytest.mark.parametrize("what", ["folder", "link", "device", "file", "nothing"])
+def test_what_took_the_place_of_the_file_is_not_written_to(scratch, mounts, what):
+    """Who may write to the export could have fio, as root, overwrite a disk of it."""
+    precious = mounts.root / "sda"
+    precious.write_text("precious")
+    folder = mounts.server / scratch.name
+    with pytest.raises(Problem) as caught, scratch.only_run():
+        _in_use(scratch)
+        scratch.unmount()
+        scratch.mount(EXPORT, OPTIONS, over_rdma=False)
+        scratch.hold()
+        held = Path(scratch.file)
+        (folder / "data").rename(folder / "moved")
+        if what == "folder":
+            folder.rename(mounts.server / "moved")
+            folder.symlink_to(mounts.root)
+            precious.rename(mounts.root / "data")
+            precious = mounts.root / "data"
+        elif what == "link":
+            (folder / "data").symlink_to(precious)
+        elif what == "device":
+            os.mkfifo(folder / "data")
+        elif what == "file":
+            os.link(precious, folder / "data")
+        # What is open stays what it was.
+        held.write_text("x")
+        scratch.unmount()
+        scratch.mount(EXPORT, OPTIONS, over_rdma=False)
+        scratch.hold()
+    assert caught.value.id == "bench-scratch-replaced"
+    assert precious.read_text() == "precious"
+
+
+def test_the_file_is_made_in_the_folder_of_the_export_only(
+    scratch, mounts, monkeypatch
+):
+    """A link in place of the folder, made between the removal and the new file."""
+    (mounts.root / "elsewhere").mkdir()
+    make = type(scratch.folder).mkdir
+
+    def mkdir(path, mode=0o777, parents=False, exist_ok=False):
+        if path == scratch.folder:
+            path.symlink_to(mounts.root / "elsewhere")
+        else:
+            make(path, mode, parents, exist_ok)
+
+    monkeypatch.setattr(type(scratch.folder), "mkdir", mkdir)
+    with pytest.raises(Problem, match="Not a directory"), scratch.only_run():
+        scratch.mount(EXPORT, OPTIONS, over_rdma=False)
+        scratch.make(4096)
+    assert _names(mounts.root / "elsewhere") == []
 
 
 def _until(condition):
@@ -286,7 +339,7 @@ def test_fio_without_package_is_named():
 
     with pytest.raises(Problem) as caught:
         engine(run)
-    assert caught.value.fix == "install it: dnf install fio"
+    assert caught.value.fix == "install it: dnf install fio fio-engine-libaio"
 
 
 def test_without_root_the_folder_is_named(tmp_path):
