@@ -143,6 +143,25 @@ def test_data_without_calls_is_local(moved, calls, is_local):
     assert load.is_local is is_local
 
 
+@pytest.mark.parametrize("name", ["READ", "READ_PLUS", "WRITE", "COMMIT"])
+def test_data_with_calls_is_not_local(name):
+    """Debian's 6.12 reads NFS 4.2 over TCP by READ_PLUS."""
+    before = mount(operation(name, 5), moved=0)
+    after = mount(operation(name, 25), moved=LOCAL_BYTES)
+    load = load_between(before, after, 10.0)
+    assert load is not None
+    assert (load.is_local, load.data.count) == (False, 20)
+
+
+def test_data_of_a_pnfs_layout_is_not_local():
+    """Its calls are in the counters of other servers."""
+    before = mount(moved=0)
+    after = mount(moved=LOCAL_BYTES)._replace(layout="LAYOUT_FLEX_FILES")
+    load = load_between(before, after, 10.0)
+    assert load is not None
+    assert not load.is_local
+
+
 def port(device="mlx5_0", number=1, counters=(), hardware=()):
     return PortCounters(
         device,
