@@ -33,7 +33,15 @@ def decide(view: View) -> Iterator[Finding]:
     for one in rdma_mounts(view):
         past = _past_the_connection(one)
         own = one.mount.address in here
-        if past:
+        if past and enabled is False:
+            yield Finding(
+                ID,
+                one.export,
+                PASS,
+                f"its data uses its connection since LOCALIO was disabled; before that, "
+                f"{past}",
+            )
+        elif past:
             yield Finding(
                 ID,
                 one.export,
@@ -41,7 +49,7 @@ def decide(view: View) -> Iterator[Finding]:
                 f"{past}: the kernel reads and writes the server's files directly "
                 "(LOCALIO), so the proof of RDMA says nothing about the data",
                 "no fix is needed for the data; to have it use RDMA: echo N > "
-                f"/sys/module/{_MODULE}/parameters/{_PARAMETER}, then mount again",
+                f"/sys/module/{_MODULE}/parameters/{_PARAMETER}",
             )
         elif one.activity and one.activity.layout:
             sentence = "it uses pNFS, so its data uses connections to other servers"
@@ -55,8 +63,8 @@ def decide(view: View) -> Iterator[Finding]:
                 ID,
                 one.export,
                 SKIP,
-                "the server is this host, and LOCALIO is enabled; too little data was "
-                "moved to see if it is used",
+                "the server is this host, and LOCALIO is enabled; the counters do not "
+                "show if it is used",
             )
         else:
             yield Finding(ID, one.export, PASS, "its data uses its connection")
@@ -105,7 +113,8 @@ RULE = Rule(
     ),
     fix=(
         "Usually none. If measurements must use the network: set the parameter "
-        "localio_enabled of the module nfs to N, and mount again."
+        "localio_enabled of the module nfs to N. That counts at once, for existing "
+        "mounts too."
     ),
     sources=(
         "Linux Documentation/filesystems/nfs/localio.rst, fs/nfs/localio.c; "

@@ -16,9 +16,14 @@ from ovirt_rdma.host.facts.activity import (
     PortError,
     Requests,
 )
-from ovirt_rdma.host.facts.devices import Adapter
+from ovirt_rdma.host.facts.devices import ARPHRD_ETHER, Adapter, Netdev
 from ovirt_rdma.host.facts.locality import IrqCpus, PciLink, Tuning
-from ovirt_rdma.host.facts.model import MountTransport, NfsMount
+from ovirt_rdma.host.facts.model import (
+    ModuleParameter,
+    Modules,
+    MountTransport,
+    NfsMount,
+)
 from ovirt_rdma.host.rules.hardware import locality, pcie, port_errors
 from ovirt_rdma.host.rules.nfs import connections, local_io, slots
 
@@ -234,6 +239,43 @@ def test_data_of_a_pnfs_layout_goes_to_other_servers():
     host = replace(host, nfs_mounts=(mount,))
     verdict, text = findings(local_io.RULE, host)["nas:/a"]
     assert (verdict, "pNFS" in text) == ("SKIP", True)
+
+
+def with_localio(enabled, reads=0, address="10.0.0.1"):
+    """A mount of this host's own server, from which 64 MiB were read."""
+    host = with_mount(server_read=64 << 20, reads=reads)
+    options = "rw,rsize=1048576"
+    mount = replace(host.nfs_mounts[0], options=options, address=address)
+    mac, own = "52:54:00:00:00:01", ("10.0.0.1/24",)
+    netdev = Netdev("eth0", ARPHRD_ETHER, 1500, mac, "up", addresses=own)
+    value = ModuleParameter("nfs", "localio_enabled", enabled)
+    modules = Modules(parameters=(value,))
+    return replace(host, nfs_mounts=(mount,), netdevs=(netdev,), modules=modules)
+
+
+@pytest.mark.parametrize(
+    "enabled, reads, address, verdict, words",
+    [
+        ("Y", 0, "10.0.0.1", "WARN", "says nothing about the data"),
+        # The server of a container, or of another address.
+        ("Y", 63, "10.0.0.9", "WARN", "says nothing about the data"),
+        ("Y", 64, "10.0.0.1", "SKIP", "the counters do not show if it is used"),
+        ("Y", 64, "10.0.0.9", "PASS", "its data uses its connection"),
+        ("N", 64, "10.0.0.1", "PASS", "its data uses its connection"),
+        (
+            "N",
+            63,
+            "10.0.0.1",
+            "PASS",
+            "its data uses its connection since LOCALIO was disabled; before that, "
+            "67108864 bytes were read with 63 requests",
+        ),
+    ],
+)
+def test_data_past_the_connection(enabled, reads, address, verdict, words):
+    host = with_localio(enabled, reads, address)
+    found, text = findings(local_io.RULE, host)["nas:/a"]
+    assert (found, text.partition(" | ")[0].endswith(words)) == (verdict, True)
 
 
 def test_connections_to_another_address_are_not_those_of_the_mount():
