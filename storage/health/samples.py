@@ -21,7 +21,7 @@ from ovirt_rdma.host.facts.statistics import (
 
 # Operations that move file data to or from the server's disks; NFS 3 and 4 have the
 # same names (fs/nfs/nfs3xdr.c, fs/nfs/nfs4xdr.c). With CONFIG_NFS_V4_2_READ_PLUS, which
-# Debian's 6.12 has, NFS 4.2 over TCP reads by READ_PLUS (fs/nfs/nfs4client.c,
+# Debian's 6.12 has, NFS 4.2 over TCP reads by READ_PLUS (fs/nfs/client.c,
 # nfs4_server_set_init_caps).
 DATA = frozenset({"READ", "READ_PLUS", "WRITE", "COMMIT"})
 

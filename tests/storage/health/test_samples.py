@@ -153,6 +153,16 @@ def test_data_with_calls_is_not_local(name):
     assert (load.is_local, load.data.count) == (False, 20)
 
 
+@pytest.mark.parametrize("name", ["READ", "READ_PLUS"])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_counters_of_a_kernel_with_localio(name, enabled):
+    """Debian's 6.12.117 with LOCALIO: 64 MiB over RDMA, and over TCP."""
+    calls = () if enabled else (operation(name, 64, 462, 1174, 1872),)
+    load = load_between(mount(moved=0), mount(*calls, moved=67108864), 5.0)
+    assert load is not None
+    assert load.is_local is enabled
+
+
 def test_data_of_a_pnfs_layout_is_not_local():
     """Its calls are in the counters of other servers."""
     before = mount(moved=0)
