@@ -52,6 +52,14 @@ def build(provision: Provision, folder: Path, *settings: str) -> tuple[Path, str
     ``settings`` are for kbuild: ``W=1``. Raises LabProblem with the output.
     """
     shutil.copytree(SOURCES, folder)
+    output = make_modules(provision, folder, f"{NAME}.ko", *_SETTINGS, *settings)
+    return folder / f"{NAME}.ko", output
+
+
+def make_modules(provision: Provision, folder: Path, name: str, *settings: str) -> str:
+    """Build the modules in ``folder`` for the kernel of ``provision``; return the
+    compiler's output. Raises LabProblem with ``name`` and the output.
+    """
     headers = provision.layer / f"usr/src/linux-headers-{provision.kernel_release}"
     common = Path(f"{headers.as_posix().removesuffix('-amd64')}-common")
     # The Makefile of the headers includes that of -common by its installed path. With
@@ -62,7 +70,7 @@ def build(provision: Provision, folder: Path, *settings: str) -> tuple[Path, str
     environment = {k: v for k, v in os.environ.items() if k not in _OF_ANOTHER_MAKE}
     try:
         done = subprocess.run(
-            [*command, f"M={folder}", *_SETTINGS, *settings, "modules"],
+            [*command, f"M={folder}", *settings, "modules"],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -70,10 +78,10 @@ def build(provision: Provision, folder: Path, *settings: str) -> tuple[Path, str
             check=False,
         )
     except OSError as error:
-        raise LabProblem(f"{NAME}.ko needs make to be built: {error}") from None
+        raise LabProblem(f"{name} needs make to be built: {error}") from None
     if done.returncode:
-        raise LabProblem(f"{NAME}.ko cannot be built:\n{done.stdout.strip()}")
-    return folder / f"{NAME}.ko", done.stdout
+        raise LabProblem(f"{name} cannot be built:\n{done.stdout.strip()}")
+    return done.stdout
 
 
 def _digest(provision: Provision) -> str:

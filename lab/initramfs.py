@@ -47,7 +47,8 @@ def initramfs(
 
 def _files(provision: Provision, names: Iterable[str]) -> dict[str, bytes]:
     dependencies = (provision.modules / "modules.dep").read_text()
-    modules = load_order(dependencies, names)
+    built_in = (provision.modules / "modules.builtin").read_text()
+    modules = load_order(dependencies, names, built_in)
     files = {
         "bin/busybox": (provision.layer / "usr/bin/busybox").read_bytes(),
         "init": (_BOOT / "init").read_bytes(),
@@ -61,18 +62,21 @@ def _files(provision: Provision, names: Iterable[str]) -> dict[str, bytes]:
     return files
 
 
-def load_order(modules_dep: str, names: Iterable[str]) -> list[str]:
+def load_order(
+    modules_dep: str, names: Iterable[str], modules_builtin: str = ""
+) -> list[str]:
     """Return the files to insert, in order: ``names`` and their dependencies. Pure.
 
-    ``modules_dep`` is the text of modules.dep(5). Raises LabProblem for a module
-    that is not in it.
+    The texts are those of modules.dep(5) and modules.builtin, whose modules need no
+    file. Raises LabProblem for a module that is in neither.
     """
+    built_in = {_name(line) for line in modules_builtin.split()}
     needs: dict[str, list[str]] = {}
     by_name: dict[str, str] = {}
     for line in modules_dep.splitlines():
         file, _, needed = line.partition(":")
         needs[file] = needed.split()
-        by_name[Path(file).name.partition(".")[0].replace("-", "_")] = file
+        by_name[_name(file)] = file
     order: list[str] = []
 
     def add(file: str) -> None:
@@ -82,10 +86,16 @@ def load_order(modules_dep: str, names: Iterable[str]) -> list[str]:
             order.append(file)
 
     for name in names:
+        if name in built_in:
+            continue
         if name not in by_name:
             raise LabProblem(f"the guest kernel has no module {name}")
         add(by_name[name])
     return order
+
+
+def _name(file: str) -> str:
+    return Path(file).name.partition(".")[0].replace("-", "_")
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:

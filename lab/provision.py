@@ -77,7 +77,7 @@ def provision() -> cache.Provision:
             try:
                 return cache.provisioned()
             except NotProvisioned:
-                made = _make_layer(folder, cache.wanted_key())
+                made = make_layer(folder, cache.wanted_key())
                 cache.record(made)
                 return made
     except OSError as error:
@@ -87,7 +87,12 @@ def provision() -> cache.Provision:
         ) from None
 
 
-def _make_layer(folder: Path, key: str) -> cache.Provision:
+def make_layer(
+    folder: Path, key: str, metapackage: str = KERNEL_METAPACKAGE
+) -> cache.Provision:
+    """Fetch a layer into ``folder`` and unpack it there; the kernel is the one that
+    ``metapackage`` depends on. Nothing is recorded. Raises LabProblem.
+    """
     free = shutil.disk_usage(folder).free >> 20
     if free < ROOM:
         raise LabProblem(
@@ -101,12 +106,12 @@ def _make_layer(folder: Path, key: str) -> cache.Provision:
     )
     apt = Apt(folder / "apt")
     try:
-        image, debs = _download(apt)
+        image, debs = _download(apt, metapackage)
     except LabProblem:
         # The machine's package lists are missing, or name packages that the archive no
         # longer has: try once more with new lists.
         apt.use_own_lists()
-        image, debs = _download(apt)
+        image, debs = _download(apt, metapackage)
     layer = folder / f"layer-{key}"
     shutil.rmtree(layer, ignore_errors=True)
     unpack(debs, layer)
@@ -126,8 +131,8 @@ def _make_layer(folder: Path, key: str) -> cache.Provision:
     return cache.Provision(key, layer, kernel, release)
 
 
-def _download(apt: Apt) -> tuple[str, list[Path]]:
-    image = apt.kernel_image(KERNEL_METAPACKAGE)
+def _download(apt: Apt, metapackage: str) -> tuple[str, list[Path]]:
+    image = apt.kernel_image(metapackage)
     wanted = apt.closure(GUEST_PACKAGES)
     # Without their dependencies: tools for an initramfs, which the lab makes itself,
     # and a compiler, of which the machine's is used.

@@ -20,8 +20,10 @@ from ovirt_rdma.host.facts.statistics import (
 )
 
 # Operations that move file data to or from the server's disks; NFS 3 and 4 have the
-# same names (fs/nfs/nfs3xdr.c, fs/nfs/nfs4xdr.c).
-DATA = frozenset({"READ", "WRITE", "COMMIT"})
+# same names (fs/nfs/nfs3xdr.c, fs/nfs/nfs4xdr.c). With CONFIG_NFS_V4_2_READ_PLUS, which
+# Debian's 6.12 has, NFS 4.2 over TCP reads by READ_PLUS (fs/nfs/client.c,
+# nfs4_server_set_init_caps).
+DATA = frozenset({"READ", "READ_PLUS", "WRITE", "COMMIT"})
 
 # More than the calls that may be under way at the end of a sample would move.
 LOCAL_BYTES = 16 << 20
@@ -95,7 +97,8 @@ class Load:
       ``writes``: those of ``data``, with sums of milliseconds
     - ``sent_again``: transmissions beyond the first; ``timeouts``: of calls
     - ``bytes_sent``, ``bytes_received``: of calls and replies
-    - ``moved``: bytes read from the server's files and written to them
+    - ``moved``: bytes read from the server's files and written to them; 0 with pNFS,
+      whose requests are in the counters of other servers
     - ``connects``: connections made; ``sends``: calls sent over them, of other mounts
       too; ``backlog``: the mean number of calls that waited for a slot; ``on_wire``:
       the mean number of calls that the server had
@@ -160,7 +163,7 @@ def load_between(
         timeouts=sum(one.timeouts for one in done),
         bytes_sent=sum(one.bytes_sent for one in done),
         bytes_received=sum(one.bytes_received for one in done),
-        moved=_moved(after) - _moved(before),
+        moved=0 if after.layout else _moved(after) - _moved(before),
         connects=connects,
         sends=sends,
         reads=_requests(done, "READ", "READ_PLUS"),

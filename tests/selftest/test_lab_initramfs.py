@@ -36,6 +36,12 @@ def test_dashes_and_compression_do_not_hide_a_module() -> None:
     ]
 
 
+def test_what_is_built_in_needs_no_file() -> None:
+    built_in = "kernel/drivers/virtio/virtio_pci.ko\nkernel/fs/x.ko\n"
+    order = load_order(MODULES_DEP, ["virtio_pci", "ib_ipoib"], built_in)
+    assert [Path(m).name for m in order] == ["ib-ipoib.ko.xz"]
+
+
 def test_a_module_that_is_not_there_is_named() -> None:
     with pytest.raises(LabProblem, match="no module overlay"):
         load_order(MODULES_DEP, ["overlay"])

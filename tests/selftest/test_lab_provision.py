@@ -145,7 +145,7 @@ def test_two_checkouts_keep_their_layers_in_one_cache(
         made.append(key)
         return layer(folder, key)
 
-    monkeypatch.setattr(provision, "_make_layer", make)
+    monkeypatch.setattr(provision, "make_layer", make)
     ours = provision.provision()
     monkeypatch.setattr(cache, "GUEST_PACKAGES", (*GUEST_PACKAGES, "more"))
     with pytest.raises(NotProvisioned):

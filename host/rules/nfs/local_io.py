@@ -33,7 +33,15 @@ def decide(view: View) -> Iterator[Finding]:
     for one in rdma_mounts(view):
         past = _past_the_connection(one)
         own = one.mount.address in here
-        if past:
+        if past and enabled is False:
+            yield Finding(
+                ID,
+                one.export,
+                PASS,
+                "its data uses its connection since LOCALIO was disabled; before "
+                f"that, {past}",
+            )
+        elif past:
             yield Finding(
                 ID,
                 one.export,
@@ -41,7 +49,7 @@ def decide(view: View) -> Iterator[Finding]:
                 f"{past}: the kernel reads and writes the server's files directly "
                 "(LOCALIO), so the proof of RDMA says nothing about the data",
                 "no fix is needed for the data; to have it use RDMA: echo N > "
-                f"/sys/module/{_MODULE}/parameters/{_PARAMETER}, then mount again",
+                f"/sys/module/{_MODULE}/parameters/{_PARAMETER}",
             )
         elif one.activity and one.activity.layout:
             sentence = "it uses pNFS, so its data uses connections to other servers"
@@ -55,8 +63,8 @@ def decide(view: View) -> Iterator[Finding]:
                 ID,
                 one.export,
                 SKIP,
-                "the server is this host, and LOCALIO is enabled; too little data was "
-                "moved to see if it is used",
+                "the server is this host, and LOCALIO is enabled; the counters do not "
+                "show if it is used",
             )
         else:
             yield Finding(ID, one.export, PASS, "its data uses its connection")
@@ -96,20 +104,21 @@ RULE = Rule(
     what="The data of a mount that is proven to be over RDMA should use RDMA.",
     why=(
         "From Linux 6.12 on, a client and a Linux server on one host find each other "
-        "(CONFIG_NFS_LOCALIO, on in EL10): reads and writes go to the server's file "
+        "(CONFIG_NFS_LOCALIO, in EL10's kernel; the parameter localio_enabled of the "
+        "module nfs says if it is on): reads and writes go to the server's file "
         "system directly, and only the other requests use the connection. That is "
         "fast, and right; but the connection over RDMA, and its proof, say nothing "
         "about the data, and after a migration of the server's address the way "
-        "changes. The kernel shows it only indirectly: more bytes from the server than "
-        "its requests can have carried."
+        "changes. Many kernels show it only indirectly: more bytes from the server "
+        "than its requests can have carried."
     ),
     fix=(
         "Usually none. If measurements must use the network: set the parameter "
-        "localio_enabled of the module nfs to N, and mount again."
+        "localio_enabled to N. That counts at once, for existing mounts too."
     ),
     sources=(
-        "Linux Documentation/filesystems/nfs/localio.rst, fs/nfs/localio.c; "
-        "fs/nfs/read.c: nfs_readpage_done",
+        "Linux Documentation/filesystems/nfs/localio.rst; fs/nfs/localio.c: "
+        "nfs_server_is_local; fs/nfs/read.c: nfs_readpage_done",
     ),
     decide=decide,
 )

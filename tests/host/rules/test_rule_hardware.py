@@ -16,9 +16,14 @@ from ovirt_rdma.host.facts.activity import (
     PortError,
     Requests,
 )
-from ovirt_rdma.host.facts.devices import Adapter
+from ovirt_rdma.host.facts.devices import ARPHRD_ETHER, Adapter, Netdev
 from ovirt_rdma.host.facts.locality import IrqCpus, PciLink, Tuning
-from ovirt_rdma.host.facts.model import MountTransport, NfsMount
+from ovirt_rdma.host.facts.model import (
+    ModuleParameter,
+    Modules,
+    MountTransport,
+    NfsMount,
+)
 from ovirt_rdma.host.rules.hardware import locality, pcie, port_errors
 from ovirt_rdma.host.rules.nfs import connections, local_io, slots
 
@@ -249,6 +254,71 @@ def test_data_of_a_pnfs_layout_goes_to_other_servers():
     host = replace(host, nfs_mounts=(mount,))
     verdict, text = findings(local_io.RULE, host)["nas:/a"]
     assert (verdict, "pNFS" in text) == ("SKIP", True)
+
+
+def with_localio(enabled, reads=0, address="10.0.0.1"):
+    """A mount of this host's own server, from which 64 MiB were read."""
+    host = with_mount(server_read=64 << 20, reads=reads)
+    options = "rw,rsize=1048576"
+    mount = replace(host.nfs_mounts[0], options=options, address=address)
+    mac, own = "52:54:00:00:00:01", ("10.0.0.1/24",)
+    netdev = Netdev("eth0", ARPHRD_ETHER, 1500, mac, "up", addresses=own)
+    value = ModuleParameter("nfs", "localio_enabled", enabled)
+    modules = Modules(parameters=(value,))
+    return replace(host, nfs_mounts=(mount,), netdevs=(netdev,), modules=modules)
+
+
+@pytest.mark.parametrize(
+    "enabled, reads, address, verdict, words",
+    [
+        ("Y", 0, "10.0.0.1", "WARN", "says nothing about the data"),
+        # The server of a container, or of another address.
+        ("Y", 63, "10.0.0.9", "WARN", "says nothing about the data"),
+        ("Y", 64, "10.0.0.1", "SKIP", "the counters do not show if it is used"),
+        ("Y", 64, "10.0.0.9", "PASS", "its data uses its connection"),
+        ("N", 64, "10.0.0.1", "PASS", "its data uses its connection"),
+        (
+            "N",
+            63,
+            "10.0.0.1",
+            "PASS",
+            "its data uses its connection since LOCALIO was disabled; before that, "
+            "67108864 bytes were read with 63 requests",
+        ),
+    ],
+)
+def test_data_past_the_connection(enabled, reads, address, verdict, words):
+    host = with_localio(enabled, reads, address)
+    found, text = findings(local_io.RULE, host)["nas:/a"]
+    assert (found, text.partition(" | ")[0].endswith(words)) == (verdict, True)
+
+
+# Counters of Debian's 6.12.117 with LOCALIO (tests/lab/test_localio_lab.py): 128 MiB
+# read and 20 MiB written, with and without O_DIRECT, while it was enabled or not.
+LOCALIO_COUNTED = {
+    ("4.2", "Y"): (134217728, 0, 20971520, 0),
+    ("4.2", "N"): (134217728, 1089, 20971520, 80),
+    ("3", "Y"): (134217728, 0, 20971520, 0),
+    ("3", "N"): (134217728, 1089, 20971520, 80),
+}
+
+
+@pytest.mark.parametrize("version, enabled", LOCALIO_COUNTED)
+@pytest.mark.parametrize("kind", ["reads", "writes"])
+def test_counters_of_a_kernel_with_localio(version, enabled, kind):
+    read, reads, written, writes = LOCALIO_COUNTED[version, enabled]
+    done = {"server_read": read, "reads": reads}
+    if kind == "writes":
+        done = {"server_written": written, "writes": writes}
+    host = with_mount(1, **done)
+    options = f"rw,vers={version},rsize=1048576,wsize=1048576"
+    mount = replace(host.nfs_mounts[0], version=version, options=options)
+    modules = Modules(parameters=(ModuleParameter("nfs", "localio_enabled", enabled),))
+    host = replace(host, nfs_mounts=(mount,), modules=modules)
+    verdict, text = findings(local_io.RULE, host)["nas:/a"]
+    assert verdict == ("WARN" if enabled == "Y" else "PASS")
+    if enabled == "N":
+        assert text == "its data uses its connection | "
 
 
 def test_connections_to_another_address_are_not_those_of_the_mount():

@@ -143,6 +143,35 @@ def test_data_without_calls_is_local(moved, calls, is_local):
     assert load.is_local is is_local
 
 
+@pytest.mark.parametrize("name", ["READ", "READ_PLUS", "WRITE", "COMMIT"])
+def test_data_with_calls_is_not_local(name):
+    """Debian's 6.12 reads NFS 4.2 over TCP by READ_PLUS."""
+    before = mount(operation(name, 5), moved=0)
+    after = mount(operation(name, 25), moved=LOCAL_BYTES)
+    load = load_between(before, after, 10.0)
+    assert load is not None
+    assert (load.is_local, load.data.count) == (False, 20)
+
+
+@pytest.mark.parametrize("name", ["READ", "READ_PLUS"])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_counters_of_a_kernel_with_localio(name, enabled):
+    """Debian's 6.12.117 with LOCALIO: 64 MiB over RDMA, and over TCP."""
+    calls = () if enabled else (operation(name, 64, 462, 1174, 1872),)
+    load = load_between(mount(moved=0), mount(*calls, moved=67108864), 5.0)
+    assert load is not None
+    assert load.is_local is enabled
+
+
+def test_data_of_a_pnfs_layout_is_not_local():
+    """Its calls are in the counters of other servers."""
+    before = mount(moved=0)
+    after = mount(moved=LOCAL_BYTES)._replace(layout="LAYOUT_FLEX_FILES")
+    load = load_between(before, after, 10.0)
+    assert load is not None
+    assert not load.is_local
+
+
 def port(device="mlx5_0", number=1, counters=(), hardware=()):
     return PortCounters(
         device,
