@@ -273,12 +273,15 @@ def test_the_first_cables_are_shown_and_the_others_counted(small):
     first = small.hosts[0]
     (device,) = first.devices
     (leaf,) = device.ports[0].neighbours
-    many = tuple(replace(leaf, port=f"swp{n}") for n in range(MOST_CABLES + 9))
-    port = replace(device.ports[0], neighbours=many)
+    many = [replace(leaf, port=f"swp{n}") for n in range(MOST_CABLES + 9)]
+    port = replace(device.ports[0], neighbours=tuple(reversed(many)))
     host = replace(first, devices=(replace(device, ports=(port,)),))
     html = read_page(html_of(replace(small, hosts=(host, *small.hosts[1:]))))
     section = part(html, "cables")
-    assert len(rows(section.all("table")[0])) == MOST_CABLES + 1
+    found = rows(section.all("table")[0])
+    assert len(found) == MOST_CABLES + 1
+    # By switch and its port, swp2 before swp10.
+    assert [row[1] for row in found[1:4]] == ["Ethernet1/2", "swp0", "swp1"]
     assert "10 more cables are not shown" in section.text
 
 

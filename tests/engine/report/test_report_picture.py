@@ -169,7 +169,7 @@ def test_a_switch_is_beside_its_hosts():
         assert abs(y - to_y) <= 2
     crowded = picture(*(cabled("hv1", *map(leaf, range(7))), cabled("hv2", leaf(9))))
     tops = [box.y for box in boxes(crowded, "switch")]
-    assert tops == sorted(tops)
+    assert tops[0] == 30  # below the headings
     assert {b - a for a, b in zip(tops, tops[1:])} == {
         boxes(crowded, "switch")[0].height + 16
     }
