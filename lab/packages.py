@@ -132,7 +132,7 @@ def fetched(folder: Path, *names: str) -> Path:
         apt.use_own_lists()
         wanted = {name: apt.version(name) for name in names}
         debs = apt.download(wanted)
-    package = folder / f"{names[0]}-{wanted[names[0]].replace(':', '-')}"
+    package = folder / f"{'+'.join(names)}-{wanted[names[0]].replace(':', '-')}"
     if not package.is_dir():
         draft = folder / f".{package.name}.{os.getpid()}"
         shutil.rmtree(draft, ignore_errors=True)

@@ -20,7 +20,7 @@ from lab.topology import Topology
 pytestmark = pytest.mark.faults
 
 FULL_PATH = "/srv/full"
-_PACKAGES = ("perftest", "qperf", "iperf3", "libiperf0", "libsctp1")
+_PACKAGES = ("perftest", "libpci3", "qperf", "iperf3", "libiperf0", "libsctp1")
 _INSTALL = """
 set -e
 cp "$1"/usr/bin/{ib_read_bw,ib_write_bw,qperf,iperf3} /usr/bin/
