@@ -23,8 +23,8 @@ import signal
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from ovirt_rdma.host.paths import VDSM_MOUNTS
@@ -41,7 +41,7 @@ _GONE_S = 0.05
 _MOST_DOMAINS = 20
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Of the child, in /proc/PID/comm, which has 15 characters: proc(5).
-_COMM = "nfshlth"
+_LOOKS_UP, _READS = "nfshlth", "nfshlrd"
 _ANSWER_BYTES = 4096
 
 
@@ -63,9 +63,10 @@ class Answer:
     - ``error``: the errno's name, if the call failed otherwise than ENOENT: ``ESTALE``
     - ``read_s``, ``read_error``: the same for the read; both None if there was none,
       as there was no file to read
-    - ``late``: there was no answer until the deadline
+    - ``late``: there was no answer to the lookup until the deadline; ``read_late``:
+      to the lookup there was, to the read not
     - ``stuck_s``: seconds since an earlier question, whose child still waits in the
-      kernel, so that no new one was asked
+      kernel, so that it was not asked again
     - ``problem``: why nothing could be asked; "" if it could
     """
 
@@ -74,29 +75,30 @@ class Answer:
     read_s: Optional[float] = None
     read_error: Optional[str] = None
     late: bool = False
+    read_late: bool = False
     stuck_s: Optional[float] = None
     problem: str = ""
 
 
-Work = Callable[[Asked], "dict[str, Any]"]
-"""What a child does; returns fields of its Answer."""
+Work = Callable[[Asked], "Iterable[dict[str, Any]]"]
+"""What a child does; yields fields of its Answer, the lookup's first."""
 
 
-def ask_server(asked: Asked) -> dict[str, Any]:
-    """Look up the name, and read if that is wanted; return fields of an Answer.
+def ask_server(asked: Asked) -> Iterator[dict[str, Any]]:
+    """Look up the name, then read if that is wanted; yield fields of an Answer.
 
-    May never return. Runs in the child.
+    May never end. Runs in the child.
     """
     if asked.mountpoint.startswith(f"{VDSM_MOUNTS}/") and os.geteuid() == 0:
         os.setgroups([])
         os.setgid(VDSM_GID)
         os.setuid(VDSM_UID)
     fields = _timed("seconds", "error", lambda: _look_up(asked.mountpoint))
+    yield fields
     if asked.read and fields["error"] is None:
         path = monitored_file(asked.mountpoint)
         if path is not None:
-            fields.update(_timed("read_s", "read_error", lambda: read_block(path)))
-    return fields
+            yield _timed("read_s", "read_error", lambda: read_block(path))
 
 
 def _timed(seconds: str, error: str, work: Callable[[], None]) -> dict[str, Any]:
@@ -155,15 +157,22 @@ class _Child:
     pid: int
     pipe: int
     begun: float
+    question: Asked
     data: bytes = b""
     ended: bool = False
+
+    @property
+    def reads(self) -> bool:
+        """Whether it has the answer to the lookup."""
+        return b"\n" in self.data
 
 
 class Probes:
     """Asks for many mounts at the same time, from one thread.
 
-    A mount whose earlier child still waits in the kernel is not asked again: there is
-    one such child a mount at most, also of other processes (``proc`` has their names).
+    A mount whose earlier child still waits in the kernel is not asked the same again:
+    a mount has one such child for the lookup at most, and one for the read, also of
+    other processes (``proc`` has their names).
     """
 
     def __init__(
@@ -173,7 +182,8 @@ class Probes:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._work, self._proc, self._clock = work, proc, clock
-        # Children that did not end when they were killed: their pids, and since when.
+        # Children that did not end when they were killed, by their names: their pids,
+        # and since when.
         self._stuck: dict[str, tuple[int, float]] = {}
         self._others = _waiting_of_others(proc)
 
@@ -184,15 +194,25 @@ class Probes:
         each AT_ONCE of them.
         """
         answers: dict[str, Answer] = {}
-        free = []
+        free, reading = [], {}
         for question in questions:
-            stuck_s = self._stuck_s(question.mountpoint)
-            if stuck_s is None:
-                free.append(question)
-            else:
-                answers[question.mountpoint] = Answer(late=True, stuck_s=stuck_s)
+            place = question.mountpoint
+            stuck_s = self._stuck_s(comm_of(place))
+            if stuck_s is not None:
+                answers[place] = Answer(late=True, stuck_s=stuck_s)
+                continue
+            stuck_s = self._stuck_s(comm_of(place, reads=True))
+            if question.read and stuck_s is not None:
+                reading[place] = stuck_s
+                question = Asked(place)  # noqa: PLW2901
+            free.append(question)
         for first in range(0, len(free), AT_ONCE):
             answers.update(self._ask_some(free[first : first + AT_ONCE], timeout_s))
+        for place, stuck_s in reading.items():
+            if not answers[place].late:
+                answers[place] = replace(
+                    answers[place], read_late=True, stuck_s=stuck_s
+                )
         return answers
 
     def _ask_some(
@@ -225,7 +245,7 @@ class Probes:
         if pid == 0:
             _be_child(writer, question, self._work)
         os.close(writer)
-        return _Child(pid, reader, self._clock())
+        return _Child(pid, reader, self._clock(), question)
 
     def _gather(self, children: dict[str, _Child], timeout_s: float) -> None:
         """Read what the children write, until all have ended or the deadline."""
@@ -257,24 +277,28 @@ class Probes:
         while left and time.monotonic() < deadline:
             left = {m: child for m, child in left.items() if not _reaped(child.pid)}
             time.sleep(0.001 if left else 0)
-        self._stuck.update((m, (c.pid, c.begun)) for m, c in left.items())
+        for place, child in left.items():
+            self._stuck[comm_of(place, child.reads)] = (child.pid, child.begun)
 
-    def _stuck_s(self, mountpoint: str) -> Optional[float]:
+    def _stuck_s(self, comm: str) -> Optional[float]:
         """Return since how many seconds a child waits; None if none does."""
-        if mountpoint in self._stuck:
-            pid, begun = self._stuck[mountpoint]
+        if comm in self._stuck:
+            pid, begun = self._stuck[comm]
             if not _reaped(pid):
                 return self._clock() - begun
-            del self._stuck[mountpoint]
-        pid = self._others.get(comm_of(mountpoint), 0)
-        if pid and _comm(self._proc, pid) == comm_of(mountpoint):
+            del self._stuck[comm]
+        pid = self._others.get(comm, 0)
+        if pid and _comm(self._proc, pid) == comm:
             return _age_s(self._proc, pid)
         return None
 
 
-def comm_of(mountpoint: str) -> str:
-    """Return the name of the child for a mount, by which other processes know it."""
-    return f"{_COMM}{zlib.crc32(os.fsencode(mountpoint)):08x}"
+def comm_of(mountpoint: str, reads: bool = False) -> str:
+    """Return the name of the child for a mount, by which other processes know it.
+    ``reads``: once it has the answer to the lookup.
+    """
+    first = _READS if reads else _LOOKS_UP
+    return f"{first}{zlib.crc32(os.fsencode(mountpoint)):08x}"
 
 
 def _be_child(writer: int, question: Asked, work: Work) -> None:
@@ -287,17 +311,27 @@ def _be_child(writer: int, question: Asked, work: Work) -> None:
         os.setsid()
         os.chdir("/")
         _close_all_but(writer)
-        with contextlib.suppress(OSError):
-            comm = os.open("/proc/self/comm", os.O_WRONLY)
-            os.write(comm, comm_of(question.mountpoint).encode("ascii"))
-            os.close(comm)
+        _be_called(comm_of(question.mountpoint))
         try:
-            fields = work(question)
+            for fields in work(question):
+                # The name first: who has read the answer must know it by that.
+                _be_called(comm_of(question.mountpoint, reads=True))
+                _write(writer, fields)
         except Exception as error:  # noqa: BLE001  (the parent says it)
-            fields = {"problem": f"{type(error).__name__}: {error}"}
-        os.write(writer, json.dumps(fields).encode("ascii"))
+            _write(writer, {"problem": f"{type(error).__name__}: {error}"})
     finally:
         os._exit(0)
+
+
+def _be_called(comm: str) -> None:
+    with contextlib.suppress(OSError):
+        file = os.open("/proc/self/comm", os.O_WRONLY)
+        os.write(file, comm.encode("ascii"))
+        os.close(file)
+
+
+def _write(writer: int, fields: dict[str, Any]) -> None:
+    os.write(writer, json.dumps(fields).encode("ascii") + b"\n")
 
 
 def _close_all_but(kept: int) -> None:
@@ -316,13 +350,21 @@ def _close_all_but(kept: int) -> None:
 
 
 def _answer_of(child: _Child) -> Answer:
-    """Return the answer that a child wrote; ``late`` if it has not ended."""
-    if not child.ended:
-        return Answer(late=True)
+    """Return the answer that a child wrote until it ended, or the deadline."""
+    fields: dict[str, Any] = {}
+    if not child.ended and not child.reads:
+        fields = {"late": True}
+    elif not child.reads:
+        fields = {"problem": "the process that asked the server ended without answer"}
     try:
-        return Answer(**json.loads(child.data))
+        # What follows the last end of a line was cut off.
+        for line in child.data.split(b"\n")[:-1]:
+            fields.update(json.loads(line))
+        answer = Answer(**fields)
     except (ValueError, TypeError):
-        return Answer(problem="the process that asked the server ended without answer")
+        return Answer(problem="the process that asked the server wrote no answer")
+    awaited = child.question.read and answer.read_s is None and not answer.error
+    return replace(answer, read_late=not child.ended and child.reads and awaited)
 
 
 def _reaped(pid: int) -> bool:
@@ -342,8 +384,8 @@ def _waiting_of_others(proc: str) -> dict[str, int]:
         for name in os.listdir(proc):  # noqa: PTH208
             if name.isdigit():
                 comm = _comm(proc, int(name))
-                late = 2 * PROBE_S
-                if comm.startswith(_COMM) and (_age_s(proc, int(name)) or 0.0) > late:
+                ours = comm.startswith((_LOOKS_UP, _READS))
+                if ours and (_age_s(proc, int(name)) or 0.0) > 2 * PROBE_S:
                     found[comm] = int(name)
     return found
 

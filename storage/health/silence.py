@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Find out why a server does not answer. Pure.
+"""Find out why a server does not answer, or answers no read. Pure.
 
 ================  ========  ========  ==================================================
 port of the host  TCP port  RDMA CM   cause
@@ -24,7 +24,7 @@ from typing import Optional
 from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.storage.health.probe import PROBE_S
 from ovirt_rdma.storage.health.samples import SENT_AGAIN, WAITED
-from ovirt_rdma.storage.health.seen import Found, Seen
+from ovirt_rdma.storage.health.seen import Found, Seen, shown_time
 from ovirt_rdma.storage.health.signs import (
     ACCEPTS,
     REFUSES,
@@ -212,6 +212,23 @@ def _stuck_server(seen: Seen, replied: Optional[bool]) -> Found:
         "on the server: check its disks and its log for hung tasks, and that it has "
         "enough NFS threads (nfs.conf, [nfsd] threads)",
         certain=replied is False and not seen.errors and not is_slow(seen),
+    )
+
+
+def stuck_data(seen: Seen) -> Found:
+    """Return why a read of 4 KiB hangs on a server that answers a lookup at once."""
+    lost = lossy(seen)
+    if lost is not None:
+        return replace(lost, state=seen.lost)
+    return Found(
+        seen.lost,
+        SERVER,
+        "data-stuck",
+        f"{seen.server} answers a lookup in {shown_time(seen.answer.seconds or 0.0)}, "
+        "but a read of 4 KiB hangs: its disk does, or the network drops large packets",
+        "on the server check its disks, and its log for hung tasks; on the path, that "
+        "all netdevs and switches have the same MTU",
+        certain=False,
     )
 
 

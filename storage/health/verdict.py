@@ -7,11 +7,11 @@ from typing import Optional
 
 from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.rules.nfs.slots import sleep_without_slot
-from ovirt_rdma.storage.health.probe import PROBE_S
+from ovirt_rdma.storage.health.probe import PROBE_S, Answer
 from ovirt_rdma.storage.health.samples import Load
 from ovirt_rdma.storage.health.seen import DENIED, Found, Seen, shown_time
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, SILENT, UNASKED
-from ovirt_rdma.storage.health.silence import silence
+from ovirt_rdma.storage.health.silence import silence, stuck_data
 from ovirt_rdma.storage.health.slowness import is_slow, lossy, may_be_far, slowness
 from ovirt_rdma.storage.health.state import (
     DEAD,
@@ -32,7 +32,8 @@ def needs_signs(seen: Seen) -> bool:
     """Whether the signs of the server are needed to judge."""
     if seen.answer.problem:
         return False
-    return not seen.is_answered or is_slow(seen) or may_be_far(seen)
+    hangs = not seen.is_answered or seen.answer.read_late
+    return hangs or is_slow(seen) or may_be_far(seen)
 
 
 def judge(seen: Seen) -> MountHealth:
@@ -90,7 +91,9 @@ def _found(seen: Seen) -> Optional[Found]:
             "see the log of the server",
             certain=False,
         )
-    return slowness(seen) if is_slow(seen) else None
+    if is_slow(seen):
+        return slowness(seen)
+    return stuck_data(seen) if answer.read_late else None
 
 
 def _remarks(seen: Seen) -> list[Remark]:
@@ -173,18 +176,8 @@ def _answered(seen: Seen) -> str:
 
 
 def _evidence(seen: Seen) -> list[str]:
-    answer, load, signs = seen.answer, seen.load, seen.signs
-    shown = []
-    if answer.stuck_s is not None:
-        shown.append(f"a question has waited in the kernel for {answer.stuck_s:.0f} s")
-    elif not answer.problem:
-        shown.append(
-            f"lookup: {shown_time(answer.seconds or 0.0)}{_error(answer.error)}"
-            if not answer.late
-            else f"lookup: no answer within {PROBE_S:g} s"
-        )
-    if answer.read_s is not None:
-        shown.append(f"read: {shown_time(answer.read_s)}{_error(answer.read_error)}")
+    load, signs = seen.load, seen.signs
+    shown = _answers(seen.answer)
     if load is not None and load.count:
         every = load.all
         shown.append(
@@ -212,6 +205,22 @@ def _evidence(seen: Seen) -> list[str]:
         if signs.listener is not None:
             shown.append(f"RDMA: {signs.listener.detail}")
         shown += signs.ports_down
+    return shown
+
+
+def _answers(answer: Answer) -> list[str]:
+    shown = []
+    if answer.stuck_s is not None:
+        asked = "read" if answer.read_late else "question"
+        shown.append(f"a {asked} has waited in the kernel for {answer.stuck_s:.0f} s")
+    elif answer.late:
+        shown.append(f"lookup: no answer within {PROBE_S:g} s")
+    if answer.seconds is not None:
+        shown.append(f"lookup: {shown_time(answer.seconds)}{_error(answer.error)}")
+    if answer.read_late and answer.stuck_s is None:
+        shown.append(f"read: no answer within {PROBE_S:g} s")
+    if answer.read_s is not None:
+        shown.append(f"read: {shown_time(answer.read_s)}{_error(answer.read_error)}")
     return shown
 
 

@@ -76,7 +76,7 @@ class HealthWatch:
 
     def look(self) -> float:
         """Look at the mounts, if the policy wants it; return the seconds until the next
-        time. Raises no error for anything that the host has.
+        time. Raises no error: what fails is reported, and tried again.
         """
         begun = self._uptime()
         try:
@@ -96,6 +96,11 @@ class HealthWatch:
             self._report(look.problems)
         except Problem as problem:
             self._report((problem.one_line,))
+            return IDLE_S
+        except Exception as error:  # noqa: BLE001
+            # Such as no memory, or no thread: the mounts of the next look may be well.
+            what = f"{type(error).__name__}: {error}"
+            self._report((f"a look at the mounts failed, and is repeated: {what}",))
             return IDLE_S
         if any(0 < late < _LOOKS_TO_BE_SLOW for late in self._late.values()):
             return min(AGAIN_S, interval)

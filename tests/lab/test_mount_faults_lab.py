@@ -94,6 +94,27 @@ def test_a_fault_is_named_and_raises_its_alerts(
     assert alerts - fault.at_times == fault.alerts
 
 
+def test_a_disk_that_hangs_is_named_although_lookups_are_answered(
+    host: WatchedHost,
+) -> None:
+    host.mount(OVER_RDMA, "4.2")
+    file = "5e2b1f6e-0f7c-4a52-9d0e-3c1d9b8a7f60/dom_md/metadata"
+    folder = file.rpartition("/")[0]
+    host.shell(f"cd {host.place} && mkdir -p {folder} && seq 2000 > {file}")
+    assert host.ask()["state"] == "ok"
+    with host.hung_disk(file):
+        found = host.ask()
+        # The unit looks up only, so the read of another process does not delay it.
+        host.wait_until_seen()
+        assert host.health()[1]["state"] == "ok"
+    assert (found["state"], found["cause"], found["reason"]) == (
+        "stalled",
+        "server",
+        "data-stuck",
+    ), found
+    assert host.ask()["state"] == "ok"
+
+
 def test_the_documentation_names_the_same_alerts() -> None:
     text = (TOP / "docs/metrics.md").read_text()
     rows = re.findall(r"^\| ([a-z][^|]+) \| `?(\w+)`?[^|]* \| ([^|]*) \|$", text, re.M)

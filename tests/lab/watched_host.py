@@ -118,6 +118,19 @@ class WatchedHost:
         table = f"0 $(blockdev --getsz /dev/ram0) delay /dev/ram0 0 {milliseconds}"
         self.server(f'dmsetup reload slow --table "{table}"; dmsetup resume slow')
 
+    @contextmanager
+    def hung_disk(self, unread: str) -> Iterator[None]:
+        """Hold back what the server's disk is asked for. The server has the folders
+        of the file ``unread`` (below EXPORT_PATH) in memory, but nothing of its data.
+        """
+        self.server("sync; echo 3 > /proc/sys/vm/drop_caches")
+        self.server(f"find /nfsroot{EXPORT_PATH}; stat /nfsroot{EXPORT_PATH}/{unread}")
+        self.server("dmsetup suspend --nolockfs --noflush slow")
+        try:
+            yield
+        finally:
+            self.server("dmsetup resume slow")
+
     def threads(self, number: int) -> None:
         """Let the server have so many NFS threads."""
         self.server(f"echo {number} > /proc/fs/nfsd/threads")
@@ -202,6 +215,13 @@ class WatchedHost:
         state = json.loads(self.shell("cat /run/ovirt-rdma/health.json"))
         found = {one["export"]: one for one in state["mounts"]}
         return state["taken_at"], found.get(self.export, {})
+
+    def ask(self) -> dict[str, Any]:
+        """Return what ``nfs health`` finds of the mount."""
+        command = f"{_BIN}/ovirt-rdma-host nfs health {self.export} -o json"
+        done = self.lab.hypervisor.run(command, timeout=_PATIENT_S)
+        (found,) = json.loads(done.stdout)["mounts"]
+        return dict(found)
 
     def sample(self) -> str:
         """Run the exporter, and return what it wrote."""

@@ -71,7 +71,7 @@ def test_each_question_has_another_name(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "lstat", lstat)
     for _ in range(3):
-        probe.ask_server(Asked("/mnt/a"))
+        list(probe.ask_server(Asked("/mnt/a")))
     assert len(set(asked)) == 3
     for path in asked:
         assert re.fullmatch(r"/mnt/a/\.ovirt-rdma-[0-9a-f]{24}", path)
@@ -95,7 +95,7 @@ def test_a_refusal_may_be_remembered_so_the_server_is_asked_for_its_space(monkey
 
     monkeypatch.setattr(os, "lstat", lstat)
     monkeypatch.setattr(os, "statvfs", asked.append)
-    fields = probe.ask_server(Asked("/mnt/a", read=True))
+    (fields,) = probe.ask_server(Asked("/mnt/a", read=True))
     assert asked == ["/mnt/a"]
     assert fields["error"] == "EACCES"
     assert "read_s" not in fields
@@ -142,7 +142,7 @@ def test_one_that_hangs_is_given_up_and_others_answer(fifo):
     def work(asked):
         if asked.mountpoint == "/hangs":
             fifo.read_text()
-        return {"seconds": 0.25}
+        return [{"seconds": 0.25}]
 
     before = children()
     begun = time.monotonic()
@@ -154,6 +154,32 @@ def test_one_that_hangs_is_given_up_and_others_answer(fifo):
         "/hangs": Answer(late=True),
     }
     assert children() == before
+
+
+def test_the_lookup_counts_although_the_read_hangs(fifo):
+    def work(asked):
+        yield {"seconds": 0.25, "error": None}
+        yield {"read_s": float(len(fifo.read_text()))}
+
+    before = children()
+    answers = Probes(work).ask([Asked("/a", True), Asked("/b")], SHORT_S)
+    assert answers == {
+        "/a": Answer(seconds=0.25, read_late=True),
+        # Not asked to read: that it is slow to end says nothing of the server.
+        "/b": Answer(seconds=0.25),
+    }
+    assert children() == before
+
+
+def test_half_a_line_is_no_answer(fifo, monkeypatch):
+    monkeypatch.setattr(probe, "_write", lambda w, fields: os.write(w, b'{"seco'))
+
+    def work(asked):
+        yield {"seconds": 0.25}
+        fifo.read_text()
+
+    answers = Probes(work).ask([Asked("/a", True)], SHORT_S)
+    assert answers == {"/a": Answer(late=True)}
 
 
 @pytest.fixture
@@ -175,7 +201,7 @@ def signals(monkeypatch):
 def test_one_that_cannot_be_killed_is_left_alone_and_not_asked_again(fifo, signals):
     """A signal is not delivered to a process in uninterruptible wait."""
     asked = signals.asked
-    probes = Probes(lambda one: {"x": fifo.read_text()})
+    probes = Probes(lambda one: [{"x": fifo.read_text()}])
     first = probes.ask([Asked("/a")], SHORT_S)
     ((pid, number),) = asked
     assert (number, first) == (signal.SIGKILL, {"/a": Answer(late=True)})
@@ -190,10 +216,32 @@ def test_one_that_cannot_be_killed_is_left_alone_and_not_asked_again(fifo, signa
     assert len(asked) == 2
 
 
+def test_a_read_that_cannot_be_killed_stops_no_lookup(fifo, signals):
+    def work(asked):
+        yield {"seconds": 0.25}
+        if asked.read:
+            yield {"read_s": float(len(fifo.read_text()))}
+
+    probes = Probes(work)
+    read = [Asked("/a", read=True)]
+    assert probes.ask(read, SHORT_S) == {"/a": Answer(seconds=0.25, read_late=True)}
+    ((pid, _),) = signals.asked
+    again = probes.ask(read, PATIENT_S)["/a"]
+    assert (again.seconds, again.late, again.read_late) == (0.25, False, True)
+    assert again.stuck_s is not None
+    assert again.stuck_s >= SHORT_S
+    # Who asks for the lookup only gets the lookup only.
+    assert probes.ask([Asked("/a")], PATIENT_S) == {"/a": Answer(seconds=0.25)}
+    # Another process finds the read by its name.
+    comm = Path(f"/proc/{pid}/comm").read_text().strip()
+    assert comm == comm_of("/a", reads=True)
+    signals.end(pid)
+
+
 def test_one_that_is_stopped_is_given_up(tmp_path):
     def work(asked):
         os.kill(os.getpid(), signal.SIGSTOP)
-        return {}
+        return []
 
     before = children()
     assert ask(work, "/a", timeout_s=SHORT_S) == {"/a": Answer(late=True)}
@@ -209,7 +257,7 @@ def test_another_process_sees_the_one_that_hangs(tmp_path):
     started = int((time.clock_gettime(time.CLOCK_BOOTTIME) - 30) * tick)
     stat = f"812 ({comm_of('/mnt/a')}) D 1 {' 0' * 17} {started} 0"
     (proc / "812/stat").write_text(stat)
-    probes = Probes(lambda asked: {"seconds": 0.5}, proc=str(proc))
+    probes = Probes(lambda asked: [{"seconds": 0.5}], proc=str(proc))
     answers = probes.ask([Asked("/mnt/a"), Asked("/mnt/b")], PATIENT_S)
     assert answers["/mnt/b"] == Answer(seconds=0.5)
     assert answers["/mnt/a"].late
@@ -235,7 +283,7 @@ def test_a_child_has_nothing_of_its_parent(tmp_path):
                 ]
             )
         )
-        return {}
+        return []
 
     with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -276,7 +324,7 @@ Probes(lambda asked: time.sleep(60)).ask([Asked("/a")], 0.3)
 
 def test_more_mounts_than_children_at_once():
     places = [f"/mnt/{number}" for number in range(2 * AT_ONCE + 3)]
-    answers = ask(lambda asked: {"seconds": 1.0}, *places)
+    answers = ask(lambda asked: [{"seconds": 1.0}], *places)
     assert answers == {place: Answer(seconds=1.0) for place in places}
 
 
@@ -293,13 +341,19 @@ def test_a_fork_that_fails_is_a_problem(monkeypatch):
     "work",
     [
         lambda asked: os._exit(1),
-        lambda asked: {"no such field": 1},
+        lambda asked: [],
         lambda asked: os.kill(os.getpid(), signal.SIGSEGV),
     ],
 )
 def test_a_child_that_ends_without_answer_is_a_problem(work):
     ended = "the process that asked the server ended without answer"
     assert ask(work, "/a") == {"/a": Answer(problem=ended)}
+
+
+def test_a_child_that_writes_something_else_is_a_problem():
+    wrong = "the process that asked the server wrote no answer"
+    work = lambda asked: [{"no such field": 1}]  # noqa: E731
+    assert ask(work, "/a") == {"/a": Answer(problem=wrong)}
 
 
 def test_a_bug_in_the_child_is_a_problem():

@@ -37,6 +37,7 @@ from ovirt_rdma.storage.health.state import (
     PATH,
     SERVER,
     SLOTS,
+    SLOW,
     STALLED,
     UNKNOWN,
 )
@@ -384,6 +385,51 @@ def test_silence(name):
 def test_answers_that_are_errors(answer, state, cause, reason):
     health = judge(seen(answer))
     assert (health.state, health.cause, health.reason) == (state, cause, reason)
+
+
+HALF = Answer(seconds=0.002, read_late=True)
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        (seen(HALF, signs(replied=True)), (STALLED, SERVER, False, "data-stuck")),
+        (
+            seen(replace(HALF, stuck_s=DEAD_S), signs()),
+            (DEAD, SERVER, False, "data-stuck"),
+        ),
+        # The path loses packets, of which a read has more than a lookup.
+        (
+            seen(HALF, signs(), errors={"packet_seq_err": 3}),
+            (STALLED, PATH, False, "path-lossy"),
+        ),
+        # The lookup is late too, or other reads are answered: the read is only slower.
+        (
+            seen(replace(HALF, seconds=1.2), signs(took=1.1)),
+            (SLOW, PATH, True, "path-slow"),
+        ),
+        (
+            seen(HALF, signs(), load=load(data=(40, 1.0, 900.0))),
+            (SLOW, SERVER, False, "disk-slow"),
+        ),
+    ],
+)
+def test_a_read_that_hangs_although_the_lookup_is_answered(what, expected):
+    health = judge(what)
+    assert (health.state, health.cause, health.certain, health.reason) == expected
+    assert needs_signs(what)
+    assert health.answered_s == what.answer.seconds
+
+
+def test_the_evidence_of_a_read_that_hangs():
+    assert judge(seen(HALF)).evidence == (
+        "lookup: 2.0 ms",
+        "read: no answer within 2 s",
+    )
+    assert judge(seen(replace(HALF, stuck_s=31.0))).evidence == (
+        "a read has waited in the kernel for 31 s",
+        "lookup: 2.0 ms",
+    )
 
 
 def test_a_refusal_is_an_answer():

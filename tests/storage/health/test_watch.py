@@ -211,3 +211,19 @@ def test_the_state_is_removed_at_the_end(watched):
     watched.watch.watch(Twice())
     assert watched.looker.looks == []
     assert not under(watched.root, HEALTH_JSON).exists()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyError(3)])
+def test_a_look_that_fails_is_reported_once_and_repeated(watched, monkeypatch, error):
+    def look(policy):
+        raise error
+
+    watched.look(GOOD)
+    with monkeypatch.context() as patch:
+        patch.setattr(watched.looker, "look", look)
+        assert [watched.watch.look() for _ in range(3)] == [IDLE_S] * 3
+    (note,) = watched.notes
+    assert type(error).__name__ in note
+    assert "\n" not in note
+    watched.look(HUNG)
+    assert watched.state.worst == STALLED

@@ -217,6 +217,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
         "kind": "status",
         **content,
         "degraded": [],
+        "health": None,
         "changes": json.loads(json.dumps(change_document(ChangeStatus(), digest))),
         "kernel_change": None,
         "at_work": None,
