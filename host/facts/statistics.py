@@ -186,6 +186,17 @@ class MountStatistics(NamedTuple):
     address: Optional[str] = None
     layout: Optional[str] = None
 
+    @property
+    def file_bytes(self) -> int:
+        """Bytes read from the server's files and written to them; 0 if unknown, and
+        with pNFS, whose data goes by other servers.
+
+        LOCALIO counts so too (fs/nfs/read.c, nfs_readpage_done), but makes no requests.
+        """
+        if self.bytes is None or self.layout:
+            return 0
+        return self.bytes.server_read + self.bytes.server_written
+
     def operation(self, name: str) -> Optional[OperationStatistics]:
         """Return the operation ``name``; None if it was never used."""
         return next((one for one in self.operations if one.name == name), None)

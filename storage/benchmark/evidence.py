@@ -19,7 +19,7 @@ from ovirt_rdma.host.facts.statistics import (
 )
 from ovirt_rdma.host.mount_options import transport_of
 from ovirt_rdma.host.rules.hardware.pcie import mbps
-from ovirt_rdma.storage.benchmark.model import NetworkPath, Sample
+from ovirt_rdma.storage.benchmark.model import LOCAL, NetworkPath, Sample
 from ovirt_rdma.storage.readiness import ports_behind
 
 MIXED = "mixed"
@@ -257,8 +257,11 @@ def _counted(old: MountStatistics, new: MountStatistics) -> dict[str, object]:
         max(0, _sum(new, name) - _sum(old, name))
         for name in ("sends", "req_u", "bklog_u", "connect_count")
     )
+    transport = kinds.pop() if len(kinds) == 1 else MIXED if kinds else None
+    if not operations and new.file_bytes > old.file_bytes:
+        transport = LOCAL
     return {
-        "transport": kinds.pop() if len(kinds) == 1 else MIXED if kinds else None,
+        "transport": transport,
         "connections": len(new.transports),
         "rsize": new.rsize,
         "wsize": new.wsize,

@@ -24,34 +24,32 @@ from ovirt_rdma.storage.benchmark.case import (
 )
 from ovirt_rdma.storage.benchmark.model import (
     DEPTH,
+    LOCAL,
     RANDOM_READ,
     Benchmark,
     Sample,
     Setting,
+)
+from ovirt_rdma.storage.benchmark.server_limits import (
+    EQUAL,
+    server_disk,
+    server_threads,
 )
 from ovirt_rdma.storage.benchmark.summary import Row, apart
 
 # Headers of PCIe packets take a tenth to a quarter: 8 GT/s x8 moves 52 of 63 Gb/s.
 _PCIE_FULL = 0.70
 _BUSY_ONE, _BUSY_ALL = 0.95, 0.90
-# The samples include the start of fio: a processor that is busy in the whole run shows
-# as less, in the lab as 0.55 in a run of one second.
-_BUSY_PARTLY = 0.50
 # One packet in 10,000: congestion control halves its rate for fewer.
 _LOSS, _TCP_LOSS = 1e-4, 1e-3
 # Behind a lost segment all others of the window are out of order.
 _TCP_GAPS = 1e-2
 _SMALL_RSIZE = 256 << 10
 _LARGEST_RSIZE = 1 << 20
-_FEW_ANSWERS = 4.0
-# One thread answers one request at a time, two answer twice as many, and a disk that
-# sorts what waits for it gains that too. What the server has in memory shows as a gain.
-_ONE_BY_ONE = 1.5
-# Flash answers in less than 0.5 ms, a rotating disk in 4 to 15 ms: by any transport.
-_DISK_MS = 2.0
 _GAIN = 1.25
-_EQUAL = 0.15
 
+
+LOCAL_IO = "local-io"
 
 Check = Callable[[Case, str, Row], "Optional[Limit]"]
 
@@ -80,6 +78,15 @@ def _transport(case: Case, load: str, row: Row) -> Optional[Limit]:
     shown = {sample.transport for sample in row.samples} - {None}
     if shown <= {wanted}:
         return None
+    if LOCAL in shown:
+        return Limit(
+            LOCAL_IO,
+            (load,),
+            "this host is its own server, and reads and writes the files itself "
+            "(LOCALIO)",
+            f"{row.load}: mountstats shows data without requests",
+            "measure from another host; ovirt-rdma-host explain NFS-LOCALIO-01",
+        )
     other = ", ".join(sorted(str(one) for one in shown - {wanted}))
     return Limit(
         "transport",
@@ -301,7 +308,7 @@ def _same_everywhere(case: Case) -> Optional[float]:
     rates = [row.rate.middle for row in rows if row]
     if len(rates) < len(rows) or not min(rates):
         return None
-    equal = max(rates) / min(rates) <= 1 + _EQUAL
+    equal = max(rates) / min(rates) <= 1 + EQUAL
     return sum(rates) / len(rates) if equal else None
 
 
@@ -359,87 +366,6 @@ def _connections(case: Case, load: str, row: Row) -> Optional[Limit]:
     return None
 
 
-def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
-    other = case.row(load, TCP if case.setting.transport == RDMA else RDMA)
-    if other is None or not _about_equal(row, other):
-        return None
-    reads = case.row(LARGE_READS)
-    slow = _slow_read_ms(case, other.setting)
-    if load != LARGE_WRITES and 0 < _gain(case) < _ONE_BY_ONE:
-        return None
-    sentence = "the server's disks are the limit, behind any transport"
-    if load == LARGE_WRITES and reads and row.rate.most <= 0.6 * reads.rate.least:
-        sentence = "the server takes writes no faster: its disks, sync or processors"
-        evidence = (
-            f"writes end at {mb(row.rate.middle)} and {mb(other.rate.middle)} by both "
-            f"transports, reads reach {mb(reads.rate.middle)}"
-        )
-    elif load != LARGE_WRITES and slow:
-        evidence = (
-            f"a read of 4 KiB takes {slow:.1f} ms at the server, with nothing else "
-            "under way, and both transports are equally fast"
-        )
-    else:
-        return None
-    return Limit(
-        "server-disk",
-        (load,),
-        sentence,
-        f"{row.load}: {evidence}",
-        "look at the server's disks (iostat -x), its cache and processors, and sync or "
-        "async exports",
-    )
-
-
-def _slow_read_ms(case: Case, other: Setting) -> float:
-    """Return how long one small read takes if a disk may be the reason, else 0."""
-    rows = [case.rows.one(one, RANDOM_READ, 1) for one in (case.setting, other)]
-    found = [row for row in rows if row]
-    times = [row.average(lambda s: s.rtt_ms) for row in found]
-    # A host that waits for one read has nothing to do.
-    busy = max((row.average(lambda s: s.busiest_cpu) for row in found), default=0.0)
-    if len(found) < len(rows) or min(times) < _DISK_MS or busy >= _BUSY_PARTLY:
-        return 0.0
-    return times[0]
-
-
-def _gain(case: Case) -> float:
-    """Return how much faster many small reads are answered than one; 0 if unknown."""
-    first = case.rows.one(case.setting, RANDOM_READ, 1)
-    many = case.row(SMALL)
-    if first is None or many is None or not first.operations.middle:
-        return 0.0
-    return many.operations.middle / first.operations.middle
-
-
-def _about_equal(row: Row, other: Row) -> bool:
-    one, two = row.rate.middle, other.rate.middle
-    return min(one, two) > 0 and max(one, two) / min(one, two) <= 1 + _EQUAL
-
-
-def _server_threads(case: Case, load: str, row: Row) -> Optional[Limit]:
-    first = case.rows.one(case.setting, RANDOM_READ, 1)
-    gain = _gain(case)
-    # A host that waits for its server has nothing to do.
-    busy = row.average(lambda s: s.busiest_cpu) >= _BUSY_PARTLY
-    if load != SMALL or first is None or not gain or busy:
-        return None
-    rtt = row.average(lambda s: s.rtt_ms)
-    # Where the time is: at the server or the network, not in this host's queues.
-    waits = rtt > 0 and rtt >= 3 * row.average(lambda s: s.queue_ms)
-    if gain >= _FEW_ANSWERS or not waits or rtt < 3 * first.average(lambda s: s.rtt_ms):
-        return None
-    return Limit(
-        "server-threads",
-        (load,),
-        "the server answers few requests at a time",
-        f"{DEPTH} requests under way are answered {gain:.1f} times as fast as one; "
-        f"each then takes {rtt:.2f} ms at the server",
-        "raise the number of nfsd threads on the server (nfs.conf, [nfsd] threads), "
-        "and look at its processors",
-    )
-
-
 CHECKS: tuple[Check, ...] = (
     _transport,
     _wrong_path,
@@ -451,8 +377,8 @@ CHECKS: tuple[Check, ...] = (
     _slots,
     _pcie,
     _link,
-    _server_disk,
+    server_disk,
     _connections,
     _mtu,
-    _server_threads,
+    server_threads,
 )

@@ -27,6 +27,8 @@ RANDOM_READ = "random-read"
 RANDOM_WRITE = "random-write"
 # The usual depth, which decides the verdict.
 DEPTH = 32
+# The transport of a mount whose data does not leave this host: LOCALIO.
+LOCAL = "local"
 # A number of a file is at most this, far above any rate or count. Keys of numbers that
 # others are divided by, and what they have at least.
 _MOST_NUMBER = 1e15
@@ -81,7 +83,8 @@ class Sample:
     """What the kernel counted while fio was running.
 
     seconds: between the two reads of the counters
-    transport: as the connections show it: RDMA, TCP, or ``mixed``; None if unknown
+    transport: as the connections show it: RDMA, TCP, or ``mixed``; LOCAL if data was
+        moved without a request; None if unknown
     connections: those that exist, which may be fewer than asked for
     rsize, wsize: bytes, as negotiated with the server
     cpu_s, cpus: busy seconds of all processors of the host together, without those of

@@ -14,7 +14,7 @@ from typing import Optional
 
 from ovirt_rdma.host.mount_options import RDMA, TCP, netid_for
 from ovirt_rdma.storage.benchmark.case import Limit, mb, physical_mbps
-from ovirt_rdma.storage.benchmark.limits import limits
+from ovirt_rdma.storage.benchmark.limits import LOCAL_IO, limits
 from ovirt_rdma.storage.benchmark.model import (
     DEPTH,
     RANDOM_READ,
@@ -118,8 +118,7 @@ def verdict(benchmark: Benchmark, port: int = 20049) -> Verdict:
     over_rdma = limits(benchmark, rdma) if rdma else ()
     if astray:
         better, found = UNKNOWN, limits(benchmark, astray)
-        name = astray.transport.upper()
-        sentence = f"{name} was not measured: its mount went over another transport"
+        sentence = _not_measured(astray, found)
     kinds = {one.kind for one in found}
     other = tuple(one for one in over_rdma if one.kind not in kinds)
     rdma_limits = other if better == TCP else ()
@@ -163,6 +162,13 @@ def _base(rows: Rows, setting: Setting) -> Optional[Setting]:
 
 def _is_astray(rows: Rows, setting: Optional[Setting]) -> bool:
     return any(row.is_astray for row in rows.rows if row.setting == setting)
+
+
+def _not_measured(setting: Setting, found: tuple[Limit, ...]) -> str:
+    name = setting.transport.upper()
+    if any(limit.kind == LOCAL_IO for limit in found):
+        return f"{name} was not measured: the data did not leave this host"
+    return f"{name} was not measured: its mount went over another transport"
 
 
 def _score(rows: Rows, setting: Setting) -> float:

@@ -163,7 +163,7 @@ def load_between(
         timeouts=sum(one.timeouts for one in done),
         bytes_sent=sum(one.bytes_sent for one in done),
         bytes_received=sum(one.bytes_received for one in done),
-        moved=0 if after.layout else _moved(after) - _moved(before),
+        moved=after.file_bytes - before.file_bytes,
         connects=connects,
         sends=sends,
         reads=_requests(done, "READ", "READ_PLUS"),
@@ -172,10 +172,6 @@ def load_between(
         # Little's law: the time that all calls together were on the wire.
         on_wire=sum(one.rtt_ms for one in done) / (1000.0 * seconds),
     )
-
-
-def _moved(mount: MountStatistics) -> int:
-    return mount.bytes.server_read + mount.bytes.server_written if mount.bytes else 0
 
 
 def _same(before: MountStatistics, after: MountStatistics) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measured_host import MeasuredHost
 
 from lab.localio_kernel import guests_with_localio
 from lab.topology import Topology, one_guest
@@ -136,3 +137,12 @@ def test_what_is_said_of_data_that_goes_past_the_connection(
     if how == RDMA:
         found = host.found()
         assert found["sentence"] == "its data uses its connection"
+
+
+def test_bench_compares_nothing_that_does_not_leave_the_host(host: Host) -> None:
+    host.enable(True)
+    host.said("! mountpoint -q /mnt || umount /mnt")
+    found = MeasuredHost(host.lab).measured()["verdict"]
+    assert found["better"] == "unknown"
+    assert {limit["kind"] for limit in found["limits"]} == {"local-io"}
+    assert "did not leave this host" in found["sentence"]

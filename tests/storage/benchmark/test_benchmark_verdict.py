@@ -154,6 +154,18 @@ def test_a_mount_over_the_rdma_of_another_is_no_result_for_tcp():
     assert alone.sentence.startswith("TCP was not measured")
 
 
+def test_data_that_does_not_leave_the_host_is_no_result():
+    found = verdict(benchmark(counted("rdma", transport="local")))
+    assert found.better == "unknown"
+    assert found.sentence == (
+        "RDMA was not measured: the data did not leave this host; the limit of large "
+        "reads: this host is its own server, and reads and writes the files itself "
+        "(LOCALIO)"
+    )
+    assert {limit.kind for limit in found.limits} == {"local-io"}
+    assert (found.options, found.ratios) == ("", ())
+
+
 def test_one_transport_alone_gives_no_verdict():
     found = verdict(benchmark(settings=(TCP,)))
     assert (found.better, found.options, found.ratios) == ("unknown", "", ())

@@ -19,7 +19,12 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.locality import PciLink, Tuning
 from ovirt_rdma.host.facts.model import Facts, Route
-from ovirt_rdma.host.facts.statistics import Counter, PortCounters, Statistics
+from ovirt_rdma.host.facts.statistics import (
+    Counter,
+    MountBytes,
+    PortCounters,
+    Statistics,
+)
 from ovirt_rdma.storage.benchmark.evidence import (
     Cpu,
     Moment,
@@ -130,6 +135,22 @@ def test_a_sample_without_the_mount_or_the_port_says_nothing_about_them():
 def test_a_fallback_shows_in_the_connections():
     before, after = (_moment(_statistics(t, protocol="tcp")) for t in (1.0, 2.0))
     assert sample_between(before, after, MOUNT, PATH).transport == "tcp"
+
+
+def test_data_without_requests_did_not_leave_the_host():
+    """LOCALIO: fs/nfs/read.c, nfs_readpage_done."""
+    read = MountBytes(0, 0, 1 << 20, 0, 1 << 20, 0, 0, 0)
+
+    def moment(taken_s, **more):
+        statistics = _statistics(taken_s)
+        (mount,) = statistics.mounts
+        return _moment(statistics._replace(mounts=(mount._replace(**more),)))
+
+    before, after = moment(1.0), moment(2.0, bytes=read)
+    assert sample_between(before, after, MOUNT, PATH).transport == "local"
+    # With pNFS the requests went to other servers.
+    after = moment(2.0, bytes=read, layout="LAYOUT_FLEX_FILES")
+    assert sample_between(before, after, MOUNT, PATH).transport == "rdma"
 
 
 def test_virtual_machines_are_no_load_of_this_host():
