@@ -136,10 +136,10 @@ def _processor(counted: Optional[Counted], accel: str) -> list[str]:
 def _processors(machine: Machine) -> str:
     """Return how many processors there are, and room for one more.
 
-    A machine that can never have two is emulated without memory barriers and atomic
-    operations (QEMU before 8.1, tcg_gen_mb and mttcg_start_vcpu_thread), although
-    QEMU's own threads read its virtqueues. Now and then one missed a notification, and
-    the NIC sent nothing any more.
+    A machine that can never have two is emulated without atomic operations (QEMU's
+    mttcg_start_vcpu_thread), and before QEMU 8.1 without memory barriers (tcg_gen_mb),
+    although QEMU's own threads read its virtqueues. Now and then one missed a
+    notification, and the NIC sent nothing any more. A counted guest stays so.
     """
     if machine.counted is not None:
         return str(machine.cpus)

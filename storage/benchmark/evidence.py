@@ -258,7 +258,7 @@ def _counted(old: MountStatistics, new: MountStatistics) -> dict[str, object]:
         for name in ("sends", "req_u", "bklog_u", "connect_count")
     )
     transport = kinds.pop() if len(kinds) == 1 else MIXED if kinds else None
-    if not operations and new.file_bytes > old.file_bytes:
+    if new.file_bytes - old.file_bytes > _most(new) - _most(old):
         transport = LOCAL
     return {
         "transport": transport,
@@ -273,6 +273,13 @@ def _counted(old: MountStatistics, new: MountStatistics) -> dict[str, object]:
         "backlog": _average(backlog, sends),
         "reconnects": connects if len(new.transports) == len(old.transports) else 0,
     }
+
+
+def _most(mount: MountStatistics) -> int:
+    """Return the most bytes that the requests of a mount can have carried."""
+    size = max(mount.rsize or 0, mount.wsize or 0)
+    # Of unknown size: no matter how much.
+    return _total(mount, "operations") * (size or 1 << 40)
 
 
 def _total(mount: MountStatistics, field: str) -> int:

@@ -49,8 +49,6 @@ _LARGEST_RSIZE = 1 << 20
 _GAIN = 1.25
 
 
-LOCAL_IO = "local-io"
-
 Check = Callable[[Case, str, Row], "Optional[Limit]"]
 
 
@@ -80,11 +78,11 @@ def _transport(case: Case, load: str, row: Row) -> Optional[Limit]:
         return None
     if LOCAL in shown:
         return Limit(
-            LOCAL_IO,
+            "local-io",
             (load,),
             "this host is its own server, and reads and writes the files itself "
             "(LOCALIO)",
-            f"{row.load}: mountstats shows data without requests",
+            f"{row.load}: mountstats shows more data than its requests can carry",
             "measure from another host; ovirt-rdma-host explain NFS-LOCALIO-01",
         )
     other = ", ".join(sorted(str(one) for one in shown - {wanted}))

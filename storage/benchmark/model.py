@@ -83,8 +83,8 @@ class Sample:
     """What the kernel counted while fio was running.
 
     seconds: between the two reads of the counters
-    transport: as the connections show it: RDMA, TCP, or ``mixed``; LOCAL if data was
-        moved without a request; None if unknown
+    transport: as the connections show it: RDMA, TCP, or ``mixed``; LOCAL if more data
+        was moved than its requests can carry; None if unknown
     connections: those that exist, which may be fewer than asked for
     rsize, wsize: bytes, as negotiated with the server
     cpu_s, cpus: busy seconds of all processors of the host together, without those of

@@ -14,9 +14,10 @@ from typing import Optional
 
 from ovirt_rdma.host.mount_options import RDMA, TCP, netid_for
 from ovirt_rdma.storage.benchmark.case import Limit, mb, physical_mbps
-from ovirt_rdma.storage.benchmark.limits import LOCAL_IO, limits
+from ovirt_rdma.storage.benchmark.limits import limits
 from ovirt_rdma.storage.benchmark.model import (
     DEPTH,
+    LOCAL,
     RANDOM_READ,
     RANDOM_WRITE,
     SEQUENTIAL_READ,
@@ -118,7 +119,7 @@ def verdict(benchmark: Benchmark, port: int = 20049) -> Verdict:
     over_rdma = limits(benchmark, rdma) if rdma else ()
     if astray:
         better, found = UNKNOWN, limits(benchmark, astray)
-        sentence = _not_measured(astray, found)
+        sentence = _not_measured(Rows.of(benchmark), astray)
     kinds = {one.kind for one in found}
     other = tuple(one for one in over_rdma if one.kind not in kinds)
     rdma_limits = other if better == TCP else ()
@@ -164,9 +165,10 @@ def _is_astray(rows: Rows, setting: Optional[Setting]) -> bool:
     return any(row.is_astray for row in rows.rows if row.setting == setting)
 
 
-def _not_measured(setting: Setting, found: tuple[Limit, ...]) -> str:
+def _not_measured(rows: Rows, setting: Setting) -> str:
     name = setting.transport.upper()
-    if any(limit.kind == LOCAL_IO for limit in found):
+    samples = [s for row in rows.rows if row.setting == setting for s in row.samples]
+    if any(sample.transport == LOCAL for sample in samples):
         return f"{name} was not measured: the data did not leave this host"
     return f"{name} was not measured: its mount went over another transport"
 

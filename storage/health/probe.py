@@ -39,6 +39,8 @@ VDSM_UID, VDSM_GID = 36, 36
 # A killed child is gone at once, unless it waits in the kernel.
 _GONE_S = 0.05
 _MOST_DOMAINS = 20
+# An export has a few entries; one of a file server may have millions.
+_MOST_ENTRIES = 1000
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Of the child, in /proc/PID/comm, which has 15 characters: proc(5).
 _LOOKS_UP, _READS = "nfshlth", "nfshlrd"
@@ -64,7 +66,7 @@ class Answer:
     - ``read_s``, ``read_error``: the same for the read; both None if there was none,
       as there was no file to read
     - ``late``: there was no answer to the lookup until the deadline; ``read_late``:
-      to the lookup there was, to the read not
+      to the lookup there was, to the read not, which began in the first half
     - ``stuck_s``: seconds since an earlier question, whose child still waits in the
       kernel, so that it was not asked again
     - ``problem``: why nothing could be asked; "" if it could
@@ -93,12 +95,19 @@ def ask_server(asked: Asked) -> Iterator[dict[str, Any]]:
         os.setgroups([])
         os.setgid(VDSM_GID)
         os.setuid(VDSM_UID)
+    begun = time.monotonic()
     fields = _timed("seconds", "error", lambda: _look_up(asked.mountpoint))
     yield fields
-    if asked.read and fields["error"] is None:
-        path = monitored_file(asked.mountpoint)
-        if path is not None:
-            yield _timed("read_s", "read_error", lambda: read_block(path))
+    if not asked.read or fields["error"] is not None:
+        return
+    path = monitored_file(asked.mountpoint)
+    # A read that begins late says nothing if it is not done at the deadline.
+    if path is not None and time.monotonic() - begun < PROBE_S / 2:
+        yield {"read_late": True}
+        yield {
+            **_timed("read_s", "read_error", lambda: read_block(path)),
+            "read_late": False,
+        }
 
 
 def _timed(seconds: str, error: str, work: Callable[[], None]) -> dict[str, Any]:
@@ -131,7 +140,8 @@ def monitored_file(mountpoint: str) -> Optional[str]:
     sanlock are other files (ids, leases), which are not opened.
     """
     with contextlib.suppress(OSError), os.scandir(mountpoint) as entries:
-        names = (entry.name for entry in entries if _UUID.fullmatch(entry.name))
+        first = (entry.name for entry, _ in zip(entries, range(_MOST_ENTRIES)))
+        names = (name for name in first if _UUID.fullmatch(name))
         for name, _ in zip(names, range(_MOST_DOMAINS)):
             path = f"{mountpoint}/{name}/dom_md/metadata"
             with contextlib.suppress(OSError):
@@ -157,7 +167,6 @@ class _Child:
     pid: int
     pipe: int
     begun: float
-    question: Asked
     data: bytes = b""
     ended: bool = False
 
@@ -245,7 +254,7 @@ class Probes:
         if pid == 0:
             _be_child(writer, question, self._work)
         os.close(writer)
-        return _Child(pid, reader, self._clock(), question)
+        return _Child(pid, reader, self._clock())
 
     def _gather(self, children: dict[str, _Child], timeout_s: float) -> None:
         """Read what the children write, until all have ended or the deadline."""
@@ -311,11 +320,15 @@ def _be_child(writer: int, question: Asked, work: Work) -> None:
         os.setsid()
         os.chdir("/")
         _close_all_but(writer)
-        _be_called(comm_of(question.mountpoint))
+        # Opened once: a process that has changed its user may not open it again.
+        comm = -1
+        with contextlib.suppress(OSError):
+            comm = os.open("/proc/self/comm", os.O_WRONLY)
+        _name(comm, comm_of(question.mountpoint))
         try:
             for fields in work(question):
                 # The name first: who has read the answer must know it by that.
-                _be_called(comm_of(question.mountpoint, reads=True))
+                _name(comm, comm_of(question.mountpoint, reads=True))
                 _write(writer, fields)
         except Exception as error:  # noqa: BLE001  (the parent says it)
             _write(writer, {"problem": f"{type(error).__name__}: {error}"})
@@ -323,11 +336,9 @@ def _be_child(writer: int, question: Asked, work: Work) -> None:
         os._exit(0)
 
 
-def _be_called(comm: str) -> None:
+def _name(comm: int, name: str) -> None:
     with contextlib.suppress(OSError):
-        file = os.open("/proc/self/comm", os.O_WRONLY)
-        os.write(file, comm.encode("ascii"))
-        os.close(file)
+        os.write(comm, name.encode("ascii"))
 
 
 def _write(writer: int, fields: dict[str, Any]) -> None:
@@ -363,8 +374,9 @@ def _answer_of(child: _Child) -> Answer:
         answer = Answer(**fields)
     except (ValueError, TypeError):
         return Answer(problem="the process that asked the server wrote no answer")
-    awaited = child.question.read and answer.read_s is None and not answer.error
-    return replace(answer, read_late=not child.ended and child.reads and awaited)
+    if child.ended and answer.read_late:
+        return Answer(problem="the process that asked the server ended in the read")
+    return answer
 
 
 def _reaped(pid: int) -> bool:

@@ -32,7 +32,14 @@ from ovirt_rdma.storage.health.signs import (
     UNREACHABLE,
     ServerSigns,
 )
-from ovirt_rdma.storage.health.slowness import far_path, is_slow, loss, lossy, slowness
+from ovirt_rdma.storage.health.slowness import (
+    SLOW_S,
+    far_path,
+    is_slow,
+    loss,
+    lossy,
+    slowness,
+)
 from ovirt_rdma.storage.health.state import DEAD, FABRIC, HOST, PATH, SERVER, UNKNOWN
 from ovirt_rdma.storage.probe import server_side_fix
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
@@ -217,15 +224,25 @@ def _stuck_server(seen: Seen, replied: Optional[bool]) -> Found:
 
 def stuck_data(seen: Seen) -> Found:
     """Return why a read of 4 KiB hangs on a server that answers a lookup at once."""
-    lost = lossy(seen)
-    if lost is not None:
-        return replace(lost, state=seen.lost)
+    answer, load = seen.answer, seen.load
+    looked_up = answer.seconds or 0.0
+    if is_slow(seen):
+        found = slowness(seen)
+        moves = looked_up >= SLOW_S or (load is not None and load.data.count > 0)
+        if answer.stuck_s is None and moves:
+            return found
+        return replace(found, state=seen.lost, certain=False)
+    waited = seen.transport == RDMA and not WAITED.isdisjoint(seen.errors)
+    if not seen.siblings_answer and (waited or lossy(seen) is not None):
+        return replace(loss(seen), state=seen.lost)
+    many = (seen.connections or 1) > 1
     return Found(
         seen.lost,
         SERVER,
         "data-stuck",
-        f"{seen.server} answers a lookup in {shown_time(seen.answer.seconds or 0.0)}, "
-        "but a read of 4 KiB hangs: its disk does, or the network drops large packets",
+        f"{seen.server} answers a lookup in {shown_time(looked_up)}, but a read of "
+        "4 KiB hangs: its disk does, or the network drops large packets"
+        + (f", or one of its {seen.connections} connections hangs" if many else ""),
         "on the server check its disks, and its log for hung tasks; on the path, that "
         "all netdevs and switches have the same MTU",
         certain=False,

@@ -91,9 +91,9 @@ def _found(seen: Seen) -> Optional[Found]:
             "see the log of the server",
             certain=False,
         )
-    if is_slow(seen):
-        return slowness(seen)
-    return stuck_data(seen) if answer.read_late else None
+    if answer.read_late:
+        return stuck_data(seen)
+    return slowness(seen) if is_slow(seen) else None
 
 
 def _remarks(seen: Seen) -> list[Remark]:

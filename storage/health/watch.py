@@ -37,6 +37,7 @@ REMARKED_S = 3600.0
 # A single late answer may have been a busy moment; so soon it is asked again.
 _LOOKS_TO_BE_SLOW = 2
 AGAIN_S = 3.0
+_FAILURES = 3
 
 _Value = TypeVar("_Value")
 
@@ -65,6 +66,7 @@ class HealthWatch:
         # By mount point: the ids of remarks, and when they were reported.
         self._remarked: dict[str, dict[str, float]] = {}
         self._reported: tuple[str, ...] = ()
+        self._failed = 0
 
     def watch(self, stop: Stop) -> None:
         """Look until ``stop``; then nobody takes the state for the present one."""
@@ -76,7 +78,8 @@ class HealthWatch:
 
     def look(self) -> float:
         """Look at the mounts, if the policy wants it; return the seconds until the next
-        time. Raises no error: what fails is reported, and tried again.
+        time. What fails is reported, and tried again; raises the third unexpected error
+        in a row.
         """
         begun = self._uptime()
         try:
@@ -97,11 +100,17 @@ class HealthWatch:
         except Problem as problem:
             self._report((problem.one_line,))
             return IDLE_S
-        except Exception as error:  # noqa: BLE001
-            # Such as no memory, or no thread: the mounts of the next look may be well.
-            what = f"{type(error).__name__}: {error}"
+        except Exception as error:
+            self._failed += 1
+            # A new process may do better: one without this one's files and threads.
+            if self._failed >= _FAILURES:
+                raise
+            # Such as no memory: the next look may succeed.
+            remove_state(self._root)
+            what = " ".join(f"{type(error).__name__}: {error}".split())
             self._report((f"a look at the mounts failed, and is repeated: {what}",))
-            return IDLE_S
+            return float(self._policy.nfs.health_interval or IDLE_S)
+        self._failed = 0
         if any(0 < late < _LOOKS_TO_BE_SLOW for late in self._late.values()):
             return min(AGAIN_S, interval)
         # The looks begin at a fixed rate, whatever they take.

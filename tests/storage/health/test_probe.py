@@ -20,6 +20,8 @@ import pytest
 from ovirt_rdma.storage.health import probe
 from ovirt_rdma.storage.health.probe import (
     AT_ONCE,
+    PROBE_S,
+    VDSM_UID,
     Answer,
     Asked,
     Probes,
@@ -159,13 +161,15 @@ def test_one_that_hangs_is_given_up_and_others_answer(fifo):
 def test_the_lookup_counts_although_the_read_hangs(fifo):
     def work(asked):
         yield {"seconds": 0.25, "error": None}
-        yield {"read_s": float(len(fifo.read_text()))}
+        if asked.read:
+            yield {"read_late": True}
+        yield {"read_s": float(len(fifo.read_text())), "read_late": False}
 
     before = children()
     answers = Probes(work).ask([Asked("/a", True), Asked("/b")], SHORT_S)
     assert answers == {
         "/a": Answer(seconds=0.25, read_late=True),
-        # Not asked to read: that it is slow to end says nothing of the server.
+        # No read has begun: that it is slow to end says nothing of the server.
         "/b": Answer(seconds=0.25),
     }
     assert children() == before
@@ -216,11 +220,15 @@ def test_one_that_cannot_be_killed_is_left_alone_and_not_asked_again(fifo, signa
     assert len(asked) == 2
 
 
-def test_a_read_that_cannot_be_killed_stops_no_lookup(fifo, signals):
+def test_a_read_that_cannot_be_killed_stops_no_lookup(signals):
     def work(asked):
+        if os.geteuid() == 0:
+            # As on mounts of VDSM.
+            os.setuid(VDSM_UID)
         yield {"seconds": 0.25}
         if asked.read:
-            yield {"read_s": float(len(fifo.read_text()))}
+            yield {"read_late": True}
+            signal.pause()
 
     probes = Probes(work)
     read = [Asked("/a", read=True)]
@@ -348,6 +356,29 @@ def test_a_fork_that_fails_is_a_problem(monkeypatch):
 def test_a_child_that_ends_without_answer_is_a_problem(work):
     ended = "the process that asked the server ended without answer"
     assert ask(work, "/a") == {"/a": Answer(problem=ended)}
+
+
+def test_a_child_that_ends_in_the_read_is_a_problem():
+    def work(asked):
+        yield {"seconds": 0.25}
+        yield {"read_late": True}
+        os._exit(1)
+
+    ended = "the process that asked the server ended in the read"
+    assert ask(work, "/a") == {"/a": Answer(problem=ended)}
+
+
+def test_a_server_that_is_slow_to_find_the_file_is_not_asked_to_read(
+    tmp_path, monkeypatch
+):
+    def find(mountpoint):
+        later = time.monotonic() + PROBE_S / 2
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        return str(tmp_path / "metadata")
+
+    monkeypatch.setattr(probe, "monitored_file", find)
+    (fields,) = probe.ask_server(Asked(str(tmp_path), read=True))
+    assert fields["error"] is None
 
 
 def test_a_child_that_writes_something_else_is_a_problem():

@@ -412,6 +412,29 @@ HALF = Answer(seconds=0.002, read_late=True)
             seen(HALF, signs(), load=load(data=(40, 1.0, 900.0))),
             (SLOW, SERVER, False, "disk-slow"),
         ),
+        # Slow, and the read has waited for long, or no data is answered.
+        (
+            seen(replace(HALF, seconds=0.6, stuck_s=100.0), signs()),
+            (DEAD, SERVER, False, "server-slow"),
+        ),
+        (
+            seen(HALF, signs(), load=load(other=(9, 200.0, 1.0), sent_again=1)),
+            (STALLED, SERVER, False, "connection-reset"),
+        ),
+        # One wait for an acknowledgement, unless another export answers.
+        (
+            seen(HALF, signs(), errors={"local_ack_timeout_err": 1}),
+            (STALLED, PATH, False, "path-lossy"),
+        ),
+        (
+            seen(
+                HALF,
+                signs(),
+                errors={"local_ack_timeout_err": 9},
+                siblings_answer=True,
+            ),
+            (STALLED, SERVER, False, "data-stuck"),
+        ),
     ],
 )
 def test_a_read_that_hangs_although_the_lookup_is_answered(what, expected):

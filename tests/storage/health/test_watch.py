@@ -213,17 +213,28 @@ def test_the_state_is_removed_at_the_end(watched):
     assert not under(watched.root, HEALTH_JSON).exists()
 
 
-@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyError(3)])
+@pytest.mark.parametrize("error", [RuntimeError("no\nthread"), KeyError(3)])
 def test_a_look_that_fails_is_reported_once_and_repeated(watched, monkeypatch, error):
     def look(policy):
         raise error
 
     watched.look(GOOD)
-    with monkeypatch.context() as patch:
-        patch.setattr(watched.looker, "look", look)
-        assert [watched.watch.look() for _ in range(3)] == [IDLE_S] * 3
-    (note,) = watched.notes
-    assert type(error).__name__ in note
-    assert "\n" not in note
-    watched.look(HUNG)
-    assert watched.state.worst == STALLED
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(watched.looker, "look", look)
+            assert [watched.watch.look() for _ in range(2)] == [10.0] * 2
+            assert watched.state is None
+        watched.look(GOOD)
+        assert watched.state.worst == OK
+    notes = [note for note in watched.notes if "failed" in note]
+    assert len(notes) == 2
+    assert all(type(error).__name__ in note and "\n" not in note for note in notes)
+
+
+def test_the_third_failure_in_a_row_ends_the_unit_which_is_started_again(
+    watched, monkeypatch
+):
+    monkeypatch.setattr(watched.looker, "look", lambda policy: 1 / 0)
+    assert [watched.watch.look() for _ in range(2)] == [10.0] * 2
+    with pytest.raises(ZeroDivisionError):
+        watched.watch.look()
