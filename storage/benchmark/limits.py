@@ -364,6 +364,14 @@ def _connections(case: Case, load: str, row: Row) -> Optional[Limit]:
     return None
 
 
+def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
+    other = case.row(load, TCP if case.setting.transport == RDMA else RDMA)
+    # Equal rates prove nothing if one of them is that of a path that loses packets.
+    if other and _losses(Case(case.benchmark, other.setting), load, other):
+        return None
+    return server_disk(case, load, row)
+
+
 CHECKS: tuple[Check, ...] = (
     _transport,
     _wrong_path,
@@ -375,7 +383,7 @@ CHECKS: tuple[Check, ...] = (
     _slots,
     _pcie,
     _link,
-    server_disk,
+    _server_disk,
     _connections,
     _mtu,
     server_threads,
