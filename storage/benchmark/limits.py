@@ -31,7 +31,7 @@ from ovirt_rdma.storage.benchmark.model import (
     Setting,
 )
 from ovirt_rdma.storage.benchmark.server_limits import (
-    EQUAL,
+    about_equal,
     server_disk,
     server_threads,
 )
@@ -304,10 +304,9 @@ def _same_everywhere(case: Case) -> Optional[float]:
         for transport in (RDMA, TCP)
     ]
     rates = [row.rate.middle for row in rows if row]
-    if len(rates) < len(rows) or not min(rates):
+    if len(rates) < len(rows) or not about_equal(*rates):
         return None
-    equal = max(rates) / min(rates) <= 1 + EQUAL
-    return sum(rates) / len(rates) if equal else None
+    return sum(rates) / len(rates)
 
 
 def _mtu(case: Case, load: str, row: Row) -> Optional[Limit]:
@@ -367,9 +366,9 @@ def _connections(case: Case, load: str, row: Row) -> Optional[Limit]:
 def _server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
     other = case.row(load, TCP if case.setting.transport == RDMA else RDMA)
     # Equal rates prove nothing if one of them is that of a path that loses packets.
-    if other and _losses(Case(case.benchmark, other.setting), load, other):
+    if not other or _losses(Case(case.benchmark, other.setting), load, other):
         return None
-    return server_disk(case, load, row)
+    return server_disk(case, load, row, other)
 
 
 CHECKS: tuple[Check, ...] = (

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Optional
 
-from ovirt_rdma.host.mount_options import RDMA, TCP
 from ovirt_rdma.storage.benchmark.case import (
     LARGE_READS,
     LARGE_WRITES,
@@ -32,13 +31,14 @@ _ONE_BY_ONE = 1.5
 # Flash answers in less than 0.5 ms, a rotating disk in 4 to 15 ms: by any transport.
 _DISK_MS = 2.0
 # Rates that differ by less, in parts of the smaller one, are equal.
-EQUAL = 0.15
+_EQUAL = 0.15
 
 
-def server_disk(case: Case, load: str, row: Row) -> Optional[Limit]:
-    """Return the limit if the server's disks are it, also for slow writes; or None."""
-    other = case.row(load, TCP if case.setting.transport == RDMA else RDMA)
-    if other is None or not _about_equal(row, other):
+def server_disk(case: Case, load: str, row: Row, other: Row) -> Optional[Limit]:
+    """Return the limit if the server's disks are it, also for slow writes; or None.
+    ``other`` is the row of the other transport.
+    """
+    if not about_equal(row.rate.middle, other.rate.middle):
         return None
     reads = case.row(LARGE_READS)
     slow = _slow_read_ms(case, other.setting)
@@ -89,9 +89,9 @@ def _gain(case: Case) -> float:
     return many.operations.middle / first.operations.middle
 
 
-def _about_equal(row: Row, other: Row) -> bool:
-    one, two = row.rate.middle, other.rate.middle
-    return min(one, two) > 0 and max(one, two) / min(one, two) <= 1 + EQUAL
+def about_equal(*rates: float) -> bool:
+    """Whether all of the rates are known and equal, as far as a benchmark shows it."""
+    return min(rates) > 0 and max(rates) / min(rates) <= 1 + _EQUAL
 
 
 def server_threads(case: Case, load: str, row: Row) -> Optional[Limit]:
