@@ -191,6 +191,7 @@ class TestServerWithoutListener:
         assert listed.exit_code == 3
         assert "degraded" in listed.stdout
 
+    @LONG
     def test_without_pyverbs_one_mount_decides_for_all(
         self, without_listener: Site
     ) -> None:
@@ -267,6 +268,7 @@ def test_two_connects_of_one_export_mount_once(site: Site) -> None:
     assert len(mounting) == 1
 
 
+@LONG
 def test_probes_at_the_same_time_are_not_refused(site: Site) -> None:
     # To the server they look like stale connections of each other.
     probe = f"/usr/bin/python3 -I {rdma_cm_probe.__file__} {V4} 20049"

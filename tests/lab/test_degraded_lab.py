@@ -7,8 +7,12 @@ import json
 import re
 from typing import Any
 
+import pytest
+
 from lab.topology import Topology
 from lab.vdsm_daemon import VdsmDaemon, local_path
+
+pytestmark = pytest.mark.faults
 
 EXPORT = "10.99.0.1:/srv/degraded"
 CONNECTION = {"connection": EXPORT}

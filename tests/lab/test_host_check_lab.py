@@ -108,6 +108,7 @@ def test_doing_what_it_says_until_all_is_well(unprepared: Guest) -> None:
     assert run(guest, "ovirt-rdma-host plan --exit-code").exit_code == 0
 
 
+@pytest.mark.faults
 def test_a_dump_of_the_guest_is_as_good_as_the_guest(unprepared: Guest) -> None:
     dump = run(unprepared, "ovirt-rdma-host facts -o json").stdout
     unprepared.run("cat > /tmp/hv1.json", input=dump, check=True)

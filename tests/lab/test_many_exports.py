@@ -18,6 +18,8 @@ from lab.topology import NETDEV, Topology
 from lab.vdsm_daemon import Outcome
 from ovirt_rdma.storage.recent_answers import BURST_GAP_S
 
+pytestmark = pytest.mark.faults
+
 MANY, FEW = 20, 5
 # A refused probe is repeated, because a server takes two at once for a stale one.
 REFUSAL = 3
@@ -106,7 +108,6 @@ def test_many_without_a_listener_wait_for_one_answer(
     assert mounts(outcome) == 0
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("server", ["absent", "nas"])
 def test_in_a_call_each_they_wait_for_few_answers(
     without_listener: FaultSite, server: str
@@ -121,7 +122,6 @@ def test_in_a_call_each_they_wait_for_few_answers(
     assert 1 <= asked(site) <= each * (1 + seconds / cost)
 
 
-@pytest.mark.faults
 def test_many_fall_back_with_one_mount_each_as_in_stock(
     without_listener: FaultSite,
 ) -> None:
@@ -136,7 +136,6 @@ def test_many_fall_back_with_one_mount_each_as_in_stock(
     assert mounts(ours) == mounts(stock) == MANY
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("rule", RULES)
 def test_a_dead_server_keeps_no_other_waiting(site: FaultSite, rule: str) -> None:
     # Its address resolves, so its silence lasts for the rule's 30 s.
@@ -155,7 +154,6 @@ def test_a_dead_server_keeps_no_other_waiting(site: FaultSite, rule: str) -> Non
     assert max(proven) < min(refused)
 
 
-@pytest.mark.faults
 def test_a_second_caller_gets_the_error_of_the_first(site: FaultSite) -> None:
     # The server cannot be asked, so only the mount finds out that it hangs.
     site.shell(f"mv {PYVERBS} {PYVERBS}.away")

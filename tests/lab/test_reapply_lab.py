@@ -25,6 +25,8 @@ from lab.qemu import ALONE
 from lab.soft_roce import SoftRoce
 from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU, HEADER
 
+pytestmark = pytest.mark.faults
+
 # ConnectX-2, all with a profile of the admin.
 FABRIC = InfiniBand(
     hcas=5, pkeys=(0xFFFF, 0x8001), pci=PciFunction(revision=0xB0, driver="mlx4_core")
@@ -117,7 +119,6 @@ def offload(host: PreparedHost) -> str:
     return host.said("ethtool -k roce0 | sed -n 's/^.*tx-tcp-segmentation: //p'")
 
 
-@pytest.mark.faults
 def test_a_later_setup_costs_no_link(host: PreparedHost) -> None:
     host.becomes(FOUND)
     host.load_policy(SHORT_POLICY)
@@ -137,7 +138,6 @@ def test_a_later_setup_costs_no_link(host: PreparedHost) -> None:
     assert host.kept() == kept
 
 
-@pytest.mark.faults
 def test_no_kind_of_step_costs_a_link_later(host: PreparedHost) -> None:
     host.becomes(FOUND)
     was_on = offload(host)

@@ -25,6 +25,8 @@ from lab.topology import Topology
 from lab.vdsm_daemon import VdsmDaemon, local_path
 from ovirt_rdma.host.facts import dump
 
+pytestmark = pytest.mark.faults
+
 MOUNT_FAILED = 477
 SERVER, HYPERVISOR = "10.98.0.1", "10.98.0.2"
 DATA = Path(__file__).parents[1] / "data" / "facts"
@@ -163,22 +165,13 @@ def assert_ready_and_mounted(site: Site, device: str) -> None:
 
 
 # All other lab tests use the plain NIC.
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("vlan", marks=pytest.mark.faults),
-        pytest.param("bridge", marks=pytest.mark.faults),
-        "bond-vlan",
-        "bridge-vlan",
-    ],
-)
+@pytest.mark.parametrize("name", ["vlan", "bridge", "bond-vlan", "bridge-vlan"])
 def test_ready_and_mounted(site: Site, name: str) -> None:
     server, hypervisor, device = ANSWERING[name]
     with site.stack(server, hypervisor):
         assert_ready_and_mounted(site, device)
 
 
-@pytest.mark.faults
 def test_a_bond_stays_ready_when_its_active_slave_fails(site: Site) -> None:
     note = f"{local_path(f'{SERVER}:/srv/require')}/note"
     with site.stack(SWITCH, ON_BOND):
@@ -191,7 +184,6 @@ def test_a_bond_stays_ready_when_its_active_slave_fails(site: Site) -> None:
         assert_ready_and_mounted(site, "rxe7")
 
 
-@pytest.mark.faults
 def test_a_port_that_owns_the_address_but_gets_no_answer(site: Site) -> None:
     with site.stack(SILENT_BRIDGE, SILENT_BRIDGE):
         code, printed = site.check("/srv/silent")

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from lab.vdsm_daemon import Outcome, VdsmDaemon
+
+pytestmark = pytest.mark.faults
 
 NAS, NAS6 = "10.99.0.1", "[fd00:99::1]"
 MOUNT_FAILED = 477
