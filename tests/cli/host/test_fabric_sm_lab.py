@@ -250,6 +250,7 @@ def test_it_stands_by_and_takes_over(site):
     simulated_fabric.wait(lambda: site.is_master(HV1), TAKEOVER_S)
 
 
+@pytest.mark.faults
 def test_it_takes_over_from_a_master_that_the_policy_names(new_site, monkeypatch):
     monkeypatch.setattr("ovirt_rdma.host.services.opensm_manager.PROOF_TIMEOUT_S", 20.0)
     for _ in range(ATTEMPTS):

@@ -263,6 +263,7 @@ def test_push_is_done_on_the_others(fleet):
     assert not any(shown[name][0]["done"] for name in NO_STATUS)
 
 
+@pytest.mark.faults
 def test_revert_takes_the_others_back(fleet):
     assert fleet.run_verb(*CONVERT, honest=True).code == 0
     assert transports(fleet, (*GOOD, *BAD)) == {"rdma"}
