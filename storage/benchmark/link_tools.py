@@ -18,8 +18,8 @@ from ovirt_rdma.host.mount_options import RDMA, TCP
 from ovirt_rdma.host.system.json_document import UnreadableJson, json_value
 
 SECONDS = 3
-# perftest counts messages without a quarter, in whole seconds, at both ends
-# (perftest_parameters.c, margin).
+# With -D, perftest leaves out a quarter of the time at each end, rounded down to whole
+# seconds (perftest_parameters.c, margin).
 _COUNTED_S = SECONDS - 2 * (SECONDS // 4)
 
 
@@ -57,7 +57,7 @@ def perftest(text: str) -> float:
     Its JSON goes into a file, older versions have none, and with -S it is invalid; the
     table is the same in all of them. Where perftest cannot measure the rate of the
     processor's clock (a virtual machine), it prints 0 for each rate (get_clock.c,
-    get_cpu_mhz): then the messages of the whole test count.
+    get_cpu_mhz). Then the rate is that of its messages in the time that it counts.
     """
     lines = iter(text.splitlines())
     heading = next((line for line in lines if "BW average" in line), None)

@@ -36,7 +36,7 @@ nfs:
     - {name: tcp6, server: "fd00:99::1", path: /srv/require, transport: tcp}
     - {name: require6, server: "fd00:99::/64", transport: require-rdma}
 """
-# The same in another version or direction.
+# Slow, or the same in another version or direction.
 LONG = pytest.mark.faults
 PATHS = ("/srv/require", "/srv/prefer", "/srv/tcp", "/srv/stock", "/srv/private")
 
