@@ -56,7 +56,7 @@ class Load:
     @property
     def operations(self) -> int:
         """The operations of the smaller run: more where they are cheap."""
-        return max({4 * KIB: 256, 64 * KIB: 64, MIB: 4}[self.block], self.workers)
+        return 8 if self.block == MIB else 256
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.byte_cost import counts
-from bench.byte_cost.cases import KIB, RDMA, Case, cases
+from bench.byte_cost.cases import KIB, Case, cases
 from bench.byte_cost.runs import REPEATS, Row, measured
 from bench.report import Section, Table, Verdict
 from bench.rounds import CHECKOUT, BenchmarkFailed
@@ -75,10 +75,10 @@ def skipped() -> Section:
 def judged(rows: Sequence[Row], known: Mapping[str, Cost]) -> Section:
     """Return the table of ``rows``, compared with the costs of recorded ones. Pure."""
     steady = sum(spread(row) <= STEADY for row in rows)
-    told = f"""Repeats differ by {STEADY:.0%} or less in {steady} of {len(rows)} rows.
-        The limit is for RDMA with 64 KiB and more: others differ from boot to boot by
-        more than it allows."""
-    text = f"{_TEXT} {told}"
+    text = (
+        f"{_TEXT} Repeats differ by {STEADY:.0%} or less in {steady} of {len(rows)}"
+        " rows."
+    )
     return Section(
         TITLE,
         text,
@@ -106,26 +106,12 @@ def spread(row: Row) -> float:
     return counts.spread(cost(row).instructions)
 
 
-def has_limit(case: Case) -> bool:
-    """Whether another boot repeats ``case`` closely enough for LIMIT. Pure.
-
-    Over TCP, and with small blocks, the hosts' wake-ups meet in another way after
-    another boot; that was seen to make a difference of 15 % over TCP, and of 9 % with
-    4 KiB over RDMA.
-    """
-    return case.mount.transport == RDMA and case.load.block >= 64 * KIB
-
-
 def limit_verdicts(rows: Sequence[Row], known: Mapping[str, Cost]) -> list[Verdict]:
     """Compare instructions and copied bytes, where they grew most, with the recorded
     table: the median of the repeats with the largest that is recorded. No verdict if
-    none of the rows that have a limit is recorded. Pure.
+    none of the rows is recorded. Pure.
     """
-    pairs = [
-        (row.case.key, cost(row))
-        for row in rows
-        if has_limit(row.case) and row.case.key in known
-    ]
+    pairs = [(row.case.key, cost(row)) for row in rows if row.case.key in known]
     found = []
     for name, repeats in _COMPARED if pairs else ():
         grown = [
