@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Optional
 if TYPE_CHECKING:
     from ovirt_rdma.host.facts.statistics import (
         MountStatistics,
+        OperationStatistics,
         PortCounters,
         Statistics,
         SunrpcTransport,
@@ -221,8 +222,8 @@ def _mount(
         retransmissions=now["retransmissions"],
         queue_ms=sum(one.queue_ms for one in mount.operations),
         rtt_ms=sum(one.rtt_ms for one in mount.operations),
-        reads=_count(mount, "READ", "READ_PLUS"),
-        writes=_count(mount, "WRITE"),
+        reads=_total(mount.reads, "operations"),
+        writes=_total(mount.writes, "operations"),
         server_read=mount.bytes.server_read if mount.bytes else None,
         server_written=mount.bytes.server_written if mount.bytes else None,
         copies=_count(mount, "COPY"),
@@ -233,8 +234,8 @@ def _mount(
         connections=len(mount.transports),
         new_operations=grown["operations"],
         new_retransmissions=grown["retransmissions"],
-        new_reads=_requests(before, mount, "READ", "READ_PLUS"),
-        new_writes=_requests(before, mount, "WRITE"),
+        new_reads=_requests(before.reads, mount.reads),
+        new_writes=_requests(before.writes, mount.writes),
         new_connects=grown["connects"],
         new_sends=grown["sends"],
         new_backlog=grown["backlog"],
@@ -262,17 +263,21 @@ def _totals(mount: MountStatistics) -> dict[str, int]:
     }
 
 
-def _requests(before: MountStatistics, after: MountStatistics, *names: str) -> Requests:
-    def total(mount: MountStatistics, what: str) -> int:
-        return sum(getattr(o, what) for o in mount.operations if o.name in names)
+def _count(mount: MountStatistics, name: str) -> int:
+    found = mount.operation(name)
+    return found.operations if found else 0
 
+
+def _requests(
+    before: Iterable[OperationStatistics], after: Iterable[OperationStatistics]
+) -> Requests:
     wanted = ("operations", "queue_ms", "rtt_ms")
-    grown = [total(after, what) - total(before, what) for what in wanted]
+    grown = [_total(after, what) - _total(before, what) for what in wanted]
     return Requests(*grown) if min(grown) >= 0 else Requests()
 
 
-def _count(mount: MountStatistics, *names: str) -> int:
-    return sum(one.operations for one in mount.operations if one.name in names)
+def _total(operations: Iterable[OperationStatistics], what: str) -> int:
+    return sum(getattr(one, what) for one in operations)
 
 
 def _sum(transports: Iterable[Transport], name: str) -> int:

@@ -156,6 +156,24 @@ class MountBytes(NamedTuple):
     pages_written: int
 
 
+# The operations of requests that read and write files; NFS 3 and 4 have the same names
+# (fs/nfs/nfs3xdr.c, fs/nfs/nfs4xdr.c). With CONFIG_NFS_V4_2_READ_PLUS, which Debian's
+# 6.12 has, NFS 4.2 over TCP reads by READ_PLUS (fs/nfs/client.c,
+# nfs4_server_set_init_caps).
+READS = ("READ", "READ_PLUS")
+WRITES = ("WRITE",)
+
+
+def beyond_requests(moved: int, requests: int, largest: int) -> int:
+    """Return by how many bytes ``moved`` is more than so many ``requests`` of at most
+    ``largest`` bytes (rsize or wsize) can have carried; negative if it is less.
+
+    It is more if LOCALIO moved data, for a server on the same host: the kernel counts
+    its bytes as the server's (fs/nfs/read.c, nfs_readpage_done), and no request.
+    """
+    return moved - requests * largest
+
+
 class MountStatistics(NamedTuple):
     """A mount in mountstats (fs/nfs/super.c, nfs_show_stats).
 
@@ -187,15 +205,27 @@ class MountStatistics(NamedTuple):
     layout: Optional[str] = None
 
     @property
-    def file_bytes(self) -> int:
-        """Bytes read from the server's files and written to them; 0 if unknown, and
-        with pNFS, whose data goes by other servers.
-
-        LOCALIO counts so too (fs/nfs/read.c, nfs_readpage_done), but makes no requests.
+    def bytes_beyond_requests(self) -> int:
+        """:func:`beyond_requests` of all reads and writes; 0 if unknown, and with a
+        layout.
         """
-        if self.bytes is None or self.layout:
+        if self.bytes is None or self.layout or None in (self.rsize, self.wsize):
             return 0
-        return self.bytes.server_read + self.bytes.server_written
+        reads = sum(one.operations for one in self.reads)
+        writes = sum(one.operations for one in self.writes)
+        return beyond_requests(
+            self.bytes.server_read, reads, self.rsize or 0
+        ) + beyond_requests(self.bytes.server_written, writes, self.wsize or 0)
+
+    @property
+    def reads(self) -> tuple[OperationStatistics, ...]:
+        """The operations that read files."""
+        return tuple(one for one in self.operations if one.name in READS)
+
+    @property
+    def writes(self) -> tuple[OperationStatistics, ...]:
+        """The operations that write files."""
+        return tuple(one for one in self.operations if one.name in WRITES)
 
     def operation(self, name: str) -> Optional[OperationStatistics]:
         """Return the operation ``name``; None if it was never used."""

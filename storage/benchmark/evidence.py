@@ -23,7 +23,6 @@ from ovirt_rdma.storage.benchmark.model import LOCAL, NetworkPath, Sample
 from ovirt_rdma.storage.readiness import ports_behind
 
 MIXED = "mixed"
-_DATA = ("READ", "READ_PLUS", "WRITE")
 _PACKETS = ("port_rcv_packets", "rcvd_pkts")
 # Not a loss: the receiver was late, which a busy server is.
 _NO_LOSS = ("rnr_nak_retry_err",)
@@ -258,7 +257,7 @@ def _counted(old: MountStatistics, new: MountStatistics) -> dict[str, object]:
         for name in ("sends", "req_u", "bklog_u", "connect_count")
     )
     transport = kinds.pop() if len(kinds) == 1 else MIXED if kinds else None
-    if new.file_bytes - old.file_bytes > _most(new) - _most(old):
+    if new.bytes_beyond_requests > old.bytes_beyond_requests:
         transport = LOCAL
     return {
         "transport": transport,
@@ -275,16 +274,8 @@ def _counted(old: MountStatistics, new: MountStatistics) -> dict[str, object]:
     }
 
 
-def _most(mount: MountStatistics) -> int:
-    """Return the most bytes that the requests of a mount can have carried."""
-    size = max(mount.rsize or 0, mount.wsize or 0)
-    # Of unknown size: no matter how much.
-    return _total(mount, "operations") * (size or 1 << 40)
-
-
 def _total(mount: MountStatistics, field: str) -> int:
-    found = (mount.operation(name) for name in _DATA)
-    return sum(getattr(one, field) for one in found if one)
+    return sum(getattr(one, field) for one in (*mount.reads, *mount.writes))
 
 
 def _sum(mount: MountStatistics, counter: str) -> int:

@@ -7,23 +7,22 @@ difference, and the later sample is the first one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
 from ovirt_rdma.host.facts.activity import Requests
 from ovirt_rdma.host.facts.statistics import (
+    READS,
+    WRITES,
     MountStatistics,
     OperationStatistics,
     PortCounters,
     Transport,
 )
 
-# Operations that move file data to or from the server's disks; NFS 3 and 4 have the
-# same names (fs/nfs/nfs3xdr.c, fs/nfs/nfs4xdr.c). With CONFIG_NFS_V4_2_READ_PLUS, which
-# Debian's 6.12 has, NFS 4.2 over TCP reads by READ_PLUS (fs/nfs/client.c,
-# nfs4_server_set_init_caps).
-DATA = frozenset({"READ", "READ_PLUS", "WRITE", "COMMIT"})
+# Operations that move file data to or from the server's disks.
+DATA = frozenset({*READS, *WRITES, "COMMIT"})
 
 # More than the calls that may be under way at the end of a sample would move.
 LOCAL_BYTES = 16 << 20
@@ -97,8 +96,8 @@ class Load:
       ``writes``: those of ``data``, with sums of milliseconds
     - ``sent_again``: transmissions beyond the first; ``timeouts``: of calls
     - ``bytes_sent``, ``bytes_received``: of calls and replies
-    - ``moved``: bytes read from the server's files and written to them; 0 with pNFS,
-      whose requests are in the counters of other servers
+    - ``beyond``: by how many bytes more data was moved than its calls can have carried
+      (MountStatistics.bytes_beyond_requests)
     - ``connects``: connections made; ``sends``: calls sent over them, of other mounts
       too; ``backlog``: the mean number of calls that waited for a slot; ``on_wire``:
       the mean number of calls that the server had
@@ -111,7 +110,7 @@ class Load:
     timeouts: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
-    moved: int = 0
+    beyond: int = 0
     connects: int = 0
     sends: int = 0
     reads: Requests = field(default_factory=Requests)
@@ -126,11 +125,10 @@ class Load:
 
     @property
     def is_local(self) -> bool:
-        """Whether data was moved without a call to the server: LOCALIO, for a server
-        on the same host (fs/nfs/localio.c). Its I/O counts as the server's
-        (fs/nfs/read.c, nfs_readpage_done), but there is no RPC to count.
+        """Whether data was moved without calls: LOCALIO, for a server on the same
+        host.
         """
-        return self.moved >= LOCAL_BYTES and not self.data.count
+        return self.beyond >= LOCAL_BYTES
 
     @property
     def all(self) -> Calls:
@@ -163,11 +161,11 @@ def load_between(
         timeouts=sum(one.timeouts for one in done),
         bytes_sent=sum(one.bytes_sent for one in done),
         bytes_received=sum(one.bytes_received for one in done),
-        moved=after.file_bytes - before.file_bytes,
+        beyond=after.bytes_beyond_requests - before.bytes_beyond_requests,
         connects=connects,
         sends=sends,
-        reads=_requests(done, "READ", "READ_PLUS"),
-        writes=_requests(done, "WRITE"),
+        reads=_requests(done, READS),
+        writes=_requests(done, WRITES),
         backlog=backlog / sends if sends else 0.0,
         # Little's law: the time that all calls together were on the wire.
         on_wire=sum(one.rtt_ms for one in done) / (1000.0 * seconds),
@@ -217,7 +215,9 @@ def _calls(operations: Iterable[OperationStatistics]) -> Calls:
     )
 
 
-def _requests(operations: Iterable[OperationStatistics], *names: str) -> Requests:
+def _requests(
+    operations: Iterable[OperationStatistics], names: Collection[str]
+) -> Requests:
     some = [one for one in operations if one.name in names]
     return Requests(
         sum(one.operations for one in some),

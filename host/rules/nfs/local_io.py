@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
+from ovirt_rdma.host.facts.statistics import beyond_requests
 from ovirt_rdma.host.rules.base import PASS, SKIP, WARN, Finding, Rule
 from ovirt_rdma.host.rules.nfs.mounts import (
     RdmaMount,
@@ -81,8 +82,7 @@ def _enabled(view: View) -> Optional[bool]:
 def _past_the_connection(one: RdmaMount) -> str:
     """Return what shows that data was moved without requests, or nothing.
 
-    A READ has at most rsize bytes. LOCALIO counts the bytes as the server's, but makes
-    no request. With pNFS the requests are in the counters of other servers.
+    With pNFS the requests are in the counters of other servers.
     """
     done = one.activity
     if done is None or done.layout:
@@ -93,7 +93,7 @@ def _past_the_connection(one: RdmaMount) -> str:
     ):
         if moved is None or size is None:
             continue
-        if moved > requests * size:
+        if beyond_requests(moved, requests, size) > 0:
             return f"{moved} bytes were {what} with {requests} requests"
     return ""
 

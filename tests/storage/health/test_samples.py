@@ -50,6 +50,8 @@ def mount(*operations, age_s=100, transports=(ONE,), moved=None):
         transports=transports,
         operations=operations,
         bytes=sums,
+        rsize=1 << 20,
+        wsize=1 << 20,
     )
 
 
@@ -128,6 +130,8 @@ def test_connections(before, after, connects):
     ("moved", "calls", "is_local"),
     [
         (LOCAL_BYTES, 0, True),
+        # LOCALIO was enabled or disabled meanwhile.
+        (LOCAL_BYTES + (1 << 20), 1, True),
         (LOCAL_BYTES, 1, False),
         # Calls that are under way are counted at their end.
         (LOCAL_BYTES - 1, 0, False),
@@ -143,14 +147,33 @@ def test_data_without_calls_is_local(moved, calls, is_local):
     assert load.is_local is is_local
 
 
-@pytest.mark.parametrize("name", ["READ", "READ_PLUS", "WRITE", "COMMIT"])
-def test_data_with_calls_is_not_local(name):
-    """Debian's 6.12 reads NFS 4.2 over TCP by READ_PLUS."""
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("READ", "server_read"),
+        # Debian's 6.12 reads NFS 4.2 over TCP by it.
+        ("READ_PLUS", "server_read"),
+        ("WRITE", "server_written"),
+    ],
+)
+@pytest.mark.parametrize(("size", "is_local"), [(1 << 20, False), (1 << 18, True)])
+def test_data_is_local_if_its_calls_cannot_have_carried_it(
+    name, column, size, is_local
+):
     before = mount(operation(name, 5), moved=0)
-    after = mount(operation(name, 25), moved=LOCAL_BYTES)
+    after = mount(operation(name, 37), moved=0)
+    before, after = (one._replace(rsize=size, wsize=size) for one in (before, after))
+    after = after._replace(bytes=after.bytes._replace(**{column: 32 << 20}))
     load = load_between(before, after, 10.0)
     assert load is not None
-    assert (load.is_local, load.data.count) == (False, 20)
+    assert (load.is_local, load.data.count) == (is_local, 32)
+
+
+def test_data_is_not_local_if_the_size_of_calls_is_unknown():
+    before, after = (mount(moved=n)._replace(rsize=None) for n in (0, LOCAL_BYTES))
+    load = load_between(before, after, 10.0)
+    assert load is not None
+    assert not load.is_local
 
 
 @pytest.mark.parametrize("name", ["READ", "READ_PLUS"])
