@@ -18,6 +18,7 @@ GUEST_PACKAGES = (
     "iproute2",  # ip, and rdma
     "iputils-ping",
     "kmod",
+    "lldpad",
     "network-manager",
     "nfs-common",
     "nfs-kernel-server",

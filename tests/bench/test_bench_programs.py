@@ -344,7 +344,7 @@ def test_the_memory_limit_of_a_plan(megabytes, holds):
 
 
 def test_a_host_that_cannot_be_written_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(host_plan, "ENVIRONMENT", {"PYTHONPATH": "/nonexistent"})
+    monkeypatch.setattr(host_plan, "ENVIRONMENT", {"PYTHONHOME": "/nonexistent"})
     with pytest.raises(BenchmarkFailed, match="the host cannot be written:\n"):
         host_plan.write_host(tmp_path, 1)
 
