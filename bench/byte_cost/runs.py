@@ -45,12 +45,15 @@ _FILE = "/mnt/byte-cost"
 # Both hosts share the processor. Whether a woken task of one interrupts the other's
 # depends on how long each ran before (Linux 6.1, kernel/sched/fair.c,
 # check_preempt_wakeup): a read of 64 KiB had 19 task switches in one run, 21 in the
-# next, and 10 without that.
-_NO_INTERRUPTION = """
+# next, and 10 without that. And whether an operation frees a slab and allocates the
+# next depends on how full the boot left the slabs (mm/slub.c, __slab_free): 2.5 or 5 kB
+# were cleared more for a read of 1 MiB. So empty slabs are kept.
+_STEADY = """
 set -e
 debug=/sys/kernel/debug
 mountpoint -q $debug || mount -t debugfs debugfs $debug
 echo NO_WAKEUP_PREEMPTION > $debug/sched/features
+for file in /sys/kernel/slab/*/min_partial; do echo 1000 > $file; done
 """
 _ETHERNET = ("10.96.0.1", "10.96.0.2")
 _CONNECTED = "echo connected > /sys/class/net/{}/mode"
@@ -107,7 +110,7 @@ def measured(cases: Sequence[Case]) -> Iterator[Row]:
                 file = Path(folder) / f"counts-{number}"
                 file.touch()
                 with host(Counted(programs.counter, file)) as (guest, pair):
-                    guest.run(_NO_INTERRUPTION, check=True)
+                    guest.run(_STEADY, check=True)
                     yield from _all(_Site(guest, pair, programs, file), some)
 
 
