@@ -205,19 +205,6 @@ class MountStatistics(NamedTuple):
     layout: Optional[str] = None
 
     @property
-    def bytes_beyond_requests(self) -> int:
-        """:func:`beyond_requests` of all reads and writes; 0 if unknown, and with a
-        layout.
-        """
-        if self.bytes is None or self.layout or None in (self.rsize, self.wsize):
-            return 0
-        reads = sum(one.operations for one in self.reads)
-        writes = sum(one.operations for one in self.writes)
-        return beyond_requests(
-            self.bytes.server_read, reads, self.rsize or 0
-        ) + beyond_requests(self.bytes.server_written, writes, self.wsize or 0)
-
-    @property
     def reads(self) -> tuple[OperationStatistics, ...]:
         """The operations that read files."""
         return tuple(one for one in self.operations if one.name in READS)
@@ -234,6 +221,40 @@ class MountStatistics(NamedTuple):
     def option(self, name: str) -> Optional[str]:
         """Return the value of a mount option; None if it is not there or has none."""
         return option_value(self.options, name)
+
+
+def moved_without_requests(before: MountStatistics, after: MountStatistics) -> int:
+    """Return how many bytes of its files a mount read and wrote between two samples
+    without requests (:func:`beyond_requests`); 0 if that is unknown, and with a layout.
+
+    Reads count if their requests cannot have carried half of them, and so do writes:
+    what ends while a sample is taken can be in its requests, and its bytes in the next
+    one's (net/sunrpc/sched.c, rpc_exit_task; fs/nfs/super.c, nfs_show_stats).
+    """
+    then, now = before.bytes, after.bytes
+    if then is None or now is None or before.layout or after.layout:
+        return 0
+    return _without(
+        now.server_read - then.server_read,
+        _requests(after.reads) - _requests(before.reads),
+        (before.rsize, after.rsize),
+    ) + _without(
+        now.server_written - then.server_written,
+        _requests(after.writes) - _requests(before.writes),
+        (before.wsize, after.wsize),
+    )
+
+
+def _requests(operations: tuple[OperationStatistics, ...]) -> int:
+    return sum(one.operations for one in operations)
+
+
+def _without(moved: int, requests: int, sizes: tuple[Optional[int], ...]) -> int:
+    # Fewer requests than before are those of another mount.
+    if requests < 0 or None in sizes:
+        return 0
+    beyond = beyond_requests(moved, requests, max(size or 0 for size in sizes))
+    return beyond if 2 * beyond > moved else 0
 
 
 class SunrpcTransport(NamedTuple):

@@ -16,6 +16,7 @@ from ovirt_rdma.host.facts.statistics import (
     MountStatistics,
     PortCounters,
     Statistics,
+    moved_without_requests,
 )
 from ovirt_rdma.host.mount_options import transport_of
 from ovirt_rdma.host.rules.hardware.pcie import mbps
@@ -257,7 +258,7 @@ def _counted(old: MountStatistics, new: MountStatistics) -> dict[str, object]:
         for name in ("sends", "req_u", "bklog_u", "connect_count")
     )
     transport = kinds.pop() if len(kinds) == 1 else MIXED if kinds else None
-    if new.bytes_beyond_requests > old.bytes_beyond_requests:
+    if moved_without_requests(old, new):
         transport = LOCAL
     return {
         "transport": transport,

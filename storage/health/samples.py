@@ -19,12 +19,13 @@ from ovirt_rdma.host.facts.statistics import (
     OperationStatistics,
     PortCounters,
     Transport,
+    moved_without_requests,
 )
 
 # Operations that move file data to or from the server's disks.
 DATA = frozenset({*READS, *WRITES, "COMMIT"})
 
-# More than the calls that may be under way at the end of a sample would move.
+# More than the calls that end while a sample is taken would move.
 LOCAL_BYTES = 16 << 20
 
 # This host waited in vain for acknowledgements: mlx5, Soft-RoCE (rxe_comp.c).
@@ -96,8 +97,7 @@ class Load:
       ``writes``: those of ``data``, with sums of milliseconds
     - ``sent_again``: transmissions beyond the first; ``timeouts``: of calls
     - ``bytes_sent``, ``bytes_received``: of calls and replies
-    - ``beyond``: by how many bytes more data was moved than its calls can have carried
-      (MountStatistics.bytes_beyond_requests)
+    - ``local``: bytes read and written without calls (moved_without_requests)
     - ``connects``: connections made; ``sends``: calls sent over them, of other mounts
       too; ``backlog``: the mean number of calls that waited for a slot; ``on_wire``:
       the mean number of calls that the server had
@@ -110,7 +110,7 @@ class Load:
     timeouts: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
-    beyond: int = 0
+    local: int = 0
     connects: int = 0
     sends: int = 0
     reads: Requests = field(default_factory=Requests)
@@ -128,7 +128,7 @@ class Load:
         """Whether data was moved without calls: LOCALIO, for a server on the same
         host.
         """
-        return self.beyond >= LOCAL_BYTES
+        return self.local >= LOCAL_BYTES
 
     @property
     def all(self) -> Calls:
@@ -161,7 +161,7 @@ def load_between(
         timeouts=sum(one.timeouts for one in done),
         bytes_sent=sum(one.bytes_sent for one in done),
         bytes_received=sum(one.bytes_received for one in done),
-        beyond=after.bytes_beyond_requests - before.bytes_beyond_requests,
+        local=moved_without_requests(before, after),
         connects=connects,
         sends=sends,
         reads=_requests(done, READS),

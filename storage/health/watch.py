@@ -79,7 +79,7 @@ class HealthWatch:
     def look(self) -> float:
         """Look at the mounts, if the policy wants it; return the seconds until the next
         time. What fails is reported, and tried again; raises the third unexpected error
-        in a row.
+        after a look that succeeded.
         """
         begun = self._uptime()
         try:

@@ -466,7 +466,7 @@ def test_a_refusal_is_an_answer():
     ("what", "id", "cause"),
     [
         (seen(FAST, connections_asked=4, connections=1), "nconnect-ignored", HOST),
-        (seen(FAST, load=load(beyond=1 << 30)), "local-io", HOST),
+        (seen(FAST, load=load(local=1 << 30)), "local-io", HOST),
         (seen(FAST, signs(), errors={"symbol_error": 3}), "port-errors", PATH),
         (
             seen(FAST, signs(infiniband=True), errors={"symbol_error": 3}),
@@ -493,8 +493,7 @@ def test_remarks_on_a_mount_that_is_ok(what, id, cause):
         seen(FAST, connections_asked=4, connections=4),
         seen(FAST, connections_asked=None, connections=1),
         seen(FAST, connections_asked=4, connections=None),
-        # Calls of less than rsize.
-        seen(FAST, load=load(data=(100, 0.1, 1.0), beyond=-(1 << 26))),
+        seen(FAST, load=load(data=(100, 0.1, 1.0), local=1 << 20)),
         # Linux 6.1.192; over TCP; a connection that broke; of other mounts.
         seen(
             FAST, load=load(data=(2480, 4.4, 15.5), backlog=0.05, sends=2480), slots=16
