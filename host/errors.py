@@ -8,7 +8,7 @@ class Sentence(str):
     """A sentence for people with a stable ``id`` for programs and tests.
 
     The id is lower-case words with hyphens (``plan-outdated``); it stays when the
-    wording changes. tests/data/messages.txt lists all of them.
+    wording changes.
 
     >>> Sentence("netdev-unknown", "this host has no netdev ib9").id
     'netdev-unknown'

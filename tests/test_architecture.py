@@ -35,8 +35,6 @@ DEPENDENCIES = {"yaml"}  # setup.cfg, install_requires
 # setup.cfg, extra `engine`: hypervisors have none of them.
 ENGINE_DEPENDENCIES = {"ovirtsdk4", "pycurl", "jinja2", "markupsafe", "rich"}
 ENGINE_SIDE = (f"{PACKAGE}.engine_sdk_tools", f"{PACKAGE}.cli.engine.")
-# CONTRIBUTING.md, files and folders.
-MOST_FILES, MOST_LINES = 17, 460
 # Runs as a separate process, with the system's Python.
 CM_PROBE = f"{PACKAGE}.storage.rdma_cm_probe"
 # Loaded by ansible-playbook, in its process.
@@ -145,21 +143,6 @@ def test_what_decides_imports_no_reader(package):
         for other in _imported(name)
         if other.startswith(tuple(f"{PACKAGE}.{one}" for one in READS_OR_CHANGES))
     ] == []
-
-
-def test_folders_and_files_stay_of_a_size_to_read():
-    """A file is a chapter, and a folder has few enough names to read."""
-    shown: dict[str, int] = {}
-    for name, path in SOURCES.items():
-        if path.name != "__init__.py":
-            shown[_package(name)] = shown.get(_package(name), 0) + 1
-    assert {one: n for one, n in shown.items() if n > MOST_FILES} == {}
-    long = {
-        name: lines
-        for name, path in SOURCES.items()
-        if (lines := len(path.read_bytes().splitlines())) > MOST_LINES
-    }
-    assert long == {}
 
 
 def test_no_module_imports_itself_in_a_circle():
