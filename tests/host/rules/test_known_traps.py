@@ -6,7 +6,6 @@ tests/data/traps has the facts of both; WRITE_GOLDEN=1 writes them again.
 
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
@@ -16,6 +15,7 @@ from support.golden.golden_traps import DATA, TRAPS
 
 from ovirt_rdma.host.decision.registry import decide, rule_by_id
 from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN
 
@@ -74,12 +74,12 @@ def test_no_other_trap_is_found_with_it(rule):
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_no_golden_host_is_in_a_trap(host):
-    decided = json.loads((HOST_DATA / host / "decision.json").read_bytes())
-    assert {one["rule"] for one in decided["findings"]} > set(NEW)
+    facts = dump.load(HOST_DATA / host / "facts.json")
+    policy = load_policy_file(HOST_DATA / host / "policy.yaml").policy
+    findings = decide(facts, policy).findings
+    assert {one.rule for one in findings} > set(NEW)
     assert [
-        one
-        for one in decided["findings"]
-        if one["rule"] in NEW and one["verdict"] in (WARN, FAIL)
+        one for one in findings if one.rule in NEW and one.verdict in (WARN, FAIL)
     ] == []
 
 
