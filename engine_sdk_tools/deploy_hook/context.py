@@ -3,7 +3,8 @@
 
 The check is the real ``ansible-playbook --syntax-check`` on a play that takes the tasks
 in as the engine's playbook does (ovirt-host-deploy.yml:39-41), with its roles, settings
-and variables; nothing is carried out.
+and variables; no task is carried out. Plugins are loaded, also from the home of the
+engine's user, so root runs it as that user.
 """
 
 from __future__ import annotations
@@ -14,20 +15,18 @@ import pwd
 import re
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import readable_by
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import search_path
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import private_folder, search_path
 from ovirt_rdma.engine_sdk_tools.hosts.collection import (
     ENGINE_USER,
     collection_folder,
     collection_paths,
+    is_trusted,
 )
 from ovirt_rdma.host.system.commands import CommandFailed, run_command
 
@@ -121,10 +120,15 @@ def role_is_found(name: str, project: str = PROJECT) -> bool:
 def _role_paths() -> list[Path]:
     """Return ansible-core's DEFAULT_ROLES_PATH, for the engine's user."""
     shared = [Path("/usr/share/ansible/roles"), Path("/etc/ansible/roles")]
+    user = _engine_user()
+    return shared if user is None else [Path(user.pw_dir) / ".ansible/roles", *shared]
+
+
+def _engine_user() -> Optional[pwd.struct_passwd]:
     try:
-        return [Path(pwd.getpwnam(ENGINE_USER).pw_dir) / ".ansible/roles", *shared]
+        return pwd.getpwnam(ENGINE_USER)
     except KeyError:
-        return shared
+        return None
 
 
 def user_without_access(path: Path) -> str:
@@ -150,25 +154,34 @@ def check_syntax(content: bytes, beside: Path, project: str = PROJECT) -> None:
             "ansible-playbook is not installed, so nothing can be checked",
             "install the package ansible-core (an engine has it)",
         )
-    with _play(content, beside, project) as folder:
+    words = [program, "--syntax-check", "-i", "hosts", "-e", "@vars.json", "play.yml"]
+    user = _engine_user()
+    with private_folder() as name:
+        folder = Path(name)
+        _write_play(folder, content, beside, project)
+        as_user: dict[str, Any] = {}
+        if user is not None and os.geteuid() == 0:
+            groups = os.getgrouplist(user.pw_name, user.pw_gid)
+            as_user = {"user": user.pw_uid, "group": user.pw_gid}
+            as_user["extra_groups"] = groups
+            _give(folder, user)
         try:
             done = subprocess.run(
-                [
-                    program,
-                    "--syntax-check",
-                    "-i",
-                    "hosts",
-                    "-e",
-                    "@vars.json",
-                    "play.yml",
-                ],
+                words,
                 check=False,
                 capture_output=True,
                 cwd=folder,
-                env=_environment(folder),
+                env=_environment(folder, user),
                 stdin=subprocess.DEVNULL,
                 timeout=_CHECKING_S,
+                **as_user,
             )
+        except OSError as error:
+            raise PostTasksProblem(
+                "ansible-missing",
+                f"{program} cannot be run by the engine's user: {error.strerror}",
+                "install the package ansible-core (an engine has it)",
+            ) from None
         except subprocess.TimeoutExpired:
             raise PostTasksProblem(
                 "post-tasks-check-timeout",
@@ -186,41 +199,53 @@ def check_syntax(content: bytes, beside: Path, project: str = PROJECT) -> None:
         )
 
 
-@contextmanager
-def _play(content: bytes, beside: Path, project: str) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="ovirt-rdma-check-") as name:
-        folder = Path(name)
-        values = {
-            **dict.fromkeys(_ENGINE_VARIABLES, "value"),
-            "ovirt_engine_usr": "/usr/share/ovirt-engine",
-            "ovirt_pki_dir": "/etc/pki/ovirt-engine",
-            "ansible_port": 22,
-        }
-        tasks = folder / "tasks"
-        tasks.mkdir()
-        for other in beside.iterdir():
-            if other.name != "post_tasks.yml":
-                (tasks / other.name).symlink_to(other.absolute())
-        (tasks / "post_tasks.yml").write_bytes(content)
-        (folder / "play.yml").write_text(json.dumps(_PLAY), encoding="utf-8")
-        (folder / "vars.json").write_text(json.dumps(values), encoding="utf-8")
-        (folder / "hosts").write_text("host.example.com ansible_port=22\n")
-        top = Path(project)
-        for part in ("roles", "filter_plugins", "library"):
-            if (top / part).is_dir():
-                (folder / part).symlink_to(top / part)
-        if (top / "ansible.cfg").is_file():
-            shutil.copyfile(top / "ansible.cfg", folder / "ansible.cfg")
-        yield folder
+def _write_play(folder: Path, content: bytes, beside: Path, project: str) -> None:
+    values = {
+        **dict.fromkeys(_ENGINE_VARIABLES, "value"),
+        "ovirt_engine_usr": "/usr/share/ovirt-engine",
+        "ovirt_pki_dir": "/etc/pki/ovirt-engine",
+        "ansible_port": 22,
+    }
+    tasks = folder / "tasks"
+    tasks.mkdir()
+    for other in beside.iterdir():
+        if other.name != "post_tasks.yml":
+            (tasks / other.name).symlink_to(other.absolute())
+    (tasks / "post_tasks.yml").write_bytes(content)
+    (folder / "play.yml").write_text(json.dumps(_PLAY), encoding="utf-8")
+    (folder / "vars.json").write_text(json.dumps(values), encoding="utf-8")
+    (folder / "hosts").write_text("host.example.com ansible_port=22\n")
+    top = Path(project)
+    for part in ("roles", "filter_plugins", "library"):
+        if (top / part).is_dir():
+            (folder / part).symlink_to(top / part)
+    if (top / "ansible.cfg").is_file():
+        shutil.copyfile(top / "ansible.cfg", folder / "ansible.cfg")
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _give(folder: Path, user: pwd.struct_passwd) -> None:
+    """Give ``folder`` to ``user``, with all that is in it, and let its groups enter the
+    folder above, which stays ours.
+    """
+    for each in (*folder.rglob("*"), folder):
+        os.chown(each, user.pw_uid, user.pw_gid, follow_symlinks=False)
+    os.chown(folder.parent, -1, user.pw_gid)
+    folder.parent.chmod(0o710)
+
+
+def _environment(folder: Path, user: Optional[pwd.struct_passwd]) -> dict[str, str]:
+    collections, roles = collection_paths(), _role_paths()
+    if user is None or os.geteuid() not in (0, user.pw_uid):
+        # We are somebody else, who does not run what that user may have written.
+        collections = [path for path in collections if is_trusted(path)]
+        roles = [path for path in roles if is_trusted(path)]
     return {
         "PATH": search_path(),
         "HOME": str(folder),
         "LC_ALL": "C.UTF-8",
-        "ANSIBLE_COLLECTIONS_PATH": ":".join(map(str, collection_paths())),
-        "ANSIBLE_ROLES_PATH": ":".join(map(str, _role_paths())),
+        "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": ":".join(map(str, collections)),
+        "ANSIBLE_ROLES_PATH": ":".join(map(str, roles)),
         "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
         "ANSIBLE_NOCOLOR": "1",
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -32,7 +32,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.answers import (
     read_answers,
     report_of,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_paths
+from ovirt_rdma.engine_sdk_tools.hosts.collection import trusted_collections
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     Access,
     inventory_of,
@@ -173,13 +173,14 @@ class AnsibleHosts:
         if not aliases:
             return
         results = {alias: Prepared(host.name) for alias, host in aliases.items()}
+        collections = tuple(map(str, trusted_collections()))
         with ansible_run.private_folder() as folder:
             order = replace(
                 self._order("", aliases, keys, folder),
                 limit_s=PREPARING_LIMIT_S,
                 playbook="prepare_hosts.yml",
                 variables=variables,
-                collections=tuple(map(str, collection_paths())),
+                collections=collections,
             )
             for event in self._run_events(order, folder):
                 alias = str(event["event_data"]["host"])

@@ -26,8 +26,9 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Problem
 
-# Prefix of folders in $TMPDIR.
+# Of folders in $TMPDIR: the prefix of their names, and what is in each.
 _PREFIX = "ovirt-rdma-"
+_MARK, _INSIDE = ".run-of-ovirt-rdma", "run"
 PLAYBOOKS = Path(__file__).parents[1] / "playbooks"
 # ssh.sh limits the output of ssh to this many bytes. The packed answers of the largest
 # host of bench/large_host.py have 20 kB, a policy has at most 80 kB.
@@ -117,23 +118,28 @@ class AnsibleProblem(Problem):
 
 @contextlib.contextmanager
 def private_folder() -> Iterator[str]:
-    """Make a folder of mode 0700 that is deleted at the end. First, remove folders and
-    processes that killed runs of this user have left.
+    """Make a folder of mode 0700 that is deleted at the end, with the processes whose
+    ANSIBLE_CONFIG is in it. First, remove folders and processes that killed runs of
+    this user have left.
 
-    A run has a lock on its folder as long as its process lives.
+    The folder above it is locked as long as the process lives, and gets its mark after
+    the lock and loses it last. So one with the mark and without a lock is of a run that
+    was killed; any other is left alone.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        _tidy_up(left)
-    folder = tempfile.mkdtemp(prefix=_PREFIX)
+        if (left / _MARK).is_file() and (lock := _locked(left)) >= 0:
+            _remove(left, lock)
+    top = Path(tempfile.mkdtemp(prefix=_PREFIX))
     lock = -1
     try:
-        lock = _locked(Path(folder))
-        yield folder
-    finally:
-        _end_processes(Path(folder))
-        shutil.rmtree(folder, ignore_errors=True)
+        lock = _locked(top)
         if lock >= 0:
-            os.close(lock)
+            (top / _MARK).touch()
+        folder = top / _INSIDE
+        folder.mkdir(mode=0o700)
+        yield str(folder)
+    finally:
+        _remove(top, lock)
 
 
 def _locked(folder: Path) -> int:
@@ -152,14 +158,11 @@ def _locked(folder: Path) -> int:
     return -1
 
 
-def _tidy_up(left: Path) -> None:
-    # A run writes this file after it has the lock; folders of other programs have none.
-    if not os.access(left / "ansible.cfg", os.F_OK) or (lock := _locked(left)) < 0:
-        return
-    try:
-        _end_processes(left)
-        shutil.rmtree(left, ignore_errors=True)
-    finally:
+def _remove(top: Path, lock: int) -> None:
+    _end_processes(top / _INSIDE)
+    shutil.rmtree(top / _INSIDE, ignore_errors=True)
+    shutil.rmtree(top, ignore_errors=True)
+    if lock >= 0:
         os.close(lock)
 
 

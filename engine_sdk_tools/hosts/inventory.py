@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import search_path
+from ovirt_rdma.engine_sdk_tools.hosts.collection import is_trusted
 from ovirt_rdma.engine_sdk_tools.hosts.known_hosts import HostKey
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Problem, UsageProblem
@@ -168,7 +169,8 @@ def read_inventory(
     """Return the variables of each host in the operator's inventory, by its name.
 
     It can be anything that Ansible reads: ini, YAML, a folder, the source of a plugin,
-    which gets a part of our environment. Raises Problem if Ansible cannot read it.
+    which gets a part of our environment. An ansible.cfg in the current folder counts
+    only if nobody else can write there. Raises Problem if Ansible cannot read it.
     """
     if not Path(path).exists():
         raise UsageProblem(
@@ -177,7 +179,8 @@ def read_inventory(
             "give an existing file: --inventory FILE",
         )
     program = shutil.which(command[0], path=search_path())
-    arguments = [program or command[0], *command[1:], "--inventory", path, "--list"]
+    named = str(Path(path).absolute())
+    arguments = [program or command[0], *command[1:], "--inventory", named, "--list"]
     by_hand = shlex.join(["ansible-inventory", "--inventory", path, "--list"])
     fix = (
         f"try it: {by_hand}; of the environment it gets only HOME, PATH, the language "
@@ -189,6 +192,7 @@ def read_inventory(
             check=False,
             capture_output=True,
             stdin=subprocess.DEVNULL,
+            cwd=None if is_trusted(Path()) else "/",
             env={k: v for k, v in os.environ.items() if _SEEN.fullmatch(k)},
             timeout=_READING_S,
         )

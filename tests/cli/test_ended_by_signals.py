@@ -130,6 +130,7 @@ def test_the_next_run_tidies_up_after_one_that_was_killed(asking, tmp_path):
     assert len(living(folder)) == 2
     theirs = tmp_path / "tmp" / "ovirt-rdma-of-somebody"
     theirs.mkdir()
+    (theirs / "ansible.cfg").touch()
     second, another = asking()
     assert (folder.exists(), living(folder)) == (False, [])
     third, _ = asking()
