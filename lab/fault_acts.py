@@ -10,8 +10,8 @@ from lab.fault import Act
 from lab.fault_site import CASES, Case, FaultSite
 from lab.topology import HYPERVISOR_ADDRESSES, NETDEV, SERVER_ADDRESSES
 
-# Seconds in which a port comes up while a connect waits for it.
-SETTLES_AFTER = 3.0
+# Seconds after vdsmd's start in which a port comes up while a connect waits for it.
+SETTLES_AFTER = 20.0
 _PYVERBS = "/usr/lib/python3/dist-packages/pyverbs"
 
 
@@ -65,20 +65,13 @@ def fail_unasked_and_come_back(server: str) -> Act:
     return begin
 
 
-def plug_in_while_booting(site: FaultSite) -> None:
-    """Simulate a host that has just booted, with its cable in after SETTLES_AFTER."""
-    # This file alone shows how long a host has been up.
-    young = "echo 5.00 5.00 > /run/uptime && mount --bind /run/uptime /proc/uptime"
-    site.shell(young)
+def plug_in_late(site: FaultSite) -> None:
+    """Start vdsmd while the cable is out; plug it in SETTLES_AFTER seconds later."""
     site.lab.hypervisor.monitor.pull_cable()
+    site.vdsmd.stop()
+    site.vdsmd.start()
     plug = site.lab.hypervisor.monitor.plug_cable
     threading.Timer(SETTLES_AFTER, plug).start()
-
-
-def booted(site: FaultSite) -> None:
-    """End the simulation of a boot."""
-    site.lab.hypervisor.monitor.plug_cable()
-    site.shell("umount /proc/uptime")
 
 
 def _own(site: FaultSite, owner: str, mode: str) -> None:

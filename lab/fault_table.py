@@ -45,8 +45,9 @@ _RESUME = "then resume the virtual machine, which is paused"
 
 _LATE = replace(
     _OVER_RDMA,
-    within=30,
-    at_least=SETTLES_AFTER,
+    within=45,
+    # The connect begins a moment after vdsmd's start.
+    at_least=SETTLES_AFTER - 5,
     also="s for an RDMA port to come up",
 )
 
@@ -74,14 +75,15 @@ _NOT_FOR_US = Expected(
 FAULTS: tuple[Fault, ...] = (
     ConnectFault(
         "port-at-boot",
-        "The hypervisor is booting and its RDMA port comes up only after"
-        f" {SETTLES_AFTER:g} s (settle_timeout).",
+        "vdsmd has started and the hypervisor's RDMA port comes up only"
+        f" {SETTLES_AFTER:g} s later (settle_timeout).",
         _LATE,
         _LATE,
-        fault_acts.plug_in_while_booting,
-        fault_acts.booted,
+        fault_acts.plug_in_late,
+        fault_acts.plug_cable,
         server="booting",
         each_case=True,
+        chosen=(PREFER_42,),
     ),
     ConnectFault(
         "no-listener",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.facts.devices import (
@@ -26,21 +26,20 @@ NOT_READY = "not ready"
 UNKNOWN = "unknown"
 
 MODULE = "rpcrdma"
+MODULE_STEP = "module"
 
 
 @dataclass(frozen=True)
 class Step:
     """One check: its ``name``, ``verdict``, what was found (``detail``), and a fix.
 
-    ``settling``: a port is still coming up, so waiting may help. ``refused``: the
-    server itself said no.
+    ``refused``: the server itself said no.
     """
 
     name: str
     verdict: str
     detail: str
     fix: str = ""
-    settling: bool = False
     refused: bool = False
 
 
@@ -84,9 +83,7 @@ def local_steps(facts: Facts, route: Optional[Route]) -> tuple[Step, ...]:
     """Check whether this host can reach ``route.destination`` over RDMA.
 
     Checks the module, the route (None if unknown), and the port that owns the source
-    address. A port that is still coming up has no carrier, so its netdev may have no
-    address yet, and the route may use another netdev: these failures are *settling* as
-    long as any port is not ACTIVE.
+    address.
     """
     module = _module_step(facts)
     if route is None:
@@ -95,7 +92,6 @@ def local_steps(facts: Facts, route: Optional[Route]) -> tuple[Step, ...]:
         if not facts.rdma_devices:
             return module, unknown, _no_device()
         return module, unknown
-    settling = any(not p.is_active for d in facts.rdma_devices for p in d.ports)
     if route.netdev is None or route.source is None:
         problem = route.problem or "the kernel names no netdev"
         return (
@@ -105,16 +101,12 @@ def local_steps(facts: Facts, route: Optional[Route]) -> tuple[Step, ...]:
                 NOT_READY,
                 f"no route to {route.destination}: {problem}",
                 "check this host's network attachment for the storage network",
-                settling,
             ),
         )
     route_step = Step(
         "route", READY, f"{route.destination} by {route.netdev} from {route.source}"
     )
-    port = _port_step(facts, route.netdev, route.source)
-    if port.verdict == NOT_READY:
-        port = replace(port, settling=settling)
-    return module, route_step, port
+    return module, route_step, _port_step(facts, route.netdev, route.source)
 
 
 def ports_behind(
@@ -154,14 +146,14 @@ def ports_behind(
 
 def _module_step(facts: Facts) -> Step:
     if MODULE in facts.modules.loaded:
-        return Step("module", READY, f"{MODULE} is loaded")
+        return Step(MODULE_STEP, READY, f"{MODULE} is loaded")
     available = facts.modules.available
     if available is None:
-        return Step("module", UNKNOWN, f"{MODULE} is not loaded yet")
+        return Step(MODULE_STEP, UNKNOWN, f"{MODULE} is not loaded yet")
     if MODULE in available:
-        return Step("module", READY, f"{MODULE} loads with the first mount")
+        return Step(MODULE_STEP, READY, f"{MODULE} loads with the first mount")
     return Step(
-        "module",
+        MODULE_STEP,
         NOT_READY,
         f"kernel {facts.kernel_release} has no {MODULE} module",
         "install the kernel's extra modules, or the NFS part of the vendor's RDMA "

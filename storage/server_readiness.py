@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -17,9 +18,10 @@ from typing import Optional, Protocol
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.policy.model import NfsRule
+from ovirt_rdma.host.policy.model import MAX_SETTLE_S, NfsRule
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import (
+    MODULE_STEP,
     NOT_READY,
     READY,
     UNKNOWN,
@@ -33,14 +35,18 @@ class LocalFacts:
     """Reads the facts that :func:`ovirt_rdma.storage.readiness.local_steps` needs.
 
     No caller gets facts that were read before its call: callers during a reading wait
-    for the next one and share it. Safe for several threads.
+    for the next one and share it. Remembers since when ports are down, by ``clock``.
+    Safe for several threads.
     """
 
-    def __init__(self, reader: HostReader) -> None:
-        self._reader = reader
+    def __init__(self, reader: HostReader, clock: Callable[[], float]) -> None:
+        self._reader, self._clock = reader, clock
         self._lock = threading.Lock()
         self._begun = 0
         self._facts: Optional[Facts] = None
+        # By device and number: when the port was first read as not ACTIVE, and whether
+        # it was ACTIVE when it was last read.
+        self._ports: dict[tuple[str, int], tuple[float, bool]] = {}
 
     def read(self) -> Facts:
         """Return facts whose reading begins after this call."""
@@ -52,16 +58,38 @@ class LocalFacts:
                 self._facts = self._read()
             return self._facts
 
+    def settling(self, wait_s: float) -> bool:
+        """Whether a port was first read as not ACTIVE less than ``wait_s`` seconds ago.
+
+        Also one that is ACTIVE by now: IPoIB joins its broadcast group, and gets a
+        carrier and its addresses, later than that.
+        """
+        now = self._clock()
+        return any(now - since < wait_s for since, _ in self._ports.values())
+
     def _read(self) -> Facts:
         reader = self._reader
-        return Facts(
+        facts = Facts(
             hostname="",
             kernel_release=reader.kernel_release(),
-            uptime_s=reader.uptime(),
+            uptime_s=0.0,
             rdma_devices=reader.rdma_devices(),
             netdevs=reader.netdevs(),
             modules=reader.modules(),
         )
+        now = self._clock()
+        ports = {}
+        for device in facts.rdma_devices:
+            for port in device.ports:
+                key = (device.name, port.number)
+                since, was_active = self._ports.get(key, (-math.inf, True))
+                # One that goes up and down all the time is no reason to wait each time.
+                if was_active and not port.is_active and now - since >= MAX_SETTLE_S:
+                    since = now
+                ports[key] = (since, port.is_active)
+        # Replaced and not changed, because settling() reads it without the lock.
+        self._ports = ports
+        return facts
 
 
 SETTLE_POLL_S = 0.5
@@ -86,17 +114,18 @@ class Network(Protocol):
 class ProbeContext:
     """The sources of the answers: the host's facts, the network, the clock.
 
-    ``local_facts`` are read through ``reader``, for all servers together.
+    ``local_facts`` are read through ``reader``, for all servers together. Without
+    ``sleep`` nobody waits for ports that are coming up.
     """
 
     reader: HostReader
     network: Network = probe
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Optional[Callable[[float], None]] = None
     clock: Callable[[], float] = time.monotonic
     local_facts: LocalFacts = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "local_facts", LocalFacts(self.reader))
+        object.__setattr__(self, "local_facts", LocalFacts(self.reader, self.clock))
 
 
 class ServerReadiness:
@@ -209,27 +238,33 @@ class ServerReadiness:
     def _settled_local_steps(self) -> dict[str, tuple[Step, ...]]:
         """Return the local steps for each address.
 
-        Waits for ports that are coming up, until one address is not NOT_READY, no port
-        is settling, or the timeout is over.
+        A port that is coming up has no carrier, so its netdev may have no address yet,
+        and the route may use another netdev. So these failures are waited for, until
+        one address is not NOT_READY, or ``settle_timeout`` seconds after a question of
+        this process first found the port down: a port costs all questions together one
+        such wait, however long it stays down.
         """
-        reader, clock = self._around.reader, self._around.clock
-        wait = self._rule.settle_timeout
-        # The clock too, because an unreadable /proc/uptime always gives 0.
-        began = clock()
-        until = began + wait
+        around = self._around
+        local, wait = around.local_facts, self._rule.settle_timeout
+        began = around.clock()
         while True:
-            facts = self._around.local_facts.read()
+            facts = local.read()
             steps_of = {
-                address: local_steps(facts, reader.route(address))
+                address: local_steps(facts, around.reader.route(address))
                 for address in self.addresses
             }
-            good = any(Readiness(s).verdict != NOT_READY for s in steps_of.values())
-            settling = any(step.settling for s in steps_of.values() for step in s)
-            late = reader.uptime() >= wait or clock() >= until
-            if good or late or not settling:
+            failed = [_failed_step(steps) for steps in steps_of.values()]
+            helps = None not in failed and set(failed) != {MODULE_STEP}
+            # Another port may go down meanwhile: no question waits twice.
+            late = around.clock() - began >= wait or not local.settling(wait)
+            if around.sleep is None or late or not helps:
                 return steps_of
-            self._around.sleep(SETTLE_POLL_S)
-            self._settled_s = clock() - began
+            around.sleep(SETTLE_POLL_S)
+            self._settled_s = around.clock() - began
+
+
+def _failed_step(steps: tuple[Step, ...]) -> Optional[str]:
+    return next((step.name for step in steps if step.verdict == NOT_READY), None)
 
 
 def is_ipv6(address: str) -> bool:

@@ -25,6 +25,7 @@ from ovirt_rdma.host.policy.model import (
     GUID_CHOICES,
     LINK_LAYERS,
     LINK_STATES,
+    MAX_SETTLE_S,
     OFFLOAD_CHOICES,
     PARTITIONS,
     PARTITIONS_INTERVAL_S,
@@ -46,7 +47,6 @@ _MIN_INTERVAL_S, _MAX_INTERVAL_S = 5, 3600
 _MIN_HEALTH_S, _MAX_HEALTH_S = 5, 300
 # The engine's timeout for a whole connectStorageServer call is 180 s. The waits for
 # ports and for the server of one export must leave time for the mount itself.
-_MAX_SETTLE_S = 120
 _MAX_READINESS_S = 30
 # On a busy host a helper process needs this long to start.
 _MIN_READINESS_S = 0.1
@@ -92,8 +92,9 @@ MOUNTING = (
     ),
     Field(
         "settle_timeout",
-        Number(0, _MAX_SETTLE_S, fraction=True),
-        "seconds after boot in which RDMA ports may still come up",
+        Number(0, MAX_SETTLE_S, fraction=True),
+        "seconds that vdsmd waits for an RDMA port to come up, from the first connect "
+        "that finds it down",
         default=NfsRule.settle_timeout,
     ),
     Field(

@@ -240,6 +240,9 @@ TRANSPORTS = (REQUIRE_RDMA, PREFER_RDMA, TCP)
 
 # IANA: nfsrdma, RFC 5667 section 6; knfsd's and every vendor's default.
 DEFAULT_PORT = 20049
+# The longest settle_timeout, in seconds: the engine waits 180 s for all exports of a
+# call (engine, vdsTimeout).
+MAX_SETTLE_S = 120
 
 # Every export is compared with the same patterns, so the compiled ones are cached: room
 # for a policy of some thousand rules, and for the previous one.
@@ -255,8 +258,9 @@ class NfsRule:
     ``number`` counts from 1; ``name`` is the admin's or ``rule N``. ``server`` is a
     name, an address, a network or a glob; ``path`` is a path or a glob. ``options`` are
     extra mount options. In seconds: ``readiness_timeout``, for one server to answer;
-    ``settle_timeout``, after boot, for ports to come up; ``failure_cache``, how long a
-    failed mount decides for the other exports of the server.
+    ``settle_timeout``, for a port to come up, from the first question of vdsmd that
+    finds it down; ``failure_cache``, how long a failed mount decides for the other
+    exports of the server.
     """
 
     number: int

@@ -7,6 +7,7 @@ starts stock VDSM in place of this process.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,8 @@ def prepare(root: str = "/") -> Prepared:
     vdsm = compat.load()
     marks = DegradedMarks(under(root, DEGRADED_JSON))
     network = RecentAnswers(probe)
-    shared = Shared(ProbeContext(HostReader(root), network), marks=marks)
+    around = ProbeContext(HostReader(root), network, time.sleep)
+    shared = Shared(around, marks=marks)
     install(vdsm, PolicySource(under(root, POLICY_JSON)), shared)
     remarks = [
         f"NFS connections are made by ovirt-rdma {__version__}",

@@ -106,25 +106,6 @@ def test_no_route(tmp_path):
     assert "Network is unreachable" in ready(host).reason
 
 
-def test_port_that_is_down_is_settling(tmp_path):
-    host = soft_roce(tmp_path)
-    host.write("/sys/class/infiniband/rxe0/ports/1/state", "1: DOWN")
-    found = ready(host, "eth0", "10.0.0.2")
-    assert found.verdict == NOT_READY
-    assert found.deciding_step.settling
-
-
-def test_an_address_not_yet_there_is_settling_while_a_port_comes_up(tmp_path):
-    # At boot: no carrier, no address, and the route uses the management netdev.
-    host = soft_roce(tmp_path)
-    host.netdev("ovirtmgmt", addresses=("192.168.1.5/24",))
-    assert not ready(host, "ovirtmgmt", "192.168.1.5").deciding_step.settling
-    host.write("/sys/class/infiniband/rxe0/ports/1/state", "2: INIT")
-    assert ready(host, "ovirtmgmt", "192.168.1.5").deciding_step.settling
-    host.no_route(SERVER)
-    assert ready(host).deciding_step.settling
-
-
 def test_roce_port_without_the_address_is_not_ready(tmp_path):
     # On the port's own netdev, but in no GID: RDMA CM answers EPROTO.
     found = ready(soft_roce(tmp_path), "eth0", "10.77.0.9")
