@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from ovirt_rdma.host.facts import port_counters
 from ovirt_rdma.storage.metrics import families
 from ovirt_rdma.storage.metrics.connections import NAMED_OPERATIONS, OTHER
 from ovirt_rdma.storage.metrics.family import Family
@@ -33,11 +34,7 @@ def tables() -> dict[str, str]:
     """Return the tables of the page by name."""
     counters = [
         (f"`{name}`", kind, meaning)
-        for kind, names in (
-            ("error", families.ERRORS),
-            ("congestion", families.CONGESTION),
-        )
-        for name, meaning in names.items()
+        for name, (kind, _, meaning) in port_counters.COUNTERS.items()
     ]
     fired = [
         (

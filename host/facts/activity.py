@@ -8,9 +8,12 @@ Values are totals; ``new_...`` and ``grown`` are their growth between the sample
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Optional
+
+from ovirt_rdma.host.facts.port_counters import ERRORS, PACKETS
 
 if TYPE_CHECKING:
     from ovirt_rdma.host.facts.statistics import (
@@ -22,39 +25,10 @@ if TYPE_CHECKING:
         Transport,
     )
 
-# Counters of a bad cable, connector, transceiver or port. Those of counters/ are of
-# PortCounters (IBTA 16.1.3.5), the others of mlx5 (drivers/infiniband/hw/mlx5).
-LINK_ERRORS = (
-    "symbol_error",
-    "link_error_recovery",
-    "link_downed",
-    "port_rcv_errors",
-    "port_rcv_remote_physical_errors",
-    "local_link_integrity_errors",
-    "excessive_buffer_overrun_errors",
-    "rx_icrc_encapsulated",
-)
-# Counters of lost, repeated or discarded packets: those of mlx5, then of Soft-RoCE
-# (drivers/infiniband/sw/rxe/rxe_hw_counters.c). A host that reads counts only the first
-# of those: its server sends (check_psn in rxe_resp.c).
-PATH_ERRORS = (
-    "port_xmit_discards",
-    "local_ack_timeout_err",
-    "out_of_sequence",
-    "packet_seq_err",
-    "implied_nak_seq_err",
-    "rnr_nak_retry_err",
-    "out_of_seq_request",
-    "rcvd_seq_err",
-    "completer_retry_err",
-    "retry_exceeded_err",
-)
 # Requests that a connection sends without any reply until that is no chance: a few are
 # always sent just before the second sample.
 _MANY_SENT = 10
-# What both kinds have: received packets.
-_PACKETS = ("port_rcv_packets", "rcvd_pkts")
-COUNTERS = frozenset((*LINK_ERRORS, *PATH_ERRORS, *_PACKETS))
+COUNTERS = frozenset((*ERRORS, *itertools.chain(*PACKETS)))
 """The counters of ports that matter here."""
 
 
@@ -351,24 +325,31 @@ def _ports(
         if port.port == 0:
             continue
         earlier = before.get((port.device, port.port), port)
-        names = (*LINK_ERRORS, *PATH_ERRORS)
         values = {
-            name: value for name in names if (value := port.get(name)) is not None
+            name: value for name in ERRORS if (value := port.get(name)) is not None
         }
-        name = next((one for one in _PACKETS if port.get(one) is not None), "")
-        packets = port.get(name)
+        packets = received_packets(port)
         yield PortActivity(
             port.device,
             port.port,
             read=bool(values),
             packets=packets,
-            new_packets=_grown(earlier.get(name), packets),
+            new_packets=_grown(received_packets(earlier), packets),
             errors=tuple(
                 PortError(name, value, _grown(earlier.get(name), value))
                 for name, value in values.items()
                 if value
             ),
         )
+
+
+def received_packets(port: PortCounters) -> Optional[int]:
+    """Return the packets that a port has received; None if it does not count them."""
+    for names in PACKETS:
+        known = [value for name in names if (value := port.get(name)) is not None]
+        if known:
+            return sum(known)
+    return None
 
 
 def _grown(before: Optional[int], after: Optional[int]) -> int:

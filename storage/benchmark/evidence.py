@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.facts.activity import LINK_ERRORS, PATH_ERRORS
+from ovirt_rdma.host.facts.activity import received_packets
 from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.locality import PciLink
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.port_counters import LOSSES
 from ovirt_rdma.host.facts.statistics import (
     MountStatistics,
-    PortCounters,
     Statistics,
     moved_without_requests,
 )
@@ -24,10 +24,6 @@ from ovirt_rdma.storage.benchmark.model import LOCAL, NetworkPath, Sample
 from ovirt_rdma.storage.readiness import ports_behind
 
 MIXED = "mixed"
-_PACKETS = ("port_rcv_packets", "rcvd_pkts")
-# Not a loss: the receiver was late, which a busy server is.
-_NO_LOSS = ("rnr_nak_retry_err",)
-_ERRORS = tuple(name for name in (*LINK_ERRORS, *PATH_ERRORS) if name not in _NO_LOSS)
 
 
 def path_to(facts: Facts, address: str) -> NetworkPath:
@@ -234,15 +230,13 @@ def _port(
     new = next((p for p in after.statistics.ports if (p.device, p.port) == own), None)
     if old is None or new is None:
         return None, None
-    errors = _grown(old, new, _ERRORS)
-    packets = next(
-        (n for name in _PACKETS if (n := _grown(old, new, [name])) is not None), None
+    return (
+        _grown([(old.get(name), new.get(name)) for name in LOSSES]),
+        _grown([(received_packets(old), received_packets(new))]),
     )
-    return errors, packets
 
 
-def _grown(old: PortCounters, new: PortCounters, names: Iterable[str]) -> Optional[int]:
-    pairs = [(old.get(name), new.get(name)) for name in names]
+def _grown(pairs: Iterable[tuple[Optional[int], Optional[int]]]) -> Optional[int]:
     known = [now - then for then, now in pairs if then is not None and now is not None]
     return sum(max(0, value) for value in known) if known else None
 

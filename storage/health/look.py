@@ -17,6 +17,7 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.facts.port_counters import LOSSES
 from ovirt_rdma.host.facts.statistics import (
     MountStatistics,
     PortCounters,
@@ -28,7 +29,6 @@ from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.health.probe import PROBE_S, Answer, Asked, Probes
 from ovirt_rdma.storage.health.samples import (
     SENT_AGAIN,
-    WIRE_ERRORS,
     PortErrors,
     load_between,
     recent_errors,
@@ -56,7 +56,7 @@ ERRORS_S = 35.0
 
 def _read(tree: FileTree) -> Statistics:
     """Read what is judged: the firmware is asked for each counter of a port."""
-    return read_statistics(tree, counters=WIRE_ERRORS)
+    return read_statistics(tree, counters=LOSSES)
 
 
 @dataclass(frozen=True)

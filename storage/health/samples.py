@@ -11,7 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
+from ovirt_rdma.host.facts import port_counters
 from ovirt_rdma.host.facts.activity import Requests
+from ovirt_rdma.host.facts.port_counters import LOSSES, repeats
 from ovirt_rdma.host.facts.statistics import (
     READS,
     WRITES,
@@ -28,48 +30,14 @@ DATA = frozenset({*READS, *WRITES, "COMMIT"})
 # More than the calls that end while a sample is taken would move.
 LOCAL_BYTES = 16 << 20
 
-# This host waited in vain for acknowledgements: mlx5, Soft-RoCE (rxe_comp.c).
-WAITED = frozenset(
-    {"local_ack_timeout_err", "retry_exceeded_err", "completer_retry_err"}
-)
-# Packets that were sent again, by either side. The port of a server acknowledges
-# packets, whatever its NFS threads do; but a port counts those of all servers, and
-# Soft-RoCE also counts waits that were too short (rxe_comp.c, retransmit_timer).
-SENT_AGAIN = WAITED | frozenset(
-    {
-        "packet_seq_err",
-        "out_of_sequence",
-        "implied_nak_seq_err",
-        "duplicate_request",
-        "out_of_seq_request",
-        "rcvd_seq_err",
-        "RetransSegs",
-        "tcpRetransSegs",
-    }
-)
-# Errors on the wire, by what they are called in counters/ and hw_counters/: the
-# InfiniBand counters (drivers/infiniband/core/sysfs.c), mlx5's and irdma's
-# retransmissions (Documentation/infiniband, drivers/infiniband/hw/mlx5/counters.c), and
-# Soft-RoCE's (drivers/infiniband/sw/rxe/rxe_hw_counters.c).
-WIRE_ERRORS = SENT_AGAIN | frozenset(
-    {
-        "symbol_error",
-        "link_error_recovery",
-        "link_downed",
-        "port_rcv_errors",
-        "port_rcv_remote_physical_errors",
-        "port_xmit_discards",
-        "local_link_integrity_errors",
-        "excessive_buffer_overrun_errors",
-        "rx_icrc_encapsulated",
-        "send_err",
-    }
-)
+# The port of a server acknowledges packets, whatever its NFS threads do.
+WAITED = repeats(port_counters.WAITED)
+SENT_AGAIN = repeats(port_counters.WAITED, port_counters.AGAIN)
 
 
 @dataclass(frozen=True)
 class PortErrors:
-    """By how much each of WIRE_ERRORS grew on a port, and in how many samples one of
+    """By how much each of LOSSES grew on a port, and in how many samples one of
     WAITED did.
     """
 
@@ -260,7 +228,7 @@ def _grown(
 def port_errors(
     before: Iterable[PortCounters], after: Iterable[PortCounters]
 ) -> dict[tuple[str, int], dict[str, int]]:
-    """Return which WIRE_ERRORS of each port grew, and by how much, by device and port
+    """Return which LOSSES of each port grew, and by how much, by device and port
     number. Ports without an error are left out.
     """
     earlier = {(one.device, one.port): _errors(one) for one in before}
@@ -301,5 +269,5 @@ def _errors(port: PortCounters) -> dict[str, int]:
     return {
         counter.name: counter.value
         for counter in (*port.counters, *port.hardware)
-        if counter.name in WIRE_ERRORS and counter.value is not None
+        if counter.name in LOSSES and counter.value is not None
     }

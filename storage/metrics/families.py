@@ -9,6 +9,7 @@ never renamed. Times are in seconds, sizes in bytes, counters end in ``_total``
 
 from __future__ import annotations
 
+from ovirt_rdma.host.facts import port_counters
 from ovirt_rdma.storage.metrics.connections import (
     COLUMNS,
     OPERATIONS,
@@ -29,10 +30,6 @@ from ovirt_rdma.storage.metrics.family import (
     Counted,
     Family,
 )
-
-TYPE_CHECKING = False  # importing typing would be a tenth of the run
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def _mount(name: str, help: str, source: str, *labels: str) -> Family:
@@ -166,46 +163,10 @@ PORT_CONGESTION = Family(
     (*PORT, "counter"),
     f"{COUNTERS} and {HW_COUNTERS}",
 )
-# The values of the label `counter`. The first of each are the ABI's
-# (sysfs-class-infiniband), the others are of drivers/infiniband/hw/mlx5/counters.c and
-# drivers/infiniband/sw/rxe/rxe_hw_counters.c.
-ERRORS: Mapping[str, str] = {
-    "symbol_error": "minor link errors: cable, transceiver",
-    "link_error_recovery": "times the link recovered from an error",
-    "link_downed": "times the link went down",
-    "port_rcv_errors": "packets with an error that were received",
-    "port_rcv_remote_physical_errors": "packets that the sender marked as bad",
-    "local_link_integrity_errors": "times the local errors exceeded their limit",
-    "excessive_buffer_overrun_errors": "input buffer overruns",
-    "local_ack_timeout_err": "the peer did not acknowledge in time (mlx5)",
-    "out_of_sequence": "packets that arrived out of order (mlx5)",
-    "packet_seq_err": "the peer asked for packets again (mlx5)",
-    "implied_nak_seq_err": "a read answered a later packet first (mlx5)",
-    "rnr_nak_retry_err": "the peer was not ready to receive (mlx5)",
-    "req_transport_retries_exceeded": "given up after all retries (mlx5)",
-    "req_rnr_retries_exceeded": "given up, the peer was never ready (mlx5)",
-    "roce_adp_retrans": "adaptive retransmissions (mlx5, RoCE)",
-    "roce_adp_retrans_to": "adaptive retransmissions that timed out (mlx5, RoCE)",
-    "rx_icrc_encapsulated": "packets with a wrong checksum (mlx5, RoCE)",
-    "out_of_seq_request": "requests that arrived out of order (rxe)",
-    "rcvd_seq_err": "the peer asked for packets again (rxe)",
-    "completer_retry_err": "requests that were sent again (rxe)",
-    "retry_exceeded_err": "given up after all retries (rxe)",
-    "retry_rnr_exceeded_err": "given up, the peer was never ready (rxe)",
-    "send_err": "packets that could not be sent (rxe)",
-}
-CONGESTION: Mapping[str, str] = {
-    "port_xmit_discards": "packets dropped at sending: port down or congested",
-    "port_xmit_wait": "ticks with data to send and no credits",
-    "out_of_buffer": "packets dropped for lack of a receive buffer (mlx5)",
-    "np_cnp_sent": "congestion notifications sent (mlx5, RoCE)",
-    "np_ecn_marked_roce_packets": "packets that arrived with a congestion mark "
-    "(mlx5, RoCE)",
-    "rp_cnp_handled": "congestion notifications obeyed (mlx5, RoCE)",
-    "rp_cnp_ignored": "congestion notifications ignored (mlx5, RoCE)",
-}
 # The counters of ports that metrics are made of: the firmware is asked for each.
-PORT_COUNTERS = frozenset((*(one.value for one in PORT_TRAFFIC), *ERRORS, *CONGESTION))
+PORT_COUNTERS = frozenset(
+    (*(one.value for one in PORT_TRAFFIC), *port_counters.COUNTERS)
+)
 
 POLICY_INFO = Family(
     "policy_info",

@@ -2,12 +2,13 @@
 """Make the metrics of one reading of a host. Pure.
 
 The sets of labels are bounded: at most MOST_MOUNTS mounts, MOST_TRANSPORTS transports
-and MOST_PORTS ports, the operations of NAMED_OPERATIONS and the counters of ERRORS and
-CONGESTION. What is left out is said in a sentence.
+and MOST_PORTS ports, the operations of NAMED_OPERATIONS and the counters of
+host/facts/port_counters. What is left out is said in a sentence.
 """
 
 from __future__ import annotations
 
+from ovirt_rdma.host.facts.port_counters import CONGESTION, ERRORS, of_kind
 from ovirt_rdma.storage.metrics import connections as c
 from ovirt_rdma.storage.metrics import families as f
 
@@ -251,8 +252,8 @@ def _port(port: PortCounters, state: Optional[str], was_active: bool) -> Iterato
         values.append((f.PORT_WAS_ACTIVE, int(was_active)))
     yield Row(labels, values)
     for family, names in (
-        (f.PORT_ERRORS, f.ERRORS),
-        (f.PORT_CONGESTION, f.CONGESTION),
+        (f.PORT_ERRORS, ERRORS),
+        (f.PORT_CONGESTION, of_kind(CONGESTION)),
     ):
         for name in names:
             if name in counters:

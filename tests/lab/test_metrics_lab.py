@@ -24,12 +24,11 @@ from support.storage.metrics_host import FOLDER, MetricsHost, large
 
 from lab import prometheus
 from lab.prometheus import promtool
-from ovirt_rdma.host.facts.activity import LINK_ERRORS
+from ovirt_rdma.host.facts.port_counters import ERRORS, LINK, of_kind
 from ovirt_rdma.host.paths import METRICS_JSON
 from ovirt_rdma.storage.health.state import HealthState, MountHealth, write_state
 from ovirt_rdma.storage.metrics import exporter
 from ovirt_rdma.storage.metrics.exporter import export, read_metrics
-from ovirt_rdma.storage.metrics.families import ERRORS
 from ovirt_rdma.storage.metrics.render import render
 from tools.metrics_reference import RULES, alerts
 
@@ -442,7 +441,7 @@ def test_the_alerts_take_those_counters_for_errors_of_a_link_that_the_rule_does(
     (link,) = re.findall(r'counter=~"([^"]*)"', by_name["OvirtRdmaPortErrors"])
     (path,) = re.findall(r'counter!~"([^"]*)"', by_name["OvirtRdmaPacketsLost"])
     assert path == f"symbol_error|{link}"
-    assert {name for name in ERRORS if re.fullmatch(path, name)} == {*LINK_ERRORS}
+    assert {name for name in ERRORS if re.fullmatch(path, name)} == {*of_kind(LINK)}
 
 
 def test_every_alert_has_a_story():

@@ -5,12 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ovirt_rdma.host.facts.activity import (
-    LINK_ERRORS,
-    PATH_ERRORS,
-    PortActivity,
-    PortError,
-)
+from ovirt_rdma.host.facts.activity import PortActivity, PortError
+from ovirt_rdma.host.facts.port_counters import FATAL, LINK, PATH, of_kind
 from ovirt_rdma.host.rules.base import HOST, PASS, SKIP, WARN, Finding, Rule, no_device
 from ovirt_rdma.host.rules.view import View
 
@@ -62,8 +58,12 @@ def _worries(
 ) -> Iterator[tuple[str, str]]:
     """Yield what is wrong, with a fix, the worst first."""
     lately = f"the last {seconds:.1f} s"
-    link = [error for error in port.errors if error.name in LINK_ERRORS]
-    path = [error for error in port.errors if error.name in PATH_ERRORS]
+    link, path, fatal = (
+        [error for error in port.errors if error.name in of_kind(kind)]
+        for kind in (LINK, PATH, FATAL)
+    )
+    if any(error.grown for error in fatal):
+        yield f"connections ended in {lately}: {_shown(fatal, True)}", _FATAL_FIX
     # One error in a look is allowed too: at 200 Gb/s the bits of 5 s have one.
     grown = [e for e in link if _is_much(e.name, e.grown, rate, seconds / 3600)]
     if grown:
@@ -76,6 +76,10 @@ def _worries(
         came = "few" if any(error.grown for error in many) else "none"
         sentence = f"the link had many errors: {_shown(many)}; {came} came in {lately}"
         yield sentence, _LINK_FIX
+    often = [error for error in fatal if _is_much(error.name, error.value, rate, hours)]
+    if often:
+        sentence = f"many connections ended: {_shown(often)}; none did in {lately}"
+        yield sentence, _FATAL_FIX
     lost = sum(error.value for error in path)
     if port.packets and lost >= _LOST_AT_LEAST and lost > _LOST * port.packets:
         yield f"of {port.packets} packets many were lost: {_shown(path)}", _PATH_FIX
@@ -106,6 +110,11 @@ _PATH_FIX = (
     "look for full buffers on the way (flow control, see ROCE-PFC-01; discards of the "
     "switch), for a second device with the same address, and for a slow receiver"
 )
+_FATAL_FIX = (
+    "see that the servers behind this port are up and that their NFS service runs; "
+    "then look for lost packets on the way (flow control, see ROCE-PFC-01; discards of "
+    "the switch), and for a receiver that is too slow"
+)
 
 RULE = Rule(
     id=ID,
@@ -113,7 +122,9 @@ RULE = Rule(
     what=(
         "The error counters of an ACTIVE port should hardly grow: neither those of the "
         "link (symbol_error, link_downed, port_rcv_errors, ...) nor those of lost "
-        "packets (local_ack_timeout_err, out_of_sequence, packet_seq_err, ...)."
+        "packets (local_ack_timeout_err, out_of_sequence, packet_seq_err, ...), and "
+        "those of connections that ended because all repeats were in vain "
+        "(req_transport_retries_exceeded, ...) not at all."
     ),
     why=(
         "RDMA hides errors by repeating: first the latency rises, then connections "
@@ -133,6 +144,8 @@ RULE = Rule(
     ),
     sources=(
         "Linux drivers/infiniband/core/sysfs.c, drivers/infiniband/hw/mlx5/counters.c, "
+        "drivers/infiniband/hw/bnxt_re/hw_counters.c, "
+        "drivers/infiniband/hw/irdma/verbs.c, "
         "drivers/infiniband/sw/rxe/rxe_hw_counters.c",
         "InfiniBand Architecture Specification, PortCounters; perfquery(8)",
     ),

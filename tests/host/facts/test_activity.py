@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_rdma.host.facts.activity import (
-    LINK_ERRORS,
-    PATH_ERRORS,
     ConnectionActivity,
     PortError,
     Requests,
     activity_between,
 )
+from ovirt_rdma.host.facts.port_counters import ERRORS
 from ovirt_rdma.host.facts.statistics import (
     Counter,
     MountBytes,
@@ -257,7 +256,7 @@ def test_a_device_that_does_not_answer_is_not_read():
     assert activity_between(whole, whole).ports == ()
 
 
-NAMES = st.sampled_from(["READ", "WRITE", "COPY", *LINK_ERRORS, *PATH_ERRORS])
+NAMES = st.sampled_from(["READ", "WRITE", "COPY", *ERRORS])
 NUMBERS = st.integers(0, 2**64 - 1)
 TRANSPORTS = st.builds(
     rdma, connect_count=NUMBERS, sends=NUMBERS, recvs=NUMBERS, bklog_u=NUMBERS

@@ -157,12 +157,43 @@ def with_port(*errors, seconds=2.0, packets=None, new_packets=0, read=True):
             "PASS",
             "few errors",
         ),
+        (with_port(PortError("max_retry_exceeded", 10)), "PASS", "few errors"),
+        (
+            with_port(PortError("max_retry_exceeded", 11)),
+            "WARN",
+            "many connections ended: max_retry_exceeded 11; none did in the last 2.0 s "
+            "| see that the servers",
+        ),
     ],
 )
 def test_error_counters(host, verdict, words):
     found = findings(port_errors.RULE, host)["mlx5_0/1"]
     assert found[0] == verdict
     assert words in found[1]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "req_transport_retries_exceeded",
+        "req_rnr_retries_exceeded",
+        "max_retry_exceeded",
+        "retry_exceeded_err",
+        "retry_rnr_exceeded_err",
+    ],
+)
+def test_a_port_that_gives_up_its_repeats_does_not_pass(name):
+    packets = {"packets": 10**9, "new_packets": 10**8}
+    for grown in (1, 50_000):
+        host = with_port(PortError(name, 50_000, grown), **packets)
+        verdict, words = findings(port_errors.RULE, host)["mlx5_0/1"]
+        assert verdict == "WARN"
+        assert f"connections ended in the last 2.0 s: {name} +{grown}" in words
+
+
+def test_a_counter_that_this_version_does_not_know_is_no_error():
+    host = with_port(PortError("of_another_version", 10**9, 10**9))
+    assert findings(port_errors.RULE, host)["mlx5_0/1"][0] == "PASS"
 
 
 def test_a_port_without_link_is_not_judged():

@@ -228,6 +228,29 @@ def test_errors_of_ports():
     }
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "local_ack_timeout_err",
+        "req_transport_retries_exceeded",
+        "to_retransmits",
+        "max_retry_exceeded",
+        "completer_retry_err",
+        "retry_exceeded_err",
+    ],
+)
+def test_a_host_that_waits_in_vain_is_seen_with_every_driver(name):
+    samples = [[port(hardware=[(name, value)])] for value in (0, 50_000)]
+    found = PortErrors({name: 50_000}, times=1)
+    assert recent_errors(samples) == {("mlx5_0", 1): found}
+
+
+def test_a_receiver_that_is_late_loses_no_packets():
+    late = ("req_rnr_retries_exceeded", "retry_rnr_exceeded_err", "rnr_nak_retry_err")
+    samples = [[port(hardware=[(name, value) for name in late])] for value in (0, 99)]
+    assert recent_errors(samples) == {}
+
+
 def test_errors_are_added_up_and_samples_with_waits_in_vain_are_counted():
     values = [(0, 0), (1, 2), (5, 2), (5, 3)]
     samples = [
