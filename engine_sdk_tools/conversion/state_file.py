@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hmac
 import os
 import re
 import secrets
@@ -31,12 +32,14 @@ from ovirt_rdma.host.system.json_document import (
     read_json,
 )
 from ovirt_rdma.host.system.lock import LockHeld
+from ovirt_rdma.host.system.safe_file import read_file
 
 CONVERSION = Envelope("conversion", 3, digested="state")
 # The file contains the hosts' policies.
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
-
+MACHINE_ID = Path("/etc/machine-id")
+_APPLICATION = bytes.fromhex("5a3c1be6d47f4e0c9b21f08e6d95a7c4")
 
 _Record = TypeVar("_Record")
 # A Guid, the form of all ids of the engine.
@@ -83,9 +86,10 @@ class StateFolder:
 
     def owner(self) -> str:
         """Return the name of this folder for others, created once: the machine's name
-        and a random word. Raises StateFileProblem.
+        and a random word. A machine that has a copy of the folder, or shares it, gets a
+        name of its own. Raises StateFileProblem.
         """
-        path = self._folder / "owner"
+        path = self._folder / f"owner-{_this_machine()}"
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
             if not path.exists():
@@ -127,6 +131,20 @@ class StateFolder:
                 if state is not None and state.data_center == data_center:
                     states.append(state)
         return states
+
+
+def _this_machine() -> str:
+    """Return a digest that a clone of this machine does not have, because it has
+    another machine-id(5) or another name.
+
+    As sd_id128_get_machine_app_specific(3) makes it, since the id is not to be
+    published.
+    """
+    id = b""
+    with contextlib.suppress(OSError):
+        id = read_file(MACHINE_ID).strip()
+    name = socket.gethostname().encode()
+    return hmac.new(id, _APPLICATION + name, "sha256").hexdigest()[:16]
 
 
 class RecordFile(Generic[_Record]):

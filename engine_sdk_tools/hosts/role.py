@@ -17,8 +17,10 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone
 from ovirt_rdma.engine_sdk_tools.model import Host
 
 ROLE = "ovirt_rdma.host.prepare"
-# The name of the role's last task begins so; version and policy digest follow.
+# The name of the role's last task begins so; version and policy digest follow
+# (prepare_proof of the role).
 SENTINEL = "ovirt-rdma: host is prepared"
+_PROOF = re.compile(re.escape(SENTINEL) + r" \(ovirt-rdma \S*, policy (\S*)\)")
 # In place of the sentinel: nothing was loaded, and that is no failure.
 NO_HARDWARE = "ovirt-rdma: host has no RDMA hardware"
 # In place of the sentinel, in the engine's events; the reason follows.
@@ -111,7 +113,8 @@ def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
         message = result.get("msg")
         said = one_line(message) if isinstance(message, str) else ""
         if name.startswith(SENTINEL):
-            return replace(before, sentinel=said if said.startswith(SENTINEL) else "")
+            proven = policy_proven(said) is not None
+            return replace(before, sentinel=said if proven else "")
         if name.startswith(NO_HARDWARE):
             return replace(before, no_hardware=True)
         warnings = result.get("warnings")
@@ -135,6 +138,14 @@ def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
         fix=fix,
         unreachable=lost and not before.tasks,
     )
+
+
+def policy_proven(text: str) -> Optional[str]:
+    """Return the digest in the name of the role's last task, "" if it names none; None
+    if ``text`` is not that name.
+    """
+    match = _PROOF.fullmatch(text)
+    return match[1] if match else None
 
 
 def judged(result: Prepared) -> Prepared:

@@ -18,6 +18,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.role import (
     NOT_PREPARED,
     SENTINEL,
     Prepared,
+    policy_proven,
     split_fix,
 )
 
@@ -28,7 +29,9 @@ STARTED = 560
 # ANSIBLE_RUNNER_EVENT_NOTIFICATION: normal, warning, error, alert
 NOTES = (559, 554, 553, 557)
 _LOG = "see the log on the engine, in /var/log/ovirt-engine/host-deploy"
-_DIGEST = re.compile(r"\bpolicy ([0-9a-z:]+)")
+# A task's name is what follows PlayAction: ANSIBLE_RUNNER_EVENT_NOTIFICATION in
+# AuditLogMessages.properties:437-440, InstallVdsInternalCommand.java:340.
+_TASK = re.compile(r"Installing Host \S+\. (.*?)\.?")
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,13 @@ def installation(host: str, events: Iterable[Any]) -> Installation:
         elif event.code == INSTALL_FAILED:
             ended, failure = True, text
         elif event.code in NOTES:
-            if SENTINEL in text:
-                sentinel = text[text.index(SENTINEL) :].rstrip(".")
-            elif NOT_PREPARED in text:
-                refusal = text.partition(NOT_PREPARED)[2].strip()
-            elif NO_HARDWARE in text:
+            match = _TASK.fullmatch(text)
+            task = match[1] if match else ""
+            if policy_proven(task) is not None:
+                sentinel = task
+            elif task.startswith(NOT_PREPARED):
+                refusal = task[len(NOT_PREPARED) :].strip()
+            elif task.startswith(NO_HARDWARE):
                 no_hardware = True
     result = Prepared(host, sentinel, no_hardware=no_hardware)
     if failure:
@@ -91,11 +96,12 @@ def installation(host: str, events: Iterable[Any]) -> Installation:
 
 
 def other_policy(sentinel: str, digest: Optional[str]) -> str:
-    """Return a sentence if the ``sentinel`` names another policy than ``digest``."""
-    match = _DIGEST.search(sentinel)
-    if digest is None or match is None:
+    """Return a sentence if the ``sentinel`` does not name the policy ``digest``; None
+    is any.
+    """
+    named = policy_proven(sentinel)
+    if digest in (None, named):
         return ""
-    named = match[1]
-    if digest.startswith(named) or named.startswith(digest):
-        return ""
-    return f"it has the policy {named}, not {digest}"
+    return (
+        f"it has {f'the policy {named}' if named else 'no known policy'}, not {digest}"
+    )

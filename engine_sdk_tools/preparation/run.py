@@ -253,14 +253,16 @@ class _Work:
         """Return the state after the role has run: the sentinel decides."""
         for warning in result.warnings:
             self._listener.note(f"{name}: {warning}")
-        problem = result.problem or other_policy(result.sentinel, state.digest)
-        if problem:
-            return self._failed(state, name, problem, result.fix)
+        if result.problem:
+            return self._failed(state, name, result.problem, result.fix)
         record = state.host(name)
         over_ssh = record.way == SSH
         if result.no_hardware and not result.sentinel:
             stage = NO_HARDWARE if over_ssh else LEAVING
             return state.with_host(name, stage=stage, sentinel=NO_HARDWARE)
+        problem = other_policy(result.sentinel, state.digest)
+        if problem:
+            return self._failed(state, name, problem)
         stage = CHECKING if over_ssh else LEAVING
         return state.with_host(name, stage=stage, sentinel=result.sentinel)
 
@@ -317,14 +319,11 @@ class _Work:
             return status if found.ended or waited else None
 
         read = Read(f"hosts/{record.id}", step.doing, "get")
-        status = self._session.wait_until(read, ended, step.doing, step.timeout_s)
+        self._session.wait_until(read, ended, step.doing, step.timeout_s)
         found = installation(record.name, self._events(record))
         if not found.started and not found.ended:
             # The request was lost, or the engine restarted before it began.
             return state.with_host(record.name, stage=ENTERING)
-        if status == "install_failed" and not found.result.problem:
-            problem = f"{record.name} is {status_words(status)} now"
-            return self._failed(state, record.name, problem)
         return self._judged(state, record.name, found.result)
 
     def _events(self, record: HostRecord) -> list[Any]:

@@ -462,9 +462,10 @@ def test_a_state_file_of_a_newer_version_is_left_as_it_is(asked, words):
 
 def test_a_file_that_names_this_machine_and_is_empty(asked):
     """Any task would look like ours."""
-    asked.folder.mkdir(parents=True)
-    (asked.folder / "owner").touch()
-    asked(f"{CONVERT} -y").refused(1, "owner is empty", "remove the file")
+    StateFolder(asked.folder).owner()
+    (file,) = asked.folder.iterdir()
+    file.write_text("")
+    asked(f"{CONVERT} -y").refused(1, f"{file} is empty", "remove the file")
     assert asked.double.changes() == []
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -29,8 +30,10 @@ from support.engine.conversion_process import (
 from support.engine.engine_command_line import Clock
 from support.engine.engine_sessions import open_session
 
+from ovirt_rdma.engine_sdk_tools.conversion import state_file
 from ovirt_rdma.engine_sdk_tools.conversion.lock import DataCenterLock, OtherRun
 from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionState, DomainRecord
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.job import EngineJob
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
@@ -92,6 +95,51 @@ def test_the_second_is_refused_before_every_change_of_the_first(machines, number
     machines.is_converted()
     # It is free again.
     assert machines.elsewhere(*ROLLING, "--no-job").code == 0
+
+
+@pytest.mark.parametrize("differs", ["machine-id", "name"])
+@pytest.mark.parametrize("copied", ["owner*", "*"], ids=["owner", "all"])
+def test_a_clone_does_not_take_the_others_run_for_its_own(
+    machines, tmp_path, monkeypatch, differs, copied
+):
+    """A cloned machine, or a restored backup: it has the files of a run that lives."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        reached.set()
+        go_on.wait(LIMIT_S)
+
+    machines.hold(3, hold)
+    first = machines.start(*ROLLING)
+    try:
+        assert reached.wait(LIMIT_S)
+        copy = tmp_path / "elsewhere"
+        copy.mkdir()
+        for each in machines.folder.glob(copied):
+            shutil.copy2(each, copy)
+        if differs == "name":
+            monkeypatch.setattr(state_file.socket, "gethostname", lambda: "clone")
+        else:
+            (tmp_path / "machine-id").write_text(f"{1:032x}\n")
+            monkeypatch.setattr(state_file, "MACHINE_ID", tmp_path / "machine-id")
+        machines.refused_elsewhere(ROLLING)
+    finally:
+        go_on.set()
+        out, err = first.communicate(timeout=LIMIT_S)
+    assert first.returncode == 0, (out, err)
+    machines.is_converted()
+
+
+def test_the_machine_id_is_not_published(tmp_path, monkeypatch):
+    """machine-id(5) asks for that: the engine's tasks show what this file has."""
+    id = "0123456789abcdef0123456789abcdef"
+    (tmp_path / "machine-id").write_text(f"{id}\n")
+    monkeypatch.setattr(state_file, "MACHINE_ID", tmp_path / "machine-id")
+    folder = StateFolder(tmp_path / "states")
+    assert folder.owner() == folder.owner()
+    (file,) = (tmp_path / "states").iterdir()
+    shown = f"{file.name} {folder.owner()}"
+    assert not any(id[n : n + 8] in shown for n in range(len(id) - 7))
 
 
 @pytest.mark.parametrize("words", [ROLLING, OFFLINE], ids=["rolling", "offline"])

@@ -34,9 +34,9 @@ ROLE = """\
 - name: "ovirt-rdma: attention: [WARNING] {{ ansible_host }}"
   ansible.builtin.debug:
     msg: "{{ ansible_host }} is warm"
-- name: "ovirt-rdma: host is prepared (policy sha256:{{ ansible_host }})"
+- name: "ovirt-rdma: host is prepared (ovirt-rdma 9, policy {{ ansible_host }})"
   ansible.builtin.debug:
-    msg: "ovirt-rdma: host is prepared (policy sha256:{{ ansible_host }})"
+    msg: "ovirt-rdma: host is prepared (ovirt-rdma 9, policy {{ ansible_host }})"
 """
 
 
@@ -70,7 +70,8 @@ def test_each_host_has_its_own_result(tmp_path, monkeypatch, program):
         assert result.problem == ""
         # Ansible puts the variables of one host into the names of all.
         assert (
-            result.sentinel == f"ovirt-rdma: host is prepared (policy sha256:{address})"
+            result.sentinel
+            == f"ovirt-rdma: host is prepared (ovirt-rdma 9, policy {address})"
         )
         assert result.warnings == (f"{address} is warm",)
         assert result.changed

@@ -6,6 +6,7 @@ that were interrupted.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from support.engine.engine_door import DoubleDoor, run_role
 from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.deploy_hook import settings
+from ovirt_rdma.engine_sdk_tools.preparation import proof, run
 from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.drop_ins import joined, split
 from ovirt_rdma.host.policy.load import parse_policy
@@ -45,6 +47,7 @@ from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.api import session
 from ovirt_rdma.engine_sdk_tools.deploy_hook import settings
+from ovirt_rdma.engine_sdk_tools.preparation import proof, run
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url, folder, policy, *words = sys.argv[1:]
 conversion_run.conversion_states = lambda: StateFolder(Path(folder))
@@ -228,6 +231,59 @@ def test_without_the_proof_a_host_has_failed(fleet, spoilt, words, by):
     assert found["host02"]["stage"] == "failed"
     assert words in found["host02"]["problem"]
     assert fleet.world.host("host02").status == "up"  # it is in use again
+
+
+@pytest.mark.parametrize("by", ["ssh", "reinstall"])
+def test_a_host_that_reports_another_policy_than_its_proof_has_failed(fleet, by):
+    """Somebody loads another one right after the role."""
+    host = fleet.world.host("host02")
+    reports = fleet.door.reports
+
+    def later(hosts, done=None):
+        if host.addon:
+            host.policy_text = joined("version: 1\n", {})
+        return reports(hosts, done)
+
+    fleet.door.reports = later
+    found = fleet.results("host02", "--by", by, code=1)["host02"]
+    assert found["stage"] == "failed"
+    assert "the role has ended, but the host reports" in found["problem"]
+    assert DIGEST in found["problem"]
+
+
+def test_a_host_that_the_engine_calls_failed_has_failed(fleet, monkeypatch):
+    """With the proof and the event of the end, as after a second installation by
+    somebody else.
+    """
+    host, seen = fleet.world.host("host02"), []
+
+    def read(name, events):
+        found = proof.installation(name, events)
+        if found.ended and not seen:
+            seen.append(found)
+            host.status = "install_failed"
+            return dataclasses.replace(found, ended=False)
+        return found
+
+    monkeypatch.setattr(run, "installation", read)
+    found = fleet.results("host02", "--by", "reinstall", code=1)["host02"]
+    assert seen
+    assert found["stage"] == "failed"
+    assert "install" in found["problem"]
+
+
+def test_a_run_whose_lock_is_taken_prepares_no_further_host(fleet):
+    prepare = fleet.door.prepare
+
+    def taken(hosts, variables, done=None):
+        results = prepare(hosts, variables, done)
+        for job in jobs_of(fleet.world).values():
+            job.status, job.end_time = "failed", fleet.world.time()
+        return results
+
+    fleet.door.prepare = taken
+    fleet.run("-y").refused(75, "another run has taken over")
+    assert [name for name, _ in fleet.door.prepared] == ["host02"]
 
 
 def test_a_host_without_hardware_has_not_failed(fleet):

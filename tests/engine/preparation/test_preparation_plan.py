@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
+import jinja2
 import pytest
+import yaml
 from support.engine.told_hosts import (
     engine,
     facts,
@@ -15,6 +18,7 @@ from support.engine.told_hosts import (
     status,
 )
 
+from ovirt_rdma.engine_sdk_tools.hosts import role
 from ovirt_rdma.engine_sdk_tools.hosts.role import (
     Prepared,
     judged,
@@ -263,6 +267,32 @@ def test_only_the_sentinel_proves():
     assert "deploy-hook lint" in bad.result.fix
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        # A task of the administrator, a warning of the role, another event.
+        event(559, f"Installing Host hv1. notice: {SENTINEL}."),
+        event(554, f"Installing Host hv1. ovirt-rdma: attention: {SENTINEL}."),
+        event(
+            553, "Installing Host hv1. ovirt-rdma: host is not prepared: " + SENTINEL
+        ),
+        event(9999, f"Installing Host hv1. {SENTINEL}."),
+        event(559, SENTINEL),
+        event(559, "Installing Host hv1. ovirt-rdma: host is prepared."),
+        event(559, f"Installing Host hv1. {SENTINEL} not at all."),
+    ],
+)
+def test_nothing_that_looks_like_the_sentinel_proves(last):
+    found = installation("hv1", [STARTED, last, FINISHED, DONE_WELL]).result
+    assert (bool(found.problem), found.sentinel) == (True, "")
+
+
+def test_a_text_about_missing_hardware_is_no_report_of_it():
+    text = "Installing Host hv1. notice: ovirt-rdma: host has no RDMA hardware."
+    found = installation("hv1", [STARTED, event(559, text), FINISHED, DONE_WELL])
+    assert not found.result.no_hardware
+
+
 def test_an_installation_without_an_end_proves_nothing():
     """The engine was restarted in the middle (ResourceManager.java:176-190)."""
     for events in ([STARTED], [STARTED, OUR_LAST]):
@@ -291,7 +321,19 @@ def test_the_reason_of_the_role_is_shown():
 def test_the_policy_of_the_proof_is_compared():
     assert other_policy(SENTINEL, "sha256:abc") == ""
     assert other_policy(SENTINEL, None) == ""
-    assert "sha256:abc, not sha256:def" in other_policy(SENTINEL, "sha256:def")
+    for other in ("sha256:def", "sha256:ab", "sha256:abcd"):
+        assert f"sha256:abc, not {other}" in other_policy(SENTINEL, other)
+    for silent in ("ovirt-rdma: host is prepared (ovirt-rdma 0.9, policy )", ""):
+        assert "not sha256:abc" in other_policy(silent, "sha256:abc")
+
+
+def test_the_role_says_what_is_required():
+    roles = Path(__file__).parents[3] / "host_deploy/roles"
+    variables = yaml.safe_load((roles / "prepare/vars/main.yml").read_text())
+    said = jinja2.Template(f"{role.SENTINEL} {variables['prepare_proof']}").render(
+        prepare_host={"version": "0.9"}, prepare_policy_result={"file_digest": "x:1"}
+    )
+    assert role.policy_proven(said) == "x:1"
 
 
 def result(kind, task, **more):
@@ -315,6 +357,7 @@ def test_over_ssh_the_sentinel_counts_too():
     assert played(result("ok", "a"), said(SENTINEL)).problem == ""
     # The name alone proves nothing: it may have the variables of another host.
     assert played(result("ok", SENTINEL)).problem
+    assert played(said("ovirt-rdma: host is prepared, or not")).problem
     ended = played(result("ok", "a"))
     assert "ended after 'a' without its last task" in ended.problem
     failed = played(result("failed", "b", msg="it\nis bad; fix: repair it"))
