@@ -15,7 +15,7 @@ import time
 
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import form_of, parse
-from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
@@ -40,6 +40,8 @@ _PACKAGES = {
     "yaml": ("python3-pyyaml", "PyYAML"),
 }
 
+# A Problem with one of these is raised before the first change.
+_REFUSALS = (ExitCode.CHECKS_FAILED, ExitCode.REFUSED, ExitCode.OTHER_RUN)
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
 # Ending takes less than this: Ansible is given 10 s to stop.
 _ENDING_S = 30.0
@@ -190,6 +192,9 @@ def _report_problem(program: str, problem: Problem, output: Output) -> None:
     lines = str(problem).splitlines()
     for line in lines:
         output.message(f"{program}: {line}")
+    if problem.exit_code in _REFUSALS:
+        output.message(NOTHING_CHANGED)
+        lines.append(NOTHING_CHANGED)
     if problem.fix:
         output.message(f"fix: {problem.fix}")
     reasons = [{"id": reason.id, "sentence": reason} for reason in problem.reasons]

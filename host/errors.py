@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+# The last sentence of each refusal and each dry run.
+NOTHING_CHANGED = "Nothing was changed."
+
 
 class Sentence(str):
     """A sentence for people with a stable ``id`` for programs and tests.

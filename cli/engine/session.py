@@ -163,7 +163,7 @@ def approve(args: ChangeOptions, output: Output, plan: Iterable[str]) -> None:
     if sys.stdin is None or not sys.stdin.isatty():
         raise Declined(
             "no-terminal",
-            "nothing was changed: there is no terminal to ask on",
+            "there is no terminal to ask on",
             "add --assume-yes, or --dry-run to show what would be done",
         )
     output.flush()
@@ -179,7 +179,7 @@ def approve(args: ChangeOptions, output: Output, plan: Iterable[str]) -> None:
         output.message("note: nothing was changed")
         raise
     if not yes:
-        raise Declined("declined", "nothing was changed: declined")
+        raise Declined("declined", "declined")
 
 
 def show_calls(

@@ -9,6 +9,7 @@ from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_polic
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.host.errors import NOTHING_CHANGED
 from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
@@ -112,7 +113,7 @@ def _print(decided: HostDecision, args: ShowPlan, output: Output) -> None:
     if args.out is not None:
         output.text(f"Saved in {args.out}, for review.")
     if decided.decision.applicable:
-        output.text("Nothing was changed.")
+        output.text(NOTHING_CHANGED)
     output.next(_next(decided, args))
 
 

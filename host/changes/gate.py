@@ -88,7 +88,7 @@ def _refuse(steps: Iterable[Step]) -> None:
     if reasons:
         raise Refused(
             "netdevs-in-use",
-            "refused, nothing was changed: the interfaces are in use",
+            "refused: the interfaces are in use",
             _WAITS,
             reasons=reasons,
         )

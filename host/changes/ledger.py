@@ -191,6 +191,6 @@ def refuse_while_awaiting(ledger: Ledger) -> None:
     if run:
         raise Refused(
             "run-awaits-confirmation",
-            f"run {run.number} awaits confirmation; nothing was changed",
+            f"run {run.number} awaits confirmation",
             "ovirt-rdma-host confirm, or to undo it: ovirt-rdma-host revert",
         )

@@ -177,7 +177,7 @@ class Decided:
         if reasons:
             raise StalePlan(
                 "plan-outdated",
-                "the plan is outdated; nothing was changed",
+                "the plan is outdated",
                 "review a new plan: ovirt-rdma-host plan --out FILE",
                 reasons=reasons,
             )

@@ -209,7 +209,7 @@ def _refuse_users(host: HostBackend, plan: UndoPlan, facts: Facts) -> None:
     if reasons:
         raise Refused(
             "netdevs-in-use",
-            "refused, nothing was changed: the interfaces are in use",
+            "refused: the interfaces are in use",
             "put the host into maintenance, detach the engine's networks that are "
             "named, and run this again; or allow it with --allow-link-down",
             reasons=reasons,

@@ -142,7 +142,7 @@ def _read(host: HostBackend, act: AtomicChange, change: Change) -> Optional[str]
     if reading.problem:
         raise Refused(
             "value-unreadable",
-            f"{act.step}: {reading.problem}; nothing was changed",
+            f"{act.step}: {reading.problem}",
             _FIX,
         )
     return reading.value
@@ -165,7 +165,7 @@ def _check(kind: Kind, value: Optional[str]) -> None:
     raise Refused(
         "value-changed-since-plan",
         f"{kind.describe()} has changed since the plan was made: it was {was}, and is "
-        f"{now}; nothing was changed",
+        f"{now}",
         _FIX,
     )
 

@@ -91,10 +91,10 @@ class ManagerRun:
             return plan
         first, *more = plan.refusals
         if not more:
-            raise Refused(first.id, f"{first}; nothing was changed", first.fix)
+            raise Refused(first.id, str(first), first.fix)
         raise Refused(
             "subnet-manager-refused",
-            "opensm is not started, and nothing was changed:",
+            "opensm is not started:",
             "; ".join(dict.fromkeys(one.fix for one in plan.refusals)),
             reasons=[Sentence(one.id, str(one)) for one in plan.refusals],
         )
@@ -139,7 +139,7 @@ class ManagerRun:
         unit = Change(UNIT, OPENSM_UNIT.format(guid), None, "enabled", "enabled")
         reading = self.effects.read(unit)
         if reading.problem:
-            raise Refused("value-unreadable", f"{reading.problem}; nothing was changed")
+            raise Refused("value-unreadable", reading.problem)
         return reading.value
 
     def _partitions_wrong(self, policy: FabricPolicy, path: str) -> Optional[Problem]:

@@ -90,15 +90,14 @@ class PartitionsRun:
         if other is not None:
             raise Refused(
                 "opensm-reads-another-file",
-                f"opensm (process {other.pid}) reads {other.partitions}, not {path}; "
-                "nothing was changed",
+                f"opensm (process {other.pid}) reads {other.partitions}, not {path}",
                 "start it without -P, and remove partition_config_file from "
                 "opensm.conf",
             )
         change = Change(OPENSM_FILE, path, None, "")
         reading = self.effects.read(change)
         if reading.problem:
-            raise Refused("value-unreadable", f"{reading.problem}; nothing was changed")
+            raise Refused("value-unreadable", reading.problem)
         return path, step_of(path, reading.value, definitions)
 
     def apply(

@@ -15,7 +15,8 @@ import yaml
 
 from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
-from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.cli.host import status
+from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 from tools.verbs import verbs
 
@@ -60,6 +61,26 @@ def test_problems_have_them():
         ExitCode.FAILED,
         ExitCode.USAGE,
     )
+
+
+@pytest.mark.parametrize("code", ExitCode)
+def test_a_refusal_says_last_that_nothing_was_changed(capsys, monkeypatch, code):
+    """Other errors do not: something may have been changed before them."""
+
+    def refuse(*_):
+        problem = Problem("no", "it is not safe", "wait")
+        problem.exit_code = code
+        raise problem
+
+    monkeypatch.setattr(status.ShowStatus, "run", refuse)
+    assert host.main(["status"]) == code
+    refused = code in (ExitCode.CHECKS_FAILED, ExitCode.REFUSED, ExitCode.OTHER_RUN)
+    last = [NOTHING_CHANGED] if refused else []
+    assert capsys.readouterr().err.splitlines() == [
+        "ovirt-rdma-host: it is not safe",
+        *last,
+        "fix: wait",
+    ]
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ovirt_rdma.cli.output import Output
+from ovirt_rdma.host.errors import NOTHING_CHANGED
 from ovirt_rdma.storage.benchmark.case import mb
 from ovirt_rdma.storage.benchmark.plan import duration_s
 from ovirt_rdma.storage.benchmark.summary import Rows
@@ -47,7 +48,7 @@ def show_plan(output: Output, request: Request, planned: Sequence[Turn]) -> None
     output.line("In each mount:")
     for load in planned[0].loads:
         output.line(f"  {load}, {request.seconds} s")
-    output.line(f"About {max(1, round(seconds / 60))} min. Nothing was mounted.")
+    output.line(f"About {max(1, round(seconds / 60))} min. {NOTHING_CHANGED}")
 
 
 def show(

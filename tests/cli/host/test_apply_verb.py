@@ -280,7 +280,7 @@ def test_a_value_that_has_changed_since(ready, saved):
     ready.fake.write("/sys/class/net/ib0/mtu", "1500")
     ready("apply", str(saved)).refused(
         4,
-        "nothing was changed",
+        "Nothing was changed.",
         "netdevs.ib0.mtu was 2044, is 1500",
         ": ovirt-rdma-host plan --out FILE",
     )

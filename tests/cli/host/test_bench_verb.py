@@ -122,7 +122,7 @@ def test_a_dry_run_mounts_nothing(bench):
         *("3", "3", "4.2", "4.2")
     ]
     shown = bench(EXPORT, "--dry-run").out
-    assert "About 3 min. Nothing was mounted." in shown
+    assert "About 3 min. Nothing was changed." in shown
     assert bench.mounts.commands == []
 
 
