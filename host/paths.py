@@ -31,6 +31,8 @@ CAPS_JSON = "/run/ovirt-rdma/caps.json"
 INTERFACES_JSON = "/run/ovirt-rdma/interfaces.json"
 # The health of the mounts, as ovirt-rdma-health.service saw it last.
 HEALTH_JSON = "/run/ovirt-rdma/health.json"
+# Processes that ask servers and cannot be ended; only for root.
+PROBES = "/run/ovirt-rdma/probes"
 # What a run of the exporter of metrics leaves for the next one.
 METRICS_JSON = "/run/ovirt-rdma/metrics.json"
 # Written by vdsmd; the package's tmpfiles.d file creates the folder.

@@ -24,6 +24,7 @@ from ovirt_rdma.host.facts.statistics import (
     Statistics,
 )
 from ovirt_rdma.host.mount_options import RDMA, MountOptions
+from ovirt_rdma.host.paths import PROBES, under
 from ovirt_rdma.host.policy.model import Policy, RuleMatch, rule_for
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.health.probe import PROBE_S, Answer, Asked, Probes
@@ -91,7 +92,9 @@ class Looker:
 
     def __init__(self, root: str = "/", seeing: Optional[Seeing] = None) -> None:
         self._root, self._tree = root, FileTree(root)
-        self._with = seeing or Seeing(HostReader(root))
+        self._with = seeing or Seeing(
+            HostReader(root), Probes(folder=str(under(root, PROBES)))
+        )
         self._before: Optional[Statistics] = None
         self._ports: list[tuple[float, tuple[PortCounters, ...]]] = []
         self._answered: dict[str, float] = {}

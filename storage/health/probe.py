@@ -22,12 +22,15 @@ import select
 import signal
 import stat
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Optional
 
-from ovirt_rdma.host.paths import VDSM_MOUNTS
+from ovirt_rdma.host.paths import PROBES, VDSM_MOUNTS
+from ovirt_rdma.host.system.files import write_atomically
+from ovirt_rdma.host.system.json_codec import Records
+from ovirt_rdma.host.system.json_document import json_value
 from ovirt_rdma.host.system.safe_file import read_file
 
 PROBE_S = 2.0
@@ -42,8 +45,6 @@ _MOST_DOMAINS = 20
 # An export has a few entries; one of a file server may have millions.
 _MOST_ENTRIES = 1000
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# Of the child, in /proc/PID/comm, which has 15 characters: proc(5).
-_LOOKS_UP, _READS = "nfshlth", "nfshlrd"
 _ANSWER_BYTES = 4096
 
 
@@ -166,7 +167,6 @@ def read_block(path: str) -> None:
 class _Child:
     pid: int
     pipe: int
-    begun: float
     data: bytes = b""
     ended: bool = False
 
@@ -176,25 +176,39 @@ class _Child:
         return b"\n" in self.data
 
 
+@dataclass(frozen=True)
+class _Left:
+    """A child that could not be killed: what it asks, and when it was started, in clock
+    ticks after boot.
+    """
+
+    mountpoint: str
+    reads: bool
+    started: int
+
+
+_RECORDS = Records("the record of a probe")
+
+
 class Probes:
     """Asks for many mounts at the same time, from one thread.
 
     A mount whose earlier child still waits in the kernel is not asked the same again:
     a mount has one such child for the lookup at most, and one for the read, also of
-    other processes (``proc`` has their names).
+    other processes. These find it by a record in ``folder``: a file of root's with the
+    name of the process id, for any user may give a process any name.
     """
 
     def __init__(
         self,
         work: Work = ask_server,
-        proc: str = "/proc",
+        folder: Optional[str] = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._work, self._proc, self._clock = work, proc, clock
-        # Children that did not end when they were killed, by their names: their pids,
-        # and since when.
-        self._stuck: dict[str, tuple[int, float]] = {}
-        self._others = _waiting_of_others(proc)
+        self._work, self._clock = work, clock
+        self._folder = PROBES if folder is None else folder
+        # The children of this process that did not end when they were killed, by pid.
+        self._left: dict[int, _Left] = {}
 
     def ask(
         self, questions: Sequence[Asked], timeout_s: float = PROBE_S
@@ -202,15 +216,16 @@ class Probes:
         """Return the answer for each mount point, within ``timeout_s`` seconds for
         each AT_ONCE of them.
         """
+        stuck = self._stuck()
         answers: dict[str, Answer] = {}
         free, reading = [], {}
         for question in questions:
             place = question.mountpoint
-            stuck_s = self._stuck_s(comm_of(place))
+            stuck_s = stuck.get((place, False))
             if stuck_s is not None:
                 answers[place] = Answer(late=True, stuck_s=stuck_s)
                 continue
-            stuck_s = self._stuck_s(comm_of(place, reads=True))
+            stuck_s = stuck.get((place, True))
             if question.read and stuck_s is not None:
                 reading[place] = stuck_s
                 question = Asked(place)  # noqa: PLW2901
@@ -254,7 +269,7 @@ class Probes:
         if pid == 0:
             _be_child(writer, question, self._work)
         os.close(writer)
-        return _Child(pid, reader, self._clock())
+        return _Child(pid, reader)
 
     def _gather(self, children: dict[str, _Child], timeout_s: float) -> None:
         """Read what the children write, until all have ended or the deadline."""
@@ -287,27 +302,36 @@ class Probes:
             left = {m: child for m, child in left.items() if not _reaped(child.pid)}
             time.sleep(0.001 if left else 0)
         for place, child in left.items():
-            self._stuck[comm_of(place, child.reads)] = (child.pid, child.begun)
+            started = _started(child.pid)
+            if started is not None:
+                self._left[child.pid] = _Left(place, child.reads, started)
+                self._record(child.pid)
 
-    def _stuck_s(self, comm: str) -> Optional[float]:
-        """Return since how many seconds a child waits; None if none does."""
-        if comm in self._stuck:
-            pid, begun = self._stuck[comm]
-            if not _reaped(pid):
-                return self._clock() - begun
-            del self._stuck[comm]
-        pid = self._others.get(comm, 0)
-        if pid and _comm(self._proc, pid) == comm:
-            return _age_s(self._proc, pid)
-        return None
+    def _record(self, pid: int) -> None:
+        # Without a record, as without root, only this process knows of it.
+        folder = Path(self._folder)
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            content = json.dumps(asdict(self._left[pid])).encode("ascii")
+            write_atomically(folder / str(pid), content, 0o600)
 
-
-def comm_of(mountpoint: str, reads: bool = False) -> str:
-    """Return the name of the child for a mount, by which other processes know it.
-    ``reads``: once it has the answer to the lookup.
-    """
-    first = _READS if reads else _LOOKS_UP
-    return f"{first}{zlib.crc32(os.fsencode(mountpoint)):08x}"
+    def _stuck(self) -> dict[tuple[str, bool], float]:
+        """Return since how many seconds children wait, by their mount point and whether
+        they read. Records of those that have ended are removed.
+        """
+        found: dict[tuple[str, bool], float] = {}
+        for pid, left in {**_records(self._folder), **self._left}.items():
+            ended = pid in self._left and _reaped(pid)
+            if ended or _started(pid) != left.started:
+                self._left.pop(pid, None)
+                with contextlib.suppress(OSError):
+                    (Path(self._folder) / str(pid)).unlink()
+                continue
+            begun_s = left.started / os.sysconf("SC_CLK_TCK")
+            age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - begun_s
+            key = (left.mountpoint, left.reads)
+            found[key] = max(age_s, found.get(key, 0.0))
+        return found
 
 
 def _be_child(writer: int, question: Asked, work: Work) -> None:
@@ -320,25 +344,13 @@ def _be_child(writer: int, question: Asked, work: Work) -> None:
         os.setsid()
         os.chdir("/")
         _close_all_but(writer)
-        # Opened once: a process that has changed its user may not open it again.
-        comm = -1
-        with contextlib.suppress(OSError):
-            comm = os.open("/proc/self/comm", os.O_WRONLY)
-        _name(comm, comm_of(question.mountpoint))
         try:
             for fields in work(question):
-                # The name first: who has read the answer must know it by that.
-                _name(comm, comm_of(question.mountpoint, reads=True))
                 _write(writer, fields)
         except Exception as error:  # noqa: BLE001  (the parent says it)
             _write(writer, {"problem": f"{type(error).__name__}: {error}"})
     finally:
         os._exit(0)
-
-
-def _name(comm: int, name: str) -> None:
-    with contextlib.suppress(OSError):
-        os.write(comm, name.encode("ascii"))
 
 
 def _write(writer: int, fields: dict[str, Any]) -> None:
@@ -387,36 +399,24 @@ def _reaped(pid: int) -> bool:
         return True
 
 
-def _waiting_of_others(proc: str) -> dict[str, int]:
-    """Return the pids of children of other processes that have waited for longer than
-    any answer may take, by their names.
-    """
+def _records(folder: str) -> dict[int, _Left]:
+    """Return the children that processes have left, by pid."""
     found = {}
     with contextlib.suppress(OSError):
-        for name in os.listdir(proc):  # noqa: PTH208
-            if name.isdigit():
-                comm = _comm(proc, int(name))
-                ours = comm.startswith((_LOOKS_UP, _READS))
-                if ours and (_age_s(proc, int(name)) or 0.0) > 2 * PROBE_S:
-                    found[comm] = int(name)
+        for path in Path(folder).iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                left = _RECORDS.read(_Left, json_value(read_file(path, _ANSWER_BYTES)))
+                found[int(path.name)] = left
     return found
 
 
-def _comm(proc: str, pid: int) -> str:
-    return _first_bytes(f"{proc}/{pid}/comm").decode("utf-8", "replace").strip()
-
-
-def _age_s(proc: str, pid: int) -> Optional[float]:
-    """Return the seconds since a process was started: proc(5), stat, field 22."""
-    fields = _first_bytes(f"{proc}/{pid}/stat").rpartition(b")")[2].split()
-    if len(fields) < 20 or not fields[19].isdigit():
-        return None
-    started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
-
-
-def _first_bytes(path: str) -> bytes:
+def _started(pid: int) -> Optional[int]:
+    """Return when a process was started, in clock ticks after boot; None if it has
+    ended: proc(5), stat, fields 3 and 22.
+    """
     try:
-        return read_file(path, _ANSWER_BYTES)
+        stat_line = read_file(f"/proc/{pid}/stat", _ANSWER_BYTES)
     except OSError:
-        return b""
+        return None
+    fields = stat_line.rpartition(b")")[2].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])

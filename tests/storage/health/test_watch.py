@@ -162,6 +162,14 @@ def test_a_remark_that_comes_and_goes_is_told_once_an_hour(watched):
     assert watched.notes == ["nas1:/a: +3; fix: check"] * 2
 
 
+def test_a_remark_that_stays_is_told_once_however_long(watched):
+    remark = Remark("nconnect-ignored", HOST, "1 of 4", "remount")
+    for _ in range(400):
+        watched.look(replace(GOOD, remarks=(remark,)))
+    assert watched.now > REMARKED_S
+    assert watched.notes == ["nas1:/a: 1 of 4; fix: remount"]
+
+
 def test_mounts_that_share_the_fault_are_named(watched):
     watched.look(replace(HUNG, shared=("nas1:/b",)))
     assert "silent; shared with nas1:/b; fix" in watched.notes[0]

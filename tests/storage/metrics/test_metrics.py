@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 
@@ -318,6 +319,45 @@ def test_an_invalid_health_is_a_sentence_and_the_rest_is_there(host, text):
     metrics = read_metrics(host.root)
     assert metrics.problems == [f"{HEALTH_JSON} is invalid and is ignored"]
     assert "ovirt_rdma_connection_sends_total" in values(host)
+
+
+def test_the_health_of_a_mount_that_is_gone_is_none(host):
+    host.mount("nas:/other")
+    health(host, DEAD, cause=SERVER, since=900.0)
+    found = values(host)
+    assert "ovirt_rdma_mount_health" not in found
+    assert value(found, "health_last_look_timestamp_seconds") == 1000
+
+
+@pytest.mark.parametrize(
+    ("of_mount", "key", "wrong"),
+    [
+        (False, "kind", "policy"),
+        (False, "schema_version", 2),
+        (True, "export", 7),
+        (True, "mountpoint", ["/mnt/a"]),
+        (True, "state", "odd"),
+        (True, "cause", 7),
+        (True, "since", "now"),
+        (True, "answered_s", True),
+    ],
+)
+def test_a_health_of_another_form_is_a_sentence_and_the_rest_is_there(
+    host, of_mount, key, wrong
+):
+    host.mount("nas:/vm")
+    health(host, "ok")
+    path = host.root / HEALTH_JSON.strip("/")
+    document = json.loads(path.read_text())
+    changed = document["mounts"][0] if of_mount else document
+    assert key in changed
+    changed[key] = wrong
+    path.write_text(json.dumps(document))
+    metrics = read_metrics(host.root)
+    assert metrics.problems == [f"{HEALTH_JSON} is invalid and is ignored"]
+    found = values(host)
+    assert "ovirt_rdma_mount_health" not in found
+    assert "ovirt_rdma_connection_sends_total" in found
 
 
 def test_every_state_and_cause_of_the_health_is_read(host):
