@@ -168,3 +168,59 @@ def test_the_exit_codes_of_hosts_prepare():
     line = next(x for x in page.splitlines() if "Exit codes: 0 all prepared" in x)
     listed = re.findall(r"\b(\d+) [a-z]", line.partition("Exit codes:")[2])
     assert set(listed) == set(re.findall(r"\b(\d+) [a-z]", codes))
+
+
+@pytest.mark.parametrize(
+    ("what", "named"),
+    [
+        (
+            "VDSM",
+            {
+                "rpm/ovirt-rdma.spec": r"Conflicts: +vdsm < (\S+)",
+                "README.md": r"VDSM (\S+) and later",
+                "ARCHITECTURE.md": r"`Conflicts: vdsm < ([^`]+)`",
+                "docs/install.md": r"VDSM (\S+) or later",
+                "host/enablement/status.py": r"older than \D*?([0-9.]+[0-9])",
+                "storage/vdsm/compat.py": r"VDSM (\S+) and later pass",
+            },
+        ),
+        (
+            "ansible-core",
+            {
+                "rpm/ovirt-rdma.spec": r"Requires: +ansible-core >= (\S+)",
+                "host_deploy/meta/runtime.yml": r'requires_ansible: ">=([\d.]+)\.0"',
+                "host_deploy/README.md": r"needs ansible-core (\S+) or later",
+                "docs/dependencies.md": r"\| ansible-core \|[^\n]*yes, (\S+) or later",
+            },
+        ),
+    ],
+)
+def test_the_oldest_version_is_the_same_everywhere(what, named):
+    """Where one of them is older, a reader prepares a host that is refused."""
+    found = {
+        file: re.findall(pattern, (TOP / file).read_text(), re.DOTALL)
+        for file, pattern in named.items()
+    }
+    assert all(found.values()), found
+    assert len({version for each in found.values() for version in each}) == 1, found
+
+
+def test_what_a_docstring_says_is_raised_exists():
+    names: set[str] = set()
+    raised: list[tuple[str, str]] = []
+    for room in ("host", "storage", "cli", "engine_sdk_tools", "vdsm_hooks"):
+        for path in (TOP / room).rglob("*.py"):
+            tree = ast.parse(path.read_text())
+            for node in ast.walk(tree):
+                if isinstance(node, (ast.Name, ast.ClassDef, ast.alias)):
+                    names.add(getattr(node, "id", None) or node.name)
+                if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+                    text = ast.get_docstring(node) or ""
+                    raised += [
+                        (str(path.relative_to(TOP)), word)
+                        for sentence in re.findall(r"\bRaises ([^.]*)", text)
+                        for word in re.findall(r"\b[A-Z][a-z]+[A-Z]\w+", sentence)
+                        if not word.startswith("Exec")  # of a unit
+                    ]
+    assert len(raised) > 50
+    assert [entry for entry in raised if entry[1] not in names] == []

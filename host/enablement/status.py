@@ -150,7 +150,7 @@ def vdsm_advice(state: EnablementState) -> list[Advice]:
     return [
         Advice(
             f"There is no {STOCK_VDSMD}: VDSM is not installed, or is older than "
-            "4.50.0.2, and the launcher cannot start it",
+            "4.50.0.13, and the launcher cannot start it",
             "install or update the package vdsm, or run: ovirt-rdma-host disable",
         )
     ]

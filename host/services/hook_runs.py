@@ -40,7 +40,7 @@ from ovirt_rdma.host.rules.base import FAIL, LIVE, Finding, Step
 from ovirt_rdma.host.system.commands import Runner, run_command
 from ovirt_rdma.host.system.lock import LockHeld, one_run
 
-# A tool gets less than the hook that waits for it (vdsm_hooks.points).
+# A tool gets less than the hook that waits for it (vdsm_hooks.main).
 TOOL_TIMEOUT_S = 5.0
 
 Say = Callable[[str], None]

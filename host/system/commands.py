@@ -53,8 +53,8 @@ def run_command(
     """Run ``argv`` with a fixed environment for at most ``timeout_s`` seconds. With
     ``own_session``, Ctrl-C and the hang-up of a terminal do not reach it.
 
-    Returns stdout. Raises CommandFailed, or NoAnswer after the timeout. The output may
-    have any bytes and is decoded with surrogateescape.
+    Returns stdout. Raises CommandFailed, or CommandTimeout after the timeout. The
+    output may have any bytes and is decoded with surrogateescape.
     """
     import subprocess  # noqa: PLC0415  (code that only parses facts does not need it)
 
