@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Optional, Protocol
 
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import MAX_SETTLE_S, NfsRule
 from ovirt_rdma.storage import probe
@@ -298,11 +299,15 @@ def steps_from_facts(facts: Facts, server: str) -> Readiness:
 
 
 def address_in_facts(facts: Facts, server: str) -> Optional[str]:
-    """Return the address of ``server``: itself, or the one that a mount of it uses."""
+    """Return the address of ``server``: itself, or one that a mount of it uses; None if
+    no mount shows it.
+    """
     with contextlib.suppress(ValueError):
         return str(ipaddress.ip_address(server))
+    name, _ = Export(server, "/").key
     for mount in facts.nfs_mounts:
-        if mount.source.partition(":")[0].lower() == server.lower():
+        export = Export.maybe(mount.source)
+        if mount.address and export is not None and export.key[0] == name:
             return mount.address
     return None
 

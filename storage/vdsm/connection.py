@@ -65,8 +65,9 @@ def _ask_for_all_of(exports: Sequence[NamedExport]) -> None:
         log.exception("Asking the server of %s in advance failed", exports[0].export)
 
 
-# VDSM's code for an export that is mounted but that VDSM must not access
-# (StorageServerAccessPermissionError); VDSM itself has uid and gid 36.
+# VDSM's code for an export that could be mounted but that VDSM must not access
+# (StorageServerAccessPermissionError); stock unmounts it then (storageServer.py,
+# MountConnection.connect). VDSM itself has uid and gid 36.
 _ACCESS_REFUSED = 469
 _GIVE_ACCESS = (
     "on the server give the exported directory to VDSM: chown 36:36, chmod 755; and "
@@ -138,7 +139,8 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
             except Exception as error:
                 if getattr(error, "code", None) == _ACCESS_REFUSED:
                     log.warning(
-                        "%s: mounted, but VDSM has no permission to access it; fix: %s",
+                        "%s: VDSM has no permission to access it, so it was unmounted "
+                        "again; fix: %s",
                         self._named.export,
                         _GIVE_ACCESS,
                     )

@@ -180,7 +180,7 @@ class MountVerification:
             self._update_mark(seen, transport)
         elif mark is None:
             self._warn(seen, transport)
-            self._update_mark(seen, transport, self._first_seen(seen, uptime_s))
+            self._update_mark(seen, transport, self._already_mounted(seen, uptime_s))
         elif (mark.wanted, mark.transport) != (self._rule.transport, transport):
             self._warn(seen, transport)
             self._update_mark(seen, transport, mark.reason, mark.fix)
@@ -226,11 +226,15 @@ class MountVerification:
                 "%s: updating its mark failed; please report this", self._export
             )
 
-    def _first_seen(self, seen: _Seen, uptime_s: float) -> str:
+    def _already_mounted(self, seen: _Seen, uptime_s: float) -> str:
         booted_at = self._shared.surroundings.reader.booted_at()
         now = utc_time(booted_at, uptime_s or None)
         at = f", at {time_for_people(now)}" if now else ""
-        sentence = f"it was already mounted when vdsmd first saw it{at}"
+        # By whom is not known: vdsmd itself may have, under an earlier policy.
+        sentence = (
+            "it was already mounted when vdsmd first found it to differ from its "
+            f"rule{at}"
+        )
         shared = self._shared_with(seen)
         return f"{sentence}; {conflict_clause(shared)}" if shared else sentence
 

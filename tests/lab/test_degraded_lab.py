@@ -94,7 +94,7 @@ def test_a_mount_made_by_hand_is_told_once(vdsmd: VdsmDaemon) -> None:
     assert "already mounted over tcp" in told
     assert warnings(vdsmd) == []
     (first,) = document(vdsmd, "nfs", "list")["mounts"]
-    assert first["reason"].startswith("it was already mounted when vdsmd first saw it")
+    assert first["reason"].startswith("it was already mounted when vdsmd first found")
 
     # The kernel often gives a new mount the number of the old one; its time differs.
     vdsmd.guest.run(f"umount {place} && sleep 7 && {by_hand}", check=True)

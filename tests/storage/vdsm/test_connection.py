@@ -341,7 +341,8 @@ class TestRequireRdma:
         site.kernel.deny_access(f"{NAS}:/e")
         assert site.connect(f"{NAS}:/e") == [ACCESS]
         assert site.kernel.mounted() == []
-        assert f"{NAS}:/e: mounted, but VDSM has no permission" in caplog.text
+        assert f"{NAS}:/e: VDSM has no permission to access it" in caplog.text
+        assert "so it was unmounted again; fix: on the server give" in caplog.text
         assert "; fix: on the server give the exported directory" in caplog.text
         assert "chown 36:36" in caplog.text
 

@@ -140,7 +140,8 @@ class TestMark:
         assert (mark.wanted, mark.transport) == (transport, found)
         assert mark.since == "2023-11-14T23:13:17Z"
         assert mark.reason == (
-            "it was already mounted when vdsmd first saw it, at 2023-11-14 23:23:20 UTC"
+            "it was already mounted when vdsmd first found it to differ from its rule, "
+            "at 2023-11-14 23:23:20 UTC"
         )
 
     def test_of_a_transport_that_cannot_be_told(self, site, caplog, monkeypatch):
@@ -214,6 +215,22 @@ class TestToldOnce:
         assert told(caplog) == 0
         assert marks(site) == before
 
+    def test_for_a_mount_of_its_own_that_a_later_policy_wants_otherwise(
+        self, site, caplog
+    ):
+        """Without a rule and with one for TCP vdsmd mounts over TCP, rightly."""
+        for earlier in ("10.9.9.9", NAS):
+            site.rule("tcp", server=earlier)
+            assert site.connect(EXPORT) == [0]
+            site.rule("prefer-rdma")
+            assert site.connect(EXPORT) == [0]
+            (mark,) = marks(site)
+            assert mark.reason == (
+                "it was already mounted when vdsmd first found it to differ from its "
+                "rule, at 2023-11-14 23:13:20 UTC"
+            )
+            disconnect(site)
+
     def test_again_for_a_new_mount_in_the_same_place(self, fallen_back, caplog):
         disconnect(fallen_back)
         by_hand(fallen_back)
@@ -221,7 +238,7 @@ class TestToldOnce:
         assert told(caplog) == 1
         (mark,) = marks(fallen_back)
         assert mark.since == "2023-11-14T23:14:17Z"
-        assert "first saw it" in mark.reason
+        assert "first found it to differ" in mark.reason
 
     def test_again_when_the_rule_wants_something_else(self, fallen_back, caplog):
         fallen_back.rule("require-rdma")

@@ -138,5 +138,5 @@ def test_one_that_was_there_before_vdsmd(mixed):
     vm_rule(mixed, "prefer-rdma")
     assert mixed.connect(VM) == [0]
     (mark,) = mixed.root.reader().degraded_marks([])
-    assert mark.reason.startswith("it was already mounted when vdsmd first saw it")
+    assert mark.reason.startswith("it was already mounted when vdsmd first found")
     assert mark.reason.endswith(f"; {ONE_CONNECTION}")
