@@ -52,6 +52,7 @@ settings.register_profile(
 # Of the developer's machine only: the lab, the benchmarks, the tools, and what reads
 # our own sources. `make test` runs them once (tox.ini, sources).
 _DEVELOPERS = ["lab", "bench", "selftest", "test_architecture.py"]
+_DEVELOPERS += ["test_what_removes.py"]
 _DEVELOPERS += ["test_docs_reliability.py", "test_docs_commands.py"]
 _DEVELOPERS += ["test_docs_statements.py", "test_file_versions.py"]
 collect_ignore = _DEVELOPERS if _SHARED_OUT or sys.version_info < (3, 11) else []

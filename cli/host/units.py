@@ -219,10 +219,17 @@ class PrepareErase(UnitVerb):
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.host.shown.runs import as_root
-        from ovirt_rdma.host.services.package_scripts import prepare_erase
+        from ovirt_rdma.host.services.package_scripts import Note, prepare_erase
+        from ovirt_rdma.storage.benchmark.scratch import end_benchmark
 
         as_root("unit erased", context.root)
-        return _print_notes(prepare_erase(context.root), context.output)
+        notes = []
+        try:
+            end_benchmark(context.root)
+        except Problem as problem:
+            notes.append(Note(problem.one_line, problem.fix))
+        notes += prepare_erase(context.root)
+        return _print_notes(notes, context.output)
 
 
 def _print_notes(notes: list[Note], output: Output) -> int:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +51,7 @@ from ovirt_rdma.host.paths import (
 from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.system.files import (
     make_in_folder,
+    remove_folder_of_files,
     sync_directory,
     write_atomically,
 )
@@ -227,7 +227,7 @@ def _change_file(step: Step, root: Path, texts: Mapping[str, str]) -> None:
     elif step.id == REMOVE_DIRECTORY:
         path.rmdir()
     elif step.id == REMOVE_LEFT_OVER and path.is_dir():
-        shutil.rmtree(path)
+        remove_folder_of_files(path)
     else:
         path.unlink()
     sync_directory(path.parent)

@@ -14,7 +14,6 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 import stat
 import tempfile
 from pathlib import Path
@@ -174,6 +173,16 @@ def unfinished(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.ovirt-rdma")
 
 
+def remove_folder_of_files(folder: Path) -> None:
+    """Remove ``folder``, if it exists, with the files in it. Raises OSError, and leaves
+    it, if it has a folder: that is not ours, and may be a mount.
+    """
+    if folder.is_dir():
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+
+
 def make_in_folder(path: Path, make: Callable[[Path], None]) -> None:
     """Call ``make`` to create ``path``, atomically together with its folder if the
     folder is missing.
@@ -183,7 +192,7 @@ def make_in_folder(path: Path, make: Callable[[Path], None]) -> None:
         make(path)
         return
     temporary = unfinished(folder)
-    shutil.rmtree(temporary, ignore_errors=True)
+    remove_folder_of_files(temporary)
     temporary.mkdir()
     temporary.chmod(0o755)
     make(temporary / path.name)

@@ -78,12 +78,12 @@ def write_holder(descriptor: int, by: str) -> None:
         pass
 
 
-def holder_of(root: Union[str, Path]) -> Optional[Holder]:
-    """Return the process that has the lock of the host below ``root``.
+def holder_of(root: Union[str, Path], lock: str = RUN_LOCK) -> Optional[Holder]:
+    """Return the process that has the lock file ``lock`` of the host below ``root``.
 
     None if there is none, or if it is unknown, for example without root's rights.
     """
-    path = under(root, RUN_LOCK)
+    path = under(root, lock)
     try:
         content = json.loads(read_file(path, 2 * _LENGTH))
         holder = _holder(content)

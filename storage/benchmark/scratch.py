@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Mount an export for a benchmark, and leave nothing behind.
 
-The mount is our own, below /run, with a scratch folder in it. Three things remove both:
+The mount is our own, below /run, with a scratch folder in it. Four things remove both:
 this process at its end, whatever its reason; the keeper, a child process that waits for
-this one to disappear (SIGKILL); and the next run, which finds a record of what was left
-in /run. The scratch folder has a name of its own for each host, so that a run after a
-power cut finds it too.
+this one to disappear (SIGKILL); the next run, which finds a record of what was left in
+/run; and the erasure of the package. The scratch folder has a name of its own for each
+host, so that a run after a power cut finds it too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import re
 import signal
 import stat
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Callable, Optional
 
 from ovirt_rdma.host.collect.parsers.mount_table import (
@@ -37,13 +39,15 @@ from ovirt_rdma.host.system.commands import (
     NotInstalled,
     run_command,
 )
+from ovirt_rdma.host.system.lock import holder_of, write_holder
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.storage.benchmark import fio
 from ovirt_rdma.storage.mount_errors import classify
 
-FOLDER = "/run/ovirt-rdma/bench"
+# Not below /run/ovirt-rdma, which the package removes when it is erased.
+FOLDER = "/run/ovirt-rdma-bench"
 MOUNT = f"{FOLDER}/mount"
-_LOCK = f"{FOLDER}/lock"
+LOCK = f"{FOLDER}/lock"
 # Present while there may be something to remove.
 _RECORD = f"{FOLDER}/record"
 _SCRATCH = ".ovirt-rdma-bench-"
@@ -61,6 +65,10 @@ _FIO_S = 60.0
 _WHEN_TOLD = 'read -r go && exec "$@"'
 # Exit codes of a shell whose program is missing, or cannot be executed: sh(1p).
 _NOT_STARTED = (127, 126)
+# The kernel allows 100,000 mounts (fs.mount-max), of some 200 bytes each.
+_MOUNTINFO_BYTES = 1 << 28
+# What clean() takes at most.
+_END_S, _POLL_S = 150.0, 0.1
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LOOK = "look for it with findmnt, then umount -l it"
 
@@ -137,31 +145,30 @@ class Scratch:
         return both
 
     def _lock(self) -> int:
-        path = under(self._root, _LOCK)
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = under(self._root, LOCK)
+        with _usable(path):
+            path.parent.mkdir(mode=0o700, exist_ok=True)
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise Problem(
-                "bench-folder-unusable",
-                f"{path} cannot be opened: {error.strerror}",
-                "run this command as root",
-            ) from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise OtherBench(
-                "bench-other-run",
-                "another benchmark is running on this host",
-                "wait until it has ended: two would measure each other",
-            ) from None
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+                raise OtherBench(
+                    "bench-other-run",
+                    "another benchmark is running on this host",
+                    "wait until it has ended: two would measure each other",
+                ) from None
+            except OSError:
+                os.close(lock)
+                raise
+        write_holder(lock, "bench")
         return lock
 
     def mount(self, export: str, options: str, *, over_rdma: bool) -> None:
         """Mount ``export``. Raises Problem with the reason of mount.nfs."""
-        under(self._root, _RECORD).touch()
-        self.mountpoint.mkdir(mode=0o700, exist_ok=True)
+        with _usable(self.mountpoint):
+            under(self._root, _RECORD).touch()
+            self.mountpoint.mkdir(mode=0o700, exist_ok=True)
         # Not mount(8), whose last line is about dmesg.
         command = ["mount.nfs", export, str(self.mountpoint), "-o", options]
         try:
@@ -338,15 +345,18 @@ class Scratch:
             except Problem as problem:
                 removed = problem
         self.unmount()
-        with contextlib.suppress(FileNotFoundError):
-            self.mountpoint.rmdir()
-        record.unlink()
+        with _usable(self.mountpoint):
+            with contextlib.suppress(FileNotFoundError):
+                self.mountpoint.rmdir()
+            record.unlink()
         if removed:
             raise removed
 
     def is_mounted(self) -> bool:
-        """Whether the kernel shows our mount."""
-        entries, _ = parse_mountinfo(read_file(under(self._root, MOUNTINFO)))
+        """Whether the kernel shows our mount. Raises Problem if that is unknown."""
+        mountinfo = under(self._root, MOUNTINFO)
+        with _usable(mountinfo):
+            entries, _ = parse_mountinfo(read_file(mountinfo, _MOUNTINFO_BYTES))
         shown = str(self.mountpoint)
         return any(entry.mountpoint == shown for entry in visible(entries))
 
@@ -363,6 +373,32 @@ class Scratch:
                 f"the folder {self.name} stays in the export: {error}",
                 "remove it when the server is up again; bench on this host does it too",
             ) from None
+
+
+def end_benchmark(root: str, run: Run = run_command) -> None:
+    """End a benchmark of the host below ``root``, and remove what it or a killed one
+    left: its mount, and its scratch folder in the export.
+
+    Raises Problem if it does not end, or if something cannot be removed.
+    """
+    if not under(root, LOCK).exists():
+        return
+    until = time.monotonic() + _END_S
+    ended = 0
+    while True:
+        try:
+            with Scratch(root, run, identity(root)).only_run():
+                return
+        except OtherBench:
+            if time.monotonic() >= until:
+                raise
+            holder = holder_of(root, LOCK)
+            # Once: a second signal would interrupt its clean-up.
+            if holder and holder.pid != ended:
+                ended = holder.pid
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(ended, signal.SIGTERM)
+            time.sleep(_POLL_S)
 
 
 class Keeper:
@@ -423,6 +459,28 @@ def _keep(reading: int, clean: Callable[[], None]) -> None:
         clean()
 
 
+_FIXES = {
+    errno.EACCES: "run this command as root",
+    errno.EPERM: "run this command as root",
+    errno.ENOSPC: "free space in /run",
+    errno.EROFS: "mount /run writable",
+    errno.ENOLCK: "find out why the kernel has no memory for locks",
+}
+
+
+@contextlib.contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    """Raise an OSError of a file on this host as a Problem that names ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise Problem(
+            "bench-folder-unusable",
+            f"{path} cannot be used: {error.strerror or error}",
+            _FIXES.get(error.errno or 0, f"look at {path.parent}"),
+        ) from None
+
+
 def _replaced(why: str) -> Problem:
     return Problem(
         "bench-scratch-replaced",
@@ -448,8 +506,13 @@ def engine(run: Run) -> fio.Engine:
 
 
 def identity(root: str) -> str:
-    """Return what distinguishes this host: its machine-id(5), or else its name."""
-    with contextlib.suppress(OSError):
-        data = read_file(under(root, "/etc/machine-id"))
-        return data.decode("ascii", "replace").strip()
-    return os.uname().nodename
+    """Return what distinguishes this host from others, copies of its disk too.
+
+    Copies have one machine-id(5), and each its own UUID of the firmware (SMBIOS, system
+    UUID) or its own name.
+    """
+    known = [os.uname().nodename]
+    for path in ("/etc/machine-id", "/sys/class/dmi/id/product_uuid"):
+        with contextlib.suppress(OSError):
+            known.append(read_file(under(root, path)).decode("ascii", "replace"))
+    return "\n".join(word.strip() for word in known)

@@ -16,7 +16,7 @@ Lab = Union[Topology, IbPair]
 
 EXPORT_PATH = "/srv/bench"
 PATIENT_S = 600.0
-MOUNT = "/run/ovirt-rdma/bench/mount"
+MOUNT = "/run/ovirt-rdma-bench/mount"
 SHORT = "--repeats 1 --seconds 2 --size-mib 8"
 # The guests see the machine's files.
 _BENCH = f"{Path(sys.executable).parent}/ovirt-rdma-host bench"
@@ -79,7 +79,7 @@ class MeasuredHost:
         """Return what a benchmark left on this host: processes, a mount, a record."""
         found = self.lab.hypervisor.run(
             f"pgrep -x 'ovirt-rdma-host|fio'; grep -o {MOUNT} /proc/mounts; "
-            "ls -A /run/ovirt-rdma/bench | grep -vx lock"
+            "ls -A /run/ovirt-rdma-bench | grep -vx lock"
         )
         return found.stdout.split()
 

@@ -13,6 +13,8 @@ import pytest
 from support.packages.built import EARLIER, EARLIER_MODULE, files
 from support.packages.machine import DATABASE, Machine, differences
 
+from ovirt_rdma.storage.benchmark.scratch import MOUNT
+
 NAMES = ("python3-ovirt-rdma", "ovirt-rdma-host")
 ALL = (*NAMES, "ovirt-rdma-engine")
 POLICY_TEXT = "version: 1\nnfs: {rules: [{server: nas1, transport: tcp}]}\n"
@@ -149,6 +151,25 @@ def test_erase_names_what_is_still_applied(machine, new):
     # As promised.
     machine.install(*of(new))
     assert "IPOIB-MODE-01/ib0" in machine.shell("ovirt-rdma-host history -v")
+
+
+@pytest.mark.parametrize("command_runs", [True, False])
+@pytest.mark.parametrize("place", [MOUNT, "/run/ovirt-rdma/bench/mount"])
+def test_erase_removes_nothing_from_an_export(machine, new, place, command_runs):
+    """A benchmark and its keeper were killed, or somebody mounted an export there."""
+    machine.install(*of(new))
+    machine.shell(
+        f"mkdir -p /run/export {place} && echo of a machine >/run/export/disk &&"
+        f" mount --bind /run/export {place} && touch {Path(place).parent}/record"
+        f" {Path(place).parent}/lock"
+    )
+    if not command_runs:
+        machine.path("/usr/bin/python3").write_text("#!/bin/sh\nexit 1\n")
+    machine.rpm("-e", *NAMES)
+    assert machine.shell("cat /run/export/disk") == "of a machine\n"
+    mounted = machine.shell(f"grep -c ' {place} ' /proc/self/mountinfo", check=False)
+    # Ours is unmounted, that of others is not.
+    assert mounted == ("0\n" if place == MOUNT and command_runs else "1\n")
 
 
 def test_erase_when_the_command_does_not_run(machine, new):

@@ -35,7 +35,7 @@ from ovirt_rdma.storage.benchmark.evidence import (
 )
 from ovirt_rdma.storage.benchmark.model import NetworkPath
 
-MOUNT = "/run/ovirt-rdma/bench/mount"
+MOUNT = "/run/ovirt-rdma-bench/mount"
 SECTION = """\
 device 10.0.0.1:/x mounted on {mount} with fstype nfs4 statvers=1.1
 	opts:	rw,vers=4.2,rsize=65536,wsize=1048576,proto=rdma,nconnect=2

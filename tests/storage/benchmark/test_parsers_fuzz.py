@@ -20,7 +20,13 @@ from ovirt_rdma.storage.benchmark.evidence import (
     tcp_out_of_order,
     tcp_resent,
 )
-from ovirt_rdma.storage.benchmark.model import RANDOM_READ, SEQUENTIAL_WRITE, Load
+from ovirt_rdma.storage.benchmark.model import (
+    RANDOM_READ,
+    RANDOM_WRITE,
+    SEQUENTIAL_READ,
+    SEQUENTIAL_WRITE,
+    Load,
+)
 
 READ = Load(RANDOM_READ, 4096, 32)
 WRITE = Load(SEQUENTIAL_WRITE, 1 << 20, 32)
@@ -124,6 +130,25 @@ OLD = (
     " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   "
     "MsgRate[Mpps]\n 65536      1000             5999.90            5990.00\n"
 )
+
+
+@pytest.mark.parametrize(
+    "word", [RANDOM_READ, RANDOM_WRITE, SEQUENTIAL_READ, SEQUENTIAL_WRITE]
+)
+@pytest.mark.parametrize("name", ["libaio", "psync"])
+def test_fio_bypasses_the_page_cache_and_makes_no_file(word, name):
+    """What this host has in memory is not the server's; a file that fio makes in place
+    of ours may be anywhere (fio(1): direct, allow_file_create).
+    """
+    used = fio.Engine("3.33", name)
+    for command in (
+        fio.arguments(Load(word, 1 << 20, 4), "/proc/1/fd/3", 1 << 20, 9, used),
+        fio.layout_arguments("/proc/1/fd/3", 1 << 20, used),
+    ):
+        set_ = dict(one.lstrip("-").split("=", 1) for one in command if "=" in one)
+        assert (set_["direct"], set_["allow_file_create"]) == ("1", "0")
+        assert set_["filename"] == "/proc/1/fd/3"
+        assert not {"overwrite", "create_on_open", "buffered", "directory"} & set(set_)
 
 
 def test_perftest_is_read_from_its_table():

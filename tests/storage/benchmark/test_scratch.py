@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -13,7 +16,15 @@ import pytest
 from support.storage.fake_mount import FakeMount
 
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.storage.benchmark.scratch import Keeper, Scratch, engine, identity
+from ovirt_rdma.storage.benchmark.scratch import (
+    LOCK,
+    MOUNT,
+    Keeper,
+    Scratch,
+    end_benchmark,
+    engine,
+    identity,
+)
 
 EXPORT, OPTIONS = "10.0.0.1:/x", "soft,nosharecache,nfsvers=4"
 DOMAIN = "c1b2ef3e-0c5e-4f5c-9d3a-6a1b2c3d4e5f"
@@ -40,7 +51,7 @@ def _in_use(scratch):
 
 
 def _is_clean(scratch, mounts):
-    run = mounts.root / "run/ovirt-rdma/bench"
+    run = mounts.root / "run/ovirt-rdma-bench"
     return mounts.is_clean() and _names(run) == ["lock"]
 
 
@@ -169,6 +180,22 @@ def test_the_file_is_made_in_the_folder_of_the_export_only(
         scratch.mount(EXPORT, OPTIONS, over_rdma=False)
         scratch.make(4096)
     assert _names(mounts.root / "elsewhere") == []
+
+
+def test_a_folder_that_somebody_mounted_in_the_export_gets_no_file(
+    scratch, mounts, monkeypatch
+):
+    """fio would measure, and fill, another file system."""
+    opened = os.open
+
+    def other(path, flags, *args, **kwargs):
+        return opened("/proc" if path == scratch.name else path, flags, *args, **kwargs)
+
+    with pytest.raises(Problem) as caught, scratch.only_run():
+        scratch.mount(EXPORT, OPTIONS, over_rdma=False)
+        monkeypatch.setattr(os, "open", other)
+        scratch.make(4096)
+    assert os.strerror(errno.EXDEV) in str(caught.value)
 
 
 def _until(condition):
@@ -342,17 +369,115 @@ def test_fio_without_package_is_named():
     assert caught.value.fix == "install it: dnf install fio fio-engine-libaio"
 
 
-def test_without_root_the_folder_is_named(tmp_path):
-    (tmp_path / "run").write_text("no folder")
-    with pytest.raises(Problem) as caught, Scratch(str(tmp_path)).only_run():
-        pass
+def _raising(number):
+    def raises(*args, **kwargs):
+        raise OSError(number, os.strerror(number))
+
+    return raises
+
+
+@pytest.mark.parametrize(
+    "number, owner, name, fix",
+    [
+        (errno.EACCES, os, "open", "run this command as root"),
+        (errno.EROFS, os, "open", "mount /run writable"),
+        (errno.ENOSPC, os, "open", "free space in /run"),
+        (errno.ENOLCK, fcntl, "flock", "find out why the kernel has no memory"),
+        (errno.ENOSPC, Path, "touch", "free space in /run"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_is_one_sentence(
+    scratch, mounts, monkeypatch, number, owner, name, fix
+):
+    with pytest.raises(Problem) as caught, monkeypatch.context() as patched:
+        patched.setattr(owner, name, _raising(number))
+        with scratch.only_run():
+            scratch.mount(EXPORT, OPTIONS, over_rdma=True)
     assert caught.value.id == "bench-folder-unusable"
+    assert os.strerror(number) in str(caught.value)
+    assert caught.value.fix.startswith(fix)
+    assert mounts.is_clean()
+
+
+def test_only_root_may_enter_the_folder_whatever_the_umask(scratch, mounts):
+    earlier = os.umask(0)
+    try:
+        with scratch.only_run():
+            _in_use(scratch)
+            for path in (mounts.root / LOCK[1:]).parent, scratch.folder:
+                assert path.stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(earlier)
+
+
+def test_a_long_table_of_mounts_keeps_nothing_mounted(scratch, mounts):
+    with scratch.only_run():
+        _in_use(scratch)
+        line = f"99 28 0:53 / /{'x' * 4000} rw - tmpfs tmpfs rw\n"
+        text = mounts.mountinfo.read_text()
+        mounts.mountinfo.write_text(line * 5000 + text)
+    assert f" {scratch.mountpoint} " not in mounts.mountinfo.read_text()
+    assert _names(mounts.server) == []
+
+
+def test_a_table_of_mounts_that_cannot_be_read_is_one_sentence(scratch, mounts):
+    with pytest.raises(Problem) as caught, scratch.only_run():
+        _in_use(scratch)
+        mounts.mountinfo.rename(mounts.root / "mountinfo")
+    assert caught.value.id == "bench-folder-unusable"
+    (mounts.root / "mountinfo").rename(mounts.mountinfo)
+    # The record is still there, so the next run removes all.
+    end_benchmark(str(mounts.root), mounts)
+    assert not scratch.is_mounted()
+
+
+def test_what_was_killed_is_removed_with_the_package(mounts):
+    left = Scratch(str(mounts.root), mounts, identity(str(mounts.root)))
+    with contextlib.suppress(KeyboardInterrupt), left.only_run():
+        _in_use(left)
+        left._keeper.end()
+        left._keeper = None
+        left.clean = lambda: None  # killed: nothing of it runs
+        raise KeyboardInterrupt
+    assert left.is_mounted()
+    (mounts.server / "disk").write_text("of a virtual machine")
+    end_benchmark(str(mounts.root), mounts)
+    assert not left.is_mounted()
+    assert _names(mounts.server) == ["disk"]
+
+
+def test_a_benchmark_that_runs_is_ended_with_the_package(scratch, mounts):
+    child, program = _child(scratch, mounts)
+    end_benchmark(str(mounts.root), mounts)
+    os.waitpid(child, 0)
+    assert _is_clean(scratch, mounts)
+    _until(lambda: _gone(program))
+
+
+def test_without_a_benchmark_nothing_is_made(mounts):
+    end_benchmark(str(mounts.root), mounts)
+    assert not (mounts.root / MOUNT[1:]).parent.exists()
+
+
+def test_no_script_of_the_package_removes_where_exports_are_mounted():
+    spec = (Path(__file__).parents[3] / "rpm/ovirt-rdma.spec").read_text()
+    removed = re.findall(r"\brm -rf (\S+)", spec)
+    assert removed == ["/run/ovirt-rdma"]
+    assert not any(f"{MOUNT}/".startswith(f"{one}/") for one in removed)
 
 
 def test_hosts_have_folders_of_their_own(tmp_path):
+    """Copies of one disk have one machine-id."""
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/machine-id").write_text("0123456789abcdef0123456789abcdef\n")
-    assert identity(str(tmp_path)) == "0123456789abcdef0123456789abcdef"
+    firmware = tmp_path / "sys/class/dmi/id/product_uuid"
+    firmware.parent.mkdir(parents=True)
+    found = set()
+    for uuid in ("4c4c4544-0000", "4c4c4544-0001"):
+        firmware.write_text(f"{uuid}\n")
+        found.add(identity(str(tmp_path)))
+    assert len(found) == 2
+    assert identity(str(tmp_path)) in found
     assert identity(str(tmp_path / "none")) == os.uname().nodename
     names = {Scratch(identity=one).name for one in ("a", "b")}
     assert len(names) == 2

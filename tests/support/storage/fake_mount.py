@@ -29,6 +29,7 @@ class FakeMount:
         self.root = root
         self.server = root / "server"
         self.server.mkdir()
+        (root / "run").mkdir()
         self.mountinfo = root / "proc/self/mountinfo"
         self.mountinfo.parent.mkdir(parents=True, exist_ok=True)
         self.mountinfo.write_text("28 1 8:1 / / rw - ext4 /dev/sda1 rw\n")

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Each place that removes something is in docs/security.md, with what it can meet."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[1]
+ROOMS = (
+    "cli",
+    "engine_sdk_tools",
+    "host",
+    "host_deploy",
+    "rpm",
+    "sos_plugin",
+    "storage",
+    "vdsm_hooks",
+)
+TREES = {"rmtree", "removedirs"}
+CALLS = {"unlink", "rmdir", "remove", *TREES}
+PROGRAMS = {"rm", "rmdir", "umount", "find", "shred", "unlink"}
+IN_SHELL = re.compile(
+    r"(?:^|[;&|({'\"]|\bthen|\bdo)\s*(rm|rmdir|umount|unlink)\s", re.M
+)
+# tmpfiles.d(5): the types that remove, and what systemd removes when a unit stops.
+OF_TMPFILES = re.compile(r"^[rRD]|^[a-zA-Z]+-", re.M)
+OF_UNITS = re.compile(r"^RuntimeDirectory(?==)", re.M)
+
+
+def _calls(tree: ast.AST, within: str = "") -> Iterator[tuple[str, str]]:
+    """Yield function and name of each call that removes something."""
+    for node in ast.iter_child_nodes(tree):
+        name = node.name if isinstance(node, ast.FunctionDef) else within
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = getattr(node.func.value, "id", "")
+            # A list or a set has "remove" too.
+            if node.func.attr in CALLS - {"remove"} or (
+                (owner, node.func.attr) == ("os", "remove")
+            ):
+                yield name, node.func.attr
+        if isinstance(node, (ast.List, ast.Tuple)) and node.elts:
+            first = node.elts[0]
+            if isinstance(first, ast.Constant) and first.value in PROGRAMS:
+                yield name, str(first.value)
+        yield from _calls(node, name)
+
+
+def _files() -> Iterator[tuple[str, str]]:
+    for room in ROOMS:
+        for path in sorted((TOP / room).rglob("*")):
+            name = str(path.relative_to(TOP))
+            if path.is_file() and "__pycache__" not in name and "/tests/" not in name:
+                yield name, path.read_text(errors="replace")
+
+
+def _removing(name: str, text: str) -> set[str]:
+    """Return what in a file removes something: functions, or programs of a shell."""
+    first = text.partition("\n")[0]
+    if name.endswith(".py") or (first.startswith("#!") and "python" in first):
+        return {function for function, _ in _calls(ast.parse(text))}
+    code = re.sub(r"^\s*#.*$", "", text, flags=re.M)
+    if name.endswith((".sh", ".spec", ".macros", ".yml")) or first.startswith("#!"):
+        return set(IN_SHELL.findall(code))
+    if name.endswith(".conf") and "tmpfiles" in name:
+        return set(OF_TMPFILES.findall(code))
+    if name.endswith((".service", ".timer")):
+        return set(OF_UNITS.findall(code))
+    return set()
+
+
+def _in_source() -> dict[str, set[str]]:
+    return {name: found for name, text in _files() if (found := _removing(name, text))}
+
+
+def _in_table() -> dict[str, set[str]]:
+    text = (TOP / "docs/security.md").read_text()
+    _, _, section = text.partition("\n## What removes files\n")
+    rows = re.findall(
+        r"^\| `([^`]+)` \| ([^|]+) \|", section.partition("\n## ")[0], re.M
+    )
+    return {name: set(re.findall(r"`([^`]+)`", where)) for name, where in rows}
+
+
+def test_the_table_has_each_place_that_removes():
+    assert _in_table() == _in_source()
+
+
+def test_no_tree_is_removed_but_that_of_a_run():
+    """A tree may have a mount below: its content would be lost with it."""
+    assert [
+        f"{name}: {function}"
+        for name, text in _files()
+        if name.endswith(".py")
+        for function, call in _calls(ast.parse(text))
+        if call in TREES
+    ] == ["engine_sdk_tools/hosts/ansible_run.py: _remove"] * 2
+
+
+@pytest.mark.parametrize(
+    "name, text, found",
+    [
+        ("a.py", "def f(p):\n    p.unlink()\n", {"f"}),
+        ("a.py", "def f(p):\n    os.remove(p); [].remove(p)\n", {"f"}),
+        ("a.py", "def f(run):\n    run(['umount', '-l'])\n", {"f"}),
+        ("a.py", "def f(names):\n    names.remove(1)\n", set()),
+        ("a.sh", "# rm x\nif a; then rm -rf x; fi\n", {"rm"}),
+        ("a.sh", "trap 'rm -rf x' EXIT\n", {"rm"}),
+        ("a.spec", "    a || rm -f x\n", {"rm"}),
+        ("tmpfiles.d/a.conf", "R /run/x\nd /run/y\n", {"R"}),
+        ("a.service", "[Service]\nRuntimeDirectory=x\n", {"RuntimeDirectory"}),
+    ],
+)
+def test_what_removes_is_seen(name, text, found):
+    assert _removing(name, text) == found
