@@ -22,6 +22,32 @@ from ovirt_rdma.host.system.json_document import json_type
 # (StorageType.isFileDomain in the engine).
 FILE_TYPES = ("nfs", "posixfs", "glusterfs", "localfs")
 
+# What the statuses of a host mean (VDSStatus.java:6-22): it works; somebody lets it
+# rest; it comes to another status by itself; the engine installs it, or has not yet; it
+# answers, but lacks something; it is out of reach, or an installation has failed.
+WORKS, RESTS, COMES = "works", "rests", "comes"
+INSTALLED_NOW, LACKS, BROKEN = "installed now", "lacks something", "broken"
+HOST_STATUSES = {
+    "up": WORKS,
+    "maintenance": RESTS,
+    "preparing_for_maintenance": COMES,
+    "unassigned": COMES,
+    "initializing": COMES,
+    "connecting": COMES,
+    "reboot": COMES,
+    "kdumping": COMES,
+    "installing": INSTALLED_NOW,
+    "installing_os": INSTALLED_NOW,
+    "pending_approval": INSTALLED_NOW,
+    "non_operational": LACKS,
+    "non_responsive": BROKEN,
+    "down": BROKEN,
+    "error": BROKEN,
+    "install_failed": BROKEN,
+}
+# How long, in seconds, a host may be broken on its way to maintenance, and up.
+BROKEN_IN_S, BROKEN_OUT_S = 600.0, 1800.0
+
 # Statuses that cannot follow "is" unchanged.
 _STATUS_WORDS = {
     "contend": "contending",
@@ -34,6 +60,11 @@ _STATUS_WORDS = {
     "reboot": "rebooting",
     "unknown": "in an unknown status",
 }
+
+
+def host_is(status: Optional[str], *meanings: str) -> bool:
+    """Whether the status of a host has one of ``meanings``; an unknown one has none."""
+    return HOST_STATUSES.get(status or "") in meanings
 
 
 def status_words(status: Optional[str]) -> str:

@@ -35,7 +35,14 @@ from ovirt_rdma.engine_sdk_tools.domains.mounted import MountEvents
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
 from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, Pushed
-from ovirt_rdma.engine_sdk_tools.model import Engine, status_words
+from ovirt_rdma.engine_sdk_tools.model import (
+    BROKEN,
+    BROKEN_IN_S,
+    BROKEN_OUT_S,
+    Engine,
+    host_is,
+    status_words,
+)
 from ovirt_rdma.host.errors import Problem
 
 
@@ -56,10 +63,6 @@ class KeepsState(Protocol):
 # Of the SDK's object and its status: why the wait has failed, "" for done, None for not
 # yet.
 _Test = Callable[[Any, Optional[str]], Optional[str]]
-# A host may have these statuses only for a limited time while it goes to maintenance
-# or comes up.
-_BROKEN = ("non_responsive", "down", "error", "install_failed")
-BROKEN_S = {WAIT_IN: 600.0, WAIT_OUT: 1800.0}
 # The interval of notes that a wait continues; they also show that the run is alive.
 STILL_S = 300.0
 
@@ -208,13 +211,13 @@ class Actions:
     def _until(self, step: ConversionStep, test: _Test) -> str:
         """Wait until ``test`` of the object and its status is not None; return that."""
         began = noted = well = self._session.clock()
-        limit_s = BROKEN_S[step.kind]
+        limit_s = BROKEN_IN_S if step.kind == WAIT_IN else BROKEN_OUT_S
 
         def arrived(resource: Any) -> Optional[str]:
             nonlocal noted, well
             now = self._session.clock()
             status = resource.status.value if resource.status else None
-            if status not in _BROKEN or step.of_domain:
+            if step.of_domain or not host_is(status, BROKEN):
                 well = now
             elif now - well >= limit_s:
                 return (

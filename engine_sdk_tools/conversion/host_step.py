@@ -50,7 +50,13 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     wait_out,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_of
-from ovirt_rdma.engine_sdk_tools.model import status_words
+from ovirt_rdma.engine_sdk_tools.model import (
+    BROKEN,
+    COMES,
+    LACKS,
+    host_is,
+    status_words,
+)
 from ovirt_rdma.host.policy.drop_ins import files_of, with_files
 
 # The reason stored for a host that could not be asked.
@@ -60,13 +66,6 @@ _NEVER_REPORTED = (
     "the engine shows it as up, but did not report that it connected its storage "
     "(event 13)"
 )
-
-# Transitional statuses.
-_COMING = ("unassigned", "initializing", "connecting", "reboot", "kdumping", None)
-
-
-# With these statuses a host can be neither moved nor asked, so nothing is changed.
-_BROKEN = ("non_operational", "non_responsive", "down", "error", "install_failed")
 
 
 def host_step(  # noqa: PLR0911 - one row per status
@@ -78,7 +77,8 @@ def host_step(  # noqa: PLR0911 - one row per status
         return mark(host, DONE, "it is no longer in the engine")
     observed = snapshot.observations.get(host.name)
     back = host.goal == BACK
-    if host.stage == TODO and not back and present.status in _BROKEN:
+    if host.stage == TODO and not back and host_is(present.status, LACKS, BROKEN):
+        # It can be neither moved nor asked, so nothing is changed.
         return fail(host, _is(host, present.status))
     # It got its policy before its maintenance.
     policy = None if host.stage in IN_PLAY else policy_step(host, observed)
@@ -102,7 +102,8 @@ def host_step(  # noqa: PLR0911 - one row per status
     if status == "non_operational" and back and host.stage in (TODO, ENTERING):
         # Only maintenance unmounts what it has mounted with the new transport.
         return enter(host)
-    if status in _COMING or (host.stage == LEAVING and status == "non_responsive"):
+    coming = status is None or host_is(status, COMES)
+    if coming or (host.stage == LEAVING and status == "non_responsive"):
         return wait_out(host)
     return fail(host, _is(host, status))
 

@@ -38,10 +38,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     mark_domain,
     set_row,
 )
-from ovirt_rdma.engine_sdk_tools.model import status_words
-
-# Statuses of a host that show a problem after it came up with its new mounts.
-_BROKEN = ("non_operational", "non_responsive", "error", "down")
+from ovirt_rdma.engine_sdk_tools.model import BROKEN, LACKS, host_is, status_words
 
 
 def rolling_step(state: ConversionState, snapshot: Snapshot) -> ConversionStep:
@@ -132,7 +129,7 @@ def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionSt
             host.stage == DONE
             and host.touched
             and present
-            and present.status in _BROKEN
+            and host_is(present.status, LACKS, BROKEN)
         ):
             return fail_domain(
                 state.domains[0],

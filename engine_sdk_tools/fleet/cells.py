@@ -27,8 +27,11 @@ from ovirt_rdma.engine_sdk_tools.hosts.policy import (
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN, Cell
 from ovirt_rdma.engine_sdk_tools.model import (
+    BROKEN,
+    LACKS,
     Host,
     StorageConnection,
+    host_is,
     status_label,
     status_words,
 )
@@ -47,14 +50,6 @@ from ovirt_rdma.storage import readiness
 
 NOT_REPORTED = Cell(UNKNOWN, "unknown", "the host did not report its status")
 
-_DOWN = (
-    "down",
-    "error",
-    "install_failed",
-    "non_operational",
-    "non_responsive",
-    "pending_approval",
-)
 _SENTENCES_SHOWN = 3
 _LONGEST = 1000
 
@@ -67,7 +62,7 @@ def status_cell(host: Host) -> Cell:
         return Cell(OK, text, sentence, "", "engine")
     if host.status is None:
         return Cell(UNKNOWN, text, sentence, "", "engine")
-    if host.status in _DOWN:
+    if host_is(host.status, LACKS, BROKEN) or host.status == "pending_approval":
         fix = "see the events of the host in the administration portal"
         return Cell(FAIL, text, sentence, fix, "engine")
     return Cell(WARN, text, sentence, "", "engine")

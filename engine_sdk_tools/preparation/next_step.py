@@ -14,7 +14,12 @@ from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.engine_sdk_tools.api.sdk import types
-from ovirt_rdma.engine_sdk_tools.model import status_words
+from ovirt_rdma.engine_sdk_tools.model import (
+    COMES,
+    INSTALLED_NOW,
+    host_is,
+    status_words,
+)
 from ovirt_rdma.engine_sdk_tools.preparation.model import (
     CHECKING,
     DONE,
@@ -34,7 +39,7 @@ from ovirt_rdma.engine_sdk_tools.preparation.model import (
     HostRecord,
     PreparationState,
 )
-from ovirt_rdma.engine_sdk_tools.preparation.plan import COMING, INSTALLABLE
+from ovirt_rdma.engine_sdk_tools.preparation.plan import INSTALLABLE
 
 # Kinds of steps, in the order in which a batch does them.
 MARK = "mark"
@@ -53,8 +58,6 @@ _ORDER = (MARK, RUN, ENTER, INSTALL, WAIT_IN, WAIT_INSTALL, LEAVE, WAIT_OUT, LOO
 INSTALL_S = 3 * 3600.0
 ENTER_S = 4 * 3600.0
 LEAVE_S = 3600.0
-# The host is being installed, or restarts after it.
-_INSTALLING = ("installing", "reboot", "installing_os")
 REINSTALLED = ("maintenance", "install_failed", "up", "non_operational", "error")
 
 
@@ -164,7 +167,7 @@ def _entering(record: HostRecord, status: Optional[str]) -> PreparationStep:
         return _install(record)
     if status == "up":
         return _enter(record)
-    if status in COMING:
+    if host_is(status, COMES):
         inwards = status == "preparing_for_maintenance"
         return _wait(record, WAIT_IN if inwards else WAIT_OUT)
     return _mark(record, stage=FAILED, problem=_is(record, status))
@@ -180,7 +183,7 @@ def _leaving(record: HostRecord, status: Optional[str]) -> PreparationStep:
         return _mark(record, stage=FAILED if failed else CHECKING)
     if status in ("maintenance", "preparing_for_maintenance"):
         return _leave(record)
-    if status in COMING or status in _INSTALLING:
+    if host_is(status, COMES, INSTALLED_NOW):
         return _wait(record, WAIT_OUT)
     then = f"{record.problem}; " if failed else ""
     return _mark(record, stage=FAILED, problem=f"{then}{_is(record, status)}")

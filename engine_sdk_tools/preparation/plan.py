@@ -12,7 +12,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.policy import (
     status_part,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
-from ovirt_rdma.engine_sdk_tools.model import Engine, Host, status_words
+from ovirt_rdma.engine_sdk_tools.model import COMES, Engine, Host, host_is, status_words
 from ovirt_rdma.engine_sdk_tools.preparation.model import (
     AUTO,
     DONE,
@@ -30,14 +30,6 @@ from ovirt_rdma.host.rules.base import LINK_DOWN, REBOOT
 # With these statuses the engine installs a host without maintenance before
 # (UpdateHostValidator.statusSupportedForHostInstallation).
 INSTALLABLE = ("maintenance", "non_operational", "install_failed", "installing_os")
-# A host that is coming is waited for.
-COMING = (
-    "unassigned",
-    "initializing",
-    "connecting",
-    "reboot",
-    "preparing_for_maintenance",
-)
 
 
 @dataclass(frozen=True)
@@ -169,7 +161,7 @@ def _record(
     )
     if way == NOTHING:
         return replace(record, stage=DONE)
-    up_or_coming = host.status == "up" or host.status in COMING
+    up_or_coming = host.status == "up" or host_is(host.status, COMES)
     able = up_or_coming or host.status in INSTALLABLE
     if way == SSH:
         # SSH works in any status, but a host in trouble is not touched.

@@ -30,7 +30,15 @@ from ovirt_rdma.engine_sdk_tools.conversion.host_step import Activation, Evacuat
 from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_without_drop_ins
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared, RunsRole
-from ovirt_rdma.engine_sdk_tools.model import Engine, Host, status_words
+from ovirt_rdma.engine_sdk_tools.model import (
+    BROKEN,
+    BROKEN_IN_S,
+    BROKEN_OUT_S,
+    Engine,
+    Host,
+    host_is,
+    status_words,
+)
 from ovirt_rdma.engine_sdk_tools.preparation.model import (
     CHECKING,
     DONE,
@@ -71,9 +79,6 @@ _MOST_TRIES = 3
 # How long the engine may take from the answer to the start of the installation, and
 # from the host's last status to the event of the end.
 START_S = 60.0
-# How long a host may be out of reach while it goes to maintenance or comes up.
-_BROKEN = ("non_responsive", "down", "error")
-_BROKEN_S = 1800.0
 
 
 class Access(HostAccess, RunsRole, Protocol):
@@ -309,12 +314,12 @@ class _Work:
         def ended(host: Any) -> Optional[str]:
             nonlocal since
             status = host.status.value if host.status else None
-            if status not in step.until and status not in _BROKEN:
+            if status not in step.until and not host_is(status, BROKEN):
                 since = None
                 return None
             since = self._session.clock() if since is None else since
             found = installation(record.name, self._events(record))
-            patience_s = _BROKEN_S if status in _BROKEN else START_S
+            patience_s = START_S if status in step.until else BROKEN_OUT_S
             waited = self._session.clock() - since >= patience_s
             return status if found.ended or waited else None
 
@@ -338,15 +343,16 @@ class _Work:
             after = record.event if record.stage == LEAVING else None
             activation = Activation(self._session, record.id, after)
         well = self._session.clock()
+        limit_s = BROKEN_IN_S if step.kind == WAIT_IN else BROKEN_OUT_S
 
         def arrived(host: Any) -> Optional[str]:
             nonlocal well
             status = host.status.value if host.status else None
             now = self._session.clock()
-            if status not in _BROKEN:
+            if not host_is(status, BROKEN):
                 well = now
-            elif now - well >= _BROKEN_S:
-                minutes = f"{_BROKEN_S / 60:.0f} minutes"
+            elif now - well >= limit_s:
+                minutes = f"{limit_s / 60:.0f} minutes"
                 return f"it has been {status_words(status)} for {minutes}"
             if evacuation is not None and status == "preparing_for_maintenance":
                 why = evacuation.failed(host)

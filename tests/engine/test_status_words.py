@@ -7,7 +7,12 @@ import pytest
 from ovirtsdk4 import types
 
 from ovirt_rdma.engine_sdk_tools.fleet.cells import status_cell
-from ovirt_rdma.engine_sdk_tools.model import Host, status_label, status_words
+from ovirt_rdma.engine_sdk_tools.model import (
+    HOST_STATUSES,
+    Host,
+    status_label,
+    status_words,
+)
 
 pytestmark = pytest.mark.engine
 
@@ -60,3 +65,7 @@ def test_hosts_check_says_in_maintenance():
 
     assert cell.sentence == "the host is in maintenance"
     assert cell.text == "maintenance"
+
+
+def test_each_status_of_a_host_has_a_meaning():
+    assert set(HOST_STATUSES) == {status.value for status in types.HostStatus}

@@ -371,6 +371,24 @@ def test_machines_that_stay_keep_the_host_at_work(fleet):
     assert (host.status, host.vms) == ("up", ["vm1"])
 
 
+def test_a_host_that_breaks_on_its_way_is_not_waited_for(fleet):
+    """As in a conversion: with the same statuses, for the same time."""
+    host = fleet.world.host("host02")
+    host.vms = host.stuck_vms = ["vm1"]
+    spring = fleet.double.traps.spring
+
+    def breaks(method, path):
+        coming = host.status == "preparing_for_maintenance"
+        if coming and path == f"/hosts/{host.id}":
+            fleet.world.transitions.stop(host.id)
+            host.status = "install_failed"
+        return spring(method, path)
+
+    fleet.double.traps.spring = breaks
+    found = fleet.results("host02", "--by", "reinstall", code=1)["host02"]
+    assert "'install failed' for 10 minutes" in found["problem"]
+
+
 def test_a_host_in_maintenance_stays_there(fleet):
     fleet.world.host("host02").status = "maintenance"
     found = fleet.results("host02", "--by", "reinstall", code=0)
