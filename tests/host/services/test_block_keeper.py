@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import socket
-import time
+import threading
 
 import pytest
 from support.fakes.fake_block import GUID, FakeBlock
@@ -17,6 +17,7 @@ from ovirt_rdma.host.block import srp as srp_module
 from ovirt_rdma.host.block.srp import Srp
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.paths import POLICY_JSON, under
+from ovirt_rdma.host.policy.block_fields import BlockPolicy
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.store import store
 from ovirt_rdma.host.services.block_keeper import (
@@ -56,6 +57,7 @@ class Site:
     def __init__(self, root, monkeypatch):
         self.root, self.now, self.told = root, 1000.0, Notes()
         self.ready: list[float] = []
+        self.is_ready = threading.Event()
         self.fake = fake = FakeBlock(root)
         fake.local_port("srp-rxe0-1")
         fake.targets = {GUID: [2048]}
@@ -75,12 +77,13 @@ class Site:
         policy = load_policy_file(file).policy
         store(policy, "policy.yaml", under(self.root.path, POLICY_JSON))
 
-    def keep(self, most=4):
+    def be_ready(self):
+        self.ready.append(self.now)
+        self.is_ready.set()
+
+    def keep(self, most=4, age_s=0.0):
         keeper = BlockKeeper(
-            str(self.root.path),
-            self.told,
-            lambda: self.ready.append(self.now),
-            lambda: self.now,
+            str(self.root.path), self.told, self.be_ready, lambda: self.now, age_s
         )
         stop = Stop(self, most)
         keeper.keep(stop)
@@ -144,19 +147,48 @@ def test_vdsmd_starts_without_a_target_that_is_gone(site):
     assert 30 < tried < 45
 
 
-def test_a_blocked_login_does_not_hold_up_vdsmd(site, monkeypatch):
+def test_a_process_that_is_old_already_waits_less(site):
+    """systemd waits from the start of the process; loading Python is part of it."""
+    site.fake.targets = {}
+    site.fake.errors[GUID] = errno.EHOSTUNREACH
     site.follow(POLICY)
-    monkeypatch.setattr("ovirt_rdma.host.services.block_keeper.BOOT_S", 0.05)
+    site.keep(most=60, age_s=BOOT_S - 10)
+    assert site.ready[0] <= 1010
+
+
+@pytest.mark.parametrize("age_s", [BOOT_S, BOOT_S + 100])
+def test_a_blocked_login_does_not_hold_up_vdsmd(site, age_s):
+    site.follow(POLICY)
     seen = []
 
-    def slow(path, text, timeout_s):
-        time.sleep(0.5)
-        seen.append(list(site.ready))
+    def blocked(path, text, timeout_s):
+        seen.append(site.is_ready.wait(30))
         return errno.ETIME
 
-    site.fake.write = slow
+    site.fake.write = blocked
+    site.keep(most=1, age_s=age_s)
+    assert seen == [True]
+    assert site.ready == [1000.0]
+
+
+def test_the_logins_of_an_attempt_have_the_minute_together(site, monkeypatch):
+    """Twenty silent targets behind one port would take 20 times login_timeout."""
+    name = "    - {{name: a{0}, id_ext: {0:016x}, ioc_guid: {0:016x}, dest: {1}}}"
+    lines = [name.format(n, "10.0.0.1:5555") for n in range(1, 21)]
+    site.follow("\n".join(["version: 1", "block:", "  srp:", *lines, ""]))
+    written = []
+
+    def silent(path, text, timeout_s):
+        site.now += timeout_s
+        written.append(text)
+        return errno.ETIME
+
+    site.fake.write = silent
+    monkeypatch.setattr(srp_module.time, "monotonic", lambda: site.now)
     site.keep(most=1)
-    assert seen[0] == [1000.0]
+    timeout_s = BlockPolicy().login_timeout
+    assert len(written) == -(-BOOT_S // timeout_s) < 20
+    assert sum("not tried" in sentence for sentence in site.told) == 20 - len(written)
 
 
 def test_new_luns_are_found_as_often_as_the_policy_says(site, monkeypatch):
