@@ -9,11 +9,13 @@ its own states.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import shutil
 import signal
 import subprocess
 import threading
+from types import SimpleNamespace
 
 import pytest
 from engine_double import EngineDouble, sample_world
@@ -31,8 +33,20 @@ from support.engine.engine_command_line import Clock
 from support.engine.engine_sessions import open_session
 
 from ovirt_rdma.engine_sdk_tools.conversion import state_file
-from ovirt_rdma.engine_sdk_tools.conversion.lock import DataCenterLock, OtherRun
-from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionState, DomainRecord
+from ovirt_rdma.engine_sdk_tools.conversion.lock import (
+    DataCenterLock,
+    OtherRun,
+    described,
+    earlier_conversions,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
+    CONVERTED,
+    REVERTED,
+    ROLLED_BACK,
+    STOPPED,
+    ConversionState,
+    DomainRecord,
+)
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.job import EngineJob
 
@@ -325,6 +339,35 @@ def test_a_run_that_is_killed_before_it_has_noted_its_job(machines):
 def conversion(job=None) -> ConversionState:
     record = DomainRecord("d", "data1", "active", "c", "nas", "/x", "", "proto=rdma")
     return ConversionState("convert", "dc", "rdma", "rolling", (record,), (), job=job)
+
+
+def test_a_run_on_another_data_center_keeps_nobody_off(double, clock):
+    with open_session(double, clock) as one, open_session(double, clock) as two:
+        ids = [f"{number:036}" for number in range(4)]
+        theirs = described("convert domain x to rdma", ids[:2], "b 2")
+        EngineJob(two, theirs, lasting=True)
+        DataCenterLock(one, "a 1").check_free(ids[2:])
+        with pytest.raises(OtherRun):
+            DataCenterLock(one, "a 1").check_free(ids[1:3])
+
+
+@pytest.mark.parametrize(
+    ("stage", "first", "counts"),
+    [
+        (CONVERTED, None, True),
+        (ROLLED_BACK, None, False),
+        # What an earlier conversion did still applies.
+        (ROLLED_BACK, "proto=tcp", True),
+        (REVERTED, None, False),
+        (STOPPED, None, False),
+    ],
+)
+def test_what_was_rolled_back_is_not_converted(stage, first, counts):
+    before = conversion()
+    domains = tuple(dataclasses.replace(d, first=first) for d in before.domains)
+    state = dataclasses.replace(before, stage=stage, domains=domains)
+    found = earlier_conversions([state], [SimpleNamespace(id="d")])
+    assert found == ([state] if counts else [])
 
 
 def test_of_two_that_begin_together_at_most_one_goes_on(double, clock):

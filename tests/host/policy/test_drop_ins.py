@@ -327,3 +327,15 @@ def test_a_path_with_brackets_names_no_other():
 def test_what_is_no_policy_is_refused_with_its_mistakes():
     with problem("policy-invalid", "hv1: policy.yaml:1: color"):
         with_rule("color: red\n", VM1, TCP, where="hv1: policy.yaml")
+
+
+def test_an_admins_drop_in_for_the_same_export_stays():
+    """It has one rule, for this export only, as ours have, but not our first line."""
+    theirs = drop_in(transport=TCP)
+    text = with_rule(joined(None, {"40-vm1.yaml": theirs}), VM1, PREFER_RDMA, "vm1")
+    assert rule_of(text).transport == PREFER_RDMA
+    assert split(text).drop_ins["40-vm1.yaml"] == theirs
+    # Ours is replaced.
+    again = with_rule(text, VM1, REQUIRE_RDMA, "vm1")
+    assert split(again).drop_ins.keys() == split(text).drop_ins.keys()
+    assert split(again).drop_ins["40-vm1.yaml"] == theirs
