@@ -30,10 +30,9 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND
+from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import BOOT_JSON, NET_CLASS, RUN_LOCK, under
-from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change
-from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import (
     fix_for,
@@ -288,7 +287,7 @@ class _Restorer:
             return True
         act = _act(setting)
         if act.effect == LINK_DOWN:
-            users = self._users(name)
+            users = self._users(setting)
             if users:
                 self.say(f"{what} stays {value}: in use ({', '.join(users)})")
                 return False
@@ -310,18 +309,13 @@ class _Restorer:
     def _read(self, setting: BootSetting) -> Optional[str]:
         return self.effects.read(setting.change, place=setting.place).value
 
-    def _users(self, name: str) -> tuple[str, ...]:
-        """Return the users of ``name`` and the other netdevs of its adapter, which a
-        link that goes down would interrupt. They are read under the lock, because
-        somebody may have started to use the netdev while we waited for it.
+    def _users(self, setting: BootSetting) -> tuple[str, ...]:
+        """Return whom a link that goes down would interrupt. They are read under the
+        lock, because somebody may have started to use the netdev while we waited.
         """
         facts = HostReader(self.root, self.run).facts()
-        view = View(facts, Policy())
-        pci = {n.pci.address for n in facts.netdevs if n.name == name and n.pci}
-        names = [n.name for n in facts.netdevs if n.pci and n.pci.address in pci]
-        above = {upper for base in (name, *names) for upper in view.above(base)}
-        uses = (use for use in facts.netdev_uses if use.netdev in above)
-        return tuple(f"{use.purpose}: {use.what}" for use in uses)
+        (change,) = self.effects.present(_act(setting)).changes
+        return kind_of(change).interrupts(NetdevUsers(facts))
 
     def _first_try(self, change: Change) -> bool:
         """Record that the value was tried, or return False if it was before. Writing it

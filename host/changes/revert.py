@@ -18,7 +18,6 @@ from ovirt_rdma.host.changes.kinds.model import (
     DONE,
     PARTLY,
     REVERT,
-    AtomicChange,
     Begin,
     End,
     HostBackend,
@@ -43,11 +42,9 @@ from ovirt_rdma.host.changes.rollback import (
 from ovirt_rdma.host.changes.undo import Key, UndoChange, UndoPlan, key_of
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.rules.base import LINK_DOWN, Change
+from ovirt_rdma.host.facts.uses import NetdevUsers
+from ovirt_rdma.host.rules.base import LINK_DOWN
 from ovirt_rdma.host.rules.infiniband.settings import static_addresses
-from ovirt_rdma.host.rules.reapply import needs_activation
-from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.system.signals import delayed_signals
 
 
@@ -57,64 +54,31 @@ def interrupted_users(
     """Yield each step whose undo takes links down that are in use, with the users as
     text. Pure.
 
-    Besides link-down steps, these are the steps that made a profile or child, and those
-    that changed a property for which NetworkManager must activate an active profile:
-    earlier versions called some of these live.
+    Besides link-down steps, these are those whose undo takes a link down only.
     """
-    view = View(facts, Policy())
+    users = NetdevUsers(facts)
     for group in groups:
-        acts = [undo.act for undo in group]
-        if not any(
-            act.effect == LINK_DOWN
-            or kind_of_act(act).is_maker
-            or any(needs_activation(change) for change in act.changes)
-            for act in acts
-        ):
+        kinds = [(undo.act, kind_of_act(undo.act)) for undo in group]
+        if not any(a.effect == LINK_DOWN or k.undo_interrupts for a, k in kinds):
             continue
-        names = {name for act in acts for name in _netdevs(act, view)}
-        above = {upper for name in names for upper in view.above(name)}
-        users = [
-            f"{use.purpose}: {use.what}"
-            for use in facts.netdev_uses
-            if use.netdev in above
-        ]
-        if any(kind_of_act(act).is_maker for act in acts):
-            made = {on for name in names for on in view.carriers(name)}
-            users += _set_up_on(made, facts)
-        if users:
-            yield acts[0].step, tuple(dict.fromkeys(users))
+        texts = [text for _, kind in kinds for text in kind.interrupts(users)]
+        for _, kind in kinds:
+            name = kind.made_netdev or kind.netdev
+            if kind.is_maker and name:
+                texts += _set_up_on(users.carriers(name), facts)
+        if texts:
+            yield group[0].act.step, tuple(dict.fromkeys(texts))
 
 
 def _set_up_on(names: Collection[str], facts: Facts) -> Iterator[str]:
-    """Yield the engine's networks on these netdevs, and the addresses of the others.
-    Others have set them up: we made the profile or child without any.
+    """Yield the addresses of these netdevs that are of no logical network. Others have
+    set them up: we made the profile or child without any.
     """
-    networks = [net for net in facts.ovirt_networks if net.southbound in names]
-    for network in networks:
-        yield f"engine: network {network.name} on {network.southbound}"
-    carrying = {network.southbound for network in networks}
+    carrying = {network.southbound for network in facts.ovirt_networks}
     for netdev in facts.netdevs:
         if netdev.name in names and netdev.name not in carrying:
             for address in static_addresses(netdev):
                 yield f"address: {address} on {netdev.name}"
-
-
-def _netdevs(act: AtomicChange, view: View) -> Iterator[str]:
-    kind = kind_of_act(act)
-    if kind.port:
-        for interface in view.interfaces:
-            if interface.adapter and interface.adapter.pci.address == kind.port[0]:
-                yield interface.name
-        return
-    name = kind.made_netdev or kind.netdev or _active_on(kind.change, view)
-    if name:
-        yield name
-
-
-def _active_on(change: Change, view: View) -> Optional[str]:
-    manager = view.facts.network_manager
-    profiles = manager.profiles if manager else ()
-    return next((p.active_on for p in profiles if p.uuid == change.target), None)
 
 
 def revert(

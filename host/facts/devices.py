@@ -442,11 +442,14 @@ class OvirtNetwork:
 class NetdevUse:
     """A user of ``netdev``, which would be interrupted if the netdev lost its link.
 
-    ``purpose`` is ``nfs``, ``iscsi``, ``srp``, ``nvme``, ``migration`` or
-    ``management``; ``what`` names the user (``10.0.0.1:/data at /rhev/...``).
-    ``netdev`` has the address or session; the netdevs below it are in use too.
+    ``purpose`` is ``nfs``, ``mount`` (of another network file system), ``iscsi``,
+    ``srp``, ``nvme``, ``migration``, ``display``, ``management``, ``route``, ``ssh``,
+    ``vm``, ``container`` or ``unknown``; ``what`` names the user
+    (``10.0.0.1:/data at /rhev/...``). ``netdev`` has the address or session; the
+    netdevs below it are in use too. It is the PCI address of an adapter if its netdev
+    is in another network namespace, and None if any netdev could be the one.
     """
 
-    netdev: str
+    netdev: Optional[str]
     purpose: str
     what: str

@@ -24,6 +24,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaPort,
 )
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.policy.model import InterfaceRule, Policy, interface_rule_for
 
 
@@ -35,7 +36,10 @@ class Interface:
     - ``profile``: the NetworkManager profile that is active on it or names it.
     - ``network``: the logical network on the netdev, or on a bond, VLAN or bridge of
       it (not on a P_Key child, which has its own MTU).
-    - ``uses``: who uses the netdev, or a netdev above it, P_Key children included.
+    - ``uses``: who is known to use the netdev, or a netdev above it, P_Key children
+      included.
+    - ``users``: whom a link-down would interrupt, as text; uses of an unknown netdev
+      count.
     - ``planned``: the plan creates the netdev.
     """
 
@@ -47,6 +51,7 @@ class Interface:
     profile: Optional[Profile]
     network: Optional[OvirtNetwork]
     uses: tuple[NetdevUse, ...]
+    users: tuple[str, ...] = ()
     planned: bool = False
 
     @property
@@ -69,11 +74,6 @@ class Interface:
         """The netdev on which a P_Key child was created; None for others."""
         return self.netdev.ipoib.parent if self.netdev.ipoib else None
 
-    @property
-    def users(self) -> tuple[str, ...]:
-        """The users that a link-down would interrupt, as text."""
-        return tuple(f"{use.purpose}: {use.what}" for use in self.uses)
-
 
 class View:
     """One host's facts and a policy, joined by netdev, device and port."""
@@ -82,6 +82,7 @@ class View:
         self.facts = facts
         self.policy = policy
         self._netdevs = {netdev.name: netdev for netdev in facts.netdevs}
+        self.users = NetdevUsers(facts)
         self._graph = NetdevGraph(facts.netdevs)
         # Of functions with once_per_view.
         self.kept: dict[object, object] = {}
@@ -171,7 +172,6 @@ class View:
             port = next((p for p in device.ports if p.number == netdev.rdma_port), None)
             if port is None:
                 continue
-            above = set(self.above(netdev.name))
             carriers = set(self.carriers(netdev.name))
             yield Interface(
                 netdev=netdev,
@@ -184,7 +184,8 @@ class View:
                     (n for n in self.facts.ovirt_networks if n.southbound in carriers),
                     None,
                 ),
-                uses=tuple(u for u in self.facts.netdev_uses if u.netdev in above),
+                uses=self.users.uses(netdev.name),
+                users=self.users.of(netdev.name),
             )
 
 

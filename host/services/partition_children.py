@@ -106,7 +106,7 @@ def in_use_because(view: View, child: Interface) -> Optional[str]:
     """Return, as a clause, who uses ``child`` or has set it up for use; None if nobody
     has. ``view`` is of all facts. Pure.
     """
-    if child.uses:
+    if child.users:
         return f"it is in use by {child.users[0]}"
     if child.network is not None:
         return f"it is in the logical network {child.network.name!r}"

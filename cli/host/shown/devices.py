@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ovirt_rdma.cli.output import Output
+from ovirt_rdma.host.facts.uses import NetdevUsers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -247,7 +248,10 @@ def uses(facts: Facts) -> Section:
     return Section(
         "netdevs in use",
         ("NETDEV", "FOR", "WHAT"),
-        [(use.netdev, use.purpose, use.what) for use in facts.netdev_uses],
+        [
+            (use.netdev or "unknown", use.purpose, use.what)
+            for use in NetdevUsers(facts).all
+        ],
     )
 
 

@@ -18,6 +18,7 @@ from ovirt_rdma.host.changes.kinds.location import place_of_netdev, present_name
 from ovirt_rdma.host.changes.kinds.model import Place
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.rules.base import LIVE, Change
 
 # Patterns of allowed targets and values, which several kinds have.
@@ -129,6 +130,20 @@ class Kind:
     def adapter(self) -> Optional[str]:
         """The PCI address of the adapter that it sets; None for others."""
         return self.port[0] if self.port else None
+
+    def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
+        """Return who is interrupted, as text, if its link goes down, or what it made is
+        removed.
+        """
+        if self.port:
+            return users.of_adapter(self.port[0], removed=True)
+        name = self.made_netdev or self.netdev
+        return users.of(name, removed=self.is_maker) if name else ()
+
+    @property
+    def undo_interrupts(self) -> bool:
+        """Whether its undo takes a link down, even if it was live."""
+        return self.is_maker
 
     @property
     def sysfs_file(self) -> str:

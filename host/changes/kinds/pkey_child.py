@@ -15,7 +15,7 @@ from ovirt_rdma.host.changes.kinds.kind import PKEY, Property, normal_text
 from ovirt_rdma.host.changes.kinds.sysfs import Sysfs
 from ovirt_rdma.host.facts.pkeys import full_member, full_member_bits, partition_of
 from ovirt_rdma.host.paths import NET_CLASS
-from ovirt_rdma.host.rules.base import SYSFS, Change
+from ovirt_rdma.host.rules.base import LIVE, SYSFS, Change
 from ovirt_rdma.host.rules.infiniband.children import PARENT_LENGTH
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -50,6 +50,10 @@ class PkeyChild(Sysfs):
     def sets(self) -> Property:
         # All children of a netdev have one file.
         return Property(SYSFS, self.change.target, self.change.after or "")
+
+    @property
+    def effect(self) -> str:
+        return LIVE
 
     def lasts(self, managed: bool) -> bool:
         return False

@@ -30,6 +30,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
 from ovirt_rdma.host.changes.kinds.network_manager import NoSuchProfile
 from ovirt_rdma.host.changes.kinds.offload import OffloadState
 from ovirt_rdma.host.changes.kinds.sysfs import MODE_FILE, MTU_FILE, Sysfs
+from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import OFFLOAD, PROFILE, SYSFS, Change
 from ovirt_rdma.host.rules.infiniband.limits import TSO_FEATURES
@@ -109,6 +110,18 @@ class ProfileProperty(Kind):
     @property
     def netdev(self) -> Optional[str]:
         return self.change.target[len(NEW) :] if self.needs_uuid else None
+
+    def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
+        manager = users.facts.network_manager
+        profiles = manager.profiles if manager and not self.needs_uuid else ()
+        active = [p.active_on for p in profiles if p.uuid == self.change.target]
+        names = [name for name in active if name]
+        return users.of(*names) if names else super().interrupts(users)
+
+    @property
+    def undo_interrupts(self) -> bool:
+        # Earlier versions called some of these live.
+        return self.is_maker or needs_activation(self.change)
 
     @property
     def is_mtu(self) -> bool:

@@ -17,8 +17,9 @@ from typing import ClassVar, Optional
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
 from ovirt_rdma.host.changes.kinds.kind import MODE, NETDEV, NUMBER, Kind
 from ovirt_rdma.host.changes.kinds.location import netdevs_of_pci
+from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
-from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, Change
+from ovirt_rdma.host.rules.base import LINK_DOWN, SYSFS, Change
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -78,7 +79,12 @@ class Sysfs(Kind):
 
     @property
     def effect(self) -> str:
-        return LINK_DOWN if self.port or self.sysfs_file == MODE_FILE else LIVE
+        return LINK_DOWN
+
+    def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
+        if not (self.netdev and self.is_mtu):
+            return super().interrupts(users)
+        return users.of_mtu(self.netdev)
 
     def lasts(self, managed: bool) -> bool:
         return managed

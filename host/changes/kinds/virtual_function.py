@@ -30,8 +30,9 @@ from ovirt_rdma.host.facts.functions import (
     VFIO,
     mlx4_function,
 )
+from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
-from ovirt_rdma.host.rules.base import SYSFS, VF, Change
+from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -42,6 +43,7 @@ NO_DRIVER = "-"
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _GUID = r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}"
 _NO_GUID = "0000:0000:0000:0000"
+_NONE = (None, "(null)")
 _PROBE = "/sys/bus/pci/drivers_probe"
 
 
@@ -87,6 +89,17 @@ class _OfVfs(Kind):
     def sets(self) -> Property:
         numbers = ",".join(map(str, self._numbers))
         return Property(VF, self.change.target, f"{self.change.name} {numbers}".strip())
+
+    @property
+    def effect(self) -> str:
+        return LINK_DOWN if self.undo_interrupts else LIVE
+
+    def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
+        return users.of_vfs(self.change.target, self._numbers)
+
+    @property
+    def undo_interrupts(self) -> bool:
+        return self.PROPERTY in (VF_NUMBER, VF_GUIDS, VF_DRIVERS)
 
     @property
     def _numbers(self) -> tuple[int, ...]:
@@ -181,6 +194,36 @@ class _OfVfs(Kind):
                 "shut that virtual machine down, or migrate it",
             )
 
+    def _bind(
+        self, host: Host, number: int, address: str, driver: Optional[str]
+    ) -> None:
+        """Unbind the driver of a VF, and bind ``driver``. Raises EffectFailed.
+
+        While the PF's sriov_drivers_autoprobe is 0, the kernel binds none to its VFs,
+        not even on request, but the VF's driver_override (pci_device_can_probe() in
+        drivers/pci/pci-driver.c). Writes to drivers_probe succeed without one, too.
+        """
+        tree, folder = FileTree(host.root), f"{PCI_DEVICES}/{address}"
+        if self._driver(host, address):
+            self._write(host, f"{folder}/driver/unbind", address)
+        if driver is None:
+            return
+        override = f"{folder}/driver_override"
+        earlier = tree.text(override)
+        self._write(host, override, driver)
+        try:
+            self._write(host, _PROBE, address)
+        finally:
+            # An empty line removes it; the kernel shows none as "(null)".
+            self._write(host, override, "" if earlier in _NONE else earlier or "")
+        if self._driver(host, address) != driver:
+            raise EffectFailed(
+                "vf-driver-not-bound",
+                f"{driver} was not bound to {self._vf(number)} ({address})",
+                f"read the kernel's log (journalctl -k), then: echo {address} > "
+                f"/sys/bus/pci/drivers/{driver}/bind",
+            )
+
     def _ip_vfs(self, host: Host) -> dict[int, IpVf]:
         """Return what the PF's netdev shows of the VFs."""
         text = host.tool("ip", "-j", "link", "show", "dev", self._netdev(host))
@@ -233,6 +276,11 @@ class VfNumber(_OfVfs):
     @property
     def label(self) -> str:
         return "number of VFs"
+
+    def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
+        address = self.change.target
+        making = users.of_new_vfs(address) or ()
+        return tuple(dict.fromkeys((*making, *users.of_vfs(address))))
 
     def normal(self, value: str) -> Optional[str]:
         # Without VFs there is nothing that was made.
@@ -323,9 +371,9 @@ class VfGuids(_OfVfs):
         node, port_guid = (guids * 2)[:2]
         self._by_ip(host, number, "node_guid", node.in_bytes)
         self._by_ip(host, number, "port_guid", port_guid.in_bytes)
-        if self._driver(host, address):
-            self._write(host, f"{PCI_DEVICES}/{address}/driver/unbind", address)
-            self._write(host, _PROBE, address)
+        driver = self._driver(host, address)
+        if driver:
+            self._bind(host, number, address, driver)
 
 
 class VfStates(_OfVfs):
@@ -404,13 +452,4 @@ class VfDrivers(_OfVfs):
 
     def _set(self, host: Host, number: int, address: str, value: str) -> None:
         self._refuse_guest(host, number, address)
-        if self._driver(host, address):
-            self._write(host, f"{PCI_DEVICES}/{address}/driver/unbind", address)
-        if value != NO_DRIVER:
-            self._write(host, _PROBE, address)
-            if self._driver(host, address) != value:
-                raise EffectFailed(
-                    "vf-driver-not-bound",
-                    f"{value} was not bound to {self._vf(number)} ({address})",
-                    "read the kernel's log (journalctl -k)",
-                )
+        self._bind(host, number, address, None if value == NO_DRIVER else value)

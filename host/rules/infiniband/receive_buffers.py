@@ -115,7 +115,6 @@ def _wanted(
     interfaces = [
         interface for interface in view.interfaces if interface.device is device
     ]
-    users = [user for interface in interfaces for user in interface.users]
     lost = ", ".join(interface.name for interface in interfaces if _is_lost(interface))
     exception = f", except {lost}, which no profile keeps" if lost else ""
     undo = f"restores {before}" if before else "nothing is changed"
@@ -134,7 +133,7 @@ def _wanted(
         undo + (f", but does not recreate {lost}" if lost else ""),
         () if refused else (Change(SYSFS, target, known, str(wanted)),),
         refused=refused,
-        users=tuple(dict.fromkeys(users)),
+        users=() if refused else view.users.of_adapter(address, removed=True),
     )
 
 

@@ -141,7 +141,8 @@ def _wanted(view: View, interface: Interface, wanted: object) -> Iterator[Outcom
     if mtu == wanted:
         differs = f"{name} has the policy's MTU {wanted}, but its profile does not"
     yield Finding(ID, name, WARN, differs, refused or "ovirt-rdma-host plan")
-    yield _step(interface, wanted, changes, refused)
+    users = view.users.of_mtu(name)
+    yield _step(interface, wanted, changes, refused, users)
 
 
 def _changes(interface: Interface, wanted: int) -> tuple[Change, ...]:
@@ -155,7 +156,11 @@ def _changes(interface: Interface, wanted: int) -> tuple[Change, ...]:
 
 
 def _step(
-    interface: Interface, wanted: int, changes: tuple[Change, ...], refused: str
+    interface: Interface,
+    wanted: int,
+    changes: tuple[Change, ...],
+    refused: str,
+    users: tuple[str, ...],
 ) -> Step:
     mtu = interface.netdev.mtu
     live = mtu != wanted
@@ -180,7 +185,7 @@ def _step(
         else "restores the profile's earlier value",
         changes=changes,
         refused=refused,
-        users=interface.users if live else (),
+        users=users if live else (),
     )
 
 

@@ -69,8 +69,8 @@ def _port(
     yield Finding(ID, subject, FAIL, shown + (f": {refused}" if refused else ""), fix)
     if adapter is None or device.driver != MLX4:
         return
-    interfaces = [i for i in view.interfaces if i.device is device]
-    target = f"/sys/bus/pci/devices/{adapter.pci.address}/mlx4_port{port.number}"
+    address = adapter.pci.address
+    target = f"/sys/bus/pci/devices/{address}/mlx4_port{port.number}"
     yield Step(
         ID,
         subject,
@@ -84,7 +84,7 @@ def _port(
         f"restores {setting}",
         () if refused else (Change(SYSFS, target, setting, wanted),),
         refused=Sentence("port-type-not-settable", refused) if refused else "",
-        users=tuple(dict.fromkeys(user for i in interfaces for user in i.users)),
+        users=() if refused else view.users.of_adapter(address, removed=True),
     )
 
 

@@ -35,7 +35,6 @@ from ovirt_rdma.host.rules.sriov.wanted import (
     no_number,
     pfs,
     present_guids,
-    users_of,
 )
 from ovirt_rdma.host.rules.view import View
 
@@ -78,18 +77,20 @@ def _number(view: View, pf: Pf) -> Iterator[Outcome]:
     shown = f"{pf.name} has {present} VFs, but the policy requires {wanted}"
     yield Finding(NUMBER_ID, pf.name, FAIL, shown, refused)
     change = Change(VF, pf.adapter.pci.address, str(present), str(wanted), "number")
+    interrupted = view.users.of_new_vfs(pf.adapter.pci.address)
     yield Step(
         NUMBER_ID,
         pf.name,
         f"make {wanted} VFs of {pf.name}, without a driver on this host",
         str(present),
         str(wanted),
-        LIVE,
+        LIVE if interrupted is None else LINK_DOWN,
         f"the policy requires it ({pf.rule.title})",
         _IOV,
         f"removes them; refused as long as a virtual machine has one ({present} again)",
         () if refused else (change,),
         refused=Sentence("vf-number-not-settable", refused) if refused else "",
+        users=interrupted or (),
     )
 
 
@@ -311,9 +312,8 @@ def _outcomes(
         _text({number: wanted[number] for number in change}),
         setting.name,
     )
-    bound = [vf for vf in pf.vfs if vf.number in change and vf.driver]
-    again = bound if setting.rebinds else []
-    users = [use for vf in again for use in users_of(view, vf)]
+    bound = {vf.number for vf in pf.vfs if vf.number in change and vf.driver}
+    again = bound if setting.rebinds else set()
     yield Step(
         rule,
         pf.name,
@@ -327,7 +327,7 @@ def _outcomes(
         setting.source,
         "restores the earlier values",
         (changed,),
-        users=tuple(dict.fromkeys(f"{use.purpose}: {use.what}" for use in users)),
+        users=view.users.of_vfs(pf.adapter.pci.address, again),
     )
 
 

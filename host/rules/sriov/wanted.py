@@ -18,7 +18,6 @@ from typing import Optional
 from ovirt_rdma.host.facts.devices import (
     Adapter,
     Guid,
-    NetdevUse,
     RdmaDevice,
 )
 from ovirt_rdma.host.facts.functions import (
@@ -145,9 +144,3 @@ def present_guids(pf: Pf, vf: VirtualFunction) -> tuple[str, ...]:
     if not pf.is_mlx4:
         guids.insert(0, vf.node_guid)
     return tuple(guid for guid in guids if guid) if guids and all(guids) else ()
-
-
-def users_of(view: View, vf: VirtualFunction) -> tuple[NetdevUse, ...]:
-    """Return who uses the netdev of ``vf`` on this host."""
-    above = set(view.above(vf.netdev)) if vf.netdev else set()
-    return tuple(use for use in view.facts.netdev_uses if use.netdev in above)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The kind VF, on a PF whose files and netlink behave as the kernel's.
 
-drivers/pci/iov.c: sriov_numvfs is changed from 0 and to 0 only (EBUSY), and a VF's
-driver is bound when it is made unless sriov_drivers_autoprobe is 0. rtnetlink.c and
-mlx5's ib_virt.c: ``ip link set vf``; a driver reads the GUIDs when it is bound.
+drivers/pci/iov.c: sriov_numvfs is changed from 0 and to 0 only (EBUSY). pci-driver.c,
+pci_device_can_probe() (6.1, lines 436-440): while the PF's sriov_drivers_autoprobe is 0,
+no driver is bound to a VF, neither when it is made nor by a write to drivers_probe, which
+succeeds (base/bus.c, drivers_probe_store), unless the VF has a driver_override; that is
+shown as "(null)" if there is none (pci-sysfs.c). rtnetlink.c and mlx5's ib_virt.c: ``ip
+link set vf``; a driver reads the GUIDs when it is bound.
 """
 
 from __future__ import annotations
@@ -62,12 +65,22 @@ class Kernel:
         link.symlink_to(self.root / "sys/bus/pci/drivers" / driver)
         self.seen[number] = list(self.guids[number])
 
+    def probe(self, number: int) -> None:
+        override = (self.folder(number) / "driver_override").read_text().strip()
+        autoprobe = (self.pf / "sriov_drivers_autoprobe").read_text().strip()
+        if override != "(null)" or autoprobe == "1":
+            driver = "mlx5_core" if override == "(null)" else override
+            if (self.root / "sys/bus/pci/drivers" / driver).is_dir():
+                self.bind(number, driver)
+
     def write(self, path, data: bytes) -> None:
         text = data.decode().strip()
         if path.name == "sriov_numvfs":
             self._number(int(text))
+        elif path.name == "driver_override":
+            path.write_text(f"{text or '(null)'}\n")
         elif path.name == "drivers_probe":
-            self.bind(int(text[-1]) - 1)
+            self.probe(int(text[-1]) - 1)
         elif path.name == "unbind":
             path.parent.unlink()
             return
@@ -82,15 +95,16 @@ class Kernel:
                 "hangs"
             )
             (self.folder(number) / "driver").unlink(missing_ok=True)
+            (self.folder(number) / "driver_override").unlink()
             self.folder(number).rmdir()
             (self.pf / f"virtfn{number}").unlink()
         self.guids = {n: [ZERO, ZERO] for n in range(wanted)}
         self.states = dict.fromkeys(range(wanted), "auto")
         for number in range(wanted):
             self.folder(number).mkdir()
+            (self.folder(number) / "driver_override").write_text("(null)\n")
             (self.pf / f"virtfn{number}").symlink_to(self.folder(number))
-            if (self.pf / "sriov_drivers_autoprobe").read_text().strip() == "1":
-                self.bind(number)
+            self.probe(number)
 
     def run(self, argv) -> str:
         words = list(argv)
@@ -198,6 +212,29 @@ def test_a_driver_that_is_not_bound(kernel):
     other = Change(VF, PF, None, "0=mlx4_core", "drivers")
     with problem("vf-driver-not-bound"):
         kernel.effects.do(act(other))
+
+
+@pytest.mark.parametrize("override", ["(null)", "mlx5_vdpa"])
+@pytest.mark.parametrize("change", [GUIDS, DRIVERS])
+def test_an_administrator_has_turned_the_probe_of_vfs_off(kernel, change, override):
+    """The driver is bound all the same, and his settings are as before."""
+    kernel.write(kernel.pf / "sriov_numvfs", b"2\n")
+    (kernel.pf / "sriov_drivers_autoprobe").write_text("0\n")
+    (kernel.folder(1) / "driver_override").write_text(f"{override}\n")
+    if change is DRIVERS:
+        (kernel.folder(1) / "driver").unlink()
+    kernel.effects.do(act(change))
+    assert (kernel.folder(1) / "driver").resolve().name == "mlx5_core"
+    assert kernel.effects.read(change).value == change.after
+    assert (kernel.folder(1) / "driver_override").read_text() == f"{override}\n"
+    assert (kernel.pf / "sriov_drivers_autoprobe").read_text() == "0\n"
+
+
+def test_a_driver_that_does_not_come_back_fails_the_step(kernel):
+    kernel.write(kernel.pf / "sriov_numvfs", b"2\n")
+    kernel.probe = lambda number: None  # its probe fails; the write does not
+    with problem("vf-driver-not-bound", "VF 1", "0000:5e:00.2"):
+        kernel.effects.do(act(GUIDS))
 
 
 def test_a_vf_that_is_gone(kernel):

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Say who uses a netdev: the one list that plans, runs, reverts, boots, hooks and units
+ask before a link goes down. Pure.
+
+Facts have the uses that the host shows: mounts, storage sessions, connections, routes.
+The others follow from the netdevs themselves: virtual machines and containers on a
+bridge, virtual functions that virtual machines have, and, if a netdev is removed, what
+is built on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Optional
+
+from ovirt_rdma.host.facts.devices import ARPHRD_ETHER, Netdev, NetdevGraph, NetdevUse
+from ovirt_rdma.host.facts.functions import VirtualFunction
+from ovirt_rdma.host.facts.model import Facts
+
+# Kinds of netdevs (``ip -d``). A tap belongs to a virtual machine, a veth to a
+# container; a virtual netdev of unknown kind could be either.
+_OF_MACHINES = {"tun": "vm", "veth": "container", None: "unknown"}
+_BONDS = ("bond", "team")
+_ON_A_NETDEV = {"macvtap": "vm", "ipvtap": "vm"}
+# The drivers whose PF keeps its link while VFs are made. i40e and ixgbe reset theirs
+# (i40e_pci_sriov_configure, ixgbe_sriov_reinit); of the others it is unknown.
+_MLX5 = "mlx5_core"
+
+
+class NetdevUsers:
+    """The users of the netdevs in ``facts``.
+
+    A link that is down for a moment interrupts traffic only. If a netdev is removed,
+    although it comes back, bonds, bridges and logical networks on it lose it too. Uses
+    of an unknown netdev count for each netdev.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self._graph = NetdevGraph(facts.netdevs)
+        self._netdevs = {netdev.name: netdev for netdev in facts.netdevs}
+        self.all = (*facts.netdev_uses, *_machines(self._netdevs))
+
+    def uses(self, *netdevs: str) -> tuple[NetdevUse, ...]:
+        """Return the known uses of ``netdevs`` and of all netdevs on them."""
+        above = set(self._graph.above(*netdevs))
+        return tuple(use for use in self.all if use.netdev in above)
+
+    def carriers(self, name: str) -> tuple[str, ...]:
+        """Return ``name`` and the bonds, VLANs and bridges on it."""
+        return self._graph.carriers(name)
+
+    def of(self, *netdevs: str, removed: bool = False) -> tuple[str, ...]:
+        """Return who is interrupted if the links of ``netdevs`` go down, or if they are
+        ``removed``, as text: ``nfs: 10.0.0.1:/data at /rhev/...``.
+        """
+        uses = [*self.uses(*netdevs), *(use for use in self.all if use.netdev is None)]
+        texts = [f"{use.purpose}: {use.what}" for use in uses]
+        if removed:
+            texts += self._built_on(netdevs)
+        return tuple(dict.fromkeys(texts))
+
+    def of_adapter(self, address: str, removed: bool = False) -> tuple[str, ...]:
+        """Return the same for all netdevs of the PCI function ``address``: those of all
+        its ports and of its virtual functions.
+        """
+        vfs = self._vfs(address)
+        names = self._of_functions({address, *(vf.address for vf in vfs)}, vfs)
+        users = (*self.of(*names, removed=removed), *_guests(vfs))
+        return tuple(dict.fromkeys(users))
+
+    def of_vfs(
+        self, address: str, numbers: Optional[Collection[int]] = None
+    ) -> tuple[str, ...]:
+        """Return who is interrupted if the VFs ``numbers`` of ``address``, or all of
+        them, lose their drivers or are removed.
+        """
+        vfs = [v for v in self._vfs(address) if numbers is None or v.number in numbers]
+        names = self._of_functions({vf.address for vf in vfs}, vfs)
+        users = self.of(*names, removed=True) if names else ()
+        return tuple(dict.fromkeys((*users, *_guests(vfs))))
+
+    def of_new_vfs(self, address: str) -> Optional[tuple[str, ...]]:
+        """Return who is interrupted while ``address`` makes VFs; None if its driver is
+        known to keep the links up.
+
+        mlx5 keeps them, but replaces the RDMA device of two bonded functions
+        (mlx5_eswitch_enable, mlx5_lag_disable_change).
+        """
+        drivers = [a.driver for a in self.facts.adapters if a.pci.address == address]
+        bonded = any(
+            upper.driver == "bond"
+            for netdev in self._present(self._of_functions({address}, ()))
+            for upper in self._present(netdev.uppers)
+            if netdev.type == ARPHRD_ETHER
+        )
+        return self.of_adapter(address) if bonded or drivers != [_MLX5] else None
+
+    def of_mtu(self, name: str) -> tuple[str, ...]:
+        """Return who is interrupted if the MTU of the netdev ``name`` changes.
+
+        Ethernet drivers and mlx5's enhanced IPoIB open their queues again. On Ethernet
+        that MTU is also the limit of the virtual functions.
+        """
+        netdev = self._netdevs.get(name)
+        if netdev is None:
+            return self.of(name)
+        if netdev.type == ARPHRD_ETHER:
+            address = netdev.pci.address if netdev.pci else name
+            users = (*self.of(name), *self.of_adapter(address))
+            return tuple(dict.fromkeys(users))
+        drivers = {device.name: device.driver for device in self.facts.rdma_devices}
+        queues_stay = drivers.get(netdev.rdma_device or "", _MLX5) != _MLX5
+        return () if queues_stay else self.of(name)
+
+    def _vfs(self, address: str) -> list[VirtualFunction]:
+        adapters = [a for a in self.facts.adapters if a.pci.address == address]
+        return [vf for adapter in adapters for vf in adapter.virtual_functions]
+
+    def _of_functions(
+        self, addresses: Collection[str], vfs: Iterable[VirtualFunction]
+    ) -> list[str]:
+        """Return the netdevs of PCI functions, and the functions themselves: one whose
+        netdev is in a container is used by its address.
+        """
+        devices = {
+            device.name
+            for device in self.facts.rdma_devices
+            if device.pci and device.pci.address in addresses
+        }
+        netdevs = [
+            netdev.name
+            for netdev in self.facts.netdevs
+            if (netdev.pci and netdev.pci.address in addresses)
+            or netdev.rdma_device in devices
+        ]
+        return [*netdevs, *(vf.netdev for vf in vfs if vf.netdev), *addresses]
+
+    def _built_on(self, netdevs: Collection[str]) -> Iterator[str]:
+        above = self._graph.above(*netdevs)
+        networks = [n for n in self.facts.ovirt_networks if n.southbound in above]
+        for network in networks:
+            yield f"engine: network {network.name} on {network.southbound}"
+        # With a network on it, that says it.
+        for netdev in () if networks else self._present(above):
+            child = netdev.ipoib is not None and netdev.ipoib.parent is not None
+            if netdev.name not in netdevs and not child and netdev.driver != "vlan":
+                yield f"{netdev.driver or 'netdev'}: {netdev.name}"
+
+    def _present(self, names: Iterable[str]) -> Iterator[Netdev]:
+        return (self._netdevs[name] for name in names if name in self._netdevs)
+
+
+def _machines(netdevs: dict[str, Netdev]) -> Iterator[NetdevUse]:
+    """Yield the ports of virtual machines and containers on bridges and netdevs."""
+    for port in netdevs.values():
+        if port.driver in _ON_A_NETDEV:
+            what = f"{port.name} on {', '.join(port.lowers)}"
+            yield NetdevUse(port.name, _ON_A_NETDEV[port.driver], what)
+        if port.pci or port.rdma_device or port.driver not in _OF_MACHINES:
+            continue
+        for upper in port.uppers:
+            if upper not in netdevs or netdevs[upper].driver not in _BONDS:
+                what = f"{port.name} on {upper}"
+                yield NetdevUse(upper, _OF_MACHINES[port.driver], what)
+
+
+def _guests(vfs: Iterable[VirtualFunction]) -> tuple[str, ...]:
+    return tuple(
+        f"vm: VF {vf.number} ({vf.address})" for vf in vfs if vf.in_virtual_machine
+    )
