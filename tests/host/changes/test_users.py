@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ovirt_rdma.host.changes.gate import gate
@@ -23,6 +25,14 @@ pytestmark = pytest.mark.hypervisor
 ADDRESS = "0000:41:00.0"
 
 
+def netdev(name, type, driver, pci=None, port=None, **stacked) -> Netdev:
+    device = "mlx4_0" if port else None
+    return Netdev(
+        name, type, 1500, "", "up", driver, pci, rdma_device=device, rdma_port=port,
+        **stacked,
+    )  # fmt: skip
+
+
 def vpi_host() -> Facts:
     """An mlx4 adapter: InfiniBand on port 1, virtual machines on port 2."""
     pci = PciIdentity(ADDRESS, "0x15b3", "0x1003", "0x00")
@@ -30,21 +40,23 @@ def vpi_host() -> Facts:
         RdmaPort(1, "ACTIVE", "LinkUp", "InfiniBand", max_mtu=4096),
         RdmaPort(2, "ACTIVE", "LinkUp", "Ethernet"),
     )
+    adapter = Adapter(pci, "0x028000", "mlx4_core", port_types=("ib", "eth"))
+    device = RdmaDevice("mlx4_0", "CA", "0", "mlx4_core", pci=pci, ports=ports)
     return Facts(
-        "hv1", "5.14.0", 1.0,
-        adapters=(
-            Adapter(pci, "0x028000", "mlx4_core", port_types=("ib", "eth"), port_mtus=(4096, 0)),
-        ),
-        rdma_devices=(RdmaDevice("mlx4_0", "CA", "0", "mlx4_core", pci=pci, ports=ports),),
+        "hv1",
+        "5.14.0",
+        1.0,
+        adapters=(replace(adapter, port_mtus=(4096, 0)),),
+        rdma_devices=(device,),
         netdevs=(
-            Netdev("ib0", 32, 2044, "", "up", "mlx4_core", pci, rdma_device="mlx4_0", rdma_port=1),
-            Netdev("eth3", 1, 1500, "", "up", "mlx4_en", pci, uppers=("vmnet",), rdma_device="mlx4_0", rdma_port=2),
-            Netdev("vmnet", 1, 1500, "", "up", "bridge", lowers=("eth3", "vnet0", "vnet1")),
-            Netdev("vnet0", 1, 1500, "", "up", "tun", uppers=("vmnet",)),
-            Netdev("vnet1", 1, 1500, "", "up", "tun", uppers=("vmnet",)),
+            netdev("ib0", 32, "mlx4_core", pci, port=1),
+            netdev("eth3", 1, "mlx4_en", pci, port=2, uppers=("vmnet",)),
+            netdev("vmnet", 1, "bridge", lowers=("eth3", "vnet0", "vnet1")),
+            netdev("vnet0", 1, "tun", uppers=("vmnet",)),
+            netdev("vnet1", 1, "tun", uppers=("vmnet",)),
         ),
         ovirt_networks=(OvirtNetwork("vmnet", "eth3", bridged=True),),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("wanted", [{"port_mtu": 2048}, {"port_type": "eth"}])

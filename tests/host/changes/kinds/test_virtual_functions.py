@@ -2,11 +2,11 @@
 """The kind VF, on a PF whose files and netlink behave as the kernel's.
 
 drivers/pci/iov.c: sriov_numvfs is changed from 0 and to 0 only (EBUSY). pci-driver.c,
-pci_device_can_probe() (6.1, lines 436-440): while the PF's sriov_drivers_autoprobe is 0,
-no driver is bound to a VF, neither when it is made nor by a write to drivers_probe, which
-succeeds (base/bus.c, drivers_probe_store), unless the VF has a driver_override; that is
-shown as "(null)" if there is none (pci-sysfs.c). rtnetlink.c and mlx5's ib_virt.c: ``ip
-link set vf``; a driver reads the GUIDs when it is bound.
+pci_device_can_probe(): while the PF's sriov_drivers_autoprobe is 0, no driver is bound
+to a VF, neither when it is made nor by a write to drivers_probe, which succeeds
+(base/bus.c, drivers_probe_store), unless the VF has a driver_override; that is shown
+as "(null)" if there is none (pci-sysfs.c). rtnetlink.c and mlx5's ib_virt.c: ``ip link
+set vf``; a driver reads the GUIDs when it is bound.
 """
 
 from __future__ import annotations
