@@ -10,6 +10,7 @@ trial login (IscsiConnection._maybe_connect_iser, lib/vdsm/storage/storageServer
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -54,6 +55,9 @@ _ERRORS = {
         "the target did not accept name or password; the record of iscsiadm has them",
     ),
 }
+
+# NAME TRANSPORT,HARDWARE_ADDRESS,IP_ADDRESS,NETDEV,INITIATOR_NAME
+_TRANSPORTS = re.compile(r"^(\S+) ([^\s,]+),", re.MULTILINE)
 
 
 class Iser:
@@ -132,10 +136,7 @@ class Iser:
             )
 
     def _interface(self, name: str) -> Optional[Sentence]:
-        # NAME TRANSPORT,HARDWARE_ADDRESS,IP_ADDRESS,NETDEV,INITIATOR_NAME
-        rows = self._database("iface").splitlines()
-        transports = dict(row.split(",")[0].split(" ") for row in rows if "," in row)
-        transport = transports.get(name)
+        transport = dict(_TRANSPORTS.findall(self._database("iface"))).get(name)
         if transport is None:
             self._database("iface", "-I", name, "-o", "new")
             key = ("-n", "iface.transport_name", "-v", _TRANSPORT)

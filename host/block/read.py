@@ -83,9 +83,14 @@ class BlockReader:
         found: list[User] = []
         for device in devices:
             self._reach(device, device, set(devices), names, found)
-        found += self._mounts(names)
+        paths = {
+            number: path
+            for name, path in names.items()
+            if (number := self._tree.text(f"{BLOCK}/{name}/dev"))
+        }
+        found += self._mounts(paths)
         found += self._swaps(names)
-        found += self._open(names)
+        found += self._open(paths)
         return tuple(dict.fromkeys(found))
 
     def _srp(self) -> Iterator[Session]:
@@ -212,30 +217,33 @@ class BlockReader:
             for other in others
         )
 
-    def _mounts(self, names: dict[str, str]) -> Iterator[User]:
-        numbers = {self._tree.text(f"{BLOCK}/{name}/dev"): name for name in names}
+    def _mounts(self, paths: dict[str, str]) -> Iterator[User]:
         table = self._tree.data(_MOUNTINFO, self._problems) or b""
         for line in table.decode("utf-8", "surrogateescape").splitlines():
             words = line.split(" ")
-            if len(words) > 4 and words[2] in numbers:
-                yield User(names[numbers[words[2]]], f"mounted at {words[4]}")
+            if len(words) > 4 and words[2] in paths:
+                yield User(paths[words[2]], f"mounted at {words[4]}")
 
     def _swaps(self, names: dict[str, str]) -> Iterator[User]:
+        # NAME TYPE SIZE USED PRIORITY; the kernel writes blanks in names as \040.
         for line in (self._tree.text(_SWAPS) or "").splitlines()[1:]:
-            name = line.partition(" ")[0].rpartition("/")[2]
-            if name in names:
+            file, type, *_ = (*line.split(), "", "")
+            name = file.rpartition("/")[2]
+            if type == "partition" and name in names:
                 yield User(names[name], "swap")
 
-    def _open(self, names: dict[str, str]) -> Iterator[User]:
+    def _open(self, paths: dict[str, str]) -> Iterator[User]:
         for pid, program in self._processes():
             if program in _OPENERS:
                 continue
             folder = f"/proc/{pid}/fd"
             opened = {
-                self._tree.link_name(f"{folder}/{n}") for n in self._tree.names(folder)
+                self._tree.open_device(f"{folder}/{n}")
+                for n in self._tree.names(folder)
             }
-            for name in sorted(opened & set(names), key=str):
-                yield User(names[str(name)], f"process {pid} ({program})")
+            for number, path in paths.items():
+                if number in opened:
+                    yield User(path, f"process {pid} ({program})")
 
     def _processes(self) -> Iterator[tuple[str, str]]:
         for pid in self._tree.names("/proc"):

@@ -37,9 +37,10 @@ from ovirt_rdma.host.policy.validate_nfs import each
 
 _IB_CM = ("dgid", "pkey", "service_id")
 _HEX_KEYS = ("id_ext", "ioc_guid", "service_id", "initiator_ext")
-# RFC 3720 section 3.2.6.3: naming authority and name; EUI-64; RFC 3980: NAA.
+# RFC 3720 section 3.2.6.3: naming authority and name; EUI-64; RFC 3980: NAA. RFC 3722
+# has no / and no comma: open-iscsi makes a folder of the name, and lists with commas.
 _IQN = re.compile(
-    r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[^\s]+)?|eui\.[0-9A-Fa-f]{16}"
+    r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[^\s/,\x00-\x1f\x7f]+)?|eui\.[0-9A-Fa-f]{16}"
     r"|naa\.([0-9A-Fa-f]{16}){1,2}"
 )
 _MOST_IQN = 223  # bytes, RFC 3720 section 3.2.6.1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# ruff: noqa: PTH112, PTH115, PTH119, PTH208
+# ruff: noqa: PTH112, PTH115, PTH116, PTH119, PTH208
 """Read /proc, /sys and other folders below a root, without exceptions, waits or large
 memory use.
 """
@@ -7,6 +7,7 @@ memory use.
 from __future__ import annotations
 
 import os
+import stat
 
 from ovirt_rdma.host.system.safe_file import (
     exists,
@@ -114,6 +115,25 @@ class FileTree:
             return os.path.basename(os.readlink(self.below(link)))
         except (OSError, ValueError):
             return None
+
+    def open_device(self, link: str) -> Optional[str]:
+        """Return the number of the block device, as ``8:16``, that a link of
+        /proc/PID/fd leads to; None if it leads elsewhere.
+
+        Only what is in a /dev is looked at: to ask for any other file may wait without
+        end for the server that has it. The process may have a /dev of its own, with
+        other names.
+        """
+        path = self.below(link)
+        try:
+            if not os.readlink(path).startswith("/dev/"):
+                return None
+            status = os.stat(path)
+        except (OSError, ValueError):
+            return None
+        if not stat.S_ISBLK(status.st_mode):
+            return None
+        return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
 
     def below(self, path: str) -> str:
         """Return the path of ``path`` for this process."""

@@ -18,6 +18,7 @@ from ovirt_rdma.host.block.iser import Iser
 from ovirt_rdma.host.block.srp import Srp
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.system.lock import one_run
+from ovirt_rdma.host.system.tree import FileTree
 
 OTHER = "0002c90300fb1299"
 POLICY = f"""\
@@ -54,6 +55,9 @@ def of_root(root, local, capsys, monkeypatch):
     fake = FakeBlock(root)
     fake.local_port(local)
     fake.targets = {GUID: [2048, 4 << 21]}
+    monkeypatch.setattr(
+        FileTree, "open_device", lambda tree, link: fake.open_device(link)
+    )
     tools = FakeRunner()
     tools.program("modprobe", lambda argv: "")
     tools.program("dmesg", lambda argv: "\n".join(fake.log))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Sessions and LUNs as sysfs has them, and who uses a LUN."""
 
+import os
+
 import pytest
 from support.fakes.fake_block import GUID, NAA, FakeBlock
 from support.fakes.fake_root import FakeRoot
@@ -94,8 +96,11 @@ def test_srp_daemon_is_seen(block):
 
 
 @pytest.fixture
-def lun(block):
+def lun(block, monkeypatch):
     """A host with one LUN, sda, that nothing uses."""
+    monkeypatch.setattr(
+        FileTree, "open_device", lambda tree, link: block.open_device(link)
+    )
     block.targets = {GUID: [2048]}
     block.session("srp-mlx4_0-1", VALUES)
     block.root.write("/proc/self/mountinfo", "")
@@ -118,9 +123,40 @@ def test_a_process_is_a_user_but_not_multipathd(lun):
     assert users(lun, "sda") == ["sda: process 81 (qemu-kvm)"]
 
 
-def test_swap_is_a_user(lun):
-    lun.root.write("/proc/swaps", "Filename Type Size\n/dev/sda partition 1024")
-    assert users(lun, "sda") == ["sda: swap"]
+@pytest.mark.parametrize(
+    ("opened", "is_user"),
+    [
+        ("/data/sda", False),  # a file, perhaps on a server that does not answer
+        ("/dev/shm/sda", False),
+        ("/dev/array/lun0", True),  # a node of libvirt's, for a virtual machine
+    ],
+)
+def test_an_open_device_counts_by_its_number_and_not_by_its_name(lun, opened, is_user):
+    lun.nodes = {"/dev/array/lun0": "sda"}
+    lun.process(81, "qemu-kvm", opened)
+    assert bool(users(lun, "sda")) is is_user
+
+
+def test_what_is_open_outside_of_dev_is_not_asked_for(tmp_path, monkeypatch):
+    """A server that does not answer would hold up the logout."""
+    tree = FileTree(tmp_path)
+    for name, to in {"3": "/data/sda", "4": "socket:[812]", "5": "/dev/null"}.items():
+        (tmp_path / name).symlink_to(to)
+    assert tree.open_device("/5") is None
+    assert tree.open_device("/6") is None
+    with monkeypatch.context() as only_here:
+        only_here.delattr(os, "stat")
+        assert tree.open_device("/3") is None
+        assert tree.open_device("/4") is None
+
+
+@pytest.mark.parametrize(
+    ("row", "is_user"),
+    [("/dev/sda partition 1024", True), ("/data/sda file 1024", False)],
+)
+def test_swap_on_the_disk_is_a_user(lun, row, is_user):
+    lun.root.write("/proc/swaps", f"Filename Type Size\n{row}")
+    assert users(lun, "sda") == (["sda: swap"] if is_user else [])
 
 
 def test_a_map_alone_is_none_but_what_is_on_it(lun):

@@ -2,8 +2,12 @@
 """Logins to iSER targets and logouts, with open-iscsi's database as a fake."""
 
 import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from support.fakes.fake_iscsiadm import FakeIscsiadm
 from support.fakes.fake_root import FakeRoot
 
@@ -146,6 +150,24 @@ def test_what_is_missing_on_the_host_is_named(fake, program, error, id):
 
     (outcome,) = log_in(fake, target(), run=run)
     assert outcome.problem.id == id
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=60))
+@example("iser,tcp\n,\n, ,\n")
+@example("iser  tcp,\n\udcff")
+def test_a_text_of_iscsiadm_ends_no_run(text):
+    """Whatever it prints is a matter of that login."""
+    with TemporaryDirectory() as folder:
+        fake = FakeIscsiadm(FakeRoot(Path(folder)))
+        fake.portals = {PORTAL: [IQN]}
+
+        def run(argv, timeout_s):
+            mode = argv[2] if argv[0] == "iscsiadm" else ""
+            answer = fake.run(argv, timeout_s)
+            return text if mode in {"iface", "discovery"} else answer
+
+        for outcome in log_in(fake, target(), target(OTHER), run=run):
+            assert outcome.made or outcome.problem
 
 
 def test_a_logout_ends_that_session_and_keeps_the_record(fake):

@@ -218,6 +218,9 @@ def test_both_identifiers_must_be_there(ids, key, id):
         ("portal: nas1, iqn: 'iqn.2003-01.org.a'", ".portal", "address-invalid"),
         ("portal: '10.0.0.1:99999', iqn: iqn.2003-01.org.a", ".portal", "port-invalid"),
         ("portal: 10.0.0.1, iqn: org.example", ".iqn", "iqn-invalid"),
+        ("portal: 10.0.0.1, iqn: 'iqn.2003-01.o:../a'", ".iqn", "iqn-invalid"),
+        ("portal: 10.0.0.1, iqn: 'iqn.2003-01.o:a,b'", ".iqn", "iqn-invalid"),
+        ('portal: 10.0.0.1, iqn: "iqn.2003-01.o:a\\x7f"', ".iqn", "iqn-invalid"),
         (f"portal: 10.0.0.1, iqn: 'iqn.2003-01.o:{'a' * 220}'", ".iqn", "iqn-invalid"),
         (
             "portal: 10.0.0.1, iqn: iqn.2003-01.org.a, interface: default",

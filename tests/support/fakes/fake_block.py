@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import shutil
 from pathlib import Path
+from typing import Optional
 
 from support.fakes.fake_root import FakeRoot
 
@@ -19,7 +20,8 @@ NAA = "6001405aaaaaaaaaaaaaaaaaaaaaaaaa"
 class FakeBlock:
     """The SRP sessions of ``root``; ``targets`` are those that accept a login: their
     ioc_guid to the sizes of their LUNs in sectors. ``errors`` has the errno for others.
-    ``log`` is the kernel's log, ``written`` has each login.
+    ``log`` is the kernel's log, ``written`` has each login, ``nodes`` the devices of
+    nodes that do not have the kernel's name.
     """
 
     def __init__(self, root: FakeRoot) -> None:
@@ -28,6 +30,7 @@ class FakeBlock:
         self.errors: dict[str, int] = {}
         self.log: list[str] = ["[    1.000000] an older line"]
         self.written: list[tuple[str, str]] = []
+        self.nodes: dict[str, str] = {}
         self._hosts = 0
 
     def local_port(self, name: str) -> None:
@@ -126,12 +129,20 @@ class FakeBlock:
         return device
 
     def process(self, pid: int, program: str, *opened: str) -> None:
-        """Add a process with open devices, such as sda."""
+        """Add a process with open devices, such as sda, or files."""
         self.root.write(f"/proc/{pid}/comm", program)
         for number, name in enumerate(opened, 3):
             link = self.root.path / f"proc/{pid}/fd/{number}"
             link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(f"/dev/{name}")
+            link.symlink_to(Path("/dev", name))
+
+    def open_device(self, link: str) -> Optional[str]:
+        """Stand for FileTree.open_device, because only root may make device nodes."""
+        opened = (self.root.path / link.lstrip("/")).readlink()
+        plain = opened.name if opened.parent == Path("/dev") else None
+        name = self.nodes.get(str(opened), plain)
+        file = self.root.path / f"sys/class/block/{name}/dev"
+        return file.read_text().strip() if name and file.exists() else None
 
     def _sessions(self) -> list[tuple[str, str, str]]:
         found = []
