@@ -35,7 +35,7 @@ from ovirt_rdma.storage.trunking import (
     conflict_clause,
     conflict_fix,
     connection_of,
-    sharers,
+    others_at,
     uses_earlier_connection,
 )
 
@@ -109,13 +109,23 @@ class MountReview:
 
 
 def review_all(
-    facts: Facts, policy: Policy, mounts: Optional[Sequence[NfsMount]] = None
+    facts: Facts,
+    policy: Policy,
+    mounts: Optional[Sequence[NfsMount]] = None,
+    *,
+    sharing: bool = True,
 ) -> list[MountReview]:
     """Compare ``mounts`` of ``facts`` (None: all NFS mounts) with ``policy``, in order.
 
     A host may have thousands of mounts: each source is matched with the rules once.
+    Without ``sharing``, which is no part of a verdict, nobody looks for the mounts on
+    one connection: each may have thousands of others.
     """
-    together = by_connection(facts.nfs_mounts)
+    together = by_connection(facts.nfs_mounts) if sharing else {}
+    together.pop(None, None)  # those that share none
+    marks: dict[str, list[DegradedMark]] = {}
+    for mark in facts.degraded_marks:
+        marks.setdefault(mark.mountpoint, []).append(mark)
     match = functools.lru_cache(None)(lambda source: _match(source, policy))
     return [
         review(
@@ -123,8 +133,8 @@ def review_all(
             policy,
             facts.cm_ids,
             utc_time(facts.booted_at, mounted_s(mount, facts.uptime_s)),
-            mark_of(mount, facts.degraded_marks, facts.uptime_s),
-            others=sharers(mount, together[connection_of(mount)]),
+            mark_of(mount, marks.get(mount.mountpoint, ()), facts.uptime_s),
+            others=others_at(mount, together.get(connection_of(mount), ())),
             match_of=match,
         )
         for mount in (facts.nfs_mounts if mounts is None else mounts)

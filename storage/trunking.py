@@ -69,11 +69,13 @@ def sharers(mount: NfsMount, mounts: Sequence[NfsMount]) -> tuple[NfsMount, ...]
     connection = connection_of(mount)
     if connection is None:
         return ()
-    return tuple(
-        other
-        for other in mounts
-        if other.mountpoint != mount.mountpoint and connection_of(other) == connection
-    )
+    return others_at(mount, by_connection(mounts)[connection])
+
+
+def others_at(mount: NfsMount, mounts: Iterable[NfsMount]) -> tuple[NfsMount, ...]:
+    """Return ``mounts`` without those at the mount point of ``mount``."""
+    place = mount.mountpoint
+    return tuple([other for other in mounts if other.mountpoint != place])
 
 
 def uses_earlier_connection(mount: NfsMount, rdma_port: int) -> Optional[bool]:

@@ -87,7 +87,8 @@ def judge(root: str) -> Standing:
     policy = loaded.stored.policy if loaded.stored else Policy()
     facts = HostReader(root).mount_facts(problems, cm_ids=False)
     mounts = []
-    for one in review_all(facts, policy):
+    # Whom a mount shares its connection with is no metric.
+    for one in review_all(facts, policy, sharing=False):
         since = None
         if one.verdict == DEGRADED and one.since is not None:
             since = timegm(strptime(one.since, "%Y-%m-%dT%H:%M:%SZ"))
@@ -160,7 +161,8 @@ def is_same(kept: object, now: dict[str, Any]) -> bool:
 
 def _signature(path: str) -> Optional[list[int]]:
     try:
-        status = os.stat(path)  # noqa: PTH116
+        # vdsmd's file may be a link to anything: no file system of others is asked.
+        status = os.lstat(path)
     except OSError:
         return None
     times = (status.st_mtime_ns, status.st_ctime_ns)

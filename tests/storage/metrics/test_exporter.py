@@ -259,6 +259,55 @@ def test_what_is_kept_is_json_that_all_may_read(host):
 # The program of the unit, as it is installed.
 
 
+def calls_of(work) -> int:
+    """Return how many calls of functions ``work`` makes, of Python and of C."""
+    count = 0
+
+    def counted(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(counted)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_twice_the_mounts_are_twice_the_work(tmp_path):
+    """All over one connection, and all degraded: a file server has thousands."""
+    calls = []
+    for number in (200, 400):
+        host = MetricsHost(tmp_path / str(number))
+        host.policy()
+        host.mounts = [
+            (f"nas:/vm{n}", f"/rhev/data-center/mnt/nas:_vm{n}", "tcp")
+            for n in range(number)
+        ]
+        for mount in host.mounts:
+            host.files.nfs_mount(*mount, version="4.2")
+        host.write()
+        calls.append(calls_of(lambda root=host.root: exporter.judge(str(root))))
+    assert calls[1] < 2.1 * calls[0]
+
+
+def test_a_link_of_vdsms_is_not_followed(host, judged):
+    """Root runs the exporter every 15 s; a link to a dead mount would hold it up."""
+    run(host)
+    link = host.root / DEGRADED_JSON.strip("/")
+    assert link.parent.name == "mounts"
+    far = host.root / "far"
+    far.write_text("one")
+    link.symlink_to(far)
+    judged.clear()
+    run(host)
+    assert len(judged) == 1
+    far.write_text("two and more")
+    run(host)
+    assert len(judged) == 1
+
+
 @pytest.fixture
 def program(host):
     path = host.root / PROGRAM
