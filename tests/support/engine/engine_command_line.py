@@ -12,6 +12,7 @@ from unittest import mock
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.api import session
 from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.host.errors import NOTHING_CHANGED
 
 
 class Clock:
@@ -53,8 +54,11 @@ class Result:
         assert "Traceback" not in self.err
         for part in words:
             assert part in self.err
-        for line in self.err.splitlines():
+        lines = self.err.splitlines()
+        assert (NOTHING_CHANGED in lines) == (code in (3, 4, 75))
+        for line in lines:
             known = ("ovirt-rdma: ", "fix: ", "note: ", "warning: ", "{")
+            known += (NOTHING_CHANGED,)
             assert line.startswith(known), line
 
 
