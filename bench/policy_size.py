@@ -108,7 +108,7 @@ def _highest_memory(rules: int, folder: Path) -> int:
     """
     policy = folder / "policy.yaml"
     policy.write_text(thousand_rules.yaml_text(rules), encoding="ascii")
-    arguments = ["policy", "load", str(policy), "--root", str(folder / "root")]
+    arguments = ["policy", "load", "-y", str(policy), "--root", str(folder / "root")]
     return highest_memory(
         f"policy load with {rules} rules",
         "ovirt_rdma.cli.host.main:main",

@@ -66,7 +66,7 @@ def _bench(runner: pyperf.Runner, rules: int, folder: Path) -> None:
 def _load(loops: int, policy: Path, root: Path) -> float:
     """Return the seconds of ``loops`` first loads."""
     stored = root / "var/lib/ovirt-rdma/policy.json"
-    arguments = ["policy", "load", str(policy), "--root", str(root)]
+    arguments = ["policy", "load", "-y", str(policy), "--root", str(root)]
     command = [sys.executable, "-m", "ovirt_rdma.cli.host.main", *arguments]
     seconds = 0.0
     for _ in range(loops):

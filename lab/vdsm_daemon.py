@@ -105,7 +105,7 @@ class VdsmDaemon:
     def load_policy(self, text: str) -> None:
         """Load a policy and enable the launcher, as an admin does."""
         self.write_policy(text)
-        for arguments in (("policy", "load"), ("enable",)):
+        for arguments in (("policy", "load", "-y"), ("enable",)):
             result = self.command(*arguments)
             if result.exit_code:
                 raise LabProblem(f"{' '.join(arguments)} failed: {result.stderr}")

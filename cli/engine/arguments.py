@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 
+from ovirt_rdma.cli.approval import Approval, add_assume_yes
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
 
 TYPE_CHECKING = False
@@ -62,11 +63,10 @@ class EngineVerb(Verb):
         )
 
 
-class ChangeOptions:
+class ChangeOptions(Approval):
     """The values of :func:`add_change_options`."""
 
     dry_run: bool
-    assume_yes: bool
     no_job: bool
 
 
@@ -78,9 +78,7 @@ def add_change_options(parser: Parser) -> None:
         action="store_true",
         help="change nothing; show the requests that would be sent",
     )
-    parser.add_argument(
-        "-y", "--assume-yes", action="store_true", help="do not ask for confirmation"
-    )
+    add_assume_yes(parser)
     parser.add_argument(
         "--no-job", action="store_true", help="create no job in the engine"
     )

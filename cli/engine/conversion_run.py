@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Optional
 
+from ovirt_rdma.cli.approval import approve
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     ChangesDomains,
@@ -24,7 +25,7 @@ from ovirt_rdma.cli.engine.conversion_report import (
     show_plan,
     show_result,
 )
-from ovirt_rdma.cli.engine.session import NO_ACCESS, approve, ask_hosts, progress
+from ovirt_rdma.cli.engine.session import NO_ACCESS, ask_hosts, progress
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.settings import state_folder

@@ -112,8 +112,8 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.approval import approve
         from ovirt_rdma.cli.engine.session import (
-            approve,
             open_session,
             show_calls,
             work,

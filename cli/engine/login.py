@@ -162,7 +162,7 @@ def _refuse_other_engine(
 
 
 def _fetch_ca(args: Login, output: Output, settings: Settings) -> Ca:
-    from ovirt_rdma.cli.engine.session import Declined
+    from ovirt_rdma.cli.approval import Declined
     from ovirt_rdma.engine_sdk_tools.api.auth import fetch_ca, same_fingerprint
     from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port
 

@@ -118,8 +118,8 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.approval import approve
         from ovirt_rdma.cli.engine.session import (
-            approve,
             asked_reports,
             open_session,
             show_calls,
@@ -289,8 +289,8 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.approval import approve
         from ovirt_rdma.cli.engine.session import (
-            approve,
             asked_reports,
             open_session,
             show_calls,

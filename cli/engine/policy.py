@@ -15,12 +15,11 @@ from ovirt_rdma.cli.engine.arguments import (
 )
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
-from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
     from typing import Optional
 
@@ -31,9 +30,13 @@ if TYPE_CHECKING:
         PolicyPushPlan,
         PolicyPushResult,
     )
-    from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport
-    from ovirt_rdma.engine_sdk_tools.model import Host
+    from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 
+_CHANGES = {
+    "changed": "would get this policy",
+    "same": "with this policy already",
+    "unknown": "with an unknown policy",
+}
 _PUSHED = {"done": "good", "failed": "bad"}
 
 
@@ -41,7 +44,8 @@ class Push(EngineVerb, AccessOptions, ChangeOptions):
     """Return 0 if all hosts have loaded the policy, 5 if some, 1 if none."""
 
     codes = (
-        "0 loaded on all hosts, 1 failed, 4 refused or declined,\n"
+        "0 loaded on all hosts, 1 failed, 3 the file has mistakes,\n"
+        "4 refused or declined,\n"
         "5 done on some hosts, not on others"
     )
     examples = ("policy.yaml --hosts 'hv*'", "policy.yaml --hosts hv1 --dry-run")
@@ -67,10 +71,11 @@ class Push(EngineVerb, AccessOptions, ChangeOptions):
     def run(self, context: Context) -> int:
         from pathlib import Path
 
+        from ovirt_rdma.cli.approval import approve
         from ovirt_rdma.cli.engine.session import (
             NO_ACCESS,
             access_of,
-            approve,
+            ask_hosts,
             open_session,
         )
         from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
@@ -98,10 +103,9 @@ class Push(EngineVerb, AccessOptions, ChangeOptions):
             access = access_of(self, context)
             if access is None and not self.dry_run:
                 raise Problem("hosts-no-access", *NO_ACCESS)
-            reports = (
-                {} if access is None else _reports_without_facts(hosts, access, output)
-            )
-            plan = plan_policy_push(hosts, text, str(path), reports)
+            asked = () if access is None else ask_hosts(hosts, access, output)
+            reports = (report for _, report in asked)
+            plan = plan_policy_push(hosts, text, str(path), reports, engine)
             for remark in plan.warnings:
                 output.message(f"warning: {remark.at(str(path))}")
             if self.dry_run:
@@ -217,38 +221,28 @@ class Diff(EngineVerb, AccessOptions):
         return ExitCode.CHECKS_FAILED if apart else ExitCode.DONE
 
 
-def _reports_without_facts(
-    hosts: Sequence[Host], access: HostAccess, output: Output
-) -> dict[str, HostReport]:
-    """Return the reports without their facts, which no policy needs."""
-    from dataclasses import replace
-
-    from ovirt_rdma.cli.engine.session import ask_hosts
-
-    return {
-        host.name: replace(report, facts=None)
-        for host, report in ask_hosts(hosts, access, output)
-    }
-
-
 def _lines(plan: PolicyPushPlan, path: Path) -> list[str]:
     from ovirt_rdma.cli.host.shown.policy import policy_counts
     from ovirt_rdma.engine_sdk_tools.names import listed
 
     lines = [f"{path}: {policy_counts(plan.policy)}, {plan.digest}"]
-    for change in ("changed", "same", "unknown"):
+    for change, shown in _CHANGES.items():
         names = [host.name for host in plan.hosts if plan.change(host) == change]
         if names:
-            shown = "with an unknown policy" if change == "unknown" else change
             lines.append(f"{count(len(names), 'host')} {shown}: {listed(names)}")
+    for effect in plan.effects:
+        lines.append(f"{listed(effect.hosts)}:")
+        lines += [f"  {sentence}" for sentence in effect.sentences]
     return lines
 
 
 def _show_plan(plan: PolicyPushPlan, path: Path, output: Output) -> None:
+    from dataclasses import asdict
+
     if output.for_people:
         for line in _lines(plan, path):
             output.text(line)
-        output.line("Nothing was sent (--dry-run).")
+        output.line(NOTHING_CHANGED)
         return
     output.document(
         "policy-push",
@@ -264,6 +258,7 @@ def _show_plan(plan: PolicyPushPlan, path: Path, output: Output) -> None:
                 }
                 for host in plan.hosts
             ],
+            "effects": [asdict(effect) for effect in plan.effects],
         },
     )
 

@@ -241,8 +241,8 @@ class _Run:
         """Prepare the hosts of one data center; return the exit code."""
         from dataclasses import replace
 
+        from ovirt_rdma.cli.approval import approve
         from ovirt_rdma.cli.engine import prepare_report as report
-        from ovirt_rdma.cli.engine.session import approve
         from ovirt_rdma.engine_sdk_tools.conversion.lock import refuse_other_runs
         from ovirt_rdma.engine_sdk_tools.preparation.model import (
             FAILED,

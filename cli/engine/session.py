@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Provide what the verbs of ``ovirt-rdma`` share.
 
-This is the session with the engine, the host access, the reports of hosts, the question
-before a change, the requests that --dry-run shows, and long work with its progress here
-and its job in the engine.
+This is the session with the engine, the host access, the reports of hosts, the requests
+that --dry-run shows, and long work with its progress here and its job in the engine.
 """
 
 from __future__ import annotations
 
-import sys
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +17,7 @@ from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import AccessOptions, ChangeOptions, EngineVerb
 from ovirt_rdma.cli.engine.progress import engine_progress
 from ovirt_rdma.cli.engine.settings import settings_of
-from ovirt_rdma.cli.output import Output, terminal_width
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
 from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form
@@ -29,7 +26,6 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, rep
 from ovirt_rdma.engine_sdk_tools.job import END_S, EngineJob, Listeners
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
-from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
 
@@ -94,12 +90,6 @@ def own_policy(file: Optional[str]) -> Optional[tuple[PolicyFile, Path]]:
     return (load_policy_file(path, alone=True), path) if path.exists() else None
 
 
-class Declined(Problem):
-    """The operator declined, or there is no terminal to ask on."""
-
-    exit_code = ExitCode.REFUSED
-
-
 @contextmanager
 def open_session(args: EngineVerb, output: Output) -> Iterator[EngineSession]:
     """Yield a session with the engine that the arguments name.
@@ -151,35 +141,6 @@ def access_of(
     user = args.ssh_user or "root"
     way = Access(user, args.ssh_key or key, args.inventory)
     return AnsibleHosts(way, history=history)
-
-
-def approve(args: ChangeOptions, output: Output, plan: Iterable[str]) -> None:
-    """Show the lines of ``plan`` and ask for confirmation, unless --assume-yes.
-
-    Raises Declined if the answer is no, or without a terminal.
-    """
-    if args.assume_yes:
-        return
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise Declined(
-            "no-terminal",
-            "there is no terminal to ask on",
-            "add --assume-yes, or --dry-run to show what would be done",
-        )
-    output.flush()
-    width = terminal_width(sys.stderr) or 80
-    for line in plan:
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
-        for part in textwrap.wrap(line, width, subsequent_indent=indent):
-            output.message(part)
-    try:
-        yes = output.ask("Continue? [y/N] ")
-    except KeyboardInterrupt:
-        output.message("")
-        output.message("note: nothing was changed")
-        raise
-    if not yes:
-        raise Declined("declined", "declined")
 
 
 def show_calls(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from ovirt_rdma.cli.approval import Approval, add_assume_yes, approve
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
@@ -12,6 +13,7 @@ from ovirt_rdma.cli.host.arguments import (
 )
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
+from ovirt_rdma.host.errors import NOTHING_CHANGED
 from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ovirt_rdma.cli.context import Context
     from ovirt_rdma.host.export import Export
     from ovirt_rdma.host.policy.diagnostics import Diagnostic
+    from ovirt_rdma.host.policy.difference import RuleChange
     from ovirt_rdma.host.policy.load import PolicyFile
     from ovirt_rdma.host.policy.model import NfsRule, Policy
 
@@ -58,7 +61,7 @@ class Check(HostVerb):
             warnings = loaded.warnings
             counts, drop_ins = policy_counts(loaded.policy), loaded.drop_ins
         except PolicyProblem as problem:
-            if isinstance(problem.__cause__, OSError):
+            if problem.exit_code == ExitCode.FAILED:
                 raise
             errors, fix = problem.errors, problem.fix
         if output.for_people:
@@ -94,25 +97,31 @@ def _with(drop_ins: Sequence[str]) -> str:
     return f" with {count(len(drop_ins), 'drop-in')}" if drop_ins else ""
 
 
-class Load(HostVerb):
-    """Validate a policy file and load it."""
+class Load(HostVerb, Approval):
+    """Validate a policy file and load it, and show what that changes."""
 
     codes = (
         "0 loaded,\n"
-        "1 invalid, writable by others than root, or not stored,\n"
-        f"{OTHER_RUN}"
+        "1 it cannot be read, is writable by others than root, or not stored,\n"
+        f"3 it has mistakes, 4 declined, {OTHER_RUN}"
     )
-    examples = ("", "new.yaml")
+    examples = ("", "new.yaml --dry-run", "new.yaml -y")
     more = (
         "vdsmd uses the policy from its next connect on. Existing mounts stay\n"
-        "as they are."
+        "as they are. Asks first if another rule, or none, would win for an\n"
+        "export that is mounted and has a rule now."
     )
 
     file: Optional[str]
+    dry_run: bool
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         _add_file(parser)
+        parser.add_argument(
+            "-n", "--dry-run", action="store_true", help="show what would change"
+        )
+        add_assume_yes(parser)
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
@@ -131,6 +140,17 @@ class Load(HostVerb):
         loaded = load_policy_file(path, own=True)
         _warn(loaded, path, output)
         source, target = str(path.absolute()), under(context.root, POLICY_JSON)
+        effect = _Effect(loaded.policy, context)
+        if output.for_people:
+            for line in effect.shown:
+                output.text(line)
+        if self.dry_run:
+            _show_dry_run(path, loaded, effect, output)
+            return ExitCode.DONE
+        if effect.doubts:
+            approve(
+                self, output, () if output.for_people else effect.shown, effect.doubts
+            )
         with one_run(context.root, by="policy load"):
             result = store(loaded.policy, source, target)
         remarks = list(result.remarks)
@@ -151,6 +171,7 @@ class Load(HostVerb):
             output.document(
                 "policy-load",
                 {
+                    "dry_run": False,
                     "file": str(path),
                     "drop_ins": list(loaded.drop_ins),
                     "changed": result.changed,
@@ -162,9 +183,78 @@ class Load(HostVerb):
                     "modules": len(loaded.policy.host.modules),
                     "module_options": len(loaded.policy.host.module_options),
                     "notes": remarks,
+                    **effect.document,
                 },
             )
         return 0
+
+
+class _Effect:
+    """What ``new`` changes against the policy in force on this host."""
+
+    def __init__(self, new: Policy, context: Context) -> None:
+        from ovirt_rdma.host.collect.collector import HostReader
+        from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
+        from ovirt_rdma.host.paths import POLICY_JSON, under
+        from ovirt_rdma.host.policy.difference import differing_lines, rule_changes
+        from ovirt_rdma.host.policy.json_form import digest
+        from ovirt_rdma.host.policy.model import Policy
+        from ovirt_rdma.host.policy.store import in_force
+
+        stored = in_force(under(context.root, POLICY_JSON)).stored
+        present = stored.policy if stored else Policy()
+        # Without an earlier one all is new.
+        self.lines = differing_lines(present, new) if stored else ()
+        self.changed = stored is None or stored.digest != digest(new)
+        self.changes: tuple[RuleChange, ...] = ()
+        problems: list[str] = []
+        if present.nfs != new.nfs:
+            mounts = HostReader(context.root).nfs_mounts(problems)
+            exports = {one.source: f"mounted at {one.mountpoint}" for one in mounts}
+            self.changes = rule_changes(present, new, exports)
+        unread = [one for one in problems if present.nfs.rules and MOUNTINFO in one]
+        self.doubts = (
+            *(str(change) for change in self.changes if change.loses),
+            *(f"not all mounts are known: {problem}" for problem in unread),
+        )
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The differences for people, line by line; the doubts are last."""
+        gained = [str(change) for change in self.changes if not change.loses]
+        return (*self.lines, *gained, *self.doubts)
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The differences for a JSON document."""
+        from dataclasses import asdict
+
+        return {
+            "differences": list(self.lines),
+            "rule_changes": [asdict(change) for change in self.changes],
+            "doubts": list(self.doubts),
+        }
+
+
+def _show_dry_run(
+    path: Path, loaded: PolicyFile, effect: _Effect, output: Output
+) -> None:
+    from ovirt_rdma.host.policy.json_form import digest
+
+    if output.for_people:
+        output.line(NOTHING_CHANGED)
+        return
+    output.document(
+        "policy-load",
+        {
+            "dry_run": True,
+            "file": str(path),
+            "drop_ins": list(loaded.drop_ins),
+            "changed": effect.changed,
+            "digest": digest(loaded.policy),
+            **effect.document,
+        },
+    )
 
 
 class Show(HostVerb):

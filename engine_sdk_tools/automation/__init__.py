@@ -230,7 +230,9 @@ class RdmaEngine:
             host for host in hosts_named(engine, names) if names or host.status == "up"
         ]
         access = self._access()
-        plan = plan_policy_push(hosts, text, "the policy", self._reports(hosts))
+        plan = plan_policy_push(
+            hosts, text, "the policy", self._stream(hosts) or (), engine
+        )
         if not approve(plan):
             return None
         with self._task(f"push a policy to {len(hosts)} hosts") as task:

@@ -8,14 +8,17 @@ policy.yaml only if it has found the new one valid; if the load fails, it keeps 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
+from ovirt_rdma.engine_sdk_tools.domains.transport import nfs_export
 from ovirt_rdma.engine_sdk_tools.hosts.policy import (
     digest_with_drop_ins,
     digest_without_drop_ins,
+    loaded_policy,
     status_part,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
@@ -28,10 +31,15 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 )
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, Axis, Cell, Matrix
 from ovirt_rdma.engine_sdk_tools.matrix import UNKNOWN as NOT_KNOWN
-from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.engine_sdk_tools.model import Engine, Host
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
-from ovirt_rdma.host.policy.drop_ins import split
+from ovirt_rdma.host.policy.difference import (
+    RuleChange,
+    differing_lines,
+    rule_changes,
+)
+from ovirt_rdma.host.policy.drop_ins import joined, parse_files, split
 from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
@@ -143,12 +151,32 @@ AT_ONCE = 60
 
 
 @dataclass(frozen=True)
+class Effect:
+    """What a push changes on ``hosts``: ``lines`` of the policy, and the rules of
+    storage domains and mounted exports. ``unknown`` is the reason if that is not known.
+    """
+
+    hosts: tuple[str, ...]
+    lines: tuple[str, ...] = ()
+    changes: tuple[RuleChange, ...] = ()
+    unknown: str = ""
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The effect for people, line by line."""
+        if self.unknown:
+            return (f"what changes there is not known: {self.unknown}",)
+        return (*self.lines, *map(str, self.changes))
+
+
+@dataclass(frozen=True)
 class PolicyPushPlan:
     """``text`` is the policy as YAML, ``digest`` the one that hosts must have after it.
 
     ``before`` has the present digest by the host's name: None for no policy, no entry
     for a host that was not asked or did not answer. ``with_drop_ins`` has the digest
-    that hosts with drop-ins must have. ``warnings`` are on the policy.
+    that hosts with drop-ins must have. ``warnings`` are on the policy. ``effects`` are
+    those on the hosts that were asked, none where nothing changes.
     """
 
     hosts: tuple[Host, ...]
@@ -158,6 +186,7 @@ class PolicyPushPlan:
     before: dict[str, Optional[str]]
     with_drop_ins: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
+    effects: tuple[Effect, ...] = ()
 
     def change(self, host: Host) -> str:
         """Return the effect on a host: ``changed``, ``same`` or ``unknown``."""
@@ -187,31 +216,75 @@ def plan_policy_push(
     hosts: Sequence[Host],
     text: str,
     where: str,
-    reports: Optional[dict[str, HostReport]] = None,
+    reports: Iterable[HostReport] = (),
+    engine: Optional[Engine] = None,
 ) -> PolicyPushPlan:
     """Validate ``text`` and return its effect on each of ``hosts``.
 
-    ``where`` names the policy in messages. Raises PolicyProblem with every mistake.
+    ``where`` names the policy in messages, ``engine`` has the storage domains. Of each
+    report little is kept. Raises PolicyProblem with every mistake.
     """
     refuse_too_long(text, where)
     parsed = parse_policy(text, where)
-    before = {
-        name: report.policy_digest
-        for name, report in (reports or {}).items()
-        if report.status is not None
-    }
+    before: dict[str, Optional[str]] = {}
+    with_drop_ins: dict[str, str] = {}
+    alike: dict[Effect, list[str]] = {}
+    domains_of = _exports(engine) if engine else {}
+    for report in reports:
+        if report.status is not None:
+            before[report.host] = report.policy_digest
+        if report.drop_ins:
+            with_drop_ins[report.host] = digest_with_drop_ins(text, report)
+        domains = domains_of.get(report.host, {})
+        effect = with_own_bugs_caught(
+            report, functools.partial(_effect, text=text, domains=domains)
+        )
+        alike.setdefault(effect, []).append(report.host)
     return PolicyPushPlan(
         tuple(hosts),
         text,
         parsed.policy,
         digest(parsed.policy),
         before,
-        {
-            name: digest_with_drop_ins(text, report)
-            for name, report in (reports or {}).items()
-            if report.drop_ins
-        },
+        with_drop_ins,
         tuple(parsed.warnings),
+        tuple(
+            replace(effect, hosts=tuple(names))
+            for effect, names in alike.items()
+            if effect.sentences
+        ),
+    )
+
+
+def _exports(engine: Engine) -> dict[str, dict[str, str]]:
+    """Return what each host's data center has on NFS, by the host's name: the domains
+    by their exports.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for center in engine.data_centers:
+        exports = {
+            str(export): f"storage domain {domain.name}"
+            for domain in engine.domains
+            if domain.data_center == center.id
+            and (export := nfs_export(domain.connection))
+        }
+        found.update((host.name, exports) for host in engine.hosts_of(center.id))
+    return found
+
+
+def _effect(report: HostReport, text: str, domains: Mapping[str, str]) -> Effect:
+    present, why = loaded_policy(report)
+    if present is None:
+        return Effect((), unknown=why)
+    after = joined(text, report.drop_ins or {})
+    try:
+        new = parse_files(after, "policy.yaml").policy
+    except PolicyProblem as problem:
+        return Effect((), unknown=f"with its drop-ins: {problem.one_line}")
+    mounts = report.facts.nfs_mounts if report.facts else ()
+    exports = {**{mount.source: "mounted" for mount in mounts}, **domains}
+    return Effect(
+        (), differing_lines(present, new), rule_changes(present, new, exports)
     )
 
 

@@ -103,9 +103,10 @@ if [ "$DROP_INS" != keep ] && [ "$DROP_INS$(ls -A "$drop_ins" 2>/dev/null)" ]; t
         exit 0
     }
 fi
+# The push, or the conversion, has shown what it changes, and asked.
 # 75: another run of ovirt-rdma-host is changing this host.
 for _ in 1 2 3 4 5; do
-    tell load ovirt-rdma-host policy load -o json && break
+    tell load ovirt-rdma-host policy load -y -o json && break
     [ "$STATUS" -eq 75 ] || break
     sleep 3
 done

@@ -60,6 +60,8 @@ INVALID_FIX = (
 class PartitionsProblem(Problem):
     """The file is invalid; ``mistakes`` has all of them, sorted by line."""
 
+    exit_code = 3  # ExitCode.CHECKS_FAILED, without its module
+
     def __init__(self, where: str, mistakes: tuple[Mistake, ...]) -> None:
         self._reasons = tuple(mistake.at(where) for mistake in mistakes)
         super().__init__(

@@ -48,6 +48,11 @@ class PolicyProblem(Problem):
         self.errors = errors
 
     @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """That of failed checks, or of a failure if a file cannot be read."""
+        return 1 if isinstance(self.__cause__, OSError) else 3
+
+    @property
     def reasons(self) -> tuple[Sentence, ...]:
         """Each mistake with file, line and key."""
         return self._reasons

@@ -24,7 +24,10 @@ __all__ = ["loaded_vdsm"]
 
 @pytest.fixture
 def host(tmp_path, capsys):
-    """Run ovirt-rdma-host below an empty root."""
+    """Run ovirt-rdma-host below a root that has only a table of no mounts."""
+    mountinfo = tmp_path / "proc/self/mountinfo"
+    mountinfo.parent.mkdir(parents=True)
+    mountinfo.touch()
 
     def on_host(*words: str) -> Result:
         return run(capsys, *words, "--root", str(tmp_path))

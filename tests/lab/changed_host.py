@@ -153,7 +153,7 @@ class ChangedHost:
         """Load a policy."""
         write = f"mkdir -p /etc/ovirt-rdma && cat > {POLICY}"
         self.guest.run(write, input=text, check=True)
-        self.must("policy", "load")
+        self.must("policy", "load", "-y")
 
     def look(self) -> list[str]:
         """Return the state of the host, read with its own tools."""

@@ -109,7 +109,7 @@ class PreparedHost:
         """Load a policy; ``host`` is the text below ``host:``."""
         text = f"version: 1\nhost:\n{host}\n"
         self.guest.run(f"cat > {_POLICY}", input=text, check=True)
-        self.done("policy", "load")
+        self.done("policy", "load", "-y")
 
     def said(self, line: str) -> str:
         """Run a shell line in the guest and return its output."""

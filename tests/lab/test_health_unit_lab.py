@@ -91,7 +91,7 @@ def test_health_and_metrics_under_systemd(host: Host) -> None:
     host.said(f"mkdir -p {FOLDER} {PLACE}")
     host.said(f"mount -t nfs -o {OPTIONS} {host.lab.export} {PLACE}")
     host.said("cat > /etc/ovirt-rdma/policy.yaml", POLICY)
-    host.command("policy", "load")
+    host.command("policy", "load", "-y")
     assert host.command("apply")["outcome"] == "done"
     for unit in (HEALTH, METRICS):
         assert (host.enabled(unit), host.shown("ActiveState", unit)) == (

@@ -147,7 +147,7 @@ class WatchedHost:
         """Load the policy ``text``."""
         self.shell(f"mkdir -p {METRICS}; rm -f {METRICS}/*")
         self.lab.hypervisor.run("cat > /run/policy.yaml", input=text, check=True)
-        self.shell(f"{_BIN}/ovirt-rdma-host policy load /run/policy.yaml")
+        self.shell(f"{_BIN}/ovirt-rdma-host policy load -y /run/policy.yaml")
 
     def watch(self) -> None:
         """Start the program of the unit, and wait for its first look."""

@@ -76,7 +76,7 @@ backup_file:
   returned: if there is one
   type: str
 attention:
-  description: Warnings about the policy.
+  description: Warnings about the policy, and the mounted exports that lose their rule.
   returned: success
   type: list
   elements: str
@@ -217,14 +217,17 @@ def _place_and_load(module):
         "diff": {**diff, "before": _text(file.before), "after": text},
     }
     if module.check_mode:
-        digest = command.run("plan", "--policy", str(draft))[1]["policy"]["digest"]
-        loaded = command.run("status", also=(3,))[1]["policy"]["digest"]
-        changed = replaced or digest != loaded
-        return {**result, "changed": changed, "digest": digest, "attention": attention}
+        document = command.run("policy", "load", str(draft), "--dry-run")[1]
+        return {
+            **result,
+            "changed": replaced or document["changed"],
+            "digest": document["digest"],
+            "attention": attention + document["doubts"],
+        }
     if replaced:
         file.replace(after)
     try:
-        document = command.run("policy", "load", path)[1]
+        document = command.run("policy", "load", path, "-y")[1]
     except Failed as failed:
         if replaced:
             file.restore()
@@ -238,7 +241,7 @@ def _place_and_load(module):
         "digest": document["digest"],
         # Versions before drop-ins do not report it.
         "file_digest": document.get("file_digest", document["digest"]),
-        "attention": attention + document["notes"],
+        "attention": attention + document["notes"] + document["doubts"],
     }
 
 

@@ -14,6 +14,7 @@ import pytest
 from support.command_line import run_on_terminal
 from support.engine.engine_command_line import run_engine
 
+from ovirt_rdma.cli import approval
 from ovirt_rdma.cli.engine import login, session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.cli.engine.progress import JsonProgress, LineProgress
@@ -29,6 +30,7 @@ from ovirt_rdma.engine_sdk_tools.matrix import (
     Cell,
     Matrix,
 )
+from ovirt_rdma.host.errors import NOTHING_CHANGED
 
 pytestmark = pytest.mark.hypervisor
 
@@ -173,10 +175,10 @@ def test_a_ca_file_that_is_none(capsys, tmp_path, text):
 
 def test_nobody_is_asked_without_a_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    with pytest.raises(session.Declined, match="no terminal") as caught:
-        session.approve(Namespace(assume_yes=False), Output(), ["a plan"])
+    with pytest.raises(approval.Declined, match="no terminal") as caught:
+        approval.approve(Namespace(assume_yes=False), Output(), ["a plan"])
     assert caught.value.exit_code == 4
-    session.approve(Namespace(assume_yes=True), Output(), ["a plan"])
+    approval.approve(Namespace(assume_yes=True), Output(), ["a plan"])
 
 
 class Terminal(io.StringIO):
@@ -191,10 +193,10 @@ def test_the_question_before_a_change(monkeypatch, capsys, answer, goes):
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     ask = Namespace(assume_yes=False)
     if goes:
-        session.approve(ask, Output(), ["host01 goes down"])
+        approval.approve(ask, Output(), ["host01 goes down"])
     else:
-        with pytest.raises(session.Declined, match="declined"):
-            session.approve(ask, Output(), ["host01 goes down"])
+        with pytest.raises(approval.Declined, match="declined"):
+            approval.approve(ask, Output(), ["host01 goes down"])
     out, err = capsys.readouterr()
     assert (out, err) == ("", "host01 goes down\nContinue? [y/N] ")
 
@@ -203,8 +205,8 @@ def test_ctrl_c_at_the_question(monkeypatch, capsys):
     monkeypatch.setattr(Output, "ask", mock.Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr(sys, "stdin", Terminal())
     with pytest.raises(KeyboardInterrupt):
-        session.approve(Namespace(assume_yes=False), Output(), ["a plan"])
-    assert "note: nothing was changed" in capsys.readouterr().err
+        approval.approve(Namespace(assume_yes=False), Output(), ["a plan"])
+    assert NOTHING_CHANGED in capsys.readouterr().err
 
 
 CALLS = (

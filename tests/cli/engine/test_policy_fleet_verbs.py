@@ -93,13 +93,39 @@ def test_dry_run_says_what_would_change(site, form):
         listed = result.document["hosts"]
         assert [one["change"] for one in listed] == ["changed", "same", "unknown"]
     else:
-        assert "1 host changed: host01" in result.out
-        assert "Nothing was sent" in result.out
+        assert "1 host would get this policy: host01" in result.out
+        assert result.out.endswith("\nNothing was changed.\n")
+
+
+def test_push_names_the_domains_that_lose_their_rule(site):
+    site.world.host("host02").policy_text = MINE.replace("prefer", "require")
+    site.world.host("host03").reachable = False
+    site.policy.write_text(MINE.replace("nfs1", "nfs2"))
+    shown = site(*PUSH, "host*", "--dry-run").out
+    assert (
+        """\
+host02:
+  - nfs.rules: server nfs1.example.com, path *, transport require-rdma, port 20049, \
+readiness_timeout 2.0, settle_timeout 30.0, failure_cache 60.0
+  + nfs.rules: server nfs2.example.com, path *, transport prefer-rdma, port 20049, \
+readiness_timeout 2.0, settle_timeout 30.0, failure_cache 60.0
+  nfs1.example.com:/exports/data1 (storage domain data1): require-rdma by rule 1 -> \
+no rule, stock VDSM mounts it
+"""
+        in shown
+    )
+    assert "host03:\n  what changes there is not known: " in shown
+    [first, second, third] = site(*PUSH, "host*", "-n", "-o", "json").document[
+        "effects"
+    ]
+    assert (first["changes"], third["changes"]) == ([], [])
+    assert second["changes"][0]["before"]["transport"] == "require-rdma"
+    assert third["unknown"]
 
 
 def test_broken_policy_is_told_before_anybody_is_asked(site):
     site.policy.write_text("version: 1\nnfs: {rules: [{server: 7}]}\n")
-    site(*PUSH, "host01", "-y").refused(1, "policy.yaml:2")
+    site(*PUSH, "host01", "-y").refused(3, "policy.yaml:2")
     assert site.double.requests == []
 
 

@@ -206,7 +206,7 @@ BROKEN_POLICIES = [
 def test_broken_policy(host, verb, text, sentence):
     path = host.root / "p.yaml"
     path.write_bytes(text)
-    host(*verb.split(), str(path)).refused(1, f"{path}{sentence}")
+    host(*verb.split(), str(path)).refused(3, f"{path}{sentence}")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.command_line import run
+from support.fakes.fake_hosts import soft_roce
 
+from ovirt_rdma.host.errors import NOTHING_CHANGED
 from ovirt_rdma.host.paths import POLICY_COPY, POLICY_JSON, under
 
 RULES = """\
@@ -128,7 +131,8 @@ def test_drop_ins_are_loaded_with_the_file(host, written):
     assert status["drop_ins"] == {"50-a.yaml": Path(drop_in).read_text()}
     # Without it, the rule of the file decides.
     Path(drop_in).unlink()
-    assert host("policy", "load").out.startswith(f"{path} is loaded: 1 NFS rule, ")
+    loaded = host("policy", "load").out.splitlines()
+    assert loaded[-1].startswith(f"{path} is loaded: 1 NFS rule, ")
     shown = host("policy", "show", "--export", "nas1:/x", "-o", "json").document
     assert shown["rule"]["transport"] == "tcp"
 
@@ -182,7 +186,7 @@ def test_a_load_that_fails_leaves_the_policy_in_force(host, written):
     host("policy", "load")
     stored = (host.root / "var/lib/ovirt-rdma/policy.json").read_bytes()
     written("version: 7")
-    assert host("policy", "load").code == 1
+    assert host("policy", "load").code == 3
     assert (host.root / "var/lib/ovirt-rdma/policy.json").read_bytes() == stored
 
 
@@ -238,9 +242,8 @@ def test_how_much_a_host_part_says(host, written):
     assert host("policy", "check").out == f"{path} is valid: {counts}.\n"
     assert host("policy", "load").out.startswith(f"{path} is loaded: {counts}, sha256:")
     written(ONE + "host: {interfaces: [{match: {port: 1}}]}\n")
-    assert host("policy", "load").out.startswith(
-        f"{path} is loaded: 1 NFS rule, 1 interface, sha256:"
-    )
+    loaded = host("policy", "load").out.splitlines()
+    assert loaded[-1].startswith(f"{path} is loaded: 1 NFS rule, 1 interface, sha256:")
     written(ONE + HOST)
     document = host("policy", "load", "-o", "json").document
     assert {key: document[key] for key in ("interfaces", "modules")} == {
@@ -383,7 +386,7 @@ class TestWhoseFile:
     def check(self, host, path, what, fix):
         where = f"ovirt-rdma-host: {path}: "
         result = host("policy", "load", path)
-        result.refused(1, where + what, fix)
+        result.refused(3, where + what, fix)
         assert not under(host.root, POLICY_JSON).exists()
         # Reading is allowed.
         assert host("policy", "check", path).code == 0
@@ -456,3 +459,114 @@ def test_the_partitions_are_shown_below_all_else(host, written):
     document = host("policy", "show", "--policy", path, "-o", "json").document
     (partition,) = document["fabric"]["partitions"]
     assert partition["members"] == ["hv1=limited"]
+
+
+MOUNTED = """\
+version: 1
+nfs:
+  rules:
+    - {name: storage, server: 10.0.0.1, transport: require-rdma}
+    - {name: other, server: nas9, transport: tcp}
+"""
+WITHOUT = MOUNTED.replace("10.0.0.1", "nas1")
+LOST = (
+    "10.0.0.1:/data (mounted at /rhev/data-center/mnt/10.0.0.1:_data): require-rdma "
+    "by rule 'storage' -> no rule, stock VDSM mounts it"
+)
+
+
+@pytest.fixture
+def mounted(tmp_path, capsys):
+    """Run ovirt-rdma-host on a host that has mounted 10.0.0.1:/data by MOUNTED."""
+    fake = soft_roce(tmp_path)
+    fake.nfs_mount("10.0.0.1:/data", "/rhev/data-center/mnt/10.0.0.1:_data")
+    root = fake.path
+
+    def on_host(*words, policy=MOUNTED):
+        file = root / "etc/ovirt-rdma/policy.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(policy)
+        return run(capsys, "policy", "load", *words, "--root", str(root))
+
+    on_host.stored = lambda: under(root, POLICY_JSON).read_text()
+    assert on_host().code == 0
+    return on_host
+
+
+def test_a_mounted_export_loses_its_rule_only_if_somebody_says_yes(mounted):
+    before = mounted.stored()
+    refused = mounted(policy=WITHOUT)
+    refused.refused(4, f"ovirt-rdma-host: {LOST}\n", "no terminal", "--assume-yes")
+    assert mounted.stored() == before
+    document = mounted("-o", "json", policy=WITHOUT)
+    assert LOST in document.error("no-terminal", 4)["sentences"]
+    done = mounted("-y", policy=WITHOUT)
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[:3] == [
+        "- nfs.rules: name storage, server 10.0.0.1, path *, transport require-rdma, "
+        "port 20049, readiness_timeout 2.0, settle_timeout 30.0, failure_cache 60.0",
+        "+ nfs.rules: name storage, server nas1, path *, transport require-rdma, "
+        "port 20049, readiness_timeout 2.0, settle_timeout 30.0, failure_cache 60.0",
+        LOST,
+    ]
+    assert mounted.stored() != before
+
+
+def test_a_dry_run_of_load_shows_the_same(mounted):
+    before = mounted.stored()
+    shown = mounted("--dry-run", policy=WITHOUT)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.splitlines()[2:] == [LOST, NOTHING_CHANGED]
+    [change] = mounted("-n", "-o", "json", policy=WITHOUT).document["rule_changes"]
+    assert (change["before"]["name"], change["after"]) == ("storage", None)
+    assert mounted.stored() == before
+
+
+@pytest.mark.parametrize(
+    ("policy", "shown"),
+    [
+        (MOUNTED.replace("require-rdma", "prefer-rdma"), "prefer-rdma by rule 's"),
+        (
+            MOUNTED.replace("require-rdma", "require-rdma, port: 20050"),
+            ", port 20049 -> require-rdma by rule 'storage', port 20050",
+        ),
+        (
+            MOUNTED.replace(
+                "- {name: s", "- {server: 10.0.0.0/24, transport: tcp}\n    - {name: s"
+            ),
+            "-> tcp by rule 1",
+        ),
+    ],
+)
+def test_so_it_is_with_another_rule(mounted, policy, shown):
+    before = mounted.stored()
+    result = mounted(policy=policy)
+    assert result.code == 4
+    assert shown in result.err
+    assert mounted.stored() == before
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        MOUNTED.replace("nas9", "nas8"),  # of no mount
+        MOUNTED.replace("name: storage", "name: vms"),
+        MOUNTED.replace("10.0.0.1", "10.0.0.0/24"),
+        f"{MOUNTED}host: {{modules: [rpcrdma]}}\n",
+    ],
+)
+def test_nobody_is_asked_about_what_changes_no_mount(mounted, policy):
+    assert mounted(policy=policy).code == 0
+
+
+def test_mounts_that_are_unknown_are_not_taken_for_none(mounted, tmp_path):
+    (tmp_path / "proc/self/mountinfo").unlink()
+    mounted(policy=WITHOUT).refused(4, "not all mounts are known: ")
+
+
+def test_a_mistake_has_one_exit_code(host, written):
+    written("version: 1\ncolour: 1\n")
+    for words in (("policy", "check"), ("policy", "load"), ("check", "--policy", "")):
+        file = str(host.root / "etc/ovirt-rdma/policy.yaml")
+        assert host(*words[:-1], words[-1] or file).code == 3

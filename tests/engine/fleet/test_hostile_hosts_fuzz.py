@@ -128,7 +128,7 @@ def look_at(its: Any) -> None:
     no_bug(domain_rows(SITE, SITE.domains, [(HOST, its)]))
     policy = parse_policy(POLICY, "p").policy
     no_bug(compare(HOST, its, POLICY, policy, "p"))
-    no_bug(plan_policy_push([HOST], POLICY, "p", {"hv1": its}).change(HOST))
+    no_bug(plan_policy_push([HOST], POLICY, "p", [its]).change(HOST))
     for request in (
         ConversionRequest("rdma", rolling=True),
         ConversionRequest("tcp"),

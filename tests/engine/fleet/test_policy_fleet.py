@@ -60,7 +60,7 @@ def test_plan_says_what_changes_where():
         "hv2": report("hv2", status=status()),
         "hv3": report("hv3", problem="no answer"),
     }
-    plan = plan_policy_push(HOSTS, MINE, "p.yaml", reports)
+    plan = plan_policy_push(HOSTS, MINE, "p.yaml", reports.values())
     assert [plan.change(one) for one in HOSTS] == ["same", "changed", "unknown"]
     assert plan.digest == DIGEST
 

@@ -71,7 +71,7 @@ case $* in
         exit 3
     fi
     [ -e earlier ] || echo '{"drop_ins": [], "errors": []}' ;;
-"policy load -o json")
+"policy load -y -o json")
     status=$(head -n1 load-status 2>/dev/null || echo 0)
     sed -i 1d load-status 2>/dev/null
     if [ "${status:-0}" -ne 0 ]; then
@@ -280,7 +280,7 @@ def test_a_text_that_the_host_finds_broken_changes_nothing(hypervisor, old):
     assert [file.read_text() for file in hypervisor.policy.parent.iterdir()] == (
         [] if old is None else [old]
     )
-    assert "policy load -o json" not in hypervisor.calls
+    assert "policy load -y -o json" not in hypervisor.calls
 
 
 @pytest.mark.parametrize("old", ["old\n", None])
@@ -407,7 +407,7 @@ def test_an_earlier_version_gets_no_drop_ins(hypervisor):
     assert "reads no drop-ins" in pushed.problem
     assert "update" in pushed.fix
     assert list(hypervisor.policy.parent.iterdir()) == [hypervisor.policy]
-    assert "policy load -o json" not in hypervisor.calls
+    assert "policy load -y -o json" not in hypervisor.calls
     # Its policy.yaml can still be restored.
     pushed = hypervisor.door().push_policy([host()], "new\n", whole=True)["hv1"]
     assert pushed.problem == ""
@@ -460,7 +460,7 @@ def test_but_not_for_ever(hypervisor):
     pushed = hypervisor.door().push_policy([host()], "new\n")["hv1"]
     assert "it cannot be loaded" in pushed.problem
     assert hypervisor.policy.read_text() == "old\n"
-    assert hypervisor.calls.count("policy load -o json") == 5
+    assert hypervisor.calls.count("policy load -y -o json") == 5
 
 
 def test_a_policy_too_long_for_a_command_line_is_refused(hypervisor):

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Compare two policies: what they say, and what that changes for exports. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.policy.json_form import to_json_dict
+from ovirt_rdma.host.policy.model import NfsRule, Policy, rule_for
+
+# The time of difflib grows with the product of both lengths.
+_MOST_LINES = 3000
+# What decides how an export is mounted: a rule may be moved, renamed or written anew.
+_DECIDING = (
+    "transport",
+    "port",
+    "options",
+    "readiness_timeout",
+    "settle_timeout",
+    "failure_cache",
+)
+
+
+@dataclass(frozen=True)
+class RuleChange:
+    """Two policies treat ``export`` differently: the rule that wins before and after,
+    None for none. ``what`` says why the export matters, as ``storage domain data1``.
+    """
+
+    export: str
+    what: str
+    before: Optional[NfsRule]
+    after: Optional[NfsRule]
+
+    @property
+    def loses(self) -> bool:
+        """Whether a rule that wins now changes or goes."""
+        return self.before is not None
+
+    def __str__(self) -> str:
+        both = self.before is not None and self.after is not None
+        keys = [key for key in _DECIDING[1:] if both and _differ(self, key)]
+        return (
+            f"{self.export} ({self.what}): {_shown(self.before, keys)} -> "
+            f"{_shown(self.after, keys)}"
+        )
+
+
+def rule_changes(
+    before: Policy, after: Policy, exports: Mapping[str, str]
+) -> tuple[RuleChange, ...]:
+    """Return the ``exports`` that ``after`` treats differently, in their order.
+
+    ``exports`` has the ``what`` of each; one that is not written as an export can have
+    no rule.
+    """
+    changes = []
+    for name, what in exports.items():
+        export = Export.maybe(name)
+        if export is None:
+            continue
+        old, new = _rule(before, export), _rule(after, export)
+        change = RuleChange(name, what, old, new)
+        if any(_differ(change, key) for key in _DECIDING):
+            changes.append(change)
+    return tuple(changes)
+
+
+def _rule(policy: Policy, export: Export) -> Optional[NfsRule]:
+    match = rule_for(policy, export)
+    return match.rule if match else None
+
+
+def _differ(change: RuleChange, key: str) -> bool:
+    """Whether the rules before and after have another ``key``."""
+    return getattr(change.before, key, None) != getattr(change.after, key, None)
+
+
+def _shown(rule: Optional[NfsRule], keys: list[str]) -> str:
+    if rule is None:
+        return "no rule, stock VDSM mounts it"
+    more = [f"{key} {getattr(rule, key) or 'none'}" for key in keys]
+    return ", ".join([f"{rule.transport} by {rule.title}", *more])
+
+
+def differing_lines(before: Policy, after: Policy) -> tuple[str, ...]:
+    """Return what ``after`` says and ``before`` does not with ``+``, and the reverse
+    with ``-``: a rule, or another entry of a list, is one line.
+    """
+    old, new = list(_lines(to_json_dict(before))), list(_lines(to_json_dict(after)))
+    if max(len(old), len(new)) > _MOST_LINES:
+        return (f"more than {_MOST_LINES} lines, which are not compared",)
+    found = difflib.unified_diff(old, new, n=0, lineterm="")
+    return tuple(
+        f"{line[0]} {line[1:]}"
+        for line in found
+        if not line.startswith(("---", "+++", "@@"))
+    )
+
+
+def _lines(value: Any, key: str = "") -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _lines(part, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for one in value:
+            yield f"{key}: {_entry(one)}"
+    elif value not in (None, ""):
+        yield f"{key}: {value}"
+
+
+def _entry(one: Any) -> str:
+    if not isinstance(one, dict):
+        return str(one)
+    # The number only counts the entries; an entry without a name is named by it.
+    number = one.get("number")
+    left_out = ("number", "name") if _is_unnamed(one, number) else ("number",)
+    return ", ".join(
+        f"{name} {value}"
+        for name, value in one.items()
+        if name not in left_out and value not in (None, "", [])
+    )
+
+
+def _is_unnamed(one: dict[str, Any], number: Optional[int]) -> bool:
+    return number is not None and str(one.get("name")).endswith(f" {number}")
