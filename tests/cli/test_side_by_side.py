@@ -7,17 +7,30 @@ has ended; so nothing depends on time.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 from engine_double import EngineDouble, sample_world
-from support.engine.engine_command_line import access
+from support.engine.engine_command_line import Clock, access
+from support.engine.engine_door import DoubleDoor
 from support.engine.host_deploy import make_collection
 
+from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine.main import main
+from ovirt_rdma.engine_sdk_tools.api import session
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.deploy_hook import context
+from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import search_path
 
 pytestmark = pytest.mark.engine
@@ -35,6 +48,7 @@ COMMAND = """
 import sys
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.deploy_hook import context
+from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
 check, project = context.check_syntax, sys.argv.pop(1)
 context.check_syntax = lambda content, beside: check(content, beside, project)
 sys.exit(main())
@@ -126,3 +140,134 @@ def test_a_check_of_the_hook_and_of_hosts(machine, program):
     assert machine.ended(first)[:2] == alone[runs[program]][:2]
     assert second[:2] == alone[other][:2]
     assert list((machine.top / "tmp").iterdir()) == []
+
+
+ENGINE_VERBS = (
+    ("domain", "list"),
+    ("domain", "verify", "data1"),
+    ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y"),
+    ("domain", "heal", "data1", "-y"),
+    ("domain", "revert", "data1", "-y"),
+    ("hosts", "list"),
+    ("hosts", "check"),
+    ("hosts", "prepare", "-y"),
+    ("network", "create", "storage2", "--datacenter", "dc1", "--mtu", "2044", "-y"),
+    ("policy", "push", "policy.yaml", "--hosts", "host01,host02", "-y"),
+    ("policy", "diff", "policy.yaml"),
+    ("gate", "status"),
+    ("report", "report.html", "--replace"),
+    ("deploy-hook", "install", "--file", "post_tasks.yml"),
+    ("deploy-hook", "lint", "--file", "post_tasks.yml"),
+    ("deploy-hook", "status", "--file", "post_tasks.yml"),
+    ("deploy-hook", "remove", "--file", "post_tasks.yml"),
+)
+CHANGE_HOSTS = {"convert", "heal", "revert", "prepare"}
+
+
+class Pausing(DoubleDoor):
+    """Hosts whose answers take as long as another command runs."""
+
+    def __init__(self, world, pause):
+        super().__init__(world)
+        self.pause = pause
+
+    @contextlib.contextmanager
+    def _run(self):
+        with ansible_run.private_folder() as folder:
+            inventory = Path(folder, "inventory")
+            inventory.write_text("secret")
+            self.pause()
+            yield
+            assert inventory.read_text() == "secret"
+
+    def reports(self, hosts, done=None):
+        with self._run():
+            return super().reports(hosts, done)
+
+    def push_policy(self, hosts, text, done=None, *, whole=False):
+        with self._run():
+            return super().push_policy(hosts, text, done, whole=whole)
+
+    def prepare(self, hosts, variables, done=None):
+        with self._run():
+            return super().prepare(hosts, variables, done)
+
+
+class Console:
+    """Runs verbs of ovirt-rdma in this process; ``within`` runs in the middle of the
+    next one, where it has read the engine or its file, or asks hosts.
+    """
+
+    def __init__(self, double, top, monkeypatch):
+        self.within = []
+        self.door = Pausing(double.world, self.pause)
+        states = StateFolder(Path(tempfile.mkdtemp(dir=top)))
+        monkeypatch.setattr(conversion_run, "conversion_states", lambda: states)
+        monkeypatch.setattr(tempfile, "tempdir", str(top / "tmp"))
+        monkeypatch.setattr(context, "check_syntax", lambda *words: self.pause())
+        clock = Clock()
+        for kind, name in (
+            *((Session, "read"), (Session, "close")),
+            *((PostTasksFile, "read"), (PostTasksFile, "replace")),
+        ):
+            monkeypatch.setattr(kind, name, self._after_pause(getattr(kind, name)))
+        monkeypatch.setattr(
+            session,
+            "Session",
+            lambda settings: Session(settings, clock=clock, sleep=clock.sleep),
+        )
+        for name, value in access(double).items():
+            monkeypatch.setenv(name, value)
+
+    def _after_pause(self, real):
+        def pausing(*words, **more):
+            self.pause()
+            return real(*words, **more)
+
+        return pausing
+
+    def pause(self):
+        if self.within and threading.current_thread() is threading.main_thread():
+            self.within.pop()()
+
+    def run(self, words):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(words, self.door)
+        shown = f"{words}: {out.getvalue()}{err.getvalue()}"
+        assert "Traceback" not in shown
+        assert "bug" not in shown
+        return int(code), shown
+
+
+@pytest.mark.parametrize("number", range(len(ENGINE_VERBS)))
+def test_each_two_verbs_of_the_engine(tmp_path, monkeypatch, number):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "policy.yaml").write_text("version: 1\n")
+    make_collection(tmp_path / "collections")
+    monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path / "collections"))
+    first = ENGINE_VERBS[number]
+    for second in ENGINE_VERBS[number:]:
+        (tmp_path / "post_tasks.yml").write_text("- name: a\n  command: /bin/true\n")
+        world = sample_world(hosts=2, domains=("data1",), addon=True)
+        codes: list[tuple[int, str]] = []
+        with monkeypatch.context() as patched, EngineDouble(world) as double:
+            console = Console(double, tmp_path, patched)
+
+            def between(console=console, words=second, codes=codes):
+                codes.append(console.run(words))
+
+            console.within = [between]
+            codes.append(console.run(first))
+            assert double.strict_errors == []
+        assert len(codes) == 2, "the second did not run within the first"
+        # Of two that change the same, one may be kept off, and one works.
+        busy = [shown for code, shown in codes if code == 75]
+        same = {first[:1], second[:1]} == {("deploy-hook",)}
+        assert len(busy) <= (same or {first[1], second[1]} <= CHANGE_HOSTS), busy
+        for code, shown in codes:
+            # Of two that make one network, the engine refuses one.
+            refused = code == 1 and "already used" in shown and first == second
+            assert refused or code in (0, 3, 4, 75), shown
+        assert list((tmp_path / "tmp").iterdir()) == []
