@@ -9,7 +9,7 @@ from lab.guest import Guest
 from lab.packages import fetched
 
 IQN = "iqn.2003-01.org.example:lab"
-_PACKAGES = ("open-iscsi", "libopeniscsiusr", "libisns0")
+PACKAGES = ("open-iscsi", "libopeniscsiusr", "libisns0")
 _TARGET = "/sys/kernel/config/target"
 # iscsi_target_mod makes a second listener, over RDMA, for a portal with iser.
 _SERVE = f"""
@@ -50,7 +50,7 @@ def serve(guest: Guest, address: str) -> None:
 
 def start_iscsid(guest: Guest) -> None:
     """Give ``guest`` iscsiadm and a running iscsid; the packages are fetched once."""
-    package = fetched(cache_folder(), *_PACKAGES)
+    package = fetched(cache_folder(), *PACKAGES)
     guest.run(["bash", "-c", _INSTALL, "install", str(package)], check=True)
     modules.load(guest, "ib_iser", "scsi_transport_iscsi")
     guest.start(["iscsid", "-f"])

@@ -67,7 +67,6 @@ class Check(HostVerb):
         from ovirt_rdma.host.block.findings import login_findings, session_findings
         from ovirt_rdma.host.block.multipath_conf import multipath_findings
         from ovirt_rdma.host.block.sessions import BlockSessions
-        from ovirt_rdma.host.block.vdsm_trial import trial_findings
         from ovirt_rdma.host.system.tree import FileTree
 
         output = context.output
@@ -76,7 +75,6 @@ class Check(HostVerb):
         facts = sessions.facts()
         wanted = sessions.wanted(block, (*block.srp, *block.iser), facts)
         findings = [*login_findings(wanted), *session_findings(facts)]
-        findings += trial_findings(context.root, block.iser)
         if facts.sessions or block.srp or block.iser:
             findings += multipath_findings(FileTree(context.root))
         if output.for_people:
@@ -115,7 +113,6 @@ class LogIn(HostVerb):
         from ovirt_rdma.cli.host.policy import policy_in_question
         from ovirt_rdma.cli.host.shown.block import logins, print_logins
         from ovirt_rdma.host.block.sessions import BlockSessions
-        from ovirt_rdma.host.block.vdsm_trial import trial_findings
         from ovirt_rdma.host.system.lock import one_run
 
         output = context.output
@@ -125,7 +122,7 @@ class LogIn(HostVerb):
             made = BlockSessions(context.root).log_in(block, targets)
         if output.for_people:
             print_logins(made.outcomes, made.unreachable, output)
-            for note in (*made.notes, *trial_findings(context.root, block.iser)):
+            for note in made.notes:
                 output.message(f"warning: {note}")
         else:
             rows = logins(made.outcomes, made.unreachable)

@@ -26,8 +26,10 @@ QUEUE_SIZE = 62
 MOST_BLOCKED_S = 600
 
 LOGIN_TIMEOUT_S = 20
-# The record that open-iscsi ships for iSER.
-ISER = "iser"
+# Not "iser", which open-iscsi ships: VDSM writes the node records of that one anew,
+# without password, and ends its sessions, if vdsm.conf has it in iscsi_default_ifaces
+# (IscsiConnection._maybe_connect_iser, lib/vdsm/storage/storageServer.py).
+INTERFACE = "ovirt-rdma"
 ISCSI_PORT = 3260
 
 _INT, _SHORT = 2**31 - 1, 2**15 - 1
@@ -83,7 +85,7 @@ class IserTarget:
     name: str
     portal: str
     iqn: str
-    interface: str = ISER
+    interface: str = INTERFACE
 
     @property
     def title(self) -> str:
@@ -229,7 +231,7 @@ ISER_TARGET = Keys(
         "interface",
         Text("the name of an interface record", check="record"),
         "of open-iscsi, with the transport iser",
-        ISER,
+        INTERFACE,
     ),
 )
 

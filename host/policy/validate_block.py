@@ -18,8 +18,8 @@ from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.block_fields import (
     DEV_LOSS_S,
     FAST_IO_FAIL_S,
+    INTERFACE,
     ISCSI_PORT,
-    ISER,
     LOGIN_TIMEOUT_S,
     MOST_BLOCKED_S,
     OFF,
@@ -46,8 +46,9 @@ _IQN = re.compile(
 _MOST_IQN = 223  # bytes, RFC 3720 section 3.2.6.1
 _RECORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*", re.ASCII)
 _GID_DIGITS = re.compile(r"(?:0x)?([0-9a-f]{32})")
-# VDSM and open-iscsi: these records have another transport, or none.
-_RESERVED = ("default", "tcp")
+# VDSM's _RESERVED_INTERFACES (lib/vdsm/storage/iscsiadm.py): it adds, writes anew and
+# removes node records of these.
+_RESERVED = ("default", "tcp", "iser")
 
 
 def hex_digits(text: str) -> str:
@@ -285,8 +286,8 @@ def _iqn_mistake(iqn: str) -> Optional[Sentence]:
 
 def _record_mistake(name: str) -> Optional[Sentence]:
     if name in _RESERVED:
-        sentence = f"{name!r} is a record of another transport; write {ISER}"
-        return Sentence("record-not-iser", sentence)
+        sentence = f"{name!r} is a record that VDSM uses; write {INTERFACE}"
+        return Sentence("record-of-vdsm", sentence)
     if _RECORD.fullmatch(name):
         return None
     return Sentence(

@@ -20,6 +20,7 @@ from lab.infiniband import InfiniBand
 from lab.qemu import Wire
 from lab.soft_roce import SoftRoce
 from lab.srp_target import CM_PORT, SERVICE_GUID, SrpServer
+from ovirt_rdma.host.policy.block_fields import INTERFACE
 
 SIZE = 64 << 20
 ADDRESS = "10.99.0.1"
@@ -187,7 +188,7 @@ def test_iser_with_the_real_iscsiadm(pair: Pair) -> None:
     assert pair.run(f"iscsiadm -m node {other}") == kept
 
     (session,) = pair.document("list")["sessions"]
-    assert (session["iqn"], session["interface"]) == (iser_target.IQN, "iser")
+    assert (session["iqn"], session["interface"]) == (iser_target.IQN, INTERFACE)
     assert session["state"] == "LOGGED_IN"
     pair.run("until ls /dev/sd?; do sleep 0.1; done")
     disk = pair.run("ls /dev/sd?")
@@ -208,7 +209,10 @@ def test_iser_with_the_real_iscsiadm(pair: Pair) -> None:
     )
     assert len(pair.document("logout", "array")["sessions"]) == 1
     assert pair.document("list")["sessions"] == []
-    record = pair.run(f"iscsiadm -m node -T {iser_target.IQN} -p {ADDRESS} -I iser")
+    own = f"-T {iser_target.IQN} -p {ADDRESS}:3260,1"
+    # What VDSM does for an ordinary connection, lib/vdsm/storage/iscsi.py:189-201.
+    pair.run(f"iscsiadm -m node {own} -I default --op=new")
+    record = pair.run(f"iscsiadm -m node {own} -I {INTERFACE}")
     assert "node.startup = manual" in record
 
 

@@ -38,23 +38,9 @@ def nfs_mount_options(root: Union[str, Path], problems: list[str]) -> Optional[s
     start either. Files that cannot be opened are ignored, as in VDSM; those that the
     user vdsm could have made get a sentence.
     """
-    return _setting(root, OPTION, DEFAULT, problems)
-
-
-def iscsi_default_ifaces(root: Union[str, Path]) -> list[str]:
-    """Return ``[irs] iscsi_default_ifaces``, as for :func:`nfs_mount_options`; empty if
-    the files are invalid.
-    """
-    # As storageServer.py splits it; VDSM's default is that of its config.py.in.
-    return (_setting(root, "iscsi_default_ifaces", "default", []) or "").split(",")
-
-
-def _setting(
-    root: Union[str, Path], option: str, default: str, problems: list[str]
-) -> Optional[str]:
     parser = configparser.ConfigParser(interpolation=None)
     # In the section itself, so that it overrides a [DEFAULT] of the files.
-    parser.read_dict({SECTION: {option: default}})
+    parser.read_dict({SECTION: {OPTION: DEFAULT}})
     tree, left = FileTree(root), _MOST_BYTES_OF_OTHERS
     try:
         for path, others in ((VDSM_CONF, ""), *_dropins(tree)):
@@ -70,7 +56,7 @@ def _setting(
                     parser.read_file(file, source=str(under(root, path)))
             elif others:
                 problems += failures
-        return _plain(option, parser.get(SECTION, option))
+        return _plain(OPTION, parser.get(SECTION, OPTION))
     except (configparser.Error, UnicodeDecodeError, _Refused) as error:
         reason = " ".join(str(error).split())
         problems.append(f"vdsm.conf or a drop-in of it cannot be read: {reason}")

@@ -264,12 +264,6 @@ def test_a_drop_in_that_stops_vdsmd_is_found(host):
     assert "multipath-stops-vdsmd" in ids(host("block", "check", "-o", "json"))
 
 
-def test_vdsms_trial_login_is_warned_of(host, iscsi):
-    host.root.write("/etc/vdsm/vdsm.conf", "[irs]\niscsi_default_ifaces=iser\n")
-    assert "VDSM ends its session" in host("block", "login").err
-    assert ids(host("block", "check", "-o", "json")) == ["iser-trial-logout"]
-
-
 def test_logout_in_use_is_refused_and_names_the_users(host):
     host("block", "login")
     host.fake.process(812, "qemu-kvm", "sda")

@@ -14,8 +14,7 @@ from support.fakes.fake_root import FakeRoot
 from ovirt_rdma.host.block.iser import Iser
 from ovirt_rdma.host.block.logins import wanted_iser_logins
 from ovirt_rdma.host.block.read import BlockReader
-from ovirt_rdma.host.block.vdsm_trial import trial_findings
-from ovirt_rdma.host.policy.block_fields import IserTarget
+from ovirt_rdma.host.policy.block_fields import INTERFACE, IserTarget
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, NotInstalled
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -23,7 +22,7 @@ IQN, OTHER = "iqn.2003-01.org.example:a", "iqn.2003-01.org.example:b"
 PORTAL = "10.0.0.1:3260"
 
 
-def target(iqn=IQN, interface="iser", portal=PORTAL):
+def target(iqn=IQN, interface=INTERFACE, portal=PORTAL):
     return IserTarget(1, "array", portal, iqn, interface)
 
 
@@ -47,16 +46,16 @@ def test_a_login_makes_the_record_and_the_session(fake):
     (outcome,) = log_in(fake, target())
     assert (outcome.made, outcome.problem) == (True, None)
     (session,) = sessions(fake)
-    assert (session.iqn, session.portal, session.interface) == (IQN, PORTAL, "iser")
+    assert (session.iqn, session.portal, session.interface) == (IQN, PORTAL, INTERFACE)
     # iscsi.service would log in at boot, before the network is there.
-    record = fake.records[(IQN, PORTAL, "iser")]
+    record = fake.records[(IQN, PORTAL, INTERFACE)]
     assert record["node.startup"] == "manual"
     attempts = int(record["node.session.initial_login_retry_max"])
     assert attempts * int(record["node.conn[0].timeo.login_timeout"]) <= 20
 
 
 def test_a_session_that_is_there_is_not_touched(fake):
-    fake.session(3, IQN, PORTAL, "iser")
+    fake.session(3, IQN, PORTAL, INTERFACE)
     (outcome,) = log_in(fake, target())
     assert (outcome.made, outcome.problem, fake.ran) == (False, None, [])
 
@@ -64,7 +63,7 @@ def test_a_session_that_is_there_is_not_touched(fake):
 def test_a_session_that_vdsm_made_meanwhile_counts(fake):
     def run(argv, timeout_s):
         if argv[-1] == "-l":
-            fake.session(3, IQN, PORTAL, "iser")
+            fake.session(3, IQN, PORTAL, INTERFACE)
         return fake.run(argv, timeout_s)
 
     (outcome,) = log_in(fake, target(), run=run)
@@ -72,14 +71,99 @@ def test_a_session_that_vdsm_made_meanwhile_counts(fake):
 
 
 def test_records_of_others_stay_as_they_are(fake):
-    mine = {"node.startup": "automatic", "node.session.auth.password": "secret"}
-    fake.records[(IQN, PORTAL, "iser")] = dict(mine)
-    fake.records[(OTHER, PORTAL, "default")] = {}
+    mine = {"node.tpgt": "1", "node.session.auth.password": "secret"}
+    fake.interfaces[INTERFACE] = "iser"
+    fake.records[(IQN, PORTAL, INTERFACE)] = dict(mine)
+    fake.records[(OTHER, PORTAL, "default")] = {"node.tpgt": "1"}
     log_in(fake, target())
     fake.portals[PORTAL] = []
     log_in(fake, target(OTHER))  # refused: the portal is asked for its targets
-    assert fake.records[(IQN, PORTAL, "iser")] == mine
+    assert fake.records[(IQN, PORTAL, INTERFACE)] == mine
     assert (OTHER, PORTAL, "default") in fake.records
+
+
+def vdsm_connects(fake):
+    """As VDSM for an ordinary connection of the engine, with its own record
+    (lib/vdsm/storage/iscsi.py:189-201, 220-237).
+    """
+    node = ["iscsiadm", "-m", "node", "-T", IQN, "-I", "default", "-p", f"{PORTAL},1"]
+    fake.run([*node, "-o", "new"], 9)
+    return node
+
+
+def test_the_record_survives_what_vdsm_does(fake):
+    """The record may have a password, which nobody could give back."""
+    log_in(fake, target())
+    record = fake.records[(IQN, PORTAL, INTERFACE)]
+    record["node.session.auth.password"] = "secret"
+    node = vdsm_connects(fake)
+    assert fake.records[(IQN, PORTAL, INTERFACE)] is record
+    fake.run([*node, "-o", "delete"], 9)
+    # VDSM's trial login, if vdsm.conf has iser in iscsi_default_ifaces.
+    trial = ["iscsiadm", "-m", "node", "-T", IQN, "-I", "iser", "-p", f"{PORTAL},1"]
+    fake.run([*trial, "-o", "new"], 9)
+    fake.run([*trial, "-o", "delete"], 9)
+    assert fake.records == {(IQN, PORTAL, INTERFACE): record}
+
+
+def test_two_interfaces_are_two_paths_to_one_target(fake):
+    made = log_in(fake, target(), target(interface="rdma1"))
+    assert [(one.made, one.problem) for one in made] == [(True, None)] * 2
+    assert {one.interface for one in sessions(fake)} == {INTERFACE, "rdma1"}
+    assert {key[2] for key in fake.records} == {INTERFACE, "rdma1"}
+
+
+def test_a_record_without_tag_is_the_operators_and_is_used(fake):
+    fake.interfaces[INTERFACE] = "iser"
+    mine = {"node.tpgt": "-1", "node.session.auth.password": "secret"}
+    fake.records[(IQN, PORTAL, INTERFACE)] = dict(mine)
+    (outcome,) = log_in(fake, target())
+    assert (outcome.made, outcome.problem) == (True, None)
+    assert fake.records == {(IQN, PORTAL, INTERFACE): mine}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "garbage",
+        f"{PORTAL} {IQN}",
+        f"{PORTAL},x {IQN}",
+        f"{PORTAL},{'1' * 5000} {IQN}",
+        f"10.0.0.2:3260,1 {IQN}",
+        f"{PORTAL},1 {OTHER}",
+        "\udcff\0" * 100,
+    ],
+)
+def test_a_portal_that_does_not_have_the_target_there_is_named(fake, text):
+    def run(argv, timeout_s):
+        return text if "discovery" in argv else fake.run(argv, timeout_s)
+
+    (outcome,) = log_in(fake, target(), run=run)
+    assert outcome.problem.id == "iser-target-unknown"
+    assert f"no target {IQN} at {PORTAL}" in outcome.problem
+    assert not fake.records
+
+
+def test_an_address_of_version_6_is_found_in_any_form(fake):
+    portal = "[fd00::1]:3260"
+
+    def run(argv, timeout_s):
+        if "discovery" in argv:
+            return f"[fd00:0:0:0:0:0:0:1]:3260,7 {IQN}\n"
+        return fake.run(argv, timeout_s)
+
+    fake.portals[portal] = [IQN]
+    (outcome,) = log_in(fake, target(portal=portal), run=run)
+    assert outcome.problem is None
+    assert fake.records[(IQN, portal, INTERFACE)]["node.tpgt"] == "7"
+
+
+def test_a_silent_portal_is_named_before_there_is_a_record(fake):
+    fake.portals = {}
+    (outcome,) = log_in(fake, target())
+    assert outcome.problem.id == "iser-target-silent"
+    assert not fake.records
 
 
 def test_an_interface_record_is_made_for_rdma(fake):
@@ -119,6 +203,22 @@ def test_a_failed_login_has_its_reason(fake, status, id):
     assert (outcome.made, outcome.problem.id) == (False, id)
 
 
+def test_portals_that_do_not_answer_are_asked_at_the_same_time(fake):
+    together = threading.Barrier(4, timeout=60)
+
+    def run(argv, timeout_s):
+        if "discovery" not in argv:
+            return fake.run(argv, timeout_s)
+        assert timeout_s == 0.3
+        together.wait()
+        raise CommandTimeout("no answer")
+
+    targets = [target(f"{IQN}{number}") for number in range(4)]
+    outcomes = log_in(fake, *targets, run=run, timeout_s=0.3)
+    assert {one.problem.id for one in outcomes} == {"iser-target-silent"}
+    assert not fake.records
+
+
 def test_silent_targets_are_tried_at_the_same_time(fake):
     together = threading.Barrier(4, timeout=60)
 
@@ -130,6 +230,7 @@ def test_silent_targets_are_tried_at_the_same_time(fake):
         raise CommandTimeout("no answer")
 
     targets = [target(f"{IQN}{number}") for number in range(4)]
+    fake.portals[PORTAL] = [one.iqn for one in targets]
     outcomes = log_in(fake, *targets, run=run, timeout_s=0.3)
     assert {one.problem.id for one in outcomes} == {"iser-target-silent"}
 
@@ -174,10 +275,10 @@ def test_a_logout_ends_that_session_and_keeps_the_record(fake):
     log_in(fake, target())
     fake.session(3, IQN, PORTAL, "rdma0")
     iser = Iser(fake.root.path, fake.run)
-    (own,) = [one for one in sessions(fake) if one.interface == "iser"]
+    (own,) = [one for one in sessions(fake) if one.interface == INTERFACE]
     assert iser.log_out(own) is None
     assert [one.interface for one in sessions(fake)] == ["rdma0"]
-    assert (IQN, PORTAL, "iser") in fake.records
+    assert (IQN, PORTAL, INTERFACE) in fake.records
     # It is gone already.
     assert iser.log_out(own) is None
 
@@ -190,11 +291,3 @@ def test_a_logout_that_fails_is_told(fake):
 
     (own,) = sessions(fake)
     assert Iser(fake.root.path, run).log_out(own).id == "iser-logout-failed"
-
-
-def test_vdsms_trial_login_is_found(tmp_path):
-    root = FakeRoot(tmp_path)
-    assert trial_findings(root.path, [target()]) == []
-    root.write("/etc/vdsm/vdsm.conf", "[irs]\niscsi_default_ifaces = iser,default\n")
-    (found,) = trial_findings(root.path, [target(), target(interface="rdma0")])
-    assert found.id == "iser-trial-logout"

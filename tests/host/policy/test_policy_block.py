@@ -225,7 +225,12 @@ def test_both_identifiers_must_be_there(ids, key, id):
         (
             "portal: 10.0.0.1, iqn: iqn.2003-01.org.a, interface: default",
             ".interface",
-            "record-not-iser",
+            "record-of-vdsm",
+        ),
+        (
+            "portal: 10.0.0.1, iqn: iqn.2003-01.org.a, interface: iser",
+            ".interface",
+            "record-of-vdsm",
         ),
         (
             "portal: 10.0.0.1, iqn: iqn.2003-01.org.a, interface: -x",

@@ -2,6 +2,7 @@
 """open-iscsi's database, and sessions of iSER, as iscsiadm(8) shows and changes them.
 
 usr/iscsiadm.c, usr/idbm.c, usr/iface.c and include/iscsi_err.h of open-iscsi 2.1.11.
+tests/lab/test_real_iscsiadm.py has the same of the real one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from ovirt_rdma.host.system.commands import CommandFailed
 from support.fakes.fake_root import FakeRoot
 
-NO_OBJECTS, EXISTS, LOGIN = 21, 15, 5
+NO_OBJECTS, EXISTS, LOGIN, SILENT = 21, 15, 5, 4
 
 
 class FakeIscsiadm:
@@ -43,7 +44,8 @@ class FakeIscsiadm:
     def session(self, number: int, iqn: str, portal: str, interface: str) -> None:
         """Add a session, which somebody else may have made."""
         self.sessions[number] = (iqn, portal, interface)
-        self.root.iscsi_session(number, iqn, portal.rpartition(":")[0], "iscsi_iser")
+        address = portal.rpartition(":")[0].strip("[]")
+        self.root.iscsi_session(number, iqn, address, "iscsi_iser")
         folder = f"/sys/class/iscsi_session/session{number}"
         self.root.write(f"{folder}/ifacename", interface)
         self.root.write(f"{folder}/state", "LOGGED_IN")
@@ -62,19 +64,34 @@ class FakeIscsiadm:
         return "".join(f"{n} {t}{rest}" for n, t in self.interfaces.items())
 
     def _node(self, words: list[str], options: dict[str, str]) -> str:
-        key = (options["-T"], options["-p"], options["-I"])
+        portal, _, tag = options["-p"].partition(",")
+        key = (options["-T"], portal, options["-I"])
         operation = options.get("-o")
         if operation == "new":
-            # idbm_rec_write does not overwrite; EL's iscsid.conf says automatic.
-            self.records.setdefault(key, {"node.startup": "automatic"})
+            if options["-I"] not in self.interfaces:
+                raise CommandFailed("iscsiadm: Could not read iface info", 3)
+            # A record without tag is a file in place of the portal's folder, which has
+            # one for each interface (idbm_rec_write, usr/idbm.c:2130-2256): whichever
+            # comes later removes the other. A record that is there is written anew.
+            for other in [one for one in self.records if one[:2] == key[:2]]:
+                if not tag or self.records[other]["node.tpgt"] == "-1":
+                    del self.records[other]
+            # EL's iscsid.conf says automatic.
+            self.records[key] = {
+                "node.tpgt": tag or "-1",
+                "node.startup": "automatic",
+            }
             return f"New iSCSI node [{key}] added\n"
-        if key not in self.records:
+        record = self.records.get(key)
+        if record is None or (tag and record["node.tpgt"] != tag):
             raise CommandFailed("iscsiadm: No records found", NO_OBJECTS)
         if operation == "update":
-            self.records[key][options["-n"]] = options["-v"]
+            record[options["-n"]] = options["-v"]
+        elif operation == "delete":
+            del self.records[key]
         elif "-l" in words:
             self._log_in(key)
-        return ""
+        return "".join(f"{name} = {value}\n" for name, value in record.items())
 
     def _log_in(self, key: tuple[str, str, str]) -> None:
         if key in self.sessions.values():
@@ -89,7 +106,9 @@ class FakeIscsiadm:
         # Without an operation it is new, update and delete: all records go.
         if options.get("-o") != "nonpersistent":
             self.records.clear()
-        names = self.portals.get(options["-p"], [])
+        if options["-p"] not in self.portals:
+            raise CommandFailed("iscsiadm: Could not perform discovery", SILENT)
+        names = self.portals[options["-p"]]
         return "".join(f"{options['-p']},1 {name}\n" for name in names)
 
     def _session(self, words: list[str], options: dict[str, str]) -> str:
