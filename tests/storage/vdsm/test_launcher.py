@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 from support.storage.launcher_host import LAUNCHER, Host
 
 import ovirt_rdma.host
-from ovirt_rdma.storage.vdsm import compat
+from ovirt_rdma.storage.vdsm import compat, launch
 
 pytestmark = pytest.mark.hypervisor
 
@@ -85,6 +86,15 @@ def test_the_end_of_vdsms_main_is_vdsms_own(host, failure, code):
     assert ("VDSM failed" in err) is (code == 1)
     (line,) = host.log
     assert "NFS connections are made by" in line
+
+
+def test_vdsmd_waits_for_ports_that_are_coming_up(vdsm, tmp_path, monkeypatch):
+    taken = []
+    monkeypatch.setattr(launch, "_check_enabled", lambda marker: None)
+    monkeypatch.setattr(launch, "install", lambda *arguments: taken.append(arguments))
+    launch.prepare(str(tmp_path))
+    ((_, _, shared),) = taken
+    assert shared.surroundings.sleep is time.sleep
 
 
 def test_the_launcher_is_alone_in_its_folder_and_executable():
