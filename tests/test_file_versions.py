@@ -2,9 +2,9 @@
 """Files of other versions, both directions: the table of docs/packages.md.
 
 tests/data/earlier-version was written by commit 41d5319; findings.json and
-preparation.json by f3ab963, facts.json by fbbc7ca. What this version writes for the
-same content has the same bytes, so those versions read it after a downgrade; but for
-facts and conversions.
+preparation.json by f3ab963, facts.json by fbbc7ca, conversion-rolling.json later. What
+this version writes for the same content has the same bytes, so those versions read it
+after a downgrade; but for facts.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Any
 
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.engine_sdk_tools.api.request import wire_form
@@ -40,7 +40,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     ConversionStep,
 )
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.policy.drop_ins import shown
+from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 
 _TONES = {
     "converted": "good",
@@ -107,7 +107,7 @@ def show_plan(plan: ConversionPlan, kind: str, output: Output) -> None:
         output.text(f"warning: {sentence}")
     if not plan.steps:
         output.line("Nothing to do.")
-    policies: dict[Optional[str], int] = {}
+    policies: dict[PolicyFiles, int] = {}
     for number, step in enumerate(plan.steps, 1):
         output.text(step.doing, hang=f"{number}. ")
         lines = _call_lines(step)
@@ -233,7 +233,7 @@ def _head(state: ConversionState) -> dict[str, Any]:
 
 def _call_lines(step: ConversionStep) -> Sequence[str]:
     if step.call is None:
-        return shown(step.policy)
+        return step.policy.lines()
     form = wire_form(step.call)
     query = "&".join(f"{name}={value}" for name, value in form.query.items())
     first = f"{form.method} {form.path}{'?' if query else ''}{query}"
@@ -242,7 +242,11 @@ def _call_lines(step: ConversionStep) -> Sequence[str]:
 
 def _call_document(step: ConversionStep) -> dict[str, Any]:
     if step.call is None:
-        return {"doing": step.doing, "about": step.subject, "policy": step.policy}
+        return {
+            "doing": step.doing,
+            "about": step.subject,
+            "policy": step.policy.contents,
+        }
     form = wire_form(step.call)
     return {
         "doing": step.doing,

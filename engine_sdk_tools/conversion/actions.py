@@ -162,7 +162,7 @@ class Actions:
             return f"{step.subject} is no longer in the engine"
         pushed: Optional[Pushed]
         try:
-            answers = self._door.push_policy((host,), step.policy, whole=True)
+            answers = self._door.push_policy((host,), step.policy)
             pushed = answers.get(host.name)
         except Problem as problem:
             pushed = Pushed(host.name, problem=problem.one_line)

@@ -44,9 +44,7 @@ from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.mount_options import PORT, TRANSPORT, MountOptions, netid_for
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.drop_ins import (
-    files_of,
-    parse_files,
-    with_files,
+    PolicyFiles,
     with_rule,
 )
 from ovirt_rdma.host.policy.model import DEFAULT_PORT, TCP, Policy
@@ -179,7 +177,7 @@ def with_files_of(
     """
     files = {file.name: file for file in host.files}
     asked = observed is not None and not observed.problem
-    present = files_of(observed.policy) if observed is not None and asked else {}
+    present = observed.policy.contents if observed is not None and asked else {}
     for old in earlier.files:
         content = present.get(old.name) if asked else old.wanted
         new = files.get(old.name) or FileChange(old.name, content, content, content)
@@ -193,9 +191,9 @@ def with_files_of(
     return replace(host, files=changes, others=others)
 
 
-def digest_of_others(text: Optional[str], files: Sequence[FileChange]) -> str:
-    """Return the digest of the policy ``text`` without ``files``."""
-    return digest_of(with_files(text, {file.name: None for file in files}))
+def digest_of_others(policy: PolicyFiles, files: Sequence[FileChange]) -> str:
+    """Return the digest of ``policy`` without ``files``."""
+    return digest_of(policy.having({file.name: None for file in files}))
 
 
 def row_options(row: StorageConnection, to: str) -> str:
@@ -270,11 +268,11 @@ def host_record(
         return record
     _check_draft(observed.policy, observed.digest)
     named = tuple((f"domain {d.name}", e) for d, e in zip(domains, exports))
-    text = _with_rules(observed.policy, named, rule_of(request))
-    files = _changes(files_of(observed.policy), files_of(text))
+    new = _with_rules(observed.policy, named, rule_of(request))
+    files = _changes(observed.policy.contents, new.contents)
     if files and not observed.reads_drop_ins:
         raise without_drop_ins(host.name)
-    too_long = policy_too_long(text)
+    too_long = policy_too_long(new)
     if too_long:
         raise Problem(
             "policy-too-long", f"with the new rule, {too_long}", POLICY_TOO_LONG_FIX
@@ -292,9 +290,9 @@ def _changes(
     )
 
 
-def _check_draft(text: Optional[str], loaded: Optional[str]) -> None:
+def _check_draft(policy: PolicyFiles, loaded: Optional[str]) -> None:
     """Raise Problem if a policy.yaml that is not loaded would be loaded."""
-    if loaded is None and text and parse_files(text, POLICY_YAML).policy != Policy():
+    if loaded is None and policy.parsed(POLICY_YAML).policy != Policy():
         raise Problem(
             "policy-not-loaded",
             "its policy.yaml is not loaded, but adding the rule would load it",
@@ -304,12 +302,12 @@ def _check_draft(text: Optional[str], loaded: Optional[str]) -> None:
 
 @functools.lru_cache(_CACHED)
 def _with_rules(
-    text: Optional[str], named: tuple[tuple[str, Export], ...], rule: str
-) -> Optional[str]:
+    policy: PolicyFiles, named: tuple[tuple[str, Export], ...], rule: str
+) -> PolicyFiles:
     """Return the policy with a rule for each export."""
     for name, export in named:
-        text = with_rule(text, export, rule, name, "policy.yaml")
-    return text
+        policy = with_rule(policy, export, rule, name, "policy.yaml")
+    return policy
 
 
 def rule_of(request: ConversionRequest) -> str:

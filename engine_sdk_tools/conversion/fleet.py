@@ -32,6 +32,7 @@ from ovirt_rdma.engine_sdk_tools.model import Host, status_words
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.policy.drop_ins import NO_FILES
 from ovirt_rdma.host.policy.model import TCP, RuleMatch, rule_for
 from ovirt_rdma.storage.proof import prove
 from ovirt_rdma.storage.readiness import NOT_READY, local_steps
@@ -120,7 +121,7 @@ class ReportedHost:
         if request.by_row:
             yield from self._contradicting_rules(request)
         elif not request.rolling:
-            if force.enabled and self.observed.policy is None and self.problem:
+            if force.enabled and self.observed.policy == NO_FILES and self.problem:
                 # Its policy could neither be pushed nor restored.
                 yield Sentence("policy-file-unreadable", f"{name}: {self.problem}")
         elif force.policy is None:
@@ -310,7 +311,7 @@ def _observed(report: HostReport, exports: Sequence[Export]) -> Observation:
             proof = prove(mount, report.facts.cm_ids)
             transports[str(export)] = proof.transport or UNPROVEN
     return Observation(
-        report.policy_text,
+        report.policy,
         report.policy_digest,
         transports,
         reads_drop_ins=report.drop_ins is not None,

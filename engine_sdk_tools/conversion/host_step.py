@@ -57,7 +57,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     host_is,
     status_words,
 )
-from ovirt_rdma.host.policy.drop_ins import files_of, with_files
+from ovirt_rdma.host.policy.drop_ins import NO_FILES
 
 # The reason stored for a host that could not be asked.
 NOT_PROVEN = "up, as the engine reports; it could not be asked for proof"
@@ -118,9 +118,9 @@ def policy_step(
         return look(host)
     if observed.problem:
         return fail(host, f"{host.name} cannot be asked: {observed.problem}")
-    policy = with_files(observed.policy, host.contents)
+    policy = observed.policy.having(host.contents)
     # An empty policy need not be loaded.
-    loaded = observed.digest or digest_of(None)
+    loaded = observed.digest or digest_of(NO_FILES)
     as_it_should = not host.files or loaded == digest_of(policy)
     if policy == observed.policy and as_it_should:
         return None
@@ -134,7 +134,7 @@ def _somebody_elses(host: HostRecord, observed: Observation, loaded: str) -> str
     """Return what somebody else has changed in the policy of a host so that it cannot
     be replaced; "" for nothing. ``loaded`` is the digest of the loaded policy.
     """
-    present = files_of(observed.policy)
+    present = observed.policy.contents
     names = [f.name for f in host.files if present.get(f.name) not in f.known]
     if names:
         files = ", ".join(names)

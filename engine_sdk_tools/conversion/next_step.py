@@ -43,7 +43,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
 from ovirt_rdma.engine_sdk_tools.conversion.transitions import failed
 from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_of
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
-from ovirt_rdma.host.policy.drop_ins import with_files
+from ovirt_rdma.host.policy.drop_ins import NO_FILES
 
 # No host and no domain needs more steps, forward and back.
 _MOST_STEPS = 40
@@ -186,7 +186,7 @@ def _observed(state: ConversionState, snapshot: Snapshot, name: str) -> Observat
     host = state.host(name)
     pushed = host.goal == BACK and host.touched
     files = {file.name: file.wanted if pushed else file.found for file in host.files}
-    policy = with_files(None, files)
+    policy = NO_FILES.having(files)
     return Observation(policy, digest_of(policy))
 
 

@@ -28,6 +28,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 )
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host, StorageConnection
+from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
 
 # Mounted, but the evidence for the transport does not agree.
 UNPROVEN = "unproven"
@@ -42,7 +43,7 @@ class Observation:
     version reads the rules in policy.d.
     """
 
-    policy: Optional[str] = None
+    policy: PolicyFiles = NO_FILES
     digest: Optional[str] = None
     transports: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""

@@ -52,7 +52,6 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused, check
 from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.policy.drop_ins import files_of
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 
 # In any order; may be a stream, so it is iterated once.
@@ -315,7 +314,7 @@ def _with_those_converted_since(
     for host in state.hosts:
         observed = observations.get(host.name, Observation())
         before = host.transports or (None,) * len(exports)
-        present = files_of(observed.policy)
+        present = observed.policy.contents
         ruled = any(present.get(f.name) == f.wanted != f.found for f in host.files)
         moved = any(
             then not in (None, state.to) and observed.transports.get(export) == state.to

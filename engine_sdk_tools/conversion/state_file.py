@@ -21,9 +21,7 @@ from pathlib import Path
 from typing import Any, Generic, Optional, TypeVar
 
 from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERT, HEAL, ConversionState
-from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_of
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.policy.drop_ins import files_of, with_files
 from ovirt_rdma.host.system.files import remove_unfinished, write_atomically
 from ovirt_rdma.host.system.json_codec import Records, plain
 from ovirt_rdma.host.system.json_document import (
@@ -34,7 +32,7 @@ from ovirt_rdma.host.system.json_document import (
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.safe_file import read_file
 
-CONVERSION = Envelope("conversion", 3, digested="state")
+CONVERSION = Envelope("conversion", 3, oldest=3, digested="state")
 # The file contains the hosts' policies.
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -183,14 +181,8 @@ class RecordFile(Generic[_Record]):
         """
         raise NotImplementedError
 
-    def upgraded(self, data: Any) -> Any:
-        """Return ``data`` of the schema version before in the form of this one."""
-        raise NotImplementedError
-
     def _decoded(self, whole: Any) -> _Record:
         data = self.envelope.content(whole).get("state")
-        if whole["schema_version"] < self.envelope.version:
-            data = self.upgraded(data)
         return Records("the state").read(self.record, data)
 
 
@@ -199,10 +191,6 @@ class StateFile(RecordFile[ConversionState]):
 
     record = ConversionState
     envelope = CONVERSION
-
-    def upgraded(self, data: Any) -> Any:
-        """See RecordFile."""
-        return _of_version_2(_of_version_1(data))
 
     def invalid(self, reason: str, fix: str = "") -> StateFileProblem:
         """See RecordFile."""
@@ -235,75 +223,3 @@ def _unwritable(path: Path, error: OSError) -> StateFileProblem:
         f"{path}: the state cannot be stored: {error.strerror or error}",
         "free disk space, or run the command as a user with write access",
     )
-
-
-def _of_version_1(data: Any) -> Any:
-    """Return a state of version 1, or of version 2, with the fields added in that."""
-    if not isinstance(data, dict):
-        return data
-    new = {
-        "hosts": {"event": 0, "left_out": False},
-        "first_hosts": {"event": 0, "left_out": False},
-        "domains": {"event": 0},
-        "first_domains": {"event": 0},
-    }
-    records = {
-        key: [
-            {**fields, **record} if isinstance(record, dict) else record
-            for record in data[key]
-        ]
-        for key, fields in new.items()
-        if isinstance(data.get(key), list)
-    }
-    return {**data, **records}
-
-
-def _of_version_2(data: Any) -> Any:
-    """Return a state of version 2 in the form of version 3.
-
-    Version 2 had each host's whole policy before and after, and the baseline as records
-    of their own. Raises WrongRecord.
-    """
-    try:
-        data = dict(data)
-        domains = {d["id"]: d for d in data.pop("first_domains")}
-        hosts = {h["id"]: h for h in data.pop("first_hosts")}
-        data["domains"] = [
-            {**d, "first": domains[d["id"]]["options"] if domains else None}
-            for d in data["domains"]
-        ]
-        data["hosts"] = [_host_of_2(h, hosts.pop(h["id"], None)) for h in data["hosts"]]
-        data["former"] = [_host_of_2(host, host) for host in hosts.values()]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise WrongRecord(f"its records are incomplete: {error}") from None
-    return data
-
-
-def _host_of_2(record: dict[str, Any], first: Optional[dict[str, Any]]) -> Any:
-    host = dict(record)
-    found, wanted = host.pop("policy"), host.pop("wanted")
-    before, written = found, [*host.pop("between")]
-    del host["digest"]
-    if first is not None:
-        written += [t for t in (first["wanted"], *first["between"]) if t is not None]
-        before = first["policy"] if first["push"] else found
-        if not host["push"]:
-            found = wanted = first["wanted"]
-    contents = {text: files_of(text) for text in (before, found, wanted, *written)}
-    names = sorted({name for files in contents.values() for name in files})
-    changed = [n for n in names if len({f.get(n) for f in contents.values()}) > 1]
-    host["files"] = [
-        {
-            "name": name,
-            "first": contents[before].get(name),
-            "found": contents[found].get(name),
-            "wanted": contents[wanted].get(name),
-            "written": [contents[text].get(name) for text in written],
-        }
-        for name in changed
-    ]
-    rest = with_files(found, dict.fromkeys(changed))
-    host["others"] = digest_of(rest) if host["push"] else ""
-    host["first_transports"] = first["transports"] if first else []
-    host["converted"] = bool(first and first["touched"])
-    return host

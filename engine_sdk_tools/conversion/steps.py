@@ -19,6 +19,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DomainRecord,
     HostRecord,
 )
+from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
 
 # Kinds of steps, in the order in which a batch does them.
 MARK = "mark"
@@ -63,7 +64,7 @@ class ConversionStep:
     subject: str
     doing: str = ""
     call: Optional[Call] = None
-    policy: Optional[str] = None
+    policy: PolicyFiles = NO_FILES
     before: str = ""
     after: str = ""
     until: tuple[str, ...] = ()
@@ -150,9 +151,10 @@ def look(*hosts: HostRecord) -> ConversionStep:
     return ConversionStep(LOOK, names[0], f"asking {shown}", hosts=names)
 
 
-def push(host: HostRecord, policy: Optional[str]) -> ConversionStep:
-    """Push a policy to a host and load it there; None removes its policy."""
-    action = "removing the policy from" if policy is None else "pushing the policy to"
+def push(host: HostRecord, policy: PolicyFiles) -> ConversionStep:
+    """Push a policy to a host and load it there; no files remove its policy."""
+    removing = policy == NO_FILES
+    action = "removing the policy from" if removing else "pushing the policy to"
     doing = f"{action} {host.name}"
     return ConversionStep(PUSH, host.name, doing, policy=policy, forget=host.name)
 

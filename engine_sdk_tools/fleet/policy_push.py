@@ -39,7 +39,7 @@ from ovirt_rdma.host.policy.difference import (
     differing_lines,
     rule_changes,
 )
-from ovirt_rdma.host.policy.drop_ins import joined, parse_files, split
+from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
@@ -93,7 +93,7 @@ def _compare(
         problem = report.problem or "the host did not report its status"
         return PolicyDrift(name, UNKNOWN, problem, fix=report.fix)
     loaded = status_part(report.status, "policy")
-    lines = _diff(split(report.policy_text).file, text, where)
+    lines = _diff(report.policy_text, text, where)
     push = f"ovirt-rdma policy push {where} --hosts NAME,..."
     if loaded.get("problem"):
         problem = str(loaded["problem"])
@@ -276,9 +276,9 @@ def _effect(report: HostReport, text: str, domains: Mapping[str, str]) -> Effect
     present, why = loaded_policy(report)
     if present is None:
         return Effect((), unknown=why)
-    after = joined(text, report.drop_ins or {})
+    after = PolicyFiles(text, report.drop_ins or {})
     try:
-        new = parse_files(after, "policy.yaml").policy
+        new = after.parsed("policy.yaml").policy
     except PolicyProblem as problem:
         return Effect((), unknown=f"with its drop-ins: {problem.one_line}")
     mounts = report.facts.nfs_mounts if report.facts else ()

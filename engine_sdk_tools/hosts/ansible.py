@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar, Union
 
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run, known_hosts
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
@@ -55,7 +55,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared, judged, with_event
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.paths import POLICY_YAML
-from ovirt_rdma.host.policy.drop_ins import PolicyFiles, split
+from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 
 # A host reads its facts in a few seconds; its tools have limits of their own.
 COMMAND_LIMIT_S = 60
@@ -113,31 +113,31 @@ class AnsibleHosts:
     def push_policy(
         self,
         hosts: Sequence[Host],
-        text: Optional[str],
+        policy: Union[str, PolicyFiles, None],
         done: Optional[HostDone] = None,
-        *,
-        whole: bool = False,
     ) -> dict[str, Pushed]:
-        """Replace policy.yaml on each host, and load it; with ``whole`` also all
+        """Replace policy.yaml on each host, and load it; with PolicyFiles also all
         drop-ins, see HostAccess.
 
-        None loads the empty policy and removes the file. If the host's check or load
+        No file loads the empty policy and removes the file. If the host's check or load
         fails, its earlier file is restored. A text that is too long is sent to no host,
         and is a ``problem`` of each. A host whose connection was lost has a
         ``problem``; then ``before`` is None even if there was a file.
         """
-        long = policy_too_long(text)
+        long = policy_too_long(policy)
         if long:
             return {
                 host.name: Pushed(host.name, problem=long, fix=POLICY_TOO_LONG_FIX)
                 for host in hosts
             }
-        file, drop_ins = split(text) if whole else PolicyFiles(text, {})
-        lines = (f"{name} {_packed(drop_ins[name])}" for name in drop_ins)
+        drop_ins = "keep"
+        if isinstance(policy, PolicyFiles):
+            lines = (f"{name} {_packed(t)}" for name, t in policy.drop_ins.items())
+            policy, drop_ins = policy.file, "\n".join(lines)
         values = {
-            "NEW": _packed(file),
-            "KEEP": "no" if file is None else "yes",
-            "DROP_INS": "\n".join(lines) if whole else "keep",
+            "NEW": _packed(policy),
+            "KEEP": "no" if policy is None else "yes",
+            "DROP_INS": drop_ins,
         }
 
         def read(name: str, answer: str) -> Pushed:

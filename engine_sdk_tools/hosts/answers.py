@@ -21,7 +21,6 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     POLICY_TOO_LONG_FIX,
     HostReport,
     Pushed,
-    drop_ins_of,
     policy_too_long,
 )
 from ovirt_rdma.engine_sdk_tools.model import Host, status_mistake
@@ -29,7 +28,6 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_YAML
-from ovirt_rdma.host.policy.drop_ins import joined
 from ovirt_rdma.host.system.json_document import UnreadableJson, json_value
 
 _Part = TypeVar("_Part")
@@ -123,7 +121,7 @@ def report_of(host: str, told: Mapping[str, Answer], at: float) -> HostReport:
 
     facts = part(lambda: _facts(host, told))
     status = part(lambda: _status(host, told))
-    policy = part(lambda: _policy_in_bounds(host, told, drop_ins_of(status)))
+    policy = part(lambda: _policy_in_bounds(host, told, status))
     asked = "history" in told
     history = part(lambda: _document(host, told, "history")) if asked else None
     return HostReport(
@@ -238,10 +236,10 @@ def _policy(host: str, told: Mapping[str, Answer], name: str) -> Optional[str]:
 
 
 def _policy_in_bounds(
-    host: str, told: Mapping[str, Answer], drop_ins: Optional[Mapping[str, str]]
+    host: str, told: Mapping[str, Answer], status: Optional[dict[str, Any]]
 ) -> Optional[str]:
-    text = joined(_policy(host, told, "policy"), drop_ins or {})
-    long = policy_too_long(text)
+    text = _policy(host, told, "policy")
+    long = policy_too_long(HostReport(host, status=status, policy_text=text).policy)
     if long:
         raise _Wrong("policy-too-long", f"{host}: {long}", POLICY_TOO_LONG_FIX)
     return text

@@ -21,14 +21,13 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostReport,
     Pushed,
     bug_report,
-    drop_ins_of,
     policy_too_long,
 )
 from ovirt_rdma.engine_sdk_tools.model import Host, status_mistake
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.dump import FactsProblem, load
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.policy.drop_ins import joined
+from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 from ovirt_rdma.host.system.json_document import UnreadableJson, read_json
 
 FACTS = ".facts.json"
@@ -90,10 +89,8 @@ class DumpFolder:
     def push_policy(
         self,
         hosts: Sequence[Host],
-        text: Optional[str],
+        policy: Union[str, PolicyFiles, None],
         done: Optional[HostDone] = None,
-        *,
-        whole: bool = False,
     ) -> dict[str, Pushed]:
         """Raise FolderProblem: a folder of dumps cannot change hosts."""
         raise FolderProblem(
@@ -147,9 +144,7 @@ class DumpFolder:
         status = _document(
             files.by_kind.get(STATUS), "status", problems, status_mistake
         )
-        text = joined(
-            _text(files.by_kind.get(POLICY), problems), drop_ins_of(status) or {}
-        )
+        text = _text(files.by_kind.get(POLICY), problems)
         history = _document(files.by_kind.get(HISTORY), "history", problems)
         unread = "; ".join(problems)
         return HostReport(

@@ -11,10 +11,10 @@ import functools
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, bug_report
 from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, MODE_VDSMD
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem
-from ovirt_rdma.host.policy.drop_ins import joined, parse_files, split
+from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
 from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.model import Policy
 
@@ -72,9 +72,9 @@ def loaded_policy(report: HostReport) -> tuple[Optional[Policy], str]:
 def _loaded(report: HostReport, loaded: dict[str, Any]) -> tuple[Optional[Policy], str]:
     if loaded.get("problem"):
         return None, "its loaded policy is invalid"
-    if report.policy_text is None:
+    if report.policy == NO_FILES:
         return None, report.problem or "its report has no policy.yaml"
-    policy, its_digest, mistakes = _parsed(report.policy_text)
+    policy, its_digest, mistakes = _parsed(report.policy)
     if policy is None:
         return None, f"its policy.yaml is invalid: {mistakes}"
     if its_digest != loaded.get("digest"):
@@ -89,23 +89,21 @@ def digest_without_drop_ins(report: HostReport) -> Optional[str]:
     Drop-ins belong to the host's storage domains, not to the file.
     """
     loaded = report.policy_digest
-    if not report.drop_ins or _parsed(report.policy_text or "")[1] != loaded:
+    if not report.drop_ins or _parsed(report.policy)[1] != loaded:
         return loaded
-    return _parsed(split(report.policy_text).file or "")[1]
+    return _parsed(PolicyFiles(report.policy_text))[1]
 
 
 def digest_with_drop_ins(text: str, report: HostReport) -> str:
     """Return the digest that the host has with ``text`` as its policy.yaml; "" if that
     and its drop-ins are not valid together.
     """
-    return digest_of(joined(text, report.drop_ins or {}))
+    return digest_of(PolicyFiles(text, report.drop_ins or {}))
 
 
-def digest_of(text: Optional[str]) -> str:
-    """Return the digest that a host reports with these policy files, a text of
-    :mod:`.host.policy.drop_ins`; "" if they are invalid.
-    """
-    return _parsed(text or "")[1]
+def digest_of(files: PolicyFiles) -> str:
+    """Return the digest that a host with ``files`` reports; "" if they are invalid."""
+    return _parsed(files)[1]
 
 
 def status_part(status: Any, name: str) -> dict[str, Any]:
@@ -115,10 +113,12 @@ def status_part(status: Any, name: str) -> dict[str, Any]:
 
 
 @functools.lru_cache(_KEPT)
-def _parsed(text: str) -> tuple[Optional[Policy], str, str]:
+def _parsed(files: PolicyFiles) -> tuple[Optional[Policy], str, str]:
     """Return the policy and its digest, or None and the mistakes."""
     try:
-        policy = parse_files(text, "policy.yaml").policy
+        policy = files.parsed("policy.yaml").policy
     except PolicyProblem as problem:
         return None, "", problem.one_line
+    except Exception as error:  # noqa: BLE001  (a text that our parser does not survive)
+        return None, "", bug_report("the host", error)[0]
     return policy, digest(policy), ""

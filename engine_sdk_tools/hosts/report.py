@@ -16,11 +16,12 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Optional, Protocol, TypeVar
+from typing import Any, Callable, Optional, Protocol, TypeVar, Union
 
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
 from ovirt_rdma.host.policy.files import is_drop_in
 
 # Limit for a host's whole report. The facts of a host with 16 adapters, 128 P_Keys per
@@ -42,8 +43,8 @@ class HostReport:
     ``host`` is its name in the engine. If there is no report, ``facts`` is None and
     ``problem`` is the reason, with ``fix``. ``status`` is the document of
     ``ovirt-rdma-host status -o json``, None if the host did not report it.
-    ``policy_text`` is its /etc/ovirt-rdma/policy.yaml, None if it was not requested or
-    does not exist; with drop-ins it is the text of :mod:`.host.policy.drop_ins`.
+    ``policy_text`` is its /etc/ovirt-rdma/policy.yaml, None if it was not requested,
+    cannot be read or does not exist.
     ``read_at`` is in seconds since 1970. ``history`` is the document of
     ``ovirt-rdma-host history -o json``, None if it was not requested or not reported.
     """
@@ -67,20 +68,22 @@ class HostReport:
 
     @property
     def drop_ins(self) -> Optional[dict[str, str]]:
-        """The drop-ins of its policy; None if it reads none, or they are unknown."""
-        return drop_ins_of(self.status)
+        """The drop-ins of its policy; None if there are none in a valid form, as from a
+        host with an earlier version.
+        """
+        policy = self.status.get("policy") if isinstance(self.status, Mapping) else None
+        found = policy.get("drop_ins") if isinstance(policy, Mapping) else None
+        if not isinstance(found, dict):
+            return None
+        valid = all(is_drop_in(n) and isinstance(t, str) for n, t in found.items())
+        return dict(found) if valid else None
 
-
-def drop_ins_of(status: Optional[Mapping[str, Any]]) -> Optional[dict[str, str]]:
-    """Return the drop-ins in a status; None if there are none in a valid form, as from
-    a host with an earlier version.
-    """
-    policy = status.get("policy") if isinstance(status, Mapping) else None
-    found = policy.get("drop_ins") if isinstance(policy, Mapping) else None
-    if not isinstance(found, dict):
-        return None
-    valid = all(is_drop_in(n) and isinstance(t, str) for n, t in found.items())
-    return dict(found) if valid else None
+    @property
+    def policy(self) -> PolicyFiles:
+        """Its policy.yaml and drop-ins; without files also if they are unknown."""
+        if self.policy_text is None and self.problem:
+            return NO_FILES
+        return PolicyFiles(self.policy_text, self.drop_ins or {})
 
 
 @dataclass(frozen=True)
@@ -98,13 +101,14 @@ class Pushed:
     fix: str = ""
 
 
-def policy_too_long(text: Optional[str]) -> str:
-    """Return a sentence if a policy.yaml is too long to send to a host, else "".
+def policy_too_long(policy: Union[str, PolicyFiles, None]) -> str:
+    """Return a sentence if a policy.yaml, or that with its drop-ins, is too long to
+    send to a host, else "".
 
     The policy that a host has must not be longer either: it could not be restored. That
     is checked before any change.
     """
-    size = len((text or "").encode("utf-8"))
+    size = (policy if isinstance(policy, PolicyFiles) else PolicyFiles(policy)).size
     if size <= MOST_POLICY_BYTES:
         return ""
     return f"the policy has {size} bytes; at most {MOST_POLICY_BYTES} can be sent"
@@ -157,16 +161,13 @@ class HostAccess(Protocol):
     def push_policy(
         self,
         hosts: Sequence[Host],
-        text: Optional[str],
+        policy: Union[str, PolicyFiles, None],
         done: Optional[HostDone] = None,
-        *,
-        whole: bool = False,
     ) -> dict[str, Pushed]:
-        """Replace policy.yaml on each host and load it; None removes it. A text has at
-        most MOST_POLICY_BYTES (see policy_too_long).
+        """Replace policy.yaml on each host and load it; None removes it. It must not be
+        too long (see policy_too_long).
 
-        ``whole``: the text is one of :mod:`.host.policy.drop_ins`, and all drop-ins are
-        replaced too; otherwise each host keeps its own.
+        A text leaves each host its drop-ins; PolicyFiles replace them all.
         """
 
 

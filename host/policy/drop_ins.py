@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Hold the policy file and the drop-ins of a host as one text, and add a drop-in with a
-rule for one export. Pure.
+"""Hold the policy file and the drop-ins of a host as one value, and add a drop-in with
+a rule for one export. Pure.
 
-The text is that of policy.yaml if there are no drop-ins, otherwise a JSON object with
-all files, which no policy.yaml can be. So what a host has, before and after a change,
-is compared and restored as a whole.
+What a host has, before and after a change, is compared and restored as a whole.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Problem
@@ -21,7 +20,6 @@ from ovirt_rdma.host.policy.load import PolicyFile, parse_policy
 from ovirt_rdma.host.policy.model import TRANSPORTS, NfsRule, rule_for
 
 _FILE, _DROP_INS = "policy.yaml", "policy.d"
-_START = f'{{"{_FILE}": '
 # Leaves room for an admin's drop-ins before and after it.
 _NUMBER = 50
 _HEAD = "# Written by ovirt-rdma, which replaces or removes this file: "
@@ -38,62 +36,44 @@ _OTHER_KEYS = (
 class PolicyFiles(NamedTuple):
     """A host's policy.yaml, None for none, and its drop-ins by name."""
 
-    file: Optional[str]
-    drop_ins: dict[str, str]
+    file: Optional[str] = None
+    drop_ins: Mapping[str, str] = MappingProxyType({})
+
+    def __hash__(self) -> int:
+        return hash((self.file, frozenset(self.drop_ins.items())))
+
+    @property
+    def contents(self) -> dict[str, str]:
+        """The contents by name: ``policy.yaml`` or that of a drop-in."""
+        return {**({} if self.file is None else {_FILE: self.file}), **self.drop_ins}
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        texts = self.contents.values()
+        return sum(len(text.encode("utf-8", "replace")) for text in texts)
+
+    def having(self, contents: Mapping[str, Optional[str]]) -> PolicyFiles:
+        """Return these files with other ``contents`` of some, by name; None for no such
+        file.
+        """
+        new = {**self.contents, **contents}
+        left = {name: text for name, text in sorted(new.items()) if text is not None}
+        return PolicyFiles(left.pop(_FILE, None), left)
+
+    def parsed(self, where: str) -> PolicyFile:
+        """Read the policy; ``where`` names policy.yaml. Raises PolicyProblem."""
+        return parse_policy(self.file or "", where, self.drop_ins)
+
+    def lines(self) -> list[str]:
+        """Return the lines of all files, each drop-in after its name."""
+        lines = (self.file or "").splitlines() or ["(no policy.yaml)"]
+        for name, drop_in in self.drop_ins.items():
+            lines += [f"--- {_DROP_INS}/{name}", *drop_in.splitlines()]
+        return lines
 
 
-def joined(file: Optional[str], drop_ins: Mapping[str, str]) -> Optional[str]:
-    """Return both as one text; None if there is neither."""
-    if not drop_ins:
-        return file
-    return json.dumps({_FILE: file, _DROP_INS: dict(sorted(drop_ins.items()))})
-
-
-def split(text: Optional[str]) -> PolicyFiles:
-    """Return the files in a text of :func:`joined`."""
-    if text is None or not text.startswith(_START):
-        return PolicyFiles(text, {})
-    try:
-        files = json.loads(text)
-        return PolicyFiles(files[_FILE], dict(files[_DROP_INS]))
-    except (ValueError, KeyError, TypeError):
-        return PolicyFiles(text, {})  # an invalid policy.yaml
-
-
-def files_of(text: Optional[str]) -> dict[str, str]:
-    """Return the contents in a text of :func:`joined`, by name: ``policy.yaml`` or that
-    of a drop-in.
-    """
-    file, drop_ins = split(text)
-    return {**({} if file is None else {_FILE: file}), **drop_ins}
-
-
-def with_files(
-    text: Optional[str], contents: Mapping[str, Optional[str]]
-) -> Optional[str]:
-    """Return ``text``, of :func:`joined`, with other ``contents`` of some files, by
-    name; None for no such file.
-    """
-    files = files_of(text)
-    if all(files.get(name) == content for name, content in contents.items()):
-        return text
-    new = {n: t for n, t in {**files, **contents}.items() if t is not None}
-    return joined(new.pop(_FILE, None), new)
-
-
-def parse_files(text: Optional[str], where: str) -> PolicyFile:
-    """Read the policy in a text of :func:`joined`. Raises PolicyProblem."""
-    files = split(text)
-    return parse_policy(files.file or "", where, files.drop_ins)
-
-
-def shown(text: Optional[str]) -> list[str]:
-    """Return the lines of all files, each drop-in after its name."""
-    files = split(text)
-    lines = (files.file or "").splitlines() or ["(no policy.yaml)"]
-    for name, drop_in in files.drop_ins.items():
-        lines += [f"--- {_DROP_INS}/{name}", *drop_in.splitlines()]
-    return lines
+NO_FILES = PolicyFiles()
 
 
 class RuleProblem(Problem):
@@ -101,33 +81,36 @@ class RuleProblem(Problem):
 
 
 def with_rule(
-    text: Optional[str],
+    files: PolicyFiles,
     export: Export,
     transport: str,
     name: str = "",
     where: str = "policy.yaml",
-) -> str:
-    """Return ``text``, of :func:`joined`, with ``transport`` for ``export``; unchanged
-    if it says so.
+) -> PolicyFiles:
+    """Return ``files`` with ``transport`` for ``export``; unchanged if they say so.
 
     The rule is in a drop-in of its own, with the other keys of the rule that named the
     export before. ``name`` is its name unless another rule has it. No other file is
     changed. ``where`` names policy.yaml in sentences.
 
-    Raises PolicyProblem if ``text`` is not a valid policy, RuleProblem if the rule
+    Raises PolicyProblem if ``files`` are not a valid policy, RuleProblem if the rule
     would not win, or is not one that a policy can have.
     """
-    present = parse_files(text, where)
+    present = files.parsed(where)
     match = rule_for(present.policy, export)
     old = match.rule if match else None
     if old is not None and old.transport == transport:
-        return text or ""
-    file, drop_ins = split(text)
+        return files
     ours = _drop_ins_for(present, export)
-    others = {
-        n: t for n, t in drop_ins.items() if not (t.startswith(_HEAD) and n in ours)
-    }
-    rest = parse_policy(file or "", where, others)
+    others = PolicyFiles(
+        files.file,
+        {
+            n: t
+            for n, t in files.drop_ins.items()
+            if not (t.startswith(_HEAD) and n in ours)
+        },
+    )
+    rest = others.parsed(where)
     rule = {
         "server": export.server,
         "path": _as_pattern(export.path),
@@ -137,24 +120,22 @@ def with_rule(
         rule = {"name": name, **rule}
     drop_in = _file_name(rest, export, name)
 
-    def new_with(kept: Mapping[str, object]) -> str:
-        new = _text(name or str(export), {**rule, **kept})
-        return json.dumps(
-            {_FILE: file, _DROP_INS: dict(sorted({**others, drop_in: new}.items()))}
-        )
+    def new_with(kept: Mapping[str, object]) -> PolicyFiles:
+        return others.having({drop_in: _text(name or str(export), {**rule, **kept})})
 
     try:
         new = new_with({})
-        won = rule_for(parse_files(new, where).policy, export)
+        won = rule_for(new.parsed(where).policy, export)
         if old is not None and won is not None:
             # The defaults of policy.yaml are for drop-ins too, so they are not copied.
             keys = [k for k in _OTHER_KEYS if getattr(old, k) != getattr(won.rule, k)]
             new = new_with({key: getattr(old, key) for key in keys})
-        after = parse_files(new, where)
+        after = new.parsed(where)
     except (Problem, ValueError) as error:
         raise _refusal(where, rule) from error
     won = rule_for(after.policy, export)
-    if won is None or after.drop_in_of(won.rule) != drop_in or drop_in in others:
+    taken = drop_in in others.drop_ins
+    if won is None or after.drop_in_of(won.rule) != drop_in or taken:
         raise _refusal(where, rule)
     return new
 

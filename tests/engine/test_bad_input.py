@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import hashlib
 import io
 import json
 import os
@@ -39,7 +38,6 @@ from ovirt_rdma.cli.engine.settings import settings_of
 from ovirt_rdma.engine_sdk_tools.conversion import state_file
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.model import status_words
-from ovirt_rdma.host.policy.drop_ins import with_files
 from ovirt_rdma.host.system.files import write_atomically
 
 pytestmark = pytest.mark.engine
@@ -467,70 +465,6 @@ def test_a_file_that_names_this_machine_and_is_empty(asked):
     file.write_text("")
     asked(f"{CONVERT} -y").refused(1, f"{file} is empty", "remove the file")
     assert asked.double.changes() == []
-
-
-def as_version_2(state):
-    """Return a state with whole policies, and its baseline in records of its own."""
-    for host in state["hosts"]:
-        files = host.pop("files")
-        for key, field in (("policy", "found"), ("wanted", "wanted")):
-            host[key] = with_files("", {f["name"]: f[field] for f in files})
-        del host["others"], host["first_transports"], host["converted"]
-        host.update(digest=None, between=[])
-    for domain in state["domains"]:
-        del domain["first"]
-    del state["former"]
-    return {**state, "first_domains": [], "first_hosts": []}
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_state_file_of_an_earlier_version_is_reverted(asked, version):
-    asked.world.connection_of("data1").mount_options = "soft"
-    before = asked.state()
-    path = conversion_file(asked)
-    whole = json.loads(path.read_text())
-    whole["state"] = as_version_2(whole["state"])
-    if version == 1:
-        # This version could not leave out hosts.
-        for host in whole["state"]["hosts"]:
-            del host["event"], host["left_out"]
-        for domain in whole["state"]["domains"]:
-            del domain["event"]
-    text = json.dumps(whole["state"], sort_keys=True, separators=(",", ":"))
-    whole["digest"] = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-    whole["schema_version"] = version
-    path.write_text(json.dumps(whole))
-    done = asked("domain revert data1 -y --no-job")
-    assert done.code == 0, done
-    assert asked.state() == before
-    assert json.loads(path.read_text())["schema_version"] == 3
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize(
-    "broken",
-    ["a list", "no hosts", "a host without its policy", "a policy of another type"],
-)
-def test_a_state_file_of_an_earlier_version_that_is_broken(asked, broken):
-    path = conversion_file(asked)
-    whole = json.loads(path.read_text())
-    state = whole["state"] = as_version_2(whole["state"])
-    if broken == "a list":
-        whole["state"] = [1]
-    elif broken == "no hosts":
-        del state["hosts"]
-    elif broken == "a host without its policy":
-        del state["hosts"][0]["policy"]
-    else:
-        state["hosts"][0]["policy"] = {"a": []}
-    text = json.dumps(whole["state"], sort_keys=True, separators=(",", ":"))
-    whole["digest"] = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-    whole["schema_version"] = 2
-    path.write_text(json.dumps(whole))
-    before = asked.state()
-    asked("domain revert data1 -y").refused(1, str(path), "keep a copy")
-    assert asked.state() == before
 
 
 @pytest.mark.parametrize("words", [CONVERT, "domain revert data1", "domain heal"])

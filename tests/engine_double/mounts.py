@@ -148,11 +148,12 @@ def rule_of(host: SimHost, connection: SimConnection) -> str:
 @functools.lru_cache(4096)
 def _rule(policy_text: str, export: str) -> str:
     # Only if a test has a policy: it needs YAML.
+    from support.engine.policy_files import split
+
     from ovirt_rdma.host.export import Export
-    from ovirt_rdma.host.policy.drop_ins import parse_files
     from ovirt_rdma.host.policy.model import rule_for
 
-    match = rule_for(parse_files(policy_text, "policy").policy, Export.parse(export))
+    match = rule_for(split(policy_text).parsed("policy").policy, Export.parse(export))
     return match.rule.transport if match else ""
 
 

@@ -38,6 +38,8 @@ def serve_hosts(double: EngineDouble, door: Any) -> None:
     """Serve ``door`` next to the engine's API, for HttpDoor."""
     from support.engine.engine_door import report_document
 
+    from ovirt_rdma.host.policy.drop_ins import PolicyFiles
+
     def answer(
         method: str, target: str, headers: Mapping[str, str], raw: bytes
     ) -> Answer:
@@ -46,7 +48,10 @@ def serve_hosts(double: EngineDouble, door: Any) -> None:
         if (method, target) == ("POST", f"{WAY}reports"):
             said = report_document(door.reports(hosts)[words["host"]])
         elif (method, target) == ("POST", f"{WAY}policy"):
-            answers = door.push_policy(hosts, words["text"], whole=words["whole"])
+            policy = words["policy"]
+            if isinstance(policy, list):
+                policy = PolicyFiles(*policy)
+            answers = door.push_policy(hosts, policy)
             pushed = answers[words["host"]]
             said = dataclasses.asdict(pushed)
         elif (method, target) == ("POST", f"{WAY}prepare"):

@@ -26,6 +26,7 @@ from support.engine.conversion_runs import (
     transports,
 )
 from support.engine.conversion_site import digest_of, engine_of, report_of
+from support.engine.policy_files import split
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
@@ -40,7 +41,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.model import status_words
-from ovirt_rdma.host.policy.drop_ins import split
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 
 pytestmark = pytest.mark.engine

@@ -29,6 +29,7 @@ from support.engine.conversion_runs import (
     transports,
 )
 from support.engine.conversion_site import Killed, Site, engine_of
+from support.engine.policy_files import joined, split
 
 from ovirt_rdma.engine_sdk_tools.api.request import wire_form
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
@@ -44,7 +45,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 )
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
-from ovirt_rdma.host.policy.drop_ins import joined, split
 
 pytestmark = pytest.mark.engine
 

@@ -15,6 +15,7 @@ from engine_double import EngineDouble, sample_world
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor, status_document
 from support.engine.hostile_answers import HOSTILE, line, told
+from support.engine.policy_files import split
 
 from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
@@ -22,7 +23,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import OK, HostOutcome
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.facts import dump
-from ovirt_rdma.host.policy.drop_ins import joined, split
+from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
 
@@ -52,10 +53,8 @@ class Fleet:
     def reports(self, hosts, done=None):
         return AnsibleHosts(run=self.run).reports(_with_key(hosts), done)
 
-    def push_policy(self, hosts, text, done=None, *, whole=False):
-        return AnsibleHosts(run=self.run).push_policy(
-            _with_key(hosts), text, done, whole=whole
-        )
+    def push_policy(self, hosts, policy, done=None):
+        return AnsibleHosts(run=self.run).push_policy(_with_key(hosts), policy, done)
 
     def run(self, order, folder):
         self.later -= 1
@@ -71,7 +70,7 @@ class Fleet:
         report = self.double.reports([asked])[sim.name]
         facts, status = dump.to_json_dict(report.facts), report.status
         # The drop-ins are in the status, as those of a host are.
-        file = split(report.policy_text).file
+        file = report.policy_text
         if sim.name in self.hostile and self.later < 0:
             made = HOSTILE[self.hostile[sim.name]]
             return made(facts, status, file or "")
@@ -81,13 +80,13 @@ class Fleet:
         words = dict(
             one.split("=", 1) for one in shlex.split(script.partition("\n#!")[0])
         )
-        text = _unpacked(words["NEW"]) if words["KEEP"] == "yes" else None
-        whole = words["DROP_INS"] != "keep"
-        if whole:
+        policy = _unpacked(words["NEW"]) if words["KEEP"] == "yes" else None
+        if words["DROP_INS"] != "keep":
             named = map(str.split, words["DROP_INS"].splitlines())
-            text = joined(text, {name: _unpacked(packed) for name, packed in named})
+            drop_ins = {name: _unpacked(packed) for name, packed in named}
+            policy = PolicyFiles(policy, drop_ins)
         before = split(sim.policy_text).file
-        pushed = self.double.push_policy([asked], text, whole=whole)[sim.name]
+        pushed = self.double.push_policy([asked], policy)[sim.name]
         answer = "" if before is None else line("before", before.encode())
         answer += line("check", b"{}")
         answer += line("load", json.dumps({"digest": pushed.digest}).encode())

@@ -41,12 +41,14 @@ from ovirt_rdma.engine_sdk_tools.fleet import check
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import compare, plan_policy_push
 from ovirt_rdma.engine_sdk_tools.hosts.answers import pushed_of, read_answers, report_of
 from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
+from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_of, policy_of
 from ovirt_rdma.engine_sdk_tools.model import Nic
 from ovirt_rdma.engine_sdk_tools.networks.create_plan import netdevs_of
 from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import ipoib_mtus
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.interfaces import interfaces_of
+from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 from ovirt_rdma.host.policy.load import parse_policy
 
 pytestmark = pytest.mark.engine
@@ -150,6 +152,37 @@ def look_at(its: Any) -> None:
     no_bug(netdevs_of(HOST, its, "ib*"))
     if its.facts is not None:
         no_bug(ipoib_mtus(its.facts, None), interfaces_of(its.facts))
+
+
+TEXTS = st.one_of(
+    VALUES.map(json.dumps),
+    st.sampled_from([POLICY, "", "version: 1\n", "\ufeff", "%YAML 1." + "9" * 5000]),
+    st.tuples(VALUES, VALUES).map(
+        lambda two: json.dumps({"policy.yaml": two[0], "policy.d": two[1]})
+    ),
+    st.dictionaries(st.text(max_size=3), VALUES, max_size=2).map(
+        lambda rules: json.dumps({"version": 1, "nfs": {"rules": [rules]}})
+    ),
+    st.text(max_size=20),
+)
+
+
+@given(TEXTS, st.dictionaries(st.sampled_from(["10-a.yaml", "50-b.yaml"]), TEXTS))
+def test_anything_as_its_policy_files(text, drop_ins):
+    its = reported(FACTS, changed(STATUS, ("policy", "drop_ins"), drop_ins), text)
+    assert (its.policy_text, its.drop_ins) == (text, drop_ins)
+    look_at(its)
+
+
+def test_a_policy_that_our_parser_does_not_survive_is_unknown(monkeypatch):
+    def broken(*_):
+        raise AttributeError("'int' object has no attribute 'encode'")
+
+    its = reported(FACTS, STATUS, "version: 1 # odd\n")
+    monkeypatch.setattr(PolicyFiles, "parsed", broken)
+    assert policy_of(its).policy is None
+    assert "a bug of ovirt-rdma: AttributeError" in policy_of(its).reason
+    assert digest_of(its.policy) == ""
 
 
 def reported(facts_document: Any, status: Any, policy: str = POLICY) -> Any:

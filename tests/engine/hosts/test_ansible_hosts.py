@@ -45,7 +45,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import MOST_POLICY_BYTES, HostRepo
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts import dump
-from ovirt_rdma.host.policy.drop_ins import joined
+from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 
 pytestmark = pytest.mark.hypervisor
 
@@ -308,8 +308,8 @@ def drop_ins_on(hypervisor):
 def test_the_drop_ins_are_replaced_with_the_file(hypervisor):
     hypervisor.policy.write_text("old\n")
     for file, drop_ins in (("old\n", A), ("new\n", B), (None, A), ("new\n", {})):
-        text = joined(file, drop_ins)
-        pushed = hypervisor.door().push_policy([host()], text, whole=True)["hv1"]
+        text = PolicyFiles(file, drop_ins)
+        pushed = hypervisor.door().push_policy([host()], text)["hv1"]
         assert pushed.problem == ""
         assert drop_ins_on(hypervisor) == drop_ins
         assert hypervisor.policy.exists() is (file is not None)
@@ -327,8 +327,8 @@ def test_what_is_no_drop_in_or_the_same_stays_as_it_is(hypervisor):
     (hypervisor.top / "site.yaml").write_text("site\n")
     (folder / "10-site.yaml").symlink_to(hypervisor.top / "site.yaml")
     for drop_ins in (A, B):
-        text = joined("new\n", {"10-site.yaml": "site\n", **drop_ins})
-        pushed = hypervisor.door().push_policy([host()], text, whole=True)["hv1"]
+        text = PolicyFiles("new\n", {"10-site.yaml": "site\n", **drop_ins})
+        pushed = hypervisor.door().push_policy([host()], text)["hv1"]
         assert pushed.problem == ""
         assert (folder / "README").read_text() == "ours\n"
         assert (folder / "10-site.yaml").is_symlink()
@@ -344,14 +344,14 @@ def test_what_is_no_drop_in_or_the_same_stays_as_it_is(hypervisor):
 def test_no_drop_in_is_missing_while_others_are_replaced(hypervisor, status):
     kept = {"10-x.yaml": "x\n"}
     door, folder = hypervisor.door(), hypervisor.policy.parent / "policy.d"
-    door.push_policy([host()], joined("old\n", {**kept, **A}), whole=True)
+    door.push_policy([host()], PolicyFiles("old\n", {**kept, **A}))
     (hypervisor.top / "load-status").write_text(f"{status}\n")
     seen = hypervisor.top / "seen"
     for name in ("mv", "rm"):
         program = shutil.which(name)
         text = f'{program} "$@"; code=$?; ls {folder} 2>&1 | xargs >>{seen}; exit $code'
         hypervisor._program(name, f"#!/bin/sh\n{text}\n")
-    door.push_policy([host()], joined("new\n", {**kept, **B}), whole=True)
+    door.push_policy([host()], PolicyFiles("new\n", {**kept, **B}))
     lines = seen.read_text().splitlines()
     assert len(lines) > 3
     assert all("10-x.yaml" in line.split() for line in lines)
@@ -360,17 +360,17 @@ def test_no_drop_in_is_missing_while_others_are_replaced(hypervisor, status):
 
 
 def test_a_policy_alone_leaves_the_drop_ins(hypervisor):
-    hypervisor.door().push_policy([host()], joined("old\n", B), whole=True)
+    hypervisor.door().push_policy([host()], PolicyFiles("old\n", B))
     assert hypervisor.door().push_policy([host()], "new\n")["hv1"].problem == ""
     assert drop_ins_on(hypervisor) == B
     assert hypervisor.policy.read_text() == "new\n"
 
 
 def test_a_load_that_fails_brings_the_earlier_drop_ins_back(hypervisor):
-    hypervisor.door().push_policy([host()], joined("old\n", A), whole=True)
+    hypervisor.door().push_policy([host()], PolicyFiles("old\n", A))
     (hypervisor.top / "load-status").write_text("1\n")
-    text = joined("new\n", B)
-    pushed = hypervisor.door().push_policy([host()], text, whole=True)["hv1"]
+    text = PolicyFiles("new\n", B)
+    pushed = hypervisor.door().push_policy([host()], text)["hv1"]
     assert "was restored" in pushed.problem
     assert drop_ins_on(hypervisor) == A
     assert hypervisor.policy.read_text() == "old\n"
@@ -402,14 +402,14 @@ def test_a_mistake_that_the_host_finds_names_its_drop_in(hypervisor, error, show
 def test_an_earlier_version_gets_no_drop_ins(hypervisor):
     hypervisor.policy.write_text("old\n")
     (hypervisor.top / "earlier").touch()
-    text = joined("old\n", A)
-    pushed = hypervisor.door().push_policy([host()], text, whole=True)["hv1"]
+    text = PolicyFiles("old\n", A)
+    pushed = hypervisor.door().push_policy([host()], text)["hv1"]
     assert "reads no drop-ins" in pushed.problem
     assert "update" in pushed.fix
     assert list(hypervisor.policy.parent.iterdir()) == [hypervisor.policy]
     assert "policy load -y -o json" not in hypervisor.calls
     # Its policy.yaml can still be restored.
-    pushed = hypervisor.door().push_policy([host()], "new\n", whole=True)["hv1"]
+    pushed = hypervisor.door().push_policy([host()], PolicyFiles("new\n"))["hv1"]
     assert pushed.problem == ""
     assert list(hypervisor.policy.parent.iterdir()) == [hypervisor.policy]
 

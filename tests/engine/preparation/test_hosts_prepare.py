@@ -22,13 +22,13 @@ from engine_double.world import SimCluster, new_id
 from support.engine.conversion_process import LIMIT_S, Meanwhile, python_path
 from support.engine.engine_command_line import access, run_engine
 from support.engine.engine_door import DoubleDoor, run_role
+from support.engine.policy_files import joined, split
 
 from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.deploy_hook import settings
 from ovirt_rdma.engine_sdk_tools.preparation import proof, run
 from ovirt_rdma.host.policy import json_form
-from ovirt_rdma.host.policy.drop_ins import joined, split
 from ovirt_rdma.host.policy.load import parse_policy
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]

@@ -13,7 +13,7 @@ from support.problems import problem
 
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem
-from ovirt_rdma.host.policy.drop_ins import joined, parse_files, split, with_rule
+from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles, with_rule
 from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
 from ovirt_rdma.host.policy.model import PREFER_RDMA, REQUIRE_RDMA, TCP, rule_for
@@ -41,7 +41,7 @@ def drop_in(server="nas1", path="/vm1", transport=REQUIRE_RDMA, **more):
 
 
 def rule_of(text, export=VM1):
-    match = rule_for(parse_files(text, "p.yaml").policy, export)
+    match = rule_for(text.parsed("p.yaml").policy, export)
     assert match is not None
     return match.rule
 
@@ -204,93 +204,103 @@ def test_what_others_can_write_is_not_loaded(tmp_path, place):
 # -- what the engine's tools write
 
 
-@given(
-    st.none() | st.text(max_size=20),
-    st.dictionaries(st.text(max_size=5), st.text(max_size=10), max_size=2),
-)
-def test_files_as_one_text_are_the_same_files(file, drop_ins):
-    text = joined(file, drop_ins)
-    assert text == file if not drop_ins else split(text) == (file, drop_ins)
-    assert joined(*split(text)) == text
+MAINS = (None, "", "# nothing\n", "version: 1", MAIN)
+OURS = PolicyFiles(MAIN)
+_NAMES = st.sampled_from(["policy.yaml", "10-a.yaml", "50-b.yaml"])
+_CONTENTS = st.dictionaries(_NAMES, st.text(max_size=5))
 
 
-@pytest.mark.parametrize("main", [None, "", "# nothing\n", "version: 1", MAIN])
+@given(_CONTENTS, st.dictionaries(_NAMES, st.none() | st.text(max_size=5)))
+def test_files_with_other_contents(contents, changes):
+    files = NO_FILES.having(contents)
+    assert files.contents == contents
+    assert hash(files) == hash(NO_FILES.having(dict([*contents.items()][::-1])))
+    new = files.having(changes)
+    assert new.contents == {
+        name: text for name, text in {**contents, **changes}.items() if text is not None
+    }
+    back = {name: contents.get(name) for name in changes}
+    assert new.having(back) == files
+
+
+@pytest.mark.parametrize("main", [*map(PolicyFiles, MAINS)])
 def test_a_rule_wins_and_the_admins_file_stays_as_it_is(main):
     text = with_rule(main, VM1, REQUIRE_RDMA, "domain data1")
-    file, drop_ins = split(text)
-    assert file == main
+    file, drop_ins = text
+    assert file == main.file
     assert list(drop_ins) == ["50-domain-data1.yaml"]
     rule = rule_of(text)
     assert (rule.name, rule.transport) == ("domain data1", REQUIRE_RDMA)
     assert with_rule(text, VM1, REQUIRE_RDMA, "domain data1") == text
     # A second time it is the same file.
     back = with_rule(text, VM1, TCP, "domain data1")
-    assert list(split(back).drop_ins) == ["50-domain-data1.yaml"]
+    assert list(back.drop_ins) == ["50-domain-data1.yaml"]
     assert rule_of(back).transport == TCP
     others = [Export("nas0", "/old"), Export("nas1", "/vm2"), Export("nas9", "/x")]
     for export in others:
-        was = rule_for(parse_files(main, "p").policy, export)
-        now = rule_for(parse_files(text, "p").policy, export)
+        was = rule_for(main.parsed("p").policy, export)
+        now = rule_for(text.parsed("p").policy, export)
         assert (was and was.rule.transport) == (now and now.rule.transport)
 
 
 def test_what_says_so_already_stays_as_it_is():
-    assert with_rule(MAIN, VM1, PREFER_RDMA) == MAIN
+    assert with_rule(OURS, VM1, PREFER_RDMA) == OURS
 
 
 def test_the_other_keys_of_the_rule_before_are_kept():
-    rule = rule_of(with_rule(MAIN, VM1, REQUIRE_RDMA, "domain data1"))
+    rule = rule_of(with_rule(OURS, VM1, REQUIRE_RDMA, "domain data1"))
     assert (rule.port, rule.options) == (20050, "nconnect=4")
     # Only its own: a default of policy.yaml is not copied, so it may change later.
-    text = split(with_rule(MAIN, VM1, REQUIRE_RDMA)).drop_ins
+    text = with_rule(OURS, VM1, REQUIRE_RDMA).drop_ins
     assert "20050" not in str(text)
 
 
 def test_a_rule_in_an_admins_drop_in_is_overtaken_and_kept():
     admins = {"20-ours.yaml": drop_in("nas1", "*", TCP)}
-    text = with_rule(joined(MAIN, admins), VM1, REQUIRE_RDMA, "domain data1")
-    names = list(split(text).drop_ins)
+    text = with_rule(PolicyFiles(MAIN, admins), VM1, REQUIRE_RDMA, "domain data1")
+    names = list(text.drop_ins)
     assert names == ["19-domain-data1.yaml", "20-ours.yaml"]
-    assert split(text).drop_ins["20-ours.yaml"] == admins["20-ours.yaml"]
+    assert text.drop_ins["20-ours.yaml"] == admins["20-ours.yaml"]
     assert rule_of(text).transport == REQUIRE_RDMA
 
 
 def test_an_edited_drop_in_of_ours_may_rely_on_the_defaults():
     main = "version: 1\nnfs: {defaults: {transport: tcp}}\n"
     first, other = Export.parse("nas1:/a"), Export.parse("nas2:/b")
-    (name, text), *_ = split(with_rule(main, first, REQUIRE_RDMA)).drop_ins.items()
+    made = with_rule(PolicyFiles(main), first, REQUIRE_RDMA)
+    ((name, text),) = made.drop_ins.items()
     edited = text.replace("      transport: require-rdma\n", "")
     assert edited != text
-    present = joined(main, {name: edited})
+    present = PolicyFiles(main, {name: edited})
     new = with_rule(present, other, REQUIRE_RDMA)
-    assert split(new).drop_ins[name] == edited
-    assert split(with_rule(present, first, REQUIRE_RDMA)).drop_ins == {name: text}
+    assert new.drop_ins[name] == edited
+    assert with_rule(present, first, REQUIRE_RDMA).drop_ins == {name: text}
 
 
 def test_a_drop_in_of_ours_that_got_another_rule_stays():
     first = Export.parse("nas1:/a")
-    (name, text), *_ = split(with_rule("", first, REQUIRE_RDMA)).drop_ins.items()
+    (name, text), *_ = with_rule(PolicyFiles(""), first, REQUIRE_RDMA).drop_ins.items()
     head, rule = text.split("    - ")
     theirs = "    - {server: nas2, transport: tcp}\n"
-    present = joined("", {name: f"{head}{theirs}    - {rule}"})
+    present = PolicyFiles("", {name: f"{head}{theirs}    - {rule}"})
     new = with_rule(present, first, TCP)
-    assert split(new).drop_ins[name] == split(present).drop_ins[name]
-    policy = parse_files(new, "policy.yaml").policy
+    assert new.drop_ins[name] == present.drop_ins[name]
+    policy = new.parsed("policy.yaml").policy
     assert rule_for(policy, first).rule.transport == TCP
     assert rule_for(policy, Export.parse("nas2:/x")).rule.transport == TCP
 
 
 def test_a_rule_that_cannot_win_is_shown_to_add_it_by_hand():
-    first = joined(None, {"00-a.yaml": drop_in("nas1", "*", TCP)})
+    first = PolicyFiles(None, {"00-a.yaml": drop_in("nas1", "*", TCP)})
     with problem("policy-rule-not-added", "nas1:/vm1") as caught:
         with_rule(first, VM1, REQUIRE_RDMA, "domain data1")
     assert "transport: require-rdma" in caught.value.fix
 
 
 def test_domains_whose_files_would_have_one_name():
-    text = with_rule(None, VM1, REQUIRE_RDMA, "domain data1")
+    text = with_rule(NO_FILES, VM1, REQUIRE_RDMA, "domain data1")
     text = with_rule(text, Export("nas1", "/vm2"), REQUIRE_RDMA, "domain data1")
-    assert len(split(text).drop_ins) == 2
+    assert len(text.drop_ins) == 2
     assert rule_of(text, Export("nas1", "/vm2")).transport == REQUIRE_RDMA
 
 
@@ -306,36 +316,38 @@ def test_domains_whose_files_would_have_one_name():
         Export("nas1.", "/x}"),
     ],
 )
-@pytest.mark.parametrize("main", [None, MAIN])
+@pytest.mark.parametrize("main", [NO_FILES, OURS])
 def test_odd_exports(export, main):
     text = with_rule(main, export, REQUIRE_RDMA, 'the "name": # 1/../é')
     assert rule_of(text, export).transport == REQUIRE_RDMA
-    (name,) = split(text).drop_ins
+    (name,) = text.drop_ins
     assert "/" not in name
 
 
 def test_a_server_that_no_policy_takes():
     with problem("policy-rule-not-added", "1:/vm"):
-        with_rule(MAIN, Export("1", "/vm"), REQUIRE_RDMA)
+        with_rule(OURS, Export("1", "/vm"), REQUIRE_RDMA)
 
 
 def test_a_path_with_brackets_names_no_other():
-    text = with_rule(None, Export("nas1", "/vm[1]"), REQUIRE_RDMA)
-    assert rule_for(parse_files(text, "x").policy, Export("nas1", "/vm1")) is None
+    text = with_rule(NO_FILES, Export("nas1", "/vm[1]"), REQUIRE_RDMA)
+    assert rule_for(text.parsed("x").policy, Export("nas1", "/vm1")) is None
 
 
 def test_what_is_no_policy_is_refused_with_its_mistakes():
     with problem("policy-invalid", "hv1: policy.yaml:1: color"):
-        with_rule("color: red\n", VM1, TCP, where="hv1: policy.yaml")
+        with_rule(PolicyFiles("color: red\n"), VM1, TCP, where="hv1: policy.yaml")
 
 
 def test_an_admins_drop_in_for_the_same_export_stays():
     """It has one rule, for this export only, as ours have, but not our first line."""
     theirs = drop_in(transport=TCP)
-    text = with_rule(joined(None, {"40-vm1.yaml": theirs}), VM1, PREFER_RDMA, "vm1")
+    text = with_rule(
+        PolicyFiles(None, {"40-vm1.yaml": theirs}), VM1, PREFER_RDMA, "vm1"
+    )
     assert rule_of(text).transport == PREFER_RDMA
-    assert split(text).drop_ins["40-vm1.yaml"] == theirs
+    assert text.drop_ins["40-vm1.yaml"] == theirs
     # Ours is replaced.
     again = with_rule(text, VM1, REQUIRE_RDMA, "vm1")
-    assert split(again).drop_ins.keys() == split(text).drop_ins.keys()
-    assert split(again).drop_ins["40-vm1.yaml"] == theirs
+    assert again.drop_ins.keys() == text.drop_ins.keys()
+    assert again.drop_ins["40-vm1.yaml"] == theirs

@@ -43,7 +43,8 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.host.facts.dump import load
 from ovirt_rdma.host.facts.model import Facts, Modules, MountTransport, NfsMount
 from ovirt_rdma.host.policy import json_form
-from ovirt_rdma.host.policy.drop_ins import parse_files, split
+from ovirt_rdma.host.policy.drop_ins import PolicyFiles
+from support.engine.policy_files import joined, split
 
 # Between two looks of a wait.
 _EVERY_S = 60.0
@@ -220,12 +221,10 @@ class Site:
     def push_policy(
         self,
         hosts: Sequence[Host],
-        text: Optional[str],
+        policy: PolicyFiles,
         done: Any = None,
-        *,
-        whole: bool = False,
     ) -> dict[str, Pushed]:
-        assert whole
+        text = joined(*policy)
         self._before("push")
         result = {}
         for host in hosts:
@@ -254,7 +253,7 @@ def _result(answer: Any) -> Any:
 
 @functools.lru_cache(256)
 def digest_of(text: Optional[str]) -> str:
-    return json_form.digest(parse_files(text, "x").policy)
+    return json_form.digest(split(text).parsed("x").policy)
 
 
 _RDMA = load(Path(__file__).parents[2] / "data/facts/rxe-one-mount.json")
@@ -296,7 +295,7 @@ def report_of(world: World, name: str) -> HostReport:
             policy = {"loaded": True, "digest": digest}
         policy["drop_ins"] = split(host.policy_text).drop_ins
         status = {"enabled": {"mode": "vdsmd"}, "policy": policy}
-    return HostReport(name, facts, status, host.policy_text)
+    return HostReport(name, facts, status, split(host.policy_text).file)
 
 
 def engine_of(site: Any) -> Engine:

@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import requests
 from engine_double import SimHost, World
@@ -42,9 +42,10 @@ from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem
-from ovirt_rdma.host.policy.drop_ins import joined, parse_files, split
+from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 from ovirt_rdma.host.policy.model import Policy
 from support.engine.engine_host_facts import facts_of
+from support.engine.policy_files import joined, split
 
 _INSTALL = "install the package ovirt-rdma-host there"
 
@@ -80,15 +81,13 @@ class DoubleDoor:
     def push_policy(
         self,
         hosts: Sequence[Host],
-        text: Optional[str],
+        policy: Union[str, PolicyFiles, None],
         done: Optional[HostDone] = None,
-        *,
-        whole: bool = False,
     ) -> dict[str, Pushed]:
         found = {}
         for host in hosts:
             with self.world.lock:
-                found[host.name] = self._push(host.name, text, whole)
+                found[host.name] = self._push(host.name, policy)
             if done is not None:
                 done(host.name)
         return found
@@ -134,14 +133,15 @@ class DoubleDoor:
             name,
             facts_of(self.world, host),
             {**status_document(host), "health": self.health.get(name)},
-            host.policy_text,
+            split(host.policy_text).file,
             read_at,
         )
 
-    def _push(self, name: str, text: Optional[str], whole: bool) -> Pushed:
+    def _push(self, name: str, pushed: Union[str, PolicyFiles, None]) -> Pushed:
         host = self.world.host(name)
-        if not whole:
-            text = joined(text, split(host.policy_text).drop_ins)
+        if not isinstance(pushed, PolicyFiles):
+            pushed = PolicyFiles(pushed, split(host.policy_text).drop_ins)
+        text = joined(*pushed)
         problem = _unreachable(host)
         if problem:
             return Pushed(name, problem=problem, fix=_fix(host))
@@ -258,16 +258,12 @@ class HttpDoor:
     def push_policy(
         self,
         hosts: Sequence[Host],
-        text: Optional[str],
+        policy: Union[str, PolicyFiles, None],
         done: Optional[HostDone] = None,
-        *,
-        whole: bool = False,
     ) -> dict[str, Pushed]:
         found = {}
         for host in hosts:
-            said = self._ask(
-                "policy", {"host": host.name, "text": text, "whole": whole}
-            )
+            said = self._ask("policy", {"host": host.name, "policy": policy})
             found[host.name] = Pushed(**said)
             if done is not None:
                 done(host.name)
@@ -297,7 +293,7 @@ class HttpDoor:
 
 
 def _policy(text: Optional[str]) -> Optional[Policy]:
-    return None if text is None else parse_files(text, POLICY_YAML).policy
+    return None if text is None else split(text).parsed(POLICY_YAML).policy
 
 
 def _unreachable(host: SimHost) -> str:

@@ -147,6 +147,19 @@ HOSTILE: dict[str, Callable[[Json, Json, str], str]] = {
     "a policy of 16 MB": lambda f, s, p: told(f, s, "#" * 16_000_000),
     "a policy of 300 kB": lambda f, s, p: told(f, s, many_rules(4000)),
     "a policy of aliases": lambda f, s, p: told(f, s, _ALIASES),
+    # As the file and the drop-ins were joined once.
+    "a policy that looks like several files": lambda f, s, p: told(
+        f, s, '{"policy.yaml": 5, "policy.d": {}}'
+    ),
+    "a policy of files in files": lambda f, s, p: told(
+        f, s, json.dumps({"policy.yaml": p, "policy.d": {"50-a.yaml": 5}})
+    ),
+    "a drop-in of aliases": _status(
+        "policy", "drop_ins", value={"50-a.yaml": _ALIASES}
+    ),
+    "drop-ins of 300 kB": _status(
+        "policy", "drop_ins", value={f"10-{n}.yaml": "#" * 300 for n in range(1000)}
+    ),
     "4,000 mounts": lambda f, s, p: told(many_mounts(f, 4000), s, p),
     "nothing at all": lambda f, s, p: "",
     "words only": lambda f, s, p: "Host key for " * 2_000,

@@ -18,8 +18,8 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.model import Facts, NfsMount
-from ovirt_rdma.host.policy.drop_ins import parse_files, split
 from ovirt_rdma.host.policy.json_form import digest
+from ovirt_rdma.host.policy.load import parse_policy
 
 FACTS = Path(__file__).parents[2] / "data" / "facts"
 SERVER = "nfs1.example.com"
@@ -42,7 +42,7 @@ def status(
     problem: Optional[str] = None,
 ) -> dict[str, Any]:
     """Return ``ovirt-rdma-host status -o json`` of a host with ``policy`` loaded."""
-    its_digest = digest(parse_files(policy, "p").policy) if policy else None
+    its_digest = digest(parse_policy(policy, "p").policy) if policy else None
     return {
         "schema_version": 1,
         "kind": "status",
@@ -54,7 +54,7 @@ def status(
             "digest": its_digest,
             "problem": problem,
             "fix": "load it again" if problem else "",
-            "drop_ins": split(policy).drop_ins,
+            "drop_ins": {},
         },
     }
 
