@@ -25,6 +25,9 @@ from support.engine.host_deploy import make_collection
 
 from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.cli.engine.main import main
+from ovirt_rdma.cli.host import decision
+from ovirt_rdma.cli.host.main import main as host_main
+from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.engine_sdk_tools.api import session
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
@@ -32,6 +35,7 @@ from ovirt_rdma.engine_sdk_tools.deploy_hook import context
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import search_path
+from ovirt_rdma.host.collect.collector import HostReader
 
 pytestmark = pytest.mark.engine
 
@@ -271,3 +275,53 @@ def test_each_two_verbs_of_the_engine(tmp_path, monkeypatch, number):
             refused = code == 1 and "already used" in shown and first == second
             assert refused or code in (0, 3, 4, 75), shown
         assert list((tmp_path / "tmp").iterdir()) == []
+
+
+HOST_VERBS = (
+    ("facts",),
+    ("check",),
+    ("plan",),
+    ("apply",),
+    ("revert",),
+    ("history",),
+    ("status",),
+    ("policy", "show"),
+    ("policy", "load", "p.yaml"),
+    ("enable", "--mode", "host"),
+    ("disable",),
+    ("nfs", "list"),
+)
+
+
+@pytest.mark.parametrize("first", HOST_VERBS, ids=" ".join)
+def test_each_two_verbs_of_the_host(ready, monkeypatch, first):
+    """The second runs where the first asks its first tool, or else after it."""
+
+    def run(words):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = int(host_main([*words, "--root", str(ready.root)]))
+        shown = f"{words}: {code} {out.getvalue()}{err.getvalue()}"
+        assert "Traceback" not in shown
+        assert code in (0, 3, 4, 75), shown
+
+    monkeypatch.chdir(ready.root)
+    real = ready.fake.run
+    within = []
+
+    def pausing(*words, **more):
+        if within and threading.current_thread() is threading.main_thread():
+            run(within.pop())
+        return real(*words, **more)
+
+    monkeypatch.setattr(runs, "TOOLS", pausing)
+    monkeypatch.setattr(decision, "HostReader", lambda root: HostReader(root, pausing))
+    for second in HOST_VERBS[HOST_VERBS.index(first) :]:
+        within[:] = [second]
+        run(first)
+        for words in within:
+            run(words)
+    within.clear()
+    run(("revert",))
+    run(("apply",))
+    assert ready("plan", "--exit-code").code == 0
