@@ -225,7 +225,7 @@ class PrepareErase(UnitVerb):
         as_root("unit erased", context.root)
         notes = []
         try:
-            end_benchmark(context.root)
+            end_benchmark(context.root, say=context.output.message)
         except Problem as problem:
             notes.append(Note(problem.one_line, problem.fix))
         notes += prepare_erase(context.root)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Optional, Union
 
+from ovirt_rdma.host.paths import RUN_LOCK
 from ovirt_rdma.host.system.lock import Holder, LockHeld, holder_of, one_run
 
 Say = Callable[[str], None]
@@ -46,8 +47,9 @@ def lock_or_end_holder(
     is_needed: Callable[[], bool],
     say: Say,
     patience: HolderTimeouts,
+    lock: str = RUN_LOCK,
 ) -> bool:
-    """Take the lock of the host below ``root``, for ``by``, until ``stack`` ends. A
+    """Take ``lock`` of the host below ``root``, for ``by``, until ``stack`` ends. A
     holder that keeps it is asked to end, then killed; ``say`` gets a sentence for each.
 
     Returns False, without the lock, if somebody has it and ``is_needed()`` is False by
@@ -59,11 +61,11 @@ def lock_or_end_holder(
     wait_s = patience.before_sigterm_s
     while True:
         try:
-            stack.enter_context(one_run(root, wait_s, by=by))
+            stack.enter_context(one_run(root, wait_s, by=by, lock=lock))
         except LockHeld:
             if not is_needed():
                 return False
-            holder = holder_of(root)
+            holder = holder_of(root, lock)
             if holder is None or holder == killed:
                 raise
             if holder == asked:
@@ -90,7 +92,7 @@ def _signal(root: Union[str, Path], holder: Holder, *numbers: signal.Signals) ->
     except OSError:
         return  # it has ended
     try:
-        if holder_of(root) == holder:
+        if holder_of(root, holder.lock) == holder:
             for number in numbers:
                 signal.pidfd_send_signal(process, number)
     except ProcessLookupError:

@@ -18,7 +18,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -42,7 +42,7 @@ _STOPPED = (b"T", b"t")
 class Holder:
     """The process that has the lock.
 
-    ``pid`` started ``start`` clock ticks after the boot and took the lock ``since``
+    ``pid`` started ``start`` clock ticks after the boot and took ``lock`` ``since``
     seconds after 1970 UTC, for ``by``. ``stopped``: by a signal such as Ctrl-Z's, or by
     a debugger.
     """
@@ -52,6 +52,7 @@ class Holder:
     by: str
     since: int
     stopped: bool = field(default=False, compare=False)
+    lock: str = RUN_LOCK
 
     def __str__(self) -> str:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.since))
@@ -79,7 +80,7 @@ def write_holder(descriptor: int, by: str) -> None:
 
 
 def holder_of(root: Union[str, Path], lock: str = RUN_LOCK) -> Optional[Holder]:
-    """Return the process that has the lock file ``lock`` of the host below ``root``.
+    """Return the process that has the lock of the host below ``root``.
 
     None if there is none, or if it is unknown, for example without root's rights.
     """
@@ -92,8 +93,7 @@ def holder_of(root: Union[str, Path], lock: str = RUN_LOCK) -> Optional[Holder]:
             return None
     except (OSError, ValueError, RecursionError):
         return None
-    stopped = state in _STOPPED
-    return Holder(holder.pid, holder.start, holder.by, holder.since, stopped)
+    return replace(holder, stopped=state in _STOPPED, lock=lock)
 
 
 def _holder(content: Any) -> Holder:
@@ -151,16 +151,21 @@ class LockHeld(Problem):
 
 @contextmanager
 def one_run(
-    root: Union[str, Path], wait_s: float = 0.0, *, by: str = "a run"
+    root: Union[str, Path],
+    wait_s: float = 0.0,
+    *,
+    by: str = "a run",
+    lock: str = RUN_LOCK,
 ) -> Iterator[None]:
     """Hold the lock of the host below ``root``, and create its folder if necessary.
 
-    ``by``, a verb or the name of a hook, is shown to other runs. Raises LockHeld if
-    another run holds the lock for longer than ``wait_s`` seconds, and Problem if the
-    file cannot be created, opened or locked.
+    ``by``, a verb or the name of a hook, is shown to other runs. ``lock``: another lock
+    than that of the runs that change the host. Raises LockHeld if another run holds the
+    lock for longer than ``wait_s`` seconds, and Problem if the file cannot be created,
+    opened or locked.
     """
     deadline = time.monotonic() + wait_s
-    path = under(root, RUN_LOCK)
+    path = under(root, lock)
     try:
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +181,7 @@ def one_run(
     try:
         while not _taken(descriptor, path):
             if time.monotonic() >= deadline:
-                holder = holder_of(root)
+                holder = holder_of(root, lock)
                 raise LockHeld(
                     "host-lock-held",
                     "another run of ovirt-rdma-host is changing this host"

@@ -17,7 +17,7 @@ from itertools import islice
 
 TYPE_CHECKING = False  # importing typing would be a tenth of an exporter's run
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Optional, Union
 
     Name = Union[str, os.PathLike[str]]
@@ -62,6 +62,14 @@ def read_file(path: Name, most: int = MOST_BYTES) -> bytes:
         return _bytes(descriptor, most)
     finally:
         os.close(descriptor)
+
+
+def has_line(path: Name, wanted: Callable[[bytes], bool]) -> bool:
+    """Whether a line of a file of the kernel, of any length, is ``wanted``. Raises
+    OSError.
+    """
+    with open(path, "rb", opener=lambda name, _: os.open(name, _FLAGS)) as lines:
+        return any(map(wanted, lines))
 
 
 def read_file_of_others(

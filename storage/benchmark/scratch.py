@@ -4,31 +4,28 @@
 The mount is our own, below /run, with a scratch folder in it. Four things remove both:
 this process at its end, whatever its reason; the keeper, a child process that waits for
 this one to disappear (SIGKILL); the next run, which finds a record of what was left in
-/run; and the erasure of the package. The scratch folder has a name of its own for each
-host, so that a run after a power cut finds it too.
+/run; and the erase of the package. The name of the scratch folder is this host's, so
+that a run after a power cut finds it too: nobody else makes a folder of that name, and
+who has the lock knows that its maker has ended.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import re
 import signal
 import stat
 import subprocess
-import time
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Callable, Optional
 
-from ovirt_rdma.host.collect.parsers.mount_table import (
-    MOUNTINFO,
-    parse_mountinfo,
-    visible,
-)
+from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
+from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import under
@@ -39,8 +36,9 @@ from ovirt_rdma.host.system.commands import (
     NotInstalled,
     run_command,
 )
-from ovirt_rdma.host.system.lock import holder_of, write_holder
-from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.host.system.files import fix_for, write_atomically
+from ovirt_rdma.host.system.lock import LockHeld, one_run
+from ovirt_rdma.host.system.safe_file import has_line, read_file
 from ovirt_rdma.storage.benchmark import fio
 from ovirt_rdma.storage.mount_errors import classify
 
@@ -48,9 +46,10 @@ from ovirt_rdma.storage.mount_errors import classify
 FOLDER = "/run/ovirt-rdma-bench"
 MOUNT = f"{FOLDER}/mount"
 LOCK = f"{FOLDER}/lock"
-# Present while there may be something to remove.
+# Present while there may be something to remove: the name of the scratch folder.
 _RECORD = f"{FOLDER}/record"
 _SCRATCH = ".ovirt-rdma-bench-"
+_NAME = re.compile(re.escape(_SCRATCH) + "[0-9a-f]{12}")
 _FILE = "data"
 
 Run = Callable[[Sequence[str], float], str]
@@ -60,15 +59,17 @@ Run = Callable[[Sequence[str], float], str]
 _MOUNT_S, _UNMOUNT_S, _REMOVE_S, _ASK_S = 60.0, 20.0, 60.0, 30.0
 # The soft mount gives up after 40 s (timeo=100, retrans=3).
 _FIO_S = 60.0
+# What a run needs to remove everything: the times above. One that does not end within
+# that is killed, and its keeper removes it.
+_END = HolderTimeouts(0.0, 180.0, 180.0)
 # fio starts when the keeper knows of it: if this process is killed before, the shell
 # reads the end of the pipe.
 _WHEN_TOLD = 'read -r go && exec "$@"'
 # Exit codes of a shell whose program is missing, or cannot be executed: sh(1p).
 _NOT_STARTED = (127, 126)
-# The kernel allows 100,000 mounts (fs.mount-max), of some 200 bytes each.
-_MOUNTINFO_BYTES = 1 << 28
-# What clean() takes at most.
-_END_S, _POLL_S = 150.0, 0.1
+# The kernel shows it to root only. All digits are 0 or f where the firmware has none
+# (DMTF DSP0134, System Information, UUID).
+_HARDWARE = "/sys/class/dmi/id/product_uuid"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LOOK = "look for it with findmnt, then umount -l it"
 
@@ -83,7 +84,7 @@ class Scratch:
     """The mount and the scratch folder of the host below ``root``.
 
     ``run`` runs mount.nfs, umount and rm; ``identity`` distinguishes this host from
-    others that use the export.
+    all others that use the export, as :func:`identity` does.
     """
 
     def __init__(
@@ -107,10 +108,10 @@ class Scratch:
         Removes mount and scratch folder at the end, also if this process is killed.
         Raises OtherBench, and Problem if something cannot be removed.
         """
-        lock = self._lock()
-        try:
+        with self._locked():
             self.clean()
-            self._keeper = Keeper(self.clean)
+            with _in_folder():
+                self._keeper = Keeper(self.clean)
             try:
                 yield
             except Problem as problem:
@@ -121,8 +122,6 @@ class Scratch:
             left = self._ended()
             if left:
                 raise left
-        finally:
-            os.close(lock)
 
     def _ended(self, why: Optional[Problem] = None) -> Optional[Problem]:
         """Remove everything; return ``why``, and what could not be removed, or None."""
@@ -144,30 +143,26 @@ class Scratch:
         both.exit_code = why.exit_code
         return both
 
-    def _lock(self) -> int:
-        path = under(self._root, LOCK)
-        with _usable(path):
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            with _in_folder():
+                folder = under(self._root, FOLDER)
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(lock)
+                stack.enter_context(one_run(self._root, by="bench", lock=LOCK))
+            except LockHeld:
                 raise OtherBench(
                     "bench-other-run",
                     "another benchmark is running on this host",
                     "wait until it has ended: two would measure each other",
                 ) from None
-            except OSError:
-                os.close(lock)
-                raise
-        write_holder(lock, "bench")
-        return lock
+            yield
 
     def mount(self, export: str, options: str, *, over_rdma: bool) -> None:
         """Mount ``export``. Raises Problem with the reason of mount.nfs."""
-        with _usable(self.mountpoint):
-            under(self._root, _RECORD).touch()
+        with _in_folder():
+            write_atomically(under(self._root, _RECORD), self.name.encode(), 0o600)
             self.mountpoint.mkdir(mode=0o700, exist_ok=True)
         # Not mount(8), whose last line is about dmesg.
         command = ["mount.nfs", export, str(self.mountpoint), "-o", options]
@@ -214,8 +209,12 @@ class Scratch:
         """Make the scratch folder in the mount, with a file of ``size`` bytes; a folder
         that is left there is removed. Raises Problem.
         """
-        self._remove_folder()
         try:
+            with contextlib.suppress(FileNotFoundError):
+                # rm would empty what is mounted in its place.
+                with self._opened_folder():
+                    pass
+                self._remove_folder(self.name)
             self.folder.mkdir(mode=0o700)
             with self._opened_folder() as folder:
                 file = os.open(
@@ -336,16 +335,18 @@ class Scratch:
         """Remove scratch folder, mount and record, if a benchmark left them."""
         self._close()
         record = under(self._root, _RECORD)
-        if not record.exists():
-            return
         removed: Optional[Problem] = None
-        if self.is_mounted():
+        with _in_folder():
             try:
-                self._remove_folder()
-            except Problem as problem:
-                removed = problem
-        self.unmount()
-        with _usable(self.mountpoint):
+                name = read_file(record).decode("ascii", "replace")
+            except FileNotFoundError:
+                return
+            if _NAME.fullmatch(name) and self.is_mounted():
+                try:
+                    self._remove_folder(name)
+                except Problem as problem:
+                    removed = problem
+            self.unmount()
             with contextlib.suppress(FileNotFoundError):
                 self.mountpoint.rmdir()
             record.unlink()
@@ -353,52 +354,32 @@ class Scratch:
             raise removed
 
     def is_mounted(self) -> bool:
-        """Whether the kernel shows our mount. Raises Problem if that is unknown."""
-        mountinfo = under(self._root, MOUNTINFO)
-        with _usable(mountinfo):
-            entries, _ = parse_mountinfo(read_file(mountinfo, _MOUNTINFO_BYTES))
-        shown = str(self.mountpoint)
-        return any(entry.mountpoint == shown for entry in visible(entries))
+        """Whether the kernel shows a mount at our mount point. Raises OSError."""
+        return self._shown(os.fsencode(self.mountpoint).__eq__)
 
-    def _remove_folder(self) -> None:
-        """Remove the scratch folder from the mount; by a child, which a dead server
-        cannot make wait longer than its time.
+    def _shown(self, wanted: Callable[[bytes], bool]) -> bool:
+        # proc(5): the fifth field is the mount point.
+        return has_line(
+            under(self._root, MOUNTINFO),
+            lambda line: any(map(wanted, line.split(b" ", 5)[4:5])),
+        )
+
+    def _remove_folder(self, name: str) -> None:
+        """Remove the scratch folder ``name`` from the mount; by a child, which a dead
+        server cannot make wait longer than its time.
         """
-        command = ["rm", "-rf", "--one-file-system", "--", str(self.folder)]
+        folder = self.mountpoint / name
         try:
+            if self._shown(lambda place: place.startswith(os.fsencode(folder))):
+                raise CommandFailed(f"something is mounted in {folder}", 1)
+            command = ["rm", "-rf", "--one-file-system", "--", str(folder)]
             self._run(command, _REMOVE_S)
         except CommandFailed as error:
             raise Problem(
                 "bench-scratch-left",
-                f"the folder {self.name} stays in the export: {error}",
+                f"the folder {name} stays in the export: {error}",
                 "remove it when the server is up again; bench on this host does it too",
             ) from None
-
-
-def end_benchmark(root: str, run: Run = run_command) -> None:
-    """End a benchmark of the host below ``root``, and remove what it or a killed one
-    left: its mount, and its scratch folder in the export.
-
-    Raises Problem if it does not end, or if something cannot be removed.
-    """
-    if not under(root, LOCK).exists():
-        return
-    until = time.monotonic() + _END_S
-    ended = 0
-    while True:
-        try:
-            with Scratch(root, run, identity(root)).only_run():
-                return
-        except OtherBench:
-            if time.monotonic() >= until:
-                raise
-            holder = holder_of(root, LOCK)
-            # Once: a second signal would interrupt its clean-up.
-            if holder and holder.pid != ended:
-                ended = holder.pid
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(ended, signal.SIGTERM)
-            time.sleep(_POLL_S)
 
 
 class Keeper:
@@ -459,28 +440,6 @@ def _keep(reading: int, clean: Callable[[], None]) -> None:
         clean()
 
 
-_FIXES = {
-    errno.EACCES: "run this command as root",
-    errno.EPERM: "run this command as root",
-    errno.ENOSPC: "free space in /run",
-    errno.EROFS: "mount /run writable",
-    errno.ENOLCK: "find out why the kernel has no memory for locks",
-}
-
-
-@contextlib.contextmanager
-def _usable(path: Path) -> Iterator[None]:
-    """Raise an OSError of a file on this host as a Problem that names ``path``."""
-    try:
-        yield
-    except OSError as error:
-        raise Problem(
-            "bench-folder-unusable",
-            f"{path} cannot be used: {error.strerror or error}",
-            _FIXES.get(error.errno or 0, f"look at {path.parent}"),
-        ) from None
-
-
 def _replaced(why: str) -> Problem:
     return Problem(
         "bench-scratch-replaced",
@@ -505,14 +464,66 @@ def engine(run: Run) -> fio.Engine:
         raise fio.incomplete(str(error)) from None
 
 
-def identity(root: str) -> str:
-    """Return what distinguishes this host from others, copies of its disk too.
+@contextlib.contextmanager
+def _in_folder() -> Iterator[None]:
+    """Raise an error in our folder in /run, or of the kernel, as a Problem."""
+    try:
+        yield
+    except OSError as error:
+        place = Path(os.fsdecode(error.filename or FOLDER))
+        raise Problem(
+            "bench-folder-unusable",
+            f"bench cannot use {place}: {error.strerror or error}",
+            fix_for(error, place),
+        ) from None
 
-    Copies have one machine-id(5), and each its own UUID of the firmware (SMBIOS, system
-    UUID) or its own name.
+
+def end_benchmark(
+    root: str, run: Run = run_command, say: Callable[[str], None] = lambda _: None
+) -> None:
+    """End the benchmark of the host below ``root``, and remove what one has left there,
+    before the package is erased. ``say`` gets a sentence if one runs. Raises Problem if
+    something stays.
     """
-    known = [os.uname().nodename]
-    for path in ("/etc/machine-id", "/sys/class/dmi/id/product_uuid"):
+    folder, by = under(root, FOLDER), "erasing the package"
+    if not folder.is_dir():
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            lock_or_end_holder(
+                stack,
+                root,
+                by,
+                is_needed=lambda: True,
+                say=say,
+                patience=_END,
+                lock=LOCK,
+            )
+        except LockHeld:  # the keeper of a run that was killed is removing everything
+            wait_s = _END.after_sigkill_s
+            stack.enter_context(one_run(root, wait_s, by=by, lock=LOCK))
+        Scratch(root, run).clean()
+        under(root, LOCK).unlink()
+        # Not if there is something of others.
         with contextlib.suppress(OSError):
-            known.append(read_file(under(root, path)).decode("ascii", "replace"))
-    return "\n".join(word.strip() for word in known)
+            folder.rmdir()
+
+
+def identity(root: str) -> str:
+    """Return what distinguishes this host from all others.
+
+    A clone has the same machine-id(5), and perhaps the same name, but not the UUID of
+    the hardware: the engine refuses a second host with it. Where there is none, a
+    folder that a power cut has left is not known to be ours, and stays.
+    """
+    hardware = _text(root, _HARDWARE)
+    if not hardware.strip("0f-"):
+        hardware = str(uuid.uuid4())
+    return "\n".join((hardware, _text(root, "/etc/machine-id"), os.uname().nodename))
+
+
+def _text(root: str, path: str) -> str:
+    try:
+        return read_file(under(root, path)).decode("ascii", "replace").strip().lower()
+    except OSError:
+        return ""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,7 @@ MARKER = "/etc/ovirt-rdma/enabled"
 POLICY = "/etc/ovirt-rdma/policy.yaml"
 DROP_IN = "/etc/ovirt-rdma/policy.d/50-data.yaml"
 STATE = "/var/lib/ovirt-rdma"
+BENCH = "/run/ovirt-rdma-bench"
 EARLIER_DATA = Path(__file__).parents[1] / "data/earlier-version"
 # What systemd-tmpfiles makes at each boot.
 OF_TMPFILES = {"/run/ovirt-rdma", "/run/ovirt-rdma/mounts"}
@@ -190,6 +192,90 @@ def test_erase_leaves_a_link_of_others(machine, new):
     machine.path("/usr/bin/python3").write_text("#!/bin/sh\nexit 1\n")
     machine.rpm("-e", *NAMES)
     assert machine.path(LINK).is_symlink()
+
+
+DISK = "/export/c1b2ef3e-0c5e-4f5c-9d3a-6a1b2c3d4e5f/images/disk"
+_BENCH = """
+from ovirt_rdma.storage.benchmark.scratch import Scratch
+scratch = Scratch(identity="this machine")
+with scratch.only_run():
+    scratch.mount("nas1:/export", "soft", over_rdma=False)
+    scratch.make(4096)
+    print("mounted", flush=True)
+    scratch.fio(["sleep", "600"], 600)
+"""
+
+
+def export(machine: Machine, name: str = "/export") -> str:
+    """Make what a server exports on the machine, a file system of its own; return the
+    path of a disk in it.
+    """
+    disk = DISK.replace("/export", name)
+    machine.shell(
+        f"mkdir {name}; mount -t tmpfs tmpfs {name}; mkdir -p {Path(disk).parent}; "
+        f"echo data | tee {disk} {name}/file"
+    )
+    return disk
+
+
+@pytest.mark.parametrize("works", [True, False], ids=["", "without our command"])
+@pytest.mark.parametrize(
+    "places",
+    [
+        (
+            "/run/ovirt-rdma/bench/mount",
+            "/run/ovirt-rdma/mounts",
+            f"{BENCH}/mount",
+            f"{STATE}/data",
+            "/etc/ovirt-rdma/policy.d",
+            "/usr/share/ovirt-rdma/data",
+        ),
+        ("/run/ovirt-rdma",),
+        (BENCH,),
+    ],
+    ids=["below", "run", "bench"],
+)
+def test_erase_leaves_what_is_mounted_below_our_folders(machine, new, places, works):
+    """R1 of the third review: `rm -rf` in %postun emptied what was mounted below."""
+    machine.install(*of(new))
+    disks = []
+    for number, place in enumerate(places):
+        disks.append(export(machine, f"/export{number}"))
+        machine.shell(f"mkdir -p {place}; mount --bind /export{number} {place}")
+    if not works:
+        machine.path("/usr/bin/python3").write_text("#!/bin/sh\nexit 1\n")
+    machine.rpm("-e", *NAMES)
+    for number, disk in enumerate(disks):
+        assert machine.path(disk).read_text() == "data\n", places[number]
+        assert machine.path(f"/export{number}/file").read_text() == "data\n"
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
+def test_erase_ends_a_benchmark_and_unmounts_its_export(machine, new, killed):
+    machine.install(*of(new))
+    disk = export(machine)
+    mount = machine.path("/usr/sbin/mount.nfs")
+    mount.write_text('#!/bin/sh\nexec mount --bind /export "$2"\n')
+    mount.chmod(0o755)
+    bench = subprocess.Popen(
+        machine.command("/usr/bin/python3", "-c", _BENCH),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert bench.stdout
+    assert bench.stdout.readline() == "mounted\n"
+    if killed:
+        children = Path(f"/proc/{bench.pid}/task/{bench.pid}/children").read_text()
+        for pid in (*map(int, children.split()), bench.pid):
+            os.kill(pid, signal.SIGKILL)
+        bench.wait()
+    machine.rpm("-e", *NAMES)
+    assert bench.wait(30) != 0
+    assert machine.path(disk).read_text() == "data\n"
+    # The scratch folder is gone too.
+    assert machine.shell("ls -A /export").split() == [Path(disk).parts[2], "file"]
+    assert BENCH not in machine.shell("cat /proc/self/mountinfo")
+    assert not machine.path(BENCH).exists()
 
 
 def test_a_new_layer_of_ovirt_node_keeps_what_is_enabled(machine, new):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
@@ -334,6 +335,36 @@ def test_the_next_server_of_perftest_may_still_be_starting(measuring):
     ]
     # Servers that stay are asked once.
     assert pauses == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["libaio", "psync"])
+def test_every_run_of_fio_is_direct_and_makes_no_file(name):
+    """From the page cache of this host, memory would be measured; a file that fio makes
+    is one that somebody else could have replaced.
+    """
+    found = fio.Engine("3.35", name)
+    (first, *_) = turns(QUICK, 128)
+    commands = [fio.arguments(one, "/f", MIB, 1, found) for one in first.loads]
+    for command in (*commands, fio.layout_arguments("/f", MIB, found)):
+        given = [word.partition("=")[0] for word in command]
+        for word in ("--direct=1", "--allow_file_create=0", "--fallocate=none"):
+            assert word in command, command
+            assert given.count(word.partition("=")[0]) == 1
+        # These would turn it around.
+        assert not {"--buffered", "--invalidate", "--create_on_open"} & set(given)
+
+
+@pytest.mark.skipif(not shutil.which("fio"), reason="fio is not installed")
+def test_the_real_fio_makes_no_file(tmp_path):
+    found = engine(run_command)
+    file = tmp_path / "data"
+    for command in (
+        fio.arguments(READ, str(file), MIB, 1, found),
+        fio.layout_arguments(str(file), MIB, found),
+    ):
+        with contextlib.suppress(Problem):
+            Scratch(str(tmp_path)).fio(command, 1)
+        assert not file.exists()
 
 
 @pytest.mark.skipif(not shutil.which("fio"), reason="fio is not installed")

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
-import fcntl
 import os
 import re
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -16,8 +17,8 @@ import pytest
 from support.storage.fake_mount import FakeMount
 
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.system.safe_file import MOST_BYTES
 from ovirt_rdma.storage.benchmark.scratch import (
-    LOCK,
     MOUNT,
     Keeper,
     Scratch,
@@ -26,6 +27,9 @@ from ovirt_rdma.storage.benchmark.scratch import (
     identity,
 )
 
+# sched.h: CLONE_NEWNS.
+_NEW_MOUNTS = 0x00020000
+HARDWARE = "sys/class/dmi/id/product_uuid"
 EXPORT, OPTIONS = "10.0.0.1:/x", "soft,nosharecache,nfsvers=4"
 DOMAIN = "c1b2ef3e-0c5e-4f5c-9d3a-6a1b2c3d4e5f"
 
@@ -162,6 +166,85 @@ def test_what_took_the_place_of_the_file_is_not_written_to(scratch, mounts, what
     assert precious.read_text() == "precious"
 
 
+def test_a_folder_that_somebody_mounted_in_the_export_gets_no_file(
+    scratch, mounts, monkeypatch
+):
+    """fio would measure, and fill, another file system."""
+    opened = os.open
+
+    def other(path, flags, *args, **kwargs):
+        return opened("/proc" if path == scratch.name else path, flags, *args, **kwargs)
+
+    with pytest.raises(Problem) as caught, scratch.only_run():
+        scratch.mount(EXPORT, OPTIONS, over_rdma=False)
+        monkeypatch.setattr(os, "open", other)
+        scratch.make(4096)
+    assert os.strerror(errno.EXDEV) in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+@pytest.mark.parametrize("what", ["folder", "file", "before it is made"])
+def test_a_file_of_another_file_system_is_not_used(scratch, mounts, what):
+    """What is mounted in the export, here or on its server, is no part of it.
+
+    The other file has the same number: it is the third one of a new tmpfs too.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            _use_another_file_system(scratch, mounts, what)
+            os.write(writing, b"used")
+        except Problem as problem:
+            os.write(writing, problem.one_line.encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as said:
+        found = said.read()
+    if what == "before it is made":
+        assert found == "the export cannot be measured: Invalid cross-device link"
+    elif what == "folder":
+        assert "is no longer the one of this run: Invalid cross-device" in found
+    else:
+        assert "is no longer the one of this run: it is another file" in found
+
+
+def _use_another_file_system(scratch, mounts, what):
+    def mount(*words):
+        subprocess.run(["mount", *words], check=True)
+
+    if ctypes.CDLL(None).unshare(_NEW_MOUNTS) != 0:
+        raise Problem("p", "no mount namespaces")
+    mount("--make-rprivate", "/")
+    mount("-t", "tmpfs", "tmpfs", str(mounts.server))
+    folder = mounts.server / scratch.name
+    with scratch.only_run():
+        scratch.mount(EXPORT, OPTIONS, over_rdma=False)
+        if what == "before it is made":
+            folder.mkdir()
+            mount("-t", "tmpfs", "tmpfs", str(folder))
+            (folder / "disk").touch()
+        try:
+            scratch.make(4096)
+        finally:
+            if what == "before it is made":
+                assert (folder / "disk").exists()
+        number = (folder / "data").stat().st_ino
+        scratch.unmount()
+        scratch.mount(EXPORT, OPTIONS, over_rdma=False)
+        place = folder if what == "folder" else mounts.root / "other"
+        place.mkdir(exist_ok=True)
+        mount("-t", "tmpfs", "tmpfs", str(place))
+        (place / "first").touch()
+        (place / "data").write_bytes(b"x" * 4096)
+        assert (place / "data").stat().st_ino == number
+        if what == "file":
+            mount("--bind", str(place / "data"), str(folder / "data"))
+        scratch.hold()
+
+
 def test_the_file_is_made_in_the_folder_of_the_export_only(
     scratch, mounts, monkeypatch
 ):
@@ -182,20 +265,90 @@ def test_the_file_is_made_in_the_folder_of_the_export_only(
     assert _names(mounts.root / "elsewhere") == []
 
 
-def test_a_folder_that_somebody_mounted_in_the_export_gets_no_file(
-    scratch, mounts, monkeypatch
+def _fails_with(number):
+    def fail(*arguments, **options):
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "where, number, id, fix",
+    [
+        ("os.mkdir", errno.EROFS, "bench-folder-unusable", "make it writable"),
+        ("os.mkdir", errno.EACCES, "bench-folder-unusable", "run this command as root"),
+        ("fcntl.flock", errno.ENOLCK, "host-lock-unusable", "no memory for locks"),
+        ("os.fork", errno.EAGAIN, "bench-folder-unusable", "check"),
+    ],
+)
+def test_what_keeps_it_from_beginning_is_one_sentence(
+    scratch, monkeypatch, where, number, id, fix
 ):
-    """fio would measure, and fill, another file system."""
-    opened = os.open
-
-    def other(path, flags, *args, **kwargs):
-        return opened("/proc" if path == scratch.name else path, flags, *args, **kwargs)
-
+    """R9 of the third review: these were reported as a bug of ours."""
+    monkeypatch.setattr(where, _fails_with(number))
     with pytest.raises(Problem) as caught, scratch.only_run():
-        scratch.mount(EXPORT, OPTIONS, over_rdma=False)
-        monkeypatch.setattr(os, "open", other)
-        scratch.make(4096)
-    assert os.strerror(errno.EXDEV) in str(caught.value)
+        pass
+    assert caught.value.id == id
+    assert os.strerror(number) in caught.value.one_line
+    assert fix in caught.value.fix
+
+
+def test_a_full_run_gets_no_mount(scratch, mounts, monkeypatch):
+    with pytest.raises(Problem) as caught, scratch.only_run():
+        monkeypatch.setattr(os, "fsync", _fails_with(errno.ENOSPC))
+        scratch.mount(EXPORT, OPTIONS, over_rdma=True)
+    assert caught.value.id == "bench-folder-unusable"
+    assert "No space left on device" in caught.value.one_line
+    assert mounts.commands == []
+
+
+def test_all_that_it_makes_is_for_root_only_whatever_the_umask(scratch, mounts):
+    umask = os.umask(0)
+    try:
+        with scratch.only_run():
+            _in_use(scratch)
+            folder = mounts.root / "run/ovirt-rdma-bench"
+            made = [
+                folder,
+                folder / "record",
+                folder / "lock",
+                *mounts.server.rglob("*"),
+            ]
+            modes = {path.name: path.stat().st_mode & 0o777 for path in made}
+    finally:
+        os.umask(umask)
+    assert modes == {
+        "ovirt-rdma-bench": 0o700,
+        "record": 0o600,
+        "lock": 0o600,
+        scratch.name: 0o700,
+        "data": 0o600,
+    }
+
+
+def test_a_table_of_mounts_of_any_length_hides_no_mount(scratch, mounts):
+    """R9: above 16 MiB, mount and record stayed."""
+    line = "50 28 0:60 / /var/lib/containers/{:0200d} rw - overlay overlay rw\n"
+    with scratch.only_run():
+        _in_use(scratch)
+        with mounts.mountinfo.open("a") as table:
+            table.writelines(line.format(number) for number in range(80_000))
+        assert mounts.mountinfo.stat().st_size > MOST_BYTES
+        assert scratch.is_mounted()
+    assert not scratch.is_mounted()
+    assert not any(mounts.server.iterdir())
+
+
+def test_what_somebody_mounted_in_the_scratch_folder_stays(scratch, mounts):
+    with pytest.raises(Problem) as caught, scratch.only_run():
+        _in_use(scratch)
+        disk = mounts.server / scratch.name / "disk"
+        disk.write_text("precious")
+        with mounts.mountinfo.open("a") as table:
+            table.write(f"60 41 8:1 / {scratch.folder}/disk rw - ext4 /dev/sda1 rw\n")
+    assert caught.value.id == "bench-scratch-left"
+    assert "something is mounted in" in str(caught.value)
+    assert disk.read_text() == "precious"
 
 
 def _until(condition):
@@ -369,55 +522,11 @@ def test_fio_without_package_is_named():
     assert caught.value.fix == "install it: dnf install fio fio-engine-libaio"
 
 
-def _raising(number):
-    def raises(*args, **kwargs):
-        raise OSError(number, os.strerror(number))
-
-    return raises
-
-
-@pytest.mark.parametrize(
-    "number, owner, name, fix",
-    [
-        (errno.EACCES, os, "open", "run this command as root"),
-        (errno.EROFS, os, "open", "mount /run writable"),
-        (errno.ENOSPC, os, "open", "free space in /run"),
-        (errno.ENOLCK, fcntl, "flock", "find out why the kernel has no memory"),
-        (errno.ENOSPC, Path, "touch", "free space in /run"),
-    ],
-)
-def test_a_folder_that_cannot_be_used_is_one_sentence(
-    scratch, mounts, monkeypatch, number, owner, name, fix
-):
-    with pytest.raises(Problem) as caught, monkeypatch.context() as patched:
-        patched.setattr(owner, name, _raising(number))
-        with scratch.only_run():
-            scratch.mount(EXPORT, OPTIONS, over_rdma=True)
+def test_without_root_the_folder_is_named(tmp_path):
+    (tmp_path / "run").write_text("no folder")
+    with pytest.raises(Problem) as caught, Scratch(str(tmp_path)).only_run():
+        pass
     assert caught.value.id == "bench-folder-unusable"
-    assert os.strerror(number) in str(caught.value)
-    assert caught.value.fix.startswith(fix)
-    assert mounts.is_clean()
-
-
-def test_only_root_may_enter_the_folder_whatever_the_umask(scratch, mounts):
-    earlier = os.umask(0)
-    try:
-        with scratch.only_run():
-            _in_use(scratch)
-            for path in (mounts.root / LOCK[1:]).parent, scratch.folder:
-                assert path.stat().st_mode & 0o777 == 0o700
-    finally:
-        os.umask(earlier)
-
-
-def test_a_long_table_of_mounts_keeps_nothing_mounted(scratch, mounts):
-    with scratch.only_run():
-        _in_use(scratch)
-        line = f"99 28 0:53 / /{'x' * 4000} rw - tmpfs tmpfs rw\n"
-        text = mounts.mountinfo.read_text()
-        mounts.mountinfo.write_text(line * 5000 + text)
-    assert f" {scratch.mountpoint} " not in mounts.mountinfo.read_text()
-    assert _names(mounts.server) == []
 
 
 def test_a_table_of_mounts_that_cannot_be_read_is_one_sentence(scratch, mounts):
@@ -448,9 +557,12 @@ def test_what_was_killed_is_removed_with_the_package(mounts):
 
 def test_a_benchmark_that_runs_is_ended_with_the_package(scratch, mounts):
     child, program = _child(scratch, mounts)
-    end_benchmark(str(mounts.root), mounts)
+    said = []
+    end_benchmark(str(mounts.root), mounts, said.append)
     os.waitpid(child, 0)
-    assert _is_clean(scratch, mounts)
+    assert mounts.is_clean()
+    assert not (mounts.root / MOUNT[1:]).parent.exists()
+    assert [line.partition(" (")[0] for line in said] == ["bench"]
     _until(lambda: _gone(program))
 
 
@@ -461,24 +573,50 @@ def test_without_a_benchmark_nothing_is_made(mounts):
 
 def test_no_script_of_the_package_removes_where_exports_are_mounted():
     spec = (Path(__file__).parents[3] / "rpm/ovirt-rdma.spec").read_text()
-    removed = re.findall(r"\brm -rf (\S+)", spec)
-    assert removed == ["/run/ovirt-rdma"]
-    assert not any(f"{MOUNT}/".startswith(f"{one}/") for one in removed)
+    removed = re.findall(r"\b(rm -\w+|rmdir) (/[^|>;]*)", spec)
+    assert {command for command, _ in removed} == {"rm -f", "rmdir"}
+    for path in " ".join(paths for _, paths in removed).split():
+        folder = path.rpartition("/")[0] if "*" in path else path
+        assert not f"{MOUNT}/".startswith(f"{folder}/"), path
 
 
-def test_hosts_have_folders_of_their_own(tmp_path):
-    """Copies of one disk have one machine-id."""
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/machine-id").write_text("0123456789abcdef0123456789abcdef\n")
-    firmware = tmp_path / "sys/class/dmi/id/product_uuid"
-    firmware.parent.mkdir(parents=True)
-    found = set()
-    for uuid in ("4c4c4544-0000", "4c4c4544-0001"):
-        firmware.write_text(f"{uuid}\n")
-        found.add(identity(str(tmp_path)))
-    assert len(found) == 2
-    assert identity(str(tmp_path)) in found
-    assert identity(str(tmp_path / "none")) == os.uname().nodename
-    names = {Scratch(identity=one).name for one in ("a", "b")}
+UUIDS = (
+    "4c4c4544-0042-3510-8052-b4c04f4d4e31\n",
+    "4C4C4544-0042-3510-8052-B4C04F4D4E32",
+)
+
+
+def _host(folder, uuid=None):
+    """A host, a clone of all others but for its hardware; return its root."""
+    for path, text in (("etc/machine-id", f"{1:032x}\n"), (HARDWARE, uuid)):
+        if text is not None:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+    return str(folder)
+
+
+def test_clones_have_folders_of_their_own(tmp_path):
+    """Cloned machine-ids: one removed the folder in which the other measured."""
+    first, second = (_host(tmp_path / f"{n}", one) for n, one in enumerate(UUIDS))
+    names = {Scratch(identity=identity(one)).name for one in (first, second)}
     assert len(names) == 2
     assert all(name.startswith(".ovirt-rdma-bench-") for name in names)
+    # The same host, after its next boot.
+    assert identity(first) == identity(_host(tmp_path / "booted", UUIDS[0]))
+
+
+@pytest.mark.parametrize(
+    "uuid", [None, "", "00000000-0000-0000-0000-000000000000", "F" * 8 + "-" + "F" * 27]
+)
+def test_a_host_that_cannot_tell_itself_from_a_clone_removes_what_it_made_only(
+    tmp_path, mounts, uuid
+):
+    """Its folder of an earlier boot stays, as that may be another host's."""
+    first = identity(_host(tmp_path / "a", uuid))
+    second = identity(_host(tmp_path / "b", uuid))
+    other = mounts.server / Scratch(identity=first).name
+    other.mkdir()
+    scratch = Scratch(str(mounts.root), mounts, second)
+    with scratch.only_run():
+        _in_use(scratch)
+    assert _names(mounts.server) == [other.name]
