@@ -191,6 +191,13 @@ def test_a_port_that_gives_up_its_repeats_does_not_pass(name):
         assert f"connections ended in the last 2.0 s: {name} +{grown}" in words
 
 
+@pytest.mark.parametrize("name", ["port_rcv_errors", "max_retry_exceeded"])
+def test_errors_of_an_unknown_time_are_not_few(name):
+    host = replace(with_port(PortError(name, 10**6)), uptime_s=0.0)
+    verdict, words = findings(port_errors.RULE, host)["mlx5_0/1"]
+    assert (verdict, name in words) == ("SKIP", True)
+
+
 def test_a_counter_that_this_version_does_not_know_is_no_error():
     host = with_port(PortError("of_another_version", 10**9, 10**9))
     assert findings(port_errors.RULE, host)["mlx5_0/1"][0] == "PASS"
