@@ -115,7 +115,11 @@ class HostReader:
         modules = with_module_details(
             self._tree, release, read_modules(self._tree, release, problems), problems
         )
-        sessions = read_storage_sessions(self._tree, problems)
+        # Users of netdevs that cannot be read count as users.
+        unread: list[str] = []
+        sessions = read_storage_sessions(self._tree, unread)
+        networks = read_ovirt_networks(self._tree, unread)
+        problems += unread
         routes = self._routes(routes_to, mounts, sessions, problems)
         facts = Facts(
             hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
@@ -127,7 +131,7 @@ class HostReader:
             rdma_devices=devices,
             netdevs=with_owners(self._tree, netdevs, manager),
             network_manager=manager,
-            ovirt_networks=read_ovirt_networks(self._tree, problems),
+            ovirt_networks=networks,
             routes=routes,
             modules=modules,
             software=read_software(self._tree, self._tools, release, problems),
@@ -139,7 +143,14 @@ class HostReader:
         return replace(
             facts,
             adapters=with_virtual_functions(self._tree, self._tools, facts, problems),
-            netdev_uses=read_netdev_uses(self._tree, facts, sessions, problems),
+            netdev_uses=read_netdev_uses(
+                self._tree,
+                facts,
+                sessions,
+                problems,
+                tools=self._tools,
+                unread=unread,
+            ),
             activity=activity_between(
                 before, read_statistics(self._tree, counters=COUNTERS)
             ),

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Find out which netdevs are in use, and by what.
 
-Users are NFS mounts, sessions of block storage (iSCSI, iSER, SRP, NVMe over fabrics),
-logical networks, migrations, and the engine's connection. VDSM does not keep the roles
-of networks on the host. So a migration network is detected only while a VM migrates, by
-its TCP connections. A management network that is neither ovirtmgmt nor the default
-route is detected only while the engine is connected.
+Users are mounts of network file systems, sessions of block storage (iSCSI, iSER, SRP,
+NVMe over fabrics), logical networks, migrations, consoles of virtual machines, the
+engine's connection, the default gateway, the SSH session that runs this program, and
+links of containers. Virtual machines follow from the netdevs
+(:mod:`ovirt_rdma.host.facts.uses`). VDSM does not keep the roles of networks on the
+host. So a migration network is detected only while a VM migrates, by its TCP
+connections. A management network that is neither ovirtmgmt nor the default route is
+detected only while the engine is connected. A use whose netdev, and a table that could
+not be read, are uses of an unknown netdev.
 
 The texts of sessions are those of the kernel's drivers/scsi/scsi_transport_iscsi.c,
 libiscsi.c, drivers/infiniband/ulp/srp/ib_srp.c and nvmf_get_address() in
@@ -16,17 +20,25 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from ovirt_rdma.host.collect.parsers.mount_table import (
+    MOUNTINFO,
+    parse_mountinfo,
+    visible,
+)
 from ovirt_rdma.host.collect.parsers.sockets import (
     Connection,
     parse_connections,
     plain_address,
 )
+from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import ARPHRD_LOOPBACK, NetdevUse
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.system.tree import FileTree
 
 
@@ -125,11 +137,12 @@ _ISER = "iser"
 
 @dataclass(frozen=True)
 class StorageSession:
-    """A session and its network path, as far as it is known.
+    """A session or mount and its network path, as far as it is known.
 
     ``purpose`` and ``what`` as in :class:`ovirt_rdma.host.facts.model.NetdevUse`.
     ``netdev`` is the one that the session is bound to; ``local`` and ``remote`` are IP
-    addresses; ``rdma_port`` is an RDMA device and its port.
+    addresses; ``rdma_port`` is an RDMA device and its port; ``ports`` are TCP ports of
+    servers of its kind.
     """
 
     purpose: str
@@ -138,6 +151,7 @@ class StorageSession:
     local: Optional[str] = None
     remote: Optional[str] = None
     rdma_port: Optional[tuple[str, int]] = None
+    ports: frozenset[int] = frozenset()
 
 
 def read_storage_sessions(
@@ -148,6 +162,7 @@ def read_storage_sessions(
         *_iscsi(tree, problems),
         *_srp(tree, problems),
         *_nvme(tree, problems),
+        *_mounts(tree, problems),
     )
 
 
@@ -253,6 +268,53 @@ def _nvme(tree: FileTree, problems: list[str]) -> list[StorageSession]:
     return sessions
 
 
+# Network file systems except NFS, with the TCP ports of their servers (those of IANA;
+# BeeGFS and Gluster by their manuals). The kernel shows the server's address as addr=
+# (fs/smb/client/cifsfs.c) or in the source (fs/ceph/super.c, Lustre's NIDs).
+_FILE_SYSTEMS = {
+    "9p": {564},
+    "afs": set(),
+    "beegfs": {8003, 8005, 8008},
+    "ceph": {3300, 6789},
+    "cifs": {445, 139},
+    "fuse.ceph": {3300, 6789},
+    "fuse.ceph-fuse": {3300, 6789},
+    "fuse.glusterfs": {24007},
+    "fuse.sshfs": {22},
+    "lustre": {988},
+    "smb3": {445, 139},
+}
+_IPV4 = r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.])"
+_ADDRESS = re.compile(rf"{_IPV4}|(?<=\[)[0-9a-f:]+(?=\])")
+
+
+def _mounts(tree: FileTree, problems: list[str]) -> Iterator[StorageSession]:
+    """Yield the network mounts, one for each address of their servers."""
+    entries, odd = parse_mountinfo(tree.data(MOUNTINFO, problems) or b"")
+    problems += odd
+    for mount in visible(entries):
+        options = dict(o.partition("=")[::2] for o in mount.options.split(","))
+        # A hypervisor serves 9p to this guest without a network.
+        if mount.fstype not in _FILE_SYSTEMS or options.get("trans") == "virtio":
+            continue
+        texts = (mount.source, options.get("addr", ""), options.get("mon_addr", ""))
+        what = f"{mount.source} at {mount.mountpoint}"
+        ports = frozenset(_FILE_SYSTEMS[mount.fstype])
+        found = {part for text in texts for part in _ADDRESS.findall(text)}
+        if _is_ip(texts[1]):
+            found = {texts[1]}
+        for remote in sorted(found) or [None]:
+            yield StorageSession("mount", what, remote=remote, ports=ports)
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
 def _has_route(remote: str) -> bool:
     """Whether ``remote`` can have one route: not a name, and not a link-local address
     without scope, which is on each link.
@@ -278,6 +340,13 @@ def _end(address: Optional[str], port: Optional[str]) -> str:
 
 
 SOCKET_TABLES = "/proc/net"
+_NAMESPACES = "/run/netns"
+# More network namespaces are not looked at; a service with PrivateNetwork= has one.
+_MOST_NAMESPACES = 64
+# Routes that are up, and no refusal (include/uapi/linux/route.h).
+_UP, _REJECT = 0x1, 0x200
+# A session's processes are not nested deeper.
+_MOST_PARENTS = 40
 
 _MANAGEMENT = "ovirtmgmt"
 # VDSM's `management_port` (lib/vdsm/common/config.py.in).
@@ -288,6 +357,8 @@ _LIBVIRT_PORTS = frozenset({16509, 16514})
 # qemu.conf's migration_port_min and _max. Any program may get one of these ports, so
 # they are used only while two libvirtd are connected.
 _MIGRATION_PORTS = range(49152, 49216)
+# VDSM's remote_display_port_min and _max (lib/vdsm/tool/configurators/libvirt.py).
+_DISPLAY_PORTS = range(5900, 6924)
 
 
 def read_netdev_uses(
@@ -297,31 +368,40 @@ def read_netdev_uses(
     problems: list[str],
     *,
     connections: bool = True,
+    tools: Optional[Tools] = None,
+    unread: Sequence[str] = (),
 ) -> tuple[NetdevUse, ...]:
     """Return the uses, sorted by netdev.
 
     ``facts`` are the other facts of the host, ``sessions`` those of block storage.
     Without ``connections``: those that last, not those of the present TCP connections.
+    With ``tools`` other network namespaces are read. ``unread`` are sentences about
+    users that could not be read: they are uses of an unknown netdev.
     """
     paths = NetdevPaths(facts)
+    blind = list(unread)
+    established = _established(tree, blind) if connections else []
     uses = {
         *_nfs(facts, paths, problems),
         *_networks(facts, paths),
-        *_connections(_established(tree, problems) if connections else [], paths),
+        *_connections(established, paths),
+        *_default_routes(tree, paths, blind),
+        *_ssh(tree, established, paths),
+        *_containers(tree, tools, paths, blind),
     }
     for session in sessions:
-        uses.update(_session(session, facts, paths, problems))
-    return tuple(sorted(uses, key=lambda use: (use.netdev, use.purpose, use.what)))
+        uses.update(_session(session, facts, paths, established, problems))
+    problems += blind[len(unread) :]
+    uses.update(NetdevUse(None, "unknown", sentence) for sentence in blind)
+    return tuple(sorted(uses, key=lambda u: (u.netdev or "", u.purpose, u.what)))
 
 
 def _nfs(facts: Facts, paths: NetdevPaths, problems: list[str]) -> Iterator[NetdevUse]:
     for mount in facts.nfs_mounts:
-        if mount.address is None:
-            continue
         what = f"{mount.source} at {mount.mountpoint}"
-        netdevs = paths.towards(mount.address)
+        netdevs = paths.towards(mount.address) if mount.address else None
         if netdevs is None:
-            problems.append(_unknown("nfs", what))
+            yield _unknown("nfs", what, problems)
         for netdev in netdevs or ():
             yield NetdevUse(netdev, "nfs", what)
 
@@ -346,6 +426,10 @@ def _connections(
         for netdev in paths.carrying(connection.local):
             yield NetdevUse(netdev, "migration", f"a VM, with {connection.remote}")
     for connection in connections:
+        if connection.local_port in _DISPLAY_PORTS:
+            for netdev in paths.carrying(connection.local):
+                what = f"a console, with {connection.remote}"
+                yield NetdevUse(netdev, "display", what)
         if connection.local_port == _VDSM_PORT:
             for netdev in paths.carrying(connection.local):
                 what = f"VDSM, connected from {connection.remote}"
@@ -369,10 +453,130 @@ def _established(tree: FileTree, problems: list[str]) -> list[Connection]:
     return connections
 
 
-def _session(
-    session: StorageSession, facts: Facts, paths: NetdevPaths, problems: list[str]
+def _default_routes(
+    tree: FileTree, paths: NetdevPaths, blind: list[str]
 ) -> Iterator[NetdevUse]:
-    netdevs: list[str] = []
+    """Yield the netdevs of the default gateways that the kernel prefers."""
+    for name, read in (("route", _ipv4_route), ("ipv6_route", _ipv6_route)):
+        path = f"{SOCKET_TABLES}/{name}"
+        data = tree.data(path, blind) if name in tree.names(SOCKET_TABLES) else None
+        routes: list[tuple[int, str, str]] = []
+        for line in (data or b"").decode("utf-8", "replace").splitlines():
+            try:
+                if line.strip() and not line.startswith("Iface"):
+                    routes += read(line.split())
+            except (ValueError, OverflowError):
+                blind.append(f"{path} has a line that is no route")
+        for metric, netdev, gateway in routes:
+            if metric == min(routes)[0] and netdev in paths.names:
+                yield NetdevUse(netdev, "route", f"default gateway {gateway}")
+
+
+def _ipv4_route(words: list[str]) -> list[tuple[int, str, str]]:
+    """Return metric, netdev and gateway of a default route in /proc/net/route; none for
+    another route (fib_route_seq_show() in net/ipv4/fib_trie.c). Raises ValueError.
+    """
+    netdev, destination, gateway, flags, _, _, metric, mask, *_ = words
+    if not _is_default(flags, destination, mask):
+        return []
+    packed = int(gateway, 16).to_bytes(4, sys.byteorder)
+    return [(int(metric), netdev, str(ipaddress.ip_address(packed)))]
+
+
+def _ipv6_route(words: list[str]) -> list[tuple[int, str, str]]:
+    """Return the same for ipv6_route (ipv6_route_native_seq_show(), net/ipv6)."""
+    destination, length, _, _, gateway, metric, _, _, flags, netdev = words
+    if not _is_default(flags, destination, length):
+        return []
+    address = ipaddress.ip_address(bytes.fromhex(gateway))
+    return [(int(metric, 16), netdev, str(address))]
+
+
+def _is_default(flags: str, *zeros: str) -> bool:
+    if int(flags, 16) & (_UP | _REJECT) != _UP:
+        return False
+    return not any(int(text, 16) for text in zeros)
+
+
+def _ssh(
+    tree: FileTree, established: list[Connection], paths: NetdevPaths
+) -> Iterator[NetdevUse]:
+    """Yield the netdev of the SSH session in which this process runs. sudo removes
+    SSH_CONNECTION (ssh(1)), but a parent of ours has it.
+    """
+    ends = {(c.remote, c.remote_port, c.local, c.local_port) for c in established}
+    process = "self"
+    for _ in range(_MOST_PARENTS):
+        environment = tree.data(f"/proc/{process}/environ") or b""
+        for variable in environment.split(b"\0"):
+            name, _, value = variable.decode("utf-8", "replace").partition("=")
+            words = value.split()
+            if name != "SSH_CONNECTION" or len(words) != 4:
+                continue
+            remote, remote_port, local, port = words
+            if not (remote_port.isdecimal() and port.isdecimal()):
+                continue
+            end = (plain_address(remote), int(remote_port))
+            if (*end, plain_address(local), int(port)) in ends:
+                for netdev in paths.carrying(local):
+                    yield NetdevUse(netdev, "ssh", f"this session, from {end[0]}")
+                return
+        status = tree.text(f"/proc/{process}/status") or ""
+        parents = re.findall(r"^PPid:\s*([0-9]{1,10})$", status, re.MULTILINE)
+        if not parents or parents[0] == "0":
+            return
+        process = parents[0]
+
+
+def _containers(
+    tree: FileTree, tools: Optional[Tools], paths: NetdevPaths, blind: list[str]
+) -> Iterator[NetdevUse]:
+    """Yield what other network namespaces have on netdevs of ours, and the netdevs of
+    adapters that were moved there. A veth's other end is a netdev of ours, which shows.
+    """
+    if tools is None:
+        return
+    known = {tree.link_name("/proc/self/ns/net"), None}
+    found = {}
+    for process in tree.names("/proc"):
+        space = (
+            tree.link_name(f"/proc/{process}/ns/net") if process.isdecimal() else None
+        )
+        if space not in known:
+            known.add(space)
+            found[f"/proc/{process}/ns/net"] = (
+                f"{tree.text(f'/proc/{process}/comm') or 'a process'} ({process})"
+            )
+    for name in tree.names(_NAMESPACES):
+        found[f"{_NAMESPACES}/{name}"] = f"the namespace {name}"
+    if len(found) > _MOST_NAMESPACES:
+        blind.append(f"there are more than {_MOST_NAMESPACES} network namespaces")
+    indexes = {tree.text(f"{NET_CLASS}/{name}/ifindex"): name for name in paths.names}
+    for space, owner in list(found.items())[:_MOST_NAMESPACES]:
+        argv = ["nsenter", f"--net={space}", "ip", "-j", "-d", "link", "show"]
+        failures: list[str] = []
+        rows = tools.rows(argv, failures)
+        if rows is None and (tree.link_name(space) or space.startswith(_NAMESPACES)):
+            blind += failures  # its process has not just ended
+        for row in rows or []:
+            info = row.get("linkinfo")
+            kind = info.get("info_kind") if isinstance(info, dict) else None
+            what = f"{kind or 'netdev'} {row.get('ifname')} of {owner}"
+            below = indexes.get(str(row.get("link_index")))
+            if below and "link_netnsid" in row and kind != "veth":
+                yield NetdevUse(below, "container", what)
+            if row.get("parentbus") == "pci":
+                yield NetdevUse(str(row.get("parentdev")), "container", what)
+
+
+def _session(
+    session: StorageSession,
+    facts: Facts,
+    paths: NetdevPaths,
+    established: list[Connection],
+    problems: list[str],
+) -> Iterator[NetdevUse]:
+    netdevs: Optional[list[str]] = []
     if session.rdma_port:
         # An InfiniBand port may have no netdev: then none is in use.
         netdevs = [
@@ -383,15 +587,18 @@ def _session(
     elif session.netdev in paths.names:
         netdevs = [session.netdev]
     else:
-        if session.local:
-            netdevs = paths.carrying(session.local)
-        if not netdevs and session.remote:
-            netdevs = paths.towards(session.remote) or []
-        if not netdevs:
-            problems.append(_unknown(session.purpose, session.what))
-    for netdev in netdevs:
+        netdevs = (paths.carrying(session.local) if session.local else []) or None
+        if netdevs is None and session.remote:
+            netdevs = paths.towards(session.remote)
+        ends = [c.local for c in established if c.remote_port in session.ports]
+        if netdevs is None and ends:
+            netdevs = [name for end in ends for name in paths.carrying(end)]
+        if netdevs is None:
+            yield _unknown(session.purpose, session.what, problems)
+    for netdev in dict.fromkeys(netdevs or ()):
         yield NetdevUse(netdev, session.purpose, session.what)
 
 
-def _unknown(purpose: str, what: str) -> str:
-    return f"the netdev that {what} ({purpose}) uses is unknown"
+def _unknown(purpose: str, what: str, problems: list[str]) -> NetdevUse:
+    problems.append(f"the netdev that {what} ({purpose}) uses is unknown")
+    return NetdevUse(None, purpose, f"{what}, by an unknown netdev")

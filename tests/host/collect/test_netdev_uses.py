@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import json
+
 import pytest
 from support.fakes.fake_root import FakeRoot
 
 from ovirt_rdma.host.collect.netdev_users import read_netdev_uses, read_storage_sessions
 from ovirt_rdma.host.collect.parsers.sockets import parse_connections
+from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     ARPHRD_LOOPBACK,
@@ -14,6 +17,7 @@ from ovirt_rdma.host.facts.devices import (
     OvirtNetwork,
 )
 from ovirt_rdma.host.facts.model import CmId, Facts, NfsMount, Route
+from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree
 
 
@@ -39,13 +43,15 @@ NETDEVS = (
 )
 
 
-def uses(host: FakeRoot, connections=True, **facts):
+def uses(host: FakeRoot, connections=True, tools=None, **facts):
     problems: list[str] = []
     known = {"netdevs": NETDEVS, **facts}
     tree = FileTree(host.path)
     sessions = read_storage_sessions(tree, problems)
     facts = Facts("hv1", "6.1", 1.0, **known)
-    found = read_netdev_uses(tree, facts, sessions, problems, connections=connections)
+    found = read_netdev_uses(
+        tree, facts, sessions, problems, connections=connections, tools=tools
+    )
     return found, problems
 
 
@@ -120,7 +126,7 @@ def test_a_server_on_this_host_uses_no_link(host):
 @pytest.mark.parametrize("address", ["10.9.9.9", "fe80::1", "nas"])
 def test_a_netdev_that_cannot_be_told_is_a_sentence(host, address):
     found, problems = uses(host, nfs_mounts=(mount(address),))
-    assert not found
+    assert found == (NetdevUse(None, "nfs", f"{NFS}, by an unknown netdev"),)
     assert problems == ["the netdev that nas:/data at /rhev/nas (nfs) uses is unknown"]
 
 
@@ -173,6 +179,11 @@ def test_the_route_tells_the_way_to_block_storage_behind_a_gateway(host):
     assert {(use.netdev, use.what) for use in facts.netdev_uses} == {
         ("eth0", "nqn.2014-08.org:data at 10.9.9.9:4420"),
         ("eth0", "nqn.2014-08.org:data at 10.9.9.8"),
+        (
+            None,
+            "iqn.2016-06.org:data at nas.example.org:3260, by an unknown netdev",
+        ),
+        (None, "nqn.2014-08.org:data at [fe80::1]:4420, by an unknown netdev"),
     }
     assert [p for p in facts.problems if "is unknown" in p] == [
         "the netdev that iqn.2016-06.org:data at nas.example.org:3260 (iscsi) uses is "
@@ -185,7 +196,7 @@ def test_an_iscsi_session_that_cannot_be_placed_is_a_sentence(host):
     host.iscsi_session(3, address="10.9.9.9")
     host.iscsi_session(4)
     found, problems = uses(host)
-    assert [use.netdev for use in found] == ["ib0"]
+    assert [use.netdev for use in found] == [None, "ib0"]
     assert problems == [
         "the netdev that iqn.2016-06.org:data at 10.9.9.9:3260 (iscsi) uses is unknown"
     ]
@@ -238,8 +249,8 @@ def test_nvme_over_rdma_and_tcp(host, address, netdev):
 @pytest.mark.parametrize("address", ["", "traddr", "traddr=,=,", "host_iface=eth9"])
 def test_an_odd_nvme_address_is_a_sentence(host, address):
     host.nvme_controller(0, address)
-    found, problems = uses(host)
-    assert not found
+    (use,), problems = uses(host)
+    assert (use.netdev, use.purpose) == (None, "nvme")
     assert problems[-1].startswith("the netdev that nqn.2014-08.org")
 
 
@@ -324,7 +335,8 @@ def test_the_table_of_connections():
 def test_lines_that_are_no_connection_are_counted(host):
     host.tcp_table("tcp", ["headings", "   0: 0200000A:C000", "x"])
     host.tcp_table("tcp6", ["headings"])
-    assert uses(host) == ((), ["/proc/net/tcp has 2 lines that are not connections"])
+    sentence = "/proc/net/tcp has 2 lines that are not connections"
+    assert uses(host) == ((NetdevUse(None, "unknown", sentence),), [sentence])
 
 
 def test_a_table_that_cannot_be_read_is_a_sentence(host):
@@ -340,3 +352,153 @@ def test_uses_are_in_the_facts_of_the_host(host):
     assert host.reader().facts().netdev_uses == (
         NetdevUse("ib0", "nfs", "10.0.0.1:/data at /mnt/data"),
     )
+
+
+# Mounts of other network file systems
+
+
+@pytest.mark.parametrize(
+    ("fstype", "source", "options", "netdevs"),
+    [
+        ("cifs", "//nas/share", "rw,vers=3.1.1,addr=10.0.0.1", ["ib0"]),
+        ("cifs", "//nas/share", "rw,addr=fd00::1", ["ib0"]),
+        ("ceph", "10.0.2.1:6789,10.1.0.1:6789:/", "rw", ["ib0.8001", "ib1"]),
+        ("ceph", "admin@0a1b.vol=/", "rw,mon_addr=10.0.2.1:6789", ["ib1"]),
+        ("lustre", "10.0.0.1@o2ib:/scratch", "rw", ["ib0"]),
+        ("9p", "share", "rw,trans=virtio", []),
+        ("9p", "10.0.2.1", "rw,trans=tcp", ["ib1"]),
+        ("fuse.glusterfs", "[fd00::1]:/data", "rw", ["ib0"]),
+        # A name: the connection to such a server shows the netdev.
+        ("fuse.glusterfs", "gl1:/data", "rw", ["eth0"]),
+        ("fuse.sshfs", "user@nas:/home", "rw", [None]),
+        ("tmpfs", "10.0.0.1", "rw", []),
+    ],
+)
+def test_mounts_of_other_network_file_systems(host, fstype, source, options, netdevs):
+    host.mount(source, "/mnt/x", fstype, options)
+    host.tcp_connections(("192.0.2.5", 40000, "192.0.2.9", 24007))
+    found, _ = uses(host)
+    assert [use.netdev for use in found] == netdevs
+    assert {use.purpose for use in found} <= {"mount"}
+    assert all(use.what.startswith(f"{source} at /mnt/x") for use in found)
+
+
+def test_gluster_on_this_host_uses_no_link(host):
+    host.mount("localhost:/data", "/mnt/x", "fuse.glusterfs")
+    host.tcp_connections(("127.0.0.1", 40000, "127.0.0.1", 24007))
+    assert uses(host) == ((), [])
+
+
+# Routes, sessions of administrators, consoles, containers
+
+IPV4_ROUTES = """\
+Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth0\t00000000\t010200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0
+ib1\t00000000\t0102000A\t0003\t0\t0\t150\t00000000\t0\t0\t0
+ib0\t00000000\t00000000\t0200\t0\t0\t5\t00000000\t0\t0\t0
+ib0\t0000000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+"""
+IPV6_ROUTES = (
+    f"{'0' * 32} 00 {'0' * 32} 00 fd00{'0' * 27}1 00000400 00000001 00000000 00000003"
+    f"      ib0\n{'0' * 32} 00 {'0' * 32} 00 {'0' * 32} ffffffff 00000001 00000000 "
+    f"00200200       lo\nfd00{'0' * 28} 40 {'0' * 32} 00 {'0' * 32} 00000100 00000001 "
+    "00000000 00000001      ib1\n"
+)
+
+
+def test_the_default_gateways(host):
+    """As Linux 6.1 prints them; of several the one that the kernel prefers."""
+    host.write("/proc/net/route", IPV4_ROUTES)
+    host.write("/proc/net/ipv6_route", IPV6_ROUTES)
+    assert uses(host) == (
+        (
+            NetdevUse("eth0", "route", "default gateway 192.0.2.1"),
+            NetdevUse("ib0", "route", "default gateway fd00::1"),
+        ),
+        [],
+    )
+
+
+@pytest.mark.parametrize("text", ["", "x y z\n", "eth0 0 0\n" * 3, "\xff" * 99])
+def test_odd_routes_are_users_that_are_unknown(host, text):
+    host.write("/proc/net/route", text.encode("latin1"))
+    host.write("/proc/net/ipv6_route", text.encode("latin1"))
+    found, problems = uses(host)
+    assert {(use.netdev, use.purpose) for use in found} <= {(None, "unknown")}
+    assert bool(found) == bool(text) == bool(problems)
+
+
+SSH = "192.0.2.9 50000 10.0.2.2 22"
+
+
+@pytest.mark.parametrize(
+    ("environments", "netdev"),
+    [
+        ({"self": f"HOME=/root\0SSH_CONNECTION={SSH}\0"}, "ib1"),
+        # sudo has removed it.
+        ({"self": "SUDO_USER=adm", "70": "", "60": f"SSH_CONNECTION={SSH}"}, "ib1"),
+        # tmux has that of a session that has ended.
+        ({"70": "SSH_CONNECTION=192.0.2.9 50001 10.0.2.2 22"}, None),
+        ({"70": "SSH_CONNECTION=192.0.2.9 x 10.0.2.2 22"}, None),
+        ({"70": "SSH_CONNECTION="}, None),
+        ({}, None),
+    ],
+)
+def test_the_ssh_session_that_runs_us(host, environments, netdev):
+    host.tcp_connections(("10.0.2.2", 22, "192.0.2.9", 50000))
+    for process, parent in (("self", 70), ("70", 60), ("60", 1)):
+        host.write(f"/proc/{process}/status", f"Name:\tx\nPPid:\t{parent}")
+    for process, text in environments.items():
+        host.write(f"/proc/{process}/environ", text.encode())
+    wanted = (NetdevUse(netdev, "ssh", "this session, from 192.0.2.9"),)
+    assert uses(host)[0] == (wanted if netdev else ())
+
+
+def test_a_console_of_a_virtual_machine(host):
+    host.tcp_connections(("10.0.2.2", 5901, "192.0.2.9", 50000))
+    host.tcp_connections(("127.0.0.1", 6010, "127.0.0.1", 50000))
+    assert uses(host)[0] == (NetdevUse("ib1", "display", "a console, with 192.0.2.9"),)
+
+
+# ip -j -d link show in the namespace of a container (iproute2 6.1): a macvlan on ib0's
+# index, a veth, and an adapter's netdev that was moved.
+IN_THE_CONTAINER = [
+    {"ifindex": 1, "ifname": "lo", "linkinfo": {}},
+    {"ifindex": 2, "link_index": 5, "link_netnsid": 0, "ifname": "eth0",
+     "linkinfo": {"info_kind": "macvlan"}},
+    {"ifindex": 3, "link_index": 5, "link_netnsid": 0, "ifname": "eth1",
+     "linkinfo": {"info_kind": "veth"}},
+    {"ifindex": 4, "link_index": 2, "ifname": "eth0.7",
+     "linkinfo": {"info_kind": "vlan"}},
+    {"ifindex": 9, "ifname": "ens1", "parentbus": "pci", "parentdev": "0000:41:00.0"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_links_of_containers(host, ends):
+    for process, space in (("self", 1), ("1", 1), ("80", 2), ("81", 2)):
+        link = host.path / f"proc/{process}/ns/net"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(f"net:[{space}]")
+    host.write("/proc/80/comm", "conmon")
+    host.write("/sys/class/net/ib0/ifindex", "5")
+    tools = Tools(host.runner)
+    command = "nsenter --net=/proc/80/ns/net ip -j -d link show"
+    host.runner.answer(command, json.dumps(IN_THE_CONTAINER))
+    assert uses(host, tools=tools) == (
+        (
+            NetdevUse("0000:41:00.0", "container", "netdev ens1 of conmon (80)"),
+            NetdevUse("ib0", "container", "macvlan eth0 of conmon (80)"),
+        ),
+        [],
+    )
+
+    def fails():
+        if ends:
+            (host.path / "proc/80/ns/net").unlink()
+        raise CommandFailed("reassociate to namespace failed", 1)
+
+    host.runner.answer(command, fails)
+    found, problems = uses(host, tools=tools)
+    assert [use.purpose for use in found] == ([] if ends else ["unknown"])
+    assert len(problems) == len(found)
