@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 from ovirt_rdma.cli.output import Output, terminal_width
-from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
@@ -42,9 +42,10 @@ def approve(
     """Show the lines of ``plan`` and ask for confirmation, unless --assume-yes.
 
     Raises Declined if the answer is no, or without a terminal, with the lines of
-    ``why`` it asks.
+    ``why`` it asks. After this, the run may change something.
     """
     if args.assume_yes:
+        output.unchanged = False
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise Declined(
@@ -62,7 +63,7 @@ def approve(
         yes = output.ask("Continue? [y/N] ")
     except KeyboardInterrupt:
         output.message("")
-        output.message(NOTHING_CHANGED)
         raise
     if not yes:
         raise Declined("declined", "declined")
+    output.unchanged = False

@@ -13,7 +13,10 @@ import signal
 import sys
 import time
 
-from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.output import (
+    Output,
+    terminal_width,
+)
 from ovirt_rdma.cli.parser import form_of, parse
 from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
@@ -40,8 +43,6 @@ _PACKAGES = {
     "yaml": ("python3-pyyaml", "PyYAML"),
 }
 
-# A Problem with one of these is raised before the first change.
-_REFUSALS = (ExitCode.CHECKS_FAILED, ExitCode.REFUSED, ExitCode.OTHER_RUN)
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
 # Ending takes less than this: Ansible is given 10 s to stop.
 _ENDING_S = 30.0
@@ -92,12 +93,13 @@ def _guarded(program: str, output: Output, run: Callable[[], int]) -> int:
         output.flush()
         return code
     except Problem as problem:
-        _report_problem(program, problem, output)
+        content = output.problem(program, problem)
+        output.error(problem.id, problem.exit_code, content)
         return problem.exit_code
-    except Ended as ended:
-        return ended.code
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        if output.unchanged:
+            output.message(NOTHING_CHANGED)
+        return getattr(interrupt, "code", ExitCode.INTERRUPTED)
     except Exception as error:  # noqa: BLE001  (the last resort: a bug of ours)
         _report_bug(program, error, output)
         return ExitCode.FAILED
@@ -184,22 +186,17 @@ def _run(
 
     output.form = values.pop("form")
     root = values.pop("root", "/")
+    # A verb that changes things has a dry run. It says after that, and with an error
+    # before its first change, that nothing was changed.
+    changes = getattr(verb, "changes", False)
+    output.unchanged = changes or None
+    streams = not output.for_people and getattr(verb, "streams", False)
+    output.json_lines = streams and terminal_width(sys.stderr) is None
     with contextlib.ExitStack() as at_end:
-        return verb(**values).run(Context(output, at_end, root, access))
-
-
-def _report_problem(program: str, problem: Problem, output: Output) -> None:
-    lines = str(problem).splitlines()
-    for line in lines:
-        output.message(f"{program}: {line}")
-    if problem.exit_code in _REFUSALS:
-        output.message(NOTHING_CHANGED)
-        lines.append(NOTHING_CHANGED)
-    if problem.fix:
-        output.message(f"fix: {problem.fix}")
-    reasons = [{"id": reason.id, "sentence": reason} for reason in problem.reasons]
-    content = {"sentences": lines, "fix": problem.fix, "reasons": reasons}
-    output.error(problem.id, problem.exit_code, content)
+        code = verb(**values).run(Context(output, at_end, root, access))
+    if changes and values["dry_run"] and output.for_people:
+        output.line(NOTHING_CHANGED)
+    return code
 
 
 def _report_bug(program: str, error: Exception, output: Output) -> None:

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem
 from ovirt_rdma.host.system.printable import printable
 
 TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from typing import Any, Optional, TextIO
 
 FORMATS = ("table", "json", "yaml")
+
+# A Problem with one of these is raised before the first change: checks failed, refused,
+# another run.
+_REFUSALS = (3, 4, 75)
 
 _COLOURS = {"good": "32", "bad": "31", "doubtful": "33"}
 _GAP = "  "
@@ -44,6 +48,11 @@ class Output:
         self._printed = False
         # Whether somebody still reads the result: not after `| head` has ended.
         self.is_read = True
+        # Whether each message is an object of JSON on a line of its own.
+        self.json_lines = False
+        # Whether a verb that changes things has changed nothing yet; None for others,
+        # whose exit code says it.
+        self.unchanged: Optional[bool] = None
         self._width = terminal_width(self._out)
         # The last line of the terminal has a progress text, to be erased.
         self._progress_shown = False
@@ -72,9 +81,41 @@ class Output:
 
     def message(self, text: str) -> None:
         """Print a message to stderr at once."""
+        if self.json_lines:
+            kind, _, rest = text.partition(": ")
+            known = kind in ("note", "warning", "fix")
+            self.event(kind if known else "message", sentence=rest if known else text)
+            return
         self.progress("")
         if sys.stderr is not None:
             _to_stderr(_encodable(printable(text), sys.stderr) + "\n")
+
+    def event(self, event: str, **more: Any) -> None:
+        """Print an object of JSON to stderr at once, with ``at`` in seconds since 1970,
+        in the form of :attr:`json_lines`.
+        """
+        import json
+        import time
+
+        _to_stderr(
+            json.dumps({"event": event, **more, "at": round(time.time(), 3)}) + "\n"
+        )
+
+    def problem(self, about: str, problem: Problem) -> dict[str, Any]:
+        """Print a problem and its fix to stderr, each sentence after ``about``; return
+        it for a document.
+        """
+        lines = str(problem).splitlines()
+        for line in lines:
+            self.message(f"{about}: {line}")
+        refused = problem.exit_code in _REFUSALS
+        if refused if self.unchanged is None else self.unchanged:
+            self.message(NOTHING_CHANGED)
+            lines.append(NOTHING_CHANGED)
+        if problem.fix:
+            self.message(f"fix: {problem.fix}")
+        reasons = [{"id": reason.id, "sentence": reason} for reason in problem.reasons]
+        return {"sentences": lines, "fix": problem.fix, "reasons": reasons}
 
     def ask(self, question: str) -> bool:
         """Ask on stderr, because stdout is for the result; return True for yes."""

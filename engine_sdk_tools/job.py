@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import MISSING, EngineProblem, LostAnswer
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.api.sdk import types
+from ovirt_rdma.host.errors import Problem
 
 ORIGIN = "ovirt-rdma"
 # The engine truncates an event to 10000 characters (MaxAuditLogMessageLength); a task
@@ -168,7 +170,8 @@ class EngineJob(Listener):
             severity=severity,
             # (origin, custom_id) must be unique (AddExternalEventCommand).
             custom_id=secrets.randbelow(2**31 - 1) + 1,
-            description=sentence[:_LONGEST],
+            # The portal's basic view shows no origin.
+            description=f"{ORIGIN}: {sentence[:1].lower()}{sentence[1:]}"[:_LONGEST],
             # The event does not get that of the request (EventMapper.java:199-201).
             correlation_id=self._session.correlation_id,
         )
@@ -217,6 +220,52 @@ class Listeners(Listener):
         """Pass a note to all."""
         for listener in self._listeners:
             listener.note(sentence)
+
+
+class Task:
+    """Long work: ``job`` gets its progress, for the engine; ``listener`` passes it on
+    to the session's listener, too.
+    """
+
+    def __init__(self, session: EngineSession, job: Optional[EngineJob]) -> None:
+        self.job: Listener = job or NoProgress()
+        self.listener: Listener = Listeners(session.listener, self.job)
+        self._open = job
+
+    def ended(
+        self, sentence: str, *, succeeded: bool, patience_s: float = END_S
+    ) -> None:
+        """End the job, with an event in the engine with the text ``sentence``.
+
+        If the engine is unavailable, this tries for ``patience_s`` seconds.
+        """
+        job, self._open = self._open, None
+        if job is not None:
+            job.finish(sentence, succeeded=succeeded, patience_s=patience_s)
+
+
+@contextmanager
+def task(
+    session: EngineSession, title: str, *, resume: str, wanted: bool = True
+) -> Iterator[Task]:
+    """Yield the Task with the title ``title`` ("create domain data2"), which has a job
+    in the engine if that is ``wanted``; an error ends the job as failed. ``resume``
+    says how to continue after an interrupt or a bug of ours.
+    """
+    work = Task(session, EngineJob(session, f"{ORIGIN}: {title}") if wanted else None)
+    try:
+        yield work
+    except Problem as problem:
+        work.ended(f"{title} failed: {problem.one_line}", succeeded=False)
+        raise
+    except BaseException as error:
+        # The note first: ending the job may take a while, and be interrupted too.
+        interrupted = isinstance(error, KeyboardInterrupt)
+        outcome = "was interrupted" if interrupted else "stopped by an error"
+        session.listener.note(f"{title} {outcome}; {resume}")
+        work.ended(f"{title} {outcome}", succeeded=False, patience_s=0.0)
+        raise
+    work.ended(f"{title}: done", succeeded=True)
 
 
 def find_open_jobs(session: EngineSession, prefix: str) -> list[OpenJob]:

@@ -10,6 +10,7 @@ from typing import Callable, TypeVar
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import MISSING, EngineProblem, LostAnswer
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.progress import step as reported
 from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
@@ -78,16 +79,14 @@ def undo(session: EngineSession, made: Sequence[Undo], listener: Listener) -> Un
     done, left, by_hand = [], [], []
     for step in reversed(made):
         call = step.call
-        listener.begin(call.doing, call.subject)
-        problem = ""
-        try:
-            session.perform(call)
-        except EngineProblem as error:
-            # An object that no longer exists needs no rollback.
-            problem = "" if error.kind == MISSING else str(error)
-        listener.end(call.doing, call.subject, problem)
-        if problem:
-            left.append(f"not rolled back: {problem}")
+        with reported(listener, call.doing, call.subject) as now:
+            try:
+                session.perform(call)
+            except EngineProblem as error:
+                # An object that no longer exists needs no rollback.
+                now.problem = "" if error.kind == MISSING else str(error)
+        if now.problem:
+            left.append(f"not rolled back: {now.problem}")
             by_hand.append(step.manual_fix)
         else:
             done.append(call.doing)

@@ -7,6 +7,7 @@ load ``errors``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -34,3 +35,25 @@ class ExitCode(IntEnum):
         code._value_ = number
         code.sentence = sentence
         return code
+
+
+# What a run of several parts ends with, if its parts end differently: the first of
+# these. What needs somebody comes before what was undone, and that before what was
+# never started.
+_WORST_FIRST: tuple[int, ...] = (
+    ExitCode.FAILED,
+    ExitCode.SOME,
+    ExitCode.ROLLED_BACK,
+    ExitCode.USAGE,
+    ExitCode.REFUSED,
+    ExitCode.CHECKS_FAILED,
+    ExitCode.OTHER_RUN,
+    ExitCode.DONE,
+)
+
+
+def worst(codes: Iterable[int]) -> int:
+    """Return the worst of the exit codes of several parts by what they mean; 0 for
+    none.
+    """
+    return min(codes, key=_WORST_FIRST.index, default=0)

@@ -17,7 +17,13 @@ MOST_AT_ONCE = 100
 
 
 class EngineVerb(Verb):
-    """A verb that needs an engine, with the options that name it."""
+    """A verb that needs an engine, with the options that name it.
+
+    With -o json|yaml, it ``streams`` its messages and progress to stderr as objects of
+    JSON, unless that is a terminal.
+    """
+
+    streams = True
 
     config: Optional[str]
     config_file: Optional[str]
@@ -66,6 +72,7 @@ class EngineVerb(Verb):
 class ChangeOptions(Approval):
     """The values of :func:`add_change_options`."""
 
+    changes = True
     dry_run: bool
     no_job: bool
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Print what ``domain convert``, ``revert`` and ``heal`` plan and have done.
 
-The plan lists the steps; the result has the outcome of each host. This module also
-decides the exit code.
+The plan lists the steps; the result has the outcome of each host.
 """
 
 from __future__ import annotations
@@ -20,18 +19,17 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERTED,
     CONVERTING,
     DONE,
-    ENTERING,
     FAILED,
-    FORWARD,
     GONE,
     HEAL,
     LEFT,
     REVERTED,
-    REVERTING,
     ROLLED_BACK,
+    TCP,
     ConversionState,
     HostRecord,
 )
+from ovirt_rdma.engine_sdk_tools.conversion.outcome import left_out, sentence
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     ENTER,
@@ -39,7 +37,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     PUSH,
     ConversionStep,
 )
-from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 
 _TONES = {
@@ -54,21 +51,6 @@ _TONES = {
 # Short names of what is done with a host.
 ENTERED = "maintenance"
 _SHORT = {PUSH: "policy", ENTER: ENTERED, LEAVE: "activation"}
-
-
-def exit_code(state: ConversionState) -> ExitCode:
-    """Return the exit code; REFUSED if the engine refused the first change."""
-    if state.stage in (CONVERTED, REVERTED):
-        return ExitCode.DONE
-    some = any(h.goal == FORWARD and h.stage == DONE for h in state.hosts)
-    if state.kind == HEAL:
-        return ExitCode.SOME if some else ExitCode.FAILED
-    if state.stage == ROLLED_BACK:
-        changed = any(h.touched for h in state.hosts)
-        changed = changed or any(d.touched for d in state.domains)
-        return ExitCode.ROLLED_BACK if changed else ExitCode.REFUSED
-    done = some or any(h.goal == BACK and h.stage == DONE for h in state.hosts)
-    return ExitCode.SOME if done else ExitCode.FAILED
 
 
 def plan_lines(plan: ConversionPlan) -> list[str]:
@@ -96,15 +78,17 @@ def plan_lines(plan: ConversionPlan) -> list[str]:
     return [*lines, f"{count(len(plan.steps), 'step')} for {state.title}"]
 
 
-def show_plan(plan: ConversionPlan, kind: str, output: Output) -> None:
-    """Print the steps of a dry run: requests to the engine, and policies for hosts."""
-    if not output.for_people:
-        calls = [_call_document(step) for step in plan.steps]
-        content = {"dry_run": True, "warnings": list(plan.warnings), "calls": calls}
-        output.document(kind, {**_head(plan.state), **content})
-        return
-    for sentence in plan.warnings:
-        output.text(f"warning: {sentence}")
+def plan_document(plan: ConversionPlan) -> dict[str, Any]:
+    """Return the steps of a dry run: requests to the engine, and policies for hosts."""
+    calls = [_call_document(step) for step in plan.steps]
+    content = {"dry_run": True, "warnings": list(plan.warnings), "calls": calls}
+    return {**_head(plan.state), **content}
+
+
+def show_plan(plan: ConversionPlan, output: Output) -> None:
+    """Print the steps of a dry run."""
+    for warning in plan.warnings:
+        output.text(f"warning: {warning}")
     if not plan.steps:
         output.line("Nothing to do.")
     policies: dict[PolicyFiles, int] = {}
@@ -117,20 +101,24 @@ def show_plan(plan: ConversionPlan, kind: str, output: Output) -> None:
             output.line(f"   {line}")
 
 
-def show_result(state: ConversionState, kind: str, output: Output) -> None:
-    """Print the result: the outcome of each host, and the command to run next."""
-    if not output.for_people:
-        hosts = [
-            {"host": h.name, "outcome": _outcome(state, h), "sentence": h.why}
-            for h in state.hosts
-        ]
-        content = {
-            "dry_run": False,
-            "stage": state.stage,
-            "why": state.why,
-            "hosts": hosts,
-        }
-        output.document(kind, {**_head(state), **content})
+def result_document(state: ConversionState, *, done: bool) -> dict[str, Any]:
+    """Return the result: the outcome of each host. Not ``done``: there was nothing to
+    do.
+    """
+    hosts = [
+        {"host": h.name, "outcome": _outcome(state, h), "sentence": h.why}
+        for h in state.hosts
+        if done
+    ]
+    stage = state.stage if done else "nothing to do"
+    content = {"dry_run": False, "stage": stage, "why": state.why, "hosts": hosts}
+    return {**_head(state), **content}
+
+
+def show_result(state: ConversionState, output: Output, *, done: bool) -> None:
+    """Print the result, and the command to run next."""
+    if not done:
+        output.text(f"Nothing to do: {_as_it_is(state)}.")
         return
     output.text(f"{sentence(state)}.")
     rows = [[h.name, _outcome(state, h), h.why] for h in state.hosts]
@@ -140,37 +128,14 @@ def show_result(state: ConversionState, kind: str, output: Output) -> None:
         output.next(line)
 
 
-def sentence(state: ConversionState) -> str:
-    """Return the result in one sentence; also the text of the engine's event."""
-    several = len(state.domains) > 1
-    what = "Heal of" if state.kind == HEAL else "Domains" if several else "Domain"
-    title, verb = f"{what} {state.title}", "are" if several else "is"
-    if state.stage == CONVERTED:
-        if state.kind == HEAL:
-            return f"{title}: the mounts are over RDMA again"
-        proven = "" if _proven(state) else ", but not proven on every host"
-        without = _left_out(state)
-        if without:
-            proven += f", without {', '.join(without)}"
-        return f"{title} {verb} converted to {state.to.upper()}{proven}"
-    if state.stage == REVERTED:
-        return f"{title} {verb} mounted as before"
-    why = f": {state.why.rstrip('.')}" if state.why else ""
-    if state.stage == ROLLED_BACK:
-        return f"{title} {verb} as before{why}"
-    return f"{title} stopped and is incomplete{why}"
-
-
-def _left_out(state: ConversionState) -> list[str]:
-    return [host.name for host in state.hosts if host.left_out]
-
-
-def _proven(state: ConversionState) -> bool:
-    return not state.blind and all(
-        h.stage == DONE and not h.why
-        for h in state.hosts
-        if h.found == "up" and not h.left_out
-    )
+def _as_it_is(state: ConversionState) -> str:
+    if state.kind == HEAL:
+        if state.to == TCP:
+            return "no domain has to go to TCP"
+        return "no mount is known to be degraded"
+    verb = "are" if len(state.domains) > 1 else "is"
+    where = f"on {state.to.upper()}" if state.stage == CONVERTED else "as before"
+    return f"{state.title} {verb} {where}"
 
 
 def _outcome(state: ConversionState, host: HostRecord) -> str:
@@ -188,9 +153,11 @@ def _outcome(state: ConversionState, host: HostRecord) -> str:
 
 
 def _next(state: ConversionState) -> list[str]:
-    names = " ".join(shlex.quote(domain.name) for domain in state.domains)
-    verify = f"ovirt-rdma domain verify {names}"
-    if state.stage == CONVERTED and _left_out(state):
+    names = [shlex.quote(d.name) for d in state.domains if d.stage != GONE]
+    verify = f"ovirt-rdma domain verify {' '.join(names)}"
+    if not names:
+        verify = "ovirt-rdma hosts check"
+    if state.stage == CONVERTED and left_out(state):
         # When these hosts are up again, the same command converts them.
         return [verify, command_of(state)]
     if state.stage in (CONVERTED, REVERTED):
@@ -200,27 +167,6 @@ def _next(state: ConversionState) -> list[str]:
     if any(domain.stage == GONE for domain in state.domains):
         return [revert_command_of(state)]
     return [command_of(replace(state, stage=CONVERTING)), revert_command_of(state)]
-
-
-def interrupted_lines(state: ConversionState) -> list[str]:
-    """Return sentences about an interrupted run: where it is, and how to resume it."""
-    lines = []
-    ours = [host.name for host in state.hosts if host.ours]
-    if ours:
-        verb = "is" if len(ours) == 1 else "are"
-        lines.append(
-            f"{', '.join(ours)} {verb} in maintenance for this run, or on the way there"
-        )
-    down = [d.name for d in state.domains if d.stage == ENTERING]
-    if down:
-        verb = "is" if len(down) == 1 else "are"
-        lines.append(
-            f"{', '.join(down)} {verb} in maintenance for this run, or on the way there"
-        )
-    how = f"the run is paused; resume it with '{command_of(state)}'"
-    if state.kind != HEAL and state.stage != REVERTING:
-        how += f", or revert it with '{revert_command_of(state)}'"
-    return [*lines, how]
 
 
 def _head(state: ConversionState) -> dict[str, Any]:

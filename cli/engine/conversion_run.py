@@ -1,214 +1,133 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carry out ``domain convert``, ``revert`` and ``heal`` on one data center.
+"""Carry out ``domain convert``, ``revert`` and ``heal`` over RdmaEngine.
 
-This is what the three share: stored states, reports of the hosts, the job in the
-engine, and the run itself.
+This is what the three share: host access, the question before a change, the progress,
+and the result.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Optional
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
 
 from ovirt_rdma.cli.approval import approve
 from ovirt_rdma.cli.context import Context
-from ovirt_rdma.cli.engine.arguments import (
-    ChangesDomains,
-)
+from ovirt_rdma.cli.engine.arguments import ChangesDomains
 from ovirt_rdma.cli.engine.conversion_report import (
-    exit_code,
-    interrupted_lines,
+    plan_document,
     plan_lines,
-    sentence,
+    result_document,
     show_plan,
     show_result,
 )
-from ovirt_rdma.cli.engine.session import NO_ACCESS, ask_hosts, progress
+from ovirt_rdma.cli.engine.session import (
+    in_each,
+    open_session,
+    progress,
+    rdma_engine,
+)
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
-from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.settings import state_folder
-from ovirt_rdma.engine_sdk_tools.conversion.lock import (
-    DataCenterLock,
-    OtherRun,
-    check_resumable,
-    command_of,
-    concerned,
-    has_other_options,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.model import (
-    FINISHED,
-    HEAL,
-    UNDER_WAY,
-    ConversionState,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan, plan_resume
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
-from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFile, StateFolder
-from ovirt_rdma.engine_sdk_tools.conversion.transitions import renamed
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport
-from ovirt_rdma.engine_sdk_tools.job import END_S, Listeners, end_job, is_open
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
-from ovirt_rdma.engine_sdk_tools.preparation.state_file import refuse_preparation
-from ovirt_rdma.engine_sdk_tools.refusals import Refused
-from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
+from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionState
+from ovirt_rdma.engine_sdk_tools.conversion.outcome import exit_code
+from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.host.errors import UsageProblem
+
+# Gets the engine and the arguments that all three have.
+Act = Callable[[RdmaEngine, dict[str, Any]], Optional[ConversionState]]
 
 
-class Run:
-    """One run of a verb on one data center, which holds its lock."""
-
-    def __init__(
-        self,
-        args: ChangesDomains,
-        context: Context,
-        session: EngineSession,
-        access: Optional[HostAccess],
-    ) -> None:
-        self.args = args
-        self.output = context.output
-        self._context = context
-        self.session = session
-        self.access = access
-        self.folder = conversion_states()
-        self.lock: DataCenterLock
-
-    def resumed(
-        self,
-        engine: Engine,
-        state: ConversionState,
-        domains: Sequence[Domain],
-        request: ConversionRequest,
-    ) -> ConversionPlan:
-        """Return the plan of the rest of ``state``, which was interrupted. Raises
-        Refused if the request is another one.
-        """
-        check_resumable(state, domains, request)
-        if has_other_options(state, request):
-            self.output.message(
-                f"note: resumed with the options of its first run: {command_of(state)}"
-            )
-        state = replace(state, batch=request.batch)
-        reports = self.reports(engine, state.data_center)
-        return plan_resume(state, engine, reports, request.without)
-
-    def recorded(self, engine: Engine, data_center: str) -> list[ConversionState]:
-        """Return the stored states of a data center, with the present names of the
-        engine's domains and hosts.
-
-        If the run changes something, this also prepares the lock between machines; the
-        caller already holds the lock of this machine.
-        """
-        stored = self.folder.states(data_center)
-        conversion_states = [renamed(state, engine) for state in stored]
-        if not self.args.dry_run:
-            refuse_preparation(self.folder, data_center)
-            take_over = self.args.take_over
-            owner = self.folder.owner()
-            self.lock = DataCenterLock(
-                self.session, owner, conversion_states, take_over=take_over
-            )
-        return conversion_states
-
-    def reports(
-        self, engine: Engine, data_center: str
-    ) -> Optional[Iterator[HostReport]]:
-        """Return the reports of all hosts of a data center, as they arrive; None
-        without host access.
-        """
-        if self.access is None:
-            return None
-        hosts = engine.hosts_of(data_center)
-        return (report for _, report in ask_hosts(hosts, self.access, self.output))
-
-    def do(self, plan: ConversionPlan, kind: str) -> int:
-        """Show the plan, or ask and carry it out; return the exit code."""
-        args, output = self.args, self.output
-        if args.dry_run:
-            show_plan(plan, kind, output)
-            return 0
-        if args.facts_dir is not None:
-            raise UsageProblem(
-                "facts-dir-needs-dry-run",
-                "--facts-dir needs --dry-run: it gives no access to hosts",
-                "give --ssh-key or --inventory",
-            )
-        state = plan.state
-        if self.access is None and not state.blind:
-            raise Refused([NO_ACCESS[0]], NO_ACCESS[1])
-        if state.stage in UNDER_WAY:
-            self.lock.check_free(concerned(state))
-        approve(args, output, plan_lines(plan))
-        state = self._work(plan)
-        show_result(state, kind, output)
-        return exit_code(state)
-
-    def _work(self, plan: ConversionPlan) -> ConversionState:
-        state = plan.state
-        shown = progress(self._context)
-        if not self.args.no_job:
-            state = replace(state, job=self.lock.take(state))
-        job = self.lock.job
-        listener = Listeners(shown, job) if job else shown
-        keeper = _Keeper(self.folder.file_for(state), state)
-        try:
-            state = carry_out(
-                self.session, self.access, state, keeper, listener, lock=self.lock
-            )
-        except BaseException as error:
-            # First, because closing the progress erases the last lines.
-            self._context.at_end.close()
-            for line in interrupted_lines(keeper.last):
-                self.output.message(f"note: {line}")
-            if job is not None and not isinstance(error, OtherRun):
-                interrupted = not isinstance(error, Problem)
-                # The job stays open, so that no other run starts meanwhile.
-                job.leave_open(
-                    f"interrupted; {'; '.join(interrupted_lines(keeper.last))}",
-                    patience_s=0.0 if interrupted else END_S,
-                )
-            raise
-        if not _is_over(state):
-            if job is not None:
-                job.leave_open(sentence(state))
-            return state
-        if job is not None:
-            job.finish(sentence(state), succeeded=exit_code(state) == 0)
-        elif state.job is not None:
-            self._end_earlier(state)
-        return state
-
-    def _end_earlier(self, state: ConversionState) -> None:
-        """End the job of an earlier run of this conversion, which is complete now."""
-        job = str(state.job)
-        try:
-            if is_open(self.session, job):
-                end_job(self.session, job, succeeded=exit_code(state) == 0)
-        except EngineProblem as problem:
-            self.output.message(f"note: {problem.one_line}")
-
-
-def _is_over(state: ConversionState) -> bool:
-    """Whether the run left nothing that another machine would take for the baseline.
-
-    Only this machine knows about an incomplete conversion.
+def run(args: ChangesDomains, context: Context, kind: str, act: Act) -> int:
+    """Run ``act``, and print the plan of a dry run or the result; return the exit
+    code.
     """
-    return state.kind == HEAL or state.stage in FINISHED
+    with _session(args, context) as session:
+        content: dict[str, Any] = {}
+        code = _one(args, context, session, act, content)
+    if not context.output.for_people:
+        context.output.document(kind, content)
+    return code
 
 
-class _Keeper:
-    """Writes the state, and keeps the last one."""
+def run_in_each(
+    args: ChangesDomains,
+    context: Context,
+    kind: str,
+    names: Sequence[str],
+    act: Callable[..., Optional[ConversionState]],
+) -> int:
+    """Run ``act`` for each data center of the domains ``names``, as :func:`run`; it
+    also gets the data center and the names of its domains.
+    """
+    output = context.output
+    with _session(args, context) as session:
+        engine = read_engine(session)
+        centers: dict[str, list[str]] = {}
+        for domain in domains_to_verify(engine, names, args.datacenter):
+            centers.setdefault(str(domain.data_center), []).append(domain.name)
+        named = {center.id: center.name for center in engine.data_centers}
 
-    def __init__(self, file: StateFile, state: ConversionState) -> None:
-        self.last = state
-        self._file = file
+        def heal(center: str, content: dict[str, Any]) -> tuple[int, bool]:
+            chosen = centers[center] if names else ()
+            one: Act = lambda rdma, how: act(rdma, how, center, chosen)  # noqa: E731
+            return _one(args, context, session, one, content), True
 
-    def write(self, state: ConversionState) -> None:
-        """See StateFile."""
-        # The state is true even if it cannot be written.
-        self.last = state
-        self._file.write(state)
+        found = {center: named.get(center, center) for center in centers}
+        none = "There is no NFS storage domain in a data center"
+        return in_each(found, heal, output, kind, none=none)
+
+
+def _session(args: ChangesDomains, context: Context) -> Any:
+    if args.facts_dir is not None and not args.dry_run:
+        raise UsageProblem(
+            "facts-dir-needs-dry-run",
+            "--facts-dir needs --dry-run: it gives no access to hosts",
+            "give --ssh-key or --inventory",
+        )
+    return open_session(args, context.output)
+
+
+def _one(
+    args: ChangesDomains,
+    context: Context,
+    session: EngineSession,
+    act: Act,
+    content: dict[str, Any],
+) -> int:
+    """Run ``act``; print for people, and fill ``content`` for programs."""
+    output = context.output
+    planned: list[ConversionPlan] = []
+
+    def ask(plan: ConversionPlan) -> bool:
+        planned.append(plan)
+        if args.dry_run:
+            content.update(plan_document(plan))
+            if output.for_people:
+                show_plan(plan, output)
+            return False
+        approve(args, output, plan_lines(plan))
+        return True
+
+    session.listener = progress(context)
+    rdma = rdma_engine(args, context, session, tasks=not args.no_job, noted=False)
+    how = {
+        "approve": ask,
+        "take_over": args.take_over,
+        "dry_run": args.dry_run,
+        "batch": args.batch,
+    }
+    state = act(rdma, how)
+    if state is None:
+        return 0
+    content.update(result_document(state, done=bool(planned)))
+    if output.for_people:
+        show_result(state, output, done=bool(planned))
+    return exit_code(state) if planned else 0
 
 
 def conversion_states() -> StateFolder:

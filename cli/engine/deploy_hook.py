@@ -43,6 +43,7 @@ class _OfFile(Verb):
 class _ChangesFile(_OfFile):
     """A verb that changes it."""
 
+    changes = True
     dry_run: bool
     force: bool
 
@@ -148,6 +149,7 @@ def _replace(
 ) -> int:
     if args.dry_run:
         return _show(args, output, file, "would be changed", (before, after))
+    output.unchanged = False
     file.replace(before, after)
     return _show(args, output, file, "changed", (before, after))
 
@@ -182,7 +184,6 @@ def _show(
     if args.dry_run:
         for line in differences:
             output.line(line)
-        output.line("Nothing was changed (--dry-run).")
         return 0
     output.text(f"{file.named} was changed: the block is {state}.")
     if backup:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ovirt_rdma.engine_sdk_tools.domains.list import DomainRow
     from ovirt_rdma.engine_sdk_tools.domains.mounted import ProvenHost
     from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
-    from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
+    from ovirt_rdma.engine_sdk_tools.model import Engine, Host
     from ovirt_rdma.engine_sdk_tools.sentences import OnHost
 
 _NFS_VERSIONS = ("3", "4", "4.0", "4.1", "4.2")
@@ -409,46 +409,20 @@ class Verify(EngineVerb, AccessOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.session import (
-            access_of,
-            ask_hosts,
-            note_no_access,
-            open_session,
-        )
+        from ovirt_rdma.cli.engine.session import open_session, rdma_engine
         from ovirt_rdma.cli.engine.shown.matrix import show_matrix
-        from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
-        from ovirt_rdma.engine_sdk_tools.domains.transport import matrix_of, row_of
         from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
-        from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
         output = context.output
         with open_session(self, output) as session:
-            engine = read_engine(session)
-        domains = domains_to_verify(engine, self.names, self.datacenter)
-        access = access_of(self, context)
-        note_no_access(access, output)
-        hosts = _hosts(engine, domains)
-        matrix = matrix_of(
-            engine,
-            [
-                (host, row_of(engine, host, report, domains))
-                for host, report in ask_hosts(hosts, access, output)
-            ],
-            domains,
-        )
-        if output.for_people and not domains:
+            rdma = rdma_engine(self, context, session)
+            matrix = rdma.verify(*self.names, data_center=self.datacenter)
+        if output.for_people and not matrix.columns:
             output.line("There is no NFS storage domain in a data center.")
         else:
             show_matrix(output, matrix)
         bad = matrix.worst in (FAIL, UNKNOWN)
         return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
-
-
-def _hosts(engine: Engine, domains: list[Domain]) -> list[Host]:
-    """Return the hosts of the domains' data centers."""
-    centers = {domain.data_center for domain in domains}
-    inside = {c.id for c in engine.clusters if c.data_center in centers}
-    return [host for host in engine.hosts if host.cluster in inside]
 
 
 VERBS: dict[str, type[Verb]] = {

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ovirt_rdma.cli.context import Context
     from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
     from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import Gate
-    from ovirt_rdma.engine_sdk_tools.hosts.hooks import Checksums
     from ovirt_rdma.engine_sdk_tools.matrix import Matrix
     from ovirt_rdma.engine_sdk_tools.model import Engine, Host
 
@@ -195,35 +194,21 @@ class Check(EngineVerb, AccessOptions):
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.engine.session import (
-            access_of,
-            ask_hosts,
-            note_no_access,
             open_session,
             own_policy,
+            rdma_engine,
         )
         from ovirt_rdma.cli.engine.shown.matrix import show_matrix
-        from ovirt_rdma.engine_sdk_tools.fleet import check as hosts_check
         from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
-        from ovirt_rdma.engine_sdk_tools.names import hosts_named
-        from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
         output = context.output
         policy = own_policy(self.policy)
         with open_session(self, output) as session:
-            engine = read_engine(session, hooks=True)
-            hosts = hosts_named(engine, self.names, self.datacenter)
-            access = access_of(self, context)
-            note_no_access(access, output)
-            wanted = hosts_check.Wanted(
-                policy[0].policy if policy else None, our_hooks()
+            matrix = rdma_engine(self, context, session).check_hosts(
+                *self.names,
+                policy=policy[0].policy if policy else None,
+                data_center=self.datacenter,
             )
-            rows = [
-                hosts_check.row_of(
-                    host, report, wanted, hosts_check.connections_of(engine, host)
-                )
-                for host, report in ask_hosts(hosts, access, output)
-            ]
-            matrix = hosts_check.check(engine, rows, wanted)
             show_matrix(output, matrix)
             if self.events and not _write_events(session, matrix, output):
                 return ExitCode.FAILED
@@ -243,20 +228,6 @@ def _write_events(session: EngineSession, matrix: Matrix, output: Output) -> boo
         output.message(f"note: {problem.one_line}; {problem.fix}")
         return False
     return True
-
-
-def our_hooks() -> Checksums:
-    """Return the checksums of the hooks that are installed on this machine, or are in
-    the source tree that this runs from.
-    """
-    from importlib.util import find_spec
-    from pathlib import Path
-
-    from ovirt_rdma.engine_sdk_tools.hosts.hooks import INSTALLED, checksums_of
-
-    spec = find_spec("ovirt_rdma.vdsm_hooks")
-    folders = spec.submodule_search_locations if spec else None
-    return checksums_of([Path(INSTALLED), *map(Path, folders or ())])
 
 
 def _cells(engine: Engine, host: Host) -> list[str]:

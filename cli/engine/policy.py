@@ -15,7 +15,7 @@ from ovirt_rdma.cli.engine.arguments import (
 )
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
-from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem, UsageProblem
+from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
@@ -73,7 +73,6 @@ class Push(EngineVerb, AccessOptions, ChangeOptions):
 
         from ovirt_rdma.cli.approval import approve
         from ovirt_rdma.cli.engine.session import (
-            NO_ACCESS,
             access_of,
             ask_hosts,
             open_session,
@@ -82,6 +81,7 @@ class Push(EngineVerb, AccessOptions, ChangeOptions):
             plan_policy_push,
             refuse_too_long,
         )
+        from ovirt_rdma.engine_sdk_tools.hosts.report import NO_ACCESS
         from ovirt_rdma.engine_sdk_tools.names import hosts_named
         from ovirt_rdma.engine_sdk_tools.reader import read_engine
         from ovirt_rdma.host.policy.load import load_policy_file
@@ -141,7 +141,7 @@ def _carried_out(
         "continue"
     )
     with work(args, context, session, title, resume=resume) as progress:
-        result = push_policy(access, plan, progress.shown, progress.job)
+        result = push_policy(access, plan, session.listener, progress.job)
         failed = len(result.failed)
         outcome = f"failed on {failed} of them" if failed else "is on all of them"
         progress.ended(f"{title}: {plan.digest} {outcome}", succeeded=not failed)
@@ -242,7 +242,6 @@ def _show_plan(plan: PolicyPushPlan, path: Path, output: Output) -> None:
     if output.for_people:
         for line in _lines(plan, path):
             output.text(line)
-        output.line(NOTHING_CHANGED)
         return
     output.document(
         "policy-push",

@@ -15,7 +15,7 @@ from ovirt_rdma.cli.engine.arguments import (
     add_data_center,
     add_host_access,
 )
-from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Prepare(EngineVerb, AccessOptions, ChangeOptions):
-    """Prepare one data center after the other; return the worst exit code."""
+    """Prepare one data center after the other."""
 
     codes = (
         "0 prepared, or nothing to do, 1 failed, 3 checks failed,\n"
@@ -102,12 +102,18 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.session import NO_ACCESS, access_of, open_session
+        from ovirt_rdma.cli.engine import prepare_report as report
+        from ovirt_rdma.cli.engine.session import (
+            access_of,
+            in_each,
+            open_session,
+        )
         from ovirt_rdma.engine_sdk_tools.deploy_hook.settings import (
             policy_of_engine,
             read_settings,
         )
         from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
+        from ovirt_rdma.engine_sdk_tools.hosts.report import NO_ACCESS
         from ovirt_rdma.engine_sdk_tools.names import NameProblem, hosts_named
         from ovirt_rdma.engine_sdk_tools.preparation.model import SSH
         from ovirt_rdma.engine_sdk_tools.reader import read_engine
@@ -141,20 +147,16 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
             run = _Run(
                 self, context, session, access, request=request, variables=variables
             )
-            codes = []
-            centers = _by_center(engine, hosts, output)
-            for number, (center, ids) in enumerate(centers.items(), 1):
-                mine = [host for host in hosts if host.id in ids]
-                codes.append(run.center(engine, center, mine))
-                if run.stopped and number < len(centers):
-                    output.message(
-                        f"note: {count(len(centers) - number, 'data center')} not "
-                        "started, because hosts have failed"
-                    )
-                    break
-        if not codes and output.for_people:
-            output.line("There is no host.")
-        return max(codes, default=0)
+            ids = _by_center(engine, hosts, output)
+            named = {center.id: center.name for center in engine.data_centers}
+
+            def prepare(center: str, content: dict[str, Any]) -> tuple[int, bool]:
+                mine = [host for host in hosts if host.id in ids[center]]
+                return run.center(engine, center, mine, content), not run.stopped
+
+            centers = {center: named.get(center, center) for center in ids}
+            none = "There is no host"
+            return in_each(centers, prepare, output, report.KIND, none=none)
 
 
 def _request(args: Prepare, variables: dict[str, Any]) -> PreparationRequest:
@@ -199,19 +201,6 @@ def _by_center(
     return found
 
 
-class _Keeper:
-    """Writes the state, and keeps the last one."""
-
-    def __init__(self, file: PreparationFile, state: PreparationState) -> None:
-        self.last = state
-        self._file = file
-
-    def write(self, state: PreparationState) -> None:
-        """See PreparationFile."""
-        self.last = state
-        self._file.write(state)
-
-
 class _Run:
     def __init__(
         self,
@@ -237,8 +226,16 @@ class _Run:
         # Whether hosts were not started because others failed.
         self.stopped = False
 
-    def center(self, engine: Engine, center: str, hosts: Sequence[Host]) -> int:
-        """Prepare the hosts of one data center; return the exit code."""
+    def center(
+        self,
+        engine: Engine,
+        center: str,
+        hosts: Sequence[Host],
+        content: dict[str, Any],
+    ) -> int:
+        """Prepare the hosts of one data center, and fill ``content`` for programs;
+        return the exit code.
+        """
         from dataclasses import replace
 
         from ovirt_rdma.cli.approval import approve
@@ -271,10 +268,12 @@ class _Run:
                 state = self._planned(engine, center, hosts, state)
             statuses = {host.id: host.status for host in engine.hosts}
             if args.dry_run:
-                report.show_plan(state, statuses, output)
+                content.update(report.plan_document(state, statuses))
+                if output.for_people:
+                    report.show_plan(state, statuses, output)
                 return 0
             if not report.anything_to_do(state):
-                return report.show_result(state, output)
+                return self._result(state, content)
             if any(record.way == REINSTALL for record in state.hosts):
                 problem = block_problem()
                 if problem is not None:
@@ -284,7 +283,15 @@ class _Run:
             approve(args, output, report.plan_lines(state))
             state = self._work(state, lock, file)
             self.stopped = any(record.stage == FAILED for record in state.hosts)
-            return report.show_result(state, output)
+            return self._result(state, content)
+
+    def _result(self, state: PreparationState, content: dict[str, Any]) -> int:
+        from ovirt_rdma.cli.engine import prepare_report as report
+
+        content.update(report.result_document(state))
+        if self._output.for_people:
+            report.show_result(state, self._output)
+        return report.exit_code(state)
 
     def _planned(
         self,
@@ -338,7 +345,7 @@ class _Run:
         from ovirt_rdma.engine_sdk_tools.job import END_S, Listeners
         from ovirt_rdma.engine_sdk_tools.preparation.run import carry_out
 
-        shown = progress(self._context)
+        shown = self._session.listener = progress(self._context)
         about = [state.data_center]
         title = f"prepare hosts of {state.name}"
         if not self._args.no_job:
@@ -347,24 +354,21 @@ class _Run:
             state = state.with_job(job_id)
         job = lock.job
         listener = Listeners(shown, job) if job else shown
-        keeper = _Keeper(file, state)
         try:
             state = carry_out(
                 self._session,
                 self._access,
                 state,
-                keeper,
+                file,
                 listener,
                 request=self._request,
                 variables=self._variables,
                 lock=lock,
             )
         except BaseException as error:
-            # First, because closing the progress erases the last lines.
-            self._context.at_end.close()
-            lines = report.interrupted_lines(keeper.last)
+            lines = report.interrupted_lines(file.last or state)
             for line in lines:
-                self._output.message(f"note: {line}")
+                shown.note(line)
             if job is not None and not isinstance(error, OtherRun):
                 # The job stays open, so that no other run starts meanwhile.
                 patience_s = END_S if isinstance(error, Problem) else 0.0

@@ -58,15 +58,19 @@ def plan_lines(state: PreparationState) -> list[str]:
     return lines
 
 
+def plan_document(
+    state: PreparationState, statuses: Mapping[str, Optional[str]]
+) -> dict[str, Any]:
+    """Return each host's way and all steps with their requests."""
+    steps = [_step_document(step) for step in imagined(state, statuses)]
+    return {"dry_run": True, **_head(state), "steps": steps}
+
+
 def show_plan(
     state: PreparationState, statuses: Mapping[str, Optional[str]], output: Output
 ) -> None:
-    """Show each host's way and all steps with their requests; nothing was changed."""
+    """Show the same for people."""
     steps = list(imagined(state, statuses))
-    if not output.for_people:
-        shown = [_step_document(step) for step in steps]
-        output.document(KIND, {"dry_run": True, **_head(state), "steps": shown})
-        return
     output.table(
         ("HOST", "BATCH", "HOW", "RESTART", "REASON"),
         [
@@ -92,15 +96,15 @@ def show_plan(
             "A host by SSH is reinstalled, too, if its report then shows that a link "
             "has to go down, or that it has to restart."
         )
-    output.line("Nothing was changed (--dry-run).")
 
 
-def show_result(state: PreparationState, output: Output) -> int:
-    """Show the result; return the exit code."""
-    code = exit_code(state)
-    if not output.for_people:
-        output.document(KIND, {"dry_run": False, **_head(state)})
-        return code
+def result_document(state: PreparationState) -> dict[str, Any]:
+    """Return the result."""
+    return {"dry_run": False, **_head(state)}
+
+
+def show_result(state: PreparationState, output: Output) -> None:
+    """Show the result for people."""
     if state.hosts:
         output.table(
             ("HOST", "HOW", "RESULT", "PROOF"),
@@ -124,7 +128,6 @@ def show_result(state: PreparationState, output: Output) -> int:
             "ovirt-rdma hosts prepare --by reinstall"
         )
     output.text(f"{sentence(state)[:1].upper()}{sentence(state)[1:]}.")
-    return code
 
 
 def sentence(state: PreparationState) -> str:

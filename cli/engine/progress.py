@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Show the progress of long work on stderr.
 
-On a terminal this is one line per host and one bar, or, where the library rich is not
-installed, one line per step that ended; elsewhere one JSON object per line. EL packages
-rich only in EPEL, which oVirt's documentation keeps off engine machines.
+On a terminal this is one line per host and one bar; elsewhere, and where the library
+rich is not installed, one line per step that ended; with -o json|yaml one JSON object
+per line. EL packages rich only in EPEL, which oVirt's documentation keeps off engine
+machines.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
-import time
-from typing import IO, Any, Callable, Optional, Union, cast
+from typing import IO, Any, Optional, Union, cast
 
 from ovirt_rdma.cli.output import Output, ProgressStream, terminal_width
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
@@ -27,23 +26,29 @@ def engine_progress(
     output: Output,
 ) -> Union[TerminalProgress, LineProgress, JsonProgress]:
     """Return the listener that shows progress on this stderr until it is closed."""
-    if terminal_width(sys.stderr) is None or os.environ.get("TERM") == "dumb":
+    if output.json_lines:
         return JsonProgress(output)
+    if terminal_width(sys.stderr) is None or os.environ.get("TERM") == "dumb":
+        return LineProgress(output)
     try:
         return TerminalProgress()
     except ImportError:  # rich, or a library that it needs
         return LineProgress(output)
 
 
+def noted(sentence: str) -> str:
+    """Return the line of a note; a warning says so itself."""
+    return sentence if sentence.startswith("warning: ") else f"note: {sentence}"
+
+
 class JsonProgress(Listener):
-    """Prints one JSON object per line: ``event`` (plan, begin, end, note), ``step``,
-    ``host``, ``problem``, and ``at`` in seconds since 1970.
+    """Prints one JSON object per line: ``event`` (plan, begin, end), ``step``,
+    ``host``, ``problem``, and ``at`` in seconds since 1970. Messages have that form
+    too: note, warning, fix, message.
     """
 
-    def __init__(self, output: Output, clock: Callable[[], float] = time.time) -> None:
-        self._output = output
-        self._clock = clock
-        self._lock = threading.Lock()
+    def __init__(self, output: Output) -> None:
+        self._output, self._print = output, output.event
 
     def plan(self, subjects: tuple[str, ...], total: int) -> None:
         """Print the hosts and the number of steps."""
@@ -59,16 +64,10 @@ class JsonProgress(Listener):
 
     def note(self, sentence: str) -> None:
         """Print a note."""
-        self._print("note", sentence=sentence)
+        self._output.message(noted(sentence))
 
     def close(self) -> None:
         """Do nothing."""
-
-    def _print(self, event: str, **more: Any) -> None:
-        at = round(self._clock(), 3)
-        line = json.dumps({"event": event, **more, "at": at})
-        with self._lock:
-            self._output.message(line)
 
 
 class LineProgress(Listener):
@@ -98,7 +97,7 @@ class LineProgress(Listener):
     def note(self, sentence: str) -> None:
         """Print a note."""
         with self._lock:
-            self._output.message(f"note: {sentence}")
+            self._output.message(noted(sentence))
 
     def close(self) -> None:
         """Erase the step that is shown."""
@@ -193,7 +192,7 @@ class TerminalProgress(Listener):
     def note(self, sentence: str) -> None:
         """Print a sentence above the lines."""
         with self._lock:
-            self._print(f"note: {sentence}")
+            self._print(noted(sentence))
 
     def close(self) -> None:
         """Remove the lines and the bar."""

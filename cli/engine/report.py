@@ -95,7 +95,8 @@ class MakeReport(EngineVerb, AccessOptions):
         if path is not None:
             _refuse(path, replace=self.replace)
             # A missing package is reported before the hosts are asked.
-            from ovirt_rdma.engine_sdk_tools.report import page  # noqa: F401
+        from ovirt_rdma.engine_sdk_tools.report import page  # noqa: F401
+
         report = self._report(context)
         if path is not None:
             size = _write(path, report, replace=self.replace)
@@ -108,7 +109,6 @@ class MakeReport(EngineVerb, AccessOptions):
     def _report(self, context: Context) -> Report:
         from datetime import datetime, timezone
 
-        from ovirt_rdma.cli.engine.hosts import our_hooks
         from ovirt_rdma.cli.engine.session import (
             access_of,
             ask_hosts,
@@ -118,6 +118,7 @@ class MakeReport(EngineVerb, AccessOptions):
         )
         from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
         from ovirt_rdma.engine_sdk_tools.fleet.check import Wanted
+        from ovirt_rdma.engine_sdk_tools.hosts.hooks import our_checksums
         from ovirt_rdma.engine_sdk_tools.names import hosts_named
         from ovirt_rdma.engine_sdk_tools.reader import read_engine
         from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
@@ -136,7 +137,7 @@ class MakeReport(EngineVerb, AccessOptions):
         note_no_access(access, output)
         if access is None:
             notes.append("The hosts were not asked: there was no access to them.")
-        wanted = Wanted(policy[0].policy if policy else None, our_hooks())
+        wanted = Wanted(policy[0].policy if policy else None, our_checksums())
         rows = [
             report_hosts.row_of(engine, host, report, wanted, domains)
             for host, report in ask_hosts(hosts, access, output)

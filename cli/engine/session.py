@@ -7,33 +7,37 @@ that --dry-run shows, and long work with its progress here and its job in the en
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import AccessOptions, ChangeOptions, EngineVerb
-from ovirt_rdma.cli.engine.progress import engine_progress
+from ovirt_rdma.cli.engine.progress import engine_progress, noted
 from ovirt_rdma.cli.engine.settings import settings_of
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
 from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form
 from ovirt_rdma.engine_sdk_tools.domains.transport import no_report
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, reports_of
-from ovirt_rdma.engine_sdk_tools.job import END_S, EngineJob, Listeners
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    NO_ACCESS,
+    HostAccess,
+    HostReport,
+    reports_of,
+)
+from ovirt_rdma.engine_sdk_tools.job import Task, task
 from ovirt_rdma.engine_sdk_tools.model import Host
-from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
+from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.exit_code import ExitCode, worst
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
 
-NO_ACCESS = (
-    Sentence("hosts-no-access", "the hosts were not asked: there is no access to them"),
-    "give --ssh-key, or --facts-dir with their reports; root on the engine machine "
-    "needs neither",
-)
+if TYPE_CHECKING:
+    from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
 
 
 def ask_hosts(
@@ -76,6 +80,27 @@ def asked_reports(
     return {
         host.name: report for host, report in ask_hosts(hosts, access, context.output)
     }
+
+
+def rdma_engine(
+    args: AccessOptions,
+    context: Context,
+    session: EngineSession,
+    *,
+    tasks: bool = True,
+    noted: bool = True,
+) -> RdmaEngine:
+    """Return the engine with the host access that the arguments name; if it is
+    ``noted``, a note says that there is none. ``tasks`` as in RdmaEngine.
+    """
+    from ovirt_rdma.cli.engine.conversion_run import conversion_states
+    from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
+
+    access, output = access_of(args, context), context.output
+    if noted:
+        note_no_access(access, output)
+    ask = partial(ask_hosts, output=output)
+    return RdmaEngine(session, access, conversion_states(), ask=ask, tasks=tasks)
 
 
 def own_policy(file: Optional[str]) -> Optional[tuple[PolicyFile, Path]]:
@@ -189,30 +214,7 @@ class _Notes(NoProgress):
         self._output = output
 
     def note(self, sentence: str) -> None:
-        self._output.message(f"note: {sentence}")
-
-
-class Work:
-    """Long work: ``listener`` gets its progress, for ``shown``, the progress here, and
-    ``job``, the one in the engine.
-    """
-
-    def __init__(self, shown: Listener, job: Optional[EngineJob]) -> None:
-        self.shown = shown
-        self.job: Listener = job or NoProgress()
-        self.listener = Listeners(shown, job) if job else shown
-        self._open = job
-
-    def ended(
-        self, sentence: str, *, succeeded: bool, patience_s: float = END_S
-    ) -> None:
-        """End the job, with an event in the engine with the text ``sentence``.
-
-        If the engine is unavailable, this tries for ``patience_s`` seconds.
-        """
-        job, self._open = self._open, None
-        if job is not None:
-            job.finish(sentence, succeeded=succeeded, patience_s=patience_s)
+        self._output.message(noted(sentence))
 
 
 @contextmanager
@@ -224,30 +226,60 @@ def work(
     *,
     resume: str,
     changes: bool = True,
-) -> Iterator[Work]:
-    """Yield the Work with the title ``title`` ("create domain data2").
+) -> Iterator[Task]:
+    """Yield the Task with the title ``title`` ("create domain data2"), with its
+    progress here.
 
-    It gets a job in the engine, unless --no-job is given or nothing ``changes``; an
-    error ends the job as failed. ``resume`` describes the state after an interrupt or a
-    bug of ours, and how to continue.
+    It gets a job in the engine, unless --no-job is given or nothing ``changes``.
+    ``resume`` as in :func:`.job.task`.
     """
-    shown = progress(context)
-    job = None
-    if changes and not args.no_job:
-        job = EngineJob(session, f"ovirt-rdma: {title}")
-    progressing = Work(shown, job)
+    session.listener = progress(context)
+    wanted = changes and not args.no_job
+    with task(session, title, resume=resume, wanted=wanted) as doing:
+        yield doing
+
+
+def in_each(
+    centers: Mapping[str, str],
+    act: Callable[[str, dict[str, Any]], tuple[int, bool]],
+    output: Output,
+    kind: str,
+    *,
+    none: str,
+) -> int:
+    """Call ``act`` for one data center after the other, and print one document of
+    ``kind``; return the worst exit code.
+
+    ``centers`` are names by id; ``act`` gets the id, fills the content of the data
+    center, and returns its exit code and whether to go on. One that is refused does not
+    keep off the others; where it does not go on, the others are named as not started.
+    ``none`` is printed without a data center.
+    """
+    parts: list[dict[str, Any]] = []
+    codes: list[int] = []
+    waiting = list(centers.values())
     try:
-        yield progressing
-    except Problem as problem:
-        progressing.ended(f"{title} failed: {problem.one_line}", succeeded=False)
-        raise
-    except BaseException as error:
-        # The message first: ending the job may take a while, and be interrupted too.
-        interrupted = isinstance(error, KeyboardInterrupt)
-        outcome = "was interrupted" if interrupted else "stopped by an error"
-        # Closing the progress erases the last lines, so it comes before.
-        context.at_end.close()
-        context.output.message(f"note: {title} {outcome}; {resume}")
-        progressing.ended(f"{title} {outcome}", succeeded=False, patience_s=0.0)
-        raise
-    progressing.ended(f"{title}: done", succeeded=True)
+        for center, name in centers.items():
+            del waiting[0]
+            content: dict[str, Any] = {}
+            output.unchanged = True
+            try:
+                code, goes_on = act(center, content)
+            except Problem as problem:
+                if len(centers) == 1:
+                    raise
+                content = output.problem(f"ovirt-rdma: {name}", problem)
+                code = problem.exit_code
+                goes_on = code != ExitCode.FAILED
+            parts.append({"data_center": name, **content})
+            codes.append(code)
+            if not goes_on:
+                break
+    finally:
+        if waiting:
+            output.message(f"note: not started: {', '.join(waiting)}")
+    if not output.for_people:
+        output.document(kind, {"data_centers": parts, "not_started": waiting})
+    elif not centers:
+        output.line(f"{none}.")
+    return worst(codes)

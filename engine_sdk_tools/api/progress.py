@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Optional, Protocol
+
+from ovirt_rdma.host.errors import Problem
 
 
 class Listener(Protocol):
@@ -20,6 +25,31 @@ class Listener(Protocol):
 
     def note(self, sentence: str) -> None:
         """Take a sentence that the operator should see."""
+
+
+@dataclass
+class Step:
+    """A step that is being done; ``problem`` is "" unless it has failed."""
+
+    problem: str = ""
+
+
+@contextmanager
+def step(
+    listener: Listener, doing: str, subject: Optional[str] = None
+) -> Iterator[Step]:
+    """Report the begin and the end of a step to ``listener``; an error ends it, too."""
+    listener.begin(doing, subject)
+    now = Step()
+    try:
+        yield now
+    except BaseException as error:
+        now.problem = now.problem or (
+            error.one_line if isinstance(error, Problem) else "interrupted"
+        )
+        raise
+    finally:
+        listener.end(doing, subject, now.problem)
 
 
 class NoProgress(Listener):

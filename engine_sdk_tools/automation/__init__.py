@@ -16,39 +16,53 @@ docs/engine-api.md has an example of each job.
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources, state_folder
+from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal, stalled_domains
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     DataCenterLock,
     OtherRun,
     check_resumable,
+    command_of,
     concerned,
     earlier_conversions,
+    has_other_options,
     is_converted,
     latest_state,
     refuse_other_runs,
     with_related,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
+    CONVERT,
     CONVERTED,
     FINISHED,
+    HEAL,
     RDMA,
     REVERTED,
     ROLLED_BACK,
+    ROLLING,
+    TCP,
     UNDER_WAY,
     ConversionState,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.observation import pinned_on, running_on
+from ovirt_rdma.engine_sdk_tools.conversion.outcome import (
+    exit_code,
+    interrupted_lines,
+    sentence,
+)
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     ConversionPlan,
     plan_convert,
@@ -85,12 +99,26 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     push_policy,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.hooks import our_checksums
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, reports_of
-from ovirt_rdma.engine_sdk_tools.job import EngineJob, Listeners
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    NO_ACCESS,
+    HostAccess,
+    HostReport,
+    reports_of,
+)
+from ovirt_rdma.engine_sdk_tools.job import (
+    END_S,
+    Listeners,
+    Task,
+    end_job,
+    is_open,
+    task,
+)
 from ovirt_rdma.engine_sdk_tools.matrix import Matrix
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
 from ovirt_rdma.engine_sdk_tools.names import (
+    NameProblem,
     data_center_named,
     domain_named,
     hosts_named,
@@ -103,8 +131,10 @@ from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
 from ovirt_rdma.engine_sdk_tools.preparation.state_file import refuse_preparation
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
+from ovirt_rdma.engine_sdk_tools.refusals import check as refuse_all
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import Policy
 
 # Gets the plan of a job; whether to carry it out.
 Approve = Callable[[Any], bool]
@@ -141,20 +171,13 @@ def connect(
     return RdmaEngine(session, hosts, states, close=session.close)
 
 
-@dataclass
-class _Task:
-    """``failed`` are the hosts on which it has failed, "" for none."""
-
-    job: EngineJob
-    listener: Listener
-    failed: str = ""
-
-
 class RdmaEngine:
     """One engine with its hosts; :func:`connect` makes it.
 
     ``states`` is the folder in which conversions are recorded: the one of the command
     ``ovirt-rdma``, so that either resumes and reverts what the other has started.
+    ``ask`` asks hosts for their reports. ``tasks``: work is shown among the engine's
+    tasks. The session's listener gets progress, notes, and the warnings of plans.
     """
 
     def __init__(
@@ -163,11 +186,17 @@ class RdmaEngine:
         hosts: Optional[HostAccess],
         states: StateFolder,
         close: Callable[[], None] = lambda: None,
+        *,
+        ask: Callable[
+            [Sequence[Host], HostAccess], Iterator[tuple[Host, HostReport]]
+        ] = reports_of,
+        tasks: bool = True,
     ) -> None:
         self.session = session
         self._hosts = hosts
         self._states = states
         self._close = close
+        self._ask, self._tasks = ask, tasks
 
     def __enter__(self) -> RdmaEngine:
         return self
@@ -192,30 +221,41 @@ class RdmaEngine:
         chosen = domains_to_verify(engine, names)
         return domain_rows(engine, chosen, self._asked(engine.hosts))
 
-    def verify(self, *names: str) -> Matrix:
-        """Return the proven transport of each domain on each host. ``worst`` is OK only
-        if all are as requested: a host without a report is UNKNOWN.
+    def verify(self, *names: str, data_center: Optional[str] = None) -> Matrix:
+        """Return the proven transport of each domain on each host of its data center.
+        ``worst`` is OK only if all are as requested: a host without a report is
+        UNKNOWN.
         """
         engine = read_engine(self.session)
-        chosen = domains_to_verify(engine, names)
+        chosen = domains_to_verify(engine, names, data_center)
+        centers = {domain.data_center for domain in chosen}
+        inside = {c.id for c in engine.clusters if c.data_center in centers}
+        hosts = [host for host in engine.hosts if host.cluster in inside]
         rows = [
             (host, transports_on(engine, host, report, chosen))
-            for host, report in self._asked(engine.hosts)
+            for host, report in self._asked(hosts)
         ]
         return matrix_of(engine, rows, chosen)
 
-    def check_hosts(self, *names: str, policy: Optional[str] = None) -> Matrix:
+    def check_hosts(
+        self,
+        *names: str,
+        policy: Union[str, Policy, None] = None,
+        data_center: Optional[str] = None,
+    ) -> Matrix:
         """Return for each host what prevents storage over RDMA; without names, of all.
 
-        ``policy`` is the text of the policy that they should have; without it they are
-        compared with each other. Raises PolicyProblem.
+        ``policy`` is the one that they should have, or its text; without it they are
+        compared with each other. Their hooks are compared with those of this machine.
+        Raises PolicyProblem.
         """
-        text = None if policy is None else parse_policy(policy, "the policy").policy
+        if isinstance(policy, str):
+            policy = parse_policy(policy, "the policy").policy
         engine = read_engine(self.session, hooks=True)
-        wanted = check.Wanted(text, {})
+        wanted = check.Wanted(policy, our_checksums())
         rows = [
             check.row_of(host, report, wanted, check.connections_of(engine, host))
-            for host, report in self._asked(hosts_named(engine, names))
+            for host, report in self._asked(hosts_named(engine, names, data_center))
         ]
         return check.check(engine, rows, wanted)
 
@@ -230,14 +270,18 @@ class RdmaEngine:
             host for host in hosts_named(engine, names) if names or host.status == "up"
         ]
         access = self._access()
-        plan = plan_policy_push(
-            hosts, text, "the policy", self._stream(hosts) or (), engine
-        )
+        reports = (report for _, report in self._ask(hosts, access))
+        plan = plan_policy_push(hosts, text, "the policy", reports, engine)
+        for diagnostic in plan.warnings:
+            self.session.listener.note(f"warning: {diagnostic.at('the policy')}")
         if not approve(plan):
             return None
-        with self._task(f"push a policy to {len(hosts)} hosts") as task:
-            result = push_policy(access, plan, self.session.listener, task.job)
-            task.failed = ", ".join(pushed.host for pushed in result.failed)
+        title = f"push a policy to {len(hosts)} hosts"
+        with self._task(title) as work:
+            result = push_policy(access, plan, self.session.listener, work.job)
+            failed = ", ".join(pushed.host for pushed in result.failed)
+            if failed:
+                work.ended(f"{title}: failed on {failed}", succeeded=False)
         return result
 
     def create_network(
@@ -248,10 +292,10 @@ class RdmaEngine:
         center = data_center_named(engine, request.data_center)
         reports = self._reports(engine.hosts_of(center.id))
         plan = plan_network_create(engine, reports, request)
-        if not approve(plan):
+        if not self._approved(plan, approve):
             return None
-        with self._task(f"create network {plan.name}") as task:
-            return create_network(self.session, plan, task.listener)
+        with self._task(f"create network {plan.name}") as work:
+            return create_network(self.session, plan, work.listener)
 
     def create_domain(
         self, request: DomainRequest, *, approve: Approve = always
@@ -261,10 +305,10 @@ class RdmaEngine:
         center = data_center_named(engine, request.data_center)
         up = [host for host in engine.hosts_of(center.id) if host.status == "up"]
         plan = plan_domain_create(engine, self._reports(up), request)
-        if not approve(plan):
+        if not self._approved(plan, approve):
             return None
-        with self._task(f"create domain {plan.name}") as task:
-            return create_domain(self.session, self._hosts, plan, task.listener)
+        with self._task(f"create domain {plan.name}") as work:
+            return create_domain(self.session, self._hosts, plan, work.listener)
 
     def convert(
         self,
@@ -272,160 +316,296 @@ class RdmaEngine:
         *names: str,
         to: str = RDMA,
         rolling: bool = True,
+        data_center: Optional[str] = None,
         approve: Approve = always,
         take_over: bool = False,
+        dry_run: bool = False,
         **options: Any,
     ) -> Optional[ConversionState]:
         """Convert domains of one data center to a transport, or resume that.
 
         ``rolling``: host by host while virtual machines run; else the domains are down
         meanwhile. ``options`` are other fields of ConversionRequest. ``take_over`` ends
-        the open task of another machine's run. The state's ``stage`` is ``converted``,
-        ``rolled back`` or ``stopped``, and ``why`` the reason. Raises Refused,
-        ChecksFailed, OtherRun if another run changes this data center, and
-        EngineProblem: then the same call resumes it.
+        the open task of another machine's run. ``dry_run``: only ``approve`` gets the
+        plan. The state's ``stage`` is ``converted``, ``rolled back`` or ``stopped``,
+        and ``why`` the reason. Raises Refused, ChecksFailed, OtherRun if another run
+        changes this data center, and EngineProblem: then the same call resumes it.
         """
         request = ConversionRequest(to, rolling, **options)
         engine = read_engine(self.session)
-        domains = [domain_named(engine, name) for name in dict.fromkeys((name, *names))]
+        each = dict.fromkeys((name, *names))
+        domains = [domain_named(engine, one, data_center) for one in each]
+        run = _Run(approve, take_over, dry_run)
+        return self._convert(engine, list(dict.fromkeys(domains)), request, run)
+
+    def _convert(
+        self,
+        engine: Engine,
+        domains: list[Domain],
+        request: ConversionRequest,
+        run: _Run,
+    ) -> Optional[ConversionState]:
         if not all(domain.data_center for domain in domains):
             check_domains(engine, domains, request)
         center = data_center_of(domains[0])
-        with self._states.only_run(center):
-            states, lock = self._recorded(engine, center, take_over)
+        with self._locked(engine, center, run) as states:
             state = latest_state(states, domains)
             refuse_other_runs(states, state)
             if state is not None and state.stage not in FINISHED:
                 check_resumable(state, domains, request)
+                if has_other_options(state, request):
+                    self.session.listener.note(
+                        f"resumed with the options of its first run: "
+                        f"{command_of(state)}"
+                    )
                 state = replace(state, batch=request.batch)
-                reports = self._stream(engine.hosts_of(center))
+                reports = self._stream(engine, center)
                 plan = plan_resume(state, engine, reports, request.without)
-                return self._carried_out(plan, lock, approve)
+                return self._carried_out(plan, run)
             earlier = earlier_conversions(states, domains)
-            domains = with_related(engine, states, domains, earlier, to)
+            domains = with_related(engine, states, domains, earlier, request.to)
             check_domains(engine, domains, request)
-            lock.check_free([center, *(domain.id for domain in domains)])
-            plan = self._planned(engine, domains, request, earlier)
-            if not plan.steps:
+            if run.lock is not None:
+                # Before the checks: the other run may have hosts in maintenance.
+                run.lock.check_free([center, *(domain.id for domain in domains)])
+            evacuated = engine.hosts_of(center) if request.rolling else ()
+            plan = plan_convert(
+                engine,
+                domains,
+                self._stream(engine, center),
+                request,
+                users={} if request.rolling else running_on(self.session, domains),
+                pinned=pinned_on(self.session, evacuated),
+                earlier=earlier,
+                now=time.time(),
+            )
+            if not plan.steps and not run.dry_run:
+                self._warn(plan)
                 return replace(plan.state, stage=CONVERTED)
-            return self._carried_out(plan, lock, approve)
+            return self._carried_out(plan, run)
 
     def revert(
-        self, name: str, *, approve: Approve = always, take_over: bool = False
+        self,
+        name: str,
+        *,
+        data_center: Optional[str] = None,
+        batch: int = 1,
+        approve: Approve = always,
+        take_over: bool = False,
+        dry_run: bool = False,
     ) -> Optional[ConversionState]:
         """Restore what was there before a domain's first conversion, for all domains
-        that were converted with it. The state's ``stage`` is ``reverted`` or
-        ``stopped``. Raises as :meth:`convert`, and Refused without a record of it.
+        that were converted with it; the domain may have been removed meanwhile. The
+        state's ``stage`` is ``reverted`` or ``stopped``. Raises as :meth:`convert`, and
+        Refused without a record of it.
         """
         engine = read_engine(self.session)
-        domain = domain_named(engine, name)
+        domain = self._domain_or_record(engine, name, data_center)
         center = data_center_of(domain)
-        with self._states.only_run(center):
-            states, lock = self._recorded(engine, center, take_over)
+        run = _Run(approve, take_over, dry_run)
+        with self._locked(engine, center, run) as states:
             state = latest_state(states, [domain])
             if state is None:
-                why = f"no conversion of {domain.name} is recorded on this machine"
+                why = f"this machine has no record of a conversion of {domain.name}"
                 raise Refused(
                     [Sentence("conversion-not-recorded", why)],
-                    "revert on the machine and as the user that ran the conversion",
+                    "revert on the machine and as the user that ran the conversion; or "
+                    f"convert it: ovirt-rdma domain convert {shlex.quote(domain.name)} "
+                    "--to tcp",
                 )
             refuse_other_runs(states, state)
             if state.stage in (REVERTED, ROLLED_BACK) and not is_converted(state):
                 return state
-            reports = None if state.blind else self._stream(engine.hosts_of(center))
-            plan = plan_revert(state, engine, reports)
-            return self._carried_out(plan, lock, approve)
+            state = replace(state, batch=batch)
+            reports = None if state.blind else self._stream(engine, center)
+            return self._carried_out(plan_revert(state, engine, reports), run)
 
-    def _recorded(
-        self, engine: Engine, center: str, take_over: bool
-    ) -> tuple[list[ConversionState], DataCenterLock]:
-        states = [renamed(state, engine) for state in self._states.states(center)]
-        refuse_preparation(self._states, center)
-        owner = self._states.owner()
-        lock = DataCenterLock(self.session, owner, states, take_over=take_over)
-        return states, lock
-
-    def _planned(
+    def heal(
         self,
-        engine: Engine,
-        domains: Sequence[Domain],
-        request: ConversionRequest,
-        earlier: Sequence[ConversionState],
-    ) -> ConversionPlan:
-        hosts = engine.hosts_of(str(domains[0].data_center))
-        return plan_convert(
-            engine,
-            domains,
-            self._stream(hosts),
-            request,
-            users={} if request.rolling else running_on(self.session, domains),
-            pinned=pinned_on(self.session, hosts if request.rolling else ()),
-            earlier=earlier,
-            now=time.time(),
-        )
-
-    def _carried_out(
-        self, plan: ConversionPlan, lock: DataCenterLock, approve: Approve
+        data_center: str,
+        *names: str,
+        to_tcp: bool = False,
+        batch: int = 1,
+        approve: Approve = always,
+        take_over: bool = False,
+        dry_run: bool = False,
     ) -> Optional[ConversionState]:
-        state = plan.state
-        if state.stage in UNDER_WAY:
-            lock.check_free(concerned(state))
-        if not approve(plan):
-            return None
-        access = None if state.blind else self._access()
-        state = replace(state, job=lock.take(state))
-        job, listener = lock.job, self.session.listener
-        if job is not None:
-            listener = Listeners(listener, job)
-        keeper = self._states.file_for(state)
+        """Remount the domains of a data center, or those of ``names``, on the hosts
+        where they fell back to TCP; or resume that.
+
+        ``to_tcp``: convert those to TCP whose RDMA mounts have stalled. The state has
+        no hosts if there was nothing to do. Raises as :meth:`convert`, and ChecksFailed
+        if no host can be healed.
+        """
+        access = self._access()
+        engine = read_engine(self.session)
+        center = data_center_named(engine, data_center).id
+        domains = domains_to_verify(engine, names, data_center)
+        run = _Run(approve, take_over, dry_run)
+        if to_tcp:
+            hosts = engine.hosts_of(center)
+            reports = (report for _, report in self._ask(hosts, access))
+            going, left = stalled_domains(engine, domains, reports)
+            if going:
+                for why in left:
+                    self.session.listener.note(f"warning: {why}")
+                request = ConversionRequest(TCP, rolling=True, batch=batch)
+                return self._convert(engine, going, request, run)
+            refuse_all(left)
+            return ConversionState(HEAL, center, TCP, ROLLING, (), (), stage=CONVERTED)
+        with self._locked(engine, center, run) as states:
+            interrupted = next(
+                (s for s in states if s.kind == HEAL and s.stage in UNDER_WAY), None
+            )
+            refuse_other_runs(states, interrupted)
+            stream = self._stream(engine, center) or ()
+            if interrupted is not None:
+                return self._carried_out(plan_resume(interrupted, engine, stream), run)
+            plan = plan_heal(
+                engine,
+                center,
+                domains,
+                stream,
+                pinned=pinned_on(self.session, engine.hosts_of(center)),
+                batch=batch,
+                now=time.time(),
+            )
+            if not plan.state.hosts and not run.dry_run:
+                refuse_all(plan.warnings)
+                return replace(plan.state, stage=CONVERTED)
+            return self._carried_out(plan, run)
+
+    def _domain_or_record(
+        self, engine: Engine, name: str, data_center: Optional[str]
+    ) -> Domain:
+        """Return the named domain; for one that was removed, its stored state: its
+        hosts, and domains that were converted with it, can still be reverted.
+        """
         try:
-            state = carry_out(self.session, access, state, keeper, listener, lock=lock)
-        except BaseException as error:
-            # The task stays open, so that no other run starts meanwhile.
-            if job is not None and not isinstance(error, OtherRun):
-                job.leave_open("interrupted; the same call resumes it")
+            return domain_named(engine, name, data_center)
+        except NameProblem:
+            for center in engine.data_centers:
+                for state in self._states.states(center.id):
+                    for record in state.domains:
+                        known = name in (record.name, record.id)
+                        if state.kind == CONVERT and known:
+                            return Domain(
+                                record.id, record.name, "data", "nfs", center.id
+                            )
             raise
-        if job is not None:
-            sentence = f"{job.description}: {state.stage}"
-            sentence += f": {state.why}" if state.why else ""
-            if state.stage in FINISHED:
-                good = state.stage in (CONVERTED, REVERTED)
-                job.finish(sentence, succeeded=good)
-            else:
-                job.leave_open(sentence)
-        return state
 
     @contextmanager
-    def _task(self, title: str) -> Iterator[_Task]:
-        """Show a job among the engine's tasks while it is done."""
-        job = EngineJob(self.session, f"ovirt-rdma: {title}")
-        task = _Task(job, Listeners(self.session.listener, job))
+    def _locked(
+        self, engine: Engine, center: str, run: _Run
+    ) -> Iterator[list[ConversionState]]:
+        """Hold the lock of this machine, unless it is a dry run; yield the stored
+        states of a data center, with the present names.
+        """
+        with ExitStack() as held:
+            if not run.dry_run:
+                held.enter_context(self._states.only_run(center))
+            states = [renamed(state, engine) for state in self._states.states(center)]
+            if not run.dry_run:
+                refuse_preparation(self._states, center)
+                owner = self._states.owner()
+                run.lock = DataCenterLock(
+                    self.session, owner, states, take_over=run.take_over
+                )
+            yield states
+
+    def _carried_out(
+        self, plan: ConversionPlan, run: _Run
+    ) -> Optional[ConversionState]:
+        state, lock = plan.state, run.lock
+        if lock is None:
+            run.approve(plan)
+            return None
+        access = None if state.blind else self._access()
+        if state.stage in UNDER_WAY:
+            lock.check_free(concerned(state))
+        if not self._approved(plan, run.approve):
+            return None
+        if self._tasks:
+            state = replace(state, job=lock.take(state))
+        job, listener = lock.job, self.session.listener
+        file = self._states.file_for(state)
         try:
-            yield task
+            state = carry_out(
+                self.session,
+                access,
+                state,
+                file,
+                Listeners(listener, job) if job else listener,
+                lock=lock,
+            )
         except BaseException as error:
-            why = error.one_line if isinstance(error, Problem) else "interrupted"
-            job.finish(f"{title}: {why}", succeeded=False)
+            lines = interrupted_lines(file.last or state)
+            for line in lines:
+                listener.note(line)
+            if job is not None and not isinstance(error, OtherRun):
+                # The task stays open, so that no other run starts meanwhile.
+                patience_s = END_S if isinstance(error, Problem) else 0.0
+                text = f"interrupted; {'; '.join(lines)}"
+                job.leave_open(text, patience_s=patience_s)
             raise
-        result = f"failed on {task.failed}" if task.failed else "done"
-        job.finish(f"{title}: {result}", succeeded=not task.failed)
+        succeeded = exit_code(state) == 0
+        if state.kind != HEAL and state.stage not in FINISHED:
+            # Only this machine knows about an incomplete conversion: the next one of
+            # another machine would take what it left for the baseline.
+            if job is not None:
+                job.leave_open(sentence(state))
+        elif job is not None:
+            job.finish(sentence(state), succeeded=succeeded)
+        elif state.job is not None:
+            self._end_earlier(state.job, succeeded=succeeded)
+        return state
+
+    def _end_earlier(self, job: str, *, succeeded: bool) -> None:
+        """End the job of an earlier run of this conversion, which is complete now."""
+        try:
+            if is_open(self.session, job):
+                end_job(self.session, job, succeeded=succeeded)
+        except EngineProblem as problem:
+            self.session.listener.note(problem.one_line)
+
+    def _approved(self, plan: Any, approve: Approve) -> bool:
+        self._warn(plan)
+        return approve(plan)
+
+    def _warn(self, plan: Any) -> None:
+        for warning in plan.warnings:
+            self.session.listener.note(f"warning: {warning}")
+
+    def _task(self, title: str) -> AbstractContextManager[Task]:
+        return task(
+            self.session, title, resume="repeat it to continue", wanted=self._tasks
+        )
 
     def _access(self) -> HostAccess:
         if self._hosts is None:
-            raise Refused(
-                [Sentence("hosts-no-access", "there is no access to the hosts")],
-                "give connect() a hosts=, for example AnsibleHosts(Access(key=FILE))",
-            )
+            raise Refused([NO_ACCESS[0]], NO_ACCESS[1])
         return self._hosts
 
     def _asked(self, hosts: Sequence[Host]) -> Iterator[tuple[Host, HostReport]]:
         if self._hosts is None:
             return ((host, no_report(host)) for host in hosts)
-        return reports_of(hosts, self._hosts)
+        return self._ask(hosts, self._hosts)
 
-    def _stream(self, hosts: Sequence[Host]) -> Optional[Iterator[HostReport]]:
+    def _stream(self, engine: Engine, center: str) -> Optional[Iterator[HostReport]]:
         if self._hosts is None:
             return None
-        return (report for _, report in reports_of(hosts, self._hosts))
+        hosts = engine.hosts_of(center)
+        return (report for _, report in self._ask(hosts, self._hosts))
 
     def _reports(self, hosts: Sequence[Host]) -> dict[str, HostReport]:
         return {host.name: report for host, report in self._asked(hosts)}
+
+
+@dataclass
+class _Run:
+    """How a conversion is run; ``lock`` is None in a dry run."""
+
+    approve: Approve
+    take_over: bool
+    dry_run: bool
+    lock: Optional[DataCenterLock] = None

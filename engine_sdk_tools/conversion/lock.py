@@ -40,6 +40,7 @@ from ovirt_rdma.engine_sdk_tools.job import (
     is_open,
 )
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
+from ovirt_rdma.engine_sdk_tools.names import listed
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.exit_code import ExitCode
@@ -155,17 +156,20 @@ def concerned(state: ConversionState) -> list[str]:
 
 def described(what: str, about: Sequence[str], owner: str) -> str:
     """Return the description of a job; other runs find the ids ``about`` and the owner
-    in it.
+    in it. The ids are at the end, because the portal shows 80 characters.
     """
-    return f"{_JOBS}{what} ({', '.join(about)}; {owner})"
+    return f"{_JOBS}{what} (by {owner}; {', '.join(about)})"
 
 
 def _described(state: ConversionState, owner: str) -> str:
+    # Up to here the portal cuts nothing off, with names of the usual length.
+    names = listed([domain.name for domain in state.domains], 2)
+    what = f"convert to {state.to.upper()}: {names}"
     if state.kind == HEAL:
-        return described(f"heal {state.title}", concerned(state), owner)
-    what = "revert" if state.undoes else "convert"
-    title = f"{what} domain {state.title} to {state.to}"
-    return described(title, concerned(state), owner)
+        what = f"heal {names}"
+    elif state.undoes:
+        what = f"revert {names}"
+    return described(what, concerned(state), owner)
 
 
 def _other(job: OpenJob) -> OtherRun:

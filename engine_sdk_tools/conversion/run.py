@@ -27,6 +27,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
 )
 from ovirt_rdma.engine_sdk_tools.api.events import events_since, reasons
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.progress import step as reported
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.conversion.actions import (
     Actions,
@@ -39,6 +40,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERTING,
     DONE,
     FAILED,
+    HEAL,
     OFFLINE,
     STOPPED,
     UNDER_WAY,
@@ -162,14 +164,11 @@ class _Work:
             status = data_center.status.value if data_center.status else None
             return None if status in _UNSETTLED else True
 
-        self._listener.begin(doing)
         try:
-            self._session.wait_until(read, settled, doing, SETTLE_S)
+            with reported(self._listener, doing):
+                self._session.wait_until(read, settled, doing, SETTLE_S)
         except EngineProblem as problem:
-            self._listener.end(doing, problem=str(problem))
             self._listener.note(problem.one_line)
-        else:
-            self._listener.end(doing)
 
     def _do(  # noqa: PLR0911 - one row per kind of step
         self, state: ConversionState, snapshot: Snapshot, step: ConversionStep
@@ -189,27 +188,27 @@ class _Work:
         state = self._save(begun(self._actions.before(state, step), step))
         self._moved = self._moved or step.kind == ENTER
         self._steps_done += 1
-        self._listener.begin(step.doing, step.subject)
-        try:
-            why = self._actions.act(state, snapshot, step)
-        except LostAnswer as problem:
-            # The next reading shows if the change was made.
-            self._listener.end(step.doing, step.subject, str(problem))
+        with reported(self._listener, step.doing, step.subject) as now:
+            try:
+                now.problem = self._actions.act(state, snapshot, step)
+            except LostAnswer as problem:
+                # The next reading shows if the change was made.
+                now.problem = str(problem)
+                self._forget(step)
+                return state
+            except TimeoutProblem as problem:
+                now.problem = str(problem)
+            except EngineProblem as problem:
+                if problem.kind in PASSING or problem.kind in (DENIED, UNTRUSTED):
+                    raise
+                why = problem.one_line
+                if problem.kind in _REFUSED and self._is_done_anyway(state, step):
+                    state = self._after_refusal(before, state, step, why)
+                else:
+                    now.problem = why
             self._forget(step)
-            return state
-        except TimeoutProblem as problem:
-            why = str(problem)
-        except EngineProblem as problem:
-            if problem.kind in PASSING or problem.kind in (DENIED, UNTRUSTED):
-                self._listener.end(step.doing, step.subject, str(problem))
-                raise
-            why = problem.one_line
-            if problem.kind in _REFUSED and self._is_done_anyway(state, step):
-                state, why = self._after_refusal(before, state, step, why), ""
-        self._forget(step)
-        self._listener.end(step.doing, step.subject, why)
-        if why:
-            return self._failed(state, snapshot, step, why)
+        if now.problem:
+            return self._failed(state, snapshot, step, now.problem)
         return self._save(replace(state, doing=""))
 
     def _marked(self, state: ConversionState, step: ConversionStep) -> ConversionState:
@@ -326,6 +325,7 @@ class _Work:
 
 
 def _consequence(state: ConversionState) -> str:
+    what = "heal" if state.kind == HEAL else "conversion"
     if state.mode == OFFLINE or any(h.goal == BACK for h in state.hosts):
-        return "the conversion is rolled back"
-    return "the conversion stops here"
+        return f"the {what} is rolled back"
+    return f"the {what} stops here"

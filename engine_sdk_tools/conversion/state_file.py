@@ -148,7 +148,8 @@ def _this_machine() -> str:
 class RecordFile(Generic[_Record]):
     """A file with one dataclass of plain data, and its digest.
 
-    Subclasses say which: ``record``, and the ``envelope`` of the file.
+    Subclasses say which: ``record``, and the ``envelope`` of the file. ``last`` is the
+    state that was written last, also if that failed: it is true all the same.
     """
 
     record: type[_Record]
@@ -156,6 +157,7 @@ class RecordFile(Generic[_Record]):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.last: Optional[_Record] = None
 
     def read(self) -> Optional[_Record]:
         """Return the stored state, None if there is none. Raises StateFileProblem."""
@@ -168,6 +170,7 @@ class RecordFile(Generic[_Record]):
 
     def write(self, state: _Record) -> None:
         """Replace the stored state. Raises StateFileProblem, and keeps the old one."""
+        self.last = state
         text = self.envelope.text({"state": plain(state)}, indent=1)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)

@@ -19,7 +19,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     EngineProblem,
     LostAnswer,
 )
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener, step
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan
 from ovirt_rdma.engine_sdk_tools.domains.lun_plan import FCP, LunPlan
@@ -93,9 +93,9 @@ class _Undo:
             )
             by_hand = f"remove the storage connection {made.connection}"
             todo.append((partial(self._perform, call, by_hand), by_hand))
-        for number, (step, _) in enumerate(todo, 1):
+        for number, (act, _) in enumerate(todo, 1):
             try:
-                step()
+                act()
             except _Stopped:
                 # The steps after it are left too.
                 self._by_hand += [by_hand for _, by_hand in todo[number:]]
@@ -138,15 +138,13 @@ class _Undo:
         self._perform(call, by_hand)
 
     def _perform(self, call: Call, by_hand: str) -> None:
-        self._listener.begin(call.doing, call.subject)
         try:
-            self._session.perform(call)
+            with step(self._listener, call.doing, call.subject):
+                self._session.perform(call)
         except EngineProblem as error:
-            self._listener.end(call.doing, call.subject, str(error))
             if error.kind != MISSING:
                 self._stop(error, by_hand)
             return
-        self._listener.end(call.doing, call.subject)
         self._done.append(call.doing)
 
     def _stop(self, error: EngineProblem, by_hand: str) -> None:
@@ -303,19 +301,17 @@ class _Run:
         answered = not self._plan.attached and self._attached()
         plan = self._plan
         doing = f"activating {plan.name}"
-        self._listener.begin(doing, plan.name)
         path = f"datacenters/{plan.data_center.id}/storagedomains/{self.domain}"
         final = _Final(self._session.clock, 0.0 if answered else SETTLED_S)
         read = Read(path, f"reading {plan.name}", "get")
-        status = self._session.wait_until(read, final, doing, ACTIVE_S)
-        if status != _ACTIVE:
-            sentence = (
-                f"{plan.name} is attached, but could not be activated: it is "
-                f"{status_words(status)}"
-            )
-            self._listener.end(doing, plan.name, sentence)
-            raise EngineProblem("domain-not-active", sentence, BROKEN)
-        self._listener.end(doing, plan.name)
+        with step(self._listener, doing, plan.name):
+            status = self._session.wait_until(read, final, doing, ACTIVE_S)
+            if status != _ACTIVE:
+                sentence = (
+                    f"{plan.name} is attached, but could not be activated: it is "
+                    f"{status_words(status)}"
+                )
+                raise EngineProblem("domain-not-active", sentence, BROKEN)
 
     def look(
         self, door: Optional[HostAccess], events: Optional[MountEvents] = None
@@ -332,40 +328,36 @@ class _Run:
             _ACTIVE,
             connection=plan.row,
         )
-        self._listener.begin(doing, plan.name)
-        mounted = hosts_mounted(self._session, door, plan.hosts, domain, events)
-        self._listener.end(doing, plan.name, "; ".join(mounted.failed))
+        with step(self._listener, doing, plan.name) as now:
+            mounted = hosts_mounted(self._session, door, plan.hosts, domain, events)
+            now.problem = "; ".join(mounted.failed)
         return mounted
 
     def _made(self, call: Call, look: Callable[[], str]) -> str:
         """Perform ``call``; return the id of the new object, which ``look`` finds if
         the answer was lost.
         """
-        self._listener.begin(call.doing, call.subject)
-        try:
-            made = str(self._session.perform(call).id)
-        except LostAnswer as lost:
-            made = after_lost(lost, look)
-        self._listener.end(call.doing, call.subject)
-        return made
+        with step(self._listener, call.doing, call.subject):
+            try:
+                return str(self._session.perform(call).id)
+            except LostAnswer as lost:
+                return after_lost(lost, look)
 
     def _attached(self) -> bool:
         """Attach the domain; return whether the engine has answered. If so, it has
         tried to activate the domain too.
         """
         call = self._plan.attaching(self.domain)
-        self._listener.begin(call.doing, call.subject)
         # From here on the domain may be attached, whatever the answer.
         self.traces.attached = True
-        answered = True
-        try:
-            self._session.perform(call)
-        except LostAnswer as error:
-            # The wait for an active domain will show if it is not attached.
-            self._listener.note(str(error))
-            answered = False
-        self._listener.end(call.doing, call.subject)
-        return answered
+        with step(self._listener, call.doing, call.subject):
+            try:
+                self._session.perform(call)
+            except LostAnswer as error:
+                # The wait for an active domain will show if it is not attached.
+                self._listener.note(str(error))
+                return False
+        return True
 
 
 class _Final:

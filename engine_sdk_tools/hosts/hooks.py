@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Compare the hooks that the engine lists for a host with those of this version.
 
-Pure, except :func:`checksums_of`, which reads our own files.
+Pure, except :func:`our_checksums` and :func:`checksums_of`, which read our files.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Optional
 
@@ -45,6 +46,15 @@ def checksums_of(folders: Iterable[Path]) -> Checksums:
             sha256 = hashlib.sha256(data).hexdigest()
             checksums.setdefault(point, frozenset((md5, sha256)))
     return checksums
+
+
+def our_checksums() -> Checksums:
+    """Return the checksums of the hooks that are installed on this machine, or are in
+    the source tree that this runs from.
+    """
+    spec = find_spec("ovirt_rdma.vdsm_hooks")
+    folders = spec.submodule_search_locations if spec else None
+    return checksums_of([Path(INSTALLED), *map(Path, folders or ())])
 
 
 def hooks_cell(host: Host, ours: Checksums) -> Cell:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Protocol, TypeVar, Union
 
 from ovirt_rdma.engine_sdk_tools.model import Host
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
 from ovirt_rdma.host.policy.files import is_drop_in
@@ -142,6 +142,13 @@ def with_own_bugs_caught(
     except Exception as error:  # noqa: BLE001  (one host must not end the verb)
         sentence, fix = bug_report(report.host, error)
         return work(HostReport(report.host, problem=sentence, fix=fix))
+
+
+NO_ACCESS = (
+    Sentence("hosts-no-access", "the hosts were not asked: there is no access to them"),
+    "give --ssh-key, or --facts-dir with their reports; root on the engine machine "
+    "needs neither; a program: connect(hosts=AnsibleHosts(Access(key=FILE)))",
+)
 
 
 # Called with a host's name as soon as it is done.

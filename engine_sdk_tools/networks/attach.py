@@ -14,7 +14,7 @@ from typing import Optional
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem, LostAnswer
 from ovirt_rdma.engine_sdk_tools.api.parallel import in_parallel
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener, step
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host
 from ovirt_rdma.engine_sdk_tools.networks.attach_calls import (
@@ -129,13 +129,12 @@ def declared_properties(
 def _attach_host(
     session: EngineSession, plan: AttachPlan, row: HostAttach, listener: Listener
 ) -> HostResult:
-    step = plan.call(row).doing
-    listener.begin(step, row.host.name)
-    try:
-        result = _attach(session, plan, row)
-    except EngineProblem as error:
-        result = _result(row, FAILED, str(error), error.fix)
-    listener.end(step, row.host.name, result.sentence)
+    with step(listener, plan.call(row).doing, row.host.name) as now:
+        try:
+            result = _attach(session, plan, row)
+        except EngineProblem as error:
+            result = _result(row, FAILED, str(error), error.fix)
+        now.problem = result.sentence
     return result
 
 

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import LostAnswer
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener, step
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.api.sdk import types
 from ovirt_rdma.engine_sdk_tools.model import Cluster
@@ -63,13 +62,11 @@ def create_network(
 
 def _made(session: EngineSession, plan: NetworkPlan, listener: Listener) -> str:
     call = plan.make()
-    listener.begin(call.doing, plan.name)
-    try:
-        network = str(session.perform(call).id)
-    except LostAnswer as lost:
-        network = after_lost(lost, lambda: _find(session, plan))
-    listener.end(call.doing, plan.name)
-    return network
+    with step(listener, call.doing, plan.name):
+        try:
+            return str(session.perform(call).id)
+        except LostAnswer as lost:
+            return after_lost(lost, lambda: _find(session, plan))
 
 
 def _find(session: EngineSession, plan: NetworkPlan) -> str:
@@ -81,16 +78,13 @@ def _find(session: EngineSession, plan: NetworkPlan) -> str:
     return ""
 
 
-def _step(session: EngineSession, call: Call, listener: Listener) -> Any:
-    listener.begin(call.doing, call.subject)
-    try:
-        answer = session.perform(call)
-    except LostAnswer as lost:
-        # The engine refuses both if repeated: read the result instead.
-        after_lost(lost, lambda: _is_done(session, call))
-        answer = None
-    listener.end(call.doing, call.subject)
-    return answer
+def _step(session: EngineSession, call: Call, listener: Listener) -> None:
+    with step(listener, call.doing, call.subject):
+        try:
+            session.perform(call)
+        except LostAnswer as lost:
+            # The engine refuses both if repeated: read the result instead.
+            after_lost(lost, lambda: _is_done(session, call))
 
 
 def _is_done(session: EngineSession, call: Call) -> bool:

@@ -17,7 +17,7 @@ from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
 from ovirt_rdma.cli.host import status
 from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem, UsageProblem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.exit_code import ExitCode, worst
 from tools.verbs import verbs
 
 pytestmark = pytest.mark.engine
@@ -91,3 +91,25 @@ def test_documents_have_the_number(capsys, tmp_path, form):
     out = capsys.readouterr().out
     document = json.loads(out) if form == "json" else yaml.safe_load(out)
     assert (document["kind"], document["exit_code"], code) == ("error", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("codes", "whole"),
+    [
+        ((), 0),
+        ((0, 0), 0),
+        ((75, 0), 75),
+        ((75, 1), 1),
+        ((3, 4), 4),
+        ((6, 4), 6),
+        ((5, 6), 5),
+        ((5, 1, 75), 1),
+    ],
+)
+def test_the_worst_is_by_what_it_means(codes, whole):
+    assert worst(codes) == worst(codes[::-1]) == whole
+
+
+def test_the_order_of_the_worst_has_every_code_of_a_part():
+    for code in set(ExitCode) - {ExitCode.INTERRUPTED}:
+        assert worst([code]) == code

@@ -216,7 +216,9 @@ def test_documents_are_whole_and_steer_nothing(capsys):
         is_shown(out)
         if form == "json":
             assert json.loads(out)["text"] == STEERS
-    JsonProgress(Output()).note(STEERS)
+    output = Output("json")
+    output.json_lines = True
+    JsonProgress(output).note(STEERS)
     err = capsys.readouterr().err
     is_shown(err)
     assert json.loads(err)["sentence"] == STEERS

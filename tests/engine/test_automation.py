@@ -10,6 +10,8 @@ import contextlib
 
 import pytest
 from engine_double import EngineDouble, sample_world
+from engine_double.faults import ServiceUnavailableHtml
+from engine_double.hooks import our_hooks
 from engine_double.jobs import add as add_job
 from engine_double.jobs import jobs_of
 from support.engine.engine_command_line import Clock, run_engine
@@ -18,12 +20,14 @@ from support.engine.engine_sessions import open_session
 from support.problems import problem
 
 from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine, connect
 from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainRequest
 from ovirt_rdma.engine_sdk_tools.networks.create_plan import NetworkRequest
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
+from ovirt_rdma.engine_sdk_tools.sentences import problems_of
 
 pytestmark = pytest.mark.engine
 
@@ -186,10 +190,70 @@ def test_a_push_that_fails_on_a_host_is_seen_in_the_task(site):
     result = site.rdma.push_policy("version: 1\n")
     assert result.pushed["host02"].problem == "the disk is full"
     (event,) = [e for e in site.world.log.events if e.origin == "ovirt-rdma"]
-    assert event.description == "push a policy to 3 hosts: failed on host02"
+    assert event.description == "ovirt-rdma: push a policy to 3 hosts: failed on host02"
 
 
 def test_without_the_name_of_an_engine(monkeypatch):
     monkeypatch.delenv("OVIRT_URL", raising=False)
     with problem("engine-not-configured", "no engine is named"):
         connect()
+
+
+def test_hosts_that_are_well_are_ok(site):
+    """The hooks are compared with those of this machine, as the command does."""
+    for host in site.world.hosts.values():
+        host.policy_text = "version: 1\n"
+        host.hooks = our_hooks()
+    matrix = site.rdma.check_hosts()
+    assert matrix.worst == "ok", problems_of(matrix)
+
+
+def test_verify_asks_only_the_hosts_of_the_domains(site, tmp_path):
+    world = sample_world(hosts=3, domains=("data1",), default_data_center=True)
+    (other,) = (c.id for c in world.clusters.values() if c.name == "Default")
+    world.host("host03").cluster = other
+    with EngineDouble(world) as double:
+        there = Site(double, tmp_path / "elsewhere")
+        with there.rdma:
+            matrix = there.rdma.verify("data1")
+    assert [row.name for row in matrix.rows] == ["host01", "host02"]
+
+
+def test_a_domain_that_was_removed_is_reverted(site):
+    assert site.rdma.convert("data1").stage == "converted"
+    domain = site.world.domain("data1")
+    del site.world.connections[domain.connection]
+    del site.world.domains[domain.id]
+    for host in site.world.hosts.values():
+        host.mounts.clear()
+    assert site.rdma.revert("data1").stage == "reverted"
+    assert {host.policy_text for host in site.world.hosts.values()} == {""}
+
+
+def test_warnings_reach_a_program_that_approves_without_looking(site):
+    site.world.host("host03").status = "maintenance"
+    site.world.host("host03").mounts.clear()
+    site.rdma.convert("data1")
+    notes = site.rdma.session.listener.notes
+    assert any(n.startswith("warning: not up: host03") for n in notes), notes
+
+
+def test_ctrl_c_does_not_wait_for_an_engine_that_is_away(site, monkeypatch):
+    """Neither in a conversion nor in a task."""
+
+    def interrupted(self, call, **words):
+        site.double.fail_next(
+            "POST", "/jobs/[^/]*/end|/events", ServiceUnavailableHtml(), times=99
+        )
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Session, "perform", interrupted)
+    session = site.rdma.session
+    for act in (
+        lambda: site.rdma.convert("data1"),
+        lambda: site.rdma.create_network(NetworkRequest("storage", "dc1", 2044)),
+    ):
+        session.sleep.__self__.slept.clear()
+        with pytest.raises(KeyboardInterrupt):
+            act()
+        assert session.sleep.__self__.slept == []

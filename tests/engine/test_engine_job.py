@@ -52,7 +52,7 @@ def test_a_job_with_steps_and_an_event(double, session):
     events = session.read(Read("events", "reading events"))
     (event,) = [one for one in events if one.origin == "ovirt-rdma"]
     assert (event.description, str(event.severity)) == (
-        "data1 was not converted",
+        "ovirt-rdma: data1 was not converted",
         "error",
     )
 
@@ -64,7 +64,7 @@ def test_the_event_is_found_with_the_others_of_the_run(double, session):
     words = {"search": f"correlation_id={session.correlation_id}"}
     found = session.read(Read("events", "reading events", arguments=words))
     ours = [one.description for one in found if one.origin == "ovirt-rdma"]
-    assert ours == ["half done", "done"]
+    assert ours == ["ovirt-rdma: half done", "ovirt-rdma: done"]
 
 
 def test_no_change_belongs_to_the_job(double, session):
@@ -116,7 +116,7 @@ def test_two_events_within_seconds_are_both_written(double, session):
     for number in range(2):
         EngineJob(session, TITLE).finish(f"done {number}", succeeded=True)
     said = [e.description for e in double.world.log.events if e.origin == "ovirt-rdma"]
-    assert said == ["done 0", "done 1"]
+    assert said == ["ovirt-rdma: done 0", "ovirt-rdma: done 1"]
     assert session.listener.notes == []
 
 

@@ -21,6 +21,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     PUSH,
     ConversionStep,
 )
+from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 
 WORDS = {PUSH: "pushing the policy to", ENTER: "moving", LEAVE: "activating"}
 ROW = ConversionStep(CALL, "data1", "setting the mount options of data1")
@@ -28,7 +29,7 @@ ROW = ConversionStep(CALL, "data1", "setting the mount options of data1")
 
 def of(host: str, *kinds: str, policy: str = "version: 1\n") -> list[ConversionStep]:
     return [
-        ConversionStep(kind, host, f"{WORDS[kind]} {host}", policy=policy)
+        ConversionStep(kind, host, f"{WORDS[kind]} {host}", policy=PolicyFiles(policy))
         for kind in kinds
     ]
 
@@ -80,7 +81,7 @@ def test_hosts_for_which_the_same_is_done_are_one_line(batch, steps, lines):
 def test_a_policy_is_shown_once(capsys):
     output = Output()
     steps = [*of("host02", PUSH), *of("host03", PUSH)]
-    show_plan(plan(*steps, *of("host04", PUSH, policy="other")), "x", output)
+    show_plan(plan(*steps, *of("host04", PUSH, policy="other")), output)
     output.flush()
     assert capsys.readouterr().out.splitlines() == [
         "1. pushing the policy to host02",

@@ -85,7 +85,7 @@ def test_convert_rolling_and_revert(site):
     row = made.world.connection_of("data1")
     assert row.mount_options == "proto=rdma,port=20049"
     (event,) = [e for e in made.world.log.events if e.origin == "ovirt-rdma"]
-    assert event.description == "Domain data1 is converted to RDMA"
+    assert event.description == "ovirt-rdma: domain data1 is converted to RDMA"
     again = made.run(*ROLLING)
     assert (again.code, again.out) == (0, "Nothing to do: data1 is on RDMA.\n")
     back = made.run("domain", "revert", "data1", "-y")
@@ -93,7 +93,9 @@ def test_convert_rolling_and_revert(site):
     assert "Domain data1 is mounted as before." in back.out
     assert set(made.transports()) == {"tcp"}
     assert not made.world.connection_of("data1").mount_options
-    assert "Nothing to revert" in made.run("domain", "revert", "data1", "-y").out
+    assert "Nothing to do: data1 is as before" in (
+        made.run("domain", "revert", "data1", "-y").out
+    )
 
 
 def test_a_dry_run_shows_every_call_and_policy_and_changes_nothing(site, state_files):
@@ -433,7 +435,7 @@ def test_a_second_one_that_failed_does_not_hide_the_first_from_a_revert(site):
     assert set(made.transports()) == {"tcp"}
     assert not made.world.connection_of("data1").mount_options
     assert (
-        "Nothing to revert"
+        "Nothing to do: data1 is as before."
         in made.run("domain", "revert", "data1", "-y", "--no-job").out
     )
 
@@ -467,7 +469,7 @@ def degraded(made: Site) -> None:
 
 def test_heal(site):
     made = site(hosts=3)
-    assert made.run("domain", "heal", "-y").out.startswith("Nothing to heal")
+    assert made.run("domain", "heal", "-y").out.startswith("Nothing to do: no mount is")
     degraded(made)
     done = made.run("domain", "heal", "-y")
     assert done.code == 0, done
@@ -503,7 +505,10 @@ def test_heal_stops_where_it_does_not_help(site):
     degraded(made)
     made.world.export(EXPORT).rdma = False
     done = made.run("domain", "heal", "-y")
-    assert done.code == 1, done
+    assert done.code == 6, done
+    assert "Heal of data1 failed and was rolled back: on host03" in done.out
+    assert "the heal is rolled back" in done.err
+    assert "conversion" not in done.out + done.err
     assert made.world.host("host03").status == "up"
     assert made.transports() == ["tcp", "rdma", "tcp"]
 
@@ -538,7 +543,7 @@ def test_a_stalled_domain_goes_back_to_tcp_and_forward_again(site):
     assert set(made.transports()) == {"tcp"}
     made.door.health.clear()
     assert made.run("domain", "heal", "--to-tcp", "-y").out == (
-        "No domain has to go to TCP.\n"
+        "Nothing to do: no domain has to go to TCP.\n"
     )
     done = made.run("domain", "revert", "data1", "-y")
     assert done.code == 0, done
@@ -582,3 +587,58 @@ def test_a_rule_that_requires_rdma_does_not_allow_tcp(site):
     assert done.code == 3
     assert "data1 on host02 is stalled, but rule 1 requires RDMA" in done.err
     assert made.double.changes() == []
+
+
+def two_data_centers(site):
+    """Two data centers with a host that has fallen back; no one knows the second."""
+    made = site(hosts=4, default_data_center=True)
+    world = made.world
+    degraded(made)
+    (other,) = (c for c in world.clusters.values() if c.name == "Default")
+    world.data_centers[other.data_center].status = "up"
+    row = SimConnection(new_id("row2"), "nfs", "nas2", "/data2", nfs_version="v4_2")
+    world.connections[row.id] = row
+    domain = SimDomain(
+        new_id("data2"), "data2", "data", "nfs", row.id, other.data_center, "active"
+    )
+    world.domains[domain.id] = domain
+    world.export(row.export).domain = domain.id
+    there = world.host("host04")
+    there.cluster, there.mounts = other.id, {row.export: "rdma"}
+    return made
+
+
+def test_heal_of_two_data_centers_is_one_document(site):
+    made = two_data_centers(site)
+    done = made.run("domain", "heal", "-y", "-o", "json")
+    assert done.code == 0, done
+    assert done.document["kind"] == "domain-heal"
+    parts = {p["data_center"]: p["stage"] for p in done.document["data_centers"]}
+    assert parts == {"dc1": "converted", "Default": "nothing to do"}
+
+
+def test_a_data_center_that_is_refused_does_not_keep_off_the_next(site):
+    made = two_data_centers(site)
+    add_job(made.world, f"ovirt-rdma: x ({made.world.domain('data1').data_center})")
+    done = made.run("domain", "heal", "-y", "-o", "json")
+    assert done.code == 75, done
+    first, second = done.document["data_centers"]
+    assert (first["data_center"], second["stage"]) == ("dc1", "nothing to do")
+    assert "open task" in first["sentences"][0]
+    assert (
+        "ovirt-rdma: dc1: the engine has an open task"
+        in made.run("domain", "heal", "-y").err
+    )
+
+
+def test_after_the_revert_of_a_removed_domain_the_next_command_works(site):
+    made = site()
+    assert made.run(*ROLLING).code == 0
+    domain = made.world.domain("data1")
+    del made.world.connections[domain.connection]
+    del made.world.domains[domain.id]
+    for host in made.world.hosts.values():
+        host.mounts.clear()
+    done = made.run("domain", "revert", "data1", "-y")
+    assert done.code == 0, done
+    assert "next: ovirt-rdma hosts check" in done.out

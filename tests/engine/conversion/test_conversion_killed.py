@@ -55,7 +55,9 @@ def test_killed_at_a_change_and_run_again(site, number, applied):
     again = site.here(*ROLLING)
     assert again.code == 0, again
     site.is_converted()
-    assert not site.here(*ROLLING, "--no-job").events  # nothing remains to be done
+    assert not site.here(
+        *ROLLING, "--no-job", "-o", "json"
+    ).events  # nothing remains to be done
 
 
 @pytest.mark.engine

@@ -126,7 +126,8 @@ class Fleet:
         found = self.run(*words, "-y", "-o", "json", door=door)
         assert found.code == code, found
         self.world.settle()
-        return {h["name"]: h for h in found.document["hosts"]}
+        (center,) = found.document["data_centers"]
+        return {h["name"]: h for h in center["hosts"]}
 
     def is_prepared(self, *names: str) -> None:
         for host in self.world.hosts.values():
@@ -196,7 +197,7 @@ def test_a_failure_stops_the_next_data_center_too(capsys, tmp_path):
         found = fleet.run("-y")
     assert found.code == 1
     assert [name for name, _ in fleet.door.prepared] == ["host02"]
-    assert "1 data center not started, because hosts have failed" in found.err
+    assert "note: not started: Default" in found.err
     assert "host04 is left out: its cluster has no data center" in found.err
 
 
@@ -413,14 +414,16 @@ def test_without_access_the_engine_reinstalls_and_its_events_prove(fleet):
     found = fleet.results("--batch", "3", door=False, code=0)
     assert ({h["way"] for h in found.values()}, fleet.acts) == ({"nothing"}, before)
     dry = fleet.run("--again", "--dry-run", "-o", "json", door=False)
-    assert {h["way"] for h in dry.document["hosts"]} == {"reinstall"}
+    (center,) = dry.document["data_centers"]
+    assert {h["way"] for h in center["hosts"]} == {"reinstall"}
 
 
 def test_the_dry_run_changes_nothing_and_says_what_the_run_does(fleet):
     words = ("--by", "reinstall", "--batch", "2")
     dry = fleet.run(*words, "--dry-run", "-o", "json")
     assert (dry.code, fleet.acts, fleet.door.prepared) == (0, [], [])
-    planned = [s["path"] for s in dry.document["steps"] if "path" in s]
+    (center,) = dry.document["data_centers"]
+    planned = [s["path"] for s in center["steps"] if "path" in s]
     assert fleet.run(*words, "-y").code == 0
     assert [act.partition(" ")[2] for act in fleet.acts] == planned
     table = fleet.run(*words, "--again", "--dry-run")
