@@ -216,6 +216,12 @@ class Lint(_OfFile):
         output = context.output
         file = PostTasksFile(self.file or POST_TASKS)
         content = file.read()
+        if content is None:
+            raise Problem(
+                "post-tasks-missing",
+                f"{file.named} does not exist, so nothing was checked",
+                "ovirt-rdma deploy-hook install makes it, or name another one: --file",
+            )
         findings = _findings(file, content)
         shown = [
             {

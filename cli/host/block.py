@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy, refuse_facts
+from ovirt_rdma.cli.host.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.cli.output import count
 from ovirt_rdma.cli.parser import Parser, Verb
 from ovirt_rdma.host.errors import Sentence, UsageProblem
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Optional
 
     from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.host.block.model import Session
     from ovirt_rdma.host.block.sessions import Target
     from ovirt_rdma.host.policy.block_fields import BlockPolicy
 
@@ -45,10 +47,10 @@ class List(HostVerb):
         return 0
 
 
-class Check(HostVerb):
+class Check(HostVerb, AllowNone):
     """Compare the sessions with the policy; return 3 if something is missing."""
 
-    codes = "0 all is as the policy says, 3 something is not"
+    codes = "0 all is as the policy says, 3 something is not, or there is nothing"
     examples = ("", "--policy new.yaml")
 
     policy: Optional[str]
@@ -56,6 +58,7 @@ class Check(HostVerb):
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         add_policy(parser)
+        add_allow_none(parser, "session and no target of the policy")
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.host.policy import policy_in_question
@@ -73,9 +76,10 @@ class Check(HostVerb):
         policy, source = policy_in_question(self.policy, context)
         block, sessions = policy.block, BlockSessions(context.root)
         facts = sessions.facts()
-        wanted = sessions.wanted(block, (*block.srp, *block.iser), facts)
+        targets: tuple[Target, ...] = (*block.srp, *block.iser)
+        wanted = sessions.wanted(block, targets, facts)
         findings = [*login_findings(wanted), *session_findings(facts)]
-        if facts.sessions or block.srp or block.iser:
+        if facts.sessions or targets:
             findings += multipath_findings(FileTree(context.root))
         if output.for_people:
             for sentence in facts.problems:
@@ -84,7 +88,7 @@ class Check(HostVerb):
             for finding in findings:
                 output.line(f"{finding}.")
             if not findings:
-                output.line(f"The block storage is as the policy says ({source}).")
+                output.line(_sound(targets, facts.sessions, source))
         else:
             content = {
                 **facts_document(facts),
@@ -92,7 +96,15 @@ class Check(HostVerb):
                 "findings": sentences(findings),
             }
             output.document("block-check", content)
-        return 3 if findings else 0
+        looked_at = bool(facts.sessions or targets)
+        return verdict_code(self, looked_at=looked_at, failed=bool(findings))
+
+
+def _sound(targets: Sequence[Target], sessions: Sequence[Session], source: str) -> str:
+    if targets:
+        return f"The block storage is as the policy says ({source})."
+    found = "no fault was found in the sessions" if sessions else "nothing was checked"
+    return f"The policy has no target ({source}): {found}."
 
 
 class LogIn(HostVerb):

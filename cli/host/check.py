@@ -12,10 +12,10 @@ import re
 
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
 from ovirt_rdma.cli.host.main import PROGRAM
+from ovirt_rdma.cli.host.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb
 from ovirt_rdma.host.errors import UsageProblem
-from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -232,10 +232,10 @@ def _paragraphs(text: str) -> list[str]:
 _WIDEST = 16
 
 
-class Check(HostVerb, Source):
-    """Print the findings of all rules; return 3 if one is FAIL, else 0."""
+class Check(HostVerb, Source, AllowNone):
+    """Print the findings of all rules; return 3 if one is FAIL, or nothing is there."""
 
-    codes = "0 no check failed, 3 a check failed"
+    codes = "0 no check failed, 3 a check failed, or there is no RDMA device"
     examples = ("", "--skip ROCE-PFC-01 -v", "--facts hv1.json --policy new.yaml")
     more = (
         "Changes nothing. PASS is correct, WARN may be wrong or will be, FAIL\n"
@@ -262,6 +262,7 @@ class Check(HostVerb, Source):
             action="store_true",
             help="show every finding on its own line",
         )
+        add_allow_none(parser, "RDMA device")
         add_facts(parser)
 
     def run(self, context: Context) -> int:
@@ -292,8 +293,11 @@ class Check(HostVerb, Source):
                     "findings": [dataclasses.asdict(finding) for finding in findings],
                 },
             )
-        failed = decided.decision.failed
-        return ExitCode.CHECKS_FAILED if failed else ExitCode.DONE
+        return verdict_code(
+            self,
+            looked_at=bool(decided.facts.rdma_devices),
+            failed=decided.decision.failed,
+        )
 
 
 VERBS: dict[str, type[Verb]] = {"check": Check, "explain": Explain}
@@ -368,7 +372,7 @@ def _verdict(decided: HostDecision, skipped: Sequence[str]) -> str:
     elif not tried:
         summary = f"There is nothing to check on {host}"
     elif not decided.facts.rdma_devices:
-        summary = f"{host} has no RDMA device: none of {checks} failed"
+        summary = f"{host} has no RDMA device to check; none of {checks} failed"
     elif counts[WARN] or decided.decision.applicable:
         summary = f"None of {checks} failed on {host}"
     else:

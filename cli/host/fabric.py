@@ -13,6 +13,7 @@ from ovirt_rdma.cli.host.arguments import (
     add_policy,
     refuse_facts,
 )
+from ovirt_rdma.cli.host.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
@@ -215,10 +216,10 @@ class Status(HostVerb):
         return ExitCode.DONE
 
 
-class Check(HostVerb):
+class Check(HostVerb, AllowNone):
     """Check the fabric at each port; return 3 if something is not as it should be."""
 
-    codes = "0 all is as it should be, 3 something is not"
+    codes = "0 all is as it should be, 3 something is not, or there is no active port"
     examples = ("", "--policy new.yaml")
 
     policy: Optional[str]
@@ -226,13 +227,14 @@ class Check(HostVerb):
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         add_policy(parser)
+        add_allow_none(parser, "active InfiniBand port")
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.host.policy import policy_in_question
         from ovirt_rdma.cli.host.shown.fabric import show_findings
         from ovirt_rdma.host.opensm.partitions import definitions_of
         from ovirt_rdma.host.opensm.review import findings, own_findings
-        from ovirt_rdma.host.rules.base import FAIL
+        from ovirt_rdma.host.rules.base import FAIL, SKIP
 
         policy, source = policy_in_question(self.policy, context)
         fabric = _fabric_facts(context)
@@ -241,8 +243,11 @@ class Check(HostVerb):
             *own_findings(policy.fabric, fabric),
         )
         show_findings(found, fabric, source, context.output)
-        failed = any(one.verdict == FAIL for one in found)
-        return ExitCode.CHECKS_FAILED if failed else ExitCode.DONE
+        return verdict_code(
+            self,
+            looked_at=any(one.verdict != SKIP for one in found),
+            failed=any(one.verdict == FAIL for one in found),
+        )
 
 
 class Enable(HostVerb):

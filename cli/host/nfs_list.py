@@ -18,6 +18,7 @@ from ovirt_rdma.cli.host.arguments import (
     export_of,
     refuse_facts,
 )
+from ovirt_rdma.cli.host.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb
 from ovirt_rdma.host.errors import Problem
@@ -34,12 +35,15 @@ if TYPE_CHECKING:
     from ovirt_rdma.storage.review import MountReview
 
 
-class ListMounts(HostVerb, Source):
+class ListMounts(HostVerb, Source, AllowNone):
     """List all NFS mounts; return 3 with --exit-code if one is not as its rule
     says.
     """
 
-    codes = "0 listed; with --exit-code 3 if a mount is not as its rule says"
+    codes = (
+        "0 listed; with --exit-code 3 if a mount is not as its rule says,\n"
+        "or there is none"
+    )
     examples = ("", "--exit-code", "-v --facts hv1.json")
 
     exit_code: bool
@@ -53,6 +57,7 @@ class ListMounts(HostVerb, Source):
             action="store_true",
             help="exit with 3 if a mount is degraded, unproven or not covered",
         )
+        add_allow_none(parser, "NFS mount")
         parser.add_argument(
             "-v",
             "--verbose",
@@ -63,6 +68,7 @@ class ListMounts(HostVerb, Source):
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.host.policy import policy_in_question
+        from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
         from ovirt_rdma.storage.review import OK, review_all
 
         output = context.output
@@ -76,7 +82,10 @@ class ListMounts(HostVerb, Source):
             for sentence in facts.problems:
                 output.message(f"note: {sentence}")
             _print_list(reviews, source, output)
-            _print_verdict(reviews, wrong, source, output)
+            if not reviews and any(MOUNTINFO in one for one in facts.problems):
+                output.line("The NFS mounts of this host are not known.")
+            else:
+                _print_verdict(reviews, wrong, source, output)
             if self.verbose:
                 for review in reviews:
                     _print_proof(review, output)
@@ -89,8 +98,9 @@ class ListMounts(HostVerb, Source):
                     "problems": list(facts.problems),
                 },
             )
-        bad = wrong and self.exit_code
-        return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
+        if not self.exit_code:
+            return ExitCode.DONE
+        return verdict_code(self, looked_at=bool(reviews), failed=bool(wrong))
 
 
 # The mount options whose result is shown, and their names there.
@@ -198,10 +208,13 @@ def _list_document(review: MountReview) -> dict[str, Any]:
 _HEALTH_KIND = "nfs-health"
 
 
-class CheckHealth(HostVerb):
+class CheckHealth(HostVerb, AllowNone):
     """Ask each mount's server; return 0 if all are ok, else 3."""
 
-    codes = "0 every mount is ok, 3 one is slow, stalled, dead or unknown"
+    codes = (
+        "0 every mount is ok, 3 one is slow, stalled, dead or unknown,\n"
+        "or there is none"
+    )
     examples = ("", "nas1:/export/vm", "-o json")
     more = (
         "Looks up a name that cannot exist on each mount, which no cache answers,\n"
@@ -223,6 +236,7 @@ class CheckHealth(HostVerb):
             help="only this export",
         )
         add_policy(parser)
+        add_allow_none(parser, "NFS mount")
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
@@ -254,7 +268,7 @@ class CheckHealth(HostVerb):
             print_health(state.mounts, output)
         else:
             output.document(_HEALTH_KIND, {"worst": state.worst, **plain(state)})
-        return ExitCode.DONE if state.worst == OK else ExitCode.CHECKS_FAILED
+        return verdict_code(self, looked_at=bool(look.mounts), failed=state.worst != OK)
 
 
 def looker(root: str) -> Looker:

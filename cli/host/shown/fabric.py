@@ -17,7 +17,7 @@ from ovirt_rdma.host.fabric.model import Definition
 from ovirt_rdma.host.opensm.partitions import text_of
 from ovirt_rdma.host.opensm.processes import OpensmProcess
 from ovirt_rdma.host.opensm.read import FabricFacts, Subnet
-from ovirt_rdma.host.rules.base import FAIL, PASS, WARN, Finding
+from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN, Finding
 from ovirt_rdma.host.services.opensm_partitions import Proof
 
 
@@ -225,9 +225,14 @@ def show_findings(
         )
         if one.fix:
             output.fix(one.fix)
-    failed = any(one.verdict == FAIL for one in found)
-    verdict = "not as it should be" if failed else "as it should be"
-    output.line(f"The fabric of {fabric.hostname} is {verdict} ({source}).")
+    verdicts = {one.verdict for one in found}
+    if FAIL in verdicts:
+        verdict = "is not as it should be"
+    elif verdicts <= {SKIP}:
+        verdict = "was not checked"
+    else:
+        verdict = "is as it should be"
+    output.line(f"The fabric of {fabric.hostname} {verdict} ({source}).")
 
 
 def _problems(fabric: FabricFacts) -> list[Sentence]:

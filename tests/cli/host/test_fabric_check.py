@@ -88,7 +88,8 @@ def test_without_tools_nothing_is_claimed(fabric):
     for name in ("sminfo", "saquery"):
         del fabric.fake.runner.programs[name]
     result = check(fabric)
-    assert result.code == 0
+    assert result.code == 3
+    assert result.out.endswith(" was not checked (no policy is loaded).\n")
     assert "SKIP  mlx4_0/1  not checked: sminfo is not available here" in result.out
 
 
@@ -154,7 +155,7 @@ def test_two_masters_fail(fabric):
 
 def test_an_inactive_port_counts_if_the_policy_names_it(fabric):
     fabric.fake.write("/sys/class/infiniband/mlx4_0/ports/1/state", "1: DOWN")
-    assert check(fabric).code == 0
+    assert check(fabric, "--allow-none").code == 0
     fabric.follow(POLICY.format("", OWN))
     assert verdicts(fabric)["port-not-active"] in ("FAIL", "SKIP")
     assert check(fabric).code == 3
@@ -162,7 +163,7 @@ def test_an_inactive_port_counts_if_the_policy_names_it(fabric):
 
 def test_a_host_without_infiniband(host):
     result = host("fabric", "check")
-    assert (result.code, "has no InfiniBand port" in result.out) == (0, True)
+    assert (result.code, "has no InfiniBand port" in result.out) == (3, True)
 
 
 def test_facts_show_partition_and_vlan_of_a_netdev(changeable):

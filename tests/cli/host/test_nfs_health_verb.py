@@ -132,7 +132,7 @@ def test_an_export_that_is_not_mounted(mounted):
 
 def test_no_mounts(mounted):
     result = mounted()("nfs", "health")
-    assert (result.code, result.out) == (0, "This host has no NFS mount.\n")
+    assert (result.code, result.out) == (3, "This host has no NFS mount.\n")
 
 
 def test_what_could_not_be_read_is_a_note(mounted):

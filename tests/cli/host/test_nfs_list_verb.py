@@ -123,8 +123,10 @@ def test_marks_that_cannot_be_read_are_no_secret(host, policy):
 
 
 def test_a_host_that_cannot_be_read_is_not_one_without_mounts(host):
-    result = host("nfs", "list")
-    assert result.out == "This host has no NFS mount.\n"
+    (host.root / "proc/self/mountinfo").unlink()
+    result = host("nfs", "list", "--exit-code")
+    assert result.code == 3
+    assert result.out == "The NFS mounts of this host are not known.\n"
     assert "note: /proc/self/mountinfo cannot be read" in result.err
     assert "mountinfo" in host("nfs", "list", "-o", "json").document["problems"][0]
 

@@ -145,6 +145,13 @@ def test_another_run_is_refused(machine):
         assert machine.run("install")[0] == 75
 
 
+def test_a_file_that_is_not_there_is_not_free_of_findings(machine):
+    machine.file.unlink()
+    code, out, err = machine.run("lint")
+    assert (code, out) == (1, "")
+    assert "does not exist, so nothing was checked" in err
+
+
 def test_lint_names_line_and_fix(machine):
     machine.file.write_bytes(THEIRS + b"- name: shown\n  debug: {var: x}\n")
     code, out, _ = machine.run("lint")
