@@ -36,6 +36,9 @@ BROKEN = "broken"
 PASSING = frozenset({UNREACHABLE, UNAVAILABLE, TIMEOUT})
 
 
+SEE_LOG = "see the engine's log, /var/log/ovirt-engine/engine.log"
+
+
 class EngineProblem(Problem):
     """A request that failed.
 
@@ -322,12 +325,12 @@ def _of_fault(
         said = f"gives no reason (HTTP {code})"
     elif kind == BROKEN and code:
         said = f"{said} (HTTP {code})"
-    unclear = kind == BROKEN or (not text and kind in (INVALID, CONFLICT))
+    unclear = not text and kind in (INVALID, CONFLICT, BROKEN)
     return EngineProblem(
         "engine-refused",
         f"{failed} {said}",
         kind,
-        fix="see the engine's log, /var/log/ovirt-engine/engine.log" if unclear else "",
+        fix=SEE_LOG if unclear else "",
         **more,
     )
 

@@ -41,6 +41,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
 )
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     Mounts,
+    can_be_healed,
     nfs_export,
     requested_transport,
     transports_in_use,
@@ -78,7 +79,7 @@ def plan_heal(
         for d in domains
         if d.hosted_engine
     ]
-    healed = [d for d in domains if _can_be_healed(d)]
+    healed = [d for d in domains if can_be_healed(d)]
     records = tuple(_unchanged(domain_record(d, RDMA)) for d in healed)
     up = [h for h in ordered(engine.hosts_of(data_center)) if h.status == "up"]
     fleet = FleetReport.of(up, reports, records, to=RDMA)
@@ -184,11 +185,6 @@ def _unknown(reason: str) -> Sentence:
 def _skipped(host: Host, objection: Sentence) -> Sentence:
     reason = objection[len(host.name) :].lstrip(": ")
     return Sentence(objection.id, f"not remounted: {reason}")
-
-
-def _can_be_healed(domain: Domain) -> bool:
-    nfs = domain.storage_type == "nfs" and domain.connection is not None
-    return nfs and domain.status == "active" and not domain.hosted_engine
 
 
 def _unchanged(record: DomainRecord) -> DomainRecord:

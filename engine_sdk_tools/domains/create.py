@@ -8,6 +8,7 @@ that the engine allows: maintenance, detach, remove the domain, then the connect
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Callable, Optional, Protocol
@@ -16,6 +17,7 @@ from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BROKEN,
     MISSING,
+    SEE_LOG,
     EngineProblem,
     LostAnswer,
 )
@@ -171,8 +173,6 @@ _ACTIVE = "active"
 # again (AttachStorageDomainToPoolCommand.java:221).
 _NOT_ACTIVATED = ("maintenance", "inactive")
 
-_CHECK_HOST = "run 'ovirt-rdma-host nfs check' on the host: it shows what is missing"
-
 
 @dataclass(frozen=True)
 class DomainMade:
@@ -239,9 +239,10 @@ def create_domain(
         run.traces.fell = mounted.fell
         if mounted.failed:
             reason = "; ".join(mounted.failed)
-            raise EngineProblem("domain-not-mounted", reason, BROKEN, fix=_CHECK_HOST)
+            fix = f"on each host that is named: {_nfs_check(plan.row.export)}"
+            raise EngineProblem("domain-not-mounted", reason, BROKEN, fix=fix)
     except Problem as error:
-        explained = _with_events(events, error)
+        explained = _with_events(events, error, plan)
         undone = undo_domain(session, plan, run.traces, listener)
         raise undone.told(explained) from error
     if events.problem:
@@ -397,9 +398,18 @@ def _domain_named(session: EngineSession, name: str) -> str:
     return ""
 
 
-def _with_events(events: MountEvents, error: Problem) -> Problem:
-    """Return ``error`` with the sentences of the engine's events on it."""
+def _nfs_check(export: str) -> str:
+    return f"ovirt-rdma-host nfs check {shlex.quote(export)}"
+
+
+def _with_events(events: MountEvents, error: Problem, plan: DomainPlan) -> Problem:
+    """Return ``error`` with the sentences of the engine's events on it: the reason that
+    the engine's log would have.
+    """
     sentences = events.said()
     if not sentences:
         return error
-    return Problem(error.id, "\n".join([str(error), *sentences]), error.fix)
+    fix = error.fix
+    if fix == SEE_LOG:
+        fix = f"on {plan.host.name}: {_nfs_check(plan.row.export)}"
+    return Problem(error.id, "\n".join([str(error), *sentences]), fix)

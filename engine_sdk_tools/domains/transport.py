@@ -11,11 +11,16 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.hosts.health import health_of, with_health
-from ovirt_rdma.engine_sdk_tools.hosts.policy import PolicyInForce, policy_of
+from ovirt_rdma.engine_sdk_tools.hosts.policy import (
+    PolicyInForce,
+    loaded_policy,
+    policy_of,
+    status_part,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
 from ovirt_rdma.engine_sdk_tools.matrix import (
     FAIL,
@@ -37,12 +42,14 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.export import Export, ExportProblem
-from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.mount_options import RDMA, MountOptions
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, rule_for
 from ovirt_rdma.storage.proof import Proof, prove
+from ovirt_rdma.storage.readiness import NOT_READY, local_steps
 from ovirt_rdma.storage.review import MountReview, review_all
+from ovirt_rdma.storage.trunking import REMOUNT, conflict_fix
 
 # Exports to keep parsed: all hosts mount the same few.
 _KEPT = 1024
@@ -327,7 +334,12 @@ def _domain_in_use(
         review = None
     health = health_of(report) or ()
     its = next((one for one in health if one.mountpoint == mount.mountpoint), None)
-    cell = with_health(_mounted(domain, asked, proof, review), its)
+    cell = _mounted(domain, asked, proof, review)
+    if proof.transport and asked.transport not in (None, proof.transport):
+        first = _before_a_remount(facts, mount, review)
+        fix = _remount_fix(host, report, domain, asked, first)
+        cell = replace(cell, fix=fix)
+    cell = with_health(cell, its)
     return InUse(host.name, asked, cell, True, proof.transport, proof, review)
 
 
@@ -359,7 +371,6 @@ def _mounted(
     review: Optional[MountReview],
 ) -> Cell:
     runs = f"{domain.name} runs over {proof.transport} ({proof})"
-    heal = f"ovirt-rdma domain heal {shlex.quote(domain.name)}"
     if proof.transport is None:
         sentence = f"the transport of {domain.name} is not proven: {proof}"
         return Cell(UNKNOWN, "unproven", sentence, review.fix if review else "")
@@ -374,7 +385,54 @@ def _mounted(
     why = f"; {review.reason}" if review and review.reason else ""
     if asked.transport == RDMA:
         wants = "prefers RDMA" if asked.preferred else "requests RDMA"
-        return Cell(FAIL, proof.transport, f"{runs}, but {asked.by} {wants}{why}", heal)
-    return Cell(
-        WARN, proof.transport, f"{runs}, but {asked.by} requests TCP{why}", heal
-    )
+        return Cell(FAIL, proof.transport, f"{runs}, but {asked.by} {wants}{why}")
+    return Cell(WARN, proof.transport, f"{runs}, but {asked.by} requests TCP{why}")
+
+
+def can_be_healed(domain: Domain) -> bool:
+    """Whether ``domain heal`` remounts the domain on hosts that are up."""
+    nfs = domain.storage_type == "nfs" and domain.connection is not None
+    return nfs and domain.status == "active" and not domain.hosted_engine
+
+
+def _remount_fix(
+    host: Host,
+    report: HostReport,
+    domain: Domain,
+    asked: Requested,
+    first: Sequence[str],
+) -> str:
+    """Return what gives the domain on ``host`` the requested transport, after what has
+    to be done ``first``.
+    """
+    if asked.transport != RDMA and _rule_asks_for_rdma(report, domain):
+        return "on the host: ovirt-rdma-host enable --restart-vdsmd"
+    if domain.hosted_engine:
+        return "reboot the host: maintenance does not unmount this domain"
+    if asked.transport != RDMA or host.status != "up" or not can_be_healed(domain):
+        return REMOUNT
+    heal = f"ovirt-rdma domain heal {shlex.quote(domain.name)}"
+    return f"first, {'; '.join(first)}; then {heal}" if first else heal
+
+
+def _before_a_remount(
+    facts: Facts, mount: NfsMount, review: Optional[MountReview]
+) -> list[str]:
+    """Return what keeps a remount from getting RDMA, as what to do about it."""
+    first = []
+    if review and review.against:
+        first.append(conflict_fix(review.against))
+    route = next((r for r in facts.routes if r.destination == mount.address), None)
+    if any(step.verdict == NOT_READY for step in local_steps(facts, route)):
+        check = f"ovirt-rdma-host nfs check {shlex.quote(mount.source)}"
+        first.append(f"on the host: {check}")
+    return first
+
+
+def _rule_asks_for_rdma(report: HostReport, domain: Domain) -> bool:
+    """Whether the add-on is not enabled and the loaded policy requests RDMA."""
+    disabled = not status_part(report.status, "enabled").get("mode")
+    export = nfs_export(domain.connection)
+    policy, _ = loaded_policy(report)
+    match = rule_for(policy, export) if disabled and policy and export else None
+    return match is not None and match.rule.transport != TCP

@@ -91,6 +91,9 @@ def test_a_host_that_the_events_name_takes_all_back(session, double):
     assert caught.value.id == "domain-not-mounted"
     assert f"host03 could not mount {EXPORT}, according to" in str(caught.value)
     assert said[0] in str(caught.value)
+    assert caught.value.fix == (
+        f"on each host that is named: ovirt-rdma-host nfs check {EXPORT}"
+    )
     assert left(double) == ([], [])
     assert double.world.export(EXPORT).domain is None
     # The host has stayed up and needs no activation.

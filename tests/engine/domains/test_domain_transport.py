@@ -18,6 +18,7 @@ from support.engine.told_hosts import (
 )
 from support.problems import problem
 
+from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal
 from ovirt_rdma.engine_sdk_tools.domains.list import (
     DomainRow,
     OnHost,
@@ -334,3 +335,50 @@ def test_domains_without_a_transport_are_refused_by_name_and_left_out_else():
         domains_to_verify(site, ["data1", "block1", "spare"])
     assert wrong.type is NameProblem
     assert len(str(wrong.value).splitlines()) == 2
+
+
+def with_port_down(told):
+    [device] = told.facts.rdma_devices
+    [port] = device.ports
+    down = replace(device, ports=(replace(port, state="DOWN"),))
+    return replace(told, facts=replace(told.facts, rdma_devices=(down,)))
+
+
+def degraded(protocol="tcp", policy="prefer-rdma", mode="vdsmd", **more):
+    """The report of a host that has mounted data1 over the wrong transport."""
+    text = rules(policy)
+    return report(
+        facts=replace(facts(mount(EXPORT, protocol)), **more),
+        status=status(text, mode=mode),
+        policy_text=text,
+    )
+
+
+FIXES = [
+    (degraded(), domain(), host(), "ovirt-rdma domain heal data1"),
+    (degraded(), domain(), host(status="maintenance"), "put the host into"),
+    (degraded(), domain(), host(status="non_operational"), "put the host into"),
+    (degraded(), domain(status="inactive"), host(), "put the host into"),
+    (degraded(), domain(hosted_engine=True), host(), "reboot the host"),
+    (with_port_down(degraded()), domain(), host(), "first, on the host: "),
+    # Stock VDSM mounts over TCP what our class has mounted over RDMA.
+    (
+        degraded("rdma", mode=None),
+        domain(),
+        host(),
+        "on the host: ovirt-rdma-host enable --restart-vdsmd",
+    ),
+    (degraded("rdma", "tcp"), domain(), host(), "put the host into"),
+    (degraded("rdma", "tcp", None), domain(), host(), "put the host into"),
+]
+
+
+@pytest.mark.parametrize(("told", "its", "there", "start"), FIXES)
+def test_the_fix_of_a_wrong_transport_is_one_that_mends_it(told, its, there, start):
+    """``domain heal`` is a fix only where heal plans to remount that host."""
+    cell = one(told, its, there)
+    assert cell.verdict in (FAIL, WARN)
+    assert cell.fix.startswith(start)
+    plan = plan_heal(engine(there, domains=(its,)), "d1", [its], [told])
+    healed = [record.name for record in plan.state.hosts]
+    assert (healed == [there.name]) == cell.fix.startswith("ovirt-rdma domain heal")
