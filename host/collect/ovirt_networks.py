@@ -11,6 +11,7 @@ import json
 from typing import Any, Optional
 
 from ovirt_rdma.host.facts.devices import OvirtNetwork
+from ovirt_rdma.host.facts.ipoib import MODE_PROPERTY
 from ovirt_rdma.host.system.tree import FileTree
 
 # The present networks, and those that VDSM restores at boot; each ``netconf`` is a
@@ -68,6 +69,8 @@ def _parsed(name: str, network: Any) -> OvirtNetwork:
     if not isinstance(network, dict):
         raise ValueError("not an object")
     vlan = _number(network, "vlan")
+    custom = network.get("custom")
+    mode = custom.get(MODE_PROPERTY) if isinstance(custom, dict) else None
     below = _word(network, "nic") or _word(network, "bonding")
     return OvirtNetwork(
         name=name,
@@ -76,6 +79,7 @@ def _parsed(name: str, network: Any) -> OvirtNetwork:
         vlan=vlan,
         mtu=_number(network, "mtu"),
         default_route=network.get("defaultRoute") is True,
+        ipoib_mode=mode if isinstance(mode, str) else None,
     )
 
 

@@ -427,7 +427,8 @@ class NetworkManager:
 @dataclass(frozen=True)
 class OvirtNetwork:
     """A logical network in VDSM's files; ``southbound`` is the NIC, bond or VLAN netdev
-    below it, ``mtu`` is in bytes (VDSM's default is 1500).
+    below it, ``mtu`` is in bytes (VDSM's default is 1500). ``ipoib_mode`` is the
+    transport mode that it asks for, as the admin wrote it.
     """
 
     name: str
@@ -436,6 +437,7 @@ class OvirtNetwork:
     vlan: Optional[int] = None
     mtu: Optional[int] = None
     default_route: bool = False
+    ipoib_mode: Optional[str] = None
 
 
 @dataclass(frozen=True)

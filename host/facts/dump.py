@@ -57,7 +57,7 @@ def from_json_dict(data: object, where: str) -> Facts:
     """
     try:
         content = FACTS.content(data)
-        added = _ADDED if _version(data) == 1 else frozenset()
+        added = _ADDED if _version(data) == 1 else _OPTIONAL
         return Records("the facts", _check, added).read(Facts, content)
     except WrongVersion as wrong:
         raise FactsProblem(
@@ -100,8 +100,9 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-# The keys that version 2 has and version 1 lacks.
-_ADDED = frozenset(
+# The keys that dumps of version 2 may lack, and those that version 1 lacks.
+_OPTIONAL = frozenset({"ipoib_mode"})
+_ADDED = _OPTIONAL.union(
     {
         *("host_uuid", "virtual_functions", "pci_link", "local_cpus", "interrupts"),
         *("tuning", "activity", "neighbours"),

@@ -11,6 +11,8 @@ DATAGRAM, CONNECTED = "datagram", "connected"
 # The word of policies and logical networks for the best mode, and the largest MTU.
 AUTO = "auto"
 MODES = (AUTO, DATAGRAM, CONNECTED)
+# The custom property of a network in the engine that asks for a mode.
+MODE_PROPERTY = "ipoib_mode"
 
 # IPOIB_ENCAP_LEN: bytes of IPoIB's own header, part of the IB MTU.
 HEADER = 4

@@ -13,10 +13,9 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
+from ovirt_rdma.host.facts.ipoib import MODE_PROPERTY
 from ovirt_rdma.host.system.safe_file import read_file
 
-# The custom property of a network in the engine.
-MODE_PROPERTY = "ipoib_mode"
 _OVS = "ovs"
 # VDSM has converted these to booleans (tobool, common/conv.py).
 _TRUE = (True, "true", "True")

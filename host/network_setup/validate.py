@@ -23,11 +23,11 @@ from ovirt_rdma.host.facts.ipoib import (
     CONNECTED_MTU,
     DATAGRAM,
     DEFAULT_BOND_MODE,
+    MODE_PROPERTY,
     MODES,
     MOST_DATAGRAM_MTU,
 )
 from ovirt_rdma.host.network_setup.request import (
-    MODE_PROPERTY,
     BondRequest,
     Link,
     Network,

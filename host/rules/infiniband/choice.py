@@ -151,6 +151,16 @@ def choose_mode(view: View, interface: Interface) -> Optional[Choice]:
     return Choice(wanted, "the policy requires it", refused)
 
 
+def asked_mode(view: View, interface: Interface) -> Optional[str]:
+    """Return the mode that the logical network on ``interface`` asks for by ipoib_mode;
+    None if it asks for none.
+    """
+    asked = interface.network.ipoib_mode if interface.network else None
+    if asked == AUTO:
+        return _best(view, interface).mode
+    return asked if asked in (DATAGRAM, CONNECTED) else None
+
+
 def _best(view: View, interface: Interface) -> Choice:
     impossible = no_connected_mode(view, interface)
     if impossible:

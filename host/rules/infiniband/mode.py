@@ -34,7 +34,12 @@ from ovirt_rdma.host.rules.base import (
     Step,
 )
 from ovirt_rdma.host.rules.infiniband.children import parents_first
-from ovirt_rdma.host.rules.infiniband.choice import Choice, choose_mode, decided_mtu
+from ovirt_rdma.host.rules.infiniband.choice import (
+    Choice,
+    asked_mode,
+    choose_mode,
+    decided_mtu,
+)
 from ovirt_rdma.host.rules.infiniband.limits import (
     no_connected_mode,
     no_mode_file,
@@ -99,11 +104,7 @@ def _finding(view: View, interface: Interface, step: Optional[Step]) -> Finding:
     choice = choose_mode(view, interface)
     shown = f"{name} is in {now} mode"
     if choice is None:
-        why_not = no_connected_mode(view, interface)
-        possible = f"connected is not possible: {why_not}"
-        if not why_not:
-            possible = "connected is possible, and the policy does not set the mode"
-        return Finding(MODE, name, PASS, f"{shown}; {possible}")
+        return _without_policy(view, interface, shown, now)
     if step is None:
         costs = f"; {_COSTS}" if now == CONNECTED else ""
         return Finding(MODE, name, PASS, f"{shown}: {choice.reason}{costs}")
@@ -123,6 +124,28 @@ def _finding(view: View, interface: Interface, step: Optional[Step]) -> Finding:
         return Finding(MODE, name, WARN, f"{sentence} sets at each activation")
     sentence = f"{shown}, but should be in {choice.mode} mode: {choice.reason}"
     return Finding(MODE, name, FAIL, sentence)
+
+
+def _without_policy(view: View, interface: Interface, shown: str, now: str) -> Finding:
+    name, network = interface.name, interface.network
+    asked = asked_mode(view, interface)
+    if network and asked not in (None, now):
+        return Finding(
+            MODE,
+            name,
+            FAIL,
+            f"{shown}, but the network {network.name!r} asks for {asked} mode "
+            "(ipoib_mode): the hook ran out of time when VDSM set it up, or somebody "
+            "has changed the mode since",
+            f"write transport_mode: {asked} for {name} in the policy, put the host "
+            "into maintenance, then: ovirt-rdma-host policy load, and ovirt-rdma-host "
+            "apply",
+        )
+    why_not = no_connected_mode(view, interface)
+    possible = f"connected is not possible: {why_not}"
+    if not why_not:
+        possible = "connected is possible, and the policy does not set the mode"
+    return Finding(MODE, name, PASS, f"{shown}; {possible}")
 
 
 def _step(view: View, interface: Interface) -> Optional[Step]:
@@ -217,7 +240,8 @@ RULES = (
         MODE,
         "IPoIB transport mode",
         "An IPoIB netdev should be in the transport mode of the policy: datagram, "
-        "connected, or auto. auto selects the best mode that driver, kernel and MTU "
+        "connected, or auto; without one, in the mode that the engine's network asks "
+        "for (ipoib_mode). auto selects the best mode that driver, kernel and MTU "
         "allow, and the finding gives the reason. In this order: datagram if connected "
         "mode is not possible; connected if the MTU, a number in the policy or in the "
         "engine's network, does not fit a datagram; datagram on Omni-Path; connected "

@@ -106,3 +106,22 @@ def test_as_many_networks_as_a_host_may_have(host):
     problems: list[str] = []
     assert len(read(host, problems)) == 4094
     assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("custom", "mode"),
+    [
+        ({"ipoib_mode": "connected"}, "connected"),
+        ({"ipoib_mode": 7}, None),
+        ({"ethtool_opts": "-K"}, None),
+        ("connected", None),
+        (None, None),
+    ],
+)
+def test_the_mode_that_a_network_asks_for(host, custom, mode):
+    """VDSM keeps the custom properties of a request (netconfpersistence.py,
+    _filter_out_net_attrs).
+    """
+    host.ovirt_network("storage", nic="ib0", custom=custom)
+    (network,) = read(host)
+    assert network.ipoib_mode == mode

@@ -303,6 +303,37 @@ def test_without_a_policy_it_says_what_is_possible(facts, words):
     assert words in text
 
 
+@pytest.mark.parametrize(
+    ("facts", "asked", "wanted", "verdict"),
+    [
+        (host(), "connected", None, "FAIL"),
+        (host(), "datagram", None, "PASS"),
+        (host(), None, None, "PASS"),
+        (host(), "auto", None, "PASS"),
+        (host(netdev(mode="connected")), "auto", None, "FAIL"),
+        (host(), "no such mode", None, "PASS"),
+        # The policy decides, and has a step of its own.
+        (host(), "connected", "datagram", "PASS"),
+    ],
+)
+def test_a_mode_that_a_network_asks_for_and_has_not(facts, asked, wanted, verdict):
+    """VDSM's hook runs out of time, and VDSM sets the network up without the mode and
+    without a word to the engine.
+    """
+    facts = replace(facts, ovirt_networks=(network(mtu=1500, ipoib_mode=asked),))
+    text = finding(facts, wanted and policy(transport_mode=wanted), ID)
+    assert text.startswith(verdict)
+    if verdict == "FAIL":
+        assert "the network 'storage' asks for" in text
+        assert "ovirt-rdma-host apply" in text
+        mode = "connected" if asked == "connected" else "datagram"
+        assert f"transport_mode: {mode}" in text
+        assert f"IPOIB-MODE-01/{netdev().name}" in {
+            f"{step.rule}/{step.subject}"
+            for step in steps(facts, policy(transport_mode=mode)).values()
+        }
+
+
 def test_an_unknown_mode_is_no_mode():
     facts = host(replace(netdev(), ipoib=None), netdev("ib1", mode=None))
     wanted = policy(transport_mode="auto", mtu="auto")
