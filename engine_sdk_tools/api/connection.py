@@ -15,7 +15,12 @@ from typing import Any, Optional
 
 import ovirtsdk4
 
-from ovirt_rdma.engine_sdk_tools.api.errors import MOST_BYTES, Answer, LoginExpired
+from ovirt_rdma.engine_sdk_tools.api.errors import (
+    MOST_BYTES,
+    Answer,
+    LoginExpired,
+    sentence_of_page,
+)
 from ovirt_rdma.engine_sdk_tools.api.http import PromptMulti, limit, trusted_cas
 from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 from ovirt_rdma.host.system.printable import printable
@@ -59,13 +64,13 @@ class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
 
     def wait(self, context: Any, failed_auth: bool = False) -> Any:
         """Wait for the answer, and keep it; called by the SDK."""
-        answer = super().wait(context, failed_auth)
+        # As if it had logged in again: then the SDK returns the 401 with its page.
+        answer = super().wait(context, failed_auth=True)
+        if answer.code == 401:
+            raise LoginExpired(sentence_of_page(answer.body))
         answer.body = _without_control_characters(answer.body)
         self.answer = answer
         return answer
-
-    def _get_access_token(self) -> str:
-        raise LoginExpired
 
     def release(self) -> None:
         """Close the connection; the token stays valid."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from html import unescape
 from typing import Any, Optional, Protocol
 
 from ovirt_rdma.host.errors import Problem
@@ -85,8 +86,8 @@ class TimeoutProblem(EngineProblem):
 
 
 class LoginExpired(Exception):
-    """The engine no longer accepts the token; the session logs in again, so this is not
-    an error.
+    """The engine does not accept the token, with its sentence, "" for none; the session
+    logs in again, so this is not an error.
     """
 
 
@@ -110,6 +111,10 @@ _KINDS = {400: INVALID, 401: DENIED, 403: DENIED, 404: MISSING, 409: CONFLICT}
 _LOCKED = re.compile(
     r"Related operation .*is currently in progress|FAILED_OBJECT_LOCKED"
 )
+
+# EnforceAuthFilter.java:54-58 gives its sentence to the application server's page.
+_PAGE = re.compile(r"<body>([^<>]*)</body>")
+_MOST_SHOWN = 300
 
 # The reason of every refused action, which explains nothing; the detail does.
 _NO_REASON = "Operation Failed"
@@ -140,6 +145,8 @@ _CURL_WRITE = 23
 MOST_BYTES = 64 << 20
 # What libcurl and OpenSSL say before the reason.
 _TLS_PREFIX = re.compile(r"(SSL certificate [^:]*: |SSL: |.*\broutines:\w*:)")
+# libcurl's words, with OpenSSL, and those of Python's ssl, for another name.
+_OTHER_NAME = re.compile(r"subject name.* (does not |)match|[Hh]ostname mismatch")
 # libcurl quotes a proxy that it cannot use, perhaps with a password.
 _BAD_PROXY = re.compile(r"(Unsupported proxy \w+ (?:in|for)) '.*'", re.DOTALL)
 # As the SDK shows them: [(<pycurl.Curl object at 0x1>, 28, 'Operation timed ...')]
@@ -225,12 +232,17 @@ def unreachable(text: str, doing: str, the_engine: str) -> EngineProblem:
 
 def untrusted(text: str, doing: str, the_engine: str) -> EngineProblem:
     """Return the problem that TLS failed because of ``text``; nothing was sent."""
+    fix = (
+        "give the CA that signed it with --ca-file, or fetch the engine's own CA "
+        "with 'ovirt-rdma login --fetch-ca'"
+    )
+    if _OTHER_NAME.search(text):
+        fix = "give the engine's FQDN, as it is in the certificate, in --engine-url"
     return EngineProblem(
         "engine-certificate-untrusted",
         f"{doing} failed: the certificate of {the_engine} is not trusted: {text}",
         UNTRUSTED,
-        fix="give the CA that signed it with --ca-file, or fetch the engine's own CA "
-        "with 'ovirt-rdma login --fetch-ca'",
+        fix=fix,
         doing=doing,
     )
 
@@ -263,17 +275,21 @@ def _of_answer(
             code=code,
             doing=doing,
         )
-    # httpd or a proxy answers. While the engine's server starts, the API does not exist
-    # yet, which gives 404.
+    # httpd or a proxy answers, but 500 is of the engine's application server. While
+    # that starts, the API does not exist yet, which gives 404.
     if code >= 500 or code == 404:
+        what = f"is not available: HTTP {code} from the web server in front of it"
+        fix = "wait until it has started, or check the URL, and on its machine: "
+        fix += "systemctl status ovirt-engine"
+        if code == 500:
+            what = "has failed (HTTP 500)"
+            fix = "see the log of its server, /var/log/ovirt-engine/server.log"
         return EngineProblem(
             "engine-unavailable",
-            f"{doing} failed: {the_engine} is not available: HTTP {code} from the web "
-            "server in front of it",
+            f"{doing} failed: {the_engine} {what}",
             UNAVAILABLE,
             code=code,
-            fix="wait until it has started, or check the URL, and on its machine: "
-            "systemctl status ovirt-engine",
+            fix=fix,
             doing=doing,
         )
     if code in _KINDS:
@@ -364,6 +380,16 @@ def header(headers: Any, name: str) -> str:
         if found.strip().lower() == name:
             return value.strip().lower()
     return ""
+
+
+def sentence_of_page(body: Any) -> str:
+    """Return the text of the body of a page of the engine's server; "" if there is
+    none, or only the name of the status.
+    """
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
+    match = _PAGE.search(text)
+    sentence = unescape(" ".join(match[1].split())).rstrip(".") if match else ""
+    return "" if sentence == "Unauthorized" else sentence[:_MOST_SHOWN]
 
 
 def _first_line(text: str) -> str:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Callable, Union
 
 from ovirt_rdma.engine_sdk_tools.api.auth import log_in, log_out
@@ -47,6 +48,9 @@ class EngineApi:
         self._idle: list[EngineConnection] = []
         self._lock = threading.Lock()
         self._login = threading.Lock()
+        self._first = threading.Lock()
+        # The last token with which a request was answered.
+        self._used = ""
 
     @property
     def where(self) -> str:
@@ -77,11 +81,12 @@ class EngineApi:
         for last in (False, True):
             connection = self._connection(fresh)
             try:
-                result = self._send(connection, asked, words, limit_s)
+                with self._alone_at_first(connection.token):
+                    result = self._send(connection, asked, words, limit_s)
             except LoginExpired as error:
                 self._forget(connection)
                 if last or self.settings.token is not None:
-                    raise self._refused(asked.doing) from error
+                    raise self._refused(asked.doing, str(error)) from error
                 continue
             except BaseException:
                 # libcurl may still be using it.
@@ -132,6 +137,19 @@ class EngineApi:
         _LOG.info("%s %s: done in %.0f ms", asked.path, asked.method, took_ms)
         return result
 
+    @contextmanager
+    def _alone_at_first(self, token: str) -> Iterator[None]:
+        """Send nothing else with a ``token`` before its first request is answered: the
+        engine makes its session meanwhile, and answers 500 to others now and then
+        (SessionDataContainer.java:402-406, isSsoOvirtAppApiScope).
+        """
+        with self._first:
+            if token != self._used:
+                yield
+                self._used = token
+                return
+        yield
+
     def _connection(self, fresh: bool) -> EngineConnection:
         with self._lock:
             if self._idle and not fresh:
@@ -166,12 +184,16 @@ class EngineApi:
         for connection in (refused, *idle):
             connection.release()
 
-    def _refused(self, doing: str) -> EngineProblem:
+    def _refused(self, doing: str, sentence: str) -> EngineProblem:
+        said = f"says: {sentence}" if sentence else "does not accept the token"
+        fix = "if the token has expired, log in with a password"
+        if "authorized" in sentence:
+            fix = "use a user with an administrator's role (SuperUser)"
         return EngineProblem(
             "engine-token-refused",
-            f"{doing} failed: the engine {self.where} does not accept the token",
+            f"{doing} failed: the engine {self.where} {said}",
             DENIED,
             code=401,
-            fix="if the token has expired, log in with a password",
+            fix=fix,
             doing=doing,
         )

@@ -28,6 +28,7 @@ from engine_double.behaviours import behaviour
 from engine_double.domain_life import lose_ovf_updates
 from engine_double.faults import (
     HTML,
+    INTERNAL_ERROR,
     UNAUTHORIZED,
     UNAVAILABLE,
     AnyFault,
@@ -63,6 +64,11 @@ UNAUTHORIZED_PAGE = behaviour(
     "Without a good token the answer is 401 and a page of HTML, without a correlation "
     "id.",
     "aaa/filters/EnforceAuthFilter.java:52-58",
+)
+BASIC = behaviour(
+    "REST-37",
+    "With 401 the engine names the scheme Basic, so a browser asks for a password.",
+    "aaa/filters/EnforceAuthFilter.java:44-51",
 )
 _ACTIONABLE = "restapi/resource/AbstractBackendActionableResource.java"
 IN_ACTION = behaviour(
@@ -220,12 +226,33 @@ class EngineDouble:
         seen = SeenRequest(method, path, query, raw.decode(), dict(headers.items()))
         with self.world.lock:
             self.requests.append(seen)
-        if self.latency_s:
-            time.sleep(self.latency_s)
-        if not self.sso.good(headers.get("Authorization", "")):
-            if self.world.does(UNAUTHORIZED_PAGE):
-                return Answer(401, UNAUTHORIZED, HTML)
-            return fault(401, "Unauthorized")
+        token = headers.get("Authorization", "")
+        with self.world.lock:
+            refusal = self.sso.refusal(token)
+            early = refusal is None and self.sso.begin(token)
+        if refusal is not None:
+            return self._unauthorized(refusal)
+        if early:
+            return Answer(500, INTERNAL_ERROR, HTML)
+        try:
+            if self.latency_s:
+                time.sleep(self.latency_s)
+            return self._serve_known(seen, raw)
+        finally:
+            self.sso.known.add(token)
+
+    def _unauthorized(self, sentence: str) -> Answer:
+        scheme = {"WWW-Authenticate": 'Basic realm="RESTAPI"'}
+        headers = scheme if self.world.does(BASIC) else {}
+        if not self.world.does(UNAUTHORIZED_PAGE):
+            return replace(fault(401, sentence), headers=headers)
+        page = UNAUTHORIZED.replace(
+            b"Unauthorized", sentence.encode() or b"Unauthorized"
+        )
+        return Answer(401, page, HTML, headers)
+
+    def _serve_known(self, seen: SeenRequest, raw: bytes) -> Optional[Answer]:
+        method, path = seen.method, seen.path
         happens = self.traps.spring(method, path)
         if happens is not None and not happens.applied:
             return self._instead(happens, None)

@@ -25,6 +25,11 @@ UNAUTHORIZED = (
 )
 
 
+INTERNAL_ERROR = (
+    b"<html><head><title>Error</title></head><body>Internal Server Error</body></html>"
+)
+
+
 class Fault:
     """The fault of one request. ``applied``: the engine has carried the request out."""
 

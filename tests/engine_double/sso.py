@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Optional
 from urllib.parse import parse_qs
 
 from engine_double.answers import Answer, Mistake
@@ -30,6 +31,23 @@ REVOKED = behaviour(
     "sso/servlets/OAuthRevokeServlet.java:48-65",
 )
 
+NOT_AUTHORIZED = behaviour(
+    "SSO-04",
+    "A user who may not log in gets a token, and 401 with a sentence for each request.",
+    "aaa/SsoUtils.java:77-81",
+    "aaa/filters/SsoRestApiAuthFilter.java:94-101",
+)
+SESSION_UNFINISHED = behaviour(
+    "SSO-05",
+    "Until the first request with a token is answered, others with it may get 500: its "
+    "session is there, and not yet what it may do.",
+    "bll/aaa/SessionDataContainer.java:402-406",
+)
+# As recorded from an engine.
+EXPIRED = (
+    "invalid_grant: The provided authorization grant for the auth code has expired."
+)
+
 TOKEN = "/ovirt-engine/sso/oauth/token"
 LOGOUT = "/ovirt-engine/services/sso-logout"
 JSON = "application/json"
@@ -37,11 +55,18 @@ JSON = "application/json"
 
 @dataclass
 class Sso:
-    """The valid tokens. ``logins`` and ``logouts`` are counters."""
+    """The valid tokens. ``logins`` and ``logouts`` are counters; ``may_not_log_in``
+    are names of users.
+    """
 
     passwords: Mapping[str, str]
     does: Callable[[Behaviour], bool] = lambda one: True
     tokens: set[str] = field(default_factory=set)
+    may_not_log_in: set[str] = field(default_factory=set)
+    users: dict[str, str] = field(default_factory=dict)
+    # Tokens whose first request has begun, and those for which it is answered.
+    begun: set[str] = field(default_factory=set)
+    known: set[str] = field(default_factory=set)
     made: int = 0
     logins: int = 0
     logouts: int = 0
@@ -81,17 +106,37 @@ class Sso:
             )
             return _json(400, {"error_code": "access_denied", "error": text})
         self.logins += 1
+        token = self.new_token()
+        self.users[token] = name
         document = {
-            "access_token": self.new_token(),
+            "access_token": token,
             "scope": "ovirt-app-api",
             "exp": "9223372036854775807" if self.does(LONG_LIVED) else "3600",
             "token_type": "bearer",
         }
         return _json(200, document)
 
-    def good(self, authorization: str) -> bool:
+    def refusal(self, authorization: str) -> Optional[str]:
+        """Why a request is refused; None if it is not, "" without a reason."""
         kind, _, token = authorization.partition(" ")
-        return kind == "Bearer" and token in self.tokens
+        user = self.users.get(token, "")
+        if kind != "Bearer":
+            return ""
+        if token not in self.tokens:
+            return EXPIRED
+        if user in self.may_not_log_in and self.does(NOT_AUTHORIZED):
+            name, _, profile = user.partition("@")
+            return (
+                f"The user {name}@{profile}-authz with profile [{profile}] is not "
+                "authorized to perform login"
+            )
+        return None
+
+    def begin(self, authorization: str) -> bool:
+        """Take a request; return whether it comes before the first is answered."""
+        early = authorization in self.begun - self.known
+        self.begun.add(authorization)
+        return early and self.does(SESSION_UNFINISHED)
 
 
 def _json(status: int, document: object) -> Answer:

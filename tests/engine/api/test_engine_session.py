@@ -9,8 +9,11 @@ import inspect
 
 import pytest
 from engine_double import sample_world
+from engine_double.faults import Status
 from ovirtsdk4 import types
 from support.engine.conversion_site import Site
+from support.engine.engine_command_line import Clock
+from support.engine.engine_sessions import open_session
 
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import (
@@ -18,9 +21,12 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     MISSING,
     EngineProblem,
     TimeoutProblem,
+    of_curl,
 )
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.host.errors import Problem
 
 pytestmark = pytest.mark.engine
 
@@ -128,3 +134,37 @@ def test_a_wait_ends_with_what_was_waited_for_or_with_its_limit(either):
     with pytest.raises(TimeoutProblem, match="waiting for ever"):
         session.wait_until(read, lambda _: None, "waiting for ever", 600.0)
     assert session.clock() - before >= 600.0
+
+
+def test_the_first_request_of_a_login_is_alone(double):
+    """Engines answer some of parallel first requests with 500."""
+    double.latency_s = 0.02
+    with open_session(double, Clock()) as session:
+        for _ in range(2):
+            assert read_engine(session).hosts
+            double.expire_tokens()
+        assert session.listener.notes == []
+
+
+def test_a_500_of_the_engine_is_none_of_the_web_server(double):
+    double.fail_next("GET", "/hosts", Status(500, html=True), times=99)
+    with open_session(double, Clock()) as session, pytest.raises(Problem) as caught:
+        read_engine(session)
+    assert "has failed (HTTP 500)" in str(caught.value)
+    assert "web server" not in str(caught.value)
+    assert "server.log" in caught.value.fix
+
+
+def test_a_user_who_may_not_log_in(double):
+    double.sso.may_not_log_in |= set(double.world.passwords)
+    with open_session(double, Clock()) as session, pytest.raises(Problem) as caught:
+        read_engine(session)
+    assert "is not authorized to perform login" in str(caught.value)
+    assert "administrator" in caught.value.fix
+
+
+def test_a_name_that_the_certificate_does_not_have():
+    text = "SSL: no alternative certificate subject name matches target host name 'e'"
+    said = of_curl(60, text, "reading the hosts", "the engine e")
+    assert "engine's FQDN" in said.fix
+    assert "--ca-file" not in said.fix

@@ -107,6 +107,40 @@ def test_without_a_token_a_page_of_html_says_401(double: EngineDouble) -> None:
     assert "Correlation-Id" not in reply.headers
 
 
+@pytest.mark.engine_does("REST-37")
+def test_a_browser_would_ask_for_a_password(double: EngineDouble) -> None:
+    reply = requests.get(double.url, timeout=60)
+    assert reply.headers.get("WWW-Authenticate") == 'Basic realm="RESTAPI"'
+
+
+@pytest.mark.engine_does("SSO-04")
+def test_a_user_who_may_not_log_in(double: EngineDouble, world: World) -> None:
+    (user,) = world.passwords
+    double.sso.may_not_log_in.add(user)
+    token = connect(double).authenticate()
+    headers = {"Authorization": f"Bearer {token}"}
+    reply = requests.get(double.url, headers=headers, timeout=60)
+    assert reply.status_code == 401
+    assert "is not authorized to perform login" in reply.text
+
+
+@pytest.mark.engine_does("SSO-05")
+def test_a_second_request_before_the_first_is_answered(double: EngineDouble) -> None:
+    headers = {"Authorization": f"Bearer {double.sso.new_token()}"}
+    codes = []
+
+    def another(method: str, path: str) -> None:
+        double.traps.spring = spring
+        codes.append(requests.get(double.url, headers=headers, timeout=60).status_code)
+        codes.append(requests.get(double.url, headers=headers, timeout=60).status_code)
+
+    spring = double.traps.spring
+    double.traps.spring = another
+    first = requests.get(double.url, headers=headers, timeout=60)
+    then = requests.get(double.url, headers=headers, timeout=60)
+    assert ([first.status_code, then.status_code], codes) == ([200, 200], [500, 500])
+
+
 @pytest.mark.engine_does("REST-34")
 def test_actions_and_removals_are_answered_with_their_job(
     double: EngineDouble, world: World
@@ -382,7 +416,7 @@ def test_latency_is_per_call_and_in_parallel(
     with EngineDouble(world, latency_s=0.05) as double:
         connection = connect(double)
         services = connection.system_service().hosts_service()
-        connection.authenticate()
+        assert services.list()  # the first request with a token is alone
         monkeypatch.setattr(double_module.time, "sleep", sleep)
         waiting = [services.list(wait=False) for _ in range(10)]
         assert [len(one.wait()) for one in waiting] == [3] * 10
