@@ -10,6 +10,7 @@ break had to be added before it, and whether the file was ours from the start.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from dataclasses import dataclass
@@ -34,7 +35,8 @@ STATES = (MISSING, INSTALLED, OUTDATED, EDITED)
 
 _BEGIN = "# BEGIN ovirt-rdma"
 _END = "# END ovirt-rdma"
-_MARK = re.compile(rb"^[ ]*# (BEGIN|END) ovirt-rdma\b.*$", re.MULTILINE)
+# A carriage return alone ends a line of YAML too (YAML 1.1, 5.4).
+_MARK = re.compile(rb"(?:^|(?<=\r))[ ]*# (BEGIN|END) ovirt-rdma\b.*$", re.MULTILINE)
 _FIRST = re.compile(
     r"[ ]*# BEGIN ovirt-rdma (?P<flags>[a-z ]*)\(sha256:(?P<digest>[0-9a-f]{64}); .*"
 )
@@ -250,7 +252,7 @@ def _place(content: bytes) -> _Place:
                 "its list is written in brackets, to which no block can be added",
                 "write one task after the other, each beginning with '- name:'",
             )
-        column = root.start_mark.column
+        column = _column(text, root)
     end = _explicit_end(text)
     at = len(content) if end is None else len(_bom(content)) + _bytes(text, end)
     return _Place(at, column)
@@ -287,10 +289,10 @@ def _marks(content: bytes) -> list[tuple[int, int]]:
     if not every:
         return []
     try:
-        root = _root(_text(content))
+        text = _text(content)
+        column = _column(text, _root(text))
     except PostTasksProblem:
         return every
-    column = root.start_mark.column if root is not None else 0
     return [
         (start, end) for start, end in every if content[start:end].find(b"#") == column
     ]
@@ -351,6 +353,19 @@ def _root(text: str) -> Optional[yaml.Node]:
     return None if null else root
 
 
+def _column(text: str, root: Optional[yaml.Node]) -> int:
+    """Return the indentation of the tasks: of the first dash, as a tag or an anchor may
+    precede the list.
+    """
+    if root is None:
+        return 0
+    if isinstance(root, yaml.SequenceNode) and not root.flow_style:
+        for token in yaml.scan(text, Loader=_loader()):
+            if isinstance(token, yaml.BlockSequenceStartToken):
+                return int(token.start_mark.column)
+    return int(root.start_mark.column)
+
+
 def _explicit_end(text: str) -> Optional[int]:
     """Return the place of the mark ``...``, None if there is none."""
     for event in yaml.parse(text, Loader=_loader()):
@@ -365,7 +380,9 @@ def _unchanged_in_meaning(foreign: bytes, merged: bytes, collection: str) -> Non
 
     A text at the end of a file without a line break, for example, would get one.
     """
-    before, after = _events(foreign), _events(merged)
+    before, after = _events(foreign), []
+    with contextlib.suppress(yaml.YAMLError):
+        after = _events(merged)
     ours = _events(tasks_of(collection).encode())
     for at in range(len(before) + 1):
         if before[at:] == after[at + len(ours) :] and ours == after[at:][: len(ours)]:

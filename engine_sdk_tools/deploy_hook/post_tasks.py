@@ -114,7 +114,8 @@ class PostTasksFile:
 
     def replace(self, before: Optional[bytes], after: Optional[bytes]) -> None:
         """Write ``after`` in place of ``before``, which is kept as the backup; None is
-        for a missing file. Raises PostTasksProblem, and then the file is unchanged.
+        for a missing file. Raises PostTasksProblem; then the file is unchanged, but for
+        post-tasks-not-durable, which is raised after the change.
 
         ``before`` is what :meth:`read` returned: if the file is not so any more, an
         editor has changed it meanwhile, and nothing is written.
@@ -139,9 +140,17 @@ class PostTasksFile:
                 self.path.unlink(missing_ok=True)
             else:
                 self._write(self.path, after)
-            sync_directory(self.path.parent)
         except OSError as error:
             raise self._failed("write", error) from error
+        try:
+            sync_directory(self.path.parent)
+        except OSError as error:
+            raise PostTasksProblem(
+                "post-tasks-not-durable",
+                f"{self.named} was changed, but the earlier file may be back after a "
+                f"power cut: {error.strerror or error}",
+                fix_for(error, self.path),
+            ) from error
 
     def _write(self, path: Path, content: bytes) -> None:
         """Replace ``path``, with the attributes of the post-tasks file."""

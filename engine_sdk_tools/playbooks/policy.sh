@@ -27,16 +27,15 @@ tell write sh -c '
     set -e
     umask 022
     rm -rf "$1" "$3"  # of a push that was killed
-    mkdir "$1" "$1/policy.d"
+    mkdir "$1"
     printf %s "$NEW" | base64 -d >"$1/policy.yaml"
-    if [ "$DROP_INS" != keep ]; then
+    if [ "$DROP_INS" = keep ]; then
+        # What the command takes for a drop-in, and refuses, is its own matter.
+        ln -s "$2" "$1/policy.d"
+    else
+        mkdir "$1/policy.d"
         printf "%s\n" "$DROP_INS" | while read -r name text; do
             [ -z "$name" ] || printf %s "$text" | base64 -d >"$1/policy.d/$name"
-        done
-    else
-        # Links are followed: what they name is read here too.
-        for file in "$2"/*.yaml "$2"/*.yml; do
-            [ ! -e "$file" ] && [ ! -L "$file" ] || cp -p "$file" "$1/policy.d"
         done
     fi
     for file in "$1/policy.yaml" "$1"/policy.d/*; do

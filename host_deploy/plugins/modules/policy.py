@@ -189,12 +189,8 @@ def _text(data):
 def _draft(module, path, data):
     """Return a file with the new policy, with the drop-ins of ``path`` beside it."""
     folder = Path(tempfile.mkdtemp(dir=module.tmpdir))  # Ansible removes its folder
-    drop_ins = path.parent / "policy.d"
-    if drop_ins.is_dir():
-        (folder / drop_ins.name).mkdir()
-        for one in drop_ins.glob("*.yaml"):
-            if one.is_file():
-                (folder / drop_ins.name / one.name).write_bytes(one.read_bytes())
+    # A link: what the command takes for a drop-in, and refuses, is its own matter.
+    (folder / "policy.d").symlink_to(path.parent.absolute() / "policy.d")
     draft = folder / "policy.yaml"
     draft.write_bytes(data)
     return draft

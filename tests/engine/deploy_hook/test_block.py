@@ -17,6 +17,7 @@ from ovirt_rdma.engine_sdk_tools.deploy_hook.block import (
     PostTasksProblem,
     find,
     installed,
+    nodes_of,
     removed,
 )
 
@@ -182,8 +183,36 @@ ATOMS = st.sampled_from(
         " ",
         "é",
         "- [1, {a: b}]\n",
+        "!!seq\n",
+        "--- !!seq\n",
+        "--- &tasks\n",
+        "\r",
+        "- c\r",
     ]
 )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"- name: a\r",
+        b"- name: a\r- name: b\r",
+        b"- name: a\r\n- name: b\r",
+        b"- name: a\n# c\r",
+        b"--- !!seq\n- name: a\n",
+        b"--- &tasks !!seq\n- name: a\n",
+        b"!!seq\n  - name: a\n",
+    ],
+)
+def test_a_carriage_return_at_the_end_and_a_tag_before_the_list(content):
+    """R11 of the third review: with the first, our mark was not found again; with the
+    second, the block was in the column of the tag, and a traceback followed.
+    """
+    merged = installed(content)
+    assert find(merged).state == INSTALLED
+    assert len(nodes_of(merged)) > len(nodes_of(content))
+    assert installed(merged) == merged
+    assert removed(merged) == content
 
 
 @given(
@@ -194,7 +223,7 @@ ATOMS = st.sampled_from(
 )
 def test_of_any_file_nothing_is_lost(text, line_break, mark, final):
     content = text.replace("\n", line_break)
-    content = content if final else content.rstrip("\r\n")
+    content = content if final else content.rstrip("\n").removesuffix("\r")
     before = (b"\xef\xbb\xbf" if mark else b"") + content.encode()
     try:
         after = installed(before)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -169,6 +170,27 @@ def test_a_failed_write_leaves_the_file_as_it_was(path, monkeypatch, step):
     monkeypatch.undo()
     assert path.read_bytes() == OLD
     assert names(path) == ["post.yml"]
+
+
+@pytest.mark.parametrize("after", [NEW, None])
+def test_a_change_that_may_not_be_on_disk_is_not_said_to_be_missing(
+    path, monkeypatch, after
+):
+    """R11 of the third review: an error of the last fsync, after the rename."""
+
+    def broken(folder):
+        raise OSError(errno.EIO, "Input/output error", str(folder))
+
+    monkeypatch.setattr(post_tasks, "sync_directory", broken)
+    with pytest.raises(PostTasksProblem) as caught:
+        file(path).replace(OLD, after)
+    assert caught.value.id == "post-tasks-not-durable"
+    assert str(caught.value) == (
+        f"{path} was changed, but the earlier file may be back after a power cut: "
+        "Input/output error"
+    )
+    assert "journalctl -k" in caught.value.fix
+    assert (path.read_bytes() if path.exists() else None) == after
 
 
 def test_who_can_read_it(path):

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.engine.drop_in_folders import COMMAND as REAL
+from support.engine.drop_in_folders import FOLDERS, POLICY, host_takes
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.hosts import ansible as ansible_hosts
@@ -338,6 +340,25 @@ def test_what_is_no_drop_in_or_the_same_stays_as_it_is(hypervisor):
             *drop_ins,
         }
         assert stat.S_IMODE(folder.stat().st_mode) == 0o750
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_push_beside_drop_ins_finds_what_the_host_finds(hypervisor, folder):
+    """B7 of the third review: as the collection's module does in check mode."""
+    drop_ins = hypervisor.policy.parent / "policy.d"
+    drop_ins.mkdir()
+    FOLDERS[folder](drop_ins)
+    hypervisor.policy.write_text(POLICY)
+    command = hypervisor.top / "bin/ovirt-rdma-host"
+    check = f'[ "$1 $2" != "policy check" ] || exec {REAL} "$@"\n'
+    command.write_text(command.read_text().replace("\n", f"\n{check}", 1))
+    pushed = hypervisor.door().push_policy([host()], "# new\n" + POLICY)["hv1"]
+    assert (pushed.problem == "") is host_takes(hypervisor.policy)
+    assert hypervisor.policy.read_text().startswith("# new") is (not pushed.problem)
+    assert {path.name for path in hypervisor.policy.parent.iterdir()} == {
+        "policy.d",
+        "policy.yaml",
+    }
 
 
 @pytest.mark.parametrize("status", [0, 1])

@@ -7,10 +7,12 @@ tests/lab/test_role_lab.py runs them.
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.engine.drop_in_folders import COMMAND, FOLDERS, POLICY, host_takes
 
 PLUGINS = Path(__file__).parents[3] / "host_deploy" / "plugins"
 PACKAGE = "ansible_collections.ovirt_rdma.host.plugins.module_utils"
@@ -43,3 +45,35 @@ def policy(monkeypatch):
 def test_a_mistake_in_a_drop_in_names_it(policy, place, shown):
     one = {"line": 3, "key": "nfs", "sentence": "odd", **place}
     assert policy._remark(one) == shown
+
+
+class Module:
+    """AnsibleModule in check mode, with the real command; nothing is changed."""
+
+    check_mode = True
+
+    def __init__(self, policy, content):
+        self.params = {"path": str(policy), "content": content, "src": None}
+        self.tmpdir = str(policy.parents[1])
+
+    def get_bin_path(self, name, opt_dirs=()):
+        return COMMAND
+
+    def run_command(self, argv):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_check_mode_finds_what_the_host_finds(policy, tmp_path, folder):
+    """B7 of the third review: it read other names than the host does."""
+    file = tmp_path / "etc/policy.yaml"
+    (file.parent / "policy.d").mkdir(parents=True)
+    FOLDERS[folder](file.parent / "policy.d")
+    file.write_text(POLICY)
+    try:
+        changed = policy._place_and_load(Module(file, "# new\n" + POLICY))["changed"]
+    except policy.Failed as failed:
+        changed = False
+        assert "50-a" in failed.what or "a.yaml" in failed.what
+    assert changed is host_takes(file)
