@@ -29,10 +29,12 @@ from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND
+from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, OvirtNetwork
+from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import BOOT_JSON, NET_CLASS, RUN_LOCK, under
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change
+from ovirt_rdma.host.rules.infiniband.settings import static_addresses
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import (
     fix_for,
@@ -315,7 +317,7 @@ class _Restorer:
         """
         facts = HostReader(self.root, self.run).facts()
         (change,) = self.effects.present(_act(setting)).changes
-        return kind_of(change).interrupts(NetdevUsers(facts))
+        return kind_of(change).interrupts(NetdevUsers(_without_stored(facts)))
 
     def _first_try(self, change: Change) -> bool:
         """Record that the value was tried, or return False if it was before. Writing it
@@ -333,6 +335,30 @@ class _Restorer:
         address, number = kind.port or ("", 0)
         what = "" if kind.label.endswith("_mtu") else "-type"
         return under(self.root, f"{_TRIED}{address}-{number}{what}")
+
+
+def _without_stored(facts: Facts) -> Facts:
+    """Return ``facts`` without the networks that VDSM has stored, and will set up later
+    in the boot: they lose nothing.
+    """
+    stored = [n for n in facts.ovirt_networks if not _is_set_up(n, facts)]
+    idle = {("management", f"network {network.name}") for network in stored}
+    return replace(
+        facts,
+        ovirt_networks=tuple(n for n in facts.ovirt_networks if n not in stored),
+        netdev_uses=tuple(
+            use for use in facts.netdev_uses if (use.purpose, use.what) not in idle
+        ),
+    )
+
+
+def _is_set_up(network: OvirtNetwork, facts: Facts) -> bool:
+    """Whether the logical network has its VLAN, an address, or a bridge now."""
+    name = network.southbound or ""
+    on_it = NetdevUsers(facts).carriers(name)
+    found = [netdev for netdev in facts.netdevs if netdev.name in on_it]
+    vlan = network.vlan is not None and bool(found)
+    return vlan or len(found) > 1 or any(map(static_addresses, found))
 
 
 def _act(setting: BootSetting) -> AtomicChange:

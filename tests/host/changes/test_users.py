@@ -334,12 +334,23 @@ def test_what_stands_on_a_netdev_uses_it(case, ask, stacked):
 
 
 def networked(facts: Facts, on: str) -> Facts:
+    """Put a logical network on ``on``, as VDSM has stored it."""
     return replace(facts, ovirt_networks=(OvirtNetwork("WHO", on, bridged=True),))
 
 
+def addressed(facts: Facts, on: str) -> Facts:
+    netdevs = [
+        replace(n, addresses=("10.0.0.2/24",)) if n.name == on else n
+        for n in facts.netdevs
+    ]
+    return replace(facts, netdevs=tuple(netdevs))
+
+
 BUILT = {
-    "a logical network": networked,
-    "a logical network on a VLAN": lambda f, on: networked(above(f, on, VLAN), "x.100"),
+    "a logical network": lambda f, on: networked(addressed(f, on), on),
+    "a logical network on a VLAN": lambda f, on: networked(
+        addressed(above(f, on, VLAN), "x.100"), "x.100"
+    ),
     "a bond": lambda f, on: above(f, on, ethernet("WHO", "bond")),
     "an empty bridge": lambda f, on: above(f, on, ethernet("WHO", "bridge")),
 }
@@ -356,6 +367,25 @@ def test_what_is_built_on_a_netdev_is_lost_if_that_is_removed(case, ask, built):
         assert case.step not in {s.id for s in decide(facts, case.policy).steps}
         return
     assert ("WHO" in ask(facts, case)) == case.removes
+
+
+@pytest.mark.parametrize("name", ["port MTU", "port type"])
+def test_at_boot_a_network_that_vdsm_has_only_stored_loses_nothing(name):
+    """VDSM sets its networks up later; else the port MTU would never be set again."""
+    case = CASES[name]
+    facts = networked(host(), case.on)
+    management = NetdevUse(case.on, "management", "network WHO")
+    facts = replace(facts, netdev_uses=(management,))
+    assert "WHO" in apply(facts, case) and at_boot(facts, case) == ""
+    for up in (
+        addressed(facts, case.on),
+        above(facts, case.on, BRIDGE),
+        replace(
+            above(host(), case.on, VLAN),
+            ovirt_networks=(OvirtNetwork("WHO", "x.100", vlan=100),),
+        ),
+    ):
+        assert "WHO" in at_boot(up, case)
 
 
 @pytest.mark.parametrize("ask", [apply, revert, at_boot])
