@@ -192,13 +192,18 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
         self, _: Context, session: EngineSession, engine: Engine, up: Sequence[Host]
     ) -> tuple[DomainPlan, Callable[[Listener], DomainMade]]:
         from ovirt_rdma.engine_sdk_tools.domains.create import create_on_lun
+        from ovirt_rdma.engine_sdk_tools.domains.create_plan import creating_host
         from ovirt_rdma.engine_sdk_tools.domains.lun_plan import (
             LunRequest,
             plan_lun_domain,
             read_luns,
         )
+        from ovirt_rdma.engine_sdk_tools.names import data_center_named
 
-        luns = {host.id: read_luns(session, host) for host in up}
+        center = data_center_named(engine, self.datacenter)
+        hosts = engine.hosts_of(center.id)
+        creator = creating_host(self.host, hosts, up, center)[0]
+        luns = read_luns(session, up, creator)
         request = LunRequest(self.name, self.lun or "", self.datacenter, self.host)
         plan = plan_lun_domain(engine, luns, request)
         return plan, lambda listener: create_on_lun(session, plan, listener)

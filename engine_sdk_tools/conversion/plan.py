@@ -111,7 +111,9 @@ def plan_convert(
             continue
         records.append(record)
         using = (users or {}).get(domain.name, ())
-        offenders += preflight.domain_offenders(domain, request, record.wanted, using)
+        offenders += preflight.domain_offenders(
+            engine, domain, request, record.wanted, using
+        )
     check(offenders)
     fleet = FleetReport.of(
         hosts, reports, records, to=request.to, without=request.without

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.api.sdk import types
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
@@ -66,16 +67,30 @@ class Lun:
     active_paths: int = 0
 
 
-def read_luns(session: EngineSession, host: Host) -> tuple[Lun, ...]:
-    """Return the LUNs that ``host`` offers. Raises EngineProblem."""
-    doing = f"reading the LUNs of {host.name}"
-    # With the status VDSM looks on each LUN for a volume group.
-    read = Read(f"hosts/{host.id}/storage", doing, "list", {"report_status": True})
-    return tuple(
-        _lun(unit, storage.type)
-        for storage in session.read(read)
-        for unit in storage.logical_units or ()
-    )
+def read_luns(
+    session: EngineSession, hosts: Sequence[Host], creator: Optional[Host] = None
+) -> dict[str, tuple[Lun, ...]]:
+    """Return the LUNs that each of ``hosts`` offers, by its id; their status only on
+    ``creator``, because VDSM tries pvcreate on each LUN for it. Raises EngineProblem.
+    """
+    reads = [
+        Read(
+            f"hosts/{host.id}/storage",
+            f"reading the LUNs of {host.name}",
+            arguments={"report_status": host == creator},
+        )
+        for host in hosts
+    ]
+    luns = {}
+    for host, answer in zip(hosts, session.read_all(reads)):
+        if isinstance(answer, EngineProblem):  # the host was removed meanwhile
+            raise answer
+        luns[host.id] = tuple(
+            _lun(unit, storage.type)
+            for storage in answer
+            for unit in storage.logical_units or ()
+        )
+    return luns
 
 
 def _lun(unit: Any, kind: Any) -> Lun:

@@ -642,3 +642,17 @@ def test_after_the_revert_of_a_removed_domain_the_next_command_works(site):
     done = made.run("domain", "revert", "data1", "-y")
     assert done.code == 0, done
     assert "next: ovirt-rdma hosts check" in done.out
+
+
+def test_why_the_status_of_a_domain_is_unknown(site):
+    made = site()
+    made.world.data_centers[
+        made.world.domain("data1").data_center
+    ].status = "problematic"
+    made.world.domain("data1").status = "unknown"
+    made.world.host("host01").status = "non_responsive"
+    made.run(*ROLLING).refused(
+        3,
+        "data1 is in an unknown status because data center dc1 is problematic, and "
+        "host01 is non-responsive",
+    )

@@ -36,7 +36,7 @@ def lun(double):
 def planned(session, **changes):
     engine = read_engine(session)
     up = [host for host in engine.hosts if host.status == "up"]
-    luns = {host.id: read_luns(session, host) for host in up}
+    luns = read_luns(session, up, next((h for h in up if h.spm == "spm"), None))
     return plan_lun_domain(engine, luns, replace(REQUEST, **changes))
 
 
@@ -141,3 +141,15 @@ def test_the_plan_counts_the_hosts(session, double, lun, number, said):
     plan = planned(session)
     shown = replace(plan, hosts=plan.hosts[:number]).lines
     assert shown[-1].endswith(f"used {said}")
+
+
+def test_only_the_host_that_creates_tries_each_lun(session, double):
+    """Elsewhere it is enough that the LUN is offered."""
+    luns_of(double.world)["lun1"] = SimLun("lun1")
+    hosts = read_engine(session).hosts
+    luns = read_luns(session, hosts, hosts[1])
+    asked = [r for r in double.requests if r.path.endswith("/storage")]
+    tried = [r.path for r in asked if r.query["report_status"] == "true"]
+    assert tried == [f"/hosts/{hosts[1].id}/storage"]
+    assert len(asked) == len(luns) == len(hosts)
+    assert [luns[host.id][0].status for host in hosts[:2]] == [None, "free"]

@@ -35,7 +35,8 @@ def add(session, double, *units):
 @pytest.mark.engine_does("LUN-01")
 def test_a_lun_is_shown_with_what_the_engine_has_on_it(session, double, lun):
     lun.domain, lun.status = double.world.domain("data1").id, "used"
-    (shown,) = read_luns(session, read_engine(session).hosts[0])
+    host = read_engine(session).hosts[0]
+    (shown,) = read_luns(session, [host], host)[host.id]
     assert (shown.id, shown.type, shown.status) == (WWID, "fcp", "used")
     assert shown.domain == lun.domain
 
@@ -45,7 +46,7 @@ def test_luns_of_a_host_that_is_not_up_cannot_be_listed(session, double, lun):
     host = read_engine(session).hosts[0]
     double.world.host(host.name).status = "maintenance"
     with pytest.raises(EngineProblem, match="is not UP"):
-        read_luns(session, host)
+        read_luns(session, [host])
 
 
 @pytest.mark.engine_does("LUN-03")

@@ -55,7 +55,8 @@ class Result:
         for part in words:
             assert part in self.err
         lines = self.err.splitlines()
-        assert NOTHING_CHANGED in lines or code not in (3, 4, 75)
+        # Another run may take over in the middle, too (75).
+        assert NOTHING_CHANGED in lines or code not in (3, 4)
         for line in lines:
             known = ("ovirt-rdma: ", "fix: ", "note: ", "warning: ", "{", "[")
             known += (NOTHING_CHANGED,)
