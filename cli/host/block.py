@@ -50,7 +50,7 @@ class List(HostVerb):
 class Check(HostVerb, AllowNone):
     """Compare the sessions with the policy; return 3 if something is missing."""
 
-    codes = "0 all is as the policy says, 3 something is not, or there is nothing"
+    codes = "0 nothing is wrong, 3 something is, is unknown, or there is nothing"
     examples = ("", "--policy new.yaml")
 
     policy: Optional[str]
@@ -79,25 +79,27 @@ class Check(HostVerb, AllowNone):
         targets: tuple[Target, ...] = (*block.srp, *block.iser)
         wanted = sessions.wanted(block, targets, facts)
         findings = [*login_findings(wanted), *session_findings(facts)]
-        if facts.sessions or targets:
-            findings += multipath_findings(FileTree(context.root))
+        problems = list(facts.problems)
+        findings += multipath_findings(FileTree(context.root), problems)
         if output.for_people:
-            for sentence in facts.problems:
+            for sentence in problems:
                 output.message(f"note: {sentence}")
             print_sessions(facts.sessions, output)
             for finding in findings:
                 output.line(f"{finding}.")
-            if not findings:
+            if not findings and not problems:
                 output.line(_sound(targets, facts.sessions, source))
         else:
             content = {
                 **facts_document(facts),
                 "policy": source,
                 "findings": sentences(findings),
+                "problems": problems,
             }
             output.document("block-check", content)
         looked_at = bool(facts.sessions or targets)
-        return verdict_code(self, looked_at=looked_at, failed=bool(findings))
+        failed = bool(findings or problems)
+        return verdict_code(self, looked_at=looked_at, failed=failed)
 
 
 def _sound(targets: Sequence[Target], sessions: Sequence[Session], source: str) -> str:

@@ -51,12 +51,10 @@ def session_findings(facts: BlockFacts) -> list[Sentence]:
             kind = "srp" if session.protocol == SRP else "iser"
             found.append(Sentence(f"{kind}-session-not-running", text))
         for lun in session.luns:
-            if lun.map is None:
-                text = (
-                    f"VDSM does not offer {lun.device} ({lun.wwid}), because multipath "
-                    "has no map for it"
-                )
-                found.append(Sentence("lun-without-map", text))
+            if lun.not_offered:
+                what = f"VDSM does not offer {lun.device} ({lun.wwid})"
+                text = f"{what}, because {lun.not_offered}"
+                found.append(Sentence("lun-not-offered", text))
     return found
 
 

@@ -23,7 +23,8 @@ class Lun:
 
     ``device`` is ``sdb``; ``wwid`` is the one that multipath and VDSM use, such as
     ``36001405...``; ``size`` is in bytes, ``state`` that of the SCSI device. ``map`` is
-    the multipath map above it; VDSM offers a LUN only if it has one.
+    the multipath map above it. ``not_offered`` is a clause why VDSM does not offer the
+    LUN to the engine; None if it does, unless it is a managed volume.
     """
 
     device: str
@@ -34,6 +35,7 @@ class Lun:
     model: str = ""
     state: str = "unknown"
     map: Optional[str] = None
+    not_offered: Optional[str] = None
 
     @property
     def shown_size(self) -> str:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Find drop-ins of multipath.conf that keep vdsmd from starting.
 
-``vdsm-tool is-configured``, which runs before vdsmd, reads the settings of multipathd
-that are not built in. It raises ValueError for a section that has both keys and
-subsections, but for blacklists (_check_conf in lib/vdsm/storage/mpathconf.py). VDSM's
-own ``overrides`` has a key, so a ``protocol { }`` in the overrides of a drop-in, as
-multipath.conf(5) recommends for SRP, is such a mix.
+From VDSM 4.50.2.2 on, ``vdsm-tool is-configured``, which runs before vdsmd, reads all
+that multipathd uses, its defaults too (``show config local``). It raises ValueError for
+a section that has both keys and subsections, but for blacklists (_check_conf in
+lib/vdsm/storage/mpathconf.py). VDSM's own ``overrides`` has a key, so a
+``protocol { }`` in the overrides of a drop-in, as multipath.conf(5) recommends for SRP,
+is such a mix.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ FOLDER = "/etc/multipath/conf.d"
 _SKIPPED = ("blacklist", "blacklist_exceptions")
 
 
-def multipath_findings(tree: FileTree) -> list[Sentence]:
-    """Return a sentence for each file that makes a section a mix."""
+def multipath_findings(tree: FileTree, problems: list[str]) -> list[Sentence]:
+    """Return a sentence for each file that makes a section a mix. What cannot be read
+    is a sentence in ``problems``.
+    """
+    folder, _, main = MAIN.rpartition("/")
     names = [n for n in tree.names(FOLDER) if n.endswith(".conf") and n[0] != "."]
-    files = [MAIN, *(f"{FOLDER}/{name}" for name in names)]
-    texts = [(file, tree.text(file) or "") for file in files]
-    return mixed_sections(texts)
+    files = [MAIN] if main in tree.names(folder) else []
+    files += (f"{FOLDER}/{name}" for name in names)
+    data = [(file, tree.data(file, problems) or b"") for file in files]
+    return mixed_sections((file, text.decode(errors="replace")) for file, text in data)
 
 
 def mixed_sections(texts: Iterable[tuple[str, str]]) -> list[Sentence]:
@@ -46,8 +51,8 @@ def mixed_sections(texts: Iterable[tuple[str, str]]) -> list[Sentence]:
         Sentence(
             "multipath-stops-vdsmd",
             f"{file} has {entry} {{ }} in its section {section}, which also has keys: "
-            "vdsm-tool fails on that, and vdsmd does not start; use devices "
-            "{ device { } } in its place",
+            "vdsm-tool of VDSM 4.50.2.2 and later fails on that, and vdsmd does not "
+            "start; use devices { device { } } in its place",
         )
         for file, section, entry in inner
         if section in keys

@@ -22,6 +22,7 @@ from ovirt_rdma.host.block.model import (
     Session,
     User,
 )
+from ovirt_rdma.host.collect.parsers.vdsm_conf import multipath_blacklist
 from ovirt_rdma.host.policy.block_fields import OFF, Timeout
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -39,6 +40,8 @@ _MULTIPATH = "mpath-"
 _PARTITION = re.compile(r"part[0-9]+-")
 # These keep block devices open, and close them when one goes.
 _OPENERS = ("multipathd", "udevd", "systemd-udevd", "(udev-worker)")
+# TOXIC_CHARS, of which the first one counts (getMPDevsIter, multipath.py of VDSM).
+_TOXIC = tuple("()*+?|^$.\\")
 # The designators of SCSI's page 0x83 by multipath's first digit (uid_attribute
 # ID_SERIAL, scsi_id(8)).
 _DESIGNATORS = {"naa.": "3", "eui.": "2"}
@@ -51,10 +54,12 @@ class BlockReader:
     def __init__(self, tree: FileTree) -> None:
         self._tree = tree
         self._problems: list[str] = []
+        self._blacklist: Optional[frozenset[str]] = frozenset()
 
     def facts(self) -> BlockFacts:
         """Return all sessions with their LUNs."""
         self._problems = []
+        self._blacklist = multipath_blacklist(self._tree.root, self._problems)
         sessions = (*self._srp(), *self._iser())
         loaded = self._tree.is_folder(SRP_LOCAL)
         ports = tuple(self._tree.names(SRP_LOCAL)) if loaded else None
@@ -172,6 +177,7 @@ class BlockReader:
             if uuid.startswith(_MULTIPATH):
                 wwid, map = uuid[len(_MULTIPATH) :], text(f"{BLOCK}/{holder}/dm/name")
         sectors = _number(text(f"{BLOCK}/{device}/size"))
+        why = self._not_offered(map)
         return Lun(
             device,
             _number(number) or 0,
@@ -181,7 +187,19 @@ class BlockReader:
             text(f"{folder}/model") or "",
             text(f"{folder}/state") or "unknown",
             map,
+            why,
         )
+
+    def _not_offered(self, map: Optional[str]) -> Optional[str]:
+        if map is None:
+            return "multipath has no map for it"
+        if map.startswith(_TOXIC):
+            return f"its map's name begins with {map[0]!r}"
+        if self._blacklist is None:
+            return "vdsm.conf cannot be read"
+        if map in self._blacklist:
+            return f"[multipath] blacklist in vdsm.conf has its map {map}"
+        return None
 
     def _reach(
         self,

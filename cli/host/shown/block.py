@@ -53,7 +53,7 @@ def print_sessions(sessions: Sequence[Session], output: Output) -> None:
                     ",".join(lun.device for lun in paths),
                     ",".join(sorted({lun.state for lun in paths})),
                     paths[0].map or "-",
-                    "yes" if any(lun.map for lun in paths) else "no",
+                    "no" if all(lun.not_offered for lun in paths) else "yes",
                 )
                 for wwid, paths in luns.items()
             ],
@@ -124,5 +124,5 @@ def session_document(session: Session) -> dict[str, Any]:
     """Return a session for a document."""
     content = asdict(replace(session, luns=(), timeouts=()))
     content["timeouts"] = dict(zip(TIMEOUTS, session.timeouts))
-    luns = [{**asdict(lun), "offered": lun.map is not None} for lun in session.luns]
+    luns = [{**asdict(lun), "offered": lun.not_offered is None} for lun in session.luns]
     return {**content, "luns": luns}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read the settings of vdsm.conf that bypass the policy, in the same way as VDSM.
+"""Read settings of vdsm.conf in the same way as VDSM.
 
 Files and order are those of VDSM's lib/vdsm/common/config.py.in.
 """
@@ -38,9 +38,29 @@ def nfs_mount_options(root: Union[str, Path], problems: list[str]) -> Optional[s
     start either. Files that cannot be opened are ignored, as in VDSM; those that the
     user vdsm could have made get a sentence.
     """
+    return _setting(root, SECTION, OPTION, DEFAULT, problems)
+
+
+def multipath_blacklist(
+    root: Union[str, Path], problems: list[str]
+) -> Optional[frozenset[str]]:
+    """Return the names of multipath maps that VDSM leaves out (BLACKLIST,
+    lib/vdsm/storage/multipath.py); None as for :func:`nfs_mount_options`.
+    """
+    text = _setting(root, "multipath", "blacklist", "", problems)
+    return None if text is None else frozenset(map(str.strip, text.split(",")))
+
+
+def _setting(
+    root: Union[str, Path],
+    section: str,
+    option: str,
+    default: str,
+    problems: list[str],
+) -> Optional[str]:
     parser = configparser.ConfigParser(interpolation=None)
     # In the section itself, so that it overrides a [DEFAULT] of the files.
-    parser.read_dict({SECTION: {OPTION: DEFAULT}})
+    parser.read_dict({section: {option: default}})
     tree, left = FileTree(root), _MOST_BYTES_OF_OTHERS
     try:
         for path, others in ((VDSM_CONF, ""), *_dropins(tree)):
@@ -56,7 +76,7 @@ def nfs_mount_options(root: Union[str, Path], problems: list[str]) -> Optional[s
                     parser.read_file(file, source=str(under(root, path)))
             elif others:
                 problems += failures
-        return _plain(OPTION, parser.get(SECTION, OPTION))
+        return _plain(option, parser.get(section, option))
     except (configparser.Error, UnicodeDecodeError, _Refused) as error:
         reason = " ".join(str(error).split())
         problems.append(f"vdsm.conf or a drop-in of it cannot be read: {reason}")

@@ -194,6 +194,13 @@ def test_check_compares_with_the_policy(host):
     result = host("block", "check")
     assert result.code == 0
     assert "The block storage is as the policy says" in result.out
+    # VDSM leaves out what its own setting names.
+    host.root.write("/etc/vdsm/vdsm.conf", "[multipath]\nblacklist = x, lun1 ,\n")
+    result = host("block", "check")
+    assert result.code == 3
+    assert "does not offer sda1 (36000)" not in result.out
+    assert "does not offer sda1 (36001), because [multipath] blacklist" in result.out
+    assert host("block", "list").out.count(" yes") == 1
 
 
 def ids(result):
@@ -202,7 +209,7 @@ def ids(result):
 
 def test_check_finds_what_is_wrong_with_a_session(host):
     host("block", "login")
-    assert ids(host("block", "check", "-o", "json")) == ["lun-without-map"] * 2
+    assert ids(host("block", "check", "-o", "json")) == ["lun-not-offered"] * 2
     host.follow(POLICY.replace("5555}", "5555, fast_io_fail_tmo: 5}"))
     host.root.write("/sys/class/srp_remote_ports/port-0:1/state", "lost")
     result = host("block", "check", "-o", "json")
@@ -210,7 +217,7 @@ def test_check_finds_what_is_wrong_with_a_session(host):
     assert ids(result) == [
         "srp-timeout-differs",
         "srp-session-not-running",
-        *["lun-without-map"] * 2,
+        *["lun-not-offered"] * 2,
     ]
 
 
@@ -256,12 +263,26 @@ def test_logout_of_all_leaves_the_iser_sessions_of_vdsm(host, iscsi):
     assert iscsi.sessions == {}
 
 
-def test_a_drop_in_that_stops_vdsmd_is_found(host):
-    host("block", "login")
-    host.root.write(
-        "/etc/multipath.conf", "overrides {\n a 1\n protocol {\n type x\n }\n}\n"
-    )
-    assert "multipath-stops-vdsmd" in ids(host("block", "check", "-o", "json"))
+MIX = "overrides {\n a 1\n protocol {\n type x\n }\n}\n"
+
+
+@pytest.mark.parametrize("policy", [POLICY, "version: 1\n"])
+def test_a_drop_in_that_stops_vdsmd_is_found_on_each_host(host, policy):
+    host.follow(policy)
+    host.root.write("/etc/multipath/conf.d/a.conf", MIX)
+    result = host("block", "check", "-o", "json")
+    assert result.code == 3
+    assert "multipath-stops-vdsmd" in ids(result)
+
+
+@pytest.mark.parametrize("file", ["multipath.conf", "multipath/conf.d/a.conf"])
+def test_what_cannot_be_read_is_not_as_the_policy_says(host, file):
+    host.follow("version: 1\n")
+    host.root.path.joinpath("etc", file).mkdir(parents=True)
+    result = host("block", "check", "--allow-none")
+    assert result.code == 3
+    assert f"/etc/{file} cannot be read" in result.err
+    assert "nothing was checked" not in result.out
 
 
 def test_logout_in_use_is_refused_and_names_the_users(host):

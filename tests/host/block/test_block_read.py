@@ -48,7 +48,16 @@ def test_srp_sessions_with_their_luns(block):
     first, second = facts.sessions
     luns = (
         Lun("sda", 0, f"3{NAA[:-2]}00", 1 << 20, "LIO-ORG", "disk0", "running", "lun0"),
-        Lun("sda1", 1, f"3{NAA[:-2]}01", 2 << 20, "LIO-ORG", "disk1", "running"),
+        Lun(
+            "sda1",
+            1,
+            f"3{NAA[:-2]}01",
+            2 << 20,
+            "LIO-ORG",
+            "disk1",
+            "running",
+            not_offered="multipath has no map for it",
+        ),
     )
     assert first == Session(
         "srp",
@@ -74,6 +83,40 @@ def test_a_session_that_is_being_removed_is_left_out(block):
     facts = reader(block).facts()
     assert facts.sessions == ()
     assert len(facts.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "conf", "why"),
+    [
+        ("36001", "", None),
+        ("36001", "[multipath]\nblacklist = 36002,36001x\n", None),
+        ("36001", "[multipath]\nblacklist = 36002, 36001\n", "blacklist in vdsm.conf"),
+        ("(a", "", "begins with '('"),
+        ("a(", "", None),
+        (None, "", "multipath has no map"),
+    ],
+)
+def test_which_luns_vdsm_leaves_out(block, name, conf, why):
+    """getMPDevsIter, lib/vdsm/storage/multipath.py."""
+    block.targets = {GUID: [2048]}
+    block.session("srp-mlx4_0-1", VALUES)
+    block.root.write("/etc/vdsm/vdsm.conf", conf)
+    if name:
+        block.mapped(3, name, "mpath-36001", "sda")
+    ((lun,),) = (one.luns for one in reader(block).facts().sessions)
+    assert (lun.not_offered is None) is (why is None)
+    assert (why or "") in (lun.not_offered or "")
+
+
+def test_with_an_invalid_vdsm_conf_nothing_is_offered(block):
+    """VDSM does not start."""
+    block.targets = {GUID: [2048]}
+    block.session("srp-mlx4_0-1", VALUES)
+    block.root.write("/etc/vdsm/vdsm.conf", "x\n")
+    block.mapped(3, "36001", "mpath-36001", "sda")
+    facts = reader(block).facts()
+    assert facts.sessions[0].luns[0].not_offered == "vdsm.conf cannot be read"
+    assert "vdsm.conf or a drop-in of it cannot be read" in facts.problems[0]
 
 
 def test_iser_sessions_and_no_others(block):

@@ -35,6 +35,7 @@ def test_protocol_in_overrides_stops_vdsmd(text):
     (found,) = mixed_sections([("a", VDSM), ("b", text)])
     assert found.id == "multipath-stops-vdsmd"
     assert found.startswith("b has protocol { } in its section overrides")
+    assert "VDSM 4.50.2.2 and later" in found
     # Alone it is no mix.
     assert mixed_sections([("b", text)]) == []
 
@@ -56,11 +57,17 @@ def test_forms_that_vdsm_tolerates(text):
 
 def test_the_files_of_a_host(tmp_path):
     root = FakeRoot(tmp_path)
-    tree = FileTree(root.path)
-    assert multipath_findings(tree) == []
+    tree, problems = FileTree(root.path), []
+    assert multipath_findings(tree, problems) == []
     root.write("/etc/multipath.conf", VDSM)
     bad = "overrides {\n protocol {\n type scsi:srp\n }\n}\n"
     root.write("/etc/multipath/conf.d/srp.conf", bad)
     root.write("/etc/multipath/conf.d/srp.conf.bak", bad)
-    (found,) = multipath_findings(tree)
+    root.write("/etc/multipath/conf.d/empty.conf", "")
+    (found,) = multipath_findings(tree, problems)
     assert found.startswith("/etc/multipath/conf.d/srp.conf has")
+    assert problems == []
+    (root.path / "etc/multipath.conf").unlink()
+    (root.path / "etc/multipath.conf").mkdir()
+    multipath_findings(tree, problems)
+    assert "/etc/multipath.conf cannot be read" in problems[0]
