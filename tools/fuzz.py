@@ -3,7 +3,8 @@
 """Run the tests in test_*fuzz*.py with many examples, and print how many ran.
 
 OVIRT_RDMA_FUZZ_EXAMPLES is the number for each test, by default 20000. Arguments are
-pytest's. The exit code is pytest's, or 1 if it passed and no example was counted.
+pytest's. The exit code is pytest's, or 1 if it passed and no example of a file was
+counted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def main(arguments: list[str]) -> int:
     """Run pytest, print one line of statistics per test and the sum, and return the
     exit code.
     """
-    files = sorted(str(path) for path in CHECKOUT.glob("tests/*/test_*fuzz*.py"))
+    files = fuzz_files()
     command = [
         *(sys.executable, "-m", "pytest", "-v", "--hypothesis-profile=fuzz"),
         *("--hypothesis-show-statistics", *arguments, *files),
@@ -37,6 +38,11 @@ def main(arguments: list[str]) -> int:
     for test, count in counts.items():
         print(f"{count:8} {test}")
     print(f"{sum(counts.values()):8} examples in {len(counts)} tests")
+    run = {test.partition("::")[0] for test, count in counts.items() if count}
+    missing = [] if arguments else [name for name in files if name not in run]
+    if pytest.returncode == 0 and run and missing:
+        print(f"fuzz: no examples of {', '.join(missing)}", file=sys.stderr)
+        return 1
     if pytest.returncode == 0 and not any(counts.values()):
         sentence = (
             "fuzz: pytest passed, but no examples were counted: either none ran, or "
@@ -45,6 +51,16 @@ def main(arguments: list[str]) -> int:
         print(sentence, file=sys.stderr)
         return 1
     return pytest.returncode
+
+
+def fuzz_files() -> list[str]:
+    """Return the files whose tests are run, from the checkout on."""
+    paths = (CHECKOUT / "tests").rglob("test_*fuzz*.py")
+    return sorted(
+        str(path.relative_to(CHECKOUT))
+        for path in paths
+        if "selftest" not in path.parts
+    )
 
 
 def counted(lines: Iterable[str]) -> dict[str, int]:

@@ -101,34 +101,44 @@ def _used(one: Definition, flag: str) -> object:
 
 
 def _memberships(same: Sequence[Definition]) -> Found:
-    later: list[Member] = []
+    # What comes after, by port and membership: the first of each.
+    after: dict[str, dict[str, tuple[int, Member]]] = {}
+    number = 0
     for one in reversed(same):
-        here = list(one.members)
-        for position, member in enumerate(one.members):
-            after = [*here[position + 1 :], *later]
-            over = [m for m in after if _covers(m, member)]
-            wins = next((m for m in over if m.membership != member.membership), None)
-            if wins is not None:
-                yield (
-                    one.line,
-                    Sentence(
-                        "member-overridden",
-                        f"{member} of {one.title} is without effect, because {wins} "
-                        "comes after it and opensm uses the last; write it last",
-                    ),
+        here: set[Member] = set()
+        found = []
+        for member in reversed(one.members):
+            over = [
+                later
+                for port in _covering(member)
+                for membership, later in after.get(port, {}).items()
+                if membership != member.membership
+            ]
+            if over:
+                sentence = (
+                    f"{member} of {one.title} is without effect, because "
+                    f"{max(over, key=_number)[1]} comes after it and opensm uses the "
+                    "last; write it last"
                 )
-            elif member in here[position + 1 :]:
+                found.append((one.line, Sentence("member-overridden", sentence)))
+            elif member in here:
                 sentence = f"{member.port} is twice in {one.title}"
-                yield one.line, Sentence("member-repeated", sentence)
-        later = [*here, *later]
+                found.append((one.line, Sentence("member-repeated", sentence)))
+            number += 1
+            after.setdefault(member.port, {})[member.membership] = (number, member)
+            here.add(member)
+        yield from reversed(found)
 
 
-def _covers(later: Member, earlier: Member) -> bool:
-    """Whether the ports of ``earlier`` are all, or may be, among those of ``later``."""
-    if later.port in (ALL, earlier.port):
-        return True
+def _number(later: tuple[int, Member]) -> int:
+    return later[0]
+
+
+def _covering(member: Member) -> set[str]:
+    """Return the ports whose members are all, or may be, that of ``member`` too."""
     # Ports with a GUID in the file, and that of the subnet manager, are hosts' ports.
-    return later.port == ALL_CAS and (earlier.is_guid or earlier.port == "SELF")
+    hosts = {ALL_CAS} if member.is_guid or member.port == "SELF" else set()
+    return {member.port, ALL, *hosts}
 
 
 def _groups(same: Iterable[Definition]) -> Found:

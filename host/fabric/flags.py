@@ -8,15 +8,13 @@ that IPoIB never gets a carrier.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.fabric.model import GroupFlags
 from ovirt_rdma.host.facts import ib_codes
 from ovirt_rdma.host.facts.pkeys import LIMITED, MEMBERSHIPS
-
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|0|[1-9][0-9]*")
+from ovirt_rdma.host.system.numbers import whole
 
 IPOIB, INDX0, DEFMEMBER = "ipoib", "indx0", "defmember"
 _OF_DEFINITION = (IPOIB, INDX0, DEFMEMBER)
@@ -107,11 +105,11 @@ class FlagReader:
     def _number(self, name: str, text: str, value: str) -> None:
         field, low, high, shown = _NUMBERS[name]
         allowed = f"allowed: {shown}, {low} to {high}"
-        if not _NUMBER.fullmatch(value):
+        number = whole(value, 0)
+        if number is None:
             raise MistakeInFlag(
                 "flag-value-invalid", f"{text} has no valid number; {allowed}"
             )
-        number = int(value, 0)
         if not low <= number <= high:
             raise MistakeInFlag(
                 "flag-value-out-of-range",

@@ -31,12 +31,11 @@ from ovirt_rdma.host.fabric.model import (
 )
 from ovirt_rdma.host.fabric.multicast import MgidProblem, mgid_of
 from ovirt_rdma.host.facts.pkeys import FULL, LIMITED, MEMBERSHIPS, partition_bits
+from ovirt_rdma.host.system.numbers import whole
 
 _PRINTABLE = re.compile(r"[\t\x20-\x7e]*")
 _NAME = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-_HEX = re.compile(r"0x[0-9a-fA-F]+")
 _GUID = re.compile(r"0x[0-9a-fA-F]{1,16}")
-_DECIMAL = re.compile(r"0|[1-9][0-9]*")
 
 
 class Mistake(NamedTuple):
@@ -316,13 +315,13 @@ def _name_and_pkey(text: str) -> tuple[str, int]:
 
 
 def _pkey(text: str) -> int:
-    if not (_HEX.fullmatch(text) or _DECIMAL.fullmatch(text)):
+    value = whole(text, 0)
+    if value is None:
         raise _Refused(
             "pkey-invalid",
             f"{text!r} is not a P_Key; allowed: hex with 0x, 0x0001 to 0xffff but not "
             "0x8000",
         )
-    value = int(text, 0)
     if value > 0xFFFF or not partition_bits(value):
         reason = (
             f"opensm takes it for 0x{partition_bits(value):04x}"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.paths import OPENSM_SETTINGS_FILE, PARTITIONS_FILES
+from ovirt_rdma.host.system.numbers import whole
 from ovirt_rdma.host.system.tree import FileTree
 
 # OSM_DEFAULT_CONFIG_FILE: EL's, and that of Debian and MLNX_OFED.
@@ -22,6 +23,8 @@ _CONFIGS = ("/etc/rdma/opensm.conf", "/etc/opensm/opensm.conf")
 _WITH_VALUE = "FciwOfdDgLlstaumXRMUSPYZpnqkCGHJ"
 _NAMES = {"Pconfig": "P", "guid": "g", "priority": "p", "config": "F"}
 _SETTING = re.compile(r"\s*(guid|sm_priority|partition_config_file)\s+(\S+)")
+# Real, effective, saved and file system id (proc(5)).
+_UIDS = re.compile(rb"^Uid:(?:\t0){4}$", re.MULTILINE)
 _LETTERS = {"guid": "g", "sm_priority": "p", "partition_config_file": "P"}
 
 
@@ -55,9 +58,20 @@ def running_opensm(tree: FileTree) -> tuple[OpensmProcess, ...]:
     for pid in sorted(int(name) for name in tree.names("/proc") if name.isdecimal()):
         argv = (tree.data(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0").split(b"\0")
         words = [word.decode("utf-8", "surrogateescape") for word in argv]
-        if posixpath.basename(words[0]) == "opensm":
+        if posixpath.basename(words[0]) == "opensm" and _is_roots(pid, tree):
             found.append(_process(pid, words[1:], tree))
     return tuple(found)
+
+
+def _is_roots(pid: int, tree: FileTree) -> bool:
+    """Whether root runs the program opensm: anyone may call a process so, and its words
+    name files that are opened.
+    """
+    status = tree.data(f"/proc/{pid}/status") or b""
+    uids = _UIDS.search(status)
+    program = (tree.link_name(f"/proc/{pid}/exe") or "").removesuffix(" (deleted)")
+    # The real id too: a set-user-ID program takes its name from the user.
+    return bool(uids) and program == "opensm"
 
 
 def partitions_file(tree: FileTree) -> str:
@@ -84,7 +98,7 @@ def _process(pid: int, words: Sequence[str], tree: FileTree) -> OpensmProcess:
         pid,
         told.get("P") if told.get("P") != "(null)" else None,
         _guid(told.get("g", "")),
-        _number(told.get("p", "")),
+        whole(told.get("p", ""), 0),
         told.get("F"),
     )
 
@@ -111,13 +125,6 @@ def _letter(name: str) -> Optional[str]:
     return next((one for full, one in _NAMES.items() if full.startswith(name)), None)
 
 
-def _number(text: str) -> Optional[int]:
-    try:
-        return int(text, 0)
-    except ValueError:
-        return None
-
-
 def _guid(text: str) -> Optional[str]:
-    number = _number(text)
+    number = whole(text, 0)
     return f"0x{number:016x}" if number else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Callable, Optional, TypeVar
 
 from ovirt_rdma.host.collect.parsers.ibnetdiscover import fabric_ports
 from ovirt_rdma.host.errors import Sentence
@@ -22,6 +22,8 @@ from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, Runner
 from ovirt_rdma.host.system.tree import FileTree
 
 # What smpquery says of a GUID that the subnet manager does not know.
+_Answer = TypeVar("_Answer")
+
 _NO_SUCH_PORT = "can't resolve destination port"
 
 
@@ -101,25 +103,13 @@ class FabricReader:
         self.problems = []
         if not port.port.is_active:
             return Subnet(port)
-        master = self._asked("sminfo", port, ())
-        found = None
-        if master is not None:
-            try:
-                found = replies.manager(master)
-            except ValueError as error:
-                self._problem(port, "sminfo", str(error))
+        found = self._asked("sminfo", port, (), replies.manager)
         smir = groups = None
         if found is not None:
             # Not with --smkey: opensm then shows members, and no group without one.
-            smir = self._asked("saquery", port, ("SMIR",))
-            groups = self._asked("saquery", port, ("-g",))
-        return Subnet(
-            port,
-            found,
-            None if smir is None else replies.managers(smir),
-            None if groups is None else replies.broadcast_groups(groups),
-            tuple(self.problems),
-        )
+            smir = self._asked("saquery", port, ("SMIR",), replies.managers)
+            groups = self._asked("saquery", port, ("-g",), replies.broadcast_groups)
+        return Subnet(port, found, smir, groups, tuple(self.problems))
 
     def missing_tools(self) -> Optional[Sentence]:
         """Return why the subnet manager cannot be asked; None if it can."""
@@ -146,12 +136,7 @@ class FabricReader:
         if that is unknown.
         """
         self.problems = []
-        text = self._asked("ibnetdiscover", port, ())
-        try:
-            found = () if text is None else fabric_ports(text)
-        except ValueError as error:
-            self._problem(port, "ibnetdiscover", str(error))
-            found = ()
+        found = self._asked("ibnetdiscover", port, (), fabric_ports)
         return frozenset(one.guid for one in found) if found else None
 
     def tables(
@@ -169,7 +154,7 @@ class FabricReader:
             except NotInstalled:
                 self._missing("smpquery")
                 break
-            except CommandFailed as error:
+            except (CommandFailed, ValueError) as error:
                 if _NO_SUCH_PORT in str(error) or "path_query" in str(error):
                     found[guid] = None
                 else:
@@ -177,13 +162,17 @@ class FabricReader:
         return found
 
     def _asked(
-        self, tool: str, port: LocalPort, more: tuple[str, ...]
-    ) -> Optional[str]:
+        self,
+        tool: str,
+        port: LocalPort,
+        more: tuple[str, ...],
+        parse: Callable[[str], _Answer],
+    ) -> Optional[_Answer]:
         try:
-            return self._tool((tool, *_at(port), *more))
+            return parse(self._tool((tool, *_at(port), *more)))
         except NotInstalled:
             self._missing(tool)
-        except CommandFailed as error:
+        except (CommandFailed, ValueError) as error:
             self._problem(port, tool, str(error))
         return None
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Parse the output of infiniband-diags: sminfo, saquery and smpquery. Pure.
+"""Parse the output of infiniband-diags: sminfo, saquery and smpquery. Pure. All raise
+ValueError for a text of another form.
 
 The forms are those of infiniband-diags 44 and rdma-core 65 (infiniband-diags/sminfo.c,
 saquery.c and smpquery.c), tried with opensm 3.3.23.
@@ -14,6 +15,7 @@ from typing import Optional
 
 from ovirt_rdma.host.fabric.model import guid_text
 from ovirt_rdma.host.facts.pkeys import partition_bits
+from ovirt_rdma.host.system.numbers import whole
 
 # sminfo: sm lid 1 sm guid 0x2c9030000011, activity count 67 priority 0 state 3 ...
 _SMINFO = re.compile(
@@ -58,7 +60,7 @@ class BroadcastGroup:
 
 
 def manager(text: str) -> Manager:
-    """Return the manager that ``sminfo`` prints. Raises ValueError."""
+    """Return the manager that ``sminfo`` prints."""
     match = _SMINFO.search(text)
     if match is None:
         raise ValueError("sminfo printed something else")
@@ -80,20 +82,30 @@ def broadcast_groups(text: str) -> tuple[BroadcastGroup, ...]:
     for one in _records(text, "MCMemberRecord"):
         match = _BROADCAST.fullmatch(one.get("MGID", ""))
         if match and {"Mtu", "Rate"} <= one.keys():
-            mtu, rate = int(one["Mtu"], 16) & _CODE, int(one["Rate"], 16) & _CODE
-            found.append(BroadcastGroup(partition_bits(int(match[1], 16)), mtu, rate))
+            mtu, rate = (_number(one[key], 16) & _CODE for key in ("Mtu", "Rate"))
+            pkey = partition_bits(_number(match[1], 16))
+            found.append(BroadcastGroup(pkey, mtu, rate))
     return tuple(found)
 
 
 def pkey_table(text: str) -> frozenset[int]:
     """Return the P_Keys that ``smpquery pkeys`` prints, without empty entries."""
     lines = filter(None, map(_TABLE.fullmatch, text.splitlines()))
-    return frozenset(int(one, 16) for line in lines for one in line[1].split()) - {0}
+    found = (_number(one, 16) for line in lines for one in line[1].split())
+    return frozenset(found) - {0}
 
 
 def _manager(guid: str, lid: str, priority: str, state: str) -> Manager:
-    known = _STATES.get(int(state), f"state {state}")
-    return Manager(guid_text(int(guid, 16)), int(lid), int(priority), known)
+    known = _STATES.get(_number(state), f"state {state}")
+    its_guid = guid_text(_number(guid, 16))
+    return Manager(its_guid, _number(lid), _number(priority), known)
+
+
+def _number(text: str, base: int = 10) -> int:
+    number = whole(text, base)
+    if number is None:
+        raise ValueError(f"{text[:40]!a} is not a number")
+    return number
 
 
 def _records(text: str, name: str) -> Iterator[dict[str, str]]:

@@ -11,7 +11,6 @@ import io
 import lzma
 import os
 import re
-import selectors
 import signal
 import subprocess
 import sys
@@ -32,7 +31,7 @@ from ovirt_rdma.host.services.support_content import (
     VDSM_LOG,
     VERBS,
 )
-from ovirt_rdma.host.system.commands import ENVIRONMENT
+from ovirt_rdma.host.system.commands import ENVIRONMENT, output_of
 from ovirt_rdma.host.system.files import not_written, write_atomically
 from ovirt_rdma.host.system.safe_file import (
     link_of_others,
@@ -157,8 +156,6 @@ def _output(argv: Sequence[str], timeout_s: float) -> tuple[bytes, bytes, str]:
 
     The exit status of ``check`` says what it found, so a status alone is no failure.
     """
-    size, why = 0, ""
-    end = time.monotonic() + timeout_s
     process = subprocess.Popen(
         list(argv),
         env={**ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
@@ -168,35 +165,16 @@ def _output(argv: Sequence[str], timeout_s: float) -> tuple[bytes, bytes, str]:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    pipes = (process.stdout, process.stderr)
-    said: dict[object, list[bytes]] = {pipe: [] for pipe in pipes}
     try:
-        with selectors.DefaultSelector() as selector:
-            for pipe in filter(None, pipes):
-                selector.register(pipe, selectors.EVENT_READ)
-            while selector.get_map() and not why:
-                ready = selector.select(max(0.0, end - time.monotonic()))
-                if not ready:
-                    why = f"no end within {timeout_s:.0f} s"
-                for key, _ in ready:
-                    part = os.read(key.fd, 1 << 16)
-                    if not part:
-                        selector.unregister(key.fileobj)
-                    said[key.fileobj].append(part)
-                    size += len(part)
-                if size > MOST_BYTES:
-                    why = f"it prints more than {MOST_BYTES} bytes"
-        if not why:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.1, end - time.monotonic()))
+        out, messages, failure = output_of(process, timeout_s, MOST_BYTES)
     finally:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
-        for pipe in filter(None, pipes):
+        for pipe in filter(None, (process.stdout, process.stderr)):
             pipe.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1)
-    out, messages = (b"".join(said[pipe]) for pipe in pipes)
+    why = str(failure or "")
     if not out and not messages and not why:
         why = f"it printed nothing, exit status {process.returncode}"
     return out, messages, why

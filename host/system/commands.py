@@ -13,6 +13,9 @@ Runner = Callable[[Sequence[str]], str]
 """Runs an argument vector; returns its stdout or raises CommandFailed."""
 
 TIMEOUT_S = 5.0
+# What tools print of a host with thousands of netdevs is a tenth of this.
+MOST_BYTES = 64 << 20
+_PART = 1 << 16
 # Wait this long for a killed command. One that waits in the kernel, for example for the
 # lock that all netdevs share, ends only after that wait.
 _GONE_S = 0.5
@@ -53,8 +56,8 @@ def run_command(
     """Run ``argv`` with a fixed environment for at most ``timeout_s`` seconds. With
     ``own_session``, Ctrl-C and the hang-up of a terminal do not reach it.
 
-    Returns stdout. Raises CommandFailed, or CommandTimeout after the timeout. The
-    output may have any bytes and is decoded with surrogateescape.
+    Returns stdout. Raises CommandFailed, also for more than MOST_BYTES of output, or
+    CommandTimeout. The output may have any bytes and is decoded with surrogateescape.
     """
     import subprocess  # noqa: PLC0415  (code that only parses facts does not need it)
 
@@ -72,11 +75,11 @@ def run_command(
     except OSError as e:
         raise CommandFailed(e.strerror or str(e)) from None
     try:
-        out, err = process.communicate(timeout=timeout_s)
-    except BaseException as e:
+        out, err, failure = output_of(process, timeout_s, MOST_BYTES)
+        if failure is not None:
+            raise failure
+    except BaseException:
         _end(process)
-        if isinstance(e, subprocess.TimeoutExpired):
-            raise CommandTimeout(f"no answer within {timeout_s:g} s") from None
         raise
     printed = out.decode("utf-8", "surrogateescape")
     if process.returncode:
@@ -84,6 +87,47 @@ def run_command(
         last = text.splitlines()[-1] if text else f"exit status {process.returncode}"
         raise CommandFailed(last, process.returncode, printed, text)
     return printed
+
+
+def output_of(
+    process: Popen[bytes], timeout_s: float, most: int
+) -> tuple[bytes, bytes, Optional[CommandFailed]]:
+    """Return what a process prints to stdout and stderr, which are pipes, until it has
+    ended, and the failure if it does not end in time or prints more than ``most``
+    bytes. It is not killed.
+    """
+    import os  # noqa: PLC0415  (as run_command)
+    import selectors  # noqa: PLC0415
+    import subprocess  # noqa: PLC0415
+    import time  # noqa: PLC0415
+
+    end, size = time.monotonic() + timeout_s, 0
+    failure: Optional[CommandFailed] = None
+    late = CommandTimeout(f"no answer within {timeout_s:g} s")
+    pipes = (process.stdout, process.stderr)
+    said: dict[object, list[bytes]] = {pipe: [] for pipe in pipes}
+    with selectors.DefaultSelector() as selector:
+        for pipe in filter(None, pipes):
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map() and not failure:
+            ready = selector.select(max(0.0, end - time.monotonic()))
+            for key, _ in ready:
+                part = os.read(key.fd, _PART)
+                if not part:
+                    selector.unregister(key.fileobj)
+                said[key.fileobj].append(part)
+                size += len(part)
+            if not ready:
+                failure = late
+            elif size > most:
+                failure = CommandFailed(f"it prints more than {most} bytes")
+    if not failure:
+        try:
+            process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            failure = late
+    out, err = (b"".join(said[pipe]) for pipe in pipes)
+    return out, err, failure
 
 
 def _end(process: Popen[bytes]) -> None:

@@ -54,14 +54,12 @@ def read_file(path: Name, most: int = MOST_BYTES) -> bytes:
     file, if it is not regular, or has more than ``most`` bytes; IsADirectoryError for a
     folder.
     """
-    descriptor = os.open(path, _FLAGS)
+    # To open a device or a pipe can have an effect, so they are looked at first.
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        status = os.fstat(descriptor)
-        if not _is_null(status):
-            _refuse_odd(status)
-        return _bytes(descriptor, most)
+        return _content(place, most)
     finally:
-        os.close(descriptor)
+        os.close(place)
 
 
 def has_line(path: Name, wanted: Callable[[bytes], bool]) -> bool:
@@ -82,9 +80,7 @@ def read_file_of_others(
     leads out of ``folder``.
     """
     with _place(folder, path) as place:
-        _refuse_odd(os.fstat(place))
-        # The file that was checked, even if another one has its name by now.
-        return read_file(f"/proc/self/fd/{place}", most)
+        return _content(place, most, null=False)
 
 
 def tail_of_others(folder: str, path: str, most: int) -> bytes:
@@ -93,7 +89,7 @@ def tail_of_others(folder: str, path: str, most: int) -> bytes:
     """
     with _place(folder, path) as place:
         _refuse_odd(os.fstat(place))
-        descriptor = os.open(f"/proc/self/fd/{place}", _FLAGS)
+        descriptor = os.open(_again(place), _FLAGS)
     try:
         size = os.fstat(descriptor).st_size
         os.lseek(descriptor, max(0, size - most), os.SEEK_SET)
@@ -131,13 +127,16 @@ def link_of_others(folder: str, path: str) -> Optional[str]:
 
 def read_named(path: Name, most: int = MOST_BYTES_NAMED) -> bytes:
     """Return the bytes of a file from the command line, which may be a pipe:
-    ``<(ssh host ...)``. Raises OSError, also for more than ``most`` bytes.
+    ``<(ssh host ...)``. Raises OSError, also for a device or socket, and for more than
+    ``most`` bytes.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        return _bytes(descriptor, most)
+        if not stat.S_ISFIFO(os.fstat(place).st_mode):
+            return _content(place, most)
+        return _bytes(os.open(_again(place), _FLAGS & ~os.O_NONBLOCK), most)
     finally:
-        os.close(descriptor)
+        os.close(place)
 
 
 def exists(folder: str, path: str) -> bool:
@@ -212,18 +211,34 @@ def _refuse_odd(status: os.stat_result) -> None:
         raise OSError(errno.EINVAL, f"it is {what}, not a regular file")
 
 
+def _content(place: int, most: int, *, null: bool = True) -> bytes:
+    """Return the bytes of what :func:`os.open` with O_PATH has found."""
+    status = os.fstat(place)
+    if null and _is_null(status):
+        return b""
+    _refuse_odd(status)
+    return _bytes(os.open(_again(place), _FLAGS), most)
+
+
+def _again(place: int) -> str:
+    # The file that was looked at, even if another one has its name by now.
+    return f"/proc/self/fd/{place}"
+
+
 def _bytes(descriptor: int, most: int) -> bytes:
+    """Return all bytes, and close ``descriptor``."""
     # The size is not used: files of /proc have none.
     parts: list[bytes] = []
     left = most
-    while True:
-        part = os.read(descriptor, min(_CHUNK, left + 1))
-        if not part:
-            return b"".join(parts)
-        left -= len(part)
-        if left < 0:
-            raise _too_long(most)
-        parts.append(part)
+    try:
+        while part := os.read(descriptor, min(_CHUNK, left + 1)):
+            left -= len(part)
+            if left < 0:
+                raise _too_long(most)
+            parts.append(part)
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
 
 
 def _too_long(most: int) -> OSError:

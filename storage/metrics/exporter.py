@@ -30,7 +30,7 @@ from ovirt_rdma.storage.metrics.standing import Standing, inputs, is_same, judge
 
 TYPE_CHECKING = False  # importing typing would be a tenth of the run
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any, Optional
 
 # The collector reads files that end in .prom (node_exporter, collector/textfile.go).
@@ -145,23 +145,25 @@ def write_metrics(folder: str, text: str) -> None:
     Nothing is synced to disk: the next run writes it again. Raises Problem if the
     folder is missing or cannot be written to.
     """
-    path = f"{folder}/{FILE}"
-    draft = f"{folder}/{_DRAFT}{os.getpid()}{_DRAFT_END}"
+    draft = f"{_DRAFT}{os.getpid()}{_DRAFT_END}"
     try:
-        _remove_left_over(folder)
-        # The folder may belong to node_exporter's user: no link there is followed.
-        descriptor = os.open(
-            draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
-        )
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                os.fchmod(descriptor, _FILE_MODE)
-                stream.write(text)
-            os.replace(draft, path)  # noqa: PTH105
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)  # noqa: PTH108
-            raise
+        with _opened(folder) as place:
+            _remove_left_over(place)
+            descriptor = os.open(
+                draft,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW,
+                0o600,
+                dir_fd=place,
+            )
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                    os.fchmod(descriptor, _FILE_MODE)
+                    stream.write(text)
+                os.replace(draft, FILE, src_dir_fd=place, dst_dir_fd=place)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(draft, dir_fd=place)
+                raise
     except FileNotFoundError as error:
         raise Problem(
             "metrics-folder-missing",
@@ -172,19 +174,31 @@ def write_metrics(folder: str, text: str) -> None:
     except OSError as error:
         raise Problem(
             "metrics-not-written",
-            f"{path} cannot be written: {error.strerror}",
-            f"run this command as root, and check {folder}",
+            f"{folder}/{FILE} cannot be written: {error.strerror}",
+            f"run this command as root, and check {folder}, which must be no link",
         ) from error
 
 
-def _remove_left_over(folder: str) -> None:
+@contextlib.contextmanager
+def _opened(folder: str) -> Iterator[int]:
+    """Yield a descriptor of a folder. It may belong to node_exporter's user, and that
+    above it too: no link is followed, and all is done in what was opened.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _remove_left_over(place: int) -> None:
     """Remove drafts of runs that were killed."""
-    for name in os.listdir(folder):  # noqa: PTH208
+    for name in os.listdir(place):
         pid = name[len(_DRAFT) : -len(_DRAFT_END)]
         if name != f"{_DRAFT}{pid}{_DRAFT_END}" or not pid.isdecimal():
             continue
         if not os.path.lexists(f"/proc/{pid}"):
-            os.unlink(f"{folder}/{name}")  # noqa: PTH108
+            os.unlink(name, dir_fd=place)
 
 
 def export(root: str, say: Callable[[str], None]) -> None:
@@ -217,8 +231,8 @@ def export(root: str, say: Callable[[str], None]) -> None:
             if problem not in before.get("said", ()):
                 say(problem)
     if earlier and earlier != folder:
-        with contextlib.suppress(OSError):
-            os.unlink(f"{tree.below(earlier)}/{FILE}")  # noqa: PTH108
+        with contextlib.suppress(OSError), _opened(tree.below(earlier)) as place:
+            os.unlink(FILE, dir_fd=place)
     after = {
         "inputs": now,
         "standing": standing.values(),

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +38,20 @@ tests/host/test_b_fuzz.py::test_any:
 """
 
 
+FILES = ["tests/host/test_a_fuzz.py", "tests/host/test_b_fuzz.py"]
+
+
+def test_every_file_is_run_in_whatever_folder_it_is():
+    named = {
+        str((Path(folder) / name).relative_to(fuzz.CHECKOUT))
+        for folder, _, names in os.walk(fuzz.CHECKOUT / "tests")
+        for name in names
+        if name.endswith("_fuzz.py")
+    }
+    assert set(fuzz.fuzz_files()) == named
+    assert len(named) >= 10
+
+
 def test_phases_are_added_and_tests_of_one_name_kept_apart(capsys):
     assert fuzz.counted(PRINTED.splitlines(keepends=True)) == {
         "tests/host/test_a_fuzz.py::test_any[x y]": 100,
@@ -56,6 +72,7 @@ def told_by(monkeypatch, text, code):
         "Popen",
         lambda _, **keys: real([sys.executable, "-c", program], **keys),
     )
+    monkeypatch.setattr(fuzz, "fuzz_files", lambda: FILES)
     return fuzz.main([])
 
 
@@ -83,3 +100,12 @@ def test_the_exit_code_is_that_of_pytest(monkeypatch, capsys, code):
 def test_no_examples_are_no_success(monkeypatch, capsys, text):
     assert told_by(monkeypatch, text, 0) == 1
     assert "no examples were counted" in capsys.readouterr().err
+
+
+def test_a_file_of_which_no_example_ran_is_no_success(monkeypatch, capsys):
+    FILES.append("tests/host/deep/test_c_fuzz.py")
+    try:
+        assert told_by(monkeypatch, PRINTED, 0) == 1
+    finally:
+        FILES.pop()
+    assert "no examples of tests/host/deep/test_c_fuzz.py" in capsys.readouterr().err

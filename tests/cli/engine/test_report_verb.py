@@ -144,6 +144,19 @@ def test_an_existing_file_is_replaced_only_on_request(call):
     assert Path("a.html").read_bytes().startswith(b"<!DOCTYPE html>")
 
 
+def link_to_a_page(name):
+    Path("../theirs.html").write_text("theirs")
+    Path(name).symlink_to("../theirs.html")
+
+
+@pytest.mark.parametrize("words", [(), ("--replace",)])
+def test_a_link_is_no_file_of_report(call, words):
+    link_to_a_page("a.html")
+    call("a.html", *words).refused(1, "a.html is no plain file")
+    assert Path("../theirs.html").read_text() == "theirs"
+    assert Path("a.html").is_symlink()
+
+
 @pytest.mark.parametrize(
     "make", [os.mkdir, os.mkfifo, lambda name: Path(name).symlink_to("/dev/null")]
 )

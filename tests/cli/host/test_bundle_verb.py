@@ -187,7 +187,7 @@ def test_a_command_that_fails_hangs_or_floods_is_a_note(monkeypatch):
     collected.add_output("hangs", ("/bin/sh", "-c", "echo begun; sleep 300 & wait"))
     assert time.monotonic() - start < 60
     assert collected.parts["hangs"] == b"begun\n"
-    assert "no end within" in collected.notes[-1]
+    assert "no answer within" in collected.notes[-1]
 
 
 def test_messages_are_not_in_the_document(monkeypatch):

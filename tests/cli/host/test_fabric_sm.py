@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from support.host.subnet import run_opensm
 from support.host.subnet_managers import OWN, PORT, SETTINGS, UNIT, SubnetManagers
 
 from ovirt_rdma.host.opensm.manager import STEP
@@ -226,11 +227,11 @@ def refuse_unit(site):
 
 
 def refuse_process(site):
-    site.fake.write("/proc/77/cmdline", f"/usr/sbin/opensm\0-g\0{OWN}\0")
+    run_opensm(site.fake, 77, f"/usr/sbin/opensm\0-g\0{OWN}\0")
 
 
 def refuse_nameless_process(site):
-    site.fake.write("/proc/77/cmdline", "/usr/sbin/opensm\0")
+    run_opensm(site.fake, 77, "/usr/sbin/opensm\0")
 
 
 def refuse_partitions(site):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
+from support.host.subnet import run_opensm
 
 from lab import simulated_fabric
 from lab.problem import LabProblem
@@ -124,7 +125,7 @@ class Site:
         settings = self.root / "opensm.conf"
         settings.write_text(text)
         self.running = self.simulated.start("hv1", "opensm", "--config", str(settings))
-        self.fake.write(f"/proc/{self.running.pid}/cmdline", "\0".join(words) + "\0")
+        run_opensm(self.fake, self.running.pid, "\0".join(words) + "\0")
 
     def end(self) -> None:
         """End opensm as systemd does."""

@@ -40,6 +40,16 @@ def report(*hosts):
     return Report("2026-11-23T16:00:00Z", "0.1.0", "u", "4.5.7", hosts, (), none, none)
 
 
+def test_a_silent_host_is_in_no_group_of_others():
+    """Not even in that of hosts that have reported to have no device."""
+    others = [host(f"x{n}") for n in range(MOST_ALONE)]
+    odd = [host("hv1", devices=()), host("hv2", devices=None)]
+    found = groups_of(report(*odd, *others))
+    groups = [[one.name for one in group.hosts] for group in found]
+    assert ["hv1"] in groups
+    assert ["hv2"] in groups
+
+
 @pytest.mark.parametrize(
     ("names", "most", "text"),
     [

@@ -193,6 +193,51 @@ def test_a_cell_leads_to_its_reason(shown):
         assert words in reason
 
 
+def test_a_host_that_is_unknown_is_not_well(shown):
+    """hv1 has fallen back in a domain, hv2 is on TCP, hv3 says nothing."""
+    report = made(3)
+    well = replace(report.hosts[0], worst="ok")
+    page = html_of(replace(report, hosts=(well, *report.hosts[1:]))).decode()
+    assert report.hosts[2].worst == "unknown"
+    figure = re.search(r"hosts are well</dt><dd [^>]*>([^<]*)<", page)
+    assert figure[1] == "1 of 3"
+
+
+def test_problems_come_worst_first_then_those_of_most_hosts():
+    report = made(6, silent=())
+    lines = [
+        [("warn", "W")],
+        [("fail", "F of one")],
+        [("unknown", "U")],
+        [("fail", "F of two")],
+        [("fail", "F of two")],
+        [("warn", "W")],
+    ]
+    none = replace(report.checks.cells[0][0], verdict="ok", sentence="", fix="")
+    width = len(report.checks.columns)
+    cells = tuple(
+        tuple(
+            replace(none, verdict=line[0][0], sentence=line[0][1]) if n == 0 else none
+            for n in range(width)
+        )
+        for line in lines
+    )
+    quiet = tuple(tuple(none for _ in row) for row in report.transports.cells)
+    page = read_page(
+        html_of(
+            replace(
+                report,
+                checks=replace(report.checks, cells=cells),
+                transports=replace(report.transports, cells=quiet),
+            )
+        )
+    )
+    items = [item.text for item in part(page, "problems").all("li")]
+    words = ("F of two", "F of one", "U", "W")
+    assert len(items) == len(words)
+    assert [word in item for word, item in zip(words, items)] == [True] * len(words)
+
+
 def test_a_sentence_is_shown_once_for_its_hosts():
     found = read_page(html_of(made(40, silent=(5, 6, 7, 9))))
     (item,) = [i for i in part(found, "problems").all("li") if "not answer" in i.text]

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from support.host.partitions import EL_DEFAULT, SWALLOWED, VALID, definitions_of_files
 
+from ovirt_rdma.host.fabric.consistency import mistakes_between
 from ovirt_rdma.host.fabric.grammar import PartitionsProblem, parse
 from ovirt_rdma.host.fabric.model import Definition, GroupFlags, Member
 from ovirt_rdma.host.fabric.render import render
@@ -109,3 +112,64 @@ def test_what_is_written_is_read_again(definitions):
 @given(definitions_of_files())
 def test_no_line_reaches_the_limit_of_opensm(definitions):
     assert max(map(len, render(definitions).splitlines())) < 200
+
+
+@pytest.mark.parametrize("digits", ["9" * 4301, "0x" + "f" * 4301])
+def test_numbers_of_thousands_of_digits_are_mistakes(digits):
+    assert "pkey-invalid" in ids(f"a={digits} : ALL;")
+    assert "flag-value-invalid" in ids(f"a=0x8001, mtu={digits} : ALL;")
+
+
+@pytest.mark.parametrize(("more", "right"), [(0, True), (1, False)])
+def test_a_line_has_as_many_bytes_as_opensm_reads_at_once(more, right):
+    """fgets() with 4096 bytes less two, the newline included (osm_prtn_config.c)."""
+    line = "Default=0x7fff : ALL=full;"
+    text = line + "#" * (4093 + more - len(line)) + "\n"
+    assert (read(text) != ()) if right else (ids(text) == ["line-too-long"])
+
+
+def _traced_lines(count: int) -> int:
+    """Return how many lines of our code read a file with ``count`` members."""
+    members = ", ".join(f"0x{n:016x}=full" for n in range(1, count + 1))
+    lines = [line + "," for line in members.split(", ")]
+    text = "a=0x8001 :\n" + "\n".join(lines)[:-1] + ";\n"
+    seen = 0
+
+    def tracer(frame, event, _):
+        nonlocal seen
+        seen += event == "line"
+        return tracer
+
+    sys.settrace(tracer)
+    try:
+        read(text)
+    finally:
+        sys.settrace(None)
+    return seen
+
+
+def test_twice_the_members_are_twice_the_work():
+    # settrace does not see what C does: no list is searched for a member either.
+    few, many = _traced_lines(300), _traced_lines(600)
+    assert many < 2.1 * few
+
+
+class _Counted(str):
+    compared = 0
+
+    def __eq__(self, other):
+        _Counted.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_members_are_compared_with_few_others():
+    def compared(count):
+        ports = (_Counted(f"0x{n:016x}") for n in range(1, count + 1))
+        members = tuple(Member(port, "full") for port in ports)
+        _Counted.compared = 0
+        assert [*mistakes_between([Definition("a", 1, members=members)])] == []
+        return _Counted.compared
+
+    assert compared(400) <= 2.1 * compared(200)

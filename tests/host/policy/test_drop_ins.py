@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from support.problems import problem
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem
 from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles, with_rule
+from ovirt_rdma.host.policy.files import MOST_BYTES
 from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
 from ovirt_rdma.host.policy.model import PREFER_RDMA, REQUIRE_RDMA, TCP, rule_for
@@ -190,6 +192,15 @@ def test_a_folder_that_is_none(tmp_path):
     (tmp_path / "policy.d").write_text("")
     with problem("policy-invalid", "policy.d: cannot be read"):
         load_policy_file(tmp_path / "policy.yaml")
+
+
+@pytest.mark.parametrize("last", ["_60_b", "main"])
+def test_all_files_together_have_a_largest_size(tmp_path, last):
+    half = f"version: 1\n#{'x' * (MOST_BYTES // 2)}\n"
+    assert loaded(tmp_path, main=None, _50_a=half).drop_ins == ("50-a.yaml",)
+    with pytest.raises(PolicyProblem) as caught:
+        loaded(tmp_path, **{"main": None, "_50_a": half, last: half})
+    assert re.search(r"has more than \d+ bytes|longer than 1000000", str(caught.value))
 
 
 @pytest.mark.parametrize("place", ["policy.d", "policy.d/50-a.yaml"])

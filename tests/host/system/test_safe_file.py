@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,7 @@ from ovirt_rdma.host.system.safe_file import (
     read_file,
     read_file_of_others,
     read_named,
+    tail_of_others,
 )
 
 ODD = [kind for kind in KINDS if kind != "deep"]
@@ -56,7 +59,7 @@ def test_what_is_no_file_of_ours_is_refused(tmp_path, kind):
         "device": "it is a device, not a regular file",
         "sparse": "it has more than 16777216 bytes",
         "folder": "Is a directory",
-        "socket": "No such device or address",
+        "socket": "it is a socket, not a regular file",
     }
     assert why_not(read_file, path) == words[kind]
 
@@ -182,4 +185,33 @@ def test_a_pipe_that_a_person_names_is_read(tmp_path):
     fcntl.fcntl(reading, fcntl.F_SETFD, 0)
     assert read_named(f"/proc/self/fd/{reading}") == b"x" * 10
     os.close(reading)
-    assert why_not(read_named, "/dev/zero", 1 << 20) == "it has more than 1048576 bytes"
+    assert why_not(read_named, "/dev/zero") == "it is a device, not a regular file"
+    assert read_named("/dev/null") == b""
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_no_device_pipe_or_socket_is_ever_opened(theirs, monkeypatch, kind):
+    """To open one can have an effect: a watchdog is armed, a log is consumed."""
+    path = theirs / "file"
+    put(path, kind)
+    opened, real = set(), os.open
+
+    def spy(name, flags, *more, **keys):
+        descriptor = real(name, flags, *more, **keys)
+        if not flags & os.O_PATH:
+            opened.add(stat.S_IFMT(os.fstat(descriptor).st_mode))
+        return descriptor
+
+    monkeypatch.setattr(os, "open", spy)
+    calls = [
+        (read_file, path),
+        (read_file_of_others, str(theirs), str(path)),
+        (tail_of_others, str(theirs), str(path), 10),
+    ]
+    # Pipes are for what a person names.
+    if kind != "pipe":
+        calls.append((read_named, path, 1 << 20))
+    for call, *words in calls:
+        with bounded(), contextlib.suppress(OSError):
+            call(*words)
+    assert opened <= {stat.S_IFREG}

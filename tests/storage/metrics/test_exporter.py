@@ -78,9 +78,9 @@ def test_the_draft_is_no_file_that_node_exporter_reads(host, monkeypatch):
     names = []
     real = os.replace
 
-    def replace(draft, path):
+    def replace(draft, path, **folders):
         names.append(Path(draft).name)
-        real(draft, path)
+        real(draft, path, **folders)
 
     monkeypatch.setattr(exporter.os, "replace", replace)
     run(host)
@@ -113,6 +113,44 @@ def test_a_link_in_the_place_of_the_draft_is_not_followed(host):
         write_metrics(str(folder), "x 1\n")
     assert refused.value.id == "metrics-not-written"
     assert target.read_text() == "kept"
+
+
+def test_a_link_in_the_place_of_the_folder_is_not_followed(host):
+    run(host)
+    folder, away = file_of(host).parent, host.root / "away"
+    folder.rename(away)
+    (away / FILE).write_text("kept")
+    left = away / ".ovirt_rdma.999999999.draft"
+    left.touch()
+    folder.symlink_to(away)
+    with pytest.raises(Problem) as refused:
+        run(host)
+    assert refused.value.id == "metrics-not-written"
+    assert "no link" in refused.value.fix
+    # Nor to remove the file of a folder that the policy had before.
+    host.policy(folder="")
+    run(host)
+    assert (away / FILE).read_text() == "kept"
+    assert left.exists()
+
+
+def test_a_folder_swapped_during_a_run_gets_nothing(host, monkeypatch):
+    """All is done in the folder that was opened first."""
+    run(host)
+    folder, away = file_of(host).parent, host.root / "away"
+    away.mkdir()
+    real = exporter.os.listdir
+
+    def swap(place):
+        folder.rename(folder.with_name("first"))
+        folder.symlink_to(away)
+        return real(place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exporter.os, "listdir", swap)
+        write_metrics(str(folder), "x 1\n")
+    assert list(away.iterdir()) == []
+    assert (folder.with_name("first") / FILE).read_text() == "x 1\n"
 
 
 def test_a_folder_that_is_missing_is_one_sentence(host):

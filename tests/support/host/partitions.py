@@ -153,6 +153,7 @@ SWALLOWED = [
     ("mgid-reserved", _REST + "a=0x1 : ALL, mgid=ff12:a01b::1,rate=3;"),
     ("group-pkey-differs", _REST + "a=0x1,ipoib : ALL, mgid=ff12:401b:8002::5,sl=0;"),
     ("group-differs", _REST + "a=0x1,ipoib : ALL, mgid=ff12:401b::5,mtu=5;"),
+    ("group-differs", _REST + "a=0x1,ipoib : ALL, mgid=ff12:401b::5,rate=7;"),
     (
         "group-repeated",
         _REST + "a=0x1 : ALL, mgid=ff12::1,mtu=4\n mgid=ff12::1,mtu=5;",

@@ -18,6 +18,16 @@ from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout
 PID = 4711
 
 
+def run_opensm(fake, pid: int, words: str, uid: int = 0, program: str = "") -> None:
+    """Let ``fake`` have a process with these ``words``, each with its NUL."""
+    fake.write(f"/proc/{pid}/cmdline", words)
+    uids = "\t".join([str(uid)] * 4)
+    fake.write(f"/proc/{pid}/status", f"Name:\topensm\nUid:\t{uids}\nGid:\t0\n")
+    exe = fake.path / f"proc/{pid}/exe"
+    exe.unlink(missing_ok=True)
+    exe.symlink_to(program or words.partition("\0")[0])
+
+
 class Subnet:
     """opensm at the port ``guid``, in a fabric with ``guids`` too.
 
@@ -37,7 +47,7 @@ class Subnet:
     def install(self, fake, *words: str) -> None:
         """Let ``fake`` run it, with these words on its command line."""
         argv = b"\0".join([b"/usr/sbin/opensm", *(w.encode() for w in words), b""])
-        fake.write(f"/proc/{PID}/cmdline", argv.decode())
+        run_opensm(fake, PID, argv.decode())
         self.answer(fake)
 
     def answer(self, fake) -> None:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 
 from ovirt_rdma.host.system.commands import CommandFailed
-from support.host.subnet import Subnet
+from support.host.subnet import Subnet, run_opensm
 
 PORT = "/sys/class/infiniband/mlx4_0/ports/1"
 OWN = "0x0002c90300fb1231"
@@ -140,7 +140,7 @@ class SubnetManagers(Subnet):
             "log_max_size",
         }
         words = ("/usr/sbin/opensm", "--config", SETTINGS)
-        self.fake.write(f"/proc/{PID}/cmdline", "\0".join(words) + "\0")
+        run_opensm(self.fake, PID, "\0".join(words) + "\0")
         self.run(settings["guid"], int(settings["sm_priority"]))
 
     def _stop(self) -> None:
