@@ -14,11 +14,12 @@ from ovirt_rdma.cli.host.arguments import (
     HostVerb,
     add_link_down,
     refuse_facts,
+    refuse_option,
 )
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
@@ -83,6 +84,15 @@ class Apply(HostVerb):
             help="apply live steps, and steps that take effect at the next boot",
         )
         refuse_facts(parser)
+        refuse_option(
+            parser,
+            "--dry-run",
+            UsageProblem(
+                "apply-dry-run",
+                "apply has no --dry-run: plan shows what it would do",
+                f"{PROGRAM} plan",
+            ),
+        )
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root

@@ -53,17 +53,31 @@ def add_facts(parser: Parser) -> None:
 
 def refuse_facts(parser: Parser) -> None:
     """Add a hidden ``--facts`` that is refused: the verb changes this host."""
-    parser.add_argument(
+    refuse_option(
+        parser,
         "--facts",
-        action=_RefusedFacts,
+        UsageProblem(
+            "verb-takes-no-facts",
+            "this verb acts on this host and does not accept a facts file",
+            "omit --facts",
+        ),
+    )
+
+
+def refuse_option(parser: Parser, name: str, problem: UsageProblem) -> None:
+    """Add a hidden option that raises ``problem``, which says what to do instead."""
+    parser.add_argument(
+        name,
+        action=_Refused,
         nargs="?",
+        const=problem,
         dest=argparse.SUPPRESS,
         default=argparse.SUPPRESS,
         help=argparse.SUPPRESS,
     )
 
 
-class _RefusedFacts(argparse.Action):
+class _Refused(argparse.Action):
     def __call__(
         self,
         parser: argparse.ArgumentParser,
@@ -71,11 +85,7 @@ class _RefusedFacts(argparse.Action):
         values: Union[str, Sequence[object], None],
         option_string: Optional[str] = None,
     ) -> NoReturn:
-        raise UsageProblem(
-            "verb-takes-no-facts",
-            "this verb acts on this host and does not accept a facts file",
-            "omit --facts",
-        )
+        raise self.const
 
 
 def add_policy(parser: Parser) -> None:

@@ -10,6 +10,8 @@ what the mounts do, until it is ended.
 
 from __future__ import annotations
 
+import argparse
+
 from ovirt_rdma.cli.host.arguments import (
     HostVerb,
     Source,
@@ -356,17 +358,19 @@ class Watch(HostVerb):
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0.1 <= value <= 3600.0:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not 0.1 to 3600 seconds")
     return value
 
 
 def _samples(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError
-    return value
+    if not text.isascii() or not text.isdigit() or not int(text[:9]) >= 1:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a number from 1")
+    return int(text[:9])
 
 
 VERBS: dict[str, type[Verb]] = {

@@ -193,7 +193,7 @@ def log_in(settings: Settings) -> str:
             f"{doing} failed: {where} says: {reason}",
             DENIED,
             code=answer.code,
-            fix="" if "@" in user else f"add the profile to the user: {user}@internal",
+            fix=_user_fix(user),
             doing=doing,
         )
     if answer.code >= 500 or answer.code == 404:
@@ -214,6 +214,15 @@ def log_in(settings: Settings) -> str:
         fix="check the URL: https://ENGINE/ovirt-engine/api",
         doing=doing,
     )
+
+
+def _user_fix(user: str) -> str:
+    name, *profile = user.split("@")
+    keycloak = f"with Keycloak the user is {name}@ovirt@internalsso"
+    if not profile:
+        return f"add the profile to the user: {user}@internal; {keycloak}"
+    correct = "correct the user or the password"
+    return f"{correct}; {keycloak}" if profile == ["internal"] else correct
 
 
 def log_out(settings: Settings, token: str) -> None:

@@ -222,7 +222,9 @@ def unreachable(text: str, doing: str, the_engine: str) -> EngineProblem:
     """Return the problem that nothing could be sent because of ``text``."""
     return EngineProblem(
         "engine-unreachable",
-        f"{doing} failed: {the_engine} cannot be reached: {text}",
+        f"{doing} failed: {the_engine} cannot be reached: "
+        # libcurl's own sentence, "Failed to connect to HOST port N: REASON".
+        + re.sub(r"^Failed to connect to [^:]*: (?=.)", "", text),
         UNREACHABLE,
         fix="check the engine's address, and on its machine: "
         "systemctl status ovirt-engine httpd",

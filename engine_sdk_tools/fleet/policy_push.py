@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional
@@ -94,7 +95,7 @@ def _compare(
         return PolicyDrift(name, UNKNOWN, problem, fix=report.fix)
     loaded = status_part(report.status, "policy")
     lines = _diff(report.policy_text, text, where)
-    push = f"ovirt-rdma policy push {where} --hosts NAME,..."
+    push = f"ovirt-rdma policy push {where} --hosts {shlex.quote(name)}"
     if loaded.get("problem"):
         problem = str(loaded["problem"])
         return PolicyDrift(name, DRIFT, problem, None, push, lines)

@@ -389,5 +389,5 @@ def _last(*texts: list[str]) -> str:
     for text in texts:
         lines = [line.strip() for line in text if line.strip()]
         if lines:
-            return lines[-1]
+            return lines[-1].rstrip(": ")  # Ansible announces what is not there
     return "it printed nothing"

@@ -410,7 +410,7 @@ def explain_failure(host: Host, text: str, *, key_of_engine: bool = True) -> Fai
     """
     text = _ends_of(text)
     lines = _message(text)
-    last = lines[-1][:_MOST_QUOTED] if lines else "no message"
+    last = lines[-1][:_MOST_QUOTED].rstrip(": ") if lines else "no message"
     own = "remove its line from known_hosts: ssh-keygen -R {address}"
     values = {
         "host": host.name,

@@ -257,6 +257,7 @@ def _has(host: Host, network: Network) -> bool:
 
 
 AUTO = "auto"
+_NUMBER = "let each host answer, or give a number: every fabric supports --mtu 2044"
 # The engine accepts 0 and 68 or more, without a maximum (MTUValidator). The maximum of
 # IPoIB is that of connected mode.
 LEAST_MTU = 68
@@ -364,7 +365,7 @@ def plan_network_create(
     if request.migration:
         warnings += loses_migration(networks, clusters, request.name)
         refusals += no_migration(existing, clusters)
-    check(refusals)
+    check(refusals, "" if mtu else _NUMBER)
     require: list[Cluster] = []
     if request.required:
         require, not_yet = to_require(engine, existing, clusters)
@@ -421,10 +422,7 @@ def _mtu(
             )
         return request.mtu, "as requested", warnings
     if not hosts:
-        sentence = (
-            "there is no host to determine the MTU from; give a number: every "
-            "InfiniBand fabric supports --mtu 2044"
-        )
+        sentence = "there is no host to determine the MTU from"
         refusals.append(Sentence("mtu-without-hosts", sentence))
         return 0, "", []
     auto = auto_mtu(hosts, reports, request.nic_match)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -282,7 +283,7 @@ class _Problems:
                     len(group.hosts),
                     in_order(group.hosts, 6),
                     _without(names[0] if several else "", group.sentence),
-                    _without(names[0] if several else "", group.fix),
+                    _for_all(names, group.fix) if several else group.fix,
                     in_order(names, 6) if several else "",
                 )
             )
@@ -303,6 +304,16 @@ def _without(domain: str, text: str) -> str:
     if not domain:
         return text
     return re.sub(rf"(?<![\w.-]){re.escape(domain)}(?![\w-]|\.\w)", "DOMAIN", text)
+
+
+def _for_all(names: list[str], fix: str) -> str:
+    """Return the fix for the first of the domains ``names`` for all of them: one
+    command, or with DOMAIN in place of each name.
+    """
+    heal = f"domain heal {shlex.quote(names[0])}"
+    if heal in fix:
+        return fix.replace(heal, f"domain heal {shlex.join(names)}")
+    return _without(names[0], fix)
 
 
 def _on_host(host: ReportHost, cell: Cell) -> OnHost:

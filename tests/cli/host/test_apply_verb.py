@@ -412,3 +412,7 @@ def test_and_after_a_run_that_came_between(ready, monkeypatch):
     assert result.code == 0
     assert "MODOPT-02/boot" not in result.out
     assert modes(ready) == ["connected", "connected"]
+
+
+def test_who_types_dry_run_is_told_of_plan(host):
+    host("apply", "--dry-run").refused(2, "plan shows", "fix: ovirt-rdma-host plan\n")

@@ -21,6 +21,7 @@ from ovirtsdk4 import types
 from support.engine.engine_sessions import Notes, open_session
 from support.problems import problem
 
+from ovirt_rdma.engine_sdk_tools.api import auth, errors
 from ovirt_rdma.engine_sdk_tools.api.connection import EngineConnection
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BROKEN,
@@ -419,3 +420,28 @@ def test_a_time_limit_is_looked_at_when_it_is_due(due_ms, asked_s):
     multi = mock.Mock(timeout=lambda: due_ms)
     PromptMulti(multi).select(1.0)
     multi.select.assert_called_once_with(asked_s)
+
+
+@pytest.mark.parametrize(
+    ("user", "fix"),
+    [
+        ("admin", "add the profile to the user: admin@internal; with Keycloak "),
+        ("admin@internal", "correct the user or the password; with Keycloak the user "),
+        ("admin@ovirt@internalsso", "correct the user or the password"),
+    ],
+)
+def test_a_refused_user_gets_the_name_that_keycloak_wants(user, fix):
+    shown = auth._user_fix(user)
+    assert shown.startswith(fix)
+    assert ("admin@ovirt@internalsso" in shown) == ("Keycloak" in fix)
+
+
+def test_an_unreachable_engine_is_said_once():
+    text = (
+        "Failed to connect to engine port 443 after 0 ms: Could not connect to server"
+    )
+    problem = errors.unreachable(text, "logging in", "the engine engine:443")
+    assert str(problem) == (
+        "logging in failed: the engine engine:443 cannot be reached: Could not connect "
+        "to server"
+    )

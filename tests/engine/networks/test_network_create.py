@@ -86,6 +86,7 @@ def test_auto_asks_all_hosts(session, double, door):
 
     reason(caught.value.reasons, "netdev-missing", "host03")
     assert caught.value.exit_code == 3
+    assert "--mtu 2044" in caught.value.fix
 
 
 def test_auto_asks_only_chosen_hosts(session, double, door):
