@@ -5,6 +5,7 @@ engine and the hosts get in a real run.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from contextlib import ExitStack
@@ -56,9 +57,10 @@ class Recorded:
         }
         self.seen.append((seen.method, seen.path, query, seen.body))
 
-    def _pushed(self, hosts, text, done=None, *, whole=False):
+    def _pushed(self, hosts, policy, done=None):
+        text = policy if isinstance(policy, str) else json.dumps(policy.contents)
         self.seen += [("policy", host.name, text) for host in hosts]
-        return self._push(hosts, text, done, whole=whole)
+        return self._push(hosts, policy, done)
 
 
 @pytest.fixture
@@ -222,7 +224,9 @@ def planned(document):
 
 def of_document(call):
     if "method" not in call:
-        return ("policy", call["about"], call["policy"])
+        policy = call["policy"]
+        text = policy if isinstance(policy, str) else json.dumps(policy)
+        return ("policy", call["about"], text)
     return (call["method"], call["path"], call["query"], call["body"])
 
 
