@@ -11,12 +11,13 @@ from lab.packages import fetched
 IQN = "iqn.2003-01.org.example:lab"
 PACKAGES = ("open-iscsi", "libopeniscsiusr", "libisns0")
 _TARGET = "/sys/kernel/config/target"
-# iscsi_target_mod makes a second listener, over RDMA, for a portal with iser.
+# iscsi_target_mod makes a second listener, over RDMA, for a portal with iser. The tag
+# is not that of an initiator's record, which is 1.
 _SERVE = f"""
 set -e
 cd {_TARGET}
 mkdir -p iscsi
-group=iscsi/{IQN}/tpgt_1
+group=iscsi/{IQN}/tpgt_7
 mkdir -p "$group/np/$1:3260"
 for disk in core/fileio_*/*; do
     number=${{disk##*disk}}
@@ -52,5 +53,5 @@ def start_iscsid(guest: Guest) -> None:
     """Give ``guest`` iscsiadm and a running iscsid; the packages are fetched once."""
     package = fetched(cache_folder(), *PACKAGES)
     guest.run(["bash", "-c", _INSTALL, "install", str(package)], check=True)
-    modules.load(guest, "ib_iser", "scsi_transport_iscsi")
+    modules.load(guest, "ib_iser", "iscsi_tcp", "scsi_transport_iscsi")
     guest.start(["iscsid", "-f"])

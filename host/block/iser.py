@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Log in to iSER targets, and log out, through iscsiadm(8) and iscsid.
 
-Nothing that VDSM or the operator has in open-iscsi's database is changed. A plain
-discovery would write all records of the portal again, with their passwords (the default
-operation is new, update and delete); so a login adds the one record that it needs, and
-a discovery is nonpersistent.
-
-A record has the portal group's tag. Without it, open-iscsi writes a file for the portal
-in place of a folder with a file for each interface (idbm_rec_write, usr/idbm.c): then
-VDSM's next connection to the target removes it (addIscsiNode in its storage/iscsi.py),
-and a second interface cannot have a record. The tag is what the portal says of itself.
+Nothing that VDSM or the operator has in open-iscsi's database is changed, and VDSM
+changes nothing of ours. A record without a portal group tag is a file for all interface
+records of a portal, which the next record with a tag replaces (idbm_rec_read,
+idbm_add_node in usr/idbm.c of open-iscsi), and VDSM's have one (addIscsiNode,
+lib/vdsm/storage/iscsi.py). So ours have a tag too, and an interface record that VDSM
+does not use. A plain discovery would write all records of the portal again, with their
+passwords (the default operation is new, update and delete); so a discovery is
+nonpersistent. A login that is there is never tried again.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
-import threading
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, Optional, Union
@@ -39,6 +35,9 @@ TimedRunner = Callable[[Sequence[str], float], str]
 """Runs an argument vector for some seconds; as Runner of host.system.commands."""
 
 _TRANSPORT = "iser"
+# VDSM's (DEFAULT_TPGT, iscsi.py). iscsid takes another one from the target
+# (get_op_params_text_keys, usr/login.c).
+_TAG = 1
 _DATABASE_S = 15.0
 # iscsid: node.conn[0].timeo.logout_timeout, 15 s, and the removal of the LUNs.
 _LOGOUT_S = 60.0
@@ -65,6 +64,8 @@ _ERRORS = {
 
 # NAME TRANSPORT,HARDWARE_ADDRESS,IP_ADDRESS,NETDEV,INITIATOR_NAME
 _TRANSPORTS = re.compile(r"^(\S+) ([^\s,]+),", re.MULTILINE)
+_INTERFACES = re.compile(r"^iface\.iscsi_ifacename = (\S+)$", re.MULTILINE)
+_WITHOUT_TAG = re.compile(r"^node\.tpgt = -1$", re.MULTILINE)
 
 
 class Iser:
@@ -72,25 +73,29 @@ class Iser:
 
     def __init__(self, root: Union[str, Path], run: TimedRunner) -> None:
         self._root, self._run = root, run
-        self._database_lock = threading.Lock()
 
     def log_in(self, logins: Sequence[IserLogin], timeout_s: float) -> list[Outcome]:
         """Make the ``logins`` that have no session; return each result, in order.
 
-        All at the same time, each with ``timeout_s`` seconds; but the database is
-        changed for one after the other, as VDSM does.
+        The database is prepared for one after the other, as VDSM does; then all log in
+        at the same time, each with ``timeout_s`` seconds.
         """
         missing = [login for login in logins if login.session is None]
         if not missing:
             return [Outcome(login) for login in logins]
         problem = self._load_module()
+        why = {
+            id(login): problem or self._prepared(login.target, timeout_s)
+            for login in missing
+        }
 
         def made(login: IserLogin) -> Outcome:
             if login.session is not None:
                 return Outcome(login)
+            problem = why[id(login)]
             if problem is not None:
                 return Outcome(login, problem=problem)
-            return self._made(login, time.monotonic() + timeout_s, timeout_s)
+            return self._logged_in(login, timeout_s)
 
         with ThreadPoolExecutor(min(len(missing), _MOST_LOGINS)) as threads:
             return list(threads.map(made, logins))
@@ -120,32 +125,20 @@ class Iser:
             return Sentence("iser-module-not-loaded", text)
         return None
 
-    def _made(self, login: IserLogin, until: float, timeout_s: float) -> Outcome:
-        """Make the records where they are missing, and log in."""
-        target = login.target
+    def _prepared(self, target: IserTarget, timeout_s: float) -> Optional[Sentence]:
+        """Make the interface record and the target's, where they are missing; return
+        why that failed.
+        """
         try:
-            with self._database_lock:
-                problem = self._interface(target.interface)
-                tag = None if problem else self._tag_of_record(target)
-            if problem is None and tag is None:
-                tag = self._tag_of_portal(target, timeout_s)
-                if isinstance(tag, Sentence):
-                    problem = tag
-                else:
-                    with self._database_lock:
-                        self._new_record(target, tag, timeout_s)
+            return self._interface(target.interface) or self._record(target, timeout_s)
         except NotInstalled:
             text = "iscsiadm is missing; install the package iscsi-initiator-utils"
-            problem = Sentence("iscsiadm-missing", text)
+            return Sentence("iscsiadm-missing", text)
         except CommandFailed as error:
-            problem = _ERRORS.get(
+            return _ERRORS.get(
                 error.returncode or 0,
                 Sentence("iser-record-failed", f"iscsiadm failed: {error}"),
             )
-        if problem is not None:
-            return Outcome(login, problem=problem)
-        left_s = max(0.0, until - time.monotonic())
-        return self._logged_in(login, tag or "", left_s, timeout_s)
 
     def _interface(self, name: str) -> Optional[Sentence]:
         transport = dict(_TRANSPORTS.findall(self._database("iface"))).get(name)
@@ -155,56 +148,38 @@ class Iser:
             self._database("iface", "-I", name, "-o", "update", *key)
         elif transport != _TRANSPORT:
             text = (
-                f"the interface record {name} has the transport {transport}; write "
-                "another interface in the policy"
+                f"the interface record {name} has the transport {transport}; remove "
+                f"it (iscsiadm -m iface -I {name} -o delete), or write another "
+                "interface in the policy"
             )
             return Sentence("iser-record-other-transport", text)
         return None
 
-    def _tag_of_record(self, target: IserTarget) -> Optional[str]:
-        """Return the portal group's tag in the record, which may have a password; "" if
-        the record was made without, None if there is no record.
-        """
+    def _record(self, target: IserTarget, timeout_s: float) -> Optional[Sentence]:
+        portal = ("-T", target.iqn, "-p", target.portal)
         try:
-            text = self._database("node", *_record_words(target, ""))
+            shown = self._database("node", *portal)
         except CommandFailed as error:
             if error.returncode != _NO_RECORD:
                 raise
-            return None
-        tag = re.search(r"^node\.tpgt = ([0-9]{1,5})$", text, re.MULTILINE)
-        return tag[1] if tag else ""
-
-    def _tag_of_portal(
-        self, target: IserTarget, timeout_s: float
-    ) -> Union[str, Sentence]:
-        """Return the portal group's tag as the portal says it, or why there is none."""
-        try:
-            names = self._targets(target, timeout_s)
-        except CommandTimeout:
-            return _silent(target, timeout_s)
-        except CommandFailed as error:
-            if error.returncode in _SILENT:
-                return _silent(target, timeout_s)
-            raise
-        tag = names.get((target.iqn, target.portal))
-        return tag or _unknown_target(target, names)
-
-    def _targets(
-        self, target: IserTarget, timeout_s: float
-    ) -> dict[tuple[str, str], str]:
-        """Ask the portal for its targets; return the portal group's tag by IQN and
-        address. Writes no record.
-        """
-        where = ("-p", target.portal, "-I", target.interface)
-        words = ("iscsiadm", "-m", "discovery", "-t", "st", *where)
-        text = self._run((*words, "-o", "nonpersistent"), timeout_s)
-        # ADDRESS:PORT,TAG IQN
-        rows = re.findall(r"^(\S+:[0-9]{1,5}),([0-9]{1,5}) (\S+)$", text, re.MULTILINE)
-        return {(iqn, _same_form(portal)): tag for portal, tag, iqn in rows}
-
-    def _new_record(self, target: IserTarget, tag: str, timeout_s: float) -> None:
-        own = _record_words(target, tag)
-        self._database("node", *own, "-o", "new")
+        else:
+            names = _INTERFACES.findall(shown)
+            if not names:
+                text = f"iscsiadm shows the records of {target.iqn} in an unknown form"
+                return Sentence("iser-record-failed", text)
+            if _WITHOUT_TAG.search(shown):
+                words = " ".join(("iscsiadm -m node", *portal, "-I", names[0]))
+                text = (
+                    "open-iscsi has a record of it without a portal group tag, which "
+                    "any other login replaces, with its password; remove it first "
+                    f"({words} -o delete)"
+                )
+                return Sentence("iser-record-without-tag", text)
+            if target.interface in names:
+                return None  # perhaps with a password
+        own = ("-I", target.interface)
+        new = ("-T", target.iqn, "-p", f"{target.portal},{_TAG}", *own, "-o", "new")
+        self._database("node", *new)
         limit = min(_LOGIN_S, max(1, int(timeout_s)))
         for name, value in (
             # EL's iscsid.conf says automatic: iscsi.service would log in at boot.
@@ -213,18 +188,19 @@ class Iser:
             # iscsid ends its attempts when the login's own timeout is over.
             ("node.session.initial_login_retry_max", max(1, int(timeout_s) // limit)),
         ):
-            self._database("node", *own, "-o", "update", "-n", name, "-v", f"{value}")
+            key = ("-n", name, "-v", f"{value}")
+            self._database("node", *portal, *own, "-o", "update", *key)
+        return None
 
     def _database(self, *words: str) -> str:
         return self._run(("iscsiadm", "-m", *words), _DATABASE_S)
 
-    def _logged_in(
-        self, login: IserLogin, tag: str, left_s: float, timeout_s: float
-    ) -> Outcome:
-        words = ("iscsiadm", "-m", "node", *_record_words(login.target, tag), "-l")
+    def _logged_in(self, login: IserLogin, timeout_s: float) -> Outcome:
+        where = ("-T", login.target.iqn, "-p", login.target.portal)
+        words = ("iscsiadm", "-m", "node", *where, "-I", login.target.interface, "-l")
         made, problem = True, None
         try:
-            self._run(words, left_s + _ANSWER_S)
+            self._run(words, timeout_s + _ANSWER_S)
         except CommandTimeout:
             problem = _silent(login.target, timeout_s)
         except CommandFailed as error:
@@ -245,40 +221,21 @@ class Iser:
 
     def _refusal(self, target: IserTarget, error: CommandFailed) -> Sentence:
         """Ask the portal, which has just answered, for its targets."""
+        where = ("-p", target.portal, "-I", target.interface)
+        words = ("iscsiadm", "-m", "discovery", "-t", "st", *where)
         try:
-            names = self._targets(target, _DATABASE_S)
+            text = self._run((*words, "-o", "nonpersistent"), _DATABASE_S)
         except CommandFailed:
-            names = {}
-        if names and target.iqn not in {iqn for iqn, _ in names}:
-            return _unknown_target(target, names)
+            text = ""
+        names = sorted({row.split(" ")[-1] for row in text.splitlines() if " " in row})
+        if names and target.iqn not in names:
+            text = f"the portal has no target {target.iqn}; it has: {', '.join(names)}"
+            return Sentence("iser-target-unknown", text)
         if error.returncode == _REFUSED:
             text = "the target refused it; its access list may not have this host"
             return Sentence("iser-login-refused", text)
         text = f"iscsiadm reports: {error} (exit status {error.returncode})"
         return Sentence("iser-login-failed", text)
-
-
-def _record_words(target: IserTarget, tag: str) -> tuple[str, ...]:
-    portal = f"{target.portal},{tag}" if tag else target.portal
-    return ("-T", target.iqn, "-p", portal, "-I", target.interface)
-
-
-def _same_form(portal: str) -> str:
-    """Return a portal with its address as the policy has it."""
-    address, _, port = portal.rpartition(":")
-    try:
-        shown = ipaddress.ip_address(address.strip("[]"))
-    except ValueError:
-        return portal
-    return f"[{shown}]:{port}" if shown.version == 6 else f"{shown}:{port}"
-
-
-def _unknown_target(target: IserTarget, names: Iterable[tuple[str, str]]) -> Sentence:
-    found = sorted(
-        {iqn if iqn != target.iqn else f"{iqn} at {portal}" for iqn, portal in names}
-    )
-    text = f"the portal has no target {target.iqn} at {target.portal}; it has: "
-    return Sentence("iser-target-unknown", text + (", ".join(found) or "none"))
 
 
 def _silent(target: IserTarget, timeout_s: float) -> Sentence:

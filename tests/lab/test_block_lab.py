@@ -7,12 +7,13 @@ And SRP by the InfiniBand CM, over the InfiniBand fabric of one guest.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from prepared_host import PreparedHost
+from support.host import vdsm_iscsi
 
 from lab import iser_target, modules
 from lab.guest import Guest
@@ -21,6 +22,7 @@ from lab.qemu import Wire
 from lab.soft_roce import SoftRoce
 from lab.srp_target import CM_PORT, SERVICE_GUID, SrpServer
 from ovirt_rdma.host.policy.block_fields import INTERFACE
+from ovirt_rdma.host.system.commands import CommandFailed
 
 SIZE = 64 << 20
 ADDRESS = "10.99.0.1"
@@ -78,6 +80,13 @@ class Pair:
 
     def run(self, line: str) -> str:
         return self.guest.run(line, check=True).stdout.strip()
+
+    def tool(self, argv: Sequence[str]) -> str:
+        """Run as Runner of host.system.commands does."""
+        result = self.guest.run(list(argv), timeout=300)
+        if result.exit_code:
+            raise CommandFailed(result.stderr, result.exit_code)
+        return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -207,13 +216,24 @@ def test_iser_with_the_real_iscsiadm(pair: Pair) -> None:
     pair.run(
         f"while ls -l /proc/*/fd/3 | grep -q {disk}; do sleep 0.1; done 2>/dev/null"
     )
+
+    # What VDSM does for connections of the engine leaves record and session.
+    own = f"iscsiadm -m node -T {iser_target.IQN} -p {ADDRESS}:3260 -I {INTERFACE}"
+    pair.run(f"{own} -o update -n node.session.auth.password -v secret")
+    record = pair.run(f"{own} -S")
+    assert "node.startup = manual" in record
+    assert "node.session.auth.password = secret" in record
+    vdsm_iscsi.discover(pair.tool, f"{ADDRESS}:3260")
+    for interface in ("default", "iser"):  # the second one is its trial login's
+        words = (pair.tool, iser_target.IQN, f"{ADDRESS}:3260", interface)
+        vdsm_iscsi.connect(*words)
+        vdsm_iscsi.disconnect(*words)
+        assert pair.run(f"{own} -S") == record
+        assert pair.document("list")["sessions"] == [session]
+
     assert len(pair.document("logout", "array")["sessions"]) == 1
     assert pair.document("list")["sessions"] == []
-    own = f"-T {iser_target.IQN} -p {ADDRESS}:3260,1"
-    # What VDSM does for an ordinary connection, lib/vdsm/storage/iscsi.py:189-201.
-    pair.run(f"iscsiadm -m node {own} -I default --op=new")
-    record = pair.run(f"iscsiadm -m node {own} -I {INTERFACE}")
-    assert "node.startup = manual" in record
+    assert pair.run(f"{own} -S") == record
 
 
 @pytest.mark.faults

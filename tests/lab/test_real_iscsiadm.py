@@ -1,178 +1,177 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Our node records in the real open-iscsi, beside those that VDSM makes.
+"""Our records in open-iscsi's database beside those of VDSM, with the real iscsiadm.
 
-The database needs no network, no daemon and no module: only the discovery and the login
-are doubles here, and tests/lab/test_block_lab.py has these too.
+It needs neither a target nor iscsid: without iscsid each login fails, ours after its
+record is made, and VDSM then removes its own. No guest boots; test_block_lab.py has the
+same with sessions.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.fakes.fake_iscsiadm import FakeIscsiadm
-from support.fakes.fake_root import FakeRoot
+from support.host import vdsm_iscsi
 
+from lab import iser_target
 from lab.cache import cache_folder
-from lab.iser_target import PACKAGES
 from lab.packages import fetched
 from ovirt_rdma.host.block.iser import Iser
-from ovirt_rdma.host.block.logins import wanted_iser_logins
-from ovirt_rdma.host.block.read import BlockReader
-from ovirt_rdma.host.policy.block_fields import INTERFACE, IserTarget
+from ovirt_rdma.host.block.logins import Outcome, wanted_iser_logins
+from ovirt_rdma.host.policy.block_fields import IserTarget
 from ovirt_rdma.host.system.commands import CommandFailed
-from ovirt_rdma.host.system.tree import FileTree
 
-pytestmark = pytest.mark.lab
-
-IQN, PORTAL = "iqn.2003-01.org.example:a", "10.0.0.1:3260"
-# Debian's database is in /etc/iscsi, EL's in /var/lib/iscsi; its lock in /run/lock. An
-# interface record of iser is made here, because iscsiadm asks the kernel's modules.
-_MOUNT = """
+IQN = "iqn.2003-01.org.example:a"
+PORTALS = ("10.0.0.1:3260", "[fd00::1]:3260")
+# $1 has what stands for the machine's /etc, /run and /sys.
+_NAMESPACE = """\
 set -e
-mount --make-rprivate /
-mount -t tmpfs tmpfs /mnt
-mkdir -p /run/lock /mnt/etc
-cp -a /etc/passwd /etc/group /etc/nsswitch.conf /mnt/etc
-mount --bind /mnt/etc /etc
-mount -t tmpfs tmpfs /run/lock
-mkdir -p /etc/iscsi/ifaces
-echo InitiatorName=iqn.2003-01.org.example:host >/etc/iscsi/initiatorname.iscsi
-echo node.startup = automatic >/etc/iscsi/iscsid.conf
-for name in "$@"; do
-  printf 'iface.iscsi_ifacename = %s\niface.transport_name = iser\n' "$name" \
-    >/etc/iscsi/ifaces/$name
-done
-echo ready
-exec cat >/dev/null
+for folder in etc run sys; do mount --bind "$1/$folder" "/$folder"; done
+shift
+exec "$@"
 """
+_USER = ("--map-root-user",) if os.getuid() else ()
 
 
 class Database:
-    """A private database of the real iscsiadm; logins are those of the double."""
+    """The real iscsiadm with a database of its own, and the transports tcp and iser."""
 
-    def __init__(self, folder: Path) -> None:
-        if os.geteuid() != 0:
-            pytest.skip("only root can mount a private database")
-        package = fetched(cache_folder(), *PACKAGES)
-        self._program = str(package / "usr/sbin/iscsiadm")
-        libraries = [str(one) for one in package.glob("usr/lib/*-linux-gnu")]
-        self._environment = {"LD_LIBRARY_PATH": ":".join(libraries), "PATH": "/bin"}
-        self.double = FakeIscsiadm(FakeRoot(folder))
-        self.double.portals = {PORTAL: [IQN]}
-        self._process = subprocess.Popen(
-            ["unshare", "-m", "sh", "-c", _MOUNT, "sh", INTERFACE, "rdma1"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout
-        assert self._process.stdout.readline() == "ready\n"
+    def __init__(self, folder: Path, package: Path) -> None:
+        self._folder, self._package = folder, package
+        etc = folder / "etc/iscsi"
+        etc.mkdir(parents=True)
+        (folder / "run/lock/iscsi").mkdir(parents=True)
+        (etc / "initiatorname.iscsi").write_text("InitiatorName=iqn.2003-01.org:me\n")
+        # As EL's.
+        (etc / "iscsid.conf").write_text("node.startup = automatic\n")
+        for name in ("tcp", "iser"):
+            transport = folder / f"sys/devices/virtual/iscsi_transport/{name}"
+            transport.mkdir(parents=True)
+            (transport / "handle").write_text("1\n")
+            (transport / "caps").write_text("0x39\n")
+            link = folder / f"sys/class/iscsi_transport/{name}"
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(f"../../devices/virtual/iscsi_transport/{name}")
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> str:
-        if argv[0] != "iscsiadm" or argv[2] == "discovery":
-            return self.double.run(argv, timeout_s)
-        if argv[-1] == "-l":
-            words = dict(zip(argv, argv[1:]))
-            made = (words["-T"], words["-p"].partition(",")[0], words["-I"])
-            self.real("node", *argv[3:-1])  # there is such a record
-            self.double.session(len(self.double.sessions) + 7, *made)
-            return ""
-        return self.real(*argv[2:])
-
-    def real(self, *words: str) -> str:
-        """Run the real iscsiadm; raises CommandFailed as run_command does."""
-        enter = ["nsenter", "-t", str(self._process.pid), "-m"]
+    def __call__(self, argv: Sequence[str], timeout_s: float = 60) -> str:
+        """Run as Runner of host.system.commands does."""
+        if argv[0] != "iscsiadm":
+            return ""  # modprobe
+        program = self._package / "usr/sbin/iscsiadm"
+        libraries = (self._package / "usr/lib").glob("*-linux-gnu")
+        enter = ["unshare", "--mount", *_USER, "sh", "-c", _NAMESPACE, "sh"]
         done = subprocess.run(
-            [*enter, self._program, "-m", *words],
+            [*enter, str(self._folder), str(program), *argv[1:]],
+            env={
+                "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
+                "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            },
             capture_output=True,
             text=True,
+            timeout=timeout_s,
             check=False,
-            env=self._environment,
-            timeout=120,
         )
         if done.returncode:
-            raise CommandFailed(done.stderr.strip(), done.returncode)
+            words = done.stderr.strip().rpartition("\n")[2]
+            raise CommandFailed(words, done.returncode)
         return done.stdout
 
-    def records(self) -> set[str]:
-        """Return the files of the records, with portal and interface."""
-        nodes = Path(f"/proc/{self._process.pid}/root/etc/iscsi/nodes/{IQN}")
-        return {
-            str(one.relative_to(nodes)) for one in nodes.rglob("*") if one.is_file()
-        }
+    def log_in(self, *targets: IserTarget) -> list[Outcome]:
+        """Make the records as a login does; there is no iscsid for the login itself."""
+        return Iser(self._folder, self).log_in(wanted_iser_logins(targets, ()), 20)
 
-    def password(self, interface: str) -> str:
-        portal = f"/etc/iscsi/nodes/{IQN}/10.0.0.1,3260,1/{interface}"
-        text = Path(f"/proc/{self._process.pid}/root{portal}").read_text()
-        found = [one for one in text.splitlines() if "auth.password =" in one]
-        return found[0].rpartition(" ")[2] if found else ""
+    def set_password(self, portal: str, interface: str, password: str) -> None:
+        """Set a password as docs/block.md says."""
+        words = ("-T", IQN, "-p", portal, "-I", interface, "-o", "update")
+        key = ("-n", "node.session.auth.password", "-v", password)
+        self(("iscsiadm", "-m", "node", *words, *key))
 
-    def close(self) -> None:
-        self._process.communicate()
+    def record(self, portal: str, interface: str) -> dict[str, str]:
+        """Return a record with its password; empty if there is none."""
+        words = ("-T", IQN, "-p", portal, "-I", interface, "-S")
+        try:
+            text = self(("iscsiadm", "-m", "node", *words))
+        except CommandFailed as error:
+            assert error.returncode == 21, error
+            return {}
+        return dict(row.split(" = ", 1) for row in text.splitlines() if " = " in row)
+
+
+def target(portal: str, interface: str) -> IserTarget:
+    return IserTarget(1, "array", portal, IQN, interface)
+
+
+@pytest.fixture(scope="module")
+def package() -> Path:
+    return fetched(cache_folder(), *iser_target.PACKAGES)
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = Database(tmp_path)
-    yield database
-    database.close()
+def database(tmp_path: Path, package: Path) -> Database:
+    return Database(tmp_path, package)
 
 
-def _log_in(database: Database, *interfaces: str) -> list[str]:
-    root = database.double.root.path
-    targets = [IserTarget(1, name, PORTAL, IQN, name) for name in interfaces]
-    sessions = BlockReader(FileTree(root)).facts().sessions
-    made = Iser(root, database.run).log_in(wanted_iser_logins(targets, sessions), 9)
-    return [str(one.problem or "") for one in made]
+@pytest.mark.parametrize("portal", PORTALS)
+def test_a_connect_of_the_engine_leaves_our_record_with_its_password(
+    database: Database, portal: str
+) -> None:
+    mine = IserTarget(1, "array", portal, IQN)
+    (outcome,) = database.log_in(mine)
+    assert outcome.problem is not None
+    assert outcome.problem.id == "iscsid-unavailable"
+    database.set_password(portal, mine.interface, "secret")
+    before = database.record(portal, mine.interface)
+    assert before["iface.transport_name"] == "iser"
+    assert before["node.startup"] == "manual"
+    assert before["node.session.auth.password"] == "secret"
+
+    vdsm_iscsi.connect(database, IQN, portal)
+    # With iscsi_default_ifaces = iser in vdsm.conf.
+    vdsm_iscsi.connect(database, IQN, portal, "iser")
+    assert database.record(portal, mine.interface) == before
+    assert database.record(portal, "default") == {}
+    assert database.record(portal, "iser") == {}
+
+    database.log_in(mine)
+    assert database.record(portal, mine.interface) == before
 
 
-def _as_vdsm(database: Database, interface: str, operation: str) -> None:
-    """lib/vdsm/storage/iscsiadm.py:262-298, with the address of IscsiTarget."""
-    portal = f"{PORTAL},1"
-    database.real("node", "-T", IQN, "-I", interface, "-p", portal, f"--op={operation}")
+def test_two_interfaces_to_one_portal_and_target_have_a_record_each(
+    database: Database,
+) -> None:
+    portal = PORTALS[0]
+    database.log_in(target(portal, "rdma0"), target(portal, "rdma1"))
+    for name in ("rdma0", "rdma1"):
+        database.set_password(portal, name, name)
+    database.log_in(target(portal, "rdma0"), target(portal, "rdma1"))
+    for name in ("rdma0", "rdma1"):
+        record = database.record(portal, name)
+        assert record["iface.iscsi_ifacename"] == name
+        assert record["node.session.auth.password"] == name
 
 
-def test_vdsms_records_do_not_touch_ours(database: Database) -> None:
-    assert _log_in(database, INTERFACE) == [""]
-    ours = f"10.0.0.1,3260,1/{INTERFACE}"
-    assert database.records() == {ours}
-    own = ("-T", IQN, "-p", f"{PORTAL},1", "-I", INTERFACE)
-    secret = ("-n", "node.session.auth.password", "-v", "secret")
-    database.real("node", *own, "-o", "update", *secret)
-    for interface in ("default", "iser"):  # the second one is its trial login's
-        _as_vdsm(database, interface, "new")
-        assert database.records() == {ours, f"10.0.0.1,3260,1/{interface}"}
-        _as_vdsm(database, interface, "delete")
-        assert database.records() == {ours}
-    assert database.password(INTERFACE) == "secret"
-    # Another login uses the record as it is.
-    database.double.sessions.clear()
-    assert _log_in(database, INTERFACE) == [""]
-    assert database.password(INTERFACE) == "secret"
+@pytest.mark.parametrize("interface", ["iser", "rdma0"])
+def test_a_record_that_ours_would_replace_is_refused_and_stays(
+    database: Database, interface: str
+) -> None:
+    portal = PORTALS[0]
+    (outcome,) = database.log_in(target(portal, "rdma0"))
+    words = ("-T", IQN, "-p", portal, "-I", interface)
+    database(("iscsiadm", "-m", "node", *words[:4], "-I", "rdma0", "-o", "delete"))
+    database(("iscsiadm", "-m", "node", *words, "-o", "new"))
+    database.set_password(portal, interface, "secret")
+    before = database.record(portal, interface)
+    assert before["node.tpgt"] == "-1"
 
-
-def test_two_interfaces_have_a_record_each(database: Database) -> None:
-    assert _log_in(database, INTERFACE, "rdma1") == ["", ""]
-    assert database.records() == {
-        f"10.0.0.1,3260,1/{INTERFACE}",
-        "10.0.0.1,3260,1/rdma1",
-    }
-
-
-def test_a_record_without_tag_is_removed_by_vdsms(database: Database) -> None:
-    """Why ours has the tag, and what the double does."""
-    own = ("-T", IQN, "-p", PORTAL, "-I", INTERFACE)
-    database.real("node", *own, "-o", "new")
-    assert database.records() == {"10.0.0.1,3260"}
-    _as_vdsm(database, "default", "new")
-    assert database.records() == {"10.0.0.1,3260,1/default"}
-    double = database.double
-    double.interfaces[INTERFACE] = "iser"
-    double.run(["iscsiadm", "-m", "node", *own, "-o", "new"], 9)
-    vdsms = ("-T", IQN, "-p", f"{PORTAL},1", "-I", "default")
-    double.run(["iscsiadm", "-m", "node", *vdsms, "-o", "new"], 9)
-    assert set(double.records) == {(IQN, PORTAL, "default")}
+    (outcome,) = database.log_in(target(portal, "rdma0"))
+    assert outcome.problem is not None
+    assert outcome.problem.id == "iser-record-without-tag"
+    assert database.record(portal, interface) == before
+    # The command in the sentence mends it.
+    fix = outcome.problem.partition("(")[2].partition(")")[0]
+    database(tuple(fix.split()))
+    database.log_in(target(portal, "rdma0"))
+    assert database.record(portal, "rdma0")["node.tpgt"] == "1"

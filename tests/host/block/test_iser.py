@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.fakes.fake_iscsiadm import FakeIscsiadm
 from support.fakes.fake_root import FakeRoot
+from support.host import vdsm_iscsi
 
 from ovirt_rdma.host.block.iser import Iser
 from ovirt_rdma.host.block.logins import wanted_iser_logins
@@ -47,8 +48,9 @@ def test_a_login_makes_the_record_and_the_session(fake):
     assert (outcome.made, outcome.problem) == (True, None)
     (session,) = sessions(fake)
     assert (session.iqn, session.portal, session.interface) == (IQN, PORTAL, INTERFACE)
+    assert fake.interfaces[INTERFACE] == "iser"
     # iscsi.service would log in at boot, before the network is there.
-    record = fake.records[(IQN, PORTAL, INTERFACE)]
+    record = fake.records[(IQN, PORTAL, "1", INTERFACE)]
     assert record["node.startup"] == "manual"
     attempts = int(record["node.session.initial_login_retry_max"])
     assert attempts * int(record["node.conn[0].timeo.login_timeout"]) <= 20
@@ -71,99 +73,38 @@ def test_a_session_that_vdsm_made_meanwhile_counts(fake):
 
 
 def test_records_of_others_stay_as_they_are(fake):
-    mine = {"node.tpgt": "1", "node.session.auth.password": "secret"}
+    mine = {"node.startup": "automatic", "node.session.auth.password": "secret"}
     fake.interfaces[INTERFACE] = "iser"
-    fake.records[(IQN, PORTAL, INTERFACE)] = dict(mine)
-    fake.records[(OTHER, PORTAL, "default")] = {"node.tpgt": "1"}
+    fake.records[(IQN, PORTAL, "1", INTERFACE)] = dict(mine)
+    fake.records[(OTHER, PORTAL, "7", "default")] = {}
     log_in(fake, target())
     fake.portals[PORTAL] = []
     log_in(fake, target(OTHER))  # refused: the portal is asked for its targets
-    assert fake.records[(IQN, PORTAL, INTERFACE)] == mine
-    assert (OTHER, PORTAL, "default") in fake.records
+    assert fake.records[(IQN, PORTAL, "1", INTERFACE)] == mine
+    assert (OTHER, PORTAL, "7", "default") in fake.records
 
 
-def vdsm_connects(fake):
-    """As VDSM for an ordinary connection of the engine, with its own record
-    (lib/vdsm/storage/iscsi.py:189-201, 220-237).
-    """
-    node = ["iscsiadm", "-m", "node", "-T", IQN, "-I", "default", "-p", f"{PORTAL},1"]
-    fake.run([*node, "-o", "new"], 9)
-    return node
+@pytest.mark.parametrize("interface", ["default", "iser"])
+def test_a_connect_of_the_engine_leaves_record_and_session(fake, interface):
+    """As tests/lab/test_real_iscsiadm.py with the real iscsiadm."""
+    log_in(fake, target(), target(interface="rdma0"))
+    records = {key: dict(value) for key, value in fake.records.items()}
+    assert len(records) == 2
+    vdsm_iscsi.connect(fake.run, IQN, PORTAL, interface)
+    vdsm_iscsi.disconnect(fake.run, IQN, PORTAL, interface)
+    assert fake.records == records
+    ours = {one.interface for one in sessions(fake)} - {interface}
+    assert ours == {INTERFACE, "rdma0"}
 
 
-def test_the_record_survives_what_vdsm_does(fake):
-    """The record may have a password, which nobody could give back."""
-    log_in(fake, target())
-    record = fake.records[(IQN, PORTAL, INTERFACE)]
-    record["node.session.auth.password"] = "secret"
-    node = vdsm_connects(fake)
-    assert fake.records[(IQN, PORTAL, INTERFACE)] is record
-    fake.run([*node, "-o", "delete"], 9)
-    # VDSM's trial login, if vdsm.conf has iser in iscsi_default_ifaces.
-    trial = ["iscsiadm", "-m", "node", "-T", IQN, "-I", "iser", "-p", f"{PORTAL},1"]
-    fake.run([*trial, "-o", "new"], 9)
-    fake.run([*trial, "-o", "delete"], 9)
-    assert fake.records == {(IQN, PORTAL, INTERFACE): record}
-
-
-def test_two_interfaces_are_two_paths_to_one_target(fake):
-    made = log_in(fake, target(), target(interface="rdma1"))
-    assert [(one.made, one.problem) for one in made] == [(True, None)] * 2
-    assert {one.interface for one in sessions(fake)} == {INTERFACE, "rdma1"}
-    assert {key[2] for key in fake.records} == {INTERFACE, "rdma1"}
-
-
-def test_a_record_without_tag_is_the_operators_and_is_used(fake):
-    fake.interfaces[INTERFACE] = "iser"
-    mine = {"node.tpgt": "-1", "node.session.auth.password": "secret"}
-    fake.records[(IQN, PORTAL, INTERFACE)] = dict(mine)
+@pytest.mark.parametrize("interface", [INTERFACE, "default"])
+def test_a_record_that_ours_would_replace_is_refused_and_stays(fake, interface):
+    old = {(IQN, PORTAL, None, interface): {"node.session.auth.password": "secret"}}
+    fake.records.update(old)
     (outcome,) = log_in(fake, target())
-    assert (outcome.made, outcome.problem) == (True, None)
-    assert fake.records == {(IQN, PORTAL, INTERFACE): mine}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "garbage",
-        f"{PORTAL} {IQN}",
-        f"{PORTAL},x {IQN}",
-        f"{PORTAL},{'1' * 5000} {IQN}",
-        f"10.0.0.2:3260,1 {IQN}",
-        f"{PORTAL},1 {OTHER}",
-        "\udcff\0" * 100,
-    ],
-)
-def test_a_portal_that_does_not_have_the_target_there_is_named(fake, text):
-    def run(argv, timeout_s):
-        return text if "discovery" in argv else fake.run(argv, timeout_s)
-
-    (outcome,) = log_in(fake, target(), run=run)
-    assert outcome.problem.id == "iser-target-unknown"
-    assert f"no target {IQN} at {PORTAL}" in outcome.problem
-    assert not fake.records
-
-
-def test_an_address_of_version_6_is_found_in_any_form(fake):
-    portal = "[fd00::1]:3260"
-
-    def run(argv, timeout_s):
-        if "discovery" in argv:
-            return f"[fd00:0:0:0:0:0:0:1]:3260,7 {IQN}\n"
-        return fake.run(argv, timeout_s)
-
-    fake.portals[portal] = [IQN]
-    (outcome,) = log_in(fake, target(portal=portal), run=run)
-    assert outcome.problem is None
-    assert fake.records[(IQN, portal, INTERFACE)]["node.tpgt"] == "7"
-
-
-def test_a_silent_portal_is_named_before_there_is_a_record(fake):
-    fake.portals = {}
-    (outcome,) = log_in(fake, target())
-    assert outcome.problem.id == "iser-target-silent"
-    assert not fake.records
+    assert outcome.problem.id == "iser-record-without-tag"
+    assert f"-I {interface} -o delete" in outcome.problem
+    assert fake.records == old
 
 
 def test_an_interface_record_is_made_for_rdma(fake):
@@ -203,22 +144,6 @@ def test_a_failed_login_has_its_reason(fake, status, id):
     assert (outcome.made, outcome.problem.id) == (False, id)
 
 
-def test_portals_that_do_not_answer_are_asked_at_the_same_time(fake):
-    together = threading.Barrier(4, timeout=60)
-
-    def run(argv, timeout_s):
-        if "discovery" not in argv:
-            return fake.run(argv, timeout_s)
-        assert timeout_s == 0.3
-        together.wait()
-        raise CommandTimeout("no answer")
-
-    targets = [target(f"{IQN}{number}") for number in range(4)]
-    outcomes = log_in(fake, *targets, run=run, timeout_s=0.3)
-    assert {one.problem.id for one in outcomes} == {"iser-target-silent"}
-    assert not fake.records
-
-
 def test_silent_targets_are_tried_at_the_same_time(fake):
     together = threading.Barrier(4, timeout=60)
 
@@ -230,7 +155,6 @@ def test_silent_targets_are_tried_at_the_same_time(fake):
         raise CommandTimeout("no answer")
 
     targets = [target(f"{IQN}{number}") for number in range(4)]
-    fake.portals[PORTAL] = [one.iqn for one in targets]
     outcomes = log_in(fake, *targets, run=run, timeout_s=0.3)
     assert {one.problem.id for one in outcomes} == {"iser-target-silent"}
 
@@ -265,7 +189,7 @@ def test_a_text_of_iscsiadm_ends_no_run(text):
         def run(argv, timeout_s):
             mode = argv[2] if argv[0] == "iscsiadm" else ""
             answer = fake.run(argv, timeout_s)
-            return text if mode in {"iface", "discovery"} else answer
+            return text if mode in {"iface", "discovery", "node"} else answer
 
         for outcome in log_in(fake, target(), target(OTHER), run=run):
             assert outcome.made or outcome.problem
@@ -278,7 +202,7 @@ def test_a_logout_ends_that_session_and_keeps_the_record(fake):
     (own,) = [one for one in sessions(fake) if one.interface == INTERFACE]
     assert iser.log_out(own) is None
     assert [one.interface for one in sessions(fake)] == ["rdma0"]
-    assert (IQN, PORTAL, INTERFACE) in fake.records
+    assert (IQN, PORTAL, "1", INTERFACE) in fake.records
     # It is gone already.
     assert iser.log_out(own) is None
 
