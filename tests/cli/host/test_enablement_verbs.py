@@ -96,7 +96,7 @@ package   not installed
 running   vdsmd is not running
 policy    none loaded
 changes   nothing to revert
-degraded  unknown: /proc/self/mountinfo cannot be read: No such file or directory
+degraded  unknown: /proc/self/mountstats cannot be read: No such file or directory
 """
     )
 
