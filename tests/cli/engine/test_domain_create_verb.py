@@ -84,7 +84,7 @@ def test_a_job_of_the_engine_and_its_end(run, double):
     seen = [(s.method, s.path.split("/")[1]) for s in double.changes()]
     assert seen[0] == ("POST", "jobs")
     said = [e.description for e in double.world.log.events]
-    assert "create domain new: done" in said
+    assert said[-1] == "ovirt-rdma: create domain new: done"
 
 
 def test_without_a_job(run, double):
