@@ -369,18 +369,18 @@ def test_a_host_that_takes_no_policy(asked, capsys):
 
 @pytest.mark.parametrize("verb", ["policy diff {}", "policy push {} --hosts '*' -y"])
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "code", "said"),
     [
-        (None, "there is no such policy file"),
-        (b"version: 1\nnfs: 3\n", "bad.yaml:2: nfs"),
-        (b"\xff", "bad.yaml:1: the byte 0xff"),
-        (b"a: [", "bad.yaml:1"),
+        (None, 1, "there is no such policy file"),
+        (b"version: 1\nnfs: 3\n", 3, "bad.yaml:2: nfs"),
+        (b"\xff", 3, "bad.yaml:1: the byte 0xff"),
+        (b"a: [", 3, "bad.yaml:1"),
     ],
 )
-def test_policy_files_that_are_wrong(asked, files, verb, content, said):
+def test_policy_files_that_are_wrong(asked, files, verb, content, code, said):
     if content is not None:
         (files / "bad.yaml").write_bytes(content)
-    asked(verb.format("bad.yaml")).refused(1, said)
+    asked(verb.format("bad.yaml")).refused(code, said)
     assert asked.double.requests == []
 
 
