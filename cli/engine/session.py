@@ -251,9 +251,9 @@ def in_each(
     ``kind``; return the worst exit code.
 
     ``centers`` are names by id; ``act`` gets the id, fills the content of the data
-    center, and returns its exit code and whether to go on. One that is refused does not
-    keep off the others; where it does not go on, the others are named as not started.
-    ``none`` is printed without a data center.
+    center, and returns its exit code and whether to continue. One that is refused
+    does not keep off the others; where it does not continue, the others are named as
+    not started. ``none`` is printed without a data center.
     """
     parts: list[dict[str, Any]] = []
     codes: list[int] = []

@@ -236,7 +236,7 @@ def _give(folder: Path, user: pwd.struct_passwd) -> None:
 def _environment(folder: Path, user: Optional[pwd.struct_passwd]) -> dict[str, str]:
     collections, roles = collection_paths(), _role_paths()
     if user is None or os.geteuid() not in (0, user.pw_uid):
-        # We are somebody else, who does not run what that user may have written.
+        # We are somebody else, who must not execute what that user may have written.
         collections = [path for path in collections if is_trusted(path)]
         roles = [path for path in roles if is_trusted(path)]
     return {

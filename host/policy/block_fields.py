@@ -26,7 +26,7 @@ QUEUE_SIZE = 62
 MOST_BLOCKED_S = 600
 
 LOGIN_TIMEOUT_S = 20
-# Not "iser", which open-iscsi ships: VDSM writes the node records of that one anew,
+# Not "iser", which open-iscsi ships: VDSM writes the node records of that one again,
 # without password, and ends its sessions, if vdsm.conf has it in iscsi_default_ifaces
 # (IscsiConnection._maybe_connect_iser, lib/vdsm/storage/storageServer.py).
 INTERFACE = "ovirt-rdma"

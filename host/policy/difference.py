@@ -14,7 +14,7 @@ from ovirt_rdma.host.policy.model import NfsRule, Policy, rule_for
 
 # The time of difflib grows with the product of both lengths.
 _MOST_LINES = 3000
-# What decides how an export is mounted: a rule may be moved, renamed or written anew.
+# What decides how an export is mounted: a rule may be moved, renamed or written again.
 _DECIDING = (
     "transport",
     "port",

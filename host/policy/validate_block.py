@@ -46,7 +46,7 @@ _IQN = re.compile(
 _MOST_IQN = 223  # bytes, RFC 3720 section 3.2.6.1
 _RECORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*", re.ASCII)
 _GID_DIGITS = re.compile(r"(?:0x)?([0-9a-f]{32})")
-# VDSM's _RESERVED_INTERFACES (lib/vdsm/storage/iscsiadm.py): it adds, writes anew and
+# VDSM's _RESERVED_INTERFACES (lib/vdsm/storage/iscsiadm.py): it adds, overwrites and
 # removes node records of these.
 _RESERVED = ("default", "tcp", "iser")
 

@@ -133,7 +133,7 @@ def machine(tmp_path):
 
 @pytest.mark.parametrize("program", ["ansible-playbook", "ansible-runner"])
 def test_a_check_of_the_hook_and_of_hosts(machine, program):
-    """With the real ansible-playbook: whichever comes first goes on to its end."""
+    """With the real ansible-playbook: whichever comes first completes."""
     runs = {"ansible-playbook": machine.lint, "ansible-runner": machine.check}
     (other,) = (words for words in runs.values() if words != runs[program])
     alone = {words: machine.ended(machine.start(*words)) for words in runs.values()}

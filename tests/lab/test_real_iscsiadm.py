@@ -170,7 +170,7 @@ def test_a_record_that_ours_would_replace_is_refused_and_stays(
     assert outcome.problem is not None
     assert outcome.problem.id == "iser-record-without-tag"
     assert database.record(portal, interface) == before
-    # The command in the sentence mends it.
+    # The command in the sentence is the fix.
     fix = outcome.problem.partition("(")[2].partition(")")[0]
     database(tuple(fix.split()))
     database.log_in(target(portal, "rdma0"))

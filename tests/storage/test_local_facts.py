@@ -121,7 +121,7 @@ class DownHost(HostReader):
         return (RdmaDevice("mlx5_0", "CA", "0002:c903:00fb:1230", ports=(*ports,)),)
 
     def ask(self) -> float:
-        """Ask anew; return for how long that waited."""
+        """Ask again; return for how long that waited."""
         began = self.now
         rule = NfsRule(1, "r", SERVER, "*", "prefer-rdma", settle_timeout=WAIT_S)
         assert ServerReadiness(SERVER, rule, self.around).readiness().steps

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Who uses a netdev: each kind of user, for each class of step, whoever asks.
+"""Check the users of a netdev: each kind, for each class of step, whoever asks.
 
 And random netdevs on each other, with an oracle that goes from the user down.
 """

@@ -434,7 +434,7 @@ SSH = "192.0.2.9 50000 10.0.2.2 22"
 @pytest.mark.parametrize(
     ("environments", "netdev"),
     [
-        ({"self": f"HOME=/root\0SSH_CONNECTION={SSH}\0"}, "ib1"),
+        ({"self": f"HOME=/\0SSH_CONNECTION={SSH}\0"}, "ib1"),
         # sudo has removed it.
         ({"self": "SUDO_USER=adm", "70": "", "60": f"SSH_CONNECTION={SSH}"}, "ib1"),
         # tmux has that of a session that has ended.

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.hypervisor
 DOMAIN = "5e2b1f6e-0f7c-4a52-9d0e-3c1d9b8a7f60"
 # Long enough for a busy machine.
 PATIENT_S = 60.0
-# By a clock that stands still until the test lets the deadline pass.
+# By a clock that is stopped until the test lets the deadline pass.
 SOON_S = 0.01
 
 

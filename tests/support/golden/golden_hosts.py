@@ -55,6 +55,6 @@ HOSTS = {
     "mlnx-ofed-mixed": Golden(mlx5.mlnx_ofed_mixed, check=0, plan=0),
     "qib": Golden(others.qib, check=3, plan=0),
     "hfi1": Golden(others.hfi1, check=3, plan=3),
-    "without-rdma": Golden(others.without_rdma, check=0, plan=0),
+    "without-rdma": Golden(others.without_rdma, check=3, plan=0, plain=3),
     "everything-off": Golden(others.everything_off, check=3, plan=3),
 }

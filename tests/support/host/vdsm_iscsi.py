@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What VDSM runs for iSCSI targets of the engine, word for word.
+"""Run the commands of VDSM for iSCSI targets of the engine, word for word.
 
 lib/vdsm/storage/iscsi.py (discoverSendTargets, addIscsiNode, loginToIscsiNode,
 removeIscsiNode) and iscsiadm.py (discoverydb_new to discoverydb_delete, node_new to
