@@ -65,9 +65,12 @@ def events() -> Events:
 
 
 @pytest.fixture(autouse=True)
-def records(tmp_path, monkeypatch) -> Path:
+def records(tmp_path, monkeypatch, request) -> Path:
     """The folder where processes find the children of others."""
     monkeypatch.setattr(probe, "PROBES", str(tmp_path / "run/probes"))
+    if "signals" not in request.fixturenames:
+        # A child that was killed ends, however busy the machine is.
+        monkeypatch.setattr(probe, "_GONE_S", PATIENT_S)
     return tmp_path / "run/probes"
 
 
@@ -299,7 +302,7 @@ def test_one_that_cannot_be_killed_is_left_alone_and_not_asked_again(
     first = probes.ask([Asked("/a")], SOON_S)
     ((pid, number),) = asked
     assert (number, first) == (signal.SIGKILL, {"/a": Answer(late=True)})
-    again = probes.ask([Asked("/a")], PATIENT_S)["/a"]
+    again = probes.ask([Asked("/a")], SOON_S)["/a"]
     assert again.late
     assert again.stuck_s is not None
     assert again.stuck_s >= 0.0
@@ -360,7 +363,7 @@ def test_another_process_sees_the_one_that_hangs(fifo, events, signals, records)
     assert again["/mnt/a"].stuck_s is not None
     signals.end(pid)
     assert answers.ask([Asked("/mnt/a")], PATIENT_S)["/mnt/a"] == Answer(seconds=0.5)
-    assert list(records.iterdir()) == []
+    assert not (records / str(pid)).exists()
 
 
 def test_its_number_is_given_to_another_process(fifo, events, signals, records):
@@ -420,7 +423,7 @@ def test_without_a_place_for_records_a_process_remembers_its_own(
     records.write_text("a file in place of the folder")
     probes = Probes(hangs(fifo, events), clock=events)
     assert probes.ask([Asked("/a")], SOON_S) == {"/a": Answer(late=True)}
-    assert probes.ask([Asked("/a")], PATIENT_S)["/a"].stuck_s is not None
+    assert probes.ask([Asked("/a")], SOON_S)["/a"].stuck_s is not None
 
 
 def test_a_child_has_nothing_of_its_parent(tmp_path):
