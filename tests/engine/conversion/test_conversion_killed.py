@@ -106,7 +106,9 @@ def test_a_second_console_meets_the_first(site, tmp_path):
         # On another machine, the engine's task does.
         site.folder = tmp_path / "elsewhere"
         found = site.here(*ROLLING)
-        found.refused(75, "open task 'ovirt-rdma: convert domain data1", "--take-over")
+        found.refused(
+            75, "open task 'ovirt-rdma: convert to RDMA: data1", "--take-over"
+        )
         assert len(site.acts) == before
     finally:
         go_on.set()

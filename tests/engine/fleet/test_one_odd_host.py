@@ -169,10 +169,10 @@ def test_a_push_that_cannot_be_is_that_hosts_failure():
     state = planned(site, ROLLING).state
     push = site.push_policy
 
-    def refuses(hosts, text, done=None, *, whole=False):
+    def refuses(hosts, policy, done=None):
         if hosts[0].name == "host03":
             raise Problem("some-id", "it cannot be sent", "shorten it")
-        return push(hosts, text, done, whole=whole)
+        return push(hosts, policy, done)
 
     site.push_policy = refuses
     stopped = run(site, state)

@@ -17,6 +17,7 @@ from ovirt_rdma.engine_sdk_tools.networks.nics import Chosen, choose_nics
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.interfaces import Interface
+from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 
 pytestmark = pytest.mark.engine
 
@@ -181,7 +182,7 @@ def test_a_partition_is_found_whatever_the_name_of_its_child():
 
 def test_the_name_of_a_partition_is_that_of_the_loaded_policy():
     text = "version: 1\nfabric: {partitions: {store: {pkey: 0x0001, members: [ALL]}}}\n"
-    loaded = {"policy": {"loaded": True, "digest": digest_of(text)}}
+    loaded = {"policy": {"loaded": True, "digest": digest_of(PolicyFiles(text))}}
     with_policy = replace(FABRIC, policy_text=text, status=loaded)
     assert chosen("partition=store", with_policy) == Chosen("ib0.8001")
     refusal = chosen("partition=other", with_policy)
