@@ -29,6 +29,8 @@ from ovirt_rdma.storage.benchmark.scratch import (
 
 # sched.h: CLONE_NEWNS.
 _NEW_MOUNTS = 0x00020000
+# Not os.mkdir: pathlib of Python 3.9 has a reference of its own to it.
+MKDIR = "pathlib.Path.mkdir"
 HARDWARE = "sys/class/dmi/id/product_uuid"
 EXPORT, OPTIONS = "10.0.0.1:/x", "soft,nosharecache,nfsvers=4"
 DOMAIN = "c1b2ef3e-0c5e-4f5c-9d3a-6a1b2c3d4e5f"
@@ -275,8 +277,8 @@ def _fails_with(number):
 @pytest.mark.parametrize(
     "where, number, id, fix",
     [
-        ("os.mkdir", errno.EROFS, "bench-folder-unusable", "make it writable"),
-        ("os.mkdir", errno.EACCES, "bench-folder-unusable", "run this command as root"),
+        (MKDIR, errno.EROFS, "bench-folder-unusable", "make it writable"),
+        (MKDIR, errno.EACCES, "bench-folder-unusable", "run this command as root"),
         ("fcntl.flock", errno.ENOLCK, "host-lock-unusable", "no memory for locks"),
         ("os.fork", errno.EAGAIN, "bench-folder-unusable", "check"),
     ],
