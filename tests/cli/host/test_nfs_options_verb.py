@@ -255,7 +255,7 @@ def test_vdsm_passes_exactly_that_to_mount(
         said = json.loads(out.getvalue())
 
         policy = load_policy_file(path).policy
-        around = ProbeContext(site.reader(), network, sleep=lambda _: None)
+        around = ProbeContext(site.reader(), network)
         shared = Shared(around, FailureMemory())
         install(compat.load(), InForce(policy), shared)
         kernel.addresses["nas"] = "10.0.0.1"

@@ -350,7 +350,7 @@ def test_a_push_beside_drop_ins_finds_what_the_host_finds(hypervisor, folder):
     FOLDERS[folder](drop_ins)
     hypervisor.policy.write_text(POLICY)
     command = hypervisor.top / "bin/ovirt-rdma-host"
-    check = f'[ "$1 $2" != "policy check" ] || exec {REAL} "$@"\n'
+    check = f'[ "$1 $2" != "policy check" ] || exec {shlex.join(REAL)} "$@"\n'
     command.write_text(command.read_text().replace("\n", f"\n{check}", 1))
     pushed = hypervisor.door().push_policy([host()], "# new\n" + POLICY)["hv1"]
     assert (pushed.problem == "") is host_takes(hypervisor.policy)

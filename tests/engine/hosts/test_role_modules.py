@@ -57,10 +57,12 @@ class Module:
         self.tmpdir = str(policy.parents[1])
 
     def get_bin_path(self, name, opt_dirs=()):
-        return COMMAND
+        return name
 
     def run_command(self, argv):
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*COMMAND, *argv[1:]], capture_output=True, text=True, check=False
+        )
         return done.returncode, done.stdout, done.stderr
 
 

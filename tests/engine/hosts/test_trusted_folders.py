@@ -136,6 +136,9 @@ def test_root_runs_ansible_as_the_engines_user(tmp_path, monkeypatch):
     monkeypatch.setattr(context.os, "geteuid", lambda: 0)
     monkeypatch.setattr(context, "_give", lambda folder, user: None)
     monkeypatch.setattr(
+        context.shutil, "which", lambda program, path: f"/bin/{program}"
+    )
+    monkeypatch.setattr(
         context.subprocess,
         "run",
         lambda words, **options: ran.append(options) or SimpleNamespace(returncode=0),

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Callable
 
 POLICY = "version: 1\nnfs: {rules: [{server: nas1, transport: tcp}]}\n"
-COMMAND = str(Path(sys.executable).with_name("ovirt-rdma-host"))
+# No tox environment has the package installed: PYTHONPATH names it there.
+COMMAND = (
+    *("/usr/bin/env", f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}"),
+    *(sys.executable, "-m", "ovirt_rdma.cli.host.main"),
+)
 
 
 def _file(name: str, text: str = POLICY) -> Callable[[Path], None]:
@@ -40,7 +45,7 @@ FOLDERS: dict[str, Callable[[Path], None]] = {
 def host_takes(policy: Path) -> bool:
     """Whether ``policy check`` of the real command takes the file with its drop-ins."""
     done = subprocess.run(
-        [COMMAND, "policy", "check", str(policy)], capture_output=True, check=False
+        [*COMMAND, "policy", "check", str(policy)], capture_output=True, check=False
     )
     assert done.returncode in (0, 1, 3), done
     return done.returncode == 0
