@@ -188,9 +188,9 @@ class Pausing(DoubleDoor):
         with self._run():
             return super().reports(hosts, done)
 
-    def push_policy(self, hosts, text, done=None, *, whole=False):
+    def push_policy(self, hosts, text, done=None):
         with self._run():
-            return super().push_policy(hosts, text, done, whole=whole)
+            return super().push_policy(hosts, text, done)
 
     def prepare(self, hosts, variables, done=None):
         with self._run():
