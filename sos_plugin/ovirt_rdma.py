@@ -2,8 +2,7 @@
 """Plugin of sos 4: what a support case about ovirt-rdma needs of a hypervisor.
 
 It is installed in sos's own folder of plugins, because sos looks for them nowhere else
-(sos/report/__init__.py, load_plugins). What it collects is the same as that of
-``ovirt-rdma-host bundle``, but no folder that another user than root can write.
+(sos/report/__init__.py, load_plugins).
 """
 
 from sos.report.plugins import DebianPlugin, Plugin, RedHatPlugin

@@ -31,7 +31,7 @@ _CALLS |= {"ip_address", "ip_network", "ip_interface", "IPv6Address", "IPv4Addre
 CHECKED_BEFORE = re.compile(
     r"cli/.*|host/rules/.*|host/facts/(interfaces|pkeys)|host/fabric/(review|multicast)"
     r"|host/changes/kinds/.*|host/opensm/(manager|partitions|review|read)"
-    r"|host/services/(opensm_manager|support_bundle|block_keeper)|host/policy/.*"
+    r"|host/services/(opensm_manager|block_keeper)|host/policy/.*"
     r"|host/system/(json_codec|json_document|lock|numbers)|host/changes/.*"
     r"|host/services/kernel_change|storage/benchmark/(plan|model|scratch)"
     r"|storage/health/(look|watch|state)|storage/metrics/samples|storage/vdsm/launch"

@@ -44,8 +44,8 @@ def _block(name: str) -> type[Verb]:
     return VERBS[name]
 
 
-def _collected(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.host.collected import VERBS
+def _metrics(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.metrics import VERBS
 
     return VERBS[name]
 
@@ -185,8 +185,7 @@ _VERBS: Table = (
     ("disable", "undo enable", _enable),
     ("status", "show what is enabled, running, loaded and changed", _status),
     ("bench", "measure RDMA against TCP, and name the limit", _bench),
-    ("metrics", "print or write metrics for Prometheus", _collected),
-    ("bundle", "collect what a support case needs in one file", _collected),
+    ("metrics", "print or write metrics for Prometheus", _metrics),
 )
 _HIDDEN: Table = (("unit", "for systemd units", _UNIT),)
 

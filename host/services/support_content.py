@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""List what a support case about this host needs: for ``bundle`` and the plugin of sos.
+"""List what a support case about this host needs: for the plugin of sos.
 
 There are no secrets in it: no keys, no NetworkManager profiles, and of logs that others
 write only the lines that name ovirt-rdma. Pure.
@@ -20,7 +20,6 @@ from ovirt_rdma.host.paths import (
     POLICY_COPY,
     POLICY_JSON,
     POLICY_YAML,
-    RUN_MOUNTS,
 )
 from ovirt_rdma.host.system.own_files import OWN_FILES
 
@@ -53,7 +52,9 @@ TOOLS = (
     ("vdsmd-unit", ("systemctl", "--no-pager", "cat", "vdsmd.service")),
 )
 
-# Files, and folders with all that is below them.
+# Files, and folders with all that is below them. None that the user vdsm can write: sos
+# copies what a link leads to, as root (sos/report/plugins/__init__.py, _copy_symlink).
+# ``status`` has what is in these.
 FILES = (
     POLICY_YAML,
     DROP_INS,
@@ -72,11 +73,6 @@ FILES = (
     MOUNTSTATS,
     "/sys/kernel/sunrpc",
 )
-
-# The same in a folder that the user vdsm can write. Not for sos, which copies what a
-# link leads to, as root (sos/report/plugins/__init__.py, _copy_symlink); ``status`` has
-# it.
-FILES_OF_OTHERS = (RUN_MOUNTS,)
 
 # Of this log only the lines with this text. The loggers are ``storage.ovirt_rdma``.
 VDSM_LOG = "/var/log/vdsm/vdsm.log"

@@ -18,7 +18,7 @@ from itertools import islice
 TYPE_CHECKING = False  # importing typing would be a tenth of an exporter's run
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Optional, Union
+    from typing import Union
 
     Name = Union[str, os.PathLike[str]]
 
@@ -83,21 +83,6 @@ def read_file_of_others(
         return _content(place, most, null=False)
 
 
-def tail_of_others(folder: str, path: str, most: int) -> bytes:
-    """Return the last ``most`` bytes of a regular file, as :func:`read_file_of_others`:
-    for a log, which may be of any length and grow meanwhile.
-    """
-    with _place(folder, path) as place:
-        _refuse_odd(os.fstat(place))
-        descriptor = os.open(_again(place), _FLAGS)
-    try:
-        size = os.fstat(descriptor).st_size
-        os.lseek(descriptor, max(0, size - most), os.SEEK_SET)
-        return os.read(descriptor, min(size, most))
-    finally:
-        os.close(descriptor)
-
-
 def names_of_others(
     folder: str, path: str, most: int = MOST_NAMES_OF_OTHERS
 ) -> list[str]:
@@ -113,16 +98,6 @@ def names_of_others(
     if len(names) > most:
         raise OSError(errno.EFBIG, f"it has more than {most} names")
     return names
-
-
-def link_of_others(folder: str, path: str) -> Optional[str]:
-    """Return where the symbolic link ``path`` below ``folder`` leads; None if it is
-    none. The target is not looked at. Raises OSError as :func:`read_file_of_others`.
-    """
-    with _place(folder, path) as place:
-        if not stat.S_ISLNK(os.fstat(place).st_mode):
-            return None
-        return os.readlink("", dir_fd=place)
 
 
 def read_named(path: Name, most: int = MOST_BYTES_NAMED) -> bytes:

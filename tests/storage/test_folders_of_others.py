@@ -17,7 +17,6 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.enablement.state import read_state
 from ovirt_rdma.host.paths import DEGRADED_JSON, STOCK_REASON
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.services import support_bundle
 from ovirt_rdma.host.services.support_content import VDSM_LOG
 from ovirt_rdma.storage.health.look import Looker
 from ovirt_rdma.storage.metrics import exporter
@@ -36,7 +35,6 @@ PROGRAMS = {
     "metrics": lambda root: exporter.read_metrics(str(root)),
     "metrics again": lambda root: [exporter.export(root, print) for _ in range(2)],
     "status": read_state,
-    "support": lambda root: support_bundle.collect(root, 0.0),
     "health": lambda root: Looker(str(root)).look(Policy()),
 }
 

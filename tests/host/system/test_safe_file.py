@@ -21,7 +21,6 @@ from ovirt_rdma.host.system.safe_file import (
     read_file,
     read_file_of_others,
     read_named,
-    tail_of_others,
 )
 
 ODD = [kind for kind in KINDS if kind != "deep"]
@@ -206,7 +205,6 @@ def test_no_device_pipe_or_socket_is_ever_opened(theirs, monkeypatch, kind):
     calls = [
         (read_file, path),
         (read_file_of_others, str(theirs), str(path)),
-        (tail_of_others, str(theirs), str(path), 10),
     ]
     # Pipes are for what a person names.
     if kind != "pipe":
