@@ -31,6 +31,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
+from ovirt_rdma.host.system.processes import ROOT, runs
 from ovirt_rdma.host.system.tree import FileTree
 
 # The devices that MADs are sent with; each is of one port (drivers/infiniband/core/
@@ -120,4 +121,9 @@ def _lldpad_runs(tree: FileTree) -> bool:
     at its socket (lldpad.socket), and lldpad configures DCB.
     """
     pid = (tree.text(_LLDPAD_PID) or "").strip("\0\n ")
-    return pid.isdecimal() and tree.text(f"/proc/{pid}/comm") == "lldpad"
+    # A stale number may be any process's by now.
+    return (
+        pid.isdecimal()
+        and tree.text(f"/proc/{pid}/comm") == "lldpad"
+        and runs(tree, pid, ROOT, "lldpad")
+    )

@@ -9,6 +9,7 @@ from typing import Optional
 
 from ovirt_rdma.host.facts.model import SELinux, VdsmDaemon
 from ovirt_rdma.host.paths import LAUNCHER, STOCK_SUPERVDSMD, STOCK_VDSMD
+from ovirt_rdma.host.system.processes import ROOT, VDSM_UID, processes, runs
 from ovirt_rdma.host.system.tree import FileTree
 
 _DAEMONS = {
@@ -16,6 +17,8 @@ _DAEMONS = {
     STOCK_VDSMD: "vdsmd",
     STOCK_SUPERVDSMD: "supervdsmd",
 }
+# vdsmd does not start as another user (VDSM, lib/vdsm/vdsmd.py, __assertVdsmUser).
+_USERS = {LAUNCHER: VDSM_UID, STOCK_VDSMD: VDSM_UID, STOCK_SUPERVDSMD: ROOT}
 # Exists only if SELinux is enabled; "1" or "0" (kernel, security/selinux/selinuxfs.c).
 _ENFORCE = "/sys/fs/selinux/enforce"
 
@@ -23,18 +26,19 @@ _ENFORCE = "/sys/fs/selinux/enforce"
 def running_scripts(
     tree: FileTree, scripts: Collection[str]
 ) -> Iterator[tuple[int, str]]:
-    """Yield process id and path of those ``scripts`` that Python runs.
+    """Yield process id and path of those ``scripts`` of vdsmd and supervdsmd that
+    Python runs for the daemon's user.
 
     They are sorted by process id; there may be several, while one stops and one starts.
     """
     wanted = {script.encode(): script for script in scripts}
-    for pid in sorted(int(name) for name in tree.names("/proc") if name.isdecimal()):
-        arguments = (tree.data(f"/proc/{pid}/cmdline") or b"").split(b"\0")
-        if not posixpath.basename(arguments[0]).startswith(b"python"):
+    for pid, words in processes(tree):
+        if not posixpath.basename(words[0]).startswith(b"python"):
             continue
-        script = next((a for a in arguments[1:] if not a.startswith(b"-")), b"")
-        if script in wanted:
-            yield pid, wanted[script]
+        found = next((word for word in words[1:] if not word.startswith(b"-")), b"")
+        script = wanted.get(found)
+        if script and runs(tree, pid, _USERS[script], "python"):
+            yield pid, script
 
 
 def read_selinux(tree: FileTree) -> Optional[SELinux]:

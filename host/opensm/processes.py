@@ -15,6 +15,7 @@ from typing import Optional
 
 from ovirt_rdma.host.paths import OPENSM_SETTINGS_FILE, PARTITIONS_FILES
 from ovirt_rdma.host.system.numbers import whole
+from ovirt_rdma.host.system.processes import ROOT, processes, runs
 from ovirt_rdma.host.system.tree import FileTree
 
 # OSM_DEFAULT_CONFIG_FILE: EL's, and that of Debian and MLNX_OFED.
@@ -23,8 +24,6 @@ _CONFIGS = ("/etc/rdma/opensm.conf", "/etc/opensm/opensm.conf")
 _WITH_VALUE = "FciwOfdDgLlstaumXRMUSPYZpnqkCGHJ"
 _NAMES = {"Pconfig": "P", "guid": "g", "priority": "p", "config": "F"}
 _SETTING = re.compile(r"\s*(guid|sm_priority|partition_config_file)\s+(\S+)")
-# Real, effective, saved and file system id (proc(5)).
-_UIDS = re.compile(rb"^Uid:(?:\t0){4}$", re.MULTILINE)
 _LETTERS = {"guid": "g", "sm_priority": "p", "partition_config_file": "P"}
 
 
@@ -53,25 +52,15 @@ class OpensmProcess:
 
 
 def running_opensm(tree: FileTree) -> tuple[OpensmProcess, ...]:
-    """Return the running opensm processes, by their number."""
+    """Return the opensm processes that root runs, by their number."""
     found = []
-    for pid in sorted(int(name) for name in tree.names("/proc") if name.isdecimal()):
-        argv = (tree.data(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0").split(b"\0")
+    for pid, argv in processes(tree):
         words = [word.decode("utf-8", "surrogateescape") for word in argv]
-        if posixpath.basename(words[0]) == "opensm" and _is_roots(pid, tree):
+        # Its words name files that are opened.
+        named = posixpath.basename(words[0]) == "opensm"
+        if named and runs(tree, pid, ROOT, "opensm"):
             found.append(_process(pid, words[1:], tree))
     return tuple(found)
-
-
-def _is_roots(pid: int, tree: FileTree) -> bool:
-    """Whether root runs the program opensm: anyone may call a process so, and its words
-    name files that are opened.
-    """
-    status = tree.data(f"/proc/{pid}/status") or b""
-    uids = _UIDS.search(status)
-    program = (tree.link_name(f"/proc/{pid}/exe") or "").removesuffix(" (deleted)")
-    # The real id too: a set-user-ID program takes its name from the user.
-    return bool(uids) and program == "opensm"
 
 
 def partitions_file(tree: FileTree) -> str:

@@ -31,14 +31,13 @@ from ovirt_rdma.host.paths import PROBES, VDSM_MOUNTS
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import Records
 from ovirt_rdma.host.system.json_document import json_value
+from ovirt_rdma.host.system.processes import VDSM_GID, VDSM_UID
 from ovirt_rdma.host.system.safe_file import read_file
 
 PROBE_S = 2.0
 # Children at the same time: a fork of each for hundreds of mounts would take memory.
 AT_ONCE = 32
 BLOCK = 4096
-# vdsm and kvm (VDSM, configure.ac): a server maps root to nobody (root_squash).
-VDSM_UID, VDSM_GID = 36, 36
 # A killed child is gone at once, unless it waits in the kernel.
 _GONE_S = 0.05
 _MOST_DOMAINS = 20
@@ -93,6 +92,7 @@ def ask_server(asked: Asked) -> Iterator[dict[str, Any]]:
     May never end. Runs in the child.
     """
     if asked.mountpoint.startswith(f"{VDSM_MOUNTS}/") and os.geteuid() == 0:
+        # A server maps root to nobody (root_squash).
         os.setgroups([])
         os.setgid(VDSM_GID)
         os.setuid(VDSM_UID)

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.fakes.fake_processes import VDSM, run_process
 from support.fakes.fake_root import FakeRoot
 
 from ovirt_rdma.host.paths import (
@@ -35,9 +36,7 @@ def installed(host):
 
 
 def vdsmd(host, script):
-    path = under(host.root, "/proc/700/cmdline")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"/usr/bin/python3\0{script}\0")
+    run_process(host.root, 700, "/usr/bin/python3", script, user=VDSM)
 
 
 def test_enable_twice_and_disable_twice(installed):

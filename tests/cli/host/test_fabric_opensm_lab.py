@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterator, Sequence
 
 import pytest
-from support.host.subnet import run_opensm
+from support.fakes.fake_processes import run_process
 
 from lab import record_fabric, simulated_fabric
 from lab.problem import LabProblem
@@ -64,7 +64,7 @@ def site(changeable, simulated, monkeypatch):
         # opensm knows the file by its path on this machine.
         command = simulated.command("hv1", file)
         words = [FILE if word == str(file) else word for word in command]
-        run_opensm(fake, process.pid, "\0".join(words) + "\0")
+        run_process(fake.path, process.pid, *words)
 
         def kill(argv: Sequence[str]) -> str:
             assert tuple(argv) == ("kill", "-HUP", str(process.pid))

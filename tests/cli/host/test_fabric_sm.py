@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from support.host.subnet import run_opensm
+from support.fakes.fake_processes import run_process
 from support.host.subnet_managers import OWN, PORT, SETTINGS, UNIT, SubnetManagers
 
 from ovirt_rdma.host.opensm.manager import STEP
@@ -227,11 +227,11 @@ def refuse_unit(site):
 
 
 def refuse_process(site):
-    run_opensm(site.fake, 77, f"/usr/sbin/opensm\0-g\0{OWN}\0")
+    run_process(site.fake.path, 77, "/usr/sbin/opensm", "-g", OWN)
 
 
 def refuse_nameless_process(site):
-    run_opensm(site.fake, 77, "/usr/sbin/opensm\0")
+    run_process(site.fake.path, 77, "/usr/sbin/opensm")
 
 
 def refuse_partitions(site):

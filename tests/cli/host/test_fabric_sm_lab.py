@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
-from support.host.subnet import run_opensm
+from support.fakes.fake_processes import end_process, run_process
 
 from lab import simulated_fabric
 from lab.problem import LabProblem
@@ -125,12 +125,12 @@ class Site:
         settings = self.root / "opensm.conf"
         settings.write_text(text)
         self.running = self.simulated.start("hv1", "opensm", "--config", str(settings))
-        run_opensm(self.fake, self.running.pid, "\0".join(words) + "\0")
+        run_process(self.fake.path, self.running.pid, *words)
 
     def end(self) -> None:
         """End opensm as systemd does."""
         if self.running:
-            (self.root / f"proc/{self.running.pid}/cmdline").unlink()
+            end_process(self.root, self.running.pid)
             self.running.send_signal(signal.SIGTERM)
             self.running.wait(timeout=60)
             self.running = None

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.fakes.fake_adapters import lldp_text, node_info
 from support.fakes.fake_hosts import connectx3_ib, connectx5_roce, soft_roce
+from support.fakes.fake_processes import run_process
 from support.golden.golden_mlx5 import virtual_functions
 from support.mutation import mutated
 
@@ -305,6 +306,8 @@ def test_soft_roce_on_a_vlan_has_it_too(tmp_path):
     "change",
     [
         lambda host: host.write("/proc/812/comm", "bash"),
+        lambda host: run_process(host.path, 812, "lldpad", user=1000),
+        lambda host: run_process(host.path, 812, "lldpad", program="/bin/bash"),
         lambda host: host.write("/run/lldpad.pid", "813"),
         lambda host: host.write("/run/lldpad.pid", ""),
         lambda host: host.write("/run/lldpad.pid", "../812"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 
 import pytest
+from support.fakes.fake_processes import VDSM, run_process
 from support.fakes.fake_root import EL9_KERNEL
 
 from ovirt_rdma.host.collect.release import MAX_BYTES, distribution
@@ -67,12 +68,15 @@ def test_selinux_and_vdsms_daemons(host):
     host.write("/sys/fs/selinux/enforce", "0")
     context = "system_u:system_r:virtd_t:s0-s0:c0.c1023"
     for pid, name in ((800, "vdsmd"), (90, "supervdsmd"), (801, "vdsmd")):
-        host.write(
-            f"/proc/{pid}/cmdline", f"/usr/bin/python3\0/usr/libexec/vdsm/{name}\0"
-        )
+        user = VDSM if name == "vdsmd" else 0
+        words = ("/usr/bin/python3", f"/usr/libexec/vdsm/{name}")
+        run_process(host.path, pid, *words, user=user, program="/usr/bin/python3.9")
         host.write(f"/proc/{pid}/attr/current", f"{context}\0")
-    host.write("/proc/91/cmdline", "/usr/sbin/sanlock\0daemon\0")
+    run_process(host.path, 91, "/usr/sbin/sanlock", "daemon")
     host.write("/proc/91/attr/current", "system_u:system_r:sanlock_t:s0\0")
+    theirs = ("/usr/bin/python3", "/usr/libexec/vdsm/supervdsmd")
+    run_process(host.path, 89, *theirs, user=1000)
+    host.write("/proc/89/attr/current", "unconfined_u:unconfined_r:unconfined_t:s0\0")
     daemons = (VdsmDaemon("supervdsmd", 90, context), VdsmDaemon("vdsmd", 800, context))
     assert software(host).selinux == SELinux(False, daemons)
     (host.path / "sys/fs/selinux/enforce").unlink()

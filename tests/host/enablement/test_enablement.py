@@ -15,6 +15,7 @@ from support.fakes.fake_enablement import (
     policy_of,
     rdma_rule,
 )
+from support.fakes.fake_processes import VDSM, end_process, run_process
 from support.problems import problem
 
 from ovirt_rdma.host.enablement.apply import (
@@ -338,8 +339,7 @@ class TestModeHost:
         assert under(host.root, ENABLED).read_text() == marker_text("host")
         assert ids(host.enable(mode="host")) == []
         assert ids(host.disable()) == ["remove-marker"]
-        host.remove("/proc/700/cmdline")
-        under(host.root, "/proc/700").rmdir()
+        end_process(host.root, 700)
         under(host.root, "/proc").rmdir() if "proc" not in before else None
         assert host.tree() == before
 
@@ -443,6 +443,28 @@ class TestStatus:
         host.process(700, *argv)
         running = read_status(host.root).running
         assert (running.program if running else None) == program
+
+    @pytest.mark.parametrize(
+        ("user", "program"),
+        [
+            (1000, "/usr/bin/python3.9"),
+            (0, "/usr/bin/python3.9"),
+            ("1000\t36\t36\t36", "/usr/bin/python3.9"),
+            (VDSM, "/usr/bin/cat"),
+        ],
+        ids=["a user's", "root's", "set-user-ID", "another program"],
+    )
+    def test_a_process_with_vdsmds_words_is_not_taken_for_it(self, host, user, program):
+        """Any user could have hidden by one what the running vdsmd is."""
+        run_process(host.root, 699, *OURS, user=user, program=program)
+        assert read_status(host.root).running is None
+        host.process(700, *STOCK)
+        assert read_status(host.root).running.pid == 700
+
+    def test_who_may_not_see_what_vdsmd_executes_believes_its_user(self, host):
+        host.process(700, *STOCK)
+        host.remove("/proc/700/exe")
+        assert read_status(host.root).running.pid == 700
 
     def advice(self, host):
         return read_status(host.root).advice

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fakes.fake_files import FakeFiles
+from support.fakes.fake_processes import run_process
 from support.host.facts_of_everything import EVERYTHING
-from support.host.subnet import run_opensm
 
 from ovirt_rdma.host.opensm.processes import OpensmProcess, running_opensm
 from ovirt_rdma.host.opensm.read import FabricReader, local_ports
 from ovirt_rdma.host.system.tree import FileTree
 
 OPENSM = "/usr/sbin/opensm"
-WORDS = f"{OPENSM}\0-F\0/tmp/theirs\0-P\0/dev/watchdog\0"
+WORDS = (OPENSM, "-F", "/tmp/theirs", "-P", "/dev/watchdog")
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def found(host):
 
 
 def test_roots_opensm_is_found_also_after_an_update(host):
-    run_opensm(host, 7, f"{OPENSM}\0-g\0" + "0x5\0")
-    run_opensm(host, 9, f"{OPENSM}\0-p\0" + "3\0", program=f"{OPENSM} (deleted)")
+    run_process(host.path, 7, OPENSM, "-g", "0x5")
+    run_process(host.path, 9, OPENSM, "-p", "3", program=f"{OPENSM} (deleted)")
     assert found(host) == (
         OpensmProcess(7, guid="0x0000000000000005"),
         OpensmProcess(9, priority=3),
@@ -49,9 +49,7 @@ def test_roots_opensm_is_found_also_after_an_update(host):
 def test_a_process_that_a_user_calls_opensm_names_no_file(
     host, monkeypatch, uids, program
 ):
-    run_opensm(host, 7, WORDS, program=program)
-    text = "\t".join(uids)
-    host.write("/proc/7/status", f"Name:\topensm\nUid:\t{text}\nGid:\t0\n")
+    run_process(host.path, 7, *WORDS, user="\t".join(uids), program=program)
     read, real = [], FileTree.data
 
     def spy(tree, path, *more, **keys):
@@ -65,7 +63,7 @@ def test_a_process_that_a_user_calls_opensm_names_no_file(
 
 def test_the_command_line_wins_over_the_settings(host):
     host.write("/etc/o.conf", "guid 0x1\nsm_priority 3\npartition_config_file /a\n")
-    run_opensm(host, 7, f"{OPENSM}\0-F\0/etc/o.conf\0-p\0" + "5\0-P\0/b\0")
+    run_process(host.path, 7, OPENSM, "-F", "/etc/o.conf", "-p", "5", "-P", "/b")
     (process,) = found(host)
     assert (process.priority, process.partitions) == (5, "/b")
     assert process.guid == "0x0000000000000001"

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Optional
 
 from support.fakes.fake_files import FakeFiles
+from support.fakes.fake_processes import run_process
 from support.fakes.fake_runner import FakeRunner
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class FakeAdapters(FakeFiles):
     def lldp(self, netdev: str, text: str) -> None:
         """Set what ``lldptool`` shows of the neighbour of ``netdev``; lldpad runs."""
         self.write("/run/lldpad.pid", b"812\n" + 28 * b"\0")
-        self.write("/proc/812/comm", "lldpad")
+        run_process(self.path, 812, "/usr/sbin/lldpad", "-t")
         self.runner.answer(f"lldptool get-tlv -n -i {netdev}", text)
 
     def devinfo_of(self, device: str) -> str:

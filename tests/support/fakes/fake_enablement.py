@@ -22,6 +22,7 @@ from ovirt_rdma.host.paths import (
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.policy.store import store
 from ovirt_rdma.host.system.commands import CommandFailed
+from support.fakes.fake_processes import VDSM, run_process
 
 RELOAD = ("systemctl", "daemon-reload")
 RESTART = ("systemctl", "try-restart", "vdsmd.service")
@@ -91,7 +92,9 @@ class Host:
         return disable(self.root, run=self.run, **options)
 
     def process(self, pid, *argv):
-        self.write(f"/proc/{pid}/cmdline", "\0".join(argv) + "\0")
+        """Let VDSM's user run vdsmd, or root another program."""
+        user = VDSM if {*argv} & {LAUNCHER, STOCK_VDSMD} else 0
+        run_process(self.root, pid, *argv, user=user)
 
     def tree(self):
         """Everything below the root except the run lock: path to kind and content."""

@@ -14,18 +14,9 @@ from collections.abc import Sequence
 from ovirt_rdma.host.fabric.grammar import parse
 from ovirt_rdma.host.fabric.model import Definition
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout
+from support.fakes.fake_processes import run_process
 
 PID = 4711
-
-
-def run_opensm(fake, pid: int, words: str, uid: int = 0, program: str = "") -> None:
-    """Let ``fake`` have a process with these ``words``, each with its NUL."""
-    fake.write(f"/proc/{pid}/cmdline", words)
-    uids = "\t".join([str(uid)] * 4)
-    fake.write(f"/proc/{pid}/status", f"Name:\topensm\nUid:\t{uids}\nGid:\t0\n")
-    exe = fake.path / f"proc/{pid}/exe"
-    exe.unlink(missing_ok=True)
-    exe.symlink_to(program or words.partition("\0")[0])
 
 
 class Subnet:
@@ -46,8 +37,7 @@ class Subnet:
 
     def install(self, fake, *words: str) -> None:
         """Let ``fake`` run it, with these words on its command line."""
-        argv = b"\0".join([b"/usr/sbin/opensm", *(w.encode() for w in words), b""])
-        run_opensm(fake, PID, argv.decode())
+        run_process(fake.path, PID, "/usr/sbin/opensm", *words)
         self.answer(fake)
 
     def answer(self, fake) -> None:

@@ -14,7 +14,8 @@ import re
 from collections.abc import Sequence
 
 from ovirt_rdma.host.system.commands import CommandFailed
-from support.host.subnet import Subnet, run_opensm
+from support.fakes.fake_processes import run_process
+from support.host.subnet import Subnet
 
 PORT = "/sys/class/infiniband/mlx4_0/ports/1"
 OWN = "0x0002c90300fb1231"
@@ -139,8 +140,7 @@ class SubnetManagers(Subnet):
             "log_file",
             "log_max_size",
         }
-        words = ("/usr/sbin/opensm", "--config", SETTINGS)
-        run_opensm(self.fake, PID, "\0".join(words) + "\0")
+        run_process(self.fake.path, PID, "/usr/sbin/opensm", "--config", SETTINGS)
         self.run(settings["guid"], int(settings["sm_priority"]))
 
     def _stop(self) -> None:
