@@ -136,9 +136,9 @@ class Output:
             _to_stderr(f"\r\x1b[K{line}")
         self._progress_shown = bool(text)
 
-    def document(self, kind: str, content: Mapping[str, Any], version: int = 1) -> None:
+    def document(self, kind: str, content: Mapping[str, Any]) -> None:
         """Add ``content`` as JSON or YAML, with schema_version and kind."""
-        self.raw_document({"schema_version": version, "kind": kind, **content})
+        self.raw_document({"schema_version": 1, "kind": kind, **content})
 
     def raw_document(self, whole: Mapping[str, Any]) -> None:
         """Add ``whole``, which has its own schema_version and kind."""

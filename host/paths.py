@@ -71,13 +71,6 @@ VDSM_CONF_DROPIN_DIRECTORIES = (
 # because SELinux and sanlock need the path, and "mnt" below it.
 VDSM_MOUNTS = "/rhev/data-center/mnt"
 
-# Files of nfs-utils: nfsmount.conf(5). Mode nfsmount of earlier versions wrote the
-# file.
-NFSMOUNT_DIRECTORY = "/etc/nfsmount.conf.d"
-NFSMOUNT_FILE = f"{NFSMOUNT_DIRECTORY}/50-ovirt-rdma.conf"
-# An edited file of ours is kept here: nfs-utils reads names that end in .conf only.
-NFSMOUNT_SAVED = f"{NFSMOUNT_FILE}.saved"
-
 # Files of systemd: systemd.unit(5), "Unit File Load Path", the admin's folder first.
 SYSTEMD_BOOTED = "/run/systemd/system"
 DROPIN_DIRECTORY = "/etc/systemd/system/vdsmd.service.d"

@@ -125,10 +125,8 @@ class Load(HostVerb, Approval):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from pathlib import Path
 
         from ovirt_rdma.cli.host.shown.policy import policy_counts
-        from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, marker_mode
         from ovirt_rdma.host.paths import POLICY_JSON, under
         from ovirt_rdma.host.policy.json_form import digest as digest_of
         from ovirt_rdma.host.policy.load import load_policy_file
@@ -153,13 +151,7 @@ class Load(HostVerb, Approval):
             )
         with one_run(context.root, by="policy load"):
             result = store(loaded.policy, source, target)
-        remarks = list(result.remarks)
-        if marker_mode(Path(context.root)) == MODE_NFSMOUNT:
-            remarks.append(
-                "mode nfsmount of an earlier version is on, and its file does not "
-                "follow the policy any more; for the fix run: ovirt-rdma-host status"
-            )
-        for remark in remarks:
+        for remark in result.remarks:
             output.message(f"warning: {remark}")
         if output.for_people:
             verb = "is loaded" if result.changed else "was already loaded"
@@ -182,7 +174,7 @@ class Load(HostVerb, Approval):
                     "interfaces": len(loaded.policy.host.interfaces),
                     "modules": len(loaded.policy.host.modules),
                     "module_options": len(loaded.policy.host.module_options),
-                    "notes": remarks,
+                    "notes": list(result.remarks),
                     **effect.document,
                 },
             )

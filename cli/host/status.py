@@ -169,7 +169,7 @@ class ShowStatus(HostVerb):
     def run(self, context: Context) -> int:
         import dataclasses
 
-        from ovirt_rdma.host.enablement.status import SCHEMA_VERSION, read_status
+        from ovirt_rdma.host.enablement.status import read_status
         from ovirt_rdma.host.policy.model import Policy
         from ovirt_rdma.host.system.json_codec import plain
         from ovirt_rdma.host.system.lock import holder_of
@@ -196,7 +196,7 @@ class ShowStatus(HostVerb):
             content["at_work"] = holder and dataclasses.asdict(holder)
             problems += [changes.problem] if changes.problem else []
             content["problems"] = problems
-            output.document("status", content, SCHEMA_VERSION)
+            output.document("status", content)
             return exit_code
         for sentence in problems:
             output.message(f"note: {sentence}")
@@ -335,9 +335,6 @@ def _status_lines(report: Status, policy: Policy) -> list[tuple[str, str]]:
     ]
 
 
-_ENABLEMENT_VERSION = 2  # 1 had "notes", of mode nfsmount
-
-
 _ENABLE_CODES = (
     "0 done or nothing to do, 1 failed, 4 refused as unsafe,\n"
     "75 another run is changing this host"
@@ -429,7 +426,6 @@ def _report(verb: str, state: str, result: EnablementResult, output: Output) -> 
                 "advice": [dataclasses.asdict(advice) for advice in result.advice],
                 "steps": [dataclasses.asdict(step) for step in result.steps],
             },
-            _ENABLEMENT_VERSION,
         )
         return 0
     for step in result.steps:

@@ -18,8 +18,6 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
     rule_without_effect,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.policy import (
-    NFSMOUNT,
-    NFSMOUNT_FIX,
     PolicyInForce,
     policy_of,
     status_part,
@@ -36,12 +34,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     status_words,
 )
 from ovirt_rdma.host.decision.registry import Decision
-from ovirt_rdma.host.enablement.state import (
-    BY_LAUNCHER,
-    MODE_NFSMOUNT,
-    MODE_VDSMD,
-    MODES,
-)
+from ovirt_rdma.host.enablement.state import BY_LAUNCHER, MODE_VDSMD, MODES
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.mount_options import RDMA
@@ -90,8 +83,6 @@ def enabled_cell(report: HostReport) -> Cell:
     mode = status_part(report.status, "enabled").get("mode")
     if mode in MODES:
         return Cell(OK, str(mode), f"enabled in mode {mode}")
-    if mode == MODE_NFSMOUNT:
-        return Cell(WARN, str(mode), NFSMOUNT, NFSMOUNT_FIX)
     return Cell(
         FAIL,
         "no",

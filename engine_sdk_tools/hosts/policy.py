@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, bug_report
-from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, MODE_VDSMD
+from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem
 from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
 from ovirt_rdma.host.policy.json_form import digest
@@ -20,9 +20,6 @@ from ovirt_rdma.host.policy.model import Policy
 
 # Policies to keep parsed: a fleet has only a few different ones.
 _KEPT = 64
-
-NFSMOUNT = "it is in mode nfsmount of an earlier version, which ignores the policy"
-NFSMOUNT_FIX = "on the host: ovirt-rdma-host disable, then enable --restart-vdsmd"
 
 
 @dataclass(frozen=True)
@@ -49,8 +46,6 @@ def policy_of(report: HostReport) -> PolicyInForce:
             None, "its status does not show whether the add-on is enabled"
         )
     mode = enabled.get("mode")
-    if mode == MODE_NFSMOUNT:
-        return PolicyInForce(None, f"{NFSMOUNT}; {NFSMOUNT_FIX}", mode)
     if mode != MODE_VDSMD:
         return PolicyInForce(Policy(), "stock VDSM mounts: the add-on is not enabled")
     policy, reason = loaded_policy(report)

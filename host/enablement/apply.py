@@ -17,21 +17,19 @@ from ovirt_rdma.host.enablement.state import (
     BY_STOCK,
     MAKE_LINK,
     MODE_HOST,
-    MODE_NFSMOUNT,
     MODE_VDSMD,
     MODES,
+    NOTE,
     RELOAD_SYSTEMD,
     REMOVE_DIRECTORY,
     REMOVE_LEFT_OVER,
     RESTART_VDSMD,
-    SAVE_CONF,
     START_CAPS,
     WRITE_MARKER,
     WRITE_NOTE,
     EnablementState,
     Step,
     marker_text,
-    note_text,
     read_state,
     refuse_untrusted,
 )
@@ -39,13 +37,11 @@ from ovirt_rdma.host.enablement.status import Advice, selinux_advice, vdsm_advic
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.paths import (
     CAPS_UNIT,
-    DROPIN_DIRECTORY,
     DROPIN_SOURCE,
     ENABLED,
     FOLDER_NOTE,
     HOOKS,
     LAUNCHER,
-    NFSMOUNT_SAVED,
     under,
 )
 from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
@@ -107,17 +103,10 @@ def enable(
     EnablementRefused, LockHeld during another run, and EnablementFailed if a step
     fails.
     """
-    if mode == MODE_NFSMOUNT:
-        raise UsageProblem(
-            "mode-removed",
-            "mode nfsmount was removed",
-            "leave out --mode, or let the engine send the mount options (ovirt-rdma "
-            "domain convert NAME --to rdma --engine-options)",
-        )
     if mode not in MODES:
         raise UsageProblem(
             "mode-unknown",
-            f"there is no mode {mode!r} in this version; allowed: {', '.join(MODES)}",
+            f"there is no mode {mode!r}; allowed: {', '.join(MODES)}",
         )
     host = _Host(Path(root), run)
     with one_run(host.root, by="enable"):
@@ -175,10 +164,7 @@ class _Host:
         mode: str = MODE_VDSMD,
     ) -> EnablementResult:
         """Carry out ``steps``; a vdsmd of the program ``outdated`` needs a restart."""
-        texts = {
-            ENABLED: marker_text(mode),
-            FOLDER_NOTE: note_text(DROPIN_DIRECTORY),
-        }
+        texts = {ENABLED: marker_text(mode), FOLDER_NOTE: NOTE}
         for step in steps:
             _carry_out_step(step, self.root, self.run or _run, texts)
         outdated_runs = state.process is not None and state.process.program == outdated
@@ -222,8 +208,6 @@ def _change_file(step: Step, root: Path, texts: Mapping[str, str]) -> None:
     elif step.id in {WRITE_MARKER, WRITE_NOTE}:
         text = texts[step.target].encode()
         make_in_folder(path, lambda place: write_atomically(place, text, 0o644))
-    elif step.id == SAVE_CONF:
-        path.rename(under(root, NFSMOUNT_SAVED))
     elif step.id == REMOVE_DIRECTORY:
         path.rmdir()
     elif step.id == REMOVE_LEFT_OVER and path.is_dir():

@@ -15,31 +15,25 @@ from ovirt_rdma.host.enablement.state import (
     ABSENT,
     BY_LAUNCHER,
     BY_STOCK,
-    EDITED,
     MAKE_LINK,
     MODE_HOST,
-    MODE_NFSMOUNT,
     MODE_VDSMD,
     OURS,
     PRESENT,
     RELOAD_SYSTEMD,
-    REMOVE_CONF,
     REMOVE_DIRECTORY,
     REMOVE_LEFT_OVER,
     REMOVE_LINK,
     REMOVE_MARKER,
     REMOVE_NOTE,
     RESTART_VDSMD,
-    SAVE_CONF,
     START_CAPS,
     WRITE_MARKER,
     WRITE_NOTE,
     EnablementRefused,
     EnablementState,
-    Folder,
     Step,
     modes_on,
-    nfsmount_places,
     own_places,
     refuse_foreign,
     refuse_other_mode,
@@ -54,8 +48,6 @@ from ovirt_rdma.host.paths import (
     ENABLED,
     FOLDER_NOTE,
     LAUNCHER,
-    NFSMOUNT_FILE,
-    NFSMOUNT_SAVED,
 )
 
 
@@ -85,7 +77,7 @@ def plan_enable(
         )
     steps = _remove_left_over(state)
     if state.link == ABSENT:
-        if state.directory.state == ABSENT and state.noted_folder != DROPIN_DIRECTORY:
+        if state.directory.state == ABSENT and state.note == ABSENT:
             sentence = f"record in {FOLDER_NOTE} that {DROPIN_DIRECTORY} is new"
             steps.append(Step(WRITE_NOTE, FOLDER_NOTE, sentence))
         sentence = f"link {DROPIN_LINK} to {DROPIN_SOURCE}"
@@ -117,46 +109,27 @@ def plan_enable_host(
 def plan_disable(
     state: EnablementState, restart_vdsmd: bool = False
 ) -> tuple[Step, ...]:
-    """Return the steps after which vdsmd and mount.nfs are as they are shipped.
+    """Return the steps after which vdsmd is as it is shipped.
 
-    The package may be missing. An edited file is kept where mount.nfs does not read it.
-    Raises EnablementRefused if a foreign file is in a place of the enabled mode.
+    The package may be missing. Raises EnablementRefused if a foreign file is in a place
+    of the enabled mode.
     """
     on = modes_on(state)
     refuse_foreign(*own_places(state))
     if MODE_VDSMD in on:
         refuse_foreign(*vdsmd_places(state))
-    if MODE_NFSMOUNT in on:
-        refuse_foreign(*nfsmount_places(state))
     steps = _remove_left_over(state)
     if state.link == OURS:
         steps.append(Step(REMOVE_LINK, DROPIN_LINK, f"remove {DROPIN_LINK}"))
-    steps += _remove_folder(state, state.directory, DROPIN_LINK, state.link)
+    steps += _remove_folder(state)
     if MODE_VDSMD in on:
         steps += _reload(state)
-    if state.conf == OURS:
-        steps.append(Step(REMOVE_CONF, NFSMOUNT_FILE, f"remove {NFSMOUNT_FILE}"))
-    elif state.conf == EDITED:
-        steps.append(_save_conf(state))
-    steps += _remove_folder(state, state.conf_directory, NFSMOUNT_FILE, state.conf)
     if state.note == OURS:
         steps.append(Step(REMOVE_NOTE, FOLDER_NOTE, f"remove {FOLDER_NOTE}"))
     if state.marker == OURS:
         steps.append(Step(REMOVE_MARKER, ENABLED, f"remove {ENABLED}"))
         steps += _tell_caps(state)
     return (*steps, *_restart(state, restart_vdsmd, BY_LAUNCHER))
-
-
-def _save_conf(state: EnablementState) -> Step:
-    if state.conf_saved:
-        raise EnablementRefused(
-            "nfsmount-conf-edited",
-            f"{NFSMOUNT_FILE} was edited and cannot be kept as {NFSMOUNT_SAVED}: that "
-            "file exists already",
-            "move one of the two files away, and run this command again",
-        )
-    sentence = f"keep {NFSMOUNT_FILE}, which was edited, as {NFSMOUNT_SAVED}"
-    return Step(SAVE_CONF, NFSMOUNT_FILE, sentence)
 
 
 def _remove_left_over(state: EnablementState) -> list[Step]:
@@ -167,20 +140,15 @@ def _remove_left_over(state: EnablementState) -> list[Step]:
     ]
 
 
-def _remove_folder(
-    state: EnablementState, folder: Folder, ours: str, whose: str
-) -> list[Step]:
-    """Remove the folder of ``ours`` if enable created it and it will be empty."""
-    path = Path(ours)
-    removed = {Path(left).name for left in state.left_over}
-    if whose == OURS:
-        removed.add(path.name)
-    if state.noted_folder != str(path.parent) or folder.state != PRESENT:
+def _remove_folder(state: EnablementState) -> list[Step]:
+    """Remove the folder of the link if enable created it and it will be empty."""
+    removed = {Path(DROPIN_LINK).name} if state.link == OURS else set()
+    if state.note != OURS or state.directory.state != PRESENT:
         return []
-    if not set(folder.entries) <= removed:
+    if not set(state.directory.entries) <= removed:
         return []
-    sentence = f"remove {path.parent}, which is empty now"
-    return [Step(REMOVE_DIRECTORY, str(path.parent), sentence)]
+    sentence = f"remove {DROPIN_DIRECTORY}, which is empty now"
+    return [Step(REMOVE_DIRECTORY, DROPIN_DIRECTORY, sentence)]
 
 
 def _mark(state: EnablementState) -> list[Step]:

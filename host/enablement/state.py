@@ -3,15 +3,13 @@
 
 The marker says that a mode is enabled, and which one. Mode vdsmd also has a link to the
 drop-in that starts vdsmd through the launcher. Mode host has only the marker, which
-hooks and units check. Mode nfsmount, a file in nfsmount.conf.d, was enabled by earlier
-versions; it is known here so that disable can remove it. A foreign file in a place of
-ours, or another enabled mode, is a reason to refuse. Everything is read below a root
-directory, which tests use; nothing is changed here.
+hooks and units check. A foreign file in a place of ours, or another enabled mode, is a
+reason to refuse. Everything is read below a root directory, which tests use; nothing is
+changed here.
 """
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
@@ -31,9 +29,6 @@ from ovirt_rdma.host.paths import (
     ENABLED,
     FOLDER_NOTE,
     LAUNCHER,
-    NFSMOUNT_DIRECTORY,
-    NFSMOUNT_FILE,
-    NFSMOUNT_SAVED,
     OTHER_DROPIN_DIRECTORIES,
     RUN_MOUNTS,
     STOCK_REASON,
@@ -45,10 +40,9 @@ from ovirt_rdma.host.system.files import unfinished, unfinished_files
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import FileTree
 
-# The owner of a file in a place of ours; EDITED is ours, but changed since.
+# The owner of a file in a place of ours.
 ABSENT = "absent"
 OURS = "ours"
-EDITED = "edited"
 FOREIGN = "foreign"
 PRESENT = "present"
 
@@ -56,13 +50,11 @@ MODE_VDSMD = "vdsmd"
 # The marker only: hooks and units are active, NFS mounts are stock.
 MODE_HOST = "host"
 MODES = (MODE_VDSMD, MODE_HOST)
-# Of earlier versions; it can be disabled, not enabled.
-MODE_NFSMOUNT = "nfsmount"
-# Folders that enable may have created, and that disable removes.
-FOLDERS = (DROPIN_DIRECTORY, NFSMOUNT_DIRECTORY)
 MARKER_HEADER = (
     "# Written by ovirt-rdma-host enable; ovirt-rdma-host disable removes it."
 )
+# The note that enable created the folder, so that disable removes it.
+NOTE = f"{MARKER_HEADER}\nmade: {DROPIN_DIRECTORY}\n"
 
 # The program that started the running vdsmd.
 BY_LAUNCHER = "launcher"
@@ -71,11 +63,6 @@ BY_STOCK = "stock"
 # VDSM's user may write the file.
 _LONGEST_REASON = 1000
 
-# The file of mode nfsmount starts with these lines and a digest of the rest.
-_CONF_HEADER = b"""\
-# Written by ovirt-rdma-host enable, mode nfsmount; ovirt-rdma-host disable removes it.
-# Do not edit: change /etc/ovirt-rdma/policy.yaml, then: ovirt-rdma-host policy load
-"""
 _SETS_EXEC_START = re.compile(rb"^[ \t]*ExecStart[ \t]*=", re.MULTILINE)
 
 
@@ -107,11 +94,7 @@ class EnablementState:
 
     marker, link, note: ABSENT, OURS or FOREIGN
     marker_mode: the mode in a marker of ours
-    noted_folder: the folder that enable created, according to the note
     directory: vdsmd.service.d
-    conf, conf_saved: mode nfsmount's file: ABSENT, OURS, EDITED or FOREIGN; and if an
-        edited one is kept beside it
-    conf_directory: nfsmount.conf.d
     overrides: foreign drop-ins that replace vdsmd's ExecStart too
     left_over: unfinished files and folders of runs that were killed
     stock: VDSM has its vdsmd where the launcher expects it
@@ -123,12 +106,8 @@ class EnablementState:
     marker: str
     marker_mode: Optional[str]
     note: str
-    noted_folder: Optional[str]
     link: str
     directory: Folder
-    conf: str
-    conf_directory: Folder
-    conf_saved: bool
     overrides: tuple[str, ...]
     left_over: tuple[str, ...]
     launcher: bool
@@ -145,29 +124,19 @@ def marker_text(mode: str) -> str:
     return f"{MARKER_HEADER}\nmode: {mode}\n"
 
 
-_MARKERS = {marker_text(mode).encode(): mode for mode in (*MODES, MODE_NFSMOUNT)}
-
-
-def note_text(folder: str) -> str:
-    """Return the content of the note about ``folder``, which enable created."""
-    return f"{MARKER_HEADER}\nmade: {folder}\n"
+_MARKERS = {marker_text(mode).encode(): mode for mode in MODES}
 
 
 def read_state(root: Path) -> EnablementState:
     """Read the state below ``root``. Raises OSError if a place is unreadable."""
     marker, mode = _one_of(_MARKERS, under(root, ENABLED))
-    folders = {note_text(folder).encode(): folder for folder in FOLDERS}
-    note, noted = _one_of(folders, under(root, FOLDER_NOTE))
+    note, _ = _one_of({NOTE.encode(): ""}, under(root, FOLDER_NOTE))
     return EnablementState(
         marker=marker,
         marker_mode=mode,
         note=note,
-        noted_folder=noted,
         link=_link_state(under(root, DROPIN_LINK)),
         directory=_folder(under(root, DROPIN_DIRECTORY)),
-        conf=_conf_state(under(root, NFSMOUNT_FILE)),
-        conf_directory=_folder(under(root, NFSMOUNT_DIRECTORY)),
-        conf_saved=under(root, NFSMOUNT_SAVED).exists(),
         overrides=_overrides(root),
         left_over=_left_over(root),
         launcher=under(root, LAUNCHER).is_file(),
@@ -237,29 +206,13 @@ def _link_state(path: Path) -> str:
     return FOREIGN if path.exists() else ABSENT
 
 
-def _conf_state(path: Path) -> str:
-    if path.is_symlink():
-        return FOREIGN
-    try:
-        data = read_file(path)
-    except FileNotFoundError:
-        return ABSENT
-    except IsADirectoryError:
-        return FOREIGN
-    if not data.startswith(_CONF_HEADER):
-        return FOREIGN
-    digest, _, body = data[len(_CONF_HEADER) :].partition(b"\n")
-    wanted = f"# content: sha256:{hashlib.sha256(body).hexdigest()}"
-    return OURS if digest == wanted.encode() else EDITED
-
-
 def _left_over(root: Path) -> tuple[str, ...]:
     """Return unfinished files and folders of ours."""
     paths: list[Path] = []
-    for path in (ENABLED, FOLDER_NOTE, NFSMOUNT_FILE):
+    for path in (ENABLED, FOLDER_NOTE):
         if not under(root, path).parent.is_symlink():
             paths += unfinished_files(under(root, path))
-    for folder in (posixpath.dirname(ENABLED), *FOLDERS):
+    for folder in (posixpath.dirname(ENABLED), DROPIN_DIRECTORY):
         place = unfinished(under(root, folder))
         if place.is_dir() and not place.is_symlink():
             paths.append(place)
@@ -291,8 +244,6 @@ MAKE_LINK = "make-link"
 WRITE_NOTE = "write-folder-note"
 WRITE_MARKER = "write-marker"
 REMOVE_LINK = "remove-link"
-REMOVE_CONF = "remove-nfsmount-conf"
-SAVE_CONF = "save-nfsmount-conf"
 REMOVE_DIRECTORY = "remove-directory"
 REMOVE_NOTE = "remove-folder-note"
 REMOVE_MARKER = "remove-marker"
@@ -324,7 +275,6 @@ def modes_on(state: EnablementState) -> tuple[str, ...]:
     """Return the modes that are enabled completely or in part."""
     signs = {
         MODE_VDSMD: state.link == OURS,
-        MODE_NFSMOUNT: state.conf in {OURS, EDITED},
         MODE_HOST: False,  # has only the marker
     }
     return tuple(m for m, sign in signs.items() if sign or state.marker_mode == m)
@@ -340,14 +290,6 @@ def vdsmd_places(state: EnablementState) -> Places:
     return (
         (state.directory.state, DROPIN_DIRECTORY),
         (state.link, DROPIN_LINK),
-    )
-
-
-def nfsmount_places(state: EnablementState) -> Places:
-    """Return the places of mode nfsmount, as state and path."""
-    return (
-        (state.conf_directory.state, NFSMOUNT_DIRECTORY),
-        (state.conf, NFSMOUNT_FILE),
     )
 
 
@@ -379,12 +321,7 @@ def refuse_untrusted(refused: Sequence[str]) -> None:
 
 
 def refuse_other_mode(state: EnablementState, wanted: str) -> None:
-    """Raise EnablementRefused if another mode than ``wanted`` is enabled.
-
-    Mode nfsmount is not disabled automatically: the operator chose it to have no code
-    of ours inside vdsmd, and until vdsmd is restarted its exports would be mounted over
-    TCP.
-    """
+    """Raise EnablementRefused if another mode than ``wanted`` is enabled."""
     for mode in modes_on(state):
         if mode != wanted:
             raise EnablementRefused(

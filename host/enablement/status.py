@@ -16,9 +16,7 @@ from ovirt_rdma.host.collect.parsers import vdsm_conf
 from ovirt_rdma.host.enablement.state import (
     BY_LAUNCHER,
     BY_STOCK,
-    EDITED,
     MODE_HOST,
-    MODE_NFSMOUNT,
     MODE_VDSMD,
     OURS,
     EnablementState,
@@ -32,7 +30,6 @@ from ovirt_rdma.host.paths import (
     DROPIN_SOURCE,
     ENABLED,
     LAUNCHER,
-    NFSMOUNT_FILE,
     POLICY_COPY,
     POLICY_JSON,
     STOCK_VDSMD,
@@ -59,7 +56,6 @@ def advice_on(
     """
     return (
         *_half_done(state),
-        *_nfsmount(state),
         *(vdsm_advice(state) if MODE_VDSMD in modes_on(state) else ()),
         *_launcher(state),
         *selinux_advice(state),
@@ -79,21 +75,6 @@ def _half_done(state: EnablementState) -> list[Advice]:
             f"{present} exists and {missing} does not: an enable or disable was "
             "interrupted",
             f"run it again: ovirt-rdma-host enable --mode {MODE_VDSMD}, or disable",
-        )
-    ]
-
-
-def _nfsmount(state: EnablementState) -> list[Advice]:
-    if MODE_NFSMOUNT not in modes_on(state):
-        return []
-    return [
-        Advice(
-            "Mode nfsmount of an earlier version is enabled: mount.nfs reads "
-            f"{NFSMOUNT_FILE} as long as it exists, and policy load does not change it "
-            "any more",
-            "ovirt-rdma-host disable, then ovirt-rdma-host enable --restart-vdsmd, or "
-            "give the export the engine's mount options (ovirt-rdma domain convert "
-            "NAME --to rdma --engine-options); existing mounts stay",
         )
     ]
 
@@ -201,7 +182,7 @@ def _policy(
         )
         if loaded:
             effect = "its copy is used for NFS mounts"
-        if {MODE_HOST, MODE_NFSMOUNT} & {*modes_on(state)}:
+        if MODE_HOST in modes_on(state):
             effect = "VDSM's hooks change nothing"
         sentence = f"The stored policy cannot be used; {effect}"
         return [Advice(sentence, policy_fix)]
@@ -236,22 +217,17 @@ def _bypass(state: EnablementState, root: Path) -> list[Advice]:
     return advice
 
 
-SCHEMA_VERSION = 2  # of ``status -o json``; 1 had "nfsmount", for the mode of that name
-
-
 @dataclass(frozen=True)
 class Enabled:
     """The enabled mode and its files.
 
-    ``marker`` and ``link`` are ``absent``, ``ours`` or ``foreign``; ``conf``, the file
-    of mode nfsmount of earlier versions, may also be ``edited``. ``mode`` is None
+    ``marker`` and ``link`` are ``absent``, ``ours`` or ``foreign``. ``mode`` is None
     unless the marker and the other files of the mode exist.
     """
 
     mode: Optional[str]
     marker: str
     link: str
-    conf: str
     overrides: tuple[str, ...]
 
 
@@ -307,7 +283,7 @@ def read_status(root: Union[str, Path] = "/") -> Status:
         ) from error
     policy = _loaded_policy(under(root, POLICY_JSON))
     return Status(
-        Enabled(_mode(state), state.marker, state.link, state.conf, state.overrides),
+        Enabled(_mode(state), state.marker, state.link, state.overrides),
         Package(state.launcher, state.dropin),
         state.process,
         policy,
@@ -321,8 +297,6 @@ def read_status(root: Union[str, Path] = "/") -> Status:
 def _mode(state: EnablementState) -> Optional[str]:
     if state.marker_mode == MODE_VDSMD and state.link == OURS:
         return MODE_VDSMD
-    if state.marker_mode == MODE_NFSMOUNT and state.conf in {OURS, EDITED}:
-        return MODE_NFSMOUNT
     return MODE_HOST if state.marker_mode == MODE_HOST else None
 
 

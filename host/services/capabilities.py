@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, MODE_VDSMD, marker_mode
+from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_mode
 from ovirt_rdma.host.paths import CAPS_JSON, INTERFACES_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy.store import in_force
 from ovirt_rdma.host.system.commands import Runner
@@ -37,10 +37,9 @@ def text_of_caps() -> str:
 
 def has_features(root: Union[str, Path]) -> bool:
     """Whether the host below ``root`` is configured for NFS over RDMA: it is enabled,
-    and a valid policy is loaded. Mode nfsmount of an earlier version counts: an update
-    alone must not make a host non-operational.
+    and a valid policy is loaded.
     """
-    if marker_mode(Path(root)) not in {MODE_VDSMD, MODE_NFSMOUNT}:
+    if marker_mode(Path(root)) != MODE_VDSMD:
         return False
     return in_force(under(root, POLICY_JSON)).stored is not None
 

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from support.fakes.fake_processes import VDSM, run_process
 from support.fakes.fake_root import FakeRoot
@@ -13,7 +10,6 @@ from ovirt_rdma.host.paths import (
     DROPIN_SOURCE,
     ENABLED,
     LAUNCHER,
-    NFSMOUNT_FILE,
     STOCK_VDSMD,
     under,
 )
@@ -61,7 +57,7 @@ def test_the_running_vdsmd_is_mentioned(installed):
 
 def test_documents(installed):
     document = installed("enable", "-o", "json").document
-    assert list(document.items())[:2] == [("schema_version", 2), ("kind", "enable")]
+    assert list(document.items())[:2] == [("schema_version", 1), ("kind", "enable")]
     assert document["changed"]
     assert document["steps"][-1]["id"] == "write-marker"
     document = installed("disable", "-o", "json").document
@@ -171,8 +167,6 @@ def test_status_document(installed):
     assert under(installed.root, DROPIN_LINK).is_symlink()
 
 
-DATA = Path(__file__).parents[2] / "data" / "hosts-in-mode-nfsmount.json"
-NFSMOUNT = json.loads(DATA.read_text(encoding="utf-8"))
 VM = "{name: vm, server: 10.0.0.1, path: /vm, transport: require-rdma}"
 ISO = "{name: iso, server: 10.0.0.1, path: /iso, transport: tcp}"
 
@@ -206,55 +200,3 @@ def test_another_run_that_is_changing_the_host(site, words):
     assert stored.read_text() == before
     assert not under(site.root, ENABLED).exists()
     assert site(*words).code == 0
-
-
-@pytest.fixture
-def in_mode_nfsmount(site):
-    """``site`` with mode nfsmount, enabled by an earlier version."""
-    for path, text in NFSMOUNT["enabled"].items():
-        place = under(site.root, path)
-        place.mkdir() if text is None else place.write_text(text, encoding="utf-8")
-    return site
-
-
-def test_mode_nfsmount_cannot_be_turned_on(site):
-    site("enable", "--mode", "nfsmount").refused(
-        2, "mode nfsmount was removed", "fix: leave out --mode"
-    )
-    assert not under(site.root, ENABLED).exists()
-
-
-def test_status_of_mode_nfsmount(in_mode_nfsmount):
-    lines = in_mode_nfsmount("status").out.splitlines()
-    assert lines[0] == "enabled   yes, mode nfsmount"
-    assert any(
-        "Mode nfsmount of an earlier version is enabled" in line for line in lines
-    )
-    assert any(line.startswith("fix: ovirt-rdma-host disable, then") for line in lines)
-    document = in_mode_nfsmount("status", "-o", "json").document
-    assert document["schema_version"] == 2
-    assert "nfsmount" not in document
-    assert (document["enabled"]["mode"], document["enabled"]["conf"]) == (
-        "nfsmount",
-        "ours",
-    )
-    in_mode_nfsmount("enable").refused(
-        4, "mode nfsmount is enabled", "fix: ovirt-rdma-"
-    )
-    assert in_mode_nfsmount("disable").out.endswith("Now disabled.\n")
-    assert in_mode_nfsmount("enable").code == 0
-
-
-def test_policy_load_leaves_the_file_of_mode_nfsmount_and_says_so(in_mode_nfsmount):
-    file = under(in_mode_nfsmount.root, NFSMOUNT_FILE)
-    before = file.read_bytes()
-    write_policy(in_mode_nfsmount, VM.replace("/vm", "/new"), ISO)
-    loaded = in_mode_nfsmount("policy", "load")
-    assert loaded.code == 0
-    assert "warning: mode nfsmount of an earlier version is on" in loaded.err
-    assert file.read_bytes() == before
-    document = json.loads(in_mode_nfsmount("policy", "load", "-o", "json").out)
-    (note,) = document["notes"]
-    assert note.startswith("mode nfsmount of an earlier version is on")
-    in_mode_nfsmount("disable")
-    assert in_mode_nfsmount("policy", "load").err == ""

@@ -68,7 +68,7 @@ VERBS = (
         ("check extra", "unknown arguments: extra"),
         ("check --skip NO-SUCH-01", "there is no rule 'NO-SUCH-01'"),
         ("explain", "either the id of a rule or --list"),
-        ("enable --mode nfs", "there is no mode 'nfs' in this version"),
+        ("enable --mode nfs", "there is no mode 'nfs'"),
         ("enable --facts x", "does not accept a facts file"),
         ("disable --facts", "does not accept a facts file"),
         ("policy load --facts x", "does not accept a facts file"),

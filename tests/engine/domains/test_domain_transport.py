@@ -110,14 +110,6 @@ def test_transport_of_a_row_is_the_option_that_wins(options, transport):
             ("tcp", "rule 'nas'"),
         ),
         # Unknown, not guessed.
-        (
-            report(
-                status=status(rules("require-rdma"), mode="nfsmount"),
-                policy_text=rules("require-rdma"),
-            ),
-            "",
-            (None, "it is in mode nfsmount of an earlier version"),
-        ),
         (report(), "", (None, "the host did not report its status")),
         (report(status={"enabled": 7}), "", (None, "its status does not show")),
         (

@@ -94,7 +94,6 @@ def test_host_without_data_is_unknown_everywhere_but_for_the_engine():
         ("package", {"package": None}, UNKNOWN, "unknown"),
         ("enabled", {}, OK, "vdsmd"),
         ("enabled", {"enabled": {"mode": "host"}}, OK, "host"),
-        ("enabled", {"enabled": {"mode": "nfsmount"}}, WARN, "nfsmount"),
         ("enabled", {"enabled": {"mode": None}}, FAIL, "no"),
         ("running", {}, OK, "launcher"),
         ("running", {"running": {"program": "stock"}}, FAIL, "stock"),

@@ -97,9 +97,7 @@ class TestEnable:
         before = host.tree()
         with pytest.raises(UsageProblem) as caught:
             host.enable(mode=mode)
-        assert str(caught.value) == (
-            f"there is no mode {mode!r} in this version; allowed: vdsmd, host"
-        )
+        assert str(caught.value) == (f"there is no mode {mode!r}; allowed: vdsmd, host")
         assert host.tree() == before
 
 
@@ -391,7 +389,6 @@ class TestStatus:
                 "mode": None,
                 "marker": "absent",
                 "link": "absent",
-                "conf": "absent",
                 "overrides": (),
             },
             "package": {"launcher": True, "dropin": True},

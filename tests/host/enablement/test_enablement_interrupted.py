@@ -24,8 +24,6 @@ from ovirt_rdma.host.paths import (
     DROPIN_SOURCE,
     ENABLED,
     FOLDER_NOTE,
-    NFSMOUNT_DIRECTORY,
-    NFSMOUNT_FILE,
     under,
 )
 
@@ -206,21 +204,21 @@ def test_a_kill_within_a_step(tmp_path_factory, there, then):
 @pytest.mark.parametrize("verb", ["enable", "disable"])
 def test_only_names_of_ours_are_swept(tmp_path, verb):
     host = make_host(tmp_path)
+    folder = Path(ENABLED).parent
     kept = [
-        f"{NFSMOUNT_DIRECTORY}/.50-ovirt-rdma.conf.swp",
-        f"{NFSMOUNT_DIRECTORY}/.50-ovirt-rdma.conf.abcd1234",
-        f"{NFSMOUNT_DIRECTORY}/50-ovirt-rdma.conf.abcd1234",
-        "/etc/.nfsmount.conf.d.other/x",
+        f"{folder}/.enabled.swp",
+        f"{folder}/.enabled.abcd1234",
+        f"{folder}/enabled.abcd1234",
+        "/etc/systemd/system/.vdsmd.service.d.other/x",
     ]
     swept = [
-        f"{NFSMOUNT_DIRECTORY}/.{Path(NFSMOUNT_FILE).name}.abcd_123.ovirt-rdma",
-        f"{ENABLED.replace('enabled', '.enabled')}.abcd_123.ovirt-rdma",
-        "/etc/.nfsmount.conf.d.ovirt-rdma/50-ovirt-rdma.conf",
+        f"{folder}/.enabled.abcd_123.ovirt-rdma",
+        "/etc/.ovirt-rdma.ovirt-rdma/enabled",
         "/etc/systemd/system/.vdsmd.service.d.ovirt-rdma/50-ovirt-rdma.conf",
     ]
     for path in (*kept, *swept):
         host.write(path, "")
-    link = f"{NFSMOUNT_DIRECTORY}/.50-ovirt-rdma.conf.abcdefgh.ovirt-rdma"
+    link = f"{folder}/.enabled.abcdefgh.ovirt-rdma"
     host.link(link, "/nowhere")
     result = host.enable() if verb == "enable" else host.disable()
     done = [step.target for step in result.steps if step.id == "remove-left-over"]

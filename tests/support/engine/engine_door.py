@@ -32,7 +32,6 @@ from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.changes.status import ChangeStatus
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK, VdsmdProcess
 from ovirt_rdma.host.enablement.status import (
-    SCHEMA_VERSION,
     Enabled,
     LoadedPolicy,
     Package,
@@ -193,7 +192,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
     on = host.addon
     link = "ours" if on else "absent"
     status = Status(
-        Enabled("vdsmd" if on else None, link, link, "absent", ()),
+        Enabled("vdsmd" if on else None, link, link, ()),
         Package(launcher=True, dropin=True),
         VdsmdProcess(
             1234,
@@ -213,7 +212,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
     content = json.loads(json.dumps(dataclasses.asdict(status)))
     content["policy"]["drop_ins"] = split(host.policy_text).drop_ins
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "kind": "status",
         **content,
         "degraded": [],
