@@ -165,6 +165,8 @@ install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below 
 	  install -D -m 755 vdsm_hooks/$$hook $(DESTDIR)/usr/libexec/vdsm/hooks/$$hook || exit; done
 	install -D -m 755 host/ansible/ovirt_rdma.fact \
 	  $(DESTDIR)/etc/ansible/facts.d/ovirt_rdma.fact
+	for page in $(notdir $(wildcard docs/rules/*.md)); do install -D -m 644 \
+	  docs/rules/$$page $(DESTDIR)/usr/share/ovirt-rdma/rules/$$page || exit; done
 	install -D -m 644 docs/policy.schema.json \
 	  $(DESTDIR)/usr/share/ovirt-rdma/policy.schema.json
 	for file in $(notdir $(wildcard storage/metrics/prometheus/*)); do \

@@ -20,9 +20,11 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 
 def _with_contents(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add a hidden table of contents for each section of the first page."""
+    """Add hidden tables of contents: for each section of the first page, for rules."""
     if page == app.config.root_doc:
         source[0] += "".join(contents_of(source[0]))
+    elif page == "docs/rules":
+        source[0] += "\n```{toctree}\n:hidden:\n:glob:\nrules/*\n```\n"
 
 
 def contents_of(text: str) -> Iterator[str]:

@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``check`` and ``explain``.
+"""Run ``check``: print the findings of all rules, with fixes.
 
-``check`` prints the findings of all rules, with fixes. Equal findings share one line: a
-host with 32 ports has 32 findings of one rule, and on a host without ports two dozen
-rules have nothing to check. ``explain`` prints what a rule checks, why, and the source.
+Equal findings share one line: a host with 32 ports has 32 findings of one rule, and on
+a host without ports two dozen rules have nothing to check.
 """
 
 from __future__ import annotations
-
-import re
 
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb
-from ovirt_rdma.host.errors import UsageProblem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +20,7 @@ if TYPE_CHECKING:
 
     from ovirt_rdma.cli.context import Context
     from ovirt_rdma.cli.host.decision import HostDecision
-    from ovirt_rdma.host.rules.base import Finding, Rule
+    from ovirt_rdma.host.rules.base import Finding
 
     Key = Callable[[Finding], Optional[Hashable]]
     Line = Callable[[Sequence[Finding]], Finding]
@@ -146,88 +142,6 @@ _GROUPINGS: tuple[tuple[Key, int, Line], ...] = (
 )
 
 
-_INDENT = "  "
-
-
-class Explain(HostVerb):
-    """Explain one rule, or list all."""
-
-    codes = "0 printed"
-    examples = ("IPOIB-MTU-01", "--list")
-
-    id: Optional[str]
-    list: bool
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        parser.add_argument(
-            "id", metavar="ID", nargs="?", help="the id of a rule or a step"
-        )
-        parser.add_argument(
-            "--list", action="store_true", help="list all ids with their titles"
-        )
-
-    def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.decision import rule_of
-
-        if (self.id is None) != self.list:
-            raise UsageProblem(
-                "options-exclude-each-other",
-                "give either the id of a rule or --list",
-                f"list the ids: {PROGRAM} explain --list",
-            )
-        if self.id is None:
-            _list(context.output)
-        else:
-            _explain(rule_of(self.id), context.output)
-        return 0
-
-
-def _explain(rule: Rule, output: Output) -> None:
-    if not output.for_people:
-        output.document("rule", _document(rule))
-        return
-    output.text(f"{rule.id}: {rule.title}")
-    for title, text in (("what", rule.what), ("why", rule.why), ("fix", rule.fix)):
-        output.line()
-        output.line(title)
-        for number, paragraph in enumerate(_paragraphs(text)):
-            if number:
-                output.line()
-            output.text(paragraph, _INDENT)
-    output.line()
-    output.line("sources")
-    for source in rule.sources:
-        output.text(" ".join(source.split()), _INDENT, "- ")
-
-
-def _list(output: Output) -> None:
-    from ovirt_rdma.host.decision import registry
-
-    if not output.for_people:
-        listed = [{"id": rule.id, "title": rule.title} for rule in registry.RULES]
-        output.document("rules", {"rules": listed})
-        return
-    output.table(("ID", "TITLE"), [(rule.id, rule.title) for rule in registry.RULES])
-
-
-def _document(rule: Rule) -> dict[str, object]:
-    return {
-        "id": rule.id,
-        "title": rule.title,
-        "what": "\n\n".join(_paragraphs(rule.what)),
-        "why": "\n\n".join(_paragraphs(rule.why)),
-        "fix": "\n\n".join(_paragraphs(rule.fix)),
-        "sources": [" ".join(source.split()) for source in rule.sources],
-    }
-
-
-def _paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of a text, each on one line; empty lines separate them."""
-    parts = re.split(r"\n[ \t]*\n", text)
-    return [" ".join(part.split()) for part in parts if part.strip()]
-
-
 # Enough for the id of a rule, and for subjects that do not have two names.
 _WIDEST = 16
 
@@ -300,7 +214,7 @@ class Check(HostVerb, Source, AllowNone):
         )
 
 
-VERBS: dict[str, type[Verb]] = {"check": Check, "explain": Explain}
+VERBS: dict[str, type[Verb]] = {"check": Check}
 
 
 def _with_steps(decided: HostDecision) -> list[Finding]:

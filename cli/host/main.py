@@ -62,6 +62,12 @@ def _enable(name: str) -> type[Verb]:
     return VERBS[name]
 
 
+def _explain(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.explain import VERBS
+
+    return VERBS[name]
+
+
 def _facts(name: str) -> type[Verb]:
     from ovirt_rdma.cli.host.facts import ShowFacts
 
@@ -175,7 +181,7 @@ _VERBS: Table = (
     ("confirm", "keep the changes of 'apply --confirm-timeout'", _apply),
     ("revert", "undo the changes of apply and the hooks", _revert),
     ("history", "show what was changed, when and by which command", _revert),
-    ("explain", "explain a rule of check and plan", _check),
+    ("explain", "explain a rule of check and plan", _explain),
     ("policy", "check, load and show the policy", _POLICY),
     ("nfs", "list NFS mounts, check exports and their mount options", _NFS),
     ("watch", "show what the NFS mounts do, until it is ended", _nfs_list),

@@ -181,25 +181,6 @@ def _modules(view: View) -> Iterator[Finding]:
             yield Finding(ID, name, WARN, sentence, f"modinfo {name}")
 
 
-RULE = Rule(
-    id=ID,
-    title="policy rules that name nothing on this host",
-    what=(
-        "Each interface rule of the policy should name at least one port and netdev of "
-        "this host and apply to it; each module of the policy should exist."
-    ),
-    why=(
-        "The policy is one file for all hosts, so a rule may be for another host. A "
-        "mistyped GUID has the same effect: nothing is set, without an error. The "
-        "first rule that names a netdev applies to it; a later rule that names nothing "
-        "else has no effect."
-    ),
-    fix=(
-        "Compare the rule with ovirt-rdma-host facts. The nearest name is only a hint: "
-        "a device is changed only if the rule names it exactly."
-    ),
-    sources=("docs/policy.md",),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

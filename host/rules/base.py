@@ -128,19 +128,9 @@ Outcome = Union[Finding, Step]
 
 @dataclass(frozen=True)
 class Rule:
-    """A check with a stable ``id``.
-
-    ``explain`` prints ``what``, ``why`` and ``fix``: paragraphs of whole sentences.
-    ``sources`` names kernel files, manual pages and vendor documents. ``decide`` is
-    pure.
-    """
+    """A check with a stable ``id``; docs/rules has its page. ``decide`` is pure."""
 
     id: str
-    title: str
-    what: str
-    why: str
-    fix: str
-    sources: tuple[str, ...]
     decide: Callable[[View], Iterable[Outcome]]
 
 

@@ -158,35 +158,6 @@ def _gen2_is_off(view: View) -> bool:
     return view.facts.software.distribution in ("el8", "el9")
 
 
-RULE = Rule(
-    id=ID,
-    title="adapter without a driver",
-    what=(
-        "Every RDMA adapter on the PCI bus should have a kernel driver. Functions "
-        "reserved for guests (vfio-pci) and unused virtual functions are correct "
-        "without one."
-    ),
-    why=(
-        "Without a driver there is no RDMA device, no ib0, and nothing in the logs. "
-        "EL9 builds mlx4 without MLX4_CORE_GEN2, so only lspci shows ConnectX and "
-        "ConnectX-2 (PCI 15b3:6340 to 676e); EL10 has no mlx4 at all, so it does not "
-        "support ConnectX-3 either. EL builds neither ib_qib (QLogic TrueScale) nor "
-        "ib_mthca (InfiniHost). MLNX_OFED 4.9 LTS was the last to support ConnectX-3; "
-        "5.1 and later do not."
-    ),
-    fix=(
-        "If the module is available, load it, or remove the modprobe.d line that "
-        "blocks it. If the kernel does not have it, use an adapter that it supports "
-        "(ConnectX-4 or later on EL10), or a kernel or out-of-tree module that "
-        "supports this one; its updates are then your task."
-    ),
-    sources=(
-        "Linux drivers/net/ethernet/mellanox/mlx4/main.c, mlx4_pci_table",
-        "kernel configurations of EL9 5.14 and EL10 6.12",
-        "NVIDIA MLNX_OFED release notes 5.1",
-        "modprobe.d(5)",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ovirt_rdma.host.paths import HEALTH_UNIT
-from ovirt_rdma.host.rules.base import HOST, Outcome, Rule
+from ovirt_rdma.host.rules.base import Outcome, Rule
 from ovirt_rdma.host.rules.own_unit import OwnUnit, decide_unit
 from ovirt_rdma.host.rules.view import View
 
@@ -34,20 +34,4 @@ def decide_health(view: View) -> Iterator[Outcome]:
     yield from decide_unit(view, unit, wanted)
 
 
-RULES = (
-    Rule(
-        HEALTH_ID,
-        "the unit that watches the NFS mounts",
-        f"With health_interval in the policy, {HEALTH_UNIT} should be enabled and "
-        "running. It asks the server of each mount one question per interval, which no "
-        "cache answers, and writes the result to /run/ovirt-rdma/health.json.",
-        "A mount whose server or path fails shows nothing: programs wait, and get an "
-        "error after timeo and retrans. The unit tells the journal in seconds, with "
-        "the cause, and the reports of the host have it.",
-        "ovirt-rdma-host apply enables the unit. If the policy no longer has "
-        f"health_interval, ovirt-rdma-host revert {HEALTH_ID}/{HOST} disables it; "
-        "until then it runs and asks nobody.",
-        (HEALTH_SOURCE,),
-        decide_health,
-    ),
-)
+RULES = (Rule(HEALTH_ID, decide_health),)

@@ -101,26 +101,7 @@ def _inactive(view: View, units: tuple[Unit, ...]) -> Iterator[Finding]:
         yield Finding(UNITS_ID, idle[0], WARN, sentence, fix)
 
 
-UNITS_RULE = Rule(
-    id=UNITS_ID,
-    title="units of rdma-core",
-    what=(
-        "rdma-hw.target and the rdma-load-modules@ units for this hardware should be "
-        "active, none of them failed, and openibd should not be active too."
-    ),
-    why=(
-        "These units load ib_ipoib, rpcrdma and other modules before the network "
-        "starts. A unit fails if its list names a module that this kernel does not "
-        "have. openibd, MLNX_OFED's service, unloads and loads the same modules when "
-        "it is restarted, even while storage is mounted."
-    ),
-    fix=(
-        "journalctl -b -u UNIT names the module; remove it from the list in "
-        "/etc/rdma/modules. Use either rdma-core or openibd."
-    ),
-    sources=("rdma-core Documentation/udev.md, kernel-boot/*", "systemd.special(7)"),
-    decide=decide_units,
-)
+UNITS_RULE = Rule(UNITS_ID, decide_units)
 
 UNITS_RULES = (UNITS_RULE,)
 
@@ -156,23 +137,7 @@ def _fix(problem: str) -> str:
     return "see the driver's messages: journalctl -k"
 
 
-UNREAD_RULE = Rule(
-    id=UNREAD_ID,
-    title="facts that could not be read",
-    what="All facts that the rules use should be readable.",
-    why=(
-        "A file in /sys may return an error, be empty or invalid, or disappear while "
-        "it is read, and a tool may be missing. The other facts are still complete. "
-        "Rules never guess: one that needs the missing fact reports SKIP or that the "
-        "value is unknown."
-    ),
-    fix=(
-        "Run the command as root. Errors in /sys come from the driver: see "
-        "journalctl -k. Install a missing tool; the finding names it."
-    ),
-    sources=("ovirt-rdma-host facts -o json, problems",),
-    decide=decide_unread,
-)
+UNREAD_RULE = Rule(UNREAD_ID, decide_unread)
 
 UNREAD_RULES = (UNREAD_RULE,)
 
@@ -218,18 +183,6 @@ def parsed(text: Optional[str]) -> Optional[tuple[int, ...]]:
     return tuple(int(n) for n in match.group(1).split(".")) if match else None
 
 
-VDSM_RULE = Rule(
-    id=VDSM_ID,
-    title="VDSM that supports IPoIB",
-    what=f"With IPoIB netdevs, VDSM should be {_FIRST_TEXT} or later.",
-    why=(
-        "Kernels since the end of 2020, EL9's included, give IPoIB netdevs the link "
-        "kind ipoib. Older VDSM does not know this kind and does not report such "
-        "netdevs, so the engine shows no ib0 to attach a network to."
-    ),
-    fix="Update VDSM on the host, through the engine.",
-    sources=("VDSM lib/vdsm/network/ipwrapper.py, commit 5c5a1c47e (v4.50.1.1)",),
-    decide=decide_vdsm,
-)
+VDSM_RULE = Rule(VDSM_ID, decide_vdsm)
 
 VDSM_RULES = (VDSM_RULE,)

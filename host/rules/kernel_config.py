@@ -99,26 +99,6 @@ def _from_elsewhere(view: View, need: _Need) -> bool:
     return is_available(view.facts.modules, need.module) is True
 
 
-RULE = Rule(
-    id=ID,
-    title="kernel configuration",
-    what=(
-        "The running kernel should have the options that this host's adapters and "
-        "policy need: INFINIBAND, SUNRPC_XPRT_RDMA, INFINIBAND_USER_ACCESS; for "
-        "InfiniBand ports also INFINIBAND_IPOIB and INFINIBAND_IPOIB_CM."
-    ),
-    why=(
-        "The kernels of EL9 and EL10 have all of them. Cloud kernels and custom "
-        "kernels often do not: then there is no ib0, or a mount fails with a "
-        "misleading error."
-    ),
-    fix="Boot the distribution's kernel, or build one with the named symbols.",
-    sources=(
-        "Linux drivers/infiniband/Kconfig, drivers/infiniband/ulp/ipoib/Kconfig, "
-        "net/sunrpc/Kconfig",
-        "kernel configurations of EL9 5.14 and EL10 6.12",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

@@ -80,29 +80,6 @@ def _fix(module: str, distribution: str, release: str) -> str:
     )
 
 
-RULE = Rule(
-    id=ID,
-    title="packages of kernel modules",
-    what="Modules that the kernel was built with should be installed.",
-    why=(
-        "EL splits the modules of a kernel: kernel-core and kernel-modules-core have "
-        "what a virtual machine needs, kernel-modules has rpcrdma, ib_ipoib and the "
-        "adapters' drivers, and kernel-modules-extra the rest. Minimal images may have "
-        "the first two only. Then there is no ib0, and mount.nfs says that an "
-        "incorrect mount option was specified. The kernel's configuration and its list "
-        "of modules show it: built as a module, and not there."
-    ),
-    fix=(
-        "Install kernel-modules of the running kernel, and kernel-modules-extra if the "
-        "module is still missing. To have them with each update: dnf install "
-        "kernel-modules."
-    ),
-    sources=(
-        "EL's kernel.spec and filter-modules.sh",
-        "k3s-io/k3s-ansible issue 419 (EL10: modules missing until the package is "
-        "installed)",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

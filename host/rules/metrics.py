@@ -35,20 +35,4 @@ def decide(view: View) -> Iterator[Outcome]:
     yield from decide_unit(view, _UNIT, wanted)
 
 
-RULES = (
-    Rule(
-        ID,
-        "the timer that writes metrics",
-        f"With metrics_folder in the policy, {METRICS_UNIT} should be enabled and "
-        "running. Every 15 seconds it writes ovirt_rdma.prom into that folder, from "
-        "which node_exporter reads it: connections, operations and verdict of each "
-        "NFS mount, slots, port errors, the policy.",
-        "The mountstats collector of node_exporter 1.5 and 1.6 fails as a whole on a "
-        "host with one RDMA mount, and no version exports the columns of RDMA.",
-        "ovirt-rdma-host apply enables the timer. If the policy no longer has "
-        f"metrics_folder, ovirt-rdma-host revert {ID}/host disables it; then remove "
-        "ovirt_rdma.prom from the folder, or node_exporter shows old values for ever.",
-        (SOURCE, "github.com/prometheus/node_exporter, issue 2749"),
-        decide,
-    ),
-)
+RULES = (Rule(ID, decide),)

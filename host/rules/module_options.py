@@ -143,30 +143,7 @@ def _unknown_finding(module: str, name: str, where: str) -> Finding:
     )
 
 
-UNKNOWN_RULE = Rule(
-    id=UNKNOWN_ID,
-    title="module options without effect",
-    what=(
-        "modprobe.d and the policy should set only options that the driver has. It no "
-        "longer has mtu_4k, set_4k_mtu, log_num_mtt and similar options of mlx4_core, "
-        "and ipoib_enhanced and lro of ib_ipoib."
-    ),
-    why=(
-        "The kernel ignores an unknown option and only logs it, so the line seems to "
-        "have an effect. mtu_4k and set_4k_mtu gave mlx4 ports an MTU of 4096, which "
-        "is the default today and can be changed in sysfs (mlx4_portN_mtu). "
-        "log_num_mtt sized the table of registered memory, which now depends on the "
-        "host's memory. Drivers of MLNX_OFED still have some of them: an option that "
-        "the loaded module shows is not reported."
-    ),
-    fix="Remove the option from the file that the finding names.",
-    sources=(
-        "modinfo mlx4_core mlx4_ib ib_ipoib (Linux 6.1)",
-        "Linux kernel/module, kernel/params.c: unknown parameters are ignored",
-        "MLNX_OFED user manual (where the options come from)",
-    ),
-    decide=decide_unknown,
-)
+UNKNOWN_RULE = Rule(UNKNOWN_ID, decide_unknown)
 
 UNKNOWN_RULES = (UNKNOWN_RULE,)
 
@@ -375,30 +352,6 @@ def _text(option: ModuleOption) -> str:
     return f"{option.module} {option.name}={option.value}"
 
 
-RULE = Rule(
-    id=ID,
-    title="module options of the policy",
-    what=(
-        "The options under host: module_options in policy.yaml should be in "
-        "modprobe.d, and the running module should use them."
-    ),
-    why=(
-        "A module reads its options when it is loaded, so a change takes effect at the "
-        "next boot. If two files set one option to different values, their names "
-        "decide which takes effect; the step is then refused, with file and line. A "
-        "module that is loaded from the initramfs reads the copy of modprobe.d there."
-    ),
-    fix=(
-        "ovirt-rdma-host plan shows the new /etc/modprobe.d/ovirt-rdma.conf, and apply "
-        "writes it. It takes effect at the next boot; if the module is in the "
-        "initramfs, run dracut -f before. If you add a line # mine to the file, it is "
-        "yours and no longer changed."
-    ),
-    sources=(
-        "modprobe.d(5), dracut(8), lsinitrd(1)",
-        "Linux kernel/params.c, Documentation/admin-guide/kernel-parameters.rst",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

@@ -191,28 +191,7 @@ def _without_policy(view: View) -> Finding:
     return Finding(WANTED_ID, HOST, SKIP, "the policy names no modules")
 
 
-WANTED_RULE = Rule(
-    id=WANTED_ID,
-    title="modules of the policy",
-    what=(
-        "The modules under host: modules in policy.yaml should be loaded, now and at "
-        "every boot."
-    ),
-    why=(
-        "Nothing else loads some modules: nvme_rdma, ib_srp without srp_daemon, "
-        "rdma_rxe. A module that another modules-load.d file or rdma-core loads is not "
-        "added to our file. A blacklist line takes precedence over modules-load.d, so "
-        "the step is then refused, with the file and the line."
-    ),
-    fix=(
-        "ovirt-rdma-host plan shows the steps, and apply applies them: it writes "
-        "/etc/modules-load.d/ovirt-rdma.conf and loads the modules that are not "
-        "loaded. If you change the file's first line or add a line # mine, the file is "
-        "yours and no longer changed."
-    ),
-    sources=("modules-load.d(5)", "modprobe.d(5)", "rdma-core Documentation/udev.md"),
-    decide=decide_wanted,
-)
+WANTED_RULE = Rule(WANTED_ID, decide_wanted)
 
 WANTED_RULES = (WANTED_RULE,)
 
@@ -383,34 +362,6 @@ def _policy_needs(view: View, need: _Need) -> bool:
     )
 
 
-RULE = Rule(
-    id=ID,
-    title="modules that the hardware needs",
-    what=(
-        "Every RDMA device needs ib_uverbs, rdma_ucm and rpcrdma, an InfiniBand port "
-        "also ib_ipoib and ib_umad. rdma-core loads them: udev tags the device, and "
-        "systemd loads the lists /etc/rdma/modules/rdma.conf and, depending on the "
-        "device, infiniband.conf, opa.conf, roce.conf or iwarp.conf. Only modules that "
-        "these lists do not load need a line in modules-load.d."
-    ),
-    why=(
-        "Without ib_ipoib there is no ib0. The kernel also loads the other modules by "
-        "itself, when a program or a mount first needs them, so they need no line in "
-        "modules-load.d. rdma-core does not load Soft-RoCE (rdma_rxe, whose links are "
-        "lost at a reboot anyway), soft iWARP, drivers that it does not know, and "
-        "modules removed from its lists. Without rdma-core, nothing is loaded."
-    ),
-    fix=(
-        "Install rdma-core. Add other modules to policy.yaml under host: modules; plan "
-        "then shows the file in /etc/modules-load.d."
-    ),
-    sources=(
-        "rdma-core kernel-boot/rdma-description.rules, kernel-boot/modules, "
-        "Documentation/udev.md",
-        "Linux net/sunrpc/xprt.c, drivers/infiniband/core/device.c (module aliases)",
-        "modules-load.d(5)",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

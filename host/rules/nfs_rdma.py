@@ -141,55 +141,10 @@ def _without_device(view: View) -> Finding:
     return Finding(PORT, HOST, FAIL, sentence, "see DRIVER-01")
 
 
-MODULE_RULE = Rule(
-    id=MODULE,
-    title="rpcrdma, the transport module",
-    what="The module rpcrdma should be loaded, or available in the kernel.",
-    why=(
-        "rpcrdma is client and server of NFS over RDMA; xprtrdma and svcrdma are its "
-        "old names. The kernel loads it by itself at a mount over RDMA. Without it, "
-        "mount.nfs reports that an incorrect mount option was specified, which is "
-        "misleading."
-    ),
-    fix="Install the kernel's modules package; for MLNX_OFED see STACK-01.",
-    sources=("Linux net/sunrpc/xprt.c, net/sunrpc/xprtrdma/module.c", "nfs(5)"),
-    decide=decide_module,
-)
+MODULE_RULE = Rule(MODULE, decide_module)
 
-REGISTRATION_RULE = Rule(
-    id=REGISTRATION,
-    title="fast memory registration",
-    what=(
-        "The device should support memory registration by work requests (FRWR, "
-        "IB_DEVICE_MEM_MGT_EXTENSIONS)."
-    ),
-    why=(
-        "NFS over RDMA supports no other kind of memory registration today. mlx4, "
-        "mlx5, hfi1, irdma, bnxt_re, cxgb4, qedr, ocrdma, hns, pvrdma, erdma and "
-        "Soft-RoCE have it. ib_qib (TrueScale) and ib_mthca (InfiniHost) do not: the "
-        "kernel logs that frwr mode is not supported by the device, and the mount "
-        "fails."
-    ),
-    fix="Use another adapter, or TCP over IPoIB with this one.",
-    sources=("Linux net/sunrpc/xprtrdma/frwr_ops.c, drivers/infiniband/hw",),
-    decide=decide_registration,
-)
+REGISTRATION_RULE = Rule(REGISTRATION, decide_registration)
 
-PORT_RULE = Rule(
-    id=PORT,
-    title="an ACTIVE port",
-    what="At least one RDMA port should be ACTIVE.",
-    why=(
-        "A port that is DOWN has no link; a port that is INIT waits for the subnet "
-        "manager. Neither can make a connection, and a mount fails only after "
-        "minutes."
-    ),
-    fix=(
-        "Check the cable and the switch port. InfiniBand needs a running subnet "
-        "manager: on a switch, or opensm on a host; see IB-PORT-01."
-    ),
-    sources=("Linux drivers/infiniband/core/sysfs.c", "ibstat(8)"),
-    decide=decide_port,
-)
+PORT_RULE = Rule(PORT, decide_port)
 
 RULES = (MODULE_RULE, REGISTRATION_RULE, PORT_RULE)

@@ -151,31 +151,6 @@ def _evidence(stacks: tuple[RdmaStack, ...]) -> str:
     return "; ".join(s.evidence for s in stacks if s.evidence) or "no details"
 
 
-RULE = Rule(
-    id=ID,
-    title="RDMA stack that is not the distribution's",
-    what=(
-        "ib_core, rdma_cm and rpcrdma must be from one tree: all from the kernel "
-        "(kernel/...), or all from an out-of-tree stack (extra/, updates/, "
-        "weak-updates/)."
-    ),
-    why=(
-        "MLNX_OFED and DOCA install their own ib_core. The kernel's rpcrdma was built "
-        "for the kernel's ib_core: the symbols do not match, modprobe fails, and "
-        "mount.nfs only reports that an incorrect mount option was specified. The "
-        "stacks install their own rpcrdma only on request."
-    ),
-    fix=(
-        "Install the stack with its NFS over RDMA modules (MLNX_OFED: "
-        "mlnxofedinstall --with-nfsrdma), or remove it: the distribution's drivers "
-        "are sufficient for oVirt hosts. After a kernel update, rebuild the stack."
-    ),
-    sources=(
-        "modinfo -n, depmod.d(5)",
-        "Linux net/sunrpc/xprtrdma",
-        "NVIDIA MLNX_OFED documentation, mlnxofedinstall --with-nfsrdma",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

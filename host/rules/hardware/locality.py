@@ -76,30 +76,6 @@ def cpus_of(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-RULE = Rule(
-    id=ID,
-    title="NUMA node, interrupts and CPU governor",
-    what=(
-        "A report: near which processors an adapter is, where its interrupts go, and "
-        "which governor sets their frequency. No value is a fault."
-    ),
-    why=(
-        "On a host with several NUMA nodes, memory and processors of the adapter's own "
-        "node are nearer; virtual machines that need the last tenth of throughput are "
-        "pinned there. Interrupts that all go to one processor, or to another node, "
-        "and a governor that lowers the frequency cost latency: with one connection "
-        "the work of one processor is often the limit."
-    ),
-    fix=(
-        "If throughput is too low: tuned-adm profile virtual-host (oVirt sets it) or "
-        "network-latency; irqbalance, or set_irq_affinity of the vendor's tools; "
-        "several connections (nconnect) to use more processors."
-    ),
-    sources=(
-        "Linux Documentation/core-api/irq/irq-affinity.rst, "
-        "Documentation/admin-guide/pm/cpufreq.rst, drivers/pci/pci-sysfs.c",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

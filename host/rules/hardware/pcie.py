@@ -101,27 +101,6 @@ def _cure(link: PciLink) -> str:
     return "the card itself has no faster link: the port cannot be used in full"
 
 
-RULE = Rule(
-    id=ID,
-    title="PCIe link and port speed",
-    what="An adapter's PCIe link should carry at least what one of its ports can.",
-    why=(
-        "The link of the port looks right, and throughput does not: a card in a slot "
-        "with fewer lanes or of an older generation, or a bad contact after which the "
-        "link was made with less. After encoding a lane carries 2 Gb/s (2.5 GT/s), 4 "
-        "(5 GT/s), 7.9 (8 GT/s), 15.8 (16 GT/s) or 31.5 (32 GT/s); headers take a "
-        "tenth of it. A link that just has the port's speed, as that of FDR and "
-        "eight lanes of 8 GT/s, is not blamed."
-    ),
-    fix=(
-        "Seat the card again, or use a slot with more lanes. lspci -vv shows LnkCap "
-        "(can) and LnkSta (is) of card and slot."
-    ),
-    sources=(
-        "Linux drivers/pci/pci-sysfs.c: current_link_speed, max_link_width; "
-        "drivers/pci/pci.h: PCIE_SPEED2MBS_ENC",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

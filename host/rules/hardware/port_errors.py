@@ -124,40 +124,6 @@ _FATAL_FIX = (
     "the switch), and for a receiver that is too slow"
 )
 
-RULE = Rule(
-    id=ID,
-    title="error counters of ports",
-    what=(
-        "The error counters of an ACTIVE port should hardly grow: neither those of the "
-        "link (symbol_error, link_downed, port_rcv_errors, ...) nor those of lost "
-        "packets (local_ack_timeout_err, out_of_sequence, packet_seq_err, ...), and "
-        "those of connections that ended because all repeats were in vain "
-        "(req_transport_retries_exceeded, ...) not at all."
-    ),
-    why=(
-        "RDMA hides errors by repeating: first the latency rises, then connections "
-        "break. A link should have less than one wrong bit in 10^12; that is 144 "
-        "symbol errors in an hour at 40 Gb/s. Some errors come whenever a cable is "
-        "moved or a switch restarts, so single ones are no fault, and neither are old "
-        "ones: counters are set to 0 by the driver's start or by perfquery -R. Two "
-        "looks, at the beginning and at the end of one run, show what grows now: more "
-        "than ten errors of one kind, of which a fast link may have one at any time; "
-        "totals are compared with the time since boot. A RoCE path may lose one packet "
-        "in a thousand before this is a finding."
-    ),
-    fix=(
-        "Link: clean or replace cable and transceiver. Path: flow control for RoCE, "
-        "less load, or an adapter and switch that agree (56 GbE of ConnectX-3 is known "
-        "to lose packets with MTU 9000). Look again: ovirt-rdma-host check."
-    ),
-    sources=(
-        "Linux drivers/infiniband/core/sysfs.c, drivers/infiniband/hw/mlx5/counters.c, "
-        "drivers/infiniband/hw/bnxt_re/hw_counters.c, "
-        "drivers/infiniband/hw/irdma/verbs.c, "
-        "drivers/infiniband/sw/rxe/rxe_hw_counters.c",
-        "InfiniBand Architecture Specification, PortCounters; perfquery(8)",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

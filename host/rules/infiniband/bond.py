@@ -144,28 +144,4 @@ def _networks(view: View) -> Iterator[Finding]:
             )
 
 
-RULES = (
-    Rule(
-        ID,
-        "bonds, bridges and VLANs over IPoIB",
-        "A bond of IPoIB netdevs should be in mode active-backup with fail_over_mac "
-        "active. Bridges and VLANs on IPoIB are not possible: a logical network on "
-        "IPoIB must be a non-VM network without a VLAN tag.",
-        "The kernel refuses InfiniBand in a bond of another mode and sets "
-        "fail_over_mac itself, because a port's address is part of the hardware. A "
-        "bridge supports Ethernet only, and IPoIB refuses VLANs. VDSM does not check "
-        "this in advance: the setup of such a network fails halfway and is rolled "
-        "back. VDSM's default for a bond without options is balance-rr.",
-        "In the engine, use bond mode 1, clear VM network and VLAN tag, and use P_Key "
-        "children instead of VLANs. Virtual machines can use InfiniBand through SR-IOV "
-        "or a routed network.",
-        (
-            "Linux drivers/net/bonding/bond_main.c, bond_enslave",
-            "Linux net/bridge/br_if.c, br_add_if",
-            "Linux drivers/infiniband/ulp/ipoib/ipoib_main.c, NETIF_F_VLAN_CHALLENGED",
-            "nmstate rust/src/lib/ifaces/infiniband.rs",
-            "VDSM lib/vdsm/network/nmstate/bond.py",
-        ),
-        decide,
-    ),
-)
+RULES = (Rule(ID, decide),)

@@ -236,56 +236,6 @@ def decide_udev(view: View) -> Iterator[Finding]:
 
 
 RULES = (
-    Rule(
-        MODE,
-        "IPoIB transport mode",
-        "An IPoIB netdev should be in the transport mode of the policy: datagram, "
-        "connected, or auto; without one, in the mode that the engine's network asks "
-        "for (ipoib_mode). auto selects the best mode that driver, kernel and MTU "
-        "allow, and the finding gives the reason. In this order: datagram if connected "
-        "mode is not possible; connected if the MTU, a number in the policy or in the "
-        "engine's network, does not fit a datagram; datagram on Omni-Path; connected "
-        "if TSO is not available; else datagram.",
-        "Connected mode carries packets of up to 65520 bytes over a queue pair for "
-        "each peer. It has no TSO, no checksum offload and one transmit queue only, "
-        "uses kernel memory for each peer, and still sends multicast as datagrams. "
-        "Datagram mode with TSO passes as many bytes to the adapter at a time and "
-        "scales. NVIDIA recommends it, and ConnectX-4 and later support nothing else "
-        "on today's kernels (enhanced IPoIB; MLNX_OFED's ib_ipoib has "
-        "ipoib_enhanced=0 to turn it off). Connected mode is possible if the first "
-        "byte of the netdev's address has bit 0x80. hfi1 accepts connected mode too.",
-        "Set transport_mode: auto. A change takes the link down for a moment: "
-        "NetworkManager does so because some drivers require it, and all peers resolve "
-        "each other again. If only the profile changes, it is activated once, which "
-        "takes the link down too; otherwise NetworkManager would refuse a Reapply at "
-        "the engine's next change to the netdev, and nmstate would activate the "
-        "profile then. The kernel sets an MTU with each mode, and datagram mode "
-        "refuses large ones. Therefore the MTU is written in connected mode: after the "
-        "change to connected, and before the change to datagram.",
-        (
-            "Linux Documentation/infiniband/ipoib.rst",
-            "Linux drivers/infiniband/ulp/ipoib/ipoib_main.c, ipoib_set_mode",
-            "Linux drivers/net/ethernet/mellanox/mlx5/core/ipoib/ipoib.c",
-            "Red Hat, Configuring InfiniBand and RDMA networks: IPoIB modes",
-            "NVIDIA MLNX_OFED user manual: IPoIB mode setting",
-            "Cornelis CN5000 performance tuning: IPoIB",
-        ),
-        decide_mode,
-    ),
-    Rule(
-        UDEV,
-        "udev rules that set the transport mode",
-        "No udev rule should set the mode of an IPoIB netdev, such as "
-        'ATTR{mode}="connected".',
-        "The kernel expects a whole line in the file mode, newline included, and "
-        "returns EINVAL otherwise. udev drops the newline, so such a rule fails at "
-        "each boot and only the journal shows it. NetworkManager writes the mode of "
-        "its profile afterwards anyway.",
-        "Remove the line, and set transport_mode in the policy.",
-        (
-            "Linux drivers/infiniband/ulp/ipoib/ipoib_main.c, ipoib_set_mode",
-            "systemd src/libsystemd/sd-device/sd-device.c, sd_device_set_sysattr_value",
-        ),
-        decide_udev,
-    ),
+    Rule(MODE, decide_mode),
+    Rule(UDEV, decide_udev),
 )

@@ -234,27 +234,7 @@ def _group(mode: Optional[str], wanted: int) -> str:
     return ", if the subnet manager gives the partition that MTU (opensm: mtu=5)"
 
 
-NETWORK_MTU_RULES = (
-    Rule(
-        NETWORK_MTU_ID,
-        "MTU of a netdev in a logical network",
-        "A netdev with a logical network of oVirt has the network's MTU. The policy's "
-        "MTU should be the same; it is compared and never set.",
-        "VDSM sets an MTU with every network that it attaches: the network's, or 1500 "
-        "if the engine has the default, which is less than the common 2044 of "
-        "InfiniBand ports. If policy and engine both set the MTU, each would overwrite "
-        "the other's. A network whose MTU is larger than the mode allows cannot be "
-        "attached.",
-        "Set the MTU in the engine's logical network, the same for all hosts: 2044, "
-        "4092 or 65520; IPOIB-MTU-01 shows what is possible. Set the transport mode "
-        "first, by the policy.",
-        (
-            "VDSM lib/vdsm/network/nmstate/bridge_util.py, linux_bridge.py",
-            "oVirt Administration Guide, Logical Networks",
-        ),
-        decide_network_mtu,
-    ),
-)
+NETWORK_MTU_RULES = (Rule(NETWORK_MTU_ID, decide_network_mtu),)
 
 
 ID = "IPOIB-MTU-01"
@@ -414,31 +394,4 @@ def _unknown(interface: Interface) -> Finding:
     )
 
 
-RULES = (
-    Rule(
-        ID,
-        "IPoIB MTU",
-        "An IPoIB netdev should have the policy's mtu: a number of bytes, or auto, "
-        "which is the largest that mode, port, link and broadcast group allow. In "
-        "datagram mode that is the InfiniBand MTU less 4 bytes: 2044 if the port, a "
-        "switch or the group has 2048, 4092 if all have 4096, and up to 10236 on "
-        "Omni-Path; in connected mode 65520. The finding names the limit.",
-        "In datagram mode the kernel refuses an MTU above the port's. It silently "
-        "accepts one between the group's MTU and the port's, but the netdev then has "
-        "the group's, so only reading it back verifies it. opensm's default for groups "
-        "is 2048, even on a fabric that supports 4096. The subnet manager may change "
-        "the group's MTU at any time, and the netdev follows. The maximum that ip -d "
-        "link shows is always 65520 and has no meaning.",
-        "Set mtu: auto. For 4092 the partition needs mtu=5 in the subnet manager, and "
-        "every switch and host in it must support that. A change of mode also sets the "
-        "MTU (IPOIB-MODE-01); the new MTU is verified. The engine sets the MTU of a "
-        "netdev with a logical network: see IPOIB-MTU-02.",
-        (
-            "Linux drivers/infiniband/ulp/ipoib/ipoib_main.c, ipoib_change_mtu",
-            "Linux drivers/infiniband/ulp/ipoib/ipoib_multicast.c",
-            "NetworkManager nm-settings-nmcli(5), infiniband.mtu",
-            "opensm(8), partition configuration: mtu",
-        ),
-        decide,
-    ),
-)
+RULES = (Rule(ID, decide),)

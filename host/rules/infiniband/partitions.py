@@ -80,29 +80,7 @@ def decide_follow(view: View) -> Iterator[Outcome]:
     yield from outcomes
 
 
-FOLLOW_RULE = Rule(
-    FOLLOW_ID,
-    "the unit that follows the P_Key tables",
-    f"With partitions: follow in the policy, {PARTITIONS_UNIT} should be enabled and "
-    "running. Every partitions_interval seconds it reads the P_Key tables of the "
-    "ports, creates children for new partitions, with the mode and MTU of their rule, "
-    "and removes children whose partition is no longer in the table.",
-    "The subnet manager may add a port to a partition, or remove it, at any time. The "
-    "kernel then sends no uevent and creates no netdev. A child is removed only if one "
-    "of our runs created it, its partition was missing in two consecutive reads at an "
-    "ACTIVE port, and it is not in use: no storage, logical network, IP address or "
-    "netdev on it. All others are left unchanged, and IPOIB-PKEY-01 reports them.",
-    "ovirt-rdma-host apply enables the unit. VDSM reports the children as NICs; "
-    "Refresh Capabilities in the engine shows a new one at once. If the policy no "
-    f"longer has partitions: follow, ovirt-rdma-host revert {FOLLOW_ID}/{HOST} "
-    "disables the unit; until then it runs and changes nothing.",
-    (
-        "Linux drivers/infiniband/core/device.c, IB_EVENT_PKEY_CHANGE",
-        "Linux drivers/infiniband/ulp/ipoib/ipoib_ib.c, ipoib_ib_dev_flush_heavy",
-        "opensm(8), partition configuration",
-    ),
-    decide_follow,
-)
+FOLLOW_RULE = Rule(FOLLOW_ID, decide_follow)
 
 FOLLOW_RULES = (FOLLOW_RULE,)
 
@@ -283,32 +261,4 @@ def _fabric_fix(child: WantedChild) -> str:
     )
 
 
-RULES = (
-    Rule(
-        ID,
-        "P_Key children of IPoIB netdevs",
-        "A port's base netdev should have the children that the policy requires, such "
-        "as ib0.8001. pkey_children lists their partitions; partitions: follow means "
-        "all of the port's P_Key table except the base netdev's and the default one. "
-        "A child is planned if the port's P_Key table has its partition. Children that "
-        "the policy does not name are left unchanged.",
-        "InfiniBand uses partitions where Ethernet uses VLANs, and IPoIB does not "
-        "support VLANs. The subnet manager assigns ports to partitions. A child for a "
-        "P_Key that the port does not have comes up without a carrier until the key "
-        "appears. A limited member (bit 15 of the P_Key is clear) reaches full members "
-        "only. A child of a child is not possible.",
-        "Add the port's GUID to the partition in the subnet manager. apply then "
-        "creates the child by a NetworkManager profile, or through create_child in "
-        "sysfs if NetworkManager does not manage the parent. Its name is the parent's, "
-        "cut to ten letters, a dot, and four hex digits. VDSM treats it as any other "
-        "NIC and needs no configuration. With partitions: follow, children are created "
-        "and removed with the table: see IPOIB-PKEY-02.",
-        (
-            "Linux Documentation/infiniband/ipoib.rst",
-            "Linux drivers/infiniband/ulp/ipoib/ipoib_vlan.c",
-            "NetworkManager nm-settings-nmcli(5), infiniband.p-key and parent",
-            "opensm(8), partition configuration",
-        ),
-        decide,
-    ),
-)
+RULES = (Rule(ID, decide),)

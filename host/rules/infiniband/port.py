@@ -124,26 +124,4 @@ def _manager_fix(view: View) -> str:
     )
 
 
-RULES = (
-    Rule(
-        ID,
-        "InfiniBand port state and subnet manager",
-        "Every InfiniBand port should be ACTIVE and have a subnet manager. A port with "
-        "a link is INIT until a subnet manager assigns it a LID; without a cable, or "
-        "if the other end is off, it is DOWN and polls.",
-        "Nothing works over a port that is not ACTIVE: no IPoIB, no NFS over RDMA, no "
-        "SRP. A port that loses its subnet manager keeps its settings, but new paths "
-        "and multicast groups cannot be resolved. The verdict is FAIL if the policy "
-        "names the port; WARN if the port has no link but another port of the same "
-        "rule has one, or if a netdev of the port has an address, a network or users; "
-        "SKIP if nothing on this host needs it.",
-        "Polling: check cable and switch port. INIT: start a subnet manager, on the "
-        "switch or with opensm on one host.",
-        (
-            "Linux Documentation/ABI/stable/sysfs-class-infiniband",
-            "InfiniBand Architecture Specification, volume 1, 14.2.5.6, PortInfo",
-            "opensm(8)",
-        ),
-        decide,
-    ),
-)
+RULES = (Rule(ID, decide),)

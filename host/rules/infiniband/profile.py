@@ -247,31 +247,4 @@ def _policy_line(interface: Interface) -> str:
     )
 
 
-RULES = (
-    Rule(
-        ID,
-        "NetworkManager profile of an IPoIB netdev",
-        "Every IPoIB netdev that the policy names should have a NetworkManager profile "
-        "of type infiniband, with interface-name and transport-mode set, even if the "
-        "mode is datagram. A profile for a netdev that no longer exists, for example "
-        "after a rename, is reported.",
-        "When the engine attaches a logical network, VDSM sends name, MTU and IP "
-        "addresses, but no type and no transport mode. nmstate changes the profile "
-        "that names the netdev, and keeps its mode. Without such a profile it creates "
-        "one without a mode, which NetworkManager refuses, so the network cannot be "
-        "attached. NetworkManager writes the profile's mode at each activation, while "
-        "the link is down: a mode set in any other way is lost then.",
-        "Name the netdev in the policy; the plan then creates the profile, with the "
-        "present mode of the netdev and without IP addresses. A netdev with an address "
-        "that is in no profile is left unchanged: add the address to a profile first. "
-        "If NetworkManager does not manage the netdev, no profile is created, and "
-        "apply sets the values in sysfs.",
-        (
-            "NetworkManager nm-settings-nmcli(5), infiniband.transport-mode",
-            "NetworkManager src/core/devices/nm-device-infiniband.c",
-            "nmstate rust/src/lib/nm/settings/infiniband.rs",
-            "VDSM lib/vdsm/network/nmstate/linux_bridge.py",
-        ),
-        decide,
-    ),
-)
+RULES = (Rule(ID, decide),)

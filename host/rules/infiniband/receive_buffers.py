@@ -143,32 +143,4 @@ def _is_lost(interface: Interface) -> bool:
     return interface.is_child and not (profile and is_persistent(profile))
 
 
-RULES = (
-    Rule(
-        ID,
-        "IPoIB receive buffers and the port MTU",
-        "A port should have the policy's port_mtu. In datagram mode ib_ipoib allocates "
-        "each receive buffer for the port's largest MTU plus 40 bytes, regardless of "
-        "the netdev's MTU. With 4096 that is more than a page, so each buffer needs "
-        "two contiguous pages; with 2048 one page is sufficient.",
-        "If memory is fragmented, the kernel runs out of contiguous pages and drops "
-        "packets. Years ago ib_ipoib was often patched to limit buffers to 3072 bytes, "
-        "which fit a page. InfiniBand has no MTU between 2048 and 4096, so the patch "
-        "changed the buffers only, and today's kernels have no setting for it: since "
-        "Linux 4.0 a buffer is one linear area for the port's MTU, and a smaller MTU "
-        "of the netdev does not change it.",
-        "On mlx4 (ConnectX-3 and older) set the port's own MTU: port_mtu: 2048 in the "
-        "policy writes mlx4_portN_mtu, which removes and recreates all netdevs of the "
-        "adapter; their MTU is then 2044. Virtual functions, adapters with SR-IOV on "
-        "and Ethernet ports do not have this setting. mlx5 (ConnectX-4 and later) "
-        "sizes its buffers by the netdev's MTU: use mtu there. If there is enough "
-        "memory, change nothing: 4092 costs less CPU.",
-        (
-            "Linux drivers/infiniband/ulp/ipoib/ipoib_ib.c, IPOIB_UD_BUF_SIZE; commit "
-            "a44878d10063 (4.0)",
-            "Linux drivers/net/ethernet/mellanox/mlx4/main.c, set_port_ib_mtu",
-            "Linux drivers/net/ethernet/mellanox/mlx5/core/ipoib/ipoib.c",
-        ),
-        decide,
-    ),
-)
+RULES = (Rule(ID, decide),)

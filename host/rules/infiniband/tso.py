@@ -172,31 +172,7 @@ def _step(view: View, interface: Interface) -> Iterator[Step]:
         )
 
 
-A0_RULES = (
-    Rule(
-        A0_ID,
-        "TSO of ConnectX revision a0",
-        "On the first ConnectX (Mellanox MT25408 and similar, revision a0), TCP "
-        "segmentation offload must be off on every IPoIB netdev, P_Key children "
-        "included. The rule identifies the adapter by PCI id and revision: ConnectX-2 "
-        "has the same ids, and revision b0. hw_rev of the RDMA device takes precedence "
-        "over the PCI revision.",
-        "The kernel's driver supports TSO on all ConnectX but revision a0. Today's "
-        "mlx4 driver therefore shows off [fixed], and there is nothing to do. Older "
-        "drivers and some out-of-tree drivers do not detect the adapter and leave TSO "
-        "on. The drivers in EL9's and EL10's kernels never need this rule: they do not "
-        "support these adapters at all (see DRIVER-01).",
-        "Name the netdev in the policy with tso: auto. If TSO is on, apply turns it "
-        "off by ethtool, and ovirt-rdma-netdev@.service does so again when the netdev "
-        "is recreated. A script that runs ethtool -K at boot is no longer needed.",
-        (
-            "Linux drivers/infiniband/hw/mlx4/main.c and mlx4_ib.h, "
-            "MLX4_IB_CARD_REV_A0",
-            "Linux drivers/infiniband/ulp/ipoib/ipoib_main.c",
-        ),
-        decide_a0,
-    ),
-)
+A0_RULES = (Rule(A0_ID, decide_a0),)
 
 
 ID = "IPOIB-TSO-02"
@@ -290,28 +266,4 @@ def _refusal(view: View, interface: Interface, tso: Tso, target: str) -> str:
     return ""
 
 
-RULES = (
-    Rule(
-        ID,
-        "TSO of IPoIB netdevs",
-        "TSO should have the state in the policy's tso: on, off, or auto, which is on "
-        "if mode and driver support it.",
-        "With TSO the adapter segments TCP data, and the CPU passes up to 64 KiB at a "
-        "time. Connected mode has no TSO: the kernel turns it off there, and datagram "
-        "mode turns it on again if it was requested. A feature that ethtool shows as "
-        "[fixed] cannot be changed.",
-        "Set tso: auto, or do not set it. ovirt-rdma-netdev@.service sets it again "
-        "when the netdev is recreated, and NetworkManager does not change an offload "
-        "that the profile does not name. If the profile has another value "
-        "(ethtool.feature-tso), that is changed and the profile is activated once, "
-        "which takes the link down.",
-        (
-            "Linux drivers/infiniband/ulp/ipoib/ipoib_main.c, ipoib_fix_features",
-            "ethtool(8), -k and -K",
-            "NetworkManager nm-settings-nmcli(5), ethtool.feature-tso",
-            "NetworkManager src/core/devices/nm-device.c, can_reapply_change and "
-            "_ethtool_state_set",
-        ),
-        decide,
-    ),
-)
+RULES = (Rule(ID, decide),)

@@ -204,111 +204,12 @@ def decide_rpcctl(view: View) -> Iterator[Finding]:
         yield Finding(RPCCTL, HOST, PASS, sentence)
 
 
-NCONNECT_RULE = Rule(
-    id=NCONNECT,
-    title="several connections (nconnect)",
-    what=(
-        "A mount should have as many connections as the policy or its options ask for, "
-        "and none of them should be blocked while others work."
-    ),
-    why=(
-        "Before commit b326df4a8ec6 (NFS: enable nconnect for RDMA, Linux 6.9; also in "
-        "some stable kernels) the kernel ignores nconnect for NFS 4 over RDMA, without "
-        "a message. NFS 3 has it for longer. A mount that shares the connection of an "
-        "earlier one gets none of its own either. "
-        "With several connections a kernel without the fixes of March 2026 can block "
-        "one of them for ever: 'xprtrdma: Close sendctx get/put race that can block a "
-        "transport' and 'xprtrdma: Close lost-wakeup race in xprt_rdma_alloc_slot'. "
-        "Stable kernels have them too, so the version does not tell. A connection on "
-        "which requests wait to be sent or for a slot in two looks, while none is "
-        "under way, is taken as blocked; one that sends and gets no reply between "
-        "them, while others of the mount do, perhaps. More sends than replies in all "
-        "are no sign: a request that is sent again or killed leaves such a difference "
-        "for ever."
-    ),
-    fix=(
-        "Count connections, not options: ovirt-rdma-host nfs list --verbose. Use a "
-        "kernel with both, or NFS 3, or one connection. A changed nconnect needs all "
-        "mounts of the server to be mounted again."
-    ),
-    sources=(
-        "Linux fs/nfs/nfs4client.c, fs/nfs/client.c",
-        "linux-rdma, Message-ID 20260306215620.3668-9-cel@kernel.org (the fixes)",
-    ),
-    decide=decide_nconnect,
-)
+NCONNECT_RULE = Rule(NCONNECT, decide_nconnect)
 
-RESET_RULE = Rule(
-    id=RESET,
-    title="connections that break under load",
-    what=(
-        "Connections should not break while requests are under way: few requests "
-        "should be sent again, and connections made again only after idle times."
-    ),
-    why=(
-        "An idle connection over RDMA is closed after five minutes, and made again "
-        "with the next request: that is no fault. But each request that has no reply "
-        "within timeo makes the client disconnect and send all requests again, so a "
-        "slow server is punished with more load. A Linux server without commit "
-        "00da250c21b0 (RDMA/rw: Fall back to direct SGE on MR pool exhaustion, 2026) "
-        "drops connections under writes if its IOMMU is in passthrough mode; up to "
-        "71 % of requests were sent again. Lossy RoCE networks look the same from "
-        "here."
-    ),
-    fix=(
-        "Look at the server first: its log, CPU and disks. Boot a Linux server with a "
-        "kernel that has the commit, or without iommu=pt. Check the path "
-        "(PORT-ERRORS-01, ROCE-PFC-01). Until then such a domain is better mounted "
-        "over TCP: ovirt-rdma domain convert."
-    ),
-    sources=(
-        "Linux net/sunrpc/xprtrdma/transport.c: xprt_rdma_timer; net/sunrpc/stats.c",
-        "linux-rdma, Message-ID 20260313194201.5818-2-cel@kernel.org",
-    ),
-    decide=decide_reset,
-)
+RESET_RULE = Rule(RESET, decide_reset)
 
-LISTENER_RULE = Rule(
-    id=LISTENER,
-    title="the server's RDMA listener",
-    what="The server should accept the connections of its mounts again.",
-    why=(
-        "A Linux server before commit d1b586e75ec6 (svcrdma: Handle ADDR_CHANGE CM "
-        "event properly, 2024) can lose its listener for RDMA when its address moves, "
-        "as with a bond's failover or a cluster address, and refuses from then on "
-        "while NFS over TCP works. A cut path looks alike. Here only connections that "
-        "are being made again are seen; an idle one is not tried."
-    ),
-    fix=(
-        "Ask the server: ovirt-rdma-host nfs check SERVER:/PATH. If it refuses: "
-        "restart its NFS service, or remove and add the listener (nfsdctl listener). "
-        "If it does not answer, look at the network."
-    ),
-    sources=(
-        "Linux net/sunrpc/xprtrdma/svc_rdma_transport.c: svc_rdma_listen_handler; "
-        "net/sunrpc/sysfs.c: xprt_state",
-        "linux-rdma, May 2024: svcrdma: Handle ADDR_CHANGE CM event properly",
-    ),
-    decide=decide_listener,
-)
+LISTENER_RULE = Rule(LISTENER, decide_listener)
 
-RPCCTL_RULE = Rule(
-    id=RPCCTL,
-    title="connections set offline by hand (rpcctl)",
-    what="No connection should be offline, and none must ever be removed.",
-    why=(
-        "rpcctl xprt N remove, or the word remove in xprt_state, crashes kernels 6.12 "
-        "and 7.3 if an NFS 4 request is under way: NULL pointer dereference in "
-        "xprt_adjust_timeout, called by rpc_check_timeout. Seen with 6.12.95 and "
-        "7.3.4; 6.1 did not crash. A removed connection does not come back before all "
-        "mounts of the server are mounted again."
-    ),
-    fix=(
-        "Set the connection online again. To take one out of use, unmount; never "
-        "remove it."
-    ),
-    sources=("Linux net/sunrpc/clnt.c: call_connect_status", "rpcctl(8)"),
-    decide=decide_rpcctl,
-)
+RPCCTL_RULE = Rule(RPCCTL, decide_rpcctl)
 
 RULES = (NCONNECT_RULE, RESET_RULE, LISTENER_RULE, RPCCTL_RULE)

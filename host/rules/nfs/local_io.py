@@ -98,29 +98,6 @@ def _past_the_connection(one: RdmaMount) -> str:
     return ""
 
 
-RULE = Rule(
-    id=ID,
-    title="LOCALIO",
-    what="The data of a mount that is proven to be over RDMA should use RDMA.",
-    why=(
-        "From Linux 6.12 on, a client and a Linux server on one host find each other "
-        "(CONFIG_NFS_LOCALIO, in EL10's kernel; the parameter localio_enabled of the "
-        "module nfs says if it is on): reads and writes go to the server's file "
-        "system directly, and only the other requests use the connection. That is "
-        "fast, and right; but the connection over RDMA, and its proof, say nothing "
-        "about the data, and after a migration of the server's address the way "
-        "changes. Many kernels show it only indirectly: more bytes from the server "
-        "than its requests can have carried."
-    ),
-    fix=(
-        "Usually none. If measurements must use the network: set the parameter "
-        "localio_enabled to N. That counts at once, for existing mounts too."
-    ),
-    sources=(
-        "Linux Documentation/filesystems/nfs/localio.rst; fs/nfs/localio.c: "
-        "nfs_server_is_local; fs/nfs/read.c: nfs_readpage_done",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

@@ -135,46 +135,6 @@ def _slots_now(view: View, address: Optional[str]) -> Optional[int]:
     return max(known) if known else None
 
 
-RULE = Rule(
-    id=ID,
-    title="slots of connections over RDMA",
-    what=(
-        "Requests should not have to wait for a slot of their connection. It has 128 "
-        "(sunrpc.rdma_slot_table_entries), and a setting should not make it fewer."
-    ),
-    why=(
-        "Each request under way has a slot; the next ones are in the backlog. A few "
-        "busy virtual machines reach 128: eight with a queue depth of 32 make 256 "
-        "requests (with NFS 3; NFS 4.1 and later has 64 at once, unless "
-        "nfs.max_session_slots is raised). Since commit a721035477fb (Linux 5.18, "
-        "and the stable kernels of April 2022) a request that finds no free slot on "
-        "a connection over RDMA, while no other waits yet, also sleeps for 250 ms, "
-        "with the slot that it then has. Those behind it do not sleep, so it is "
-        "worst for loads in bursts, which it can make 17 times slower. The patch "
-        "'xprtrdma: Avoid 250 ms delay on backlog wakeup' of March 2026 removes "
-        "that, also in stable kernels: of Debian 12's, 6.1.170 has the sleep and "
-        "6.1.180 has it no more. Elsewhere the version does not tell which kernel "
-        "has it, but the counters do, while the load is there: the requests in the "
-        "backlog (bklog_u in mountstats) explain a part of the wait before a request "
-        "is sent; a sleep is beyond that. With few slots that shows; with 128 a "
-        "sleep is mostly too rare to differ from other waits, so a kernel may have it "
-        "without a finding."
-    ),
-    fix=(
-        "Write sunrpc.rdma_slot_table_entries = 512 to a file in /etc/sysctl.d (from 4 "
-        "to 16384). The file counts only if rpcrdma is loaded before it is read, so "
-        "load the module at boot, and mount again: a connection keeps the number that "
-        "it was made with. The server grants fewer requests if it has fewer credits. "
-        "Several connections (nconnect, see NFS-NCONNECT-01) have slots of their own. "
-        "A kernel with the patch is the better cure."
-    ),
-    sources=(
-        "Linux net/sunrpc/xprtrdma/transport.c: xprt_rdma_alloc_slot, "
-        "xprt_rdma_slot_table_entries; net/sunrpc/xprt.c: xprt_throttle_congested, "
-        "xprt_request_transmit; net/sunrpc/clnt.c: call_reserveresult",
-        "linux-rdma, Message-ID 20260306215620.3668-11-cel@kernel.org (the patch)",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

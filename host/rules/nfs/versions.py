@@ -147,95 +147,12 @@ def _locks_beside(one: RdmaMount) -> bool:
     )
 
 
-VERSION_RULE = Rule(
-    id=VERSION,
-    title="NFS 4.0",
-    what="Mounts over RDMA should not use NFS 4.0.",
-    why=(
-        "From nfs-utils 2.9.1 on, Linux servers offer NFS 4.0 only if their nfs.conf "
-        "says so: a domain with version V4.0 works until the server is updated, and "
-        "then fails at the next activation. Over RDMA, 4.0 also needs a TCP connection "
-        "from the server back to each host; 4.1 and 4.2 use the one that exists."
-    ),
-    fix=(
-        "Edit the domain in maintenance and choose NFS version V4.2, or auto. Or set "
-        "vers4.0=y in the section nfsd of the server's nfs.conf."
-    ),
-    sources=("nfs.conf(5), nfs-utils commit 27b9d85d", "Linux fs/nfs/callback.c"),
-    decide=decide_version,
-)
+VERSION_RULE = Rule(VERSION, decide_version)
 
-COPY_RULE = Rule(
-    id=COPY,
-    title="server-side copy of NFS 4.2",
-    what="Server-side copies (copy_file_range, COPY) should come to an end.",
-    why=(
-        "With NFS 4.2 the server copies files itself, and calls back when it is done. "
-        "On some kernels that call is lost on the connection over RDMA, and the "
-        "program waits for ever: qemu-img convert and cp use such copies. Which "
-        "kernels have the defect is not known; the report is of 2021. A copy that "
-        "somebody had to interrupt leaves OFFLOAD_CANCEL requests in the counters."
-    ),
-    fix=(
-        "Choose NFS version V4.1 for the domain. To try it: copy a file of 1 GiB and "
-        "one of 10 bytes on the mount with cp --reflink=never, in a program that may "
-        "be killed, and see that both end."
-    ),
-    sources=(
-        "linux-nfs, February 2021: copy_file_range() infinitely hangs on NFSv4.2 over "
-        "RDMA",
-        "Linux fs/nfs/nfs42proc.c: handle_async_copy, nfs42_do_offload_cancel_async",
-    ),
-    decide=decide_copy,
-)
+COPY_RULE = Rule(COPY, decide_copy)
 
-SIZE_RULE = Rule(
-    id=SIZE,
-    title="rsize and wsize",
-    what="The negotiated rsize and wsize should be what the policy asks for.",
-    why=(
-        "The server decides: it may allow less than was asked for, without a message. "
-        "A Linux server with little memory lowers its largest size by itself. Small "
-        "requests cost more CPU for each byte, and more of the connection's slots. "
-        "Over RDMA 1048576 is the most."
-    ),
-    fix=(
-        "Ask for no size: then the largest possible one is used. Or raise the limit of "
-        "the server."
-    ),
-    sources=(
-        "Linux fs/nfs/client.c: nfs_server_set_fsinfo; fs/nfsd/nfssvc.c: "
-        "nfsd_get_default_max_blksize",
-        "nfs(5)",
-    ),
-    decide=decide_size,
-)
+SIZE_RULE = Rule(SIZE, decide_size)
 
-FIREWALL_RULE = Rule(
-    id=FIREWALL,
-    title="firewalls",
-    what=(
-        "Firewalls should let pass what a mount over RDMA needs beside RDMA: UDP 4791 "
-        "for Soft-RoCE, and the ports beside NFS 3."
-    ),
-    why=(
-        "RDMA of an adapter does not pass the host's netfilter, so its firewall "
-        "neither stops nor protects it; switches see RoCE v2 as UDP port 4791. "
-        "Soft-RoCE sends the same packets by the kernel, where the firewall drops "
-        "them. NFS 3 uses TCP for the mount (rpcbind 111, mountd, often 20048) and "
-        "for locks (lockd, statd, in both directions); VDSM mounts with nolock. NFS 4 "
-        "needs nothing else with RDMA; without, TCP 2049."
-    ),
-    fix=(
-        "Server: firewall-cmd --add-service=nfs --add-service=rpc-bind "
-        "--add-service=mountd. Soft-RoCE, on both sides: firewall-cmd "
-        "--add-port=4791/udp."
-    ),
-    sources=(
-        "nfs(5), nfs.conf(5), rpc.statd(8)",
-        "Linux drivers/infiniband/sw/rxe/rxe_net.c; IANA: 4791 is RoCE v2",
-    ),
-    decide=decide_firewall,
-)
+FIREWALL_RULE = Rule(FIREWALL, decide_firewall)
 
 RULES = (VERSION_RULE, COPY_RULE, SIZE_RULE, FIREWALL_RULE)

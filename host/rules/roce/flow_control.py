@@ -131,46 +131,8 @@ _DCB_SOURCES = (
     "NVIDIA, RoCE configuration of Onyx and Cumulus switches",
 )
 
-PFC_RULE = Rule(
-    id=PFC,
-    title="priority flow control below RoCE",
-    what=(
-        "The Ethernet ports below RoCE should have PFC on the priority that RoCE uses "
-        "(by convention 3), or global pause, but not both."
-    ),
-    why=(
-        "After a lost packet RoCE sends the whole window again, so a switch that drops "
-        "packets under congestion slows it far more than TCP. With PFC the sender "
-        "waits instead. The priority comes from the DSCP or from the VLAN tag; if the "
-        "tag is trusted, untagged packets have priority 0. Newer adapters tolerate "
-        "some loss, therefore the finding is only a warning."
-    ),
-    fix=(
-        "Use the same setting on the switch, every host and the server: one priority "
-        "for RoCE, PFC on it, trust DSCP, global pause off. dcb and mlnx_qos set it "
-        "until the next boot; set it at boot by your own unit."
-    ),
-    sources=_DCB_SOURCES,
-    decide=decide_pfc,
-)
+PFC_RULE = Rule(PFC, decide_pfc)
 
-ECN_RULE = Rule(
-    id=ECN,
-    title="congestion notification for RoCE",
-    what="The priority that RoCE uses should have ECN, on adapter and switch.",
-    why=(
-        "With ECN the switch marks packets before its queue is full, the receiver "
-        "sends congestion notifications, and the sender slows down (DCQCN). PFC alone "
-        "stops whole links and spreads the congestion. Packets must be marked as "
-        "ECN-capable: a type of service of 106 is DSCP 26 with that mark "
-        "(default_roce_tos in configfs)."
-    ),
-    fix=(
-        "Enable ECN for the priority on the adapter and on the switch; on the switch "
-        "typically from 150 to 1500 kB of queue."
-    ),
-    sources=_DCB_SOURCES,
-    decide=decide_ecn,
-)
+ECN_RULE = Rule(ECN, decide_ecn)
 
 RULES = (PFC_RULE, ECN_RULE)

@@ -90,30 +90,6 @@ def _show_gids(port: RocePort) -> str:
     return f"grep . {folder}/gids/* shows the table"
 
 
-RULE = Rule(
-    id=ID,
-    title="GIDs of RoCE ports",
-    what=(
-        "A RoCE port should have GIDs of type RoCE v2, one for each address of its "
-        "netdev and of the bonds, VLANs and bridges above, and RDMA CM should use v2."
-    ),
-    why=(
-        "RDMA CM finds the port by the GID of the source address; a mount from an "
-        "address without a GID fails with Protocol error. RoCE v1 has its own Ethernet "
-        "type: routers do not forward it, switches do not distinguish it for PFC and "
-        "ECN, and many servers do not accept it. The kernel uses v2 if the device "
-        "supports it, unless default_roce_mode was changed."
-    ),
-    fix=(
-        "Write RoCE v2 to default_roce_mode of the port in configfs, or remove what "
-        "sets v1 at boot (cma_roce_mode of mlnx-tools, a unit, a udev rule). Assign "
-        "the storage address to the port's netdev or to one above it."
-    ),
-    sources=(
-        "Linux drivers/infiniband/core/cma_configfs.c, roce_gid_mgmt.c",
-        "Documentation/ABI/testing/configfs-rdma_cm",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

@@ -205,32 +205,6 @@ def _refusal(view: View, interface: Interface, wanted: int) -> str:
     return why_no_profile(view, interface)
 
 
-RULE = Rule(
-    id=ID,
-    title="MTU below RoCE",
-    what=(
-        "The netdevs below RoCE, and the VLAN, bond or bridge with the storage "
-        "address, should have an MTU that allows the port's largest IB MTU: 4200 or "
-        "more for 4096."
-    ),
-    why=(
-        "RoCE uses the largest IB MTU that fits the Ethernet MTU less 96 bytes of "
-        "headers: 1500 allows 1024, 2144 allows 2048, 4192 allows 4096. With 1024 the "
-        "adapter sends four times as many packets for the same data. More than 4200 "
-        "only helps TCP. Both ends and every switch between them must support it; if "
-        "one does not, large transfers hang although ping works."
-    ),
-    fix=(
-        "Set the MTU of the logical network in the engine (VDSM sets it on the netdev, "
-        "1500 if the network has the default). If the netdev has no logical network, "
-        "set mtu in the policy's interface rule; apply sets it on the netdev and in "
-        "the NetworkManager profile."
-    ),
-    sources=(
-        "Linux include/rdma/ib_addr.h, iboe_get_mtu; drivers/infiniband/core/cma.c",
-        "VDSM lib/vdsm/network/nmstate (the network's MTU, else 1500)",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

@@ -119,31 +119,6 @@ def _refusal(
     return why_no_profile(view, interface) if opposed else ""
 
 
-RULE = Rule(
-    id=ID,
-    title="TSO of the policy, on RoCE netdevs",
-    what=(
-        "If an interface rule names an Ethernet netdev and has tso: on or off, TCP "
-        "segmentation offload should be in that state, now and after a reboot."
-    ),
-    why=(
-        "RDMA does not use the TCP code, so TSO has no effect on NFS over RDMA. It "
-        "affects TCP on the same port. auto does not change the driver's default."
-    ),
-    fix=(
-        "ovirt-rdma-host apply sets it by ethtool, and ovirt-rdma-netdev@.service sets "
-        "it again when the netdev is recreated. NetworkManager does not change an "
-        "offload that the netdev's profile does not name. If the profile has another "
-        "value (ethtool.feature-tso), that is changed and the profile is activated "
-        "once, which interrupts the users of the netdev."
-    ),
-    sources=(
-        "ethtool(8)",
-        "nm-settings-nmcli(5), ethtool.feature-tso",
-        "NetworkManager src/core/devices/nm-device.c, can_reapply_change and "
-        "_ethtool_state_set",
-    ),
-    decide=decide,
-)
+RULE = Rule(ID, decide)
 
 RULES = (RULE,)

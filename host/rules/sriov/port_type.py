@@ -136,20 +136,4 @@ def _refusal(
     return next(((why, fix) for holds, why, fix in reasons if holds), ("", ""))
 
 
-RULES = (
-    Rule(
-        ID,
-        "link type of a VPI adapter's port",
-        "A port of an adapter that can be InfiniBand or Ethernet (VPI) should have the "
-        "policy's port_type.",
-        "With the wrong type there is no link, and the port has another kind of "
-        "netdev. mlx4 (ConnectX-3 and older) changes it at once, which removes and "
-        "recreates all netdevs of the adapter, so that is refused while one is in use. "
-        "mlx5 (ConnectX-4 and later) keeps it in its firmware.",
-        "mlx4: apply, with the host in maintenance. Port 1 cannot be Ethernet while "
-        "port 2 is InfiniBand. mlx5: mstconfig -d PCI_ADDRESS set LINK_TYPE_P1=1 "
-        "(InfiniBand) or 2 (Ethernet), then power the host off and on.",
-        (SOURCE, "mstconfig(1)"),
-        decide,
-    ),
-)
+RULES = (Rule(ID, decide),)

@@ -344,67 +344,8 @@ def _named(numbers: Collection[int]) -> str:
 
 
 RULES = (
-    Rule(
-        NUMBER_ID,
-        "number of virtual functions",
-        "An adapter should have as many virtual functions (VFs) as the policy wants. "
-        "They are made without a driver on this host, because a driver that is bound "
-        "before a VF has its GUID does not see it.",
-        "The kernel forgets the number at each boot; the unit "
-        "ovirt-rdma-netdev@.service sets it again. It can be changed only from 0, and "
-        "to 0, which removes all VFs. If a virtual machine has one, the kernel waits "
-        "for it without end, so that is refused.",
-        "Nothing has to be done before the first apply on an adapter without VFs. If "
-        "its firmware allows too few: mstconfig -d PCI_ADDRESS set SRIOV_EN=1 "
-        "NUM_OF_VFS=N. mlx4 (ConnectX-3 and older) makes VFs when it is loaded: "
-        "module_options with num_vfs.",
-        (_IOV, "mstconfig(1)", "Linux drivers/net/ethernet/mellanox/mlx4/main.c"),
-        _of_each(NUMBER_ID, _number),
-    ),
-    Rule(
-        GUID_ID,
-        "GUIDs of virtual functions",
-        "Each VF of an InfiniBand adapter needs a port GUID, and on mlx5 a node GUID, "
-        "which its physical function sets. With guids: derived they are made of the "
-        "host's id in VDSM, the adapter's node GUID and the number of the VF.",
-        "A subnet manager knows ports by their GUIDs: the port of a VF with zeros "
-        "never becomes ACTIVE. mlx5 gives new VFs zeros, mlx4 random GUIDs at each "
-        "boot, which are in no partition. Derived GUIDs are the same after each boot, "
-        "differ between hosts, and have the bit for locally administered.",
-        "Write virtual_functions in the policy, and apply. The GUIDs of a VF that a "
-        "virtual machine has are set when that is shut down.",
-        (_MLX5, _MLX4, "InfiniBand Architecture Specification, volume 1, 14.2.5.5"),
-        _of_each(GUID_ID, _guids),
-    ),
-    Rule(
-        LINK_ID,
-        "link state and P_Keys of virtual functions",
-        "The links of VFs should follow the policy's link_state (mlx5), and their "
-        "P_Key tables have the policy's pkeys (mlx4).",
-        "With auto a VF's link follows that of the port; with disable it is never up. "
-        "mlx4 shows a VF only the entries of the port's P_Key table that it is given; "
-        "mlx5's VFs have tables of their own, which the subnet manager fills.",
-        "mlx4: the port must be in the partition first. mlx5: write the port GUIDs of "
-        "the VFs, which ovirt-rdma-host facts shows, in the partitions of the subnet "
-        "manager.",
-        (_MLX5, _MLX4, "ip-link(8)"),
-        _of_each(LINK_ID, _links),
-    ),
-    Rule(
-        DRIVER_ID,
-        "drivers of virtual functions",
-        "VFs that stay on this host, and those of Ethernet ports, should have their "
-        "driver. Those of InfiniBand that are for virtual machines need none.",
-        "VFs are made without a driver. The engine offers a VF for a vNIC with "
-        "passthrough only if it has a netdev on the host; as a host device it needs "
-        "none. libvirt binds vfio-pci when the virtual machine starts.",
-        "Run ovirt-rdma-host apply; guests in the policy says which are for virtual "
-        "machines.",
-        (
-            _IOV,
-            "oVirt engine NetworkDeviceHelperImpl.java, isNetworkDeviceFree",
-            "VDSM lib/vdsm/common/hostdev.py, detach_detachable",
-        ),
-        _of_each(DRIVER_ID, _drivers),
-    ),
+    Rule(NUMBER_ID, _of_each(NUMBER_ID, _number)),
+    Rule(GUID_ID, _of_each(GUID_ID, _guids)),
+    Rule(LINK_ID, _of_each(LINK_ID, _links)),
+    Rule(DRIVER_ID, _of_each(DRIVER_ID, _drivers)),
 )

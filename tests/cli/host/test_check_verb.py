@@ -66,11 +66,11 @@ def test_document_has_every_finding(sampled):
 
 
 def test_what_a_step_mends_points_to_the_plan(sampled):
-    mended = rule(TSO.rule, "t", [*findings(TSO.rule, FAIL, ["ib0", "ib1"]), TSO])
+    mended = rule(TSO.rule, [*findings(TSO.rule, FAIL, ["ib0", "ib1"]), TSO])
     on_host = sampled(mended)
     found = on_host("check", "-o", "json").document["findings"]
     assert [one["fix"] for one in found] == ["ovirt-rdma-host plan", ""]
-    refused = rule(REFUSED.rule, "r", [*findings(REFUSED.rule, FAIL, ["ib1"]), REFUSED])
+    refused = rule(REFUSED.rule, [*findings(REFUSED.rule, FAIL, ["ib1"]), REFUSED])
     (found,) = sampled(refused)("check", "-o", "json").document["findings"]
     assert found["fix"] == "no fix by a plan: mlx5 has no connected mode"
 
@@ -115,20 +115,20 @@ def test_a_rule_to_leave_out_that_is_not_there(sampled):
     ],
 )
 def test_verdict(sampled, outcomes, code, verdict):
-    result = sampled(rule("R", "r", outcomes))("check")
+    result = sampled(rule("R", outcomes))("check")
     assert (result.code, result.err) == (code, "")
     assert verdict in result.out
 
 
 def test_a_failure_that_no_step_mends_is_explained_next(sampled):
-    bad = rule("R", "r", [*findings("R", WARN, ["a"]), *findings("R", FAIL, ["b"])])
-    first = rule("Q", "q", findings("Q", WARN, ["a"]))
+    bad = rule("R", [*findings("R", WARN, ["a"]), *findings("R", FAIL, ["b"])])
+    first = rule("Q", findings("Q", WARN, ["a"]))
     assert "\nnext: ovirt-rdma-host explain R\n" in sampled(first, bad)("check").out
     assert "\nnext: ovirt-rdma-host explain Q\n" in sampled(first)("check").out
 
 
 def test_next_where_all_is_well(sampled):
-    on_host = sampled(rule("R", "r", findings("R", PASS, ["a"])))
+    on_host = sampled(rule("R", findings("R", PASS, ["a"])))
     assert on_host("check").out.endswith("\nnext: ovirt-rdma-host policy load\n")
     policy = on_host.root / "new policy.yaml"
     policy.write_text(POLICY)
@@ -149,7 +149,7 @@ def test_next_is_about_the_same_host_and_policy(sampled, facts_file):
 
 
 def test_nothing_is_to_be_loaded_for_a_facts_file(sampled, facts_file):
-    on_host = sampled(rule("R", "r", findings("R", PASS, ["a"])))
+    on_host = sampled(rule("R", findings("R", PASS, ["a"])))
     assert "next: " not in on_host("check", "--facts", facts_file).out
 
 

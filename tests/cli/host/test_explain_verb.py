@@ -5,16 +5,43 @@ import pytest
 from support.command_line import run_on_terminal
 from support.host import sample_rules
 
+from ovirt_rdma.cli.host import explain
 from ovirt_rdma.host.decision.registry import RULES
 
-EXPLAINED = """\
+LONG = " ".join(
+    ["This sentence is so long that a terminal has to break its lines."] * 3
+)
+PAGE = f"""\
+<!-- SPDX-License-Identifier: GPL-2.0-or-later -->
+# SAMPLE-TSO-01: TSO
+
+## What
+
+Looks at \\`TSO\\`.
+
+## Why
+
+It matters. {LONG}
+
+A second paragraph.
+
+## Fix
+
+Fix it.
+
+## Sources
+
+- ip(8)
+- Linux - include/rdma/ib_verbs.h
+"""
+EXPLAINED = f"""\
 SAMPLE-TSO-01: TSO
 
 what
-  Looks at TSO.
+  Looks at `TSO`.
 
 why
-  It matters. {long}
+  It matters. {LONG}
 
   A second paragraph.
 
@@ -23,52 +50,59 @@ fix
 
 sources
   - ip(8)
-  - Linux include/rdma/ib_verbs.h
+  - Linux - include/rdma/ib_verbs.h
 """
-LONG = " ".join(
-    ["This sentence is so long that a terminal has to break its lines."] * 3
+
+
+@pytest.fixture
+def on_host(sampled, tmp_path, monkeypatch):
+    """A host with the sample rules, of which one has a page."""
+    monkeypatch.setattr(explain, "FOLDERS", (tmp_path / "none", tmp_path))
+    (tmp_path / "SAMPLE-TSO-01.md").write_text(PAGE)
+    return sampled(*sample_rules.ALL)
+
+
+@pytest.mark.parametrize(
+    "rule_id", ["SAMPLE-TSO-01", "sample-tso-01", sample_rules.TSO.id]
 )
-
-
-@pytest.mark.parametrize("rule_id", ["SAMPLE-TSO-01", "sample-tso-01"])
-def test_a_rule(sampled, rule_id):
-    result = sampled(*sample_rules.ALL)("explain", rule_id)
+def test_a_rule_and_a_step_of_it(on_host, rule_id):
+    result = on_host("explain", rule_id)
     assert (result.code, result.err) == (0, "")
-    assert result.out == EXPLAINED.format(long=LONG)
+    assert result.out == EXPLAINED
 
 
-def test_a_step_s_id_explains_its_rule(sampled):
-    on_host = sampled(*sample_rules.ALL)
-    assert on_host("explain", sample_rules.TSO.id).out == EXPLAINED.format(long=LONG)
-
-
-def test_document(sampled):
-    document = sampled(*sample_rules.ALL)(
-        "explain", "SAMPLE-TSO-01", "-o", "json"
-    ).document
-    assert document == {
+def test_document(on_host):
+    assert on_host("explain", "SAMPLE-TSO-01", "-o", "json").document == {
         "schema_version": 1,
         "kind": "rule",
         "id": "SAMPLE-TSO-01",
         "title": "TSO",
-        "what": "Looks at TSO.",
+        "what": "Looks at `TSO`.",
         "why": f"It matters. {LONG}\n\nA second paragraph.",
         "fix": "Fix it.",
-        "sources": ["ip(8)", "Linux include/rdma/ib_verbs.h"],
+        "sources": ["ip(8)", "Linux - include/rdma/ib_verbs.h"],
     }
 
 
-def test_list(sampled):
-    on_host = sampled(*sample_rules.ALL)
-    assert on_host("explain", "--list").out == (
-        "ID                TITLE\n"
-        "SAMPLE-PORT-01    ports\n"
-        "SAMPLE-MODE-01    transport mode\n"
-        "SAMPLE-TSO-01     TSO\n"
-        "SAMPLE-OPTION-01  module options\n"
+@pytest.mark.parametrize("text", [None, "no page\n", PAGE + "\n## More\n", b"\xff"])
+def test_a_page_that_is_missing_or_odd(on_host, tmp_path, text):
+    path = tmp_path / "SAMPLE-TSO-01.md"
+    path.unlink()
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    on_host("explain", "SAMPLE-TSO-01").refused(
+        1, f"the text of SAMPLE-TSO-01, {path}, cannot be read", "fix: install"
     )
-    listed = on_host("explain", "--list", "-o", "json").document["rules"]
-    assert listed[1] == {"id": "SAMPLE-MODE-01", "title": "transport mode"}
+
+
+def test_list(call):
+    lines = call("explain", "--list").out.splitlines()
+    assert lines[0].split() == ["ID", "TITLE"]
+    assert [line.split()[0] for line in lines[1:]] == [rule.id for rule in RULES]
+    assert "IPOIB-MODE-01     IPoIB transport mode" in lines
+    listed = call("explain", "--list", "-o", "json").document["rules"]
+    assert {"id": "IPOIB-MODE-01", "title": "IPoIB transport mode"} in listed
+    assert len(listed) == len(RULES)
 
 
 @pytest.mark.parametrize("words", [[], ["--list", "SAMPLE-TSO-01"]])

@@ -97,7 +97,7 @@ def test_diffs(sampled):
     [([], 0), ([TSO], 3), ([REFUSED], 0), ([REFUSED, TSO], 3)],
 )
 def test_exit_code(sampled, outcomes, code):
-    on_host = sampled(*(rule(step.rule, "r", [step]) for step in outcomes))
+    on_host = sampled(*(rule(step.rule, [step]) for step in outcomes))
     assert on_host("plan").code == 0
     assert on_host("plan", "--exit-code").code == code
     assert on_host("plan", "--exit-code", "-o", "json").code == code
@@ -121,7 +121,7 @@ host:
     ],
 )
 def test_nothing_to_change(sampled, policy, why):
-    on_host = sampled(rule("R", "r", findings("R", PASS, ["a"])))
+    on_host = sampled(rule("R", findings("R", PASS, ["a"])))
     words, file = ["plan"], on_host.root / "p.yaml"
     if policy:
         file.write_text(policy)
@@ -133,7 +133,7 @@ def test_nothing_to_change(sampled, policy, why):
 
 def test_what_no_plan_can_change_is_not_called_as_the_policy_says(sampled):
     on_host = sampled(
-        rule("R", "r", [*findings("R", WARN, ["a"]), *findings("R", PASS, ["b"])])
+        rule("R", [*findings("R", WARN, ["a"]), *findings("R", PASS, ["b"])])
     )
     file = on_host.root / "p.yaml"
     file.write_text(HOST_PART)
@@ -144,7 +144,7 @@ def test_what_no_plan_can_change_is_not_called_as_the_policy_says(sampled):
 
 
 def test_only_refused(sampled):
-    shown = sampled(rule(REFUSED.rule, "r", [REFUSED]))("plan").out
+    shown = sampled(rule(REFUSED.rule, [REFUSED]))("plan").out
     assert "\nNothing to change on hv1: 1 step refused.\n" in shown
     assert "Nothing was changed" not in shown
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -423,13 +423,5 @@ def _written(host, path, before, after):
     return replace(host, modules=mods, software=replace(host.software, own_files=files))
 
 
-def test_rules_are_in_the_table_and_explain_themselves():
-    ids = [rule.id for rule in TABLE]
-    assert len(set(ids)) == len(ids)
-    for rule in RULES:
-        assert rule in TABLE
-        for field in fields(rule):
-            assert getattr(rule, field.name), f"{rule.id} has no {field.name}"
-        for text in (rule.what, rule.why, rule.fix):
-            assert text[0].isupper() or text.split()[0].islower()
-            assert text.endswith(".")
+def test_rules_are_in_the_table():
+    assert set(RULES) <= set(TABLE)

@@ -88,7 +88,7 @@ REFUSED = Step(
 )
 
 
-def rule(rule_id: str, title: str, outcomes: Iterable[Outcome]) -> Rule:
+def rule(rule_id: str, outcomes: Iterable[Outcome]) -> Rule:
     """Return a rule that always gives ``outcomes``, all of them its own."""
     listed = tuple(outcomes)
     assert all(outcome.rule == rule_id for outcome in listed)
@@ -97,17 +97,7 @@ def rule(rule_id: str, title: str, outcomes: Iterable[Outcome]) -> Rule:
         assert isinstance(view, View)
         yield from listed
 
-    return Rule(
-        rule_id,
-        title,
-        what=f"Looks at {title}.",
-        why="It matters. "
-        + "This sentence is so long that a terminal has to break its lines. " * 3
-        + "\n\n    A second paragraph.\n",
-        fix="Fix it.",
-        sources=("ip(8)", "Linux\n    include/rdma/ib_verbs.h"),
-        decide=decide,
-    )
+    return Rule(rule_id, decide)
 
 
 def findings(
@@ -118,10 +108,9 @@ def findings(
 
 
 PORTS = [f"mlx5_{device}/{port}" for device in range(16) for port in (1, 2)]
-GOOD = rule("SAMPLE-PORT-01", "ports", findings("SAMPLE-PORT-01", PASS, PORTS))
+GOOD = rule("SAMPLE-PORT-01", findings("SAMPLE-PORT-01", PASS, PORTS))
 BAD = rule(
     "SAMPLE-MODE-01",
-    "transport mode",
     [
         *findings("SAMPLE-MODE-01", FAIL, ["ib0"], "set the mode"),
         *findings("SAMPLE-MODE-01", PASS, ["ib2"]),
@@ -131,12 +120,10 @@ BAD = rule(
 )
 DOUBTFUL = rule(
     "SAMPLE-TSO-01",
-    "TSO",
     [*findings("SAMPLE-TSO-01", WARN, ["ib0", "ib1"], "turn it off"), TSO],
 )
 ABSENT = rule(
     "SAMPLE-OPTION-01",
-    "module options",
     [*findings("SAMPLE-OPTION-01", SKIP, ["host"]), OPTION],
 )
 ALL = (GOOD, BAD, DOUBTFUL, ABSENT)
