@@ -28,6 +28,7 @@ SYSTEM_PYTHON = "/usr/bin/python3"
 PROBE = Path(__file__).with_name("rdma_cm_probe.py")
 # For the child to load Python and pyverbs on a busy host; not part of the timeout.
 STARTUP_TIMEOUT_S = 30.0
+_LONGEST_LINE = 1 << 16
 
 _STEP = "listener"
 _asking: dict[str, threading.Lock] = {}
@@ -178,7 +179,9 @@ class _LineReader:
         self._selector.close()
 
     def next_line(self, timeout_s: float) -> Optional[str]:
-        """Return the next line; None at the deadline, "" if the child has ended."""
+        """Return the next line; None at the deadline, "" if the child has ended, or
+        prints a line without end.
+        """
         deadline = time.monotonic() + timeout_s
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()
@@ -188,5 +191,7 @@ class _LineReader:
             if not data:
                 return ""
             self._buffer += data
+            if len(self._buffer) > _LONGEST_LINE:
+                return ""
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode("utf-8", "replace")

@@ -293,6 +293,53 @@ def test_root_opens_files_in_one_place():
     assert found == {SAFE_FILE, *READS}
 
 
+# What a program prints is collected in one place, to a limit. Others that have a pipe:
+PIPES = {
+    "host/system/commands.py": "the place",
+    "host/block/srp.py": "waits for a byte, and reads none",
+    "storage/benchmark/scratch.py": "fio, whose keeper knows it; output_of reads",
+    "storage/probe.py": "one line of our own program, to a limit",
+    "engine_sdk_tools/hosts/ansible_run.py": "a line at a time, each to a limit",
+}
+_COLLECTS = {"communicate", "check_output", "getoutput", "getstatusoutput", "popen"}
+
+
+def _collects(tree: ast.AST) -> set[str]:
+    """Return the names in ``tree`` that collect what a program prints, to any size."""
+    names = {getattr(one, "attr", getattr(one, "id", "")) for one in ast.walk(tree)}
+    names |= {one.name for one in ast.walk(tree) if isinstance(one, ast.alias)}
+    words = {one.arg for one in ast.walk(tree) if isinstance(one, ast.keyword)}
+    return (names & _COLLECTS) | (words & {"capture_output"})
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("subprocess.run(a, capture_output=True)", "capture_output"),
+        ("process.communicate()", "communicate"),
+        ("subprocess.check_output(a)", "check_output"),
+        ("from subprocess import getoutput", "getoutput"),
+        ("os.popen(a)", "popen"),
+        ("run_command(a)", None),
+        ("subprocess.Popen(a, stdout=subprocess.PIPE)", None),
+    ],
+)
+def test_what_collects_output_is_seen(line, name):
+    assert _collects(ast.parse(line)) == {name} - {None}
+
+
+def test_what_a_program_prints_is_collected_in_one_place():
+    pipes = set()
+    hooks = (TOP / "vdsm_hooks").glob("*/50_ovirt*")
+    collection = (TOP / "host_deploy").rglob("*.py")
+    for path in [*SOURCES.values(), LAUNCHER, *hooks, *collection]:
+        tree, name = ast.parse(path.read_bytes()), str(path.relative_to(TOP))
+        assert not _collects(tree), name
+        if any(getattr(one, "attr", "") == "PIPE" for one in ast.walk(tree)):
+            pipes.add(name)
+    assert pipes == set(PIPES)
+
+
 # The places where text reaches a terminal, and what makes it printable there.
 SCREEN = f"{PACKAGE}.cli.output"
 STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}

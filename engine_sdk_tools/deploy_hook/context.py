@@ -14,7 +14,6 @@ import os
 import pwd
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -28,7 +27,12 @@ from ovirt_rdma.engine_sdk_tools.hosts.collection import (
     collection_paths,
     is_trusted,
 )
-from ovirt_rdma.host.system.commands import CommandFailed, run_command
+from ovirt_rdma.host.system.commands import (
+    CommandFailed,
+    CommandTimeout,
+    TooMuchOutput,
+    run_command,
+)
 
 # AnsibleConstants.RUNNER_SERVICE_PROJECT_PATH and AnsibleCommandConfig.build
 PROJECT = "/usr/share/ovirt-engine/ansible-runner-service-project/project"
@@ -166,37 +170,29 @@ def check_syntax(content: bytes, beside: Path, project: str = PROJECT) -> None:
             as_user["extra_groups"] = groups
             _give(folder, user)
         try:
-            done = subprocess.run(
-                words,
-                check=False,
-                capture_output=True,
-                cwd=folder,
-                env=_environment(folder, user),
-                stdin=subprocess.DEVNULL,
-                timeout=_CHECKING_S,
-                **as_user,
-            )
-        except OSError as error:
+            environment = _environment(folder, user)
+            run_command(words, _CHECKING_S, cwd=folder, env=environment, **as_user)
+        except (CommandTimeout, TooMuchOutput) as failed:
             raise PostTasksProblem(
-                "ansible-missing",
-                f"{program} cannot be run by the engine's user: {error.strerror}",
-                "install the package ansible-core (an engine has it)",
-            ) from None
-        except subprocess.TimeoutExpired:
-            raise PostTasksProblem(
-                "post-tasks-check-timeout",
-                f"ansible-playbook --syntax-check did not end within {_CHECKING_S:g} s",
+                "post-tasks-check-ended",
+                f"ansible-playbook --syntax-check was ended: {failed}",
                 "try it by hand",
             ) from None
-    if done.returncode:
-        text = (done.stderr + b"\n" + done.stdout).decode("utf-8", "replace")
-        text = text.replace(f"{folder}/", "").replace("tasks/post_tasks", "post_tasks")
-        raise PostTasksProblem(
-            "post-tasks-syntax",
-            f"ansible-playbook --syntax-check refuses it: {_reason(text)}",
-            "correct it; until then the engine reports no failure, and ignores this "
-            "file and what follows",
-        )
+        except CommandFailed as failed:
+            if failed.returncode is None:
+                raise PostTasksProblem(
+                    "ansible-missing",
+                    f"{program} cannot be run by the engine's user: {failed}",
+                    "install the package ansible-core (an engine has it)",
+                ) from None
+            text = f"{failed.stderr}\n{failed.stdout}".replace(f"{folder}/", "")
+            reason = _reason(text.replace("tasks/post_tasks", "post_tasks"))
+            raise PostTasksProblem(
+                "post-tasks-syntax",
+                f"ansible-playbook --syntax-check refuses it: {reason}",
+                "correct it; until then the engine reports no failure, and ignores "
+                "this file and what follows",
+            ) from None
 
 
 def _write_play(folder: Path, content: bytes, beside: Path, project: str) -> None:

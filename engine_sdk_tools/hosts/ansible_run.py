@@ -19,12 +19,14 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.system.commands import MOST_BYTES
 
 # Of folders in $TMPDIR: the prefix of their names, and what is in each.
 _PREFIX = "ovirt-rdma-"
@@ -38,6 +40,9 @@ MOST_SENT = 1_000_000
 # default is 700,000 characters. A result has the output twice, and a byte may become
 # four characters.
 _MOST_RESULT = 10 * MOST_SENT
+
+# Of what Ansible says beside the events, these lines and bytes are kept for the reason.
+_LAST_LINES, _LAST_BYTES = 100, 64 << 10
 
 # Do not wait longer for a killed process that is blocked in the kernel.
 _MOST_LOOKS = 250
@@ -204,7 +209,7 @@ def run_events(
     _prepare(order, top)
     late = threading.Event()
     any_result = False
-    other: list[str] = []
+    other: deque[str] = deque(maxlen=_LAST_LINES)
     # A signal may arrive between any two lines: stop what has been started by then.
     process: Optional[subprocess.Popen[bytes]] = None
     end: Optional[threading.Timer] = None
@@ -231,7 +236,7 @@ def run_events(
             if process is not None:
                 _stop(process, top)
         if status and not any_result and not late.is_set():
-            messages.seek(0)
+            messages.seek(max(0, messages.seek(0, os.SEEK_END) - _LAST_BYTES))
             lines = messages.read().decode("utf-8", "replace").splitlines()
             raise AnsibleProblem(
                 "ansible-failed",
@@ -321,11 +326,11 @@ def _environment(top: Path, path: str) -> dict[str, str]:
 
 
 def _events(
-    process: subprocess.Popen[bytes], other: list[str]
+    process: subprocess.Popen[bytes], other: deque[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the results of hosts; lines that are no events go to ``other``."""
     assert process.stdout is not None  # noqa: S101  (PIPE, above)
-    for line in process.stdout:
+    while line := process.stdout.readline(MOST_BYTES):
         try:
             event = json.loads(line)
             if event["event"] in _EVENTS:
@@ -333,9 +338,9 @@ def _events(
                 if "host" in data and isinstance(data["res"], dict):
                     yield event
             elif event["event"] in ("verbose", "error"):
-                other.append(str(event.get("stdout", "")))
+                other.append(str(event.get("stdout", ""))[-_LAST_BYTES:])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            other.append(line.decode("utf-8", "replace"))
+            other.append(line[-_LAST_BYTES:].decode("utf-8", "replace"))
 
 
 def _too_late(
@@ -385,7 +390,7 @@ def _processes_of(top: Path) -> list[int]:
     return pids
 
 
-def _last(*texts: list[str]) -> str:
+def _last(*texts: Iterable[str]) -> str:
     for text in texts:
         lines = [line.strip() for line in text if line.strip()]
         if lines:

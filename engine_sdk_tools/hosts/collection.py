@@ -65,8 +65,8 @@ def is_trusted(path: Path) -> bool:
     """Whether only root and this user can change the folder or file ``path``, and can
     put another one there: by owner and mode of it and of what leads to it.
     """
-    absolute = path.absolute()
     try:
+        absolute = path.absolute()  # fails if the current folder is removed
         absolute.stat()  # fails for a link to itself, or to nothing
         for each in [*reversed(absolute.parents), absolute]:
             status = each.lstat()

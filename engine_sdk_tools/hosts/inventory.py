@@ -7,12 +7,12 @@ They cannot change how the host key is verified.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +23,18 @@ from ovirt_rdma.engine_sdk_tools.hosts.collection import is_trusted
 from ovirt_rdma.engine_sdk_tools.hosts.known_hosts import HostKey
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.system.commands import (
+    CommandFailed,
+    CommandTimeout,
+    TooMuchOutput,
+    run_command,
+)
 
 # The key with which the engine installs hosts (AnsibleCommandConfig).
 ENGINE_KEY = "/etc/pki/ovirt-engine/keys/engine_id_rsa"
 
 _READING_S = 60.0
+_ENDED = (CommandTimeout, TooMuchOutput)
 # The variables of our environment that an inventory plugin or script gets: files and
 # programs of the operator, the language, Ansible's settings, proxies and certificate
 # authorities (requests(7), curl(1)). It gets no secrets: neither OVIRT_PASSWORD and
@@ -172,14 +179,8 @@ def read_inventory(
     which gets a part of our environment. An ansible.cfg in the current folder counts
     only if nobody else can write there. Raises Problem if Ansible cannot read it.
     """
-    if not Path(path).exists():
-        raise UsageProblem(
-            "inventory-missing",
-            f"there is no inventory {path}",
-            "give an existing file: --inventory FILE",
-        )
+    named = _readable(path)
     program = shutil.which(command[0], path=search_path())
-    named = str(Path(path).absolute())
     arguments = [program or command[0], *command[1:], "--inventory", named, "--list"]
     by_hand = shlex.join(["ansible-inventory", "--inventory", path, "--list"])
     fix = (
@@ -187,38 +188,40 @@ def read_inventory(
         "and ANSIBLE_*"
     )
     try:
-        done = subprocess.run(
+        listed = run_command(
             arguments,
-            check=False,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
+            _READING_S,
             cwd=None if is_trusted(Path()) else "/",
             env={k: v for k, v in os.environ.items() if _SEEN.fullmatch(k)},
-            timeout=_READING_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise Problem(
-            "inventory-timeout",
-            f"the inventory {path} could not be read within {_READING_S:g} s",
-            fix,
-        ) from None
-    except OSError as error:
-        raise Problem(
-            "ansible-missing",
-            f"{command[0]} cannot be run: {error.strerror}",
-            "install the package ansible-core",
-        ) from None
-    try:
-        if done.returncode:
-            raise ValueError(_last_line(done.stderr))
-        variables = json.loads(done.stdout)["_meta"]["hostvars"]
+        ).encode("utf-8", "surrogateescape")
+        variables = json.loads(listed)["_meta"]["hostvars"]
         return {str(name): dict(values) for name, values in variables.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Problem(
-            "inventory-unreadable", f"the inventory {path} cannot be read: {error}", fix
+    except CommandFailed as failed:
+        if failed.returncode is None and not isinstance(failed, _ENDED):
+            raise Problem(
+                "ansible-missing",
+                f"{command[0]} cannot be run: {failed}",
+                "install the package ansible-core",
+            ) from None
+        reason = str(failed)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = str(error)
+    raise Problem(
+        "inventory-unreadable", f"the inventory {path} cannot be read: {reason}", fix
+    )
+
+
+def _readable(path: str) -> str:
+    """Return the full path of the inventory ``path``. Raises UsageProblem."""
+    try:
+        Path(path).stat()
+        if not os.access(path, os.R_OK):  # Ansible only warns of it
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return str(Path(path).absolute())
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise UsageProblem(
+            "inventory-missing",
+            f"the inventory {path} cannot be read: {reason or error}",
+            "give an existing file that you can read: --inventory FILE",
         ) from None
-
-
-def _last_line(text: bytes) -> str:
-    lines = text.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else "Ansible printed nothing"

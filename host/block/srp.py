@@ -66,7 +66,7 @@ def write_in_child(path: Path, text: str, timeout_s: float) -> int:
         child.stdin.close()
         child.stdin = None
         select.select([child.stdout], [], [], _STARTUP_S)
-        child.communicate(timeout=timeout_s)
+        child.wait(timeout_s)
     except subprocess.TimeoutExpired:
         child.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -75,6 +75,9 @@ def write_in_child(path: Path, text: str, timeout_s: float) -> int:
     except BaseException:
         child.kill()
         raise
+    finally:
+        if child.stdout:
+            child.stdout.close()
     return child.returncode if child.returncode >= 0 else errno.EINTR
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -46,29 +46,38 @@ class CommandTimeout(CommandFailed):
     """The command did not end before the timeout and was killed."""
 
 
+class TooMuchOutput(CommandFailed):
+    """The command printed more than MOST_BYTES and was killed."""
+
+
 class NotInstalled(CommandFailed):
     """There is no such program on this host."""
 
 
 def run_command(
-    argv: Sequence[str], timeout_s: float = TIMEOUT_S, *, own_session: bool = False
+    argv: Sequence[str],
+    timeout_s: float = TIMEOUT_S,
+    *,
+    own_session: bool = False,
+    **how: Any,
 ) -> str:
     """Run ``argv`` with a fixed environment for at most ``timeout_s`` seconds. With
-    ``own_session``, Ctrl-C and the hang-up of a terminal do not reach it.
+    ``own_session``, Ctrl-C and the hang-up of a terminal do not reach it. ``how`` goes
+    to subprocess.Popen: another ``env``, a ``cwd``, a ``user``.
 
-    Returns stdout. Raises CommandFailed, also for more than MOST_BYTES of output, or
-    CommandTimeout. The output may have any bytes and is decoded with surrogateescape.
+    Returns stdout. Raises CommandFailed, NotInstalled, TooMuchOutput or CommandTimeout.
+    The output may have any bytes and is decoded with surrogateescape.
     """
     import subprocess  # noqa: PLC0415  (code that only parses facts does not need it)
 
     try:
         process = subprocess.Popen(
             list(argv),
-            env=ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=own_session,
+            **{"env": ENVIRONMENT, **how},
         )
     except FileNotFoundError as e:
         raise NotInstalled(e.strerror or str(e)) from None
@@ -79,7 +88,7 @@ def run_command(
         if failure is not None:
             raise failure
     except BaseException:
-        _end(process)
+        end_command(process)
         raise
     printed = out.decode("utf-8", "surrogateescape")
     if process.returncode:
@@ -120,7 +129,7 @@ def output_of(
             if not ready:
                 failure = late
             elif size > most:
-                failure = CommandFailed(f"it prints more than {most} bytes")
+                failure = TooMuchOutput(f"it prints more than {most} bytes")
     if not failure:
         try:
             process.wait(max(0.0, end - time.monotonic()))
@@ -130,9 +139,9 @@ def output_of(
     return out, err, failure
 
 
-def _end(process: Popen[bytes]) -> None:
-    """Kill a process and wait for it for _GONE_S at most (``subprocess.run`` would wait
-    without limit).
+def end_command(process: Popen[bytes], wait_s: float = _GONE_S) -> None:
+    """Kill a process and wait for it for ``wait_s`` seconds at most (``subprocess.run``
+    would wait without limit).
     """
     import contextlib  # noqa: PLC0415  (subprocess imports it)
     import subprocess  # noqa: PLC0415
@@ -142,4 +151,4 @@ def _end(process: Popen[bytes]) -> None:
         if pipe:
             pipe.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_GONE_S)
+        process.wait(wait_s)

@@ -31,9 +31,12 @@ from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.system.commands import (
     ENVIRONMENT,
+    MOST_BYTES,
     CommandFailed,
     CommandTimeout,
     NotInstalled,
+    end_command,
+    output_of,
     run_command,
 )
 from ovirt_rdma.host.system.files import fix_for, write_atomically
@@ -59,6 +62,8 @@ Run = Callable[[Sequence[str], float], str]
 _MOUNT_S, _UNMOUNT_S, _REMOVE_S, _ASK_S = 60.0, 20.0, 60.0, 30.0
 # The soft mount gives up after 40 s (timeo=100, retrans=3).
 _FIO_S = 60.0
+# A killed fio whose write is at the server ends when that answers.
+_KILLED_S = 5.0
 # What a run needs to remove everything: the times above. One that does not end within
 # that is killed, and its keeper removes it.
 _END = HolderTimeouts(0.0, 180.0, 180.0)
@@ -295,14 +300,20 @@ class Scratch:
         try:
             if self._keeper:
                 self._keeper.watch(process.pid)
-            out, err = process.communicate(b"go\n", timeout=seconds + _FIO_S)
+            assert process.stdin  # noqa: S101  (for mypy)
+            with contextlib.suppress(BrokenPipeError), process.stdin as shell:
+                shell.write(b"go\n")
+            out, err, failure = output_of(process, seconds + _FIO_S, MOST_BYTES)
+            if failure:
+                raise failure
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=5)
-            if isinstance(error, subprocess.TimeoutExpired):
+            end_command(process, _KILLED_S)
+            if isinstance(error, CommandTimeout):
                 raise fio.too_slow(seconds + _FIO_S) from None
+            if isinstance(error, CommandFailed):
+                raise fio.incomplete(str(error)) from None
             raise
         finally:
             if self._keeper:

@@ -70,6 +70,12 @@ def test_refusal_tells_the_fix_for_the_server(probe):
     assert "rdma-port=20050" in step.fix
 
 
+@pytest.mark.parametrize("ready", ["", "print('ready', flush=True)\n"])
+def test_a_line_without_end_is_no_answer(probe, ready):
+    probe(f"{ready}while True: os.write(1, b'x' * 4096)\n")
+    assert rdma_listener("10.0.0.1", 20049, 600).verdict == UNKNOWN
+
+
 def test_silence_after_ready_is_no_answer_and_the_child_is_killed(probe):
     place = probe(
         "with open(__file__ + '.pid', 'w') as f: f.write(str(os.getpid()))\n"

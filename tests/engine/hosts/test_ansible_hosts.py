@@ -6,7 +6,9 @@ tests/lab/test_engine_ansible_lab.py has the real ones.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shlex
 import shutil
 import signal
@@ -48,6 +50,7 @@ from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
+from ovirt_rdma.host.system import commands
 
 pytestmark = pytest.mark.hypervisor
 
@@ -743,7 +746,9 @@ def test_an_ssh_key_that_is_not_there_is_said_at_once(tmp_path):
         ("echo odd >&2; exit 1", ": odd"),
         ("echo nothing", ""),
         ("echo '[]'", ""),
-        ("exit 3", "Ansible printed nothing"),
+        ("exit 3", "exit status 3"),
+        ("printf '\\377'", "can't decode byte 0xff"),
+        ("head -c 100000 /dev/zero | tr '\\0' '['", "recursion"),
     ],
 )
 def test_an_inventory_that_ansible_cannot_read(tmp_path, script, part):
@@ -751,10 +756,49 @@ def test_an_inventory_that_ansible_cannot_read(tmp_path, script, part):
         read_inventory(str(tmp_path), ("/bin/sh", "-c", script))
 
 
-def test_inventories_that_are_not_there_or_cannot_be_asked(tmp_path):
-    with problem("inventory-missing", tmp_path / "none", "--inventory") as caught:
-        read_inventory(str(tmp_path / "none"))
-    assert caught.type is UsageProblem
+def test_an_inventory_that_prints_without_end_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(commands, "MOST_BYTES", 1000)
+    with problem("inventory-unreadable", tmp_path, "it prints more than 1000 bytes"):
+        read_inventory(str(tmp_path), ("/bin/sh", "-c", "while :; do echo x; done"))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("none", errno.ENOENT),
+        ("file/below", errno.ENOTDIR),
+        ("loop", errno.ELOOP),
+        ("x" * 300, errno.ENAMETOOLONG),
+    ],
+)
+def test_an_inventory_that_cannot_be_opened(tmp_path, name, reason):
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    where = tmp_path / name
+    with problem("inventory-missing", where, os.strerror(reason), "--inventory") as one:
+        read_inventory(str(where))
+    assert one.type is UsageProblem
+
+
+def test_an_inventory_that_only_others_can_read(tmp_path, monkeypatch):
+    """Ansible only warns of it, and has no variables."""
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with problem("inventory-missing", tmp_path, os.strerror(errno.EACCES)):
+        read_inventory(str(tmp_path))
+
+
+def test_an_inventory_from_a_folder_that_is_removed(tmp_path, monkeypatch):
+    listed = 'echo \'{"_meta": {"hostvars": {}}}\''
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert read_inventory(str(tmp_path), ("/bin/sh", "-c", listed)) == {}
+    with problem("inventory-missing", os.strerror(errno.ENOENT)):
+        read_inventory(".")
+
+
+def test_inventories_that_cannot_be_asked(tmp_path):
     with problem("ansible-missing", "no-such-command", "ansible-core"):
         read_inventory(str(tmp_path), ("no-such-command",))
 
@@ -853,6 +897,14 @@ def test_an_ansible_that_does_not_start_is_one_problem(ansible, tmp_path):
     with problem("ansible-failed", "exit status 1: it is broken") as caught:
         list(run_order(order(), str(tmp_path), path))
     assert caught.type is AnsibleProblem
+
+
+def test_a_line_without_end_takes_limited_memory(ansible, tmp_path, monkeypatch):
+    monkeypatch.setattr(ansible_run, "MOST_BYTES", 5)
+    path = ansible("print('x' * 100_500 + ' the end', flush=True); raise SystemExit(1)")
+    with problem("ansible-failed", "exit status 1: ") as caught:
+        list(run_order(order(), str(tmp_path), path))
+    assert str(caught.value).endswith("exit status 1: end")
 
 
 def test_without_ansible_runner_ansible_itself_is_run(ansible, tmp_path):

@@ -24,6 +24,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.collection import is_trusted
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import read_inventory
 from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.system import commands
 
 pytestmark = pytest.mark.hypervisor
 
@@ -139,14 +140,33 @@ def test_root_runs_ansible_as_the_engines_user(tmp_path, monkeypatch):
         context.shutil, "which", lambda program, path: f"/bin/{program}"
     )
     monkeypatch.setattr(
-        context.subprocess,
-        "run",
-        lambda words, **options: ran.append(options) or SimpleNamespace(returncode=0),
+        context, "run_command", lambda words, seconds, **options: ran.append(options)
     )
     context.check_syntax(b"- a: b\n", tmp_path)
     (options,) = ran
     assert (options["user"], options["group"]) == (NOBODY.pw_uid, NOBODY.pw_gid)
     assert 0 not in options["extra_groups"]
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("while :; do echo x; done", "was ended: it prints more than 1000 bytes"),
+        ("exec sleep 600", "was ended: no answer within 0.3 s"),
+    ],
+)
+def test_a_check_that_does_not_end_is_ended(tmp_path, monkeypatch, script, words):
+    program = tmp_path / "bin/ansible-playbook"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    (tmp_path / "beside").mkdir()
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(commands, "MOST_BYTES", 1000)
+    limit = 60.0 if "echo" in script else 0.3
+    monkeypatch.setattr(context, "_CHECKING_S", limit)
+    with problem("post-tasks-check-ended", words):
+        context.check_syntax(b"- a: b\n", tmp_path / "beside")
 
 
 @root_only

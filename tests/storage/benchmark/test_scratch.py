@@ -18,6 +18,7 @@ from support.storage.fake_mount import FakeMount
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.safe_file import MOST_BYTES
+from ovirt_rdma.storage.benchmark import scratch as scratch_module
 from ovirt_rdma.storage.benchmark.scratch import (
     MOUNT,
     Keeper,
@@ -511,6 +512,16 @@ def test_a_server_that_is_too_slow_is_named(scratch):
         scratch.fio(["sleep", "600"], 0.1 - 60)
     assert caught.value.id == "bench-too-slow"
     assert "still running after 0.1 s" in str(caught.value)
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_fio_that_prints_without_end_is_ended(scratch, monkeypatch, stream):
+    monkeypatch.setattr(scratch_module, "MOST_BYTES", 1000)
+    endless = f"while :; do echo x >&{stream}; done"
+    with pytest.raises(Problem) as caught:
+        scratch.fio(["sh", "-c", endless], 600)
+    assert caught.value.id == "bench-fio-incomplete"
+    assert "it prints more than 1000 bytes" in str(caught.value)
 
 
 def test_fio_without_package_is_named():
