@@ -140,8 +140,9 @@ class DataCenter:
 class Cluster:
     """A cluster; ``version`` is ``4.7``, for example.
 
-    ``upgrade_in_progress`` is set in the engine by the program that upgrades the hosts
-    one by one; the flag stays if that program is killed.
+    ``upgrade_in_progress`` is the engine's flag, with which programs that move hosts to
+    maintenance one by one keep off each other; it stays if that program is killed.
+    ``upgrade_correlation_id`` says whose it is, or was.
     """
 
     id: str
@@ -149,6 +150,20 @@ class Cluster:
     data_center: Optional[str] = None
     version: Optional[str] = None
     upgrade_in_progress: bool = False
+    upgrade_correlation_id: Optional[str] = None
+
+    @property
+    def our_upgrade(self) -> str:
+        """The correlation id of conversions: one at a time runs in a data center. The
+        engine stores up to 50 characters.
+        """
+        return f"ovirt-rdma-{self.data_center}"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether a conversion has set its flag."""
+        ours = self.upgrade_correlation_id == self.our_upgrade
+        return self.upgrade_in_progress and ours
 
 
 @dataclass(frozen=True)

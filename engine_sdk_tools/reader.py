@@ -58,10 +58,15 @@ def data_center_of(data_center: Any) -> DataCenter:
 
 def cluster_of(cluster: Any) -> Cluster:
     """Return a cluster of the SDK as plain data."""
-    # An older SDK does not have this attribute.
-    upgrade = bool(getattr(cluster, "upgrade_in_progress", False))
-    center = _id(cluster.data_center)
-    return Cluster(cluster.id, cluster.name, center, _level(cluster.version), upgrade)
+    # An older SDK does not have these attributes.
+    return Cluster(
+        cluster.id,
+        cluster.name,
+        _id(cluster.data_center),
+        _level(cluster.version),
+        bool(getattr(cluster, "upgrade_in_progress", False)),
+        getattr(cluster, "upgrade_correlation_id", None),
+    )
 
 
 def connection_of(connection: Any) -> Optional[StorageConnection]:

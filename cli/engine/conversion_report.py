@@ -32,6 +32,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 from ovirt_rdma.engine_sdk_tools.conversion.outcome import left_out, sentence
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
+    END_UPGRADE,
     ENTER,
     LEAVE,
     PUSH,
@@ -62,9 +63,9 @@ def plan_lines(plan: ConversionPlan) -> list[str]:
     lines: list[str] = []
     actions_of: dict[str, list[str]] = {}
     for step in plan.steps:
-        actions_of.setdefault(step.subject, []).append(
-            _SHORT.get(step.kind, step.doing)
-        )
+        # Not together with the other mark of the cluster: the hosts come between.
+        subject = step.doing if step.kind == END_UPGRADE else step.subject
+        actions_of.setdefault(subject, []).append(_SHORT.get(step.kind, step.doing))
     subjects_by_actions: dict[tuple[str, ...], list[str]] = {}
     for subject, actions in actions_of.items():
         subjects_by_actions.setdefault(tuple(actions), []).append(subject)

@@ -40,7 +40,7 @@ class EngineSession(Protocol):
     def sleep(self, seconds: float, /) -> None:
         """Wait."""
 
-    def read(self, read: Read) -> Any:
+    def read(self, read: Read, *, patience_s: Optional[float] = None) -> Any:
         """Return the SDK's result of one reading."""
 
     def read_all(self, reads: Sequence[Read]) -> list[Any]:

@@ -99,15 +99,17 @@ class Session:
     ) -> None:
         self.close()
 
-    def read(self, read: Read) -> Any:
+    def read(self, read: Read, *, patience_s: Optional[float] = None) -> Any:
         """Return the SDK's result. Raises EngineProblem; while the engine is not
-        available, only after ``patience_s``.
+        available, only after ``patience_s``, by default that of the session.
         """
 
         def once() -> Any:
             return self._api.ask(read, dict(read.arguments), self.settings.timeout_s)
 
-        return self._patiently(once, lambda problem: problem.kind in PASSING)
+        return self._patiently(
+            once, lambda problem: problem.kind in PASSING, patience_s
+        )
 
     def read_all(self, reads: Sequence[Read]) -> list[Any]:
         """Return the results in order, with up to AT_ONCE requests in parallel. For an

@@ -30,6 +30,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     WAIT_IN,
     WAIT_OUT,
     ConversionStep,
+    upgrade_call,
 )
 from ovirt_rdma.engine_sdk_tools.domains.mounted import MountEvents
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
@@ -43,6 +44,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     host_is,
     status_words,
 )
+from ovirt_rdma.engine_sdk_tools.reader import cluster_of
 from ovirt_rdma.host.errors import Problem
 
 
@@ -69,8 +71,8 @@ STILL_S = 300.0
 
 class Actions:
     """Does the steps. ``observations`` are the valid reports of hosts, by name;
-    ``arrived`` and ``refused`` are those of Snapshot. ``check`` is called before each
-    request that changes something.
+    ``arrived``, ``refused`` and ``unmarked`` are those of Snapshot. ``check`` is called
+    before each request that changes something.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Actions:
         self.observations: dict[str, Observation] = {}
         self.arrived: dict[str, bool] = {}
         self.refused: dict[str, str] = {}
+        self.unmarked: set[str] = set()
         self._session = session
         self._door = door
         self._listener = listener
@@ -90,7 +93,9 @@ class Actions:
 
     def snapshot(self, engine: Engine) -> Snapshot:
         """Return the snapshot for the next decision."""
-        return Snapshot(engine, self.observations, self.arrived, self.refused)
+        return Snapshot(
+            engine, self.observations, self.arrived, self.refused, self.unmarked
+        )
 
     def before(self, state: ConversionState, step: ConversionStep) -> ConversionState:
         """Return the state with the newest event before ``step``."""
@@ -118,6 +123,16 @@ class Actions:
             for host in events.failed_hosts():
                 if host in names:
                     self.refused[names[host]] = why
+
+    def end_upgrades(self, data_center: str) -> None:
+        """Clear our flags in the engine, as they are there now. It waits for nothing,
+        because the run ends with an error or an interrupt.
+        """
+        read = Read("clusters", "reading the clusters")
+        for cluster in map(cluster_of, self._session.read(read, patience_s=0.0)):
+            if cluster.data_center == data_center and cluster.is_ours:
+                self._check()
+                self._session.report_progress(upgrade_call(cluster, begins=False))
 
     def act(
         self, state: ConversionState, snapshot: Snapshot, step: ConversionStep

@@ -28,8 +28,11 @@ from ovirt_rdma.engine_sdk_tools.conversion.observation import (
     wanted_transports,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.offline import offline_step
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import upgrade_running
 from ovirt_rdma.engine_sdk_tools.conversion.rolling import rolling_step
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
+    BEGIN_UPGRADE,
+    END_UPGRADE,
     ENTER,
     FAIL,
     FINISH,
@@ -39,6 +42,9 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     PUSH,
     WAIT_OUT,
     ConversionStep,
+    begin_upgrade,
+    end_upgrade,
+    fail_domain,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.transitions import failed
 from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_of
@@ -51,7 +57,36 @@ _MOST_STEPS = 40
 
 def next_step(state: ConversionState, snapshot: Snapshot) -> ConversionStep:
     """Return the step to do now."""
-    return (rolling_step if state.mode == ROLLING else offline_step)(state, snapshot)
+    decide = rolling_step if state.mode == ROLLING else offline_step
+    step = decide(state, snapshot)
+    return _upgrade_step(state, snapshot, step) or step
+
+
+def _upgrade_step(
+    state: ConversionState, snapshot: Snapshot, step: ConversionStep
+) -> Optional[ConversionStep]:
+    """Return what to do before ``step`` so that no other program moves hosts of the
+    same cluster to maintenance meanwhile. On the way back, one that does stops nothing.
+    """
+    clusters = [
+        cluster
+        for cluster in snapshot.engine.clusters
+        if cluster.data_center == state.data_center
+        and cluster.name not in snapshot.unmarked
+    ]
+    if step.kind == FINISH:
+        return next((end_upgrade(c) for c in clusters if c.is_ours), None)
+    if step.kind != ENTER:
+        return None
+    host = snapshot.host(state.host(step.subject))
+    for cluster in clusters:
+        if host is None or cluster.id != host.cluster or cluster.is_ours:
+            continue
+        if not cluster.upgrade_in_progress:
+            return begin_upgrade(cluster)
+        if not state.undoes:
+            return fail_domain(state.domains[0], upgrade_running(cluster))
+    return None
 
 
 def marked(state: ConversionState, step: ConversionStep) -> ConversionState:
@@ -122,6 +157,8 @@ def _after(  # noqa: PLR0911 - one row per status
         return _host(snapshot, step.subject, "up")
     if step.kind == LEAVE:
         return _host(_mounted(state, snapshot, step.subject), step.subject, "up")
+    if step.kind in (BEGIN_UPGRADE, END_UPGRADE):
+        return _marked(snapshot, step)
     if step.call is not None:
         return _domain_call(state, snapshot, step.call)
     # Every wait is successful.
@@ -133,6 +170,20 @@ def _after(  # noqa: PLR0911 - one row per status
             )
         return _host(snapshot, step.subject, step.until[0])
     return _domain(state, snapshot, step.subject, step.until[0])
+
+
+def _marked(snapshot: Snapshot, step: ConversionStep) -> Snapshot:
+    clusters = tuple(
+        replace(
+            cluster,
+            upgrade_in_progress=step.kind == BEGIN_UPGRADE,
+            upgrade_correlation_id=cluster.our_upgrade,
+        )
+        if cluster.name == step.subject
+        else cluster
+        for cluster in snapshot.engine.clusters
+    )
+    return replace(snapshot, engine=replace(snapshot.engine, clusters=clusters))
 
 
 def _domain_call(state: ConversionState, snapshot: Snapshot, call: Call) -> Snapshot:

@@ -10,7 +10,7 @@ with the engine's reason and without a change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -59,12 +59,14 @@ class Snapshot:
       reported that they connected their storage, which happens after the status up.
     - ``refused``: hosts that could not mount an activated domain, with the reason from
       the engine's events.
+    - ``unmarked``: names of clusters whose upgrade flag cannot be set or cleared.
     """
 
     engine: Engine
     observations: Mapping[str, Observation] = field(default_factory=dict)
     arrived: Mapping[str, bool] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    unmarked: Collection[str] = ()
 
     def is_up(self, record: HostRecord) -> bool:
         """Whether the host takes part: it was up at the start, or is up now."""

@@ -253,19 +253,32 @@ def without_offenders(
 def upgrade_offenders(
     clusters: Sequence[Cluster], going: Sequence[Host]
 ) -> Iterator[Sentence]:
-    """Yield the clusters of ``going`` that are being upgraded: two programs would move
-    hosts to maintenance at the same time.
+    """Yield the clusters of ``going`` that are being upgraded by others: two programs
+    would move hosts to maintenance at the same time.
     """
     concerned = {host.cluster for host in going}
     for cluster in clusters:
-        if cluster.id in concerned and cluster.upgrade_in_progress:
-            yield Sentence(
-                "cluster-upgrade-running",
-                f"cluster {cluster.name} is being upgraded, which also moves its hosts "
-                "to maintenance; wait until the upgrade has ended (if none is running, "
-                f"end it: POST /ovirt-engine/api/clusters/{cluster.id}/upgrade with "
-                "upgrade_action finish)",
-            )
+        others = cluster.upgrade_in_progress and not cluster.is_ours
+        if cluster.id in concerned and others:
+            yield upgrade_running(cluster)
+
+
+def upgrade_running(cluster: Cluster) -> Sentence:
+    """Return the objection that another program upgrades ``cluster``."""
+    return Sentence(
+        "cluster-upgrade-running",
+        f"cluster {cluster.name} is being upgraded, which also moves its hosts to "
+        "maintenance; wait until the upgrade has ended (if none is running, "
+        f"{end_of_upgrade(cluster)})",
+    )
+
+
+def end_of_upgrade(cluster: Cluster) -> str:
+    """Return how to clear the engine's flag by hand."""
+    return (
+        f"end it: POST /ovirt-engine/api/clusters/{cluster.id}/upgrade with "
+        "upgrade_action finish"
+    )
 
 
 def pinned_offenders(

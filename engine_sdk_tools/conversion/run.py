@@ -35,6 +35,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.actions import (
     KeepsState,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.host_step import host_step
+from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     CONVERTING,
@@ -54,7 +55,9 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
 )
 from ovirt_rdma.engine_sdk_tools.conversion.observation import UP, Snapshot
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
+    BEGIN_UPGRADE,
     CALL,
+    END_UPGRADE,
     ENTER,
     FAIL,
     FINISH,
@@ -68,6 +71,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.transitions import failed, finished
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 from ovirt_rdma.engine_sdk_tools.model import Engine, status_words
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.host.errors import Problem
 
 # Progress reports per step, with the waits and reports after it, if it is successful.
 _REPORTS = {PUSH: 2, ENTER: 2, LEAVE: 3, CALL: 2}
@@ -82,6 +86,8 @@ SETTLE_S = 600.0
 _UNSETTLED = ("problematic", "contend", "not_operational", None)
 # A refusal of these kinds may mean that the change is already made, or in progress.
 _REFUSED = (CONFLICT, INVALID, LOCKED, BUSY)
+
+_NO_LOGIN = 401
 
 ReadEngine = Callable[[Any], Engine]
 
@@ -134,6 +140,17 @@ class _Work:
     def run(self, state: ConversionState) -> ConversionState:
         self._save(state)
         self._actions.note_refusals(state)
+        try:
+            state = self._all_steps(state)
+        except BaseException:
+            self._end_upgrades(state)
+            raise
+        if state.stage == STOPPED:
+            self._end_upgrades(state)
+        self._settle(state)
+        return self._with_hosts_not_up(state)
+
+    def _all_steps(self, state: ConversionState) -> ConversionState:
         engine: Optional[Engine] = self.read(self._session)
         self._plan(state, engine)
         while state.stage in UNDER_WAY:
@@ -144,8 +161,18 @@ class _Work:
                 # The engine may change during the step.
                 engine = None
             state = self._do(state, snapshot, step)
-        self._settle(state)
-        return self._with_hosts_not_up(state)
+        return state
+
+    def _end_upgrades(self, state: ConversionState) -> None:
+        """Let others move hosts to maintenance; what remains is for the next run."""
+        try:
+            self._actions.end_upgrades(state.data_center)
+        except OtherRun:
+            return  # it has them now
+        except Problem as problem:
+            self._listener.note(
+                f"a cluster may stay marked as being upgraded: {problem.one_line}"
+            )
 
     def _check(self) -> None:
         if self.lock is not None:
@@ -199,7 +226,7 @@ class _Work:
             except TimeoutProblem as problem:
                 now.problem = str(problem)
             except EngineProblem as problem:
-                if problem.kind in PASSING or problem.kind in (DENIED, UNTRUSTED):
+                if problem.kind in PASSING or _ends_run(state, step, problem):
                     raise
                 why = problem.one_line
                 if problem.kind in _REFUSED and self._is_done_anyway(state, step):
@@ -280,6 +307,10 @@ class _Work:
     def _failed(
         self, state: ConversionState, snapshot: Snapshot, step: ConversionStep, why: str
     ) -> ConversionState:
+        if _is_optional(state, step):
+            self._listener.note(f"{why}; the run continues")
+            self._actions.unmarked.add(step.subject)
+            return state
         before = state.stage
         state = failed(state, step, why)
         if before == CONVERTING:
@@ -322,6 +353,27 @@ class _Work:
         state = replace(state, changed_at=float(self.now()))
         self._keeper.write(state)
         return state
+
+
+def _ends_run(
+    state: ConversionState, step: ConversionStep, problem: EngineProblem
+) -> bool:
+    """Whether nothing can be done after ``problem`` now, not even undone. A user who
+    may not do ``step`` is stopped by it on the way forward; a token that is not
+    accepted (401) is good for nothing.
+    """
+    if problem.kind == DENIED:
+        undoes = state.undoes and not _is_optional(state, step)
+        return problem.code == _NO_LOGIN or undoes
+    return problem.kind == UNTRUSTED
+
+
+def _is_optional(state: ConversionState, step: ConversionStep) -> bool:
+    """Whether the run continues without ``step``: a cluster needs its mark on the way
+    forward only.
+    """
+    begins = step.kind == BEGIN_UPGRADE and state.undoes
+    return begins or step.kind == END_UPGRADE
 
 
 def _consequence(state: ConversionState) -> str:

@@ -19,6 +19,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DomainRecord,
     HostRecord,
 )
+from ovirt_rdma.engine_sdk_tools.model import Cluster
 from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
 
 # Kinds of steps, in the order in which a batch does them.
@@ -30,8 +31,11 @@ WAIT_IN = "wait in"
 LEAVE = "leave"
 WAIT_OUT = "wait out"
 LOOK = "look"
-# Not of a host.
+# Not of a host. BEGIN_UPGRADE and END_UPGRADE set and clear the flag with which oVirt's
+# role cluster_upgrade and we keep off each other.
 CALL = "call"
+BEGIN_UPGRADE = "begin upgrade"
+END_UPGRADE = "end upgrade"
 FINISH = "finish"
 
 ORDER = (MARK, FAIL, PUSH, ENTER, WAIT_IN, LEAVE, WAIT_OUT, LOOK)
@@ -50,7 +54,7 @@ DOMAIN_S = 1800.0
 class ConversionStep:
     """One step of a conversion.
 
-    - ``subject``: the host, or with ``of_domain`` the domain.
+    - ``subject``: the host, or with ``of_domain`` the domain or the cluster.
     - ``doing``: what the step does ("moving host01 to maintenance").
     - ``before``, ``after``: the stage of the subject that is stored before and after
       the step; "" for no change.
@@ -207,6 +211,41 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> ConversionSte
             subject=domain.name,
         ),
         of_domain=True,
+    )
+
+
+def begin_upgrade(cluster: Cluster) -> ConversionStep:
+    """Set the flag of a cluster, as oVirt's role cluster_upgrade does."""
+    return _upgrade(cluster, BEGIN_UPGRADE)
+
+
+def end_upgrade(cluster: Cluster) -> ConversionStep:
+    """Clear the flag of a cluster."""
+    return _upgrade(cluster, END_UPGRADE)
+
+
+def _upgrade(cluster: Cluster, kind: str) -> ConversionStep:
+    call = upgrade_call(cluster, begins=kind == BEGIN_UPGRADE)
+    return ConversionStep(kind, cluster.name, call.doing, call, of_domain=True)
+
+
+def upgrade_call(cluster: Cluster, *, begins: bool) -> Call:
+    """Return the request that sets or clears the flag of a cluster. The engine clears
+    it whoever has set it.
+    """
+    actions = types.ClusterUpgradeAction
+    doing = f"ending the mark of cluster {cluster.name}"
+    if begins:
+        doing = f"marking cluster {cluster.name} as being upgraded"
+    return Call(
+        f"clusters/{cluster.id}",
+        "upgrade",
+        doing,
+        {
+            "upgrade_action": actions.START if begins else actions.FINISH,
+            "correlation_id": cluster.our_upgrade,
+        },
+        subject=cluster.name,
     )
 
 

@@ -187,7 +187,9 @@ def test_a_mount_that_is_kept_costs_a_maintenance_more(site):
     assert made.run(f"{words} -y --no-job").code == 0
     spm = f"/hosts/{made.double.world.host('host01').id}"
     more = [seen for seen in made.seen if seen not in calls]
-    assert [seen[1] for seen in more] == [f"{spm}/deactivate", f"{spm}/activate"]
+    mark = f"/clusters/{made.double.world.cluster('cl1').id}/upgrade"
+    around = [mark, f"{spm}/deactivate", f"{spm}/activate", mark]
+    assert [seen[1] for seen in more] == around
     assert [seen for seen in made.seen if seen not in more] == calls
 
 

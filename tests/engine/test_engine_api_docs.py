@@ -82,7 +82,8 @@ def test_examples_run_one_after_the_other(tmp_path, monkeypatch, capsys):
     assert said[:3] == ["host01 up", "host02 up", "POST /hosts/123/activate <action/>"]
     assert "ok" in said
     assert "attaching data2 to dc1" in said
-    assert said[-1].startswith("data1 setting the mount options")
+    assert said[-2].startswith("data1 setting the mount options")
+    assert said[-1] == "cl1 ending the mark of cluster cl1"
 
 
 @contextlib.contextmanager

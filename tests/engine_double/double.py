@@ -13,7 +13,14 @@ from types import TracebackType
 from typing import Any, Optional
 from urllib.parse import parse_qsl, unquote
 
-from engine_double import actions, job_life, routing, services, sso
+from engine_double import (
+    actions,
+    cluster_upgrade,
+    job_life,
+    routing,
+    services,
+    sso,
+)
 from engine_double.answers import (
     API,
     Answer,
@@ -153,6 +160,7 @@ class EngineDouble:
             self.sso.tokens.clear()
             lose_ovf_updates(self.world)
             job_life.restart(self.world)
+            cluster_upgrade.restart(self.world)
 
     def expire_tokens(self) -> None:
         """End all sessions: the next call of each gets 401."""

@@ -132,6 +132,7 @@ def cluster_view(world: World, found: SimCluster) -> types.Cluster:
         gluster_service=False,
         switch_type=types.SwitchType.LEGACY,
         upgrade_in_progress=found.upgrade_in_progress and world.does(UPGRADE),
+        upgrade_correlation_id=found.upgrade_correlation_id,
     )
     rels = ("enabledfeatures", "networks")
     return _with_links(view, f"/clusters/{found.id}", *rels)

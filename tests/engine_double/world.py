@@ -50,7 +50,8 @@ class SimCluster:
     """``features`` are the ids of the enabled additional features.
 
     ``networks``: a row for each logical network in it, by the network's id.
-    ``upgrade_in_progress``: its hosts are being upgraded one after another.
+    ``upgrade_in_progress``: its hosts are being upgraded one after another, by the
+    program that named ``upgrade_correlation_id``.
     """
 
     id: str
@@ -58,6 +59,7 @@ class SimCluster:
     data_center: str
     version: str = "4.7"
     upgrade_in_progress: bool = False
+    upgrade_correlation_id: Optional[str] = None
     features: set[str] = field(default_factory=set)
     networks: dict[str, SimClusterNetwork] = field(default_factory=dict)
 

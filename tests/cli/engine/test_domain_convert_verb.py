@@ -104,12 +104,16 @@ def test_a_dry_run_shows_every_call_and_policy_and_changes_nothing(site, state_f
     assert not made.double.changes()
     assert not state_files.exists()
     order = [line for line in shown.splitlines() if line[:1].isdigit()]
-    assert order[:3] == [
+    assert order[:4] == [
         "1. pushing the policy to host02",
-        "2. moving host02 to maintenance",
-        "3. activating host02",
+        "2. marking cluster cl1 as being upgraded",
+        "3. moving host02 to maintenance",
+        "4. activating host02",
     ]
-    assert order[-2] == "6. activating host01"
+    assert order[-3] == "7. activating host01"
+    assert order[-1] == "9. ending the mark of cluster cl1"
+    center = made.world.data_center("dc1").id
+    assert f"<correlation_id>ovirt-rdma-{center}</correlation_id>" in shown
     assert "PUT /storageconnections/" in shown
     assert "?force=true" in shown
     assert "transport: require-rdma" in shown

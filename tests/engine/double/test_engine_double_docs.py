@@ -32,6 +32,7 @@ ID = re.compile(r"[A-Z]+-\d\d")
 SOURCE = re.compile(r"(?P<root>\w+)/(?P<file>[\w./-]+):(?P<first>\d+)(-(?P<last>\d+))?")
 AREAS = {
     "ATTACH": "Domains in their data center",
+    "CLUSTER": "Clusters",
     "CONN": "Storage connections",
     "DOMAIN": "Domains",
     "EVENT": "Events",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from engine_double import cluster_upgrade, new_id
 from ovirtsdk4 import types
 from support.engine.double_engine import Engine, made, refused, row
 
@@ -303,6 +304,51 @@ def test_an_upgrade_of_a_cluster_is_shown(engine: Engine) -> None:
     assert not clusters.list()[0].upgrade_in_progress
     engine.world.cluster("cl1").upgrade_in_progress = True
     assert clusters.list()[0].upgrade_in_progress
+
+
+def upgrade(engine: Engine, action: str, **words: str) -> None:
+    service = engine.system.clusters_service().cluster_service(new_id("cl1"))
+    service.upgrade(upgrade_action=types.ClusterUpgradeAction(action), **words)
+
+
+def flag(engine: Engine) -> tuple[bool, str]:
+    shown = engine.system.clusters_service().list()[0]
+    return shown.upgrade_in_progress, shown.upgrade_correlation_id
+
+
+@pytest.mark.engine_does("CLUSTER-01")
+def test_an_upgrade_is_not_begun_twice(engine: Engine) -> None:
+    upgrade(engine, "start", query={"correlation_id": "request"})
+    assert flag(engine) == (True, "request")
+    with refused(400, "Failed to set upgrade running flag on cluster"):
+        upgrade(engine, "start", correlation_id="body")
+    assert flag(engine) == (True, "request")
+    upgrade(engine, "finish")
+    upgrade(engine, "start", correlation_id="body", query={"correlation_id": "request"})
+    assert flag(engine) == (True, "body")
+    assert engine.world.log.codes() == [892, 893, 894, 892]
+
+
+@pytest.mark.engine_does("CLUSTER-02")
+def test_the_end_of_an_upgrade_asks_nobody(engine: Engine) -> None:
+    upgrade(engine, "start", correlation_id="one")
+    upgrade(engine, "finish", correlation_id="other")
+    assert not flag(engine)[0]
+    upgrade(engine, "finish")
+
+
+@pytest.mark.engine_does("CLUSTER-03")
+def test_the_id_of_an_upgrade_is_shown_after_its_end(engine: Engine) -> None:
+    upgrade(engine, "start", correlation_id="one")
+    upgrade(engine, "finish")
+    assert flag(engine) == (False, "one")
+
+
+@pytest.mark.engine_does("CLUSTER-04")
+def test_a_restart_clears_the_flag(engine: Engine) -> None:
+    upgrade(engine, "start", correlation_id="one")
+    cluster_upgrade.restart(engine.world)
+    assert not flag(engine)[0]
 
 
 @pytest.mark.engine_does("HOST-03")

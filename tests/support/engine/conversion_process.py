@@ -173,7 +173,7 @@ class Site:
 
 
 # The objects that a conversion changes; jobs and events only show it.
-OBJECTS = ("/hosts/", "/storageconnections/", "/datacenters/")
+OBJECTS = ("/hosts/", "/storageconnections/", "/datacenters/", "/clusters/")
 
 
 def python_path():
@@ -181,5 +181,6 @@ def python_path():
     return os.pathsep.join(path for path in sys.path if path)
 
 
-# Of two hosts: policy, maintenance and activation each, and the storage connection.
-ROLLING_ACTS = 7
+# Of two hosts: policy, maintenance and activation each; the storage connection; the
+# begin and the end of the cluster's upgrade.
+ROLLING_ACTS = 9

@@ -16,7 +16,7 @@ from typing import Any, Optional
 
 from engine_double import EngineDouble, World
 from engine_double.double import SeenRequest
-from engine_double.views import connection_view
+from engine_double.views import cluster_view, connection_view
 from ovirtsdk4 import Error, types
 from ovirtsdk4.reader import Reader
 
@@ -33,13 +33,13 @@ from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, wire_form
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, Pushed
 from ovirt_rdma.engine_sdk_tools.model import (
-    Cluster,
     DataCenter,
     Domain,
     Engine,
     Host,
     StorageConnection,
 )
+from ovirt_rdma.engine_sdk_tools.reader import cluster_of
 from ovirt_rdma.host.facts.dump import load
 from ovirt_rdma.host.facts.model import Facts, Modules, MountTransport, NfsMount
 from ovirt_rdma.host.policy import json_form
@@ -69,6 +69,8 @@ class Site:
         self.double._server.server_close()
         self.acts: list[str] = []
         self.kill_at: Optional[int] = None
+        # A process that was killed does nothing more.
+        self.dead = False
         self.after = False
         self.lose = False
         # Where it was interrupted: the number of the act, and the act.
@@ -88,13 +90,20 @@ class Site:
     def alive(self) -> None:
         """Continue without another kill, as the next process."""
         self.kill_at = None
+        self.dead = False
+
+    def _check_alive(self) -> None:
+        if self.dead:
+            raise Killed
 
     def _before(self, what: str) -> None:
+        self._check_alive()
         self.acts.append(what)
         for prefix in [one for one in self.meanwhile if what.startswith(one)]:
             self.meanwhile.pop(prefix)()
         if self.kill_at == len(self.acts) - 1 and not self.after and not self.lose:
             self._cut_off()
+            self.dead = True
             raise Killed(what)
 
     def _after(self) -> None:
@@ -105,6 +114,7 @@ class Site:
             raise LostAnswer("engine-answer-lost", "the answer is lost", "timeout")
         if self.after:
             self._cut_off()
+            self.dead = True
             raise Killed(self.acts[-1])
 
     def _cut_off(self) -> None:
@@ -118,7 +128,8 @@ class Site:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def read(self, read: Read) -> Any:
+    def read(self, read: Read, *, patience_s: Optional[float] = None) -> Any:
+        self._check_alive()
         form = wire_form(read)
         return Reader.read(self._send(form, read.doing).body)
 
@@ -349,8 +360,7 @@ def engine_of(site: Any) -> Engine:
             for c in world.data_centers.values()
         ),
         clusters=tuple(
-            Cluster(c.id, c.name, c.data_center, c.version, c.upgrade_in_progress)
-            for c in world.clusters.values()
+            cluster_of(cluster_view(world, c)) for c in world.clusters.values()
         ),
         hosts=hosts,
         domains=domains,
