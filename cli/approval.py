@@ -5,16 +5,12 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from collections.abc import Iterable
 
 from ovirt_rdma.cli.output import Output, terminal_width
+from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ovirt_rdma.cli.parser import Parser
 
 
 class Declined(Problem):

@@ -12,25 +12,22 @@ import os
 import signal
 import sys
 import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any, Optional
 
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.output import (
     Output,
     terminal_width,
 )
-from ovirt_rdma.cli.parser import form_of, parse
+from ovirt_rdma.cli.parser import Parser, form_of, parse
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 
-TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from types import FrameType
-    from typing import Any, Optional
-
-    from ovirt_rdma.cli.parser import Parser
-    from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
-
-    MakeParser = Callable[[Sequence[str]], Parser]
+MakeParser = Callable[[Sequence[str]], Parser]
 
 # If it is 1, a bug of ours is reported with its traceback.
 DEBUG = "OVIRT_RDMA_DEBUG"
@@ -182,7 +179,6 @@ def _run(
         for line in help_text.getvalue().splitlines():
             output.line(line)
         return 0
-    from ovirt_rdma.cli.context import Context
 
     output.form = values.pop("form")
     root = values.pop("root", "/")
@@ -214,8 +210,6 @@ def _report_bug(program: str, error: Exception, output: Output) -> None:
 
 
 def _print_traceback(output: Output, *raised: Any) -> None:
-    import traceback
-
     for part in traceback.format_exception(*raised):
         for line in part.splitlines():
             output.message(line)

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
 from ovirt_rdma.cli.output import Output
-
-if TYPE_CHECKING:
-    from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import sys
+import textwrap
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from typing import Any, Optional, TextIO
 
 from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem
 from ovirt_rdma.host.system.printable import printable
-
-TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
-if TYPE_CHECKING:
-    from typing import Any, Optional, TextIO
 
 FORMATS = ("table", "json", "yaml")
 
@@ -94,9 +94,6 @@ class Output:
         """Print an object of JSON to stderr at once, with ``at`` in seconds since 1970,
         in the form of :attr:`json_lines`.
         """
-        import json
-        import time
-
         _to_stderr(
             json.dumps({"event": event, **more, "at": round(time.time(), 3)}) + "\n"
         )
@@ -142,8 +139,6 @@ class Output:
 
     def raw_document(self, whole: Mapping[str, Any]) -> None:
         """Add ``whole``, which has its own schema_version and kind."""
-        import json
-
         text = json.dumps(whole, indent=2)
         if self.form == "yaml":
             # JSON is YAML too; a hypervisor may have no PyYAML.
@@ -297,7 +292,6 @@ class Output:
         room = (self._width or 0) - indent
         if self._width is None or len(text) <= room or room < _NARROWEST:
             return text
-        import textwrap
 
         # Words stay whole, so that option strings and paths can be copied.
         lines = textwrap.wrap(

@@ -2,7 +2,7 @@
 """Parse command lines that consist of a verb and its arguments.
 
 The verbs of a command are a table. A verb is imported, and its parser filled, only if
-the command line names it: that takes more time than the rest of ``--help``.
+the command line names it.
 """
 
 from __future__ import annotations
@@ -12,22 +12,19 @@ import contextlib
 import os
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from typing import Any, ClassVar, NoReturn, Optional, Union
 
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.output import FORMATS, terminal_width
 from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.exit_code import ExitCode
 
-TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, ClassVar, NoReturn, Optional, Union
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.host.exit_code import ExitCode
-
-    Load = Callable[[str], "type[Verb]"]
-    """Imports the verb of this name."""
-    Table = Sequence[tuple[str, str, Union[Load, "Table"]]]
-    """Name and help of verbs, each with its Load, or the table of a group of verbs."""
+Table = Sequence[tuple[str, str, Union[str, "Table"]]]
+"""Name and help of verbs, each with its class below ``cli`` ("host.plan.ShowPlan"), or
+the table of a group of verbs.
+"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -119,7 +116,7 @@ def add_verbs(
     named = next((word for word in arguments or () if word in names), None)
     # prog is set, because argparse would format a usage text to find it.
     verbs = parser.add_subparsers(metavar="VERB", title="verbs", prog=parser.prog)
-    for name, help, load in table:
+    for name, help, verb in table:
         wanted = arguments is None or name == named
         description = f"{help[0].upper()}{help[1:]}."
         child = parser.verbs[name] = verbs.add_parser(
@@ -127,10 +124,11 @@ def add_verbs(
         )
         if not wanted:
             continue
-        if callable(load):
-            _define(child, load(name))
+        if isinstance(verb, str):
+            module, _, kind = verb.rpartition(".")
+            _define(child, getattr(import_module(f"ovirt_rdma.cli.{module}"), kind))
         else:
-            add_verbs(child, load, arguments)
+            add_verbs(child, verb, arguments)
     if parser.epilog is None:
         parser.epilog = "'%(prog)s VERB --help' shows a verb's options and examples."
 

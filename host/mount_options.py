@@ -16,12 +16,9 @@ to mount unchanged, and mount does not report conflicts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 from ovirt_rdma.host.errors import Problem, Sentence
-
-TYPE_CHECKING = False  # importing typing takes a tenth of the start-up of --help
-if TYPE_CHECKING:
-    from typing import Optional
 
 TRANSPORT = "transport"
 PORT = "port"

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Union
+from pathlib import Path
+from typing import Union
 
 # Files of the admin and of ovirt-rdma.
 POLICY_YAML = "/etc/ovirt-rdma/policy.yaml"
@@ -100,6 +98,5 @@ NET_CLASS = "/sys/class/net"
 def under(root: Union[str, Path], path: str) -> Path:
     """Return the absolute ``path`` below ``root``, which is ``/`` on a real host."""
     # Imported here, because --help needs the paths too and starts 10 % faster without.
-    from pathlib import Path  # noqa: PLC0415
 
     return Path(root) / path.lstrip("/")

@@ -137,11 +137,14 @@ def _serving(folder: Path, config: Path, *words: str) -> AbstractContextManager[
     program = str(fetched() / "usr/bin/prometheus")
     storage = f"--storage.tsdb.path={folder / 'data'}"
     words = (f"--config.file={config}", storage, *words)
-    return _running(program, words, folder / "prometheus.log")
+    # It answers requests for metrics before it answers queries.
+    return _running(program, words, folder / "prometheus.log", "/-/ready")
 
 
 @contextmanager
-def _running(program: str, words: Sequence[str], log: Path) -> Iterator[Server]:
+def _running(
+    program: str, words: Sequence[str], log: Path, ready: str = "/metrics"
+) -> Iterator[Server]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -154,18 +157,18 @@ def _running(program: str, words: Sequence[str], log: Path) -> Iterator[Server]:
             cwd=log.parent,
         )
     try:
-        _wait_for(process, server)
+        _wait_for(process, server, ready)
         yield server
     finally:
         process.terminate()
         process.wait()
 
 
-def _wait_for(process: subprocess.Popen[bytes], server: Server) -> None:
+def _wait_for(process: subprocess.Popen[bytes], server: Server, path: str) -> None:
     end = time.monotonic() + _PATIENCE_S
     while time.monotonic() < end and process.poll() is None:
         try:
-            server.get("/metrics")
+            server.get(path)
         except (OSError, urllib.error.URLError):
             time.sleep(0.1)
         else:

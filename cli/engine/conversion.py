@@ -9,7 +9,7 @@ hosts that fell back to TCP.
 from __future__ import annotations
 
 from ovirt_rdma.cli.engine.arguments import ChangesDomains, add_batch
-from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.cli.parser import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -187,10 +187,3 @@ class Heal(ChangesDomains):
                 center, *names, to_tcp=self.to_tcp, **how
             ),
         )
-
-
-VERBS: dict[str, type[Verb]] = {
-    "convert": Convert,
-    "revert": Revert,
-    "heal": Heal,
-}

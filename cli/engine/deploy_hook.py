@@ -403,11 +403,3 @@ def _diff(before: Optional[bytes], after: Optional[bytes], name: str) -> list[st
     now, then = (text.splitlines() for text in texts)
     files = (f"{name} now", f"{name} then")
     return list(difflib.unified_diff(now, then, *files, lineterm=""))
-
-
-VERBS: dict[str, type[Verb]] = {
-    "install": Install,
-    "remove": Remove,
-    "lint": Lint,
-    "status": Status,
-}

@@ -17,7 +17,7 @@ from ovirt_rdma.cli.engine.arguments import (
     add_host_access,
 )
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 
@@ -428,10 +428,3 @@ class Verify(EngineVerb, AccessOptions):
             show_matrix(output, matrix)
         bad = matrix.worst in (FAIL, UNKNOWN)
         return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
-
-
-VERBS: dict[str, type[Verb]] = {
-    "list": ListDomains,
-    "create": Create,
-    "verify": Verify,
-}

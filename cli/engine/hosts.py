@@ -16,7 +16,7 @@ from ovirt_rdma.cli.engine.arguments import (
     add_host_access,
 )
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.parser import Parser, Verb, file_name
+from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
@@ -269,9 +269,3 @@ def _document(engine: Engine, host: Host) -> dict[str, Any]:
             if nic.infiniband
         ],
     }
-
-
-VERBS: dict[str, type[Verb]] = {
-    "list": ListHosts,
-    "check": Check,
-}

@@ -8,130 +8,101 @@ the help of the command and of its groups needs none of them.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import Optional
 
 from ovirt_rdma.cli.command import run_command
-from ovirt_rdma.cli.parser import Parser, add_verbs, end_of_help
+from ovirt_rdma.cli.parser import Parser, Table, add_verbs, end_of_help
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Optional
-
-    from ovirt_rdma.cli.parser import Table, Verb
-    from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 
 PROGRAM = "ovirt-rdma"
 
 EXIT_CODES = tuple(ExitCode)
 
 
-def _conversion(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.engine.conversion import VERBS
-
-    return VERBS[name]
-
-
-def _deploy_hook(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.engine.deploy_hook import VERBS
-
-    return VERBS[name]
-
-
-def _domains(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.engine.domains import VERBS
-
-    return VERBS[name]
-
-
-def _gate(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.engine.hosts import GateStatus
-
-    return GateStatus
-
-
-def _hosts(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.engine.hosts import VERBS
-
-    return VERBS[name]
-
-
-def _login(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.engine.login import Login
-
-    return Login
-
-
-def _networks(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.engine.networks import VERBS
-
-    return VERBS[name]
-
-
-def _policy(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.engine.policy import VERBS
-
-    return VERBS[name]
-
-
-def _prepare(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.engine.prepare import Prepare
-
-    return Prepare
-
-
-def _report(name: str) -> type[Verb]:
-    from ovirt_rdma.cli.engine.report import MakeReport
-
-    return MakeReport
-
-
 _DOMAIN: Table = (
-    ("list", "list the file storage domains, with their transport", _domains),
-    ("create", "create an NFS domain, by default over RDMA", _domains),
-    ("convert", "convert a domain to RDMA, or back to TCP", _conversion),
-    ("revert", "undo a conversion, complete or incomplete", _conversion),
-    ("heal", "remount domains on hosts that fell back to TCP", _conversion),
-    ("verify", "verify the transport of each domain on each host", _domains),
+    (
+        "list",
+        "list the file storage domains, with their transport",
+        "engine.domains.ListDomains",
+    ),
+    ("create", "create an NFS domain, by default over RDMA", "engine.domains.Create"),
+    (
+        "convert",
+        "convert a domain to RDMA, or back to TCP",
+        "engine.conversion.Convert",
+    ),
+    ("revert", "undo a conversion, complete or incomplete", "engine.conversion.Revert"),
+    (
+        "heal",
+        "remount domains on hosts that fell back to TCP",
+        "engine.conversion.Heal",
+    ),
+    (
+        "verify",
+        "verify the transport of each domain on each host",
+        "engine.domains.Verify",
+    ),
 )
 _NETWORK: Table = (
-    ("create", "create a network for IPoIB in a data center", _networks),
+    ("create", "create a network for IPoIB in a data center", "engine.networks.Create"),
     (
         "attach",
         "attach a network to NICs of hosts, with static addresses",
-        _networks,
+        "engine.networks.Attach",
     ),
-    ("show", "show how virtual machines can have virtual functions", _networks),
+    (
+        "show",
+        "show how virtual machines can have virtual functions",
+        "engine.networks.Show",
+    ),
 )
 _HOSTS: Table = (
-    ("list", "list the hosts, with their hooks and IPoIB NICs", _hosts),
-    ("check", "check hosts, and show the results in one table", _hosts),
+    (
+        "list",
+        "list the hosts, with their hooks and IPoIB NICs",
+        "engine.hosts.ListHosts",
+    ),
+    ("check", "check hosts, and show the results in one table", "engine.hosts.Check"),
     (
         "prepare",
         "install and set up the add-on on hosts, one batch after the other",
-        _prepare,
+        "engine.prepare.Prepare",
     ),
 )
 _DEPLOY_HOOK: Table = (
-    ("install", "let the engine prepare each host that it installs", _deploy_hook),
-    ("remove", "remove our block from the engine's file", _deploy_hook),
-    ("lint", "check the engine's file for what the engine ignores", _deploy_hook),
-    ("status", "show whether the block is installed and can run", _deploy_hook),
+    (
+        "install",
+        "let the engine prepare each host that it installs",
+        "engine.deploy_hook.Install",
+    ),
+    ("remove", "remove our block from the engine's file", "engine.deploy_hook.Remove"),
+    (
+        "lint",
+        "check the engine's file for what the engine ignores",
+        "engine.deploy_hook.Lint",
+    ),
+    (
+        "status",
+        "show whether the block is installed and can run",
+        "engine.deploy_hook.Status",
+    ),
 )
 _POLICY: Table = (
-    ("push", "send a policy to hosts and load it there", _policy),
-    ("diff", "compare a policy with those of the hosts", _policy),
+    ("push", "send a policy to hosts and load it there", "engine.policy.Push"),
+    ("diff", "compare a policy with those of the hosts", "engine.policy.Diff"),
 )
 _GATE: Table = (
     (
         "status",
         "show what the cluster feature NFS_RDMA needs, and what is set up",
-        _gate,
+        "engine.hosts.GateStatus",
     ),
 )
 _VERBS: Table = (
-    ("login", "set up and test the connection to an engine", _login),
+    ("login", "set up and test the connection to an engine", "engine.login.Login"),
     ("domain", "list, create, convert and verify storage domains", _DOMAIN),
     ("network", "create, attach and show IPoIB networks", _NETWORK),
     ("hosts", "list and check hosts", _HOSTS),
@@ -146,7 +117,11 @@ _VERBS: Table = (
         "show the cluster feature that keeps out hosts without the add-on",
         _GATE,
     ),
-    ("report", "write a page about hosts, domains and their fabric", _report),
+    (
+        "report",
+        "write a page about hosts, domains and their fabric",
+        "engine.report.MakeReport",
+    ),
 )
 
 

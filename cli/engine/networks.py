@@ -24,7 +24,7 @@ from ovirt_rdma.cli.engine.arguments import (
     name_and_value,
     nic_match,
 )
-from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 
@@ -436,6 +436,3 @@ def _show_passthrough(
     output.line()
     show_matrix(output, matrix)
     return matrix.worst
-
-
-VERBS: dict[str, type[Verb]] = {"create": Create, "attach": Attach, "show": Show}

@@ -14,7 +14,7 @@ from ovirt_rdma.cli.engine.arguments import (
     comma_list,
 )
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser, Verb, file_name
+from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 
@@ -326,9 +326,3 @@ def _show_drift(drifts: list[PolicyDrift], with_diff: bool, output: Output) -> N
         output.text(f"{listed(names)}:")
         for line in lines:
             output.line(line)
-
-
-VERBS: dict[str, type[Verb]] = {
-    "push": Push,
-    "diff": Diff,
-}

@@ -8,7 +8,10 @@ keeps the changes of ``apply --confirm-timeout``.
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
+from typing import Any, Optional
 
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
@@ -17,21 +20,45 @@ from ovirt_rdma.cli.host.arguments import (
     refuse_option,
 )
 from ovirt_rdma.cli.host.main import PROGRAM
+from ovirt_rdma.cli.host.shown.runs import (
+    APPLIED,
+    LEFT,
+    REFUSED,
+    ROLLED_BACK_STEP,
+    Line,
+    RunReport,
+    ThisHost,
+    as_root,
+)
 from ovirt_rdma.cli.output import Output, count, when, when_iso
-from ovirt_rdma.cli.parser import Parser, Verb, file_name
+from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.host.changes import plan_file
+from ovirt_rdma.host.changes.gate import gate
+from ovirt_rdma.host.changes.journal import iso
+from ovirt_rdma.host.changes.kinds.model import (
+    APPLY,
+    DONE,
+    PARTLY,
+    ROLLED_BACK,
+    Confirmed,
+    Left,
+    RunRequest,
+    RunResult,
+)
+from ovirt_rdma.host.changes.ledger import Ledger, Run
+from ovirt_rdma.host.changes.plan_file import Plan
+from ovirt_rdma.host.changes.prepare import (
+    Decided,
+    decide_for,
+    loaded_policy,
+    still_planned,
+)
+from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost
-    from ovirt_rdma.host.changes.kinds.model import Left, RunResult
-    from ovirt_rdma.host.changes.ledger import Ledger, Run
-    from ovirt_rdma.host.changes.plan_file import Plan
-    from ovirt_rdma.host.changes.prepare import Decided
+from ovirt_rdma.host.rules.base import REBOOT
+from ovirt_rdma.host.system.lock import one_run
+from ovirt_rdma.host.system.signals import delayed_signals
 
 # In less than ten seconds nobody can verify and type; nobody waits for a day.
 SHORTEST_S = 10
@@ -95,11 +122,6 @@ class Apply(HostVerb):
         )
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
-        from ovirt_rdma.host.changes import plan_file
-        from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, ROLLED_BACK
-        from ovirt_rdma.host.system.lock import one_run
-
         root, output = context.root, context.output
         as_root("apply", root)
         saved = None if self.planfile is None else plan_file.load(self.planfile)
@@ -144,8 +166,6 @@ class _Done:
         confirm_by: Optional[int],
         awaiting: Optional[Run],
     ) -> None:
-        from ovirt_rdma.host.changes.kinds.model import DONE
-
         self.prepared = prepared
         self.left = (*left, *result.left)
         self.result = result
@@ -161,17 +181,6 @@ class _Apply:
         self._timer_of: Optional[int] = None
 
     def run(self, saved: Optional[Plan]) -> _Done:
-        from ovirt_rdma.cli.host.shown.runs import LEFT, REFUSED, Line
-        from ovirt_rdma.host.changes.gate import gate
-        from ovirt_rdma.host.changes.kinds.model import DONE, RunRequest
-        from ovirt_rdma.host.changes.prepare import (
-            decide_for,
-            loaded_policy,
-            still_planned,
-        )
-        from ovirt_rdma.host.changes.run import apply_steps
-        from ovirt_rdma.host.system.signals import delayed_signals
-
         host, args, report = self._host, self._args, self._report
         policy = loaded_policy(host.root)
         prepared = decide_for(host.facts(), policy)
@@ -234,8 +243,6 @@ class _Apply:
 
 
 def _print_applied(done: _Done, output: Output) -> None:
-    from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY
-
     result = done.result
     if result.outcome != DONE:
         output.text(f"{result.sentence}.")
@@ -258,8 +265,6 @@ def _print_applied(done: _Done, output: Output) -> None:
 
 
 def _changed(done: _Done) -> str:
-    from ovirt_rdma.host.rules.base import REBOOT
-
     result = done.result
     steps = [
         step for step in done.prepared.decision.applicable if step.id in result.done
@@ -288,10 +293,6 @@ def _nothing(done: _Done) -> str:
 def _document(
     done: _Done, recovered: Optional[RunResult], report: RunReport
 ) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from ovirt_rdma.cli.host.shown.runs import APPLIED, LEFT, REFUSED, ROLLED_BACK_STEP
-
     result = done.result
     applied = {left.step for left in result.left if left.failed}
     steps = []
@@ -332,11 +333,6 @@ class Confirm(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
-        from ovirt_rdma.host.changes.journal import iso
-        from ovirt_rdma.host.changes.kinds.model import Confirmed
-        from ovirt_rdma.host.system.lock import one_run
-
         as_root("confirm", context.root)
         host, report = ThisHost(context.root), RunReport(context.output)
         with one_run(context.root, by="confirm"):
@@ -356,12 +352,8 @@ class Confirm(HostVerb):
         return 0
 
 
-VERBS: dict[str, type[Verb]] = {"apply": Apply, "confirm": Confirm}
-
-
 def _refuse_late(ledger: Ledger) -> None:
     # The newest run may be one of a hook or of the P_Key follower.
-    from ovirt_rdma.host.changes.kinds.model import APPLY, DONE
 
     newest = next((r for r in reversed(ledger.runs) if r.begin.verb == APPLY), None)
     if newest is None or newest.begin.confirm_by is None or newest.confirmed:

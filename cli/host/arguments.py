@@ -7,16 +7,12 @@ Exports and mount options are parsed here: a mistake in them is a usage error.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import NoReturn, Optional, Union
 
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
 from ovirt_rdma.host.errors import UsageProblem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import NoReturn, Optional, Union
-
-    from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.export import Export, ExportProblem
 
 OTHER_RUN = "75 another run is changing this host"
 
@@ -109,8 +105,6 @@ def add_link_down(parser: Parser) -> None:
 
 def export_of(text: str) -> Export:
     """Return the export in ``text``; raise UsageProblem if it is invalid."""
-    from ovirt_rdma.host.export import Export, ExportProblem
-
     try:
         return Export.parse(text)
     except ExportProblem as problem:

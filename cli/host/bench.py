@@ -4,26 +4,43 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
+from typing import Callable, Optional
 
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     HostVerb,
     add_policy,
     export_of,
     refuse_facts,
 )
+from ovirt_rdma.cli.host.policy import policy_in_question
+from ovirt_rdma.cli.host.shown.benchmark import show, show_plan
 from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Callable, Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.host.export import Export
-    from ovirt_rdma.storage.benchmark.measure import Measuring, Server
-    from ovirt_rdma.storage.benchmark.model import Benchmark, Job
-    from ovirt_rdma.storage.benchmark.plan import Request
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule, rule_for
+from ovirt_rdma.host.system.commands import run_command
+from ovirt_rdma.storage import probe
+from ovirt_rdma.storage.benchmark import scratch
+from ovirt_rdma.storage.benchmark.measure import (
+    Measuring,
+    Server,
+    read_counters,
+    result,
+)
+from ovirt_rdma.storage.benchmark.model import Benchmark, Job, as_document, load
+from ovirt_rdma.storage.benchmark.plan import DEFAULT_SLOTS, MIB, Request, turns
+from ovirt_rdma.storage.benchmark.scratch import Scratch, identity
+from ovirt_rdma.storage.benchmark.summary import compared
+from ovirt_rdma.storage.benchmark.verdict import verdict
+from ovirt_rdma.storage.server_readiness import (
+    RESOLVE_TIMEOUT_S,
+    ProbeContext,
+    ServerReadiness,
+)
 
 _VERSIONS = ("3", "4.0", "4.1", "4.2")
 
@@ -125,12 +142,6 @@ class Bench(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.benchmark import show, show_plan
-        from ovirt_rdma.storage.benchmark.model import as_document, load
-        from ovirt_rdma.storage.benchmark.plan import DEFAULT_SLOTS, turns
-        from ovirt_rdma.storage.benchmark.summary import compared
-        from ovirt_rdma.storage.benchmark.verdict import verdict
-
         if self.export is None and self.peer is None:
             raise UsageProblem(
                 "bench-nothing-named",
@@ -153,8 +164,6 @@ class Bench(HostVerb):
         return ExitCode.DONE
 
     def _request(self) -> Request:
-        from ovirt_rdma.storage.benchmark.plan import MIB, Request
-
         return Request(
             versions=self.nfs_version,
             nconnect=self.nconnect,
@@ -165,10 +174,6 @@ class Bench(HostVerb):
         )
 
     def _measured(self, context: Context, request: Request) -> Benchmark:
-        from ovirt_rdma.host.system.commands import run_command
-        from ovirt_rdma.storage.benchmark import scratch
-        from ovirt_rdma.storage.benchmark.measure import result
-
         fio = scratch.engine(run_command) if self.export else None
         context.output.progress("reading the host and asking the server")
         server = self._server(context) if self.export else None
@@ -182,12 +187,6 @@ class Bench(HostVerb):
         return result(measuring, self.export, fio, link, jobs)
 
     def _server(self, context: Context) -> Server:
-        from ovirt_rdma.cli.host.policy import policy_in_question
-        from ovirt_rdma.host.collect.collector import HostReader
-        from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule, rule_for
-        from ovirt_rdma.storage.benchmark.measure import Server
-        from ovirt_rdma.storage.server_readiness import ProbeContext, ServerReadiness
-
         export = self.export
         if export is None:
             raise ValueError("there is no export")
@@ -205,14 +204,6 @@ class Bench(HostVerb):
         return Server(export, rule, addresses, readiness)
 
     def _measuring(self, context: Context, server: Optional[Server]) -> Measuring:
-        from functools import partial
-
-        from ovirt_rdma.host.collect.collector import HostReader
-        from ovirt_rdma.storage import probe
-        from ovirt_rdma.storage.benchmark.measure import Measuring, read_counters
-        from ovirt_rdma.storage.benchmark.scratch import Scratch, identity
-        from ovirt_rdma.storage.server_readiness import RESOLVE_TIMEOUT_S
-
         peers = probe.resolve(self.peer, RESOLVE_TIMEOUT_S) if self.peer else ()
         known = server.addresses if server else peers
         address = known[0] if known else None

@@ -3,21 +3,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Optional
+
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy, refuse_facts
+from ovirt_rdma.cli.host.policy import policy_in_question
+from ovirt_rdma.cli.host.shown.block import (
+    facts_document,
+    logins,
+    print_logins,
+    print_sessions,
+    sentences,
+    session_document,
+)
 from ovirt_rdma.cli.host.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.cli.output import count
-from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.host.block.findings import differences, login_findings, session_findings
+from ovirt_rdma.host.block.model import BlockProblem, Session
+from ovirt_rdma.host.block.multipath_conf import multipath_findings
+from ovirt_rdma.host.block.sessions import BlockSessions, Target, leaving_sessions
 from ovirt_rdma.host.errors import Sentence, UsageProblem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.host.block.model import Session
-    from ovirt_rdma.host.block.sessions import Target
-    from ovirt_rdma.host.policy.block_fields import BlockPolicy
+from ovirt_rdma.host.policy.block_fields import BlockPolicy
+from ovirt_rdma.host.system.lock import one_run
+from ovirt_rdma.host.system.tree import FileTree
 
 _PROGRAM = "ovirt-rdma-host"
 _DAEMON = (
@@ -33,9 +43,6 @@ class List(HostVerb):
     examples = ("", "-o json")
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.block import facts_document, print_sessions
-        from ovirt_rdma.host.block.sessions import BlockSessions
-
         output = context.output
         facts = BlockSessions(context.root).facts()
         if not output.for_people:
@@ -61,17 +68,6 @@ class Check(HostVerb, AllowNone):
         add_allow_none(parser, "session and no target of the policy")
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.policy import policy_in_question
-        from ovirt_rdma.cli.host.shown.block import (
-            facts_document,
-            print_sessions,
-            sentences,
-        )
-        from ovirt_rdma.host.block.findings import login_findings, session_findings
-        from ovirt_rdma.host.block.multipath_conf import multipath_findings
-        from ovirt_rdma.host.block.sessions import BlockSessions
-        from ovirt_rdma.host.system.tree import FileTree
-
         output = context.output
         policy, source = policy_in_question(self.policy, context)
         block, sessions = policy.block, BlockSessions(context.root)
@@ -124,11 +120,6 @@ class LogIn(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.policy import policy_in_question
-        from ovirt_rdma.cli.host.shown.block import logins, print_logins
-        from ovirt_rdma.host.block.sessions import BlockSessions
-        from ovirt_rdma.host.system.lock import one_run
-
         output = context.output
         block = policy_in_question(None, context)[0].block
         targets = _named_targets(block, self.names)
@@ -164,11 +155,6 @@ class LogOut(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.policy import policy_in_question
-        from ovirt_rdma.cli.host.shown.block import session_document
-        from ovirt_rdma.host.block.sessions import BlockSessions, leaving_sessions
-        from ovirt_rdma.host.system.lock import one_run
-
         output = context.output
         if self.all == bool(self.names):
             raise UsageProblem(
@@ -215,11 +201,6 @@ class Rescan(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.block import facts_document, sentences
-        from ovirt_rdma.host.block.findings import differences
-        from ovirt_rdma.host.block.sessions import BlockSessions
-        from ovirt_rdma.host.system.lock import one_run
-
         output = context.output
         sessions = BlockSessions(context.root)
         with one_run(context.root, by="block rescan"):
@@ -237,15 +218,6 @@ class Rescan(HostVerb):
             output.document("block-rescan", content)
         _raise_failed(failed)
         return 0
-
-
-VERBS: dict[str, type[Verb]] = {
-    "list": List,
-    "check": Check,
-    "login": LogIn,
-    "logout": LogOut,
-    "rescan": Rescan,
-}
 
 
 def _add_names(parser: Parser, help: str) -> None:
@@ -268,7 +240,5 @@ def _named_targets(block: BlockPolicy, names: Iterable[str]) -> Sequence[Target]
 
 
 def _raise_failed(failed: Sequence[Sentence]) -> None:
-    from ovirt_rdma.host.block.model import BlockProblem
-
     if failed:
         raise BlockProblem(failed[0].id, "\n".join(failed), "see journalctl -k")

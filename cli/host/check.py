@@ -7,23 +7,23 @@ a host without ports two dozen rules have nothing to check.
 
 from __future__ import annotations
 
+import dataclasses
+import shlex
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from typing import Optional
+
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
+from ovirt_rdma.cli.host.decision import HostDecision, command, load_decision, rule_of
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, VERDICTS, WARN, Finding
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
-    from typing import Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.cli.host.decision import HostDecision
-    from ovirt_rdma.host.rules.base import Finding
-
-    Key = Callable[[Finding], Optional[Hashable]]
-    Line = Callable[[Sequence[Finding]], Finding]
+Key = Callable[[Finding], Optional[Hashable]]
+Line = Callable[[Sequence[Finding]], Finding]
 
 # Up to this many equal findings stay on separate lines.
 APART = 3
@@ -57,14 +57,10 @@ def group_findings(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _is_idle(finding: Finding) -> bool:
-    from ovirt_rdma.host.rules.base import HOST, SKIP
-
     return finding.verdict == SKIP and finding.subject == HOST and not finding.fix
 
 
 def _idle(group: Sequence[Finding]) -> Finding:
-    from dataclasses import replace
-
     rules = {finding.rule for finding in group}
     verb = "does" if len(rules) == 1 else "do"
     sentence = f"{verb} not apply to this host or could not be evaluated; run with -v"
@@ -72,8 +68,6 @@ def _idle(group: Sequence[Finding]) -> Finding:
 
 
 def _skipped_for(finding: Finding) -> Optional[Hashable]:
-    from ovirt_rdma.host.rules.base import SKIP
-
     return finding.sentence if finding.verdict == SKIP else None
 
 
@@ -84,16 +78,12 @@ def _but_for_subject(finding: Finding) -> Optional[Hashable]:
 
 
 def _needs_nothing(finding: Finding) -> Optional[Hashable]:
-    from ovirt_rdma.host.rules.base import PASS, SKIP
-
     if finding.verdict not in (PASS, SKIP):
         return None
     return (finding.rule, finding.verdict)
 
 
 def _rules(group: Sequence[Finding]) -> Finding:
-    from dataclasses import replace
-
     rules = list(dict.fromkeys(finding.rule for finding in group))
     if len(rules) == 1:
         return _subjects(group)
@@ -107,8 +97,6 @@ def _rules(group: Sequence[Finding]) -> Finding:
 
 
 def _same(group: Sequence[Finding]) -> Finding:
-    from dataclasses import replace
-
     first, *others = group
     return replace(
         first,
@@ -118,8 +106,6 @@ def _same(group: Sequence[Finding]) -> Finding:
 
 
 def _subjects(group: Sequence[Finding]) -> Finding:
-    from dataclasses import replace
-
     return replace(
         group[0], subject=_alike(group), sentence=f"{_names(group)}; run with -v"
     )
@@ -180,10 +166,6 @@ class Check(HostVerb, Source, AllowNone):
         add_facts(parser)
 
     def run(self, context: Context) -> int:
-        import dataclasses
-
-        from ovirt_rdma.cli.host.decision import load_decision, rule_of
-
         output = context.output
         skipped = sorted({rule_of(text).id for text in self.skip})
         decided = load_decision(self, context, skipped)
@@ -214,18 +196,11 @@ class Check(HostVerb, Source, AllowNone):
         )
 
 
-VERBS: dict[str, type[Verb]] = {"check": Check}
-
-
 def _with_steps(decided: HostDecision) -> list[Finding]:
     """Return the findings; those without a fix point to their step of the plan.
 
     If that step is refused, the fix says why.
     """
-    import dataclasses
-
-    from ovirt_rdma.host.rules.base import FAIL, WARN
-
     hints = {
         (step.rule, step.subject): f"no fix by a plan: {step.refused}"
         if step.refused
@@ -241,8 +216,6 @@ def _with_steps(decided: HostDecision) -> list[Finding]:
 
 
 def _print(findings: Sequence[Finding], output: Output, *, verbose: bool) -> None:
-    from ovirt_rdma.host.rules.base import FAIL, PASS, WARN
-
     shown = findings if verbose else group_findings(findings)
     if not shown:
         return
@@ -261,8 +234,6 @@ def _print(findings: Sequence[Finding], output: Output, *, verbose: bool) -> Non
 
 def _fix_below(finding: Finding, after: object) -> str:
     """Return the fix, unless the next line is of the same rule and has it too."""
-    from ovirt_rdma.host.rules.base import FAIL, WARN, Finding
-
     if not finding.fix or finding.verdict not in (WARN, FAIL):
         return ""
     if isinstance(after, Finding) and (finding.rule, finding.verdict, finding.fix) == (
@@ -275,8 +246,6 @@ def _fix_below(finding: Finding, after: object) -> str:
 
 
 def _verdict(decided: HostDecision, skipped: Sequence[str]) -> str:
-    from ovirt_rdma.host.rules.base import FAIL, SKIP, WARN
-
     counts = _counts(decided.decision.findings)
     host = decided.facts.hostname
     tried = sum(counts.values()) - counts[SKIP]
@@ -303,11 +272,6 @@ def _verdict(decided: HostDecision, skipped: Sequence[str]) -> str:
 
 def _next(decided: HostDecision, source: Source) -> str:
     """Return the command to run next, or nothing if there is none."""
-    import shlex
-
-    from ovirt_rdma.cli.host.decision import command
-    from ovirt_rdma.host.rules.base import FAIL, WARN
-
     if decided.decision.applicable:
         return command("plan", source)
     for verdict in (FAIL, WARN):
@@ -325,8 +289,6 @@ def _next(decided: HostDecision, source: Source) -> str:
 
 
 def _counts(findings: Iterable[Finding]) -> dict[str, int]:
-    from ovirt_rdma.host.rules.base import VERDICTS
-
     found = dict.fromkeys(VERDICTS, 0)
     for finding in findings:
         found[finding.verdict] += 1

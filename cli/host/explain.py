@@ -15,7 +15,7 @@ from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb
 from ovirt_rdma.cli.host.decision import rule_of
 from ovirt_rdma.cli.host.main import PROGRAM
-from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.decision.registry import RULES
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.system.safe_file import read_file
@@ -112,6 +112,3 @@ class Explain(HostVerb):
         for source in page.sources:
             output.text(source, "  ", "- ")
         return 0
-
-
-VERBS: dict[str, type[Verb]] = {"explain": Explain}

@@ -6,6 +6,11 @@ All but ``apply``, ``enable`` and ``disable`` only read.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
+from typing import Optional
+
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
@@ -13,25 +18,41 @@ from ovirt_rdma.cli.host.arguments import (
     add_policy,
     refuse_facts,
 )
+from ovirt_rdma.cli.host.main import PROGRAM
+from ovirt_rdma.cli.host.policy import policy_in_question
+from ovirt_rdma.cli.host.shown.fabric import (
+    show_applied,
+    show_diff,
+    show_findings,
+    show_rendered,
+    show_status,
+    show_validated,
+)
+from ovirt_rdma.cli.host.shown.manager import show_disabled, show_enabled
+from ovirt_rdma.cli.host.shown.runs import BACK, RunReport, ThisHost, as_root
 from ovirt_rdma.cli.host.verdict import AllowNone, add_allow_none, verdict_code
-from ovirt_rdma.cli.parser import Parser, Verb, file_name
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, RunResult
+from ovirt_rdma.host.changes.prepare import loaded_policy
+from ovirt_rdma.host.collect.parsers.ibnetdiscover import fabric_ports
+from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost
-    from ovirt_rdma.host.changes.kinds.model import RunResult
-    from ovirt_rdma.host.errors import Sentence
-    from ovirt_rdma.host.fabric.model import Definition
-    from ovirt_rdma.host.fabric.review import FabricPort
-    from ovirt_rdma.host.opensm.read import FabricFacts
-    from ovirt_rdma.host.policy.model import Policy
-    from ovirt_rdma.host.services.opensm_manager import ManagerRun
+from ovirt_rdma.host.fabric.grammar import PartitionsProblem, parse
+from ovirt_rdma.host.fabric.model import Definition
+from ovirt_rdma.host.fabric.render import render
+from ovirt_rdma.host.fabric.review import FabricPort, ports_of, remarks
+from ovirt_rdma.host.opensm.partitions import definitions_of
+from ovirt_rdma.host.opensm.read import FabricFacts, FabricReader
+from ovirt_rdma.host.opensm.review import findings, own_findings, unmanaged
+from ovirt_rdma.host.paths import PARTITIONS_FILES, under
+from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.rules.base import FAIL, SKIP
+from ovirt_rdma.host.services.opensm_manager import ManagerRun
+from ovirt_rdma.host.services.opensm_partitions import PartitionsRun
+from ovirt_rdma.host.system.lock import one_run
+from ovirt_rdma.host.system.safe_file import read_named
+from ovirt_rdma.host.system.signals import delayed_signals
+from ovirt_rdma.host.system.tree import FileTree
 
 
 class Render(HostVerb):
@@ -47,8 +68,6 @@ class Render(HostVerb):
         add_policy(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.fabric import show_rendered
-
         definitions, source = _of_policy(self.policy, context)
         show_rendered(definitions, source, context.output)
         return 0
@@ -85,10 +104,6 @@ class Validate(HostVerb):
         add_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.fabric import show_validated
-        from ovirt_rdma.host.fabric.grammar import PartitionsProblem, parse
-        from ovirt_rdma.host.fabric.review import remarks
-
         name = _file(self.file, context)
         data = _read(name)
         ports = self._ports(context)
@@ -105,8 +120,6 @@ class Validate(HostVerb):
 
     def _ports(self, context: Context) -> tuple[FabricPort, ...]:
         """Return the ports of the topology, and those of this host or facts file."""
-        from ovirt_rdma.host.fabric.review import ports_of
-
         found = () if self.topology is None else _ports(self.topology)
         if self.facts is not None:
             from ovirt_rdma.host.facts.dump import load
@@ -139,9 +152,6 @@ class Diff(HostVerb):
         )
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.fabric import show_diff
-        from ovirt_rdma.host.fabric.grammar import parse
-
         wanted, source = _of_policy(self.policy, context)
         name = _file(self.file, context)
         lines = _diff(parse(_read(name), name), wanted, name, source)
@@ -170,15 +180,6 @@ class Apply(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.main import PROGRAM
-        from ovirt_rdma.cli.host.shown.fabric import show_applied
-        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
-        from ovirt_rdma.host.changes.kinds.model import DONE, RunResult
-        from ovirt_rdma.host.changes.prepare import loaded_policy
-        from ovirt_rdma.host.services.opensm_partitions import PartitionsRun
-        from ovirt_rdma.host.system.lock import one_run
-        from ovirt_rdma.host.system.signals import delayed_signals
-
         root, output = context.root, context.output
         as_root("fabric partitions apply", root)
         host, report = ThisHost(root), RunReport(output)
@@ -210,8 +211,6 @@ class Status(HostVerb):
     examples = ("", "-o json")
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.fabric import show_status
-
         show_status(_fabric_facts(context), context.output)
         return ExitCode.DONE
 
@@ -230,12 +229,6 @@ class Check(HostVerb, AllowNone):
         add_allow_none(parser, "active InfiniBand port")
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.policy import policy_in_question
-        from ovirt_rdma.cli.host.shown.fabric import show_findings
-        from ovirt_rdma.host.opensm.partitions import definitions_of
-        from ovirt_rdma.host.opensm.review import findings, own_findings
-        from ovirt_rdma.host.rules.base import FAIL, SKIP
-
         policy, source = policy_in_question(self.policy, context)
         fabric = _fabric_facts(context)
         found = (
@@ -269,14 +262,6 @@ class Enable(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.main import PROGRAM
-        from ovirt_rdma.cli.host.shown.manager import show_enabled
-        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
-        from ovirt_rdma.host.changes.kinds.model import DONE, RunResult
-        from ovirt_rdma.host.changes.prepare import loaded_policy
-        from ovirt_rdma.host.system.lock import one_run
-        from ovirt_rdma.host.system.signals import delayed_signals
-
         root = context.root
         as_root("fabric sm enable", root)
         host, report = ThisHost(root), RunReport(context.output)
@@ -319,14 +304,6 @@ class Disable(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.main import PROGRAM
-        from ovirt_rdma.cli.host.shown.manager import show_disabled
-        from ovirt_rdma.cli.host.shown.runs import BACK, RunReport, ThisHost, as_root
-        from ovirt_rdma.host.changes.kinds.model import DONE
-        from ovirt_rdma.host.opensm.review import unmanaged
-        from ovirt_rdma.host.system.lock import one_run
-        from ovirt_rdma.host.system.signals import delayed_signals
-
         root = context.root
         as_root("fabric sm disable", root)
         host, report = ThisHost(root), RunReport(context.output, word=BACK)
@@ -343,36 +320,16 @@ class Disable(HostVerb):
         return ExitCode.DONE if result.outcome == DONE else ExitCode.FAILED
 
 
-VERBS: dict[str, type[Verb]] = {
-    "render": Render,
-    "validate": Validate,
-    "diff": Diff,
-    "apply": Apply,
-    "status": Status,
-    "check": Check,
-    "enable": Enable,
-    "disable": Disable,
-}
-
-
 def _manager_run(host: ThisHost, report: RunReport) -> ManagerRun:
-    from ovirt_rdma.host.services.opensm_manager import ManagerRun
-
     return ManagerRun(host.root, host.run, host.effects, host.journal, report)
 
 
 def _code_of(result: RunResult) -> int:
-    from ovirt_rdma.host.changes.kinds.model import PARTLY
-
     failed = result.outcome == PARTLY
     return ExitCode.FAILED if failed else ExitCode.ROLLED_BACK
 
 
 def _fabric_facts(context: Context, host: Optional[ThisHost] = None) -> FabricFacts:
-    from ovirt_rdma.cli.host.shown.runs import ThisHost
-    from ovirt_rdma.host.opensm.read import FabricReader
-    from ovirt_rdma.host.system.tree import FileTree
-
     host = host or ThisHost(context.root)
     context.output.progress("reading the host")
     facts = host.facts()
@@ -381,8 +338,6 @@ def _fabric_facts(context: Context, host: Optional[ThisHost] = None) -> FabricFa
 
 
 def _add_file(parser: Parser) -> None:
-    from ovirt_rdma.host.paths import PARTITIONS_FILES
-
     parser.add_argument(
         "file",
         metavar="FILE",
@@ -393,8 +348,6 @@ def _add_file(parser: Parser) -> None:
 
 
 def _file(file: Optional[str], context: Context) -> str:
-    from ovirt_rdma.host.paths import PARTITIONS_FILES, under
-
     if file is not None:
         return file
     paths = [under(context.root, path) for path in PARTITIONS_FILES]
@@ -402,8 +355,6 @@ def _file(file: Optional[str], context: Context) -> str:
 
 
 def _read(name: str) -> bytes:
-    from ovirt_rdma.host.system.safe_file import read_named
-
     try:
         return read_named(name)
     except OSError as error:
@@ -415,8 +366,6 @@ def _read(name: str) -> bytes:
 
 
 def _ports(topology: str) -> tuple[FabricPort, ...]:
-    from ovirt_rdma.host.collect.parsers.ibnetdiscover import fabric_ports
-
     try:
         return fabric_ports(_read(topology).decode("utf-8", "replace"))
     except ValueError as error:
@@ -430,15 +379,11 @@ def _ports(topology: str) -> tuple[FabricPort, ...]:
 def _of_policy(
     policy: Optional[str], context: Context
 ) -> tuple[tuple[Definition, ...], str]:
-    from ovirt_rdma.cli.host.policy import policy_in_question
-
     found, source = policy_in_question(policy, context)
     return _definitions(found, source), source
 
 
 def _definitions(policy: Policy, source: str) -> tuple[Definition, ...]:
-    from ovirt_rdma.host.opensm.partitions import definitions_of
-
     definitions = definitions_of(policy.fabric)
     if not definitions:
         raise Problem(
@@ -452,10 +397,6 @@ def _definitions(policy: Policy, source: str) -> tuple[Definition, ...]:
 def _diff(
     present: Sequence[Definition], wanted: Sequence[Definition], name: str, source: str
 ) -> list[str]:
-    import difflib
-
-    from ovirt_rdma.host.fabric.render import render
-
     if tuple(present) == tuple(wanted):
         return []
     before, after = render(present).splitlines(), render(wanted).splitlines()

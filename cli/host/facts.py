@@ -7,21 +7,29 @@ rules; ``shown.devices`` and ``shown.virtual_functions`` have the others.
 
 from __future__ import annotations
 
+import ipaddress
+from functools import partial
+from typing import Optional
+
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
-from ovirt_rdma.cli.host.shown import devices
+from ovirt_rdma.cli.host.shown import activity, devices
+from ovirt_rdma.cli.host.shown.activity import settings
 from ovirt_rdma.cli.host.shown.devices import Section, known
+from ovirt_rdma.cli.host.shown.interfaces import interfaces
+from ovirt_rdma.cli.host.shown.virtual_functions import virtual_functions
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import UsageProblem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.host.facts.devices import NetworkManager
-    from ovirt_rdma.host.facts.model import Facts, RdmaStack, SELinux
-    from ovirt_rdma.host.policy.fabric import FabricPolicy
+from ovirt_rdma.host.facts.devices import NetworkManager
+from ovirt_rdma.host.facts.dump import load, to_json_dict
+from ovirt_rdma.host.facts.interfaces import content_of
+from ovirt_rdma.host.facts.model import Facts, RdmaStack, SELinux
+from ovirt_rdma.host.paths import POLICY_JSON, under
+from ovirt_rdma.host.policy.fabric import FabricPolicy
+from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.store import in_force
 
 # Where modules of the kernel's own package are, below /lib/modules/RELEASE.
 _KERNELS_OWN = "kernel/"
@@ -30,7 +38,6 @@ _KERNELS_OWN = "kernel/"
 def head(facts: Facts) -> list[tuple[str, str]]:
     """Return names and values of the facts that are not in a table."""
     software = facts.software
-    from ovirt_rdma.cli.host.shown.activity import settings
 
     fields: list[tuple[str, Optional[str]]] = [
         ("host", facts.hostname),
@@ -200,10 +207,6 @@ class ShowFacts(HostVerb):
         add_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.host.collect.collector import HostReader
-        from ovirt_rdma.host.facts.dump import load, to_json_dict
-        from ovirt_rdma.host.facts.interfaces import content_of
-
         if self.facts is not None:
             if self.route_to:
                 raise UsageProblem(
@@ -229,17 +232,11 @@ class ShowFacts(HostVerb):
 
 def _fabric(root: str) -> FabricPolicy:
     """Return what the loaded policy says of partitions and VLANs."""
-    from ovirt_rdma.host.paths import POLICY_JSON, under
-    from ovirt_rdma.host.policy.model import Policy
-    from ovirt_rdma.host.policy.store import in_force
-
     stored = in_force(under(root, POLICY_JSON)).stored
     return (stored.policy if stored else Policy()).fabric
 
 
 def _refuse_name(address: str) -> None:
-    import ipaddress
-
     try:
         ipaddress.ip_address(address)
     except ValueError:
@@ -253,12 +250,6 @@ def _refuse_name(address: str) -> None:
 def _print(
     facts: Facts, output: Output, only_interfaces: bool, fabric: Optional[FabricPolicy]
 ) -> None:
-    from functools import partial
-
-    from ovirt_rdma.cli.host.shown import activity
-    from ovirt_rdma.cli.host.shown.interfaces import interfaces
-    from ovirt_rdma.cli.host.shown.virtual_functions import virtual_functions
-
     if only_interfaces:
         output.fields([("host", facts.hostname)])
         interfaces(facts, fabric).show(output)

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
+from typing import Any, Optional
+
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
 from ovirt_rdma.cli.parser import Parser, file_name
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.storage.metrics.samples import Row
+from ovirt_rdma.storage.metrics.exporter import FILE, read_metrics, write_metrics
+from ovirt_rdma.storage.metrics.render import render
+from ovirt_rdma.storage.metrics.samples import Row
 
 
 class ShowMetrics(HostVerb):
@@ -37,13 +36,6 @@ class ShowMetrics(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.storage.metrics.exporter import (
-            FILE,
-            read_metrics,
-            write_metrics,
-        )
-        from ovirt_rdma.storage.metrics.render import render
-
         output = context.output
         metrics = read_metrics(context.root)
         text = render(metrics.rows)
@@ -68,6 +60,3 @@ def _row(row: Row) -> dict[str, Any]:
     family = row.values[0][0] if row.values else None
     labels = dict(zip(family.labels, row.labels)) if family else {}
     return {"labels": labels, "values": {one.name: value for one, value in row.values}}
-
-
-VERBS: dict[str, type[HostVerb]] = {"metrics": ShowMetrics}

@@ -8,6 +8,9 @@ degraded mount. ``mount-options`` shows the options that VDSM passes to mount, a
 
 from __future__ import annotations
 
+from typing import Optional
+
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     HostVerb,
     Source,
@@ -15,23 +18,60 @@ from ovirt_rdma.cli.host.arguments import (
     add_policy,
     export_of,
 )
+from ovirt_rdma.cli.host.nfs_list import mount_facts
+from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.host.export import Export
-    from ovirt_rdma.host.facts.model import Facts
-    from ovirt_rdma.host.mount_options import MountOptions
-    from ovirt_rdma.host.policy.model import NfsRule, RuleMatch
-    from ovirt_rdma.storage.readiness import Readiness, Step
-    from ovirt_rdma.storage.review import MountReview
-    from ovirt_rdma.storage.transport import Attempt, Choice
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.facts.dump import load
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.mount_options import (
+    AUTO,
+    VERSIONS,
+    MountOptions,
+    OptionsProblem,
+    engine_problems,
+    option_string,
+)
+from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
+from ovirt_rdma.storage import probe
+from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Readiness, Step
+from ovirt_rdma.storage.review import (
+    DEGRADED,
+    NOT_COVERED,
+    MountReview,
+    is_mount_of,
+    remount_fix,
+    review_all,
+)
+from ovirt_rdma.storage.server_readiness import (
+    ProbeContext,
+    ServerReadiness,
+    address_in_facts,
+    is_ipv6,
+    steps_from_facts,
+)
+from ovirt_rdma.storage.transport import (
+    Attempt,
+    Choice,
+    Families,
+    choose,
+    stock_warnings,
+)
+from ovirt_rdma.storage.trunking import (
+    OTHERS,
+    REMOUNT,
+    conflict_clause,
+    conflict_fix,
+    conflicting_mounts,
+    others_step,
+)
+from ovirt_rdma.storage.vdsm.context import Shared
+from ovirt_rdma.storage.vdsm.managed_export import NamedExport
 
 
 class _OfExport(HostVerb, Source):
@@ -54,8 +94,6 @@ class _OfExport(HostVerb, Source):
     @classmethod
     def add_version(cls, parser: Parser) -> None:
         """Add --nfs-version, and --facts."""
-        from ovirt_rdma.host.mount_options import AUTO, VERSIONS
-
         parser.add_argument(
             "--nfs-version",
             choices=VERSIONS,
@@ -92,10 +130,6 @@ class ShowOptions(_OfExport):
         cls.add_version(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.policy import policy_in_question
-        from ovirt_rdma.host.mount_options import AUTO
-        from ovirt_rdma.host.policy.model import rule_for
-
         output, export = context.output, self.export
         policy, source = policy_in_question(self.policy, context)
         match = rule_for(policy, export)
@@ -142,12 +176,6 @@ def _engine_options(text: str) -> MountOptions:
     Raises UsageProblem if the engine would refuse them, or if their port is not a
     number, for which mount would refuse all of them.
     """
-    from ovirt_rdma.host.mount_options import (
-        MountOptions,
-        OptionsProblem,
-        engine_problems,
-    )
-
     problems = engine_problems(text)
     if problems:
         raise UsageProblem(
@@ -165,13 +193,6 @@ def _choose(
     args: ShowOptions, match: Optional[RuleMatch], root: str
 ) -> tuple[Choice, tuple[str, ...]]:
     """Return the choice, and warnings about its basis."""
-    from ovirt_rdma.host.collect.collector import HostReader
-    from ovirt_rdma.host.mount_options import AUTO
-    from ovirt_rdma.storage.server_readiness import ProbeContext
-    from ovirt_rdma.storage.transport import Families, choose, stock_warnings
-    from ovirt_rdma.storage.vdsm.context import Shared
-    from ovirt_rdma.storage.vdsm.managed_export import NamedExport
-
     export, engine = args.export, args.engine_options
     if match is None:
         choice = choose(None, engine, Families(), None)
@@ -188,14 +209,6 @@ def _choose(
 def _choose_by_facts(
     file: str, export: Export, match: RuleMatch, engine: MountOptions
 ) -> tuple[Choice, tuple[str, ...]]:
-    from ovirt_rdma.host.facts.dump import load
-    from ovirt_rdma.storage.server_readiness import (
-        address_in_facts,
-        is_ipv6,
-        steps_from_facts,
-    )
-    from ovirt_rdma.storage.transport import Families, choose
-
     facts = load(file)
     address = address_in_facts(facts, export.server)
     ipv6 = address is not None and is_ipv6(address)
@@ -207,8 +220,6 @@ def _choose_by_facts(
 
 
 def _passed(attempt: Optional[Attempt], version: Optional[str]) -> Optional[str]:
-    from ovirt_rdma.host.mount_options import option_string
-
     return option_string(version, attempt.extra_options) if attempt else None
 
 
@@ -232,19 +243,6 @@ class Check(_OfExport):
         cls.add_version(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.nfs_list import mount_facts
-        from ovirt_rdma.cli.host.policy import policy_in_question
-        from ovirt_rdma.host.policy.model import rule_for
-        from ovirt_rdma.storage.readiness import READY, Readiness
-        from ovirt_rdma.storage.review import (
-            DEGRADED,
-            NOT_COVERED,
-            is_mount_of,
-            remount_fix,
-            review_all,
-        )
-        from ovirt_rdma.storage.server_readiness import address_in_facts
-
         output, export = context.output, self.export
         policy, source = policy_in_question(self.policy, context)
         match = rule_for(policy, export)
@@ -296,17 +294,9 @@ class Check(_OfExport):
         return ExitCode.DONE if ready else ExitCode.CHECKS_FAILED
 
 
-VERBS: dict[str, type[Verb]] = {"check": Check, "mount-options": ShowOptions}
-
-
 def _ask(
     export: Export, rule: NfsRule, version: str, root: str
 ) -> tuple[Readiness, tuple[str, ...]]:
-    from ovirt_rdma.host.collect.collector import HostReader
-    from ovirt_rdma.storage import probe
-    from ovirt_rdma.storage.readiness import Readiness
-    from ovirt_rdma.storage.server_readiness import ProbeContext, ServerReadiness
-
     server = ServerReadiness(export.server, rule, ProbeContext(HostReader(root)))
     steps = list(server.readiness().steps)
     address = server.rdma_address
@@ -317,9 +307,6 @@ def _ask(
 
 
 def _by_facts(export: Export, facts: Facts, version: str) -> Readiness:
-    from ovirt_rdma.storage.readiness import UNKNOWN, Readiness, Step
-    from ovirt_rdma.storage.server_readiness import steps_from_facts
-
     readiness = steps_from_facts(facts, export.server)
     if version != "3":
         return readiness
@@ -332,10 +319,6 @@ def _by_facts(export: Export, facts: Facts, version: str) -> Readiness:
 def _others(
     export: Export, facts: Facts, addresses: tuple[str, ...], version: str
 ) -> Step:
-    from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
-    from ovirt_rdma.storage.readiness import READY, UNKNOWN, Step
-    from ovirt_rdma.storage.trunking import OTHERS, others_step
-
     step = others_step(facts.nfs_mounts, export, addresses, version)
     unread = next((text for text in facts.problems if MOUNTINFO in text), None)
     if unread is not None and step.verdict == READY and version != "3":
@@ -350,14 +333,6 @@ def _in_the_way_of_tcp(
     addresses: tuple[str, ...],
     version: str,
 ) -> list[dict[str, str]]:
-    from ovirt_rdma.host.policy.model import TCP
-    from ovirt_rdma.storage.trunking import (
-        REMOUNT,
-        conflict_clause,
-        conflict_fix,
-        conflicting_mounts,
-    )
-
     if match is None or match.rule.transport != TCP:
         return []
     blocking = conflicting_mounts(facts.nfs_mounts, export, addresses, version, TCP)
@@ -376,7 +351,6 @@ def _in_the_way_of_tcp(
 def _default_rule(export: Export) -> NfsRule:
     # Built-in defaults, so that an export can be checked before its rule is written.
     # The defaults of a policy apply to its rules only.
-    from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule
 
     return NfsRule(0, "none", export.server, "*", PREFER_RDMA)
 
@@ -388,8 +362,6 @@ def _print_check(
     readiness: Readiness,
     output: Output,
 ) -> None:
-    from ovirt_rdma.storage.readiness import READY, UNKNOWN
-
     if match:
         named = f"{match.rule.title} says {match.rule.transport}: {match.reason}"
     else:
@@ -412,8 +384,6 @@ def _print_check(
 
 
 def _mount_document(review: MountReview, ready: bool) -> dict[str, Optional[str]]:
-    from ovirt_rdma.storage.review import remount_fix
-
     return {
         "mountpoint": review.mount.mountpoint,
         "transport": review.proof.transport,
@@ -425,8 +395,6 @@ def _mount_document(review: MountReview, ready: bool) -> dict[str, Optional[str]
 
 
 def _result(step: Step) -> str:
-    from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
-
     return {READY: "PASS", NOT_READY: "FAIL", UNKNOWN: "UNKNOWN"}[step.verdict]
 
 

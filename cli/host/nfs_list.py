@@ -11,7 +11,12 @@ what the mounts do, until it is ended.
 from __future__ import annotations
 
 import argparse
+import time
+from dataclasses import asdict
+from typing import Any, Optional
 
+from ovirt_rdma.cli.command import Ended
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     HostVerb,
     Source,
@@ -20,21 +25,33 @@ from ovirt_rdma.cli.host.arguments import (
     export_of,
     refuse_facts,
 )
+from ovirt_rdma.cli.host.policy import policy_in_question
+from ovirt_rdma.cli.host.shown.health import print_health
+from ovirt_rdma.cli.host.shown.watch import WATCH_KIND, document, print_rows, rows
 from ovirt_rdma.cli.host.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
+from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.host.export import Export
-    from ovirt_rdma.host.facts.model import Facts
-    from ovirt_rdma.storage.health.look import Looker
-    from ovirt_rdma.storage.review import MountReview
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.facts.dump import load
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.system.json_codec import plain
+from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.storage.health.look import Looker
+from ovirt_rdma.storage.health.state import (
+    OK as HEALTH_OK,
+)
+from ovirt_rdma.storage.health.state import (
+    HealthState,
+    read_state,
+    seconds_after_boot,
+)
+from ovirt_rdma.storage.proof import UNPROVEN
+from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED, OK, MountReview, review_all
 
 
 class ListMounts(HostVerb, Source, AllowNone):
@@ -69,10 +86,6 @@ class ListMounts(HostVerb, Source, AllowNone):
         add_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.policy import policy_in_question
-        from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
-        from ovirt_rdma.storage.review import OK, review_all
-
         output = context.output
         policy, source = policy_in_question(self.policy, context)
         facts = mount_facts(self.facts, context.root)
@@ -110,19 +123,13 @@ _NEGOTIATED = (("nconnect", "connections"), ("rsize", "rsize"), ("wsize", "wsize
 
 
 def _tones() -> dict[str, str]:
-    from ovirt_rdma.storage.proof import UNPROVEN
-    from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED, OK
-
     return {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful", NOT_COVERED: "bad"}
 
 
 def mount_facts(file: Optional[str], root: str) -> Facts:
     """Return the facts about mounts, of the host or of a facts file."""
-    from ovirt_rdma.host.collect.collector import HostReader
-
     if file is None:
         return HostReader(root).mount_facts()
-    from ovirt_rdma.host.facts.dump import load
 
     return load(file)
 
@@ -189,8 +196,6 @@ def _print_proof(review: MountReview, output: Output) -> None:
 
 
 def _list_document(review: MountReview) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "export": review.mount.source,
         "mountpoint": review.mount.mountpoint,
@@ -242,15 +247,6 @@ class CheckHealth(HostVerb, AllowNone):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.policy import policy_in_question
-        from ovirt_rdma.cli.host.shown.health import print_health
-        from ovirt_rdma.host.system.json_codec import plain
-        from ovirt_rdma.storage.health.state import (
-            OK,
-            HealthState,
-            seconds_after_boot,
-        )
-
         output = context.output
         policy, _ = policy_in_question(self.policy, context)
         exports = (self.export,) if self.export else ()
@@ -270,19 +266,17 @@ class CheckHealth(HostVerb, AllowNone):
             print_health(state.mounts, output)
         else:
             output.document(_HEALTH_KIND, {"worst": state.worst, **plain(state)})
-        return verdict_code(self, looked_at=bool(look.mounts), failed=state.worst != OK)
+        return verdict_code(
+            self, looked_at=bool(look.mounts), failed=state.worst != HEALTH_OK
+        )
 
 
 def looker(root: str) -> Looker:
     """Return what looks at the mounts; tests replace it."""
-    from ovirt_rdma.storage.health.look import Looker
-
     return Looker(root)
 
 
 def _now() -> float:
-    import time
-
     return time.time()
 
 
@@ -317,8 +311,6 @@ class Watch(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.command import Ended
-
         try:
             self._watch(context)
         except Ended:
@@ -328,18 +320,6 @@ class Watch(HostVerb):
         return ExitCode.DONE
 
     def _watch(self, context: Context) -> None:
-        import time
-
-        from ovirt_rdma.cli.host.shown.watch import (
-            WATCH_KIND,
-            document,
-            print_rows,
-            rows,
-        )
-        from ovirt_rdma.host.collect.statistics import read_statistics
-        from ovirt_rdma.host.system.tree import FileTree
-        from ovirt_rdma.storage.health.state import read_state
-
         output, tree = context.output, FileTree(context.root)
         # Ports are not shown, and each of their counters is asked of the firmware.
         before, shown = read_statistics(tree, ports=False), 0
@@ -371,10 +351,3 @@ def _samples(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not int(text[:9]) >= 1:
         raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a number from 1")
     return int(text[:9])
-
-
-VERBS: dict[str, type[Verb]] = {
-    "list": ListMounts,
-    "health": CheckHealth,
-    "watch": Watch,
-}

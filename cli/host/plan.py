@@ -3,24 +3,34 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
+from typing import Optional
 
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
+from ovirt_rdma.cli.host.decision import HostDecision, command, load_decision
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.host.changes import plan_file
+from ovirt_rdma.host.changes.plan_diff import diff
+from ovirt_rdma.host.changes.plan_file import Plan, PlannedBy, values_read
 from ovirt_rdma.host.errors import NOTHING_CHANGED
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.cli.host.decision import HostDecision
-    from ovirt_rdma.host.changes.plan_file import Plan
-    from ovirt_rdma.host.rules.base import Step
+from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.rules.base import (
+    CLASSES,
+    FAIL,
+    LINK_DOWN,
+    LIVE,
+    REBOOT,
+    WARN,
+    Step,
+)
+from ovirt_rdma.host.rules.view import View
 
 _REFUSED = "refused"
 
@@ -65,11 +75,6 @@ class ShowPlan(HostVerb, Source):
         add_facts(parser)
 
     def run(self, context: Context) -> int:
-        from pathlib import Path
-
-        from ovirt_rdma.cli.host.decision import load_decision
-        from ovirt_rdma.host.changes import plan_file
-
         decided = load_decision(self, context)
         for sentence in decided.decision.unread:
             context.output.message(f"note: {sentence}")
@@ -86,10 +91,6 @@ class ShowPlan(HostVerb, Source):
 
 
 def _plan(decided: HostDecision) -> Plan:
-    from ovirt_rdma.host.changes.plan_file import Plan, PlannedBy, values_read
-    from ovirt_rdma.host.policy import json_form
-    from ovirt_rdma.host.rules.view import View
-
     steps = decided.decision.steps
     return Plan(
         hostname=decided.facts.hostname,
@@ -118,9 +119,6 @@ def _print(decided: HostDecision, args: ShowPlan, output: Output) -> None:
 
 
 def _print_step(step: Step, output: Output, *, diffs: bool) -> None:
-    from ovirt_rdma.host.changes.plan_diff import diff
-    from ovirt_rdma.host.rules.base import LIVE
-
     kind = _REFUSED if step.refused else step.effect
     tone = "bad" if step.refused else "good" if kind == LIVE else "doubtful"
     output.line(f"{step.id}  {kind}", tone)
@@ -151,8 +149,6 @@ def _diff_tone(line: str) -> Optional[str]:
 
 
 def _verdict(decided: HostDecision) -> str:
-    from ovirt_rdma.host.rules.base import FAIL, WARN
-
     host, refused = decided.facts.hostname, len(decided.decision.refused)
     if decided.decision.applicable:
         steps = count(len(decided.decision.applicable), "step")
@@ -179,8 +175,6 @@ def _verdict(decided: HostDecision) -> str:
 
 
 def _by_class(steps: Sequence[Step]) -> str:
-    from ovirt_rdma.host.rules.base import CLASSES, LINK_DOWN, LIVE, REBOOT
-
     meaning = {
         LIVE: "no interruption",
         LINK_DOWN: "the link is down for a moment",
@@ -195,10 +189,6 @@ def _by_class(steps: Sequence[Step]) -> str:
 
 
 def _next(decided: HostDecision, args: ShowPlan) -> str:
-    import shlex
-
-    from ovirt_rdma.cli.host.decision import command
-
     if not decided.decision.applicable:
         return command("check", args)
     if args.facts is None and args.policy is None:

@@ -3,7 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Optional
+
 from ovirt_rdma.cli.approval import Approval, add_assume_yes, approve
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
@@ -11,23 +17,30 @@ from ovirt_rdma.cli.host.arguments import (
     export_of,
     refuse_facts,
 )
+from ovirt_rdma.cli.host.shown.policy import policy_counts, show_parts
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser, Verb, file_name
+from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
 from ovirt_rdma.host.errors import NOTHING_CHANGED
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-    from typing import Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.host.export import Export
-    from ovirt_rdma.host.policy.diagnostics import Diagnostic
-    from ovirt_rdma.host.policy.difference import RuleChange
-    from ovirt_rdma.host.policy.load import PolicyFile
-    from ovirt_rdma.host.policy.model import NfsRule, Policy
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
+from ovirt_rdma.host.policy import block_fields
+from ovirt_rdma.host.policy.block_fields import BlockPolicy
+from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
+from ovirt_rdma.host.policy.difference import RuleChange, differing_lines, rule_changes
+from ovirt_rdma.host.policy.fabric import FabricPolicy
+from ovirt_rdma.host.policy.json_form import (
+    digest,
+    fabric_to_json_dict,
+    host_to_json_dict,
+)
+from ovirt_rdma.host.policy.json_form import digest as digest_of
+from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
+from ovirt_rdma.host.policy.model import TCP, NfsRule, Policy, rule_for
+from ovirt_rdma.host.policy.store import in_force, store
+from ovirt_rdma.host.system.lock import one_run
 
 
 class Check(HostVerb):
@@ -46,10 +59,6 @@ class Check(HostVerb):
         _add_file(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.policy import policy_counts
-        from ovirt_rdma.host.policy.diagnostics import PolicyProblem
-        from ovirt_rdma.host.policy.load import load_policy_file
-
         output = context.output
         path = _file(self.file, context)
         errors: tuple[Diagnostic, ...] = ()
@@ -126,13 +135,6 @@ class Load(HostVerb, Approval):
 
     def run(self, context: Context) -> int:
 
-        from ovirt_rdma.cli.host.shown.policy import policy_counts
-        from ovirt_rdma.host.paths import POLICY_JSON, under
-        from ovirt_rdma.host.policy.json_form import digest as digest_of
-        from ovirt_rdma.host.policy.load import load_policy_file
-        from ovirt_rdma.host.policy.store import store
-        from ovirt_rdma.host.system.lock import one_run
-
         output = context.output
         path = _file(self.file, context)
         loaded = load_policy_file(path, own=True)
@@ -185,14 +187,6 @@ class _Effect:
     """What ``new`` changes against the policy in force on this host."""
 
     def __init__(self, new: Policy, context: Context) -> None:
-        from ovirt_rdma.host.collect.collector import HostReader
-        from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
-        from ovirt_rdma.host.paths import POLICY_JSON, under
-        from ovirt_rdma.host.policy.difference import differing_lines, rule_changes
-        from ovirt_rdma.host.policy.json_form import digest
-        from ovirt_rdma.host.policy.model import Policy
-        from ovirt_rdma.host.policy.store import in_force
-
         stored = in_force(under(context.root, POLICY_JSON)).stored
         present = stored.policy if stored else Policy()
         # Without an earlier one all is new.
@@ -219,8 +213,6 @@ class _Effect:
     @property
     def document(self) -> dict[str, object]:
         """The differences for a JSON document."""
-        from dataclasses import asdict
-
         return {
             "differences": list(self.lines),
             "rule_changes": [asdict(change) for change in self.changes],
@@ -231,8 +223,6 @@ class _Effect:
 def _show_dry_run(
     path: Path, loaded: PolicyFile, effect: _Effect, output: Output
 ) -> None:
-    from ovirt_rdma.host.policy.json_form import digest
-
     if output.for_people:
         output.line(NOTHING_CHANGED)
         return
@@ -281,12 +271,7 @@ class Show(HostVerb):
         return 0
 
 
-VERBS: dict[str, type[Verb]] = {"check": Check, "load": Load, "show": Show}
-
-
 def _add_file(parser: Parser) -> None:
-    from ovirt_rdma.host.paths import POLICY_YAML
-
     parser.add_argument(
         "file",
         metavar="FILE",
@@ -301,12 +286,6 @@ def policy_in_question(file: Optional[str], context: Context) -> tuple[Policy, s
 
     Warnings about a policy file go to stderr.
     """
-    from pathlib import Path
-
-    from ovirt_rdma.host.paths import POLICY_JSON, under
-    from ovirt_rdma.host.policy.model import Policy
-    from ovirt_rdma.host.policy.store import in_force
-
     output = context.output
     if file is not None:
         from ovirt_rdma.host.policy.load import load_policy_file
@@ -328,10 +307,6 @@ def policy_in_question(file: Optional[str], context: Context) -> tuple[Policy, s
 
 
 def _file(file: Optional[str], context: Context) -> Path:
-    from pathlib import Path
-
-    from ovirt_rdma.host.paths import POLICY_YAML, under
-
     return under(context.root, POLICY_YAML) if file is None else Path(file)
 
 
@@ -341,17 +316,6 @@ def _warn(loaded: PolicyFile, path: Path, output: Output) -> None:
 
 
 def _show_policy(policy: Policy, source: str, output: Output) -> None:
-    from dataclasses import asdict
-
-    from ovirt_rdma.cli.host.shown.policy import show_parts
-    from ovirt_rdma.host.policy import block_fields
-    from ovirt_rdma.host.policy.block_fields import BlockPolicy
-    from ovirt_rdma.host.policy.fabric import FabricPolicy
-    from ovirt_rdma.host.policy.json_form import (
-        fabric_to_json_dict,
-        host_to_json_dict,
-    )
-
     if output.for_people:
         _show_rules(policy.nfs.rules, source, output)
         show_parts(policy, output)
@@ -384,10 +348,6 @@ def _show_rules(rules: tuple[NfsRule, ...], source: str, output: Output) -> None
 
 
 def _show_rule_for(policy: Policy, source: str, export: Export, output: Output) -> None:
-    from dataclasses import asdict
-
-    from ovirt_rdma.host.policy.model import rule_for
-
     match = rule_for(policy, export)
     if not output.for_people:
         rule_document = None
@@ -416,8 +376,6 @@ def _show_rule_for(policy: Policy, source: str, export: Export, output: Output) 
 
 
 def _port(rule: NfsRule) -> str:
-    from ovirt_rdma.host.policy.model import TCP
-
     return "-" if rule.transport == TCP else str(rule.port)
 
 

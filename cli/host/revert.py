@@ -8,7 +8,10 @@ the values from before these runs.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any, Optional
 
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
@@ -16,19 +19,26 @@ from ovirt_rdma.cli.host.arguments import (
     refuse_facts,
 )
 from ovirt_rdma.cli.host.main import PROGRAM
+from ovirt_rdma.cli.host.shown.runs import (
+    BACK,
+    LEFT,
+    LET_GO,
+    Line,
+    RunReport,
+    ThisHost,
+    applied_steps,
+    as_root,
+    describe_changes,
+    values_of,
+)
 from ovirt_rdma.cli.output import Output, count, when, when_iso
-from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, ROLLED_BACK, RunResult
+from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger, Run
+from ovirt_rdma.host.changes.revert import revert as revert_changes
 from ovirt_rdma.host.errors import UsageProblem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any, Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.cli.host.shown.runs import RunReport
-    from ovirt_rdma.host.changes.kinds.model import RunResult
-    from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger, Run
+from ovirt_rdma.host.system.lock import one_run
 
 
 class History(HostVerb):
@@ -49,8 +59,6 @@ class History(HostVerb):
         )
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.host.changes.journal import Journal
-
         ledger = Journal(context.root).ledger()
         if context.output.for_people:
             _print(ledger, context.output, verbose=self.verbose)
@@ -61,9 +69,6 @@ class History(HostVerb):
 
 
 def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
-    from ovirt_rdma.cli.host.shown.runs import applied_steps
-    from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, ROLLED_BACK
-
     if not ledger.runs:
         output.line("Nothing has been changed on this host yet.")
         return
@@ -108,16 +113,12 @@ def _steps(run: Run, ledger: Ledger) -> list[str]:
 
 
 def _remark(run: Run) -> str:
-    from ovirt_rdma.host.changes.kinds.model import DONE
-
     if run.awaits_confirmation and run.begin.confirm_by is not None:
         return f"awaits confirmation until {when(run.begin.confirm_by)}"
     return "" if run.outcome == DONE else run.sentence
 
 
 def _print_acts(run: Run, output: Output) -> None:
-    from ovirt_rdma.cli.host.shown.runs import describe_changes
-
     if not run.acts:
         return
     output.line()
@@ -158,8 +159,6 @@ def _history_document(run: Run) -> dict[str, Any]:
 
 
 def _act(applied: AppliedChange) -> dict[str, Any]:
-    from ovirt_rdma.cli.host.shown.runs import values_of
-
     return {
         "step": applied.act.step,
         "held": applied.is_applied,
@@ -208,19 +207,6 @@ class Revert(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.runs import (
-            BACK,
-            LEFT,
-            Line,
-            RunReport,
-            ThisHost,
-            applied_steps,
-            as_root,
-        )
-        from ovirt_rdma.host.changes.kinds.model import DONE
-        from ovirt_rdma.host.changes.revert import revert as revert_changes
-        from ovirt_rdma.host.system.lock import one_run
-
         output = context.output
         as_root("revert", context.root)
         host, report = ThisHost(context.root), RunReport(output, word=BACK)
@@ -265,9 +251,6 @@ class Revert(HostVerb):
         return 0 if result.outcome == DONE else 1
 
 
-VERBS: dict[str, type[Verb]] = {"revert": Revert, "history": History}
-
-
 def _step(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError(
@@ -278,8 +261,6 @@ def _step(text: str) -> str:
 
 def _reverted_steps(result: RunResult, after: Ledger) -> Iterator[dict[str, Any]]:
     """Yield the outcome of each step, with one text per value."""
-    from ovirt_rdma.cli.host.shown.runs import BACK, LET_GO, describe_changes
-
     left_reasons = {left.why for left in result.left}
     for step in result.done:
         acts = [

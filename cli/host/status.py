@@ -8,39 +8,50 @@ others.
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Optional
+
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
 from ovirt_rdma.cli.host.main import PROGRAM
+from ovirt_rdma.cli.host.shown import runs
+from ovirt_rdma.cli.host.shown.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count, when, when_iso
-from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.status import ChangeStatus, change_status
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.enablement import apply
+from ovirt_rdma.host.enablement.apply import EnablementResult
+from ovirt_rdma.host.enablement.state import BY_LAUNCHER, MODE_HOST
+from ovirt_rdma.host.enablement.status import Status, read_status
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.host.changes.status import ChangeStatus
-    from ovirt_rdma.host.enablement.apply import EnablementResult
-    from ovirt_rdma.host.enablement.status import Status
-    from ovirt_rdma.host.policy.model import Policy
-    from ovirt_rdma.host.services.kernel_change import Difference, Record
-    from ovirt_rdma.storage.health.state import HealthState
-    from ovirt_rdma.storage.review import MountReview
+from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
+from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.files import read_drop_ins
+from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.store import in_force
+from ovirt_rdma.host.services.kernel_change import (
+    Difference,
+    Record,
+    differences,
+    read_record,
+)
+from ovirt_rdma.host.system.json_codec import plain
+from ovirt_rdma.host.system.lock import holder_of
+from ovirt_rdma.storage.health.state import OK, WORST_FIRST, HealthState, read_state
+from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED, MountReview, review_all
 
 
 def read_changes(root: str) -> ChangeStatus:
     """Return the changes on the host below ``root`` that can be reverted."""
-    from ovirt_rdma.host.changes.status import ChangeStatus
-    from ovirt_rdma.host.paths import JOURNAL, under
-
     if not under(root, JOURNAL).exists():
         return ChangeStatus()
     # Imported only on a host where something was changed.
-    from ovirt_rdma.cli.host.shown import runs
-    from ovirt_rdma.host.changes.journal import Journal
-    from ovirt_rdma.host.changes.status import change_status
 
     return change_status(runs.host_effects(root), Journal(root), root)
 
@@ -99,9 +110,6 @@ def read_kernel_change(
 
     They are from the last check by ovirt-rdma-recheck.service.
     """
-    from ovirt_rdma.host.collect.collector import HostReader
-    from ovirt_rdma.host.services.kernel_change import differences, read_record
-
     try:
         record = read_record(root)
     except Problem as problem:
@@ -133,8 +141,6 @@ def kernel_document(
     record: Optional[Record], found: tuple[Difference, ...]
 ) -> Optional[dict[str, Any]]:
     """Return the same for a document; None if nothing differs."""
-    from dataclasses import asdict
-
     if record is None or record.before is None:
         return None
     return {
@@ -148,8 +154,6 @@ def change_document(
     changes: ChangeStatus, loaded_digest: Optional[str]
 ) -> Optional[dict[str, Any]]:
     """Return the changes for a document; None if they are unknown."""
-    from dataclasses import asdict
-
     if changes.problem:
         return None
     content = asdict(changes)
@@ -167,14 +171,6 @@ class ShowStatus(HostVerb):
     examples = ("", "-o json")
 
     def run(self, context: Context) -> int:
-        import dataclasses
-
-        from ovirt_rdma.host.enablement.status import read_status
-        from ovirt_rdma.host.policy.model import Policy
-        from ovirt_rdma.host.system.json_codec import plain
-        from ovirt_rdma.host.system.lock import holder_of
-        from ovirt_rdma.storage.health.state import OK, read_state
-
         output = context.output
         report = read_status(context.root)
         changes, digest = read_changes(context.root), report.policy.digest
@@ -229,10 +225,6 @@ class ShowStatus(HostVerb):
 
 
 def _health_shown(health: HealthState) -> str:
-    from collections import Counter
-
-    from ovirt_rdma.storage.health.state import WORST_FIRST
-
     counted = Counter(mount.state for mount in health.mounts)
     shown = [f"{counted[state]} {state}" for state in WORST_FIRST if counted[state]]
     return ", ".join(shown) or "no mount"
@@ -240,10 +232,6 @@ def _health_shown(health: HealthState) -> str:
 
 def _in_force(root: str) -> Optional[Policy]:
     """Return the loaded policy; None if the stored one cannot be used."""
-    from ovirt_rdma.host.paths import POLICY_JSON, under
-    from ovirt_rdma.host.policy.model import Policy
-    from ovirt_rdma.host.policy.store import in_force
-
     current = in_force(under(root, POLICY_JSON))
     if current.stored is None:
         return None if current.problem else Policy()
@@ -254,9 +242,6 @@ def _degraded(
     root: str, policy: Optional[Policy]
 ) -> tuple[list[MountReview], str, list[str]]:
     """Return the degraded mounts, or why they are unknown, and read errors."""
-    from ovirt_rdma.host.collect.collector import HostReader
-    from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED, review_all
-
     if policy is None:
         return [], "the stored policy cannot be used", []
     reader = HostReader(root)
@@ -274,10 +259,6 @@ def _drop_ins(root: str, problems: list[str]) -> Optional[dict[str, str]]:
     """Return the texts of the policy's drop-ins, for the engine's tools; None if they
     cannot be read.
     """
-    from ovirt_rdma.host.paths import POLICY_YAML, under
-    from ovirt_rdma.host.policy.diagnostics import PolicyProblem
-    from ovirt_rdma.host.policy.files import read_drop_ins
-
     try:
         return read_drop_ins(under(root, POLICY_YAML))
     except PolicyProblem as problem:
@@ -298,11 +279,6 @@ def _document(review: MountReview) -> dict[str, Optional[str]]:
 
 
 def _status_lines(report: Status, policy: Policy) -> list[tuple[str, str]]:
-    import dataclasses
-
-    from ovirt_rdma.cli.host.shown.policy import policy_counts
-    from ovirt_rdma.host.enablement.state import BY_LAUNCHER
-
     files = dataclasses.asdict(report.package)
     missing = [name for name, present in files.items() if not present]
     if not missing:
@@ -367,9 +343,6 @@ class Enable(HostVerb):
         _add_restart(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.host.enablement import apply
-        from ovirt_rdma.host.enablement.state import MODE_HOST
-
         result = apply.enable(context.root, self.mode, restart_vdsmd=self.restart_vdsmd)
         code = _report("enable", "enabled", result, context.output)
         if context.output.for_people and self.mode == MODE_HOST:
@@ -396,13 +369,8 @@ class Disable(HostVerb):
         _add_restart(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.host.enablement import apply
-
         result = apply.disable(context.root, restart_vdsmd=self.restart_vdsmd)
         return _report("disable", "disabled", result, context.output)
-
-
-VERBS: dict[str, type[Verb]] = {"enable": Enable, "disable": Disable}
 
 
 def _add_restart(parser: Parser) -> None:
@@ -415,8 +383,6 @@ def _add_restart(parser: Parser) -> None:
 
 
 def _report(verb: str, state: str, result: EnablementResult, output: Output) -> int:
-    import dataclasses
-
     if not output.for_people:
         output.document(
             verb,

@@ -9,21 +9,38 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
+from typing import Optional
 
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, refuse_facts
+from ovirt_rdma.cli.host.decision import load_decision
+from ovirt_rdma.cli.host.shown import runs
+from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.host.changes.boot import restore_netdev
+from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
+from ovirt_rdma.host.changes.kinds.model import PARTLY, RunResult
+from ovirt_rdma.host.changes.recover import may_be_rolled_back, roll_back_unconfirmed
 from ovirt_rdma.host.errors import Problem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost
-    from ovirt_rdma.host.changes.holder import HolderTimeouts
-    from ovirt_rdma.host.changes.kinds.model import RunResult
-    from ovirt_rdma.host.services.package_scripts import Note
+from ovirt_rdma.host.policy.json_form import digest as policy_digest
+from ovirt_rdma.host.services import kernel_change
+from ovirt_rdma.host.services.block_keeper import (
+    BlockKeeper,
+    seconds_since_start,
+    tell_systemd,
+)
+from ovirt_rdma.host.services.capabilities import write_caps, write_interfaces
+from ovirt_rdma.host.services.package_scripts import (
+    Note,
+    notes_after_install,
+    prepare_erase,
+)
+from ovirt_rdma.host.services.partition_follower import follow_partitions
+from ovirt_rdma.host.system.lock import one_run
+from ovirt_rdma.host.system.signals import StopSignal
+from ovirt_rdma.storage.benchmark.scratch import end_benchmark
+from ovirt_rdma.storage.health.watch import HealthWatch
 
 # At boot nothing else should hold the lock for long.
 _RECOVER_WAIT_S = 60.0
@@ -56,10 +73,6 @@ class SetNetdev(UnitVerb):
         parser.add_argument("netdev", metavar="NAME", help="a netdev")
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown import runs
-        from ovirt_rdma.cli.host.shown.runs import as_root
-        from ovirt_rdma.host.changes.boot import restore_netdev
-
         as_root("unit netdev", context.root)
         effects = runs.host_effects(context.root)
         return restore_netdev(
@@ -74,9 +87,6 @@ class Recover(UnitVerb):
     """
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
-        from ovirt_rdma.host.system.lock import one_run
-
         as_root("unit recover", context.root)
         host, report = ThisHost(context.root), RunReport(context.output)
         with one_run(context.root, _RECOVER_WAIT_S, by="unit recover"):
@@ -103,10 +113,6 @@ class RollBackUnconfirmed(UnitVerb):
         parser.add_argument("number", metavar="RUN", type=int, help="a run's number")
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
-        from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
-        from ovirt_rdma.host.changes.recover import roll_back_unconfirmed
-
         as_root("unit unconfirmed", context.root)
         host, report = ThisHost(context.root), RunReport(context.output)
         with ExitStack() as stack:
@@ -131,8 +137,6 @@ class RollBackUnconfirmed(UnitVerb):
 
 
 def _is_due(host: ThisHost, run: int) -> bool:
-    from ovirt_rdma.host.changes.recover import may_be_rolled_back
-
     return may_be_rolled_back(host.journal.ledger(), run)
 
 
@@ -140,11 +144,6 @@ class FollowPartitions(UnitVerb):
     """Keep P_Key children equal to the P_Key tables of ports, until SIGTERM."""
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown import runs
-        from ovirt_rdma.cli.host.shown.runs import RunReport, as_root
-        from ovirt_rdma.host.services.partition_follower import follow_partitions
-        from ovirt_rdma.host.system.signals import StopSignal
-
         as_root("unit partitions", context.root)
         with StopSignal() as stop:
             follow_partitions(context.root, runs.TOOLS, RunReport(context.output), stop)
@@ -155,14 +154,6 @@ class LogInToBlock(UnitVerb):
     """Log in to the block storage of the policy before vdsmd starts, and rescan it."""
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.runs import RunReport, as_root
-        from ovirt_rdma.host.services.block_keeper import (
-            BlockKeeper,
-            seconds_since_start,
-            tell_systemd,
-        )
-        from ovirt_rdma.host.system.signals import StopSignal
-
         as_root("unit block", context.root)
         report = RunReport(context.output)
         keeper = BlockKeeper(
@@ -180,10 +171,6 @@ class WatchHealth(UnitVerb):
     """Watch the NFS mounts until SIGTERM, as often as the policy says."""
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.runs import as_root
-        from ovirt_rdma.host.system.signals import StopSignal
-        from ovirt_rdma.storage.health.watch import HealthWatch
-
         as_root("unit health", context.root)
         with StopSignal() as stop:
             HealthWatch(context.root, context.output.message).watch(stop)
@@ -196,9 +183,6 @@ class WriteCaps(UnitVerb):
     """
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.runs import as_root
-        from ovirt_rdma.host.services.capabilities import write_caps, write_interfaces
-
         as_root("unit caps", context.root)
         write_caps(context.root)
         write_interfaces(context.root)
@@ -209,8 +193,6 @@ class ReportInstalled(UnitVerb):
     """Report what keeps the installed package from being used; changes nothing."""
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.host.services.package_scripts import notes_after_install
-
         return _print_notes(notes_after_install(context.root), context.output)
 
 
@@ -218,10 +200,6 @@ class PrepareErase(UnitVerb):
     """Disable everything before the package is erased, and report what stays."""
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.shown.runs import as_root
-        from ovirt_rdma.host.services.package_scripts import Note, prepare_erase
-        from ovirt_rdma.storage.benchmark.scratch import end_benchmark
-
         as_root("unit erased", context.root)
         notes = []
         try:
@@ -245,11 +223,6 @@ class Recheck(UnitVerb):
     """
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.decision import load_decision
-        from ovirt_rdma.cli.host.shown.runs import as_root
-        from ovirt_rdma.host.policy.json_form import digest as policy_digest
-        from ovirt_rdma.host.services import kernel_change
-
         as_root("unit recheck", context.root)
         made = load_decision(Source(), context)
         kernel, digest = made.facts.kernel_release, policy_digest(made.policy)
@@ -270,25 +243,9 @@ class Recheck(UnitVerb):
         return 0
 
 
-VERBS: dict[str, type[Verb]] = {
-    "netdev": SetNetdev,
-    "recover": Recover,
-    "unconfirmed": RollBackUnconfirmed,
-    "partitions": FollowPartitions,
-    "block": LogInToBlock,
-    "health": WatchHealth,
-    "caps": WriteCaps,
-    "installed": ReportInstalled,
-    "erased": PrepareErase,
-    "recheck": Recheck,
-}
-
-
 def _print_result(
     result: Optional[RunResult], report: RunReport, output: Output
 ) -> int:
-    from ovirt_rdma.host.changes.kinds.model import PARTLY
-
     if result is not None:
         for left in result.left:
             what = f"{left.step}: {left.what}: {left.why}"

@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
+from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ovirt_rdma.cli.parser import Parser
 
 
 class AllowNone:

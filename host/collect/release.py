@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import zlib
 from collections.abc import Sequence
 from typing import Optional
 
@@ -81,8 +82,6 @@ def parse_kernel_config(data: bytes) -> Optional[tuple[KernelOption, ...]]:
 
 def _unpacked(path: str, data: bytes, problems: list[str]) -> Optional[bytes]:
     """Unpack gzip, up to MAX_BYTES."""
-    import zlib  # noqa: PLC0415  (few kernels have the file)
-
     stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         unpacked = stream.decompress(data, MAX_BYTES)

@@ -9,6 +9,8 @@ counters, so a device whose firmware hangs can delay the read of its own.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from typing import Any, Optional
 
 from ovirt_rdma.host.collect.parsers.mount_statistics import parse_mount_statistics
 from ovirt_rdma.host.collect.parsers.mount_table import (
@@ -26,11 +28,6 @@ from ovirt_rdma.host.facts.statistics import (
     option_value,
 )
 from ovirt_rdma.host.system.tree import FileTree
-
-TYPE_CHECKING = False  # importing typing would be a tenth of an exporter's run
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from typing import Any, Optional
 
 _UPTIME = "/proc/uptime"
 _RDMA = "/sys/class/infiniband"

@@ -10,9 +10,7 @@ and rxe (sw/rxe/rxe_hw_counters.c).
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # importing typing would be a tenth of the exporter's run
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 # A bad cable, connector, transceiver or port.
 LINK = "link"

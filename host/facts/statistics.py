@@ -12,11 +12,7 @@ these would be a fifth of its run.
 
 from __future__ import annotations
 
-from ovirt_rdma.host.facts.named_tuple import NamedTuple
-
-TYPE_CHECKING = False  # importing typing would be a tenth of an exporter's run
-if TYPE_CHECKING:
-    from typing import Optional
+from typing import NamedTuple, Optional
 
 # The names of all columns, in the kernel's order. Those of `rdma` are from
 # xprt_rdma_print_stats() (net/sunrpc/xprtrdma/transport.c), the others from

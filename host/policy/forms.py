@@ -9,16 +9,16 @@ choices are checked.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy as duplicate
-from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar
 
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
 
-if TYPE_CHECKING:
-    # vdsmd loads this module, and not that one.
-    from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
+# vdsmd loads this module, and not that one.
 
 # Yields the mistakes of a text beyond its form.
 Check = Callable[[str], Iterator[Sentence]]
@@ -323,7 +323,5 @@ def _described(value: object, text: str) -> str:
 
 
 def _nearest(word: str, known: Iterable[object]) -> str:
-    import difflib  # noqa: PLC0415  (vdsmd reads stored policies without it)
-
     near = difflib.get_close_matches(word, [str(value) for value in known], n=1)
     return f"; did you mean {near[0]}?" if near else ""

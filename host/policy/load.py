@@ -52,7 +52,7 @@ from ovirt_rdma.host.policy.validate_nfs import (
     rules_never_winning,
 )
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # PyYAML is needed only where a policy file is read
     from ovirt_rdma.host.policy.yaml_source import YamlDocument
 
 _CHECKS = {**NFS_CHECKS, **HOST_CHECKS, **FABRIC_CHECKS, **BLOCK_CHECKS}

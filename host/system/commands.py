@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import selectors
+import subprocess
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Callable, Optional
-
-if TYPE_CHECKING:
-    from subprocess import Popen
+from typing import Any, Callable, Optional
 
 Runner = Callable[[Sequence[str]], str]
 """Runs an argument vector; returns its stdout or raises CommandFailed."""
@@ -68,8 +70,6 @@ def run_command(
     Returns stdout. Raises CommandFailed, NotInstalled, TooMuchOutput or CommandTimeout.
     The output may have any bytes and is decoded with surrogateescape.
     """
-    import subprocess  # noqa: PLC0415  (code that only parses facts does not need it)
-
     try:
         process = subprocess.Popen(
             list(argv),
@@ -99,17 +99,12 @@ def run_command(
 
 
 def output_of(
-    process: Popen[bytes], timeout_s: float, most: int
+    process: subprocess.Popen[bytes], timeout_s: float, most: int
 ) -> tuple[bytes, bytes, Optional[CommandFailed]]:
     """Return what a process prints to stdout and stderr, which are pipes, until it has
     ended, and the failure if it does not end in time or prints more than ``most``
     bytes. It is not killed.
     """
-    import os  # noqa: PLC0415  (as run_command)
-    import selectors  # noqa: PLC0415
-    import subprocess  # noqa: PLC0415
-    import time  # noqa: PLC0415
-
     end, size = time.monotonic() + timeout_s, 0
     failure: Optional[CommandFailed] = None
     late = CommandTimeout(f"no answer within {timeout_s:g} s")
@@ -139,13 +134,10 @@ def output_of(
     return out, err, failure
 
 
-def end_command(process: Popen[bytes], wait_s: float = _GONE_S) -> None:
+def end_command(process: subprocess.Popen[bytes], wait_s: float = _GONE_S) -> None:
     """Kill a process and wait for it for ``wait_s`` seconds at most (``subprocess.run``
     would wait without limit).
     """
-    import contextlib  # noqa: PLC0415  (subprocess imports it)
-    import subprocess  # noqa: PLC0415
-
     process.kill()
     for pipe in (process.stdout, process.stderr):
         if pipe:

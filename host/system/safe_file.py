@@ -12,15 +12,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from typing import Union
 
-TYPE_CHECKING = False  # importing typing would be a tenth of an exporter's run
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Union
-
-    Name = Union[str, os.PathLike[str]]
+Name = Union[str, os.PathLike[str]]
 
 # The largest files of a hypervisor are kernel configurations, udev databases and mount
 # tables, each well below 1 MB.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
+from typing import Optional, Union
 
 from ovirt_rdma.host.system.safe_file import (
     exists,
@@ -16,16 +18,8 @@ from ovirt_rdma.host.system.safe_file import (
     read_file_of_others,
 )
 
-TYPE_CHECKING = False  # importing typing would be a tenth of an exporter's run
-if TYPE_CHECKING:
-    # Loaded when a Path is asked for: the exporter of metrics starts often.
-    from pathlib import Path
-    from typing import Optional, Union
-
-    # Receives sentences about files that could not be read; None drops them.
-    Problems = Optional[list[str]]
-else:
-    Problems = None  # a name for annotations, which nothing evaluates
+# Receives sentences about files that could not be read; None drops them.
+Problems = Optional[list[str]]
 
 
 class FileTree:
@@ -42,8 +36,6 @@ class FileTree:
     @property
     def root(self) -> Path:
         """The root directory, which is ``/`` on a real host."""
-        from pathlib import Path  # noqa: PLC0415
-
         return Path(self._prefix or "/")
 
     def data(

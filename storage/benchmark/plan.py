@@ -26,7 +26,6 @@ from ovirt_rdma.storage.benchmark.model import (
 )
 
 VERSIONS = ("3", "4.0", "4.1", "4.2")
-MOST_CONNECTIONS = 16  # NFS_MAX_CONNECTIONS of the kernel (fs/nfs/client.c)
 MIB = 1 << 20
 _BLOCK = 4096
 # Slots of a connection: RPCRDMA_DEF_SLOT_TABLE (include/linux/sunrpc/xprtrdma.h).

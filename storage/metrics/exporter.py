@@ -11,6 +11,8 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Optional
 
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.errors import Problem
@@ -27,11 +29,6 @@ from ovirt_rdma.storage.metrics.samples import (
     rows_of,
 )
 from ovirt_rdma.storage.metrics.standing import Standing, inputs, is_same, judge
-
-TYPE_CHECKING = False  # importing typing would be a tenth of the run
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any, Optional
 
 # The collector reads files that end in .prom (node_exporter, collector/textfile.go).
 FILE = "ovirt_rdma.prom"

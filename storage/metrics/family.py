@@ -6,9 +6,7 @@ No dataclass here, and no typing: the exporter starts every 15 seconds.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # importing typing would be a tenth of the run
-if TYPE_CHECKING:
-    from typing import Union
+from typing import Union
 
 PREFIX = "ovirt_rdma_"
 GAUGE, COUNTER = "gauge", "counter"

@@ -8,13 +8,10 @@ takes twice as long as a whole run.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ovirt_rdma.storage.metrics.families import FAMILIES
-
-TYPE_CHECKING = False  # importing typing would be a tenth of the run
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ovirt_rdma.storage.metrics.samples import Row
+from ovirt_rdma.storage.metrics.samples import Row
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 

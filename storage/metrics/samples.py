@@ -8,26 +8,23 @@ host/facts/port_counters. What is left out is said in a sentence.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Optional, Union
+
 from ovirt_rdma.host.facts.port_counters import CONGESTION, ERRORS, of_kind
+from ovirt_rdma.host.facts.statistics import (
+    MountStatistics,
+    OperationStatistics,
+    PortCounters,
+    Statistics,
+    SunrpcTransport,
+)
 from ovirt_rdma.storage.metrics import connections as c
 from ovirt_rdma.storage.metrics import families as f
+from ovirt_rdma.storage.metrics.family import Family
+from ovirt_rdma.storage.metrics.standing import Standing
 
-TYPE_CHECKING = False  # importing typing would be a tenth of the run
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from typing import Any, Optional, Union
-
-    from ovirt_rdma.host.facts.statistics import (
-        MountStatistics,
-        OperationStatistics,
-        PortCounters,
-        Statistics,
-        SunrpcTransport,
-    )
-    from ovirt_rdma.storage.metrics.family import Family
-    from ovirt_rdma.storage.metrics.standing import Standing
-
-    Number = Union[int, float]
+Number = Union[int, float]
 
 MOST_MOUNTS = 200
 MOST_TRANSPORTS = 400

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Sequence
+from typing import Any, Optional
 
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
+from ovirt_rdma.host.facts.statistics import Statistics
 from ovirt_rdma.host.paths import DEGRADED_JSON, POLICY_COPY, POLICY_JSON
-
-TYPE_CHECKING = False  # importing typing would be a tenth of the run
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, Optional
-
-    from ovirt_rdma.host.facts.statistics import Statistics
-    from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.host.system.tree import FileTree
 
 # Increased when the form of the kept values changes.
 _FORM = 1

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from support.command_line import run
 
-from ovirt_rdma.host.enablement import status
+from ovirt_rdma.cli.host import status
 
 
 def test_an_error_has_its_id_exit_code_sentences_and_fix(capsys):

@@ -162,7 +162,7 @@ command.main({words!r})
 @pytest.mark.parametrize(
     ("command", "module", "verb", "words"),
     [
-        ("host", "check", "Explain", ["explain"]),
+        ("host", "explain", "Explain", ["explain"]),
         ("engine", "hosts", "GateStatus", ["gate", "status"]),
     ],
 )

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 from ovirt_rdma.cli.host.shown.devices import Section, known, number
 from ovirt_rdma.cli.output import count
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional
-
-    from ovirt_rdma.host.facts.locality import IrqCpus, PciLink
-    from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.locality import IrqCpus, PciLink
+from ovirt_rdma.host.facts.model import Facts
 
 # Sets of CPUs that are named.
 _NAMED = 4

@@ -3,21 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Optional
+
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.errors import NOTHING_CHANGED
 from ovirt_rdma.storage.benchmark.case import mb
-from ovirt_rdma.storage.benchmark.plan import duration_s
-from ovirt_rdma.storage.benchmark.summary import Rows
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Optional
-
-    from ovirt_rdma.storage.benchmark.model import Benchmark
-    from ovirt_rdma.storage.benchmark.plan import Request, Turn
-    from ovirt_rdma.storage.benchmark.summary import Comparison, Row
-    from ovirt_rdma.storage.benchmark.verdict import Verdict
+from ovirt_rdma.storage.benchmark.model import Benchmark
+from ovirt_rdma.storage.benchmark.plan import Request, Turn, duration_s
+from ovirt_rdma.storage.benchmark.summary import Comparison, Row, Rows
+from ovirt_rdma.storage.benchmark.verdict import Verdict
 
 
 def show_plan(output: Output, request: Request, planned: Sequence[Turn]) -> None:

@@ -7,23 +7,14 @@ Each function returns one table as a Section, which prints itself.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Optional
 
 from ovirt_rdma.cli.output import Output
+from ovirt_rdma.host.facts.devices import Adapter, Dcb, Netdev, PKey, Profile, RdmaPort
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.pkeys import is_full_member
 from ovirt_rdma.host.facts.uses import NetdevUsers
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional
-
-    from ovirt_rdma.host.facts.devices import (
-        Adapter,
-        Dcb,
-        Netdev,
-        PKey,
-        Profile,
-        RdmaPort,
-    )
-    from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.rules.pci_ids import model_of
 
 NOTHING = "-"
 
@@ -319,8 +310,6 @@ def adapters(facts: Facts) -> Section:
 
 
 def _adapter(adapter: Adapter) -> str:
-    from ovirt_rdma.host.rules.pci_ids import model_of
-
     pci = adapter.pci
     model = model_of(pci)
     ids = f"{_bare(pci.vendor)}:{_bare(pci.device)} rev {_bare(pci.revision)}"
@@ -455,8 +444,6 @@ def _pkeys(pkeys: tuple[PKey, ...]) -> Optional[str]:
 
 
 def _pkey(value: str) -> str:
-    from ovirt_rdma.host.facts.pkeys import is_full_member
-
     try:
         full = is_full_member(value)
     except ValueError:  # possible in a facts file

@@ -4,10 +4,7 @@
 from __future__ import annotations
 
 from ovirt_rdma.cli.output import Output, count
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ovirt_rdma.storage.health.state import MountHealth
+from ovirt_rdma.storage.health.state import MountHealth
 
 TONES = {
     "ok": "good",

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 from ovirt_rdma.cli.host.shown.devices import Section, known, number
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional
-
-    from ovirt_rdma.host.facts.interfaces import Interface
-    from ovirt_rdma.host.facts.model import Facts
-    from ovirt_rdma.host.policy.fabric import FabricPolicy
+from ovirt_rdma.host.facts.interfaces import Interface, interfaces_of
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.policy.fabric import FabricPolicy
 
 
 def interfaces(facts: Facts, fabric: Optional[FabricPolicy] = None) -> Section:
@@ -20,9 +17,6 @@ def interfaces(facts: Facts, fabric: Optional[FabricPolicy] = None) -> Section:
     ``fabric`` has the names of partitions. If it says something of partitions, the
     VLANs are its own, else those of the convention.
     """
-    from ovirt_rdma.host.facts.interfaces import interfaces_of
-    from ovirt_rdma.host.policy.fabric import FabricPolicy
-
     described = None if fabric == FabricPolicy() else fabric
     return Section(
         "interfaces",

@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Union
+
 from ovirt_rdma.cli.output import Output, count
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Union
-
-    from ovirt_rdma.host.policy.block_fields import BlockPolicy
-    from ovirt_rdma.host.policy.fabric import FabricPolicy
-    from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
+from ovirt_rdma.host.policy.block_fields import BlockPolicy
+from ovirt_rdma.host.policy.fabric import FabricPolicy
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
 
 
 def policy_counts(policy: Policy) -> str:

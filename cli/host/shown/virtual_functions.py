@@ -4,10 +4,7 @@
 from __future__ import annotations
 
 from ovirt_rdma.cli.host.shown.devices import Section, known, number
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.model import Facts
 
 _MOST_VFS = 32
 

@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 from ovirt_rdma.cli.host.shown.health import TONES
 from ovirt_rdma.cli.output import Output, when
+from ovirt_rdma.host.facts.statistics import MountStatistics, Statistics
 from ovirt_rdma.storage.health.samples import Load, load_between
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ovirt_rdma.host.facts.statistics import MountStatistics, Statistics
-    from ovirt_rdma.storage.health.state import HealthState
+from ovirt_rdma.storage.health.state import HealthState
 
 WATCH_KIND = "nfs-watch"
 _MB = 1e6
@@ -56,8 +54,6 @@ def rows(
 
 def print_rows(found: Sequence[Row], problems: Sequence[str], output: Output) -> None:
     """Print a table; times are means of the calls that ended between the samples."""
-    import time
-
     output.line(f"{when(time.time())}; MB/s, times in ms")
     if found:
         output.table(

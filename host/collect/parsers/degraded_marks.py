@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from ovirt_rdma.host.facts.model import DegradedMark
+from ovirt_rdma.host.system.json_codec import Records
 from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, json_value
 
 MARKS = Envelope("degraded-mounts", 1)
@@ -27,7 +28,6 @@ def from_json(data: bytes) -> tuple[DegradedMark, ...]:
     Raises ValueError with the reason if it is not a result of :func:`to_json`.
     """
     # vdsmd needs it only after a restart with marks.
-    from ovirt_rdma.host.system.json_codec import Records  # noqa: PLC0415
 
     content = MARKS.content(json_value(data))
     if list(content) != ["mounts"] or not isinstance(content["mounts"], list):

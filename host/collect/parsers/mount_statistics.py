@@ -8,6 +8,8 @@ net/sunrpc/stats.c).
 
 from __future__ import annotations
 
+from typing import Optional
+
 from ovirt_rdma.host.collect.parsers.mount_table import (
     MOUNTSTATS,
     NFS_TYPES,
@@ -22,10 +24,6 @@ from ovirt_rdma.host.facts.statistics import (
     Transport,
     option_value,
 )
-
-TYPE_CHECKING = False  # importing typing would be a tenth of an exporter's run
-if TYPE_CHECKING:
-    from typing import Optional
 
 # The counters are unsigned 64 bit numbers: 20 digits at most.
 _DIGITS = 20

@@ -9,12 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-
-from ovirt_rdma.host.facts.named_tuple import NamedTuple
-
-TYPE_CHECKING = False  # importing typing would be a tenth of an exporter's run
-if TYPE_CHECKING:
-    from typing import Optional
+from typing import NamedTuple, Optional
 
 MOUNTINFO = "/proc/self/mountinfo"
 MOUNTSTATS = "/proc/self/mountstats"

@@ -124,13 +124,6 @@ def _list(priorities: Iterable[int]) -> str:
     return ", ".join(str(priority) for priority in priorities)
 
 
-_DCB_SOURCES = (
-    "dcb-pfc(8), dcb-app(8), ethtool(8)",
-    "Linux drivers/net/ethernet/mellanox/mlx5/core/en_dcbnl.c, "
-    "drivers/infiniband/hw/mlx5/cong.c",
-    "NVIDIA, RoCE configuration of Onyx and Cumulus switches",
-)
-
 PFC_RULE = Rule(PFC, decide_pfc)
 
 ECN_RULE = Rule(ECN, decide_ecn)

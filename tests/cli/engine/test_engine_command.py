@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 from argparse import Namespace
 from unittest import mock
@@ -60,20 +59,6 @@ def test_help_of_each_verb(capsys, verb):
     for part in ("exit codes:", "examples:", f"ovirt-rdma {verb}", "--engine-url URL"):
         assert part in shown.out
     assert "--password " not in shown.out  # never on a command line
-
-
-@pytest.mark.parametrize("option", ["--help", "--wrong"])
-def test_help_loads_none_of_the_engines_libraries(option):
-    program = (
-        "import sys; from ovirt_rdma.cli.engine.main import main\n"
-        "for words in sys.argv[2:]: main([*words.split(), sys.argv[1]])\n"
-        "print([m for m in ('ovirtsdk4', 'pycurl', 'rich', 'yaml')"
-        " if m in sys.modules])"
-    )
-    verbs = ("", "domain", *VERBS, "hosts prepare", "deploy-hook lint")
-    command = [sys.executable, "-c", program, option, *verbs]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.hypervisor
 
 TOP = Path(__file__).parents[3]
 KIND = re.compile(r'(?:output\.document\(\s*|_KIND = |context,\s+)"([a-z-]+)"')
-VERBS = re.compile(r"from ovirt_rdma\.cli\.engine\.(\w+) import")
+VERBS = re.compile(r'"engine\.(\w+)\.\w+"')
 # docs/host-preparation.md has these verbs.
 OTHERS = {"deploy_hook", "prepare"}
 

@@ -12,11 +12,11 @@ import pytest
 from support.command_line import run
 from support.host.changes_wanted import MODES, POLICY, modes
 
+from ovirt_rdma.cli.host import apply
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.paths import JOURNAL, under
-from ovirt_rdma.host.system import lock
 from ovirt_rdma.host.system.lock import holder_of, one_run
 
 pytestmark = pytest.mark.hypervisor
@@ -397,7 +397,7 @@ def test_a_host_is_read_anew_after_what_was_taken_back(interrupted, reads):
 
 def test_and_after_a_run_that_came_between(ready, monkeypatch):
     """A rollback of this run restores its values."""
-    really, calls = lock.one_run, []
+    really, calls = one_run, []
 
     @contextmanager
     def after_another(root, **more):
@@ -407,7 +407,7 @@ def test_and_after_a_run_that_came_between(ready, monkeypatch):
         with really(root, **more):
             yield
 
-    monkeypatch.setattr(lock, "one_run", after_another)
+    monkeypatch.setattr(apply, "one_run", after_another)
     result = ready("apply")
     assert result.code == 0
     assert "MODOPT-02/boot" not in result.out

@@ -10,6 +10,7 @@ from support.storage.benchmarks import RDMA, TCP, benchmark, rates
 from support.storage.fake_mount import FakeMount
 from support.storage.fake_network import FakeNetwork
 
+from ovirt_rdma.cli.host import bench as verb
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.benchmark import fio, measure, scratch
@@ -60,7 +61,7 @@ def bench(tmp_path, capsys, monkeypatch):
         def made(root="/", **keys):
             return wanted(root, mounts, **keys)
 
-        monkeypatch.setattr(scratch, "Scratch", made)
+        monkeypatch.setattr(verb, "Scratch", made)
         return run(capsys, "bench", *words, "--root", str(host.path))
 
     on_host.mounts, on_host.network = mounts, network
@@ -175,7 +176,7 @@ def made(monkeypatch):
         found.append(original(*values, run=tool, **keys))
         return found[-1]
 
-    monkeypatch.setattr(measure, "Measuring", measuring)
+    monkeypatch.setattr(verb, "Measuring", measuring)
     return found
 
 

@@ -9,8 +9,9 @@ from support.command_line import NO_RDMA, RXE
 from support.fakes.fake_hosts import soft_roce
 from support.storage.fake_network import FakeNetwork
 
+from ovirt_rdma.cli.host import nfs
 from ovirt_rdma.host.facts import dump
-from ovirt_rdma.storage import probe, server_readiness
+from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import READY, Step
 from ovirt_rdma.storage.server_readiness import ProbeContext
 
@@ -244,7 +245,7 @@ def network(monkeypatch, tmp_path):
     fake = FakeNetwork()
     reader = soft_roce(tmp_path).reader()
     around = ProbeContext(reader, fake)
-    monkeypatch.setattr(server_readiness, "ProbeContext", lambda _: around)
+    monkeypatch.setattr(nfs, "ProbeContext", lambda _: around)
     return fake
 
 

@@ -14,12 +14,12 @@ from support.command_line import NO_RDMA, RXE
 from support.fakes.fake_hosts import soft_roce
 from support.storage.fake_network import FakeNetwork
 
+from ovirt_rdma.cli.host import nfs
 from ovirt_rdma.cli.host.main import main
 from ovirt_rdma.host.facts import dump as facts_file
 from ovirt_rdma.host.mount_options import ENGINE_REFUSES, VERSIONS
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import TRANSPORTS
-from ovirt_rdma.storage import server_readiness
 from ovirt_rdma.storage.readiness import READY, UNKNOWN
 from ovirt_rdma.storage.server_readiness import ProbeContext
 from ovirt_rdma.storage.vdsm import compat
@@ -126,7 +126,7 @@ def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
 def test_a_tcp_rule_asks_for_no_rdma(host, monkeypatch):
     network = FakeNetwork()
     around = ProbeContext(soft_roce(host.root / "r").reader(), network)
-    monkeypatch.setattr(server_readiness, "ProbeContext", lambda _: around)
+    monkeypatch.setattr(nfs, "ProbeContext", lambda _: around)
     path = policy_file(host.root, "tcp")
     assert host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path).code == 0
     assert network.asked == [("resolve", "10.0.0.1")]
@@ -136,7 +136,7 @@ def test_a_live_host(host, monkeypatch):
     network = FakeNetwork()
     network.rdma[("10.0.0.1", 20049)] = READY
     around = ProbeContext(soft_roce(host.root / "r").reader(), network)
-    monkeypatch.setattr(server_readiness, "ProbeContext", lambda _: around)
+    monkeypatch.setattr(nfs, "ProbeContext", lambda _: around)
     path = policy_file(host.root, "require-rdma")
     result = host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path)
     assert "proto=rdma,port=20049,retry=0" in result.out
