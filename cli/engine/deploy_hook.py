@@ -286,7 +286,7 @@ def _findings(file: PostTasksFile, content: Optional[bytes]) -> list[_Finding]:
         except PostTasksProblem as of:
             problem(of)
         for path in (file.path, Path(block.SETTINGS), Path(POLICY_YAML)):
-            user = surroundings.user_without_access(path) if path.exists() else ""
+            user = surroundings.user_without_access(path)
             if user:
                 found.append(
                     (

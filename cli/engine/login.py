@@ -197,9 +197,10 @@ def _fetch_ca(args: Login, output: Output, settings: Settings) -> Ca:
 
 def _ca_before(settings: Settings) -> Optional[Ca]:
     from ovirt_rdma.engine_sdk_tools.api.auth import ca_of
+    from ovirt_rdma.host.system.safe_file import read_named
 
     try:
-        return ca_of(_ca_file(settings).read_text(encoding="ascii"))
+        return ca_of(read_named(_ca_file(settings)).decode("ascii"))
     except (OSError, ValueError, Problem):
         return None
 

@@ -210,10 +210,10 @@ def _request(args: Attach) -> AttachRequest:
 
 
 def _text(name: str) -> str:
-    from pathlib import Path
+    from ovirt_rdma.host.system.safe_file import read_named
 
     try:
-        return Path(name).read_text(encoding="utf-8")
+        return read_named(name).decode("utf-8")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise UsageProblem(

@@ -84,7 +84,8 @@ class Push(EngineVerb, AccessOptions, ChangeOptions):
         from ovirt_rdma.engine_sdk_tools.hosts.report import NO_ACCESS
         from ovirt_rdma.engine_sdk_tools.names import hosts_named
         from ovirt_rdma.engine_sdk_tools.reader import read_engine
-        from ovirt_rdma.host.policy.load import load_policy_file
+        from ovirt_rdma.host.policy.files import read_policy_texts
+        from ovirt_rdma.host.policy.load import parse_policy
 
         output = context.output
         if self.facts_dir is not None and not self.dry_run:
@@ -94,8 +95,8 @@ class Push(EngineVerb, AccessOptions, ChangeOptions):
                 "omit --facts-dir, or add --dry-run",
             )
         path = Path(self.file)
-        load_policy_file(path, alone=True)  # reports mistakes before any host is asked
-        text = path.read_text(encoding="utf-8")
+        text = read_policy_texts(path, alone=True).text
+        parse_policy(text, str(path))  # reports mistakes before any host is asked
         refuse_too_long(text, str(path))
         with open_session(self, output) as session:
             engine = read_engine(session)
@@ -195,12 +196,13 @@ class Diff(EngineVerb, AccessOptions):
         from ovirt_rdma.engine_sdk_tools.fleet.policy_push import SAME, compare
         from ovirt_rdma.engine_sdk_tools.names import hosts_named
         from ovirt_rdma.engine_sdk_tools.reader import read_engine
-        from ovirt_rdma.host.policy.load import load_policy_file
+        from ovirt_rdma.host.policy.files import read_policy_texts
+        from ovirt_rdma.host.policy.load import parse_policy
 
         output = context.output
         path = Path(self.file)
-        policy = load_policy_file(path, alone=True).policy
-        text = path.read_text(encoding="utf-8")
+        text = read_policy_texts(path, alone=True).text
+        policy = parse_policy(text, str(path)).policy
         with open_session(self, output) as session:
             engine = read_engine(session)
         hosts = hosts_named(engine, self.hosts or (), self.datacenter)

@@ -175,6 +175,7 @@ def _events(
 def _refuse(path: Path, *, replace: bool) -> None:
     """Raise Problem if ``path`` cannot be written, before the hosts are asked."""
     import os
+    import stat
 
     if path.suffix != _SUFFIX:
         raise UsageProblem(
@@ -182,11 +183,17 @@ def _refuse(path: Path, *, replace: bool) -> None:
             f"{str(path)!r} does not end in {_SUFFIX}",
             f"name the file, for example fabric{_SUFFIX}",
         )
-    if path.is_symlink() or (path.exists() and not path.is_file()):
+    try:
+        kind = stat.S_IFMT(path.lstat().st_mode)
+    except FileNotFoundError:
+        kind = 0
+    except OSError as error:
+        raise _not_written(path, error.strerror or str(error)) from None
+    if kind not in (0, stat.S_IFREG):
         raise Problem(
             "report-no-plain-file", f"{path} is no plain file", "name another file"
         )
-    if path.exists() and not replace:
+    if kind and not replace:
         raise _exists(path)
     if not path.parent.is_dir():
         raise _not_written(path, "there is no such folder")

@@ -112,7 +112,13 @@ def own_policy(file: Optional[str]) -> Optional[tuple[PolicyFile, Path]]:
         path = Path(file)
         return load_policy_file(path, alone=True), path
     path = Path(POLICY_YAML)
-    return (load_policy_file(path, alone=True), path) if path.exists() else None
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        pass  # its reader says why
+    return load_policy_file(path, alone=True), path
 
 
 @contextmanager

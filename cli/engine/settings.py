@@ -29,6 +29,7 @@ from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.files import remove_unfinished
 from ovirt_rdma.host.system.printable import printable
+from ovirt_rdma.host.system.safe_file import read_named
 
 # On the engine machine, the CA that signed the certificate of its web server; by
 # default the second, the engine's own CA.
@@ -84,10 +85,10 @@ def read_ini(name: Optional[str]) -> Optional[IniFile]:
         return None
     ours = settings_file(os.environ)
     _remove_unfinished(ours)
-    if ours.exists():
+    if os.access(ours, os.F_OK):
         return _ini(ours, ours=True)
     theirs = imageio_settings_file(os.environ)
-    return _ini(theirs, ours=False) if theirs.exists() else None
+    return _ini(theirs, ours=False) if os.access(theirs, os.F_OK) else None
 
 
 def _remove_unfinished(file: Path) -> None:
@@ -119,7 +120,7 @@ def _read(path: Path, what: str) -> tuple[str, bool]:
     """Return the text, and True if others than the owner can read the file."""
     try:
         mode = path.stat().st_mode
-        text = path.read_text(encoding="utf-8")
+        text = read_named(path).decode("utf-8")
     except OSError as error:
         raise Problem(
             "file-unreadable", f"{what} {path} cannot be read: {error.strerror}"
@@ -131,7 +132,7 @@ def _read(path: Path, what: str) -> tuple[str, bool]:
 
 def _readable(ca_file: str) -> None:
     try:
-        text = Path(ca_file).read_bytes()
+        text = read_named(ca_file)
     except OSError as error:
         raise Problem(
             "ca-file-unreadable",

@@ -95,7 +95,7 @@ class StateFolder:
                 # The first of several runs that start at the same time wins.
                 with contextlib.suppress(FileExistsError):
                     write_atomically(path, text.encode(), FILE_MODE, replace=False)
-            owner = path.read_text(errors="replace").strip()
+            owner = read_file(path).decode("utf-8", "replace").strip()
         except OSError as error:
             raise _unwritable(path, error) from error
         if not owner:
@@ -161,8 +161,12 @@ class RecordFile(Generic[_Record]):
 
     def read(self) -> Optional[_Record]:
         """Return the stored state, None if there is none. Raises StateFileProblem."""
-        if not self.path.exists():
+        try:
+            self.path.stat()
+        except FileNotFoundError:
             return None
+        except OSError:
+            pass  # its reader says why
         try:
             return self._decoded(read_json(self.path))
         except WrongRecord as error:

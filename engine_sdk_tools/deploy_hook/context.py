@@ -9,6 +9,7 @@ engine's user, so root runs it as that user.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -25,6 +26,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.collection import (
     ENGINE_USER,
     collection_folder,
     collection_paths,
+    is_folder,
     is_trusted,
 )
 from ovirt_rdma.host.system.commands import (
@@ -33,6 +35,7 @@ from ovirt_rdma.host.system.commands import (
     TooMuchOutput,
     run_command,
 )
+from ovirt_rdma.host.system.safe_file import read_file
 
 # AnsibleConstants.RUNNER_SERVICE_PROJECT_PATH and AnsibleCommandConfig.build
 PROJECT = "/usr/share/ovirt-engine/ansible-runner-service-project/project"
@@ -89,7 +92,7 @@ class EngineMachine:
     def role(self) -> bool:
         """Whether the role is found."""
         folder = self.collection
-        return folder is not None and (folder / "roles/prepare/tasks").is_dir()
+        return folder is not None and is_folder(folder / "roles/prepare/tasks")
 
 
 def engine_machine(project: str = PROJECT) -> EngineMachine:
@@ -102,8 +105,8 @@ def engine_machine(project: str = PROJECT) -> EngineMachine:
         version = None
     runs_hook: Optional[bool] = None
     try:
-        text = (Path(project) / PLAYBOOK).read_text(encoding="utf-8", errors="replace")
-        runs_hook = "{{ host_deploy_post_tasks }}" in text
+        text = read_file(Path(project) / PLAYBOOK)
+        runs_hook = b"{{ host_deploy_post_tasks }}" in text
     except OSError:
         pass
     return EngineMachine(version, runs_hook, collection_folder())
@@ -116,9 +119,9 @@ def role_is_found(name: str, project: str = PROJECT) -> bool:
     parts = name.split(".")
     if len(parts) == 3:
         inside = f"ansible_collections/{parts[0]}/{parts[1]}/roles/{parts[2]}"
-        return any((path / inside).is_dir() for path in collection_paths())
+        return any(is_folder(path / inside) for path in collection_paths())
     folders = (Path(project) / "roles", *_role_paths(), Path(project))
-    return any((folder / name).is_dir() for folder in folders)
+    return any(is_folder(folder / name) for folder in folders)
 
 
 def _role_paths() -> list[Path]:
@@ -136,8 +139,11 @@ def _engine_user() -> Optional[pwd.struct_passwd]:
 
 
 def user_without_access(path: Path) -> str:
-    """Return the name of the engine's user if it cannot read ``path``, else ""."""
+    """Return the name of the engine's user if it cannot read ``path``, else "". That is
+    also so if there is no such file, or this user cannot look.
+    """
     try:
+        path.stat()
         user = pwd.getpwnam(ENGINE_USER)
         groups = frozenset(os.getgrouplist(ENGINE_USER, user.pw_gid))
         return "" if readable_by(path, user.pw_uid, groups) else user.pw_name
@@ -213,10 +219,10 @@ def _write_play(folder: Path, content: bytes, beside: Path, project: str) -> Non
     (folder / "hosts").write_text("host.example.com ansible_port=22\n")
     top = Path(project)
     for part in ("roles", "filter_plugins", "library"):
-        if (top / part).is_dir():
+        if is_folder(top / part):
             (folder / part).symlink_to(top / part)
-    if (top / "ansible.cfg").is_file():
-        shutil.copyfile(top / "ansible.cfg", folder / "ansible.cfg")
+    with contextlib.suppress(OSError):
+        (folder / "ansible.cfg").write_bytes(read_file(top / "ansible.cfg"))
 
 
 def _give(folder: Path, user: pwd.struct_passwd) -> None:

@@ -37,19 +37,24 @@ class PostTasksFile:
     """
 
     def __init__(self, path: str = POST_TASKS) -> None:
-        self.named = Path(path)
+        self.named = self.path = Path(path)
         try:
             self.path = self.named.resolve(strict=False)
-            looping = False
-        except (RuntimeError, OSError):  # a loop of links; OSError since Python 3.13
-            looping = True
-        if looping or (self.named.is_symlink() and not self.path.exists()):
+            broken = self.named.is_symlink() and not self.path.exists()
+            folder = self.path.parent.is_dir()
+        except RuntimeError:  # a loop of links; OSError since Python 3.13
+            broken = True
+        except OSError as error:
+            broken = error.errno == errno.ELOOP
+            if not broken:
+                raise self._failed("read", error) from None
+        if broken:
             raise PostTasksProblem(
                 "post-tasks-link-broken",
                 f"{path} is a symbolic link to a file that does not exist",
                 "remove the link, or restore its target",
             )
-        if not self.path.parent.is_dir():
+        if not folder:
             raise PostTasksProblem(
                 "post-tasks-no-engine",
                 f"there is no folder {self.named.parent}: this is not an engine "

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -11,6 +12,7 @@ from ovirt_rdma.engine_sdk_tools.deploy_hook.block import SETTINGS
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.system.lazy import LazyModule
+from ovirt_rdma.host.system.safe_file import read_file, read_file_of_others
 
 if TYPE_CHECKING:
     import yaml
@@ -18,6 +20,7 @@ else:
     yaml = LazyModule("yaml")
 
 _MOST_BYTES = 1_000_000
+_OTHER_FORM = (AttributeError, KeyError, TypeError, ValueError)
 _KINDS = {
     "bool": "true or false",
     "int": "a number",
@@ -41,11 +44,7 @@ def read_settings(
     (rolespec_validate in the block). Raises SettingsProblem.
     """
     try:
-        with Path(path).open("rb") as stream:
-            content = stream.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise ValueError("it has more than 1 MB")
-        values = yaml.safe_load(content)
+        values = yaml.safe_load(read_file(path, _MOST_BYTES))
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -72,23 +71,27 @@ def read_settings(
 
 def policy_of_engine(path: str = POLICY_YAML) -> dict[str, Any]:
     """Return the variable that sends this machine's policy, if there is one."""
-    return {"prepare_policy_file": path} if Path(path).exists() else {}
+    return {"prepare_policy_file": path} if os.access(path, os.F_OK) else {}
 
 
 def _known(collection: Optional[Path]) -> dict[str, Any]:
     """Return the role's variables with their types; none if they cannot be read."""
     if collection is None:
         return {}
+    specs = str(collection / "roles/prepare/meta/argument_specs.yml")
     try:
-        text = (collection / "roles/prepare/meta/argument_specs.yml").read_bytes()
-        return dict(yaml.safe_load(text)["argument_specs"]["main"]["options"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
+        # The engine's user may write there, and this may be root.
+        text = read_file_of_others(str(collection), specs, _MOST_BYTES)
+        options = yaml.safe_load(text)["argument_specs"]["main"]["options"]
+        return {name: dict(spec) for name, spec in options.items()}
+    except (OSError, yaml.YAMLError, RecursionError, *_OTHER_FORM):
         return {}
 
 
 def _wrong(name: str, known: Mapping[str, Any], value: Any) -> str:
     """Return what is wrong with the value of a variable, "" if nothing is."""
     choices, kind = known.get("choices"), known.get("type")
+    choices = [str(one) for one in choices] if isinstance(choices, list) else []
     if isinstance(value, str) and "{{" in value and name != "prepare_on_failure":
         return ""  # a template; Ansible alone knows its value
     if choices and value not in choices:

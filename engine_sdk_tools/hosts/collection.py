@@ -56,9 +56,15 @@ def trusted_collections() -> list[Path]:
 
 def _first(paths: list[Path]) -> Optional[Path]:
     for path in paths:
-        if (path / _COLLECTION).is_dir():
+        if is_folder(path / _COLLECTION):
             return path / _COLLECTION
     return None
+
+
+def is_folder(path: Path) -> bool:
+    """Whether ``path`` is a folder that this user can look at."""
+    # Path.is_dir raises for a folder of others, and for a long name.
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def is_trusted(path: Path) -> bool:

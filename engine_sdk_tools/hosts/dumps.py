@@ -29,6 +29,7 @@ from ovirt_rdma.host.facts.dump import FactsProblem, load
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 from ovirt_rdma.host.system.json_document import UnreadableJson, read_json
+from ovirt_rdma.host.system.safe_file import read_file
 
 FACTS = ".facts.json"
 STATUS = ".status.json"
@@ -240,7 +241,7 @@ def _text(path: Optional[Path], problems: list[str]) -> Optional[str]:
         return None
     try:
         wrong = _too_long(path)
-        text = "" if wrong else path.read_text(encoding="utf-8")
+        text = "" if wrong else read_file(path, MOST_BYTES).decode("utf-8")
         if not wrong and not policy_too_long(text):
             return text
         problems.append(wrong or f"{path}: {policy_too_long(text)}")

@@ -14,6 +14,7 @@ from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN, Cell
 from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.system.safe_file import read_file
 
 NAME = "50_ovirt_rdma"
 POINTS = (
@@ -39,7 +40,7 @@ def checksums_of(folders: Iterable[Path]) -> Checksums:
     for folder in folders:
         for point in POINTS:
             try:
-                data = (folder / point / NAME).read_bytes()
+                data = read_file(folder / point / NAME)
             except OSError:
                 continue
             md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()

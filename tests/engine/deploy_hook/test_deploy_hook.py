@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 from support.engine.host_deploy import make_collection
+from support.odd_files import KINDS, SAID, bounded, put
+from support.problems import problem
 
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.deploy_hook import block, context, settings
@@ -233,6 +235,52 @@ def test_the_line_of_ansibles_message_is_named(machine, monkeypatch, text):
     code, _, err = machine.run("install")
     assert code == 1
     assert "refuses it: line 4: couldn't resolve module/action 'x'." in err
+
+
+def _named(collection, kind):
+    specs = collection / "roles/prepare/meta/argument_specs.yml"
+    specs.parent.mkdir(parents=True, exist_ok=True)
+    specs.unlink(missing_ok=True)
+    put(specs, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_engines_user_puts_in_the_collection_holds_up_nobody(
+    machine, tmp_path, kind
+):
+    """It may be in that user's home, and root reads it."""
+    block_settings = tmp_path / "host-deploy.yml"
+    block_settings.write_text("prepare_apply: true\n")
+    _named(machine.collection, kind)
+    with bounded():
+        found = settings.read_settings(str(block_settings), machine.collection)
+    assert found == {"prepare_apply": True}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "5",
+        "argument_specs: {main: {options: {prepare_apply: 5}}}",
+        "argument_specs: {main: {options: {prepare_apply: {choices: 5, type: []}}}}",
+    ],
+)
+def test_a_damaged_collection_names_no_variable(machine, tmp_path, text):
+    block_settings = tmp_path / "host-deploy.yml"
+    block_settings.write_text("prepare_apply: true\n")
+    specs = machine.collection / "roles/prepare/meta/argument_specs.yml"
+    specs.parent.mkdir(parents=True, exist_ok=True)
+    specs.write_text(text)
+    found = settings.read_settings(str(block_settings), machine.collection)
+    assert found == {"prepare_apply": True}
+
+
+@pytest.mark.parametrize("kind", ["pipe"])
+def test_settings_that_are_no_file_are_a_mistake(tmp_path, kind):
+    put(tmp_path / "host-deploy.yml", kind)
+    with bounded(), problem("host-deploy-settings-invalid", SAID[kind]):
+        settings.read_settings(str(tmp_path / "host-deploy.yml"))
 
 
 @pytest.mark.engine
