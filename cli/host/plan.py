@@ -17,7 +17,7 @@ from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.host.changes import plan_file
 from ovirt_rdma.host.changes.plan_diff import diff
-from ovirt_rdma.host.changes.plan_file import Plan, PlannedBy, values_read
+from ovirt_rdma.host.changes.plan_file import Plan, PlannedBy
 from ovirt_rdma.host.errors import NOTHING_CHANGED
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy import json_form
@@ -30,7 +30,6 @@ from ovirt_rdma.host.rules.base import (
     WARN,
     Step,
 )
-from ovirt_rdma.host.rules.view import View
 
 _REFUSED = "refused"
 
@@ -98,7 +97,6 @@ def _plan(decided: HostDecision) -> Plan:
         made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         policy=PlannedBy(decided.source, json_form.digest(decided.policy)),
         steps=steps,
-        values=values_read(View(decided.facts, decided.policy), steps),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Optional, Union
 
 from ovirt_rdma.host.changes.kinds.model import Refused
 from ovirt_rdma.host.changes.kinds.registry import kind_of
-from ovirt_rdma.host.changes.plan_file import Plan, values_read
+from ovirt_rdma.host.changes.plan_file import Plan
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.decision.registry import Decision, decide
 from ovirt_rdma.host.errors import Problem, Sentence
@@ -24,21 +24,19 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.store import Signature, StoredPolicy, read, signature_of
 from ovirt_rdma.host.rules.base import Change, Step
-from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.system.commands import Runner
 
 
 def differences(
-    plan: Plan, view: View, digest: str, steps: Sequence[Step]
+    plan: Plan, hostname: str, digest: str, steps: Sequence[Step]
 ) -> tuple[Sentence, ...]:
     """Return the differences between ``plan`` and now, one sentence each; none if the
     plan is up to date. Pure.
 
-    ``view`` is the host now with the loaded policy, whose digest is ``digest``, and
-    ``steps`` are decided for it. If the plan is for another host or another policy,
-    that is the only sentence, because all else would follow from it.
+    ``steps`` are decided now for the host ``hostname`` and the loaded policy, whose
+    digest is ``digest``. If the plan is for another host or another policy, that is the
+    only sentence, because all else would follow from it.
     """
-    hostname = view.facts.hostname
     if plan.hostname != hostname:
         return (
             Sentence(
@@ -54,31 +52,7 @@ def differences(
                 f"loaded is {_short(digest)}",
             ),
         )
-    return tuple(dict.fromkeys([*_of_values(plan, view), *_of_steps(plan, steps)]))
-
-
-def _of_values(plan: Plan, view: View) -> Iterator[Sentence]:
-    # For the steps of the file: the values on which they were based must be the same.
-    present = {value.name: value.value for value in values_read(view, plan.steps)}
-    for name, before in ((value.name, value.value) for value in plan.values):
-        if name not in present:
-            if before is not None:
-                yield Sentence(
-                    "value-changed-since-plan",
-                    f"{name} was {before}, is no longer present",
-                )
-        elif present[name] != before:
-            now = present[name]
-            yield Sentence(
-                "value-changed-since-plan",
-                f"{name} was {_text(before)}, is {_text(now)}",
-            )
-    known = {value.name for value in plan.values}
-    for name, now in present.items():
-        if name not in known and now is not None:
-            yield Sentence(
-                "value-changed-since-plan", f"{name} was not present, is {now}"
-            )
+    return tuple(dict.fromkeys(_of_steps(plan, steps)))
 
 
 def _of_steps(plan: Plan, steps: Sequence[Step]) -> Iterator[Sentence]:
@@ -172,8 +146,9 @@ class Decided:
         """Raise StalePlan, with each difference on a line, if ``plan`` differs from
         what would be done now.
         """
-        view = View(self.facts, self.policy.policy)
-        reasons = differences(plan, view, self.policy.digest, self.decision.applicable)
+        reasons = differences(
+            plan, self.facts.hostname, self.policy.digest, self.decision.applicable
+        )
         if reasons:
             raise StalePlan(
                 "plan-outdated",

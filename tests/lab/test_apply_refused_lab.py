@@ -138,13 +138,13 @@ def test_a_saved_plan_that_does_not_hold(host: PreparedHost) -> None:
     host.done("plan", "--out", "/tmp/plan.json")
     host.said("ip link set ib2 mtu 1500")
     said = refused(host, "apply", "/tmp/plan.json")
-    assert "netdevs.ib2.mtu was 4092, is 1500" in said
+    assert "was 4092, is 1500" in said
     host.said("ip link set ib2 mtu 4092")
     FABRIC.unbind(host.guest, 3)
     # The server has an ib1, and that would be the next name on this host.
     host.said("ip link add ib1 type dummy")
     said = refused(host, "apply", "/tmp/plan.json")
-    assert "netdevs.ib3.mtu was 4092, " in said
+    assert "/ib3 is no longer planned" in said
     FABRIC.bind(host.guest, 3)
     host.said("until ip link set ib3 up; do sleep 0.1; done; ip link delete ib1")
 

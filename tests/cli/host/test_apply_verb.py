@@ -277,14 +277,14 @@ def test_a_saved_plan_is_done(ready, saved):
 
 
 def test_a_value_that_has_changed_since(ready, saved):
-    ready.fake.write("/sys/class/net/ib0/mtu", "1500")
+    ready.fake.write("/sys/class/net/ib0/mode", "connected")
     ready("apply", str(saved)).refused(
         4,
         "Nothing was changed.",
-        "netdevs.ib0.mtu was 2044, is 1500",
+        "IPOIB-MODE-01/ib0 is no longer planned",
         ": ovirt-rdma-host plan --out FILE",
     )
-    assert modes(ready) == ["datagram", "datagram"]
+    assert modes(ready) == ["connected", "datagram"]
 
 
 def test_a_plan_of_another_policy(ready, saved):

@@ -2,13 +2,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fakes.fake_hosts import connectx3_ib
 from support.host import sample_rules
 from support.problems import problem
 
@@ -16,17 +14,12 @@ from ovirt_rdma.host.changes.plan_file import (
     Plan,
     PlanFileProblem,
     PlannedBy,
-    Value,
     from_json_dict,
     load,
     save,
     to_json_dict,
-    values_read,
 )
-from ovirt_rdma.host.facts.devices import Adapter, PciIdentity, PKey
-from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
 from ovirt_rdma.host.rules.base import CLASSES, Change, Step
-from ovirt_rdma.host.rules.view import View
 
 PLAN = Plan(
     hostname="hv1",
@@ -34,7 +27,6 @@ PLAN = Plan(
     made_at="2026-01-02T03:04:05+00:00",
     policy=PlannedBy("/etc/ovirt-rdma/policy.yaml", "sha256:0"),
     steps=(sample_rules.MODE, sample_rules.REFUSED, sample_rules.OPTION),
-    values=(Value("netdevs.ib0.mtu", "2044"), Value("netdevs.ib0.driver", None)),
 )
 
 texts = st.text(max_size=6) | st.sampled_from(["\udcff", "\x1b[2J", "a\nb"])
@@ -50,10 +42,9 @@ steps = st.builds(
 )
 
 
-@given(st.lists(steps, max_size=3).map(tuple), st.lists(texts, max_size=2))
-def test_a_plan_comes_back_as_it_was(some, names):
-    values = tuple(Value(name, None) for name in names)
-    plan = Plan("h", "k", "t", PlannedBy("s", "d"), some, values)
+@given(st.lists(steps, max_size=3).map(tuple))
+def test_a_plan_comes_back_as_it_was(some):
+    plan = Plan("h", "k", "t", PlannedBy("s", "d"), some)
     data = json.loads(json.dumps(to_json_dict(plan)))
     assert from_json_dict(data, "x") == plan
 
@@ -64,7 +55,7 @@ json_values = st.recursive(
 )
 
 
-@given(json_values, st.sampled_from(["steps", "values", "policy", "hostname"]))
+@given(json_values, st.sampled_from(["steps", "policy", "hostname"]))
 def test_odd_values_are_refused_in_a_sentence(value, key):
     data = {**to_json_dict(PLAN), key: value}
     try:
@@ -158,7 +149,6 @@ def changed(*path, to):
             "steps[0].changes[0].after is a number, not a string",
         ),
         (changed("policy", "digest", to=None), "policy.digest is missing"),
-        (changed("values", 0, "value", to=2044), "values[0].value is a number"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(data, sentence):
@@ -183,61 +173,3 @@ def test_what_is_no_json_is_a_sentence(tmp_path, content, sentence):
         path.write_bytes(content)
     with pytest.raises(PlanFileProblem, match=sentence):
         load(path)
-
-
-def step_about(subject: str) -> Step:
-    return Step("R", subject, "s", "b", "a", "live", "r", "o", "u")
-
-
-@pytest.fixture(scope="module")
-def view(tmp_path_factory) -> View:
-    facts = connectx3_ib(tmp_path_factory.mktemp("host")).reader().facts()
-    hca = PciIdentity("0000:04:00.0", "0x15b3", "0x1003", "0x00")
-    adapter = Adapter(hca, "0x028000", "mlx4_core", port_types=("ib", "ib"))
-    return View(replace(facts, adapters=(adapter,)), Policy())
-
-
-def test_values_that_a_step_reads(view):
-    values = {
-        value.name: value.value
-        for value in values_read(view, [step_about("ib0"), step_about("rpcrdma")])
-    }
-    assert values["netdevs.ib0.mtu"] == "2044"
-    assert values["modules.rpcrdma.loaded"] == "true"
-    assert values["rdma_devices.mlx4_0.ports.1.state"] == "ACTIVE"
-    assert "rdma_devices.mlx4_0.ports.2.state" not in values
-    assert values["adapters.0000:04:00.0.device"] == "0x1003"
-
-
-def test_a_child_that_is_to_be_made_rests_on_its_partition(view):
-    """Without it the child would come up without a carrier."""
-    rule = InterfaceRule(1, "all", port=1, pkey_children=("0xffff", "0x8001"))
-    (device,) = view.facts.rdma_devices
-    keys = (PKey(0, "0xffff"), PKey(1, "0x0001"))
-    ports = (replace(device.ports[0], pkeys=keys), *device.ports[1:])
-    facts = replace(view.facts, rdma_devices=(replace(device, ports=ports),))
-    wants = View(facts, Policy(host=HostPolicy((rule,))))
-    values = values_read(wants, [step_about("ib0.8001")])
-    found = {value.name: value.value for value in values}
-    assert found["rdma_devices.mlx4_0.ports.1.pkeys.0x0001"] == "0x0001"
-    assert found["netdevs.ib0.ipoib.mode"] == "datagram"
-
-
-@pytest.mark.parametrize(
-    ("subject", "name", "value"),
-    [
-        ("mlx4_0/2", "rdma_devices.mlx4_0.ports.2.state", "DOWN"),
-        ("mlx4_0", "rdma_devices.mlx4_0.ports.2.state", "DOWN"),
-        ("0000:04:00.0", "adapters.0000:04:00.0.driver", "mlx4_core"),
-        ("ib0", "adapters.0000:04:00.0.port_types.1", "ib"),
-        ("mlx4_en", "modules.mlx4_en.loaded", "false"),
-    ],
-)
-def test_values_by_subject(view, subject, name, value):
-    assert Value(name, value) in values_read(view, [step_about(subject)])
-
-
-@pytest.mark.parametrize("subject", ["host", "", "/", "mlx4_0/", "mlx4_0/x", "ib9"])
-def test_a_subject_that_is_not_there_has_no_values_of_its_own(view, subject):
-    names = [value.name for value in values_read(view, [step_about(subject)])]
-    assert [name for name in names if not name.startswith("rdma_devices.mlx4_0")] == []

@@ -11,10 +11,8 @@ from support.golden.golden_hosts import DATA, HOSTS
 from ovirt_rdma.host.changes.plan_file import (
     Plan,
     PlannedBy,
-    Value,
     from_json_dict,
     to_json_dict,
-    values_read,
 )
 from ovirt_rdma.host.changes.prepare import differences
 from ovirt_rdma.host.decision.registry import decide
@@ -22,7 +20,6 @@ from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, Change, Step
-from ovirt_rdma.host.rules.view import View
 
 pytestmark = pytest.mark.hypervisor
 
@@ -40,14 +37,13 @@ def planned(facts, policy):
         "2026-01-02T03:04:05+00:00",
         PlannedBy("p", json_form.digest(policy)),
         steps,
-        values_read(View(facts, policy), steps),
     )
 
 
 def told(plan, facts, policy):
     return differences(
         plan,
-        View(facts, policy),
+        facts.hostname,
         json_form.digest(policy),
         decide(facts, policy).steps,
     )
@@ -78,24 +74,10 @@ def test_another_host_or_policy_is_all_that_is_said(host):
     assert "sha256:0123456789ab," in sentence
 
 
-def test_a_value_that_has_changed(host):
-    facts, policy, plan = host
-    (name,) = {step.subject for step in plan.steps if step.subject.startswith("ib")}
-    netdevs = tuple(
-        replace(netdev, mtu=netdev.mtu + 1) if netdev.name == name else netdev
-        for netdev in facts.netdevs
-    )
-    (mtu,) = (netdev.mtu for netdev in facts.netdevs if netdev.name == name)
-    found = told(plan, replace(facts, netdevs=netdevs), policy)
-    assert f"netdevs.{name}.mtu was {mtu}, is {mtu + 1}" in found
-
-
 def test_a_device_that_has_gone(host):
     facts, policy, plan = host
     found = told(plan, replace(facts, netdevs=(), rdma_devices=()), policy)
-    assert {"value-changed-since-plan", "step-no-longer-planned"} <= {
-        sentence.id for sentence in found
-    }
+    assert "step-no-longer-planned" in {sentence.id for sentence in found}
 
 
 def step(changes, name="S-01"):
@@ -138,37 +120,24 @@ def change(kind=PROFILE, target="u1", before="2044", after="4092", name="mtu"):
 )
 def test_steps_that_are_not_the_same(host, then, now, said):
     facts, policy, _ = host
-    plan = replace(planned(facts, policy), steps=(step([then]),), values=())
-    view = View(facts, policy)
+    plan = replace(planned(facts, policy), steps=(step([then]),))
     digest = json_form.digest(policy)
-    assert list(differences(plan, view, digest, [step([now])])) == said
+    assert list(differences(plan, facts.hostname, digest, [step([now])])) == said
 
 
 def test_steps_that_are_new_gone_or_in_another_order(host):
     facts, policy, _ = host
     one, two = step([change()], "S-01"), step([change()], "S-02")
-    view, digest = View(facts, policy), json_form.digest(policy)
+    digest = json_form.digest(policy)
 
     def found(then, now):
-        plan = replace(planned(facts, policy), steps=tuple(then), values=())
+        plan = replace(planned(facts, policy), steps=tuple(then))
         return [
             (sentence.id, "S-02/x0" in sentence)
-            for sentence in differences(plan, view, digest, now)
+            for sentence in differences(plan, facts.hostname, digest, now)
         ]
 
     assert found([one], [one, two]) == [("step-not-in-plan", True)]
     assert found([one, two], [one]) == [("step-no-longer-planned", True)]
     assert found([one, two], [two, one]) == [("step-order-differs", False)]
     assert found([one, replace(two, refused="no")], [one]) == []
-
-
-def test_a_value_that_was_not_there(host):
-    facts, policy, plan = host
-    fewer = replace(plan, values=plan.values[1:])
-    (sentence,) = told(fewer, facts, policy)
-    assert sentence.id == "value-changed-since-plan"
-    assert sentence.startswith(f"{plan.values[0].name} was not present, is ")
-    more = replace(plan, values=(*plan.values, Value("netdevs.x.mtu", "1")))
-    (sentence,) = told(more, facts, policy)
-    assert sentence.id == "value-changed-since-plan"
-    assert sentence.startswith("netdevs.x.mtu was 1, ")
