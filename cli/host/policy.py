@@ -26,16 +26,9 @@ from ovirt_rdma.host.errors import NOTHING_CHANGED
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
-from ovirt_rdma.host.policy import block_fields
-from ovirt_rdma.host.policy.block_fields import BlockPolicy
 from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.difference import RuleChange, differing_lines, rule_changes
-from ovirt_rdma.host.policy.fabric import FabricPolicy
-from ovirt_rdma.host.policy.json_form import (
-    digest,
-    fabric_to_json_dict,
-    host_to_json_dict,
-)
+from ovirt_rdma.host.policy.json_form import digest, to_json_dict
 from ovirt_rdma.host.policy.json_form import digest as digest_of
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
 from ovirt_rdma.host.policy.model import TCP, NfsRule, Policy, rule_for
@@ -320,16 +313,7 @@ def _show_policy(policy: Policy, source: str, output: Output) -> None:
         _show_rules(policy.nfs.rules, source, output)
         show_parts(policy, output)
         return
-    document: dict[str, object] = {
-        "source": source,
-        "nfs": {"rules": [asdict(rule) for rule in policy.nfs.rules]},
-        "host": host_to_json_dict(policy.host),
-    }
-    if policy.fabric != FabricPolicy():
-        document["fabric"] = fabric_to_json_dict(policy.fabric)
-    if policy.block != BlockPolicy():
-        document["block"] = block_fields.to_json_dict(policy.block)
-    output.document("policy", document)
+    output.document("policy", {"source": source, **to_json_dict(policy)})
 
 
 def _show_rules(rules: tuple[NfsRule, ...], source: str, output: Output) -> None:

@@ -32,7 +32,7 @@ from ovirt_rdma.host.system.json_document import (
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.safe_file import read_file
 
-CONVERSION = Envelope("conversion", 3, oldest=3, digested="state")
+CONVERSION = Envelope("conversion", digested="state")
 # The file contains the hosts' policies.
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700

@@ -16,7 +16,7 @@ from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.system.json_document import Envelope
 
-PREPARATION = Envelope("prepare", 1, digested="state")
+PREPARATION = Envelope("prepare", digested="state")
 
 
 class PreparationFile(RecordFile[PreparationState]):

@@ -58,7 +58,7 @@ from ovirt_rdma.host.system.tree import FileTree
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o755
 _FIX = "ovirt-rdma-host apply writes it again"
-BOOT_SETTINGS = Envelope("boot-settings", 1, shows_kind=False)
+BOOT_SETTINGS = Envelope("boot-settings")
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,6 @@ from ovirt_rdma.host.system.files import fix_for, sync_directory, write_atomical
 from ovirt_rdma.host.system.json_codec import Records, plain
 from ovirt_rdma.host.system.json_document import (
     WrongRecord,
-    json_type,
     json_value,
 )
 
@@ -92,37 +91,19 @@ def line_of(record: Record) -> bytes:
     return b'{"crc32":"%08x",%b\n' % (zlib.crc32(text), text[1:])
 
 
-def is_whole(line: bytes) -> bool:
-    """Whether ``line``, without its newline, has a checksum that matches."""
-    checked, text = _without_checksum(line)
-    return checked is not None and zlib.crc32(text) == int(checked[1], 16)
-
-
-def _without_checksum(line: bytes) -> tuple[Optional[re.Match[bytes]], bytes]:
-    """Return the match of the checksum at the front of ``line``, if it has one, and the
-    rest as a JSON object.
-    """
-    checked = _CHECKED.match(line)
-    return checked, (b"{" + line[checked.end() :] if checked else line)
+def _checked(line: bytes) -> Optional[bytes]:
+    """Return ``line`` without its checksum; None if that is missing or differs."""
+    found = _CHECKED.match(line)
+    text = b"{" + line[found.end() :] if found else b""
+    return text if found and zlib.crc32(text) == int(found[1], 16) else None
 
 
 def record_in(line: bytes) -> Record:
-    """Return the record of ``line``, which has a checksum unless an earlier version
-    wrote it. Raises WrongRecord.
-    """
-    line = line[:-1] if line.endswith(b"\n") else line
-    checked, text = _without_checksum(line)
-    if checked is not None and not is_whole(line):
-        raise WrongRecord(
-            "it is damaged (its checksum differs)",
-            "nothing is changed until this is fixed; keep a copy of the journal, it "
-            "has the earlier values of this host, and restore that line from a backup; "
-            "if you know that the line is correct, remove "
-            f"{checked[0][1:].decode()} from it",
-        )
-    data = json_value(text)
-    if not isinstance(data, dict):
-        raise WrongRecord(f"it is {json_type(data)}, not an object")
+    """Return the record of ``line``, without its newline. Raises WrongRecord."""
+    text = _checked(line)
+    if text is None:
+        raise WrongRecord("it is damaged (its checksum is missing or differs)")
+    data = cast("dict[str, Any]", json_value(text))  # it begins with a brace
     name = data.pop(_KEY, None)
     cls = _KINDS.get(name) if isinstance(name, str) else None
     if cls is Begin or "schema_version" in data:
@@ -287,7 +268,7 @@ class Journal:
         but does not end with a newline: it is damaged, not torn.
         """
         end = data.rfind(b"\n") + 1
-        if is_whole(data[end:-1]):
+        if _checked(data[end:-1]) is not None:
             number = data.count(b"\n") + 1
             raise JournalProblem(
                 "journal-damaged",
@@ -300,7 +281,8 @@ class Journal:
     def _fix(self) -> str:
         return (
             f"nothing is changed until this is fixed; keep a copy of {self.path}, it "
-            "has the earlier values of this host, and fix or remove that line"
+            "has the earlier values of this host, and restore it from a backup, or "
+            "remove that line"
         )
 
 

@@ -29,7 +29,7 @@ FILE_MODE = 0o600
 
 _MAKE = "ovirt-rdma-host plan --out FILE"
 _FIX = f"regenerate it on the host that it describes: {_MAKE}"
-PLAN = Envelope("plan", 1)
+PLAN = Envelope("plan")
 
 
 class PlanFileProblem(Problem):

@@ -57,8 +57,7 @@ def from_json_dict(data: object, where: str) -> Facts:
     """
     try:
         content = FACTS.content(data)
-        added = _ADDED if _version(data) == 1 else _OPTIONAL
-        return Records("the facts", _check, added).read(Facts, content)
+        return Records("the facts", _check, _OPTIONAL).read(Facts, content)
     except WrongVersion as wrong:
         raise FactsProblem(
             "facts-file-version",
@@ -84,10 +83,6 @@ def load(path: Union[str, Path]) -> Facts:
     return from_json_dict(data, where)
 
 
-def _version(data: object) -> object:
-    return data.get("schema_version") if isinstance(data, Mapping) else None
-
-
 def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
     """Check what decisions need besides types: addresses must be IP addresses."""
     for key in _ADDRESSES.get(cls, ()):
@@ -100,13 +95,7 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-# The keys that dumps of version 2 may lack, and those that version 1 lacks.
+# Dumps for bug reports lack it where no network asks for a mode.
 _OPTIONAL = frozenset({"ipoib_mode"})
-_ADDED = _OPTIONAL.union(
-    {
-        *("host_uuid", "virtual_functions", "pci_link", "local_cpus", "interrupts"),
-        *("tuning", "activity", "neighbours"),
-    }
-)
 # Fields that decisions use as IP addresses. Other addresses are the kernel's text.
 _ADDRESSES = {Route: ("destination", "source")}

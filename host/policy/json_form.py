@@ -4,10 +4,7 @@
 Pure; needs only the standard library.
 
 vdsmd reads this form. Every field is written, defaults too, so that a later version
-with other defaults reads the same policy. Only fields of later versions are left out
-where they have their default: then the digest of the policy is the same in all
-versions, and an earlier version can read it after a downgrade. A field that an earlier
-version did not write has its default.
+with other defaults reads the same policy. A missing or unknown field is refused.
 """
 
 from __future__ import annotations
@@ -27,6 +24,7 @@ from ovirt_rdma.host.policy.fields import (
     HOST,
     INTERFACE,
     MATCH,
+    NFS,
     POLICY,
     RULE,
     VF_MATCH,
@@ -44,7 +42,6 @@ from ovirt_rdma.host.policy.forms import (
 from ovirt_rdma.host.policy.model import (
     OFF,
     ON,
-    PARTITIONS_INTERVAL_S,
     HostPolicy,
     InterfaceRule,
     ModuleOption,
@@ -55,20 +52,14 @@ from ovirt_rdma.host.policy.model import (
 )
 from ovirt_rdma.host.system.json_document import digest_of
 
-# Keys that the first version of this form did not have.
-_LATER = {"partitions", "port_type"}
-_LATER_OF_HOST = {"partitions_interval", "virtual_functions", "metrics_folder"}
+
+def _needed(name: str, form: Form, nullable: bool = False) -> Field:
+    return Field(name, form.or_null(nullable), required=True)
 
 
 def _stored(field: Field, nullable: bool = False) -> Field:
-    """Return the field as it is stored: always there, but for later ones."""
-    later = _LATER | _LATER_OF_HOST
-    form = field.form.or_null(nullable)
-    return Field(field.name, form, required=field.name not in later)
-
-
-def _needed(name: str, form: Form) -> Field:
-    return Field(name, form.or_null(False), required=True)
+    """Return the field as it is stored: always there."""
+    return _needed(field.name, field.form, nullable)
 
 
 # Only for sentences.
@@ -103,9 +94,9 @@ _HOST = Keys(
     _needed("interfaces", ListOf(_INTERFACE)),
     _stored(HOST.fields["modules"]),
     _needed("module_options", ListOf(_OPTION)),
-    Field("virtual_functions", ListOf(_VFS)),
+    _needed("virtual_functions", ListOf(_VFS)),
     _stored(HOST.fields["partitions_interval"]),
-    _stored(HOST.fields["metrics_folder"]),
+    _stored(HOST.fields["metrics_folder"], nullable=True),
 )
 _TEXTS = ListOf(Text())
 _FABRIC = Keys(
@@ -118,11 +109,11 @@ _FABRIC = Keys(
                 *(_needed(key, Text()) for key in ("name", "pkey")),
                 _needed("members", _TEXTS),
                 _needed("ipoib", Text(choices=(ON, OFF))),
-                *(Field(key, Number(1).or_null()) for key in ("mtu", "rate", "vlan")),
+                *(_needed(key, Number(1), True) for key in ("mtu", "rate", "vlan")),
             )
         ),
     ),
-    Field(
+    _needed(
         "subnet_managers",
         ListOf(
             Keys(
@@ -131,45 +122,40 @@ _FABRIC = Keys(
                 _needed("ports", _TEXTS),
                 _needed("standby", Text(choices=(ON, OFF))),
             )
-        ).or_null(False),
+        ),
     ),
 )
 _POLICY = Keys(
     POLICY.fields["version"],
     _needed(
         "nfs",
-        Keys(_needed("rules", ListOf(_RULE)), Field("health_interval", Number(1))),
+        Keys(
+            _needed("rules", ListOf(_RULE)),
+            _stored(NFS.fields["health_interval"], nullable=True),
+        ),
     ),
-    Field("host", _HOST),
-    Field("fabric", _FABRIC),
-    Field("block", block_fields.STORED),
+    _needed("host", _HOST),
+    _needed("fabric", _FABRIC),
+    _needed("block", block_fields.STORED),
 )
 
 
 def to_json_dict(policy: Policy) -> dict[str, object]:
     """Return the policy as dicts, lists, strings and numbers."""
-    data: dict[str, object] = {
+    return {
         "version": policy.version,
-        "nfs": _nfs_to_json(policy.nfs),
-        "host": host_to_json_dict(policy.host),
+        "nfs": {
+            "rules": [dataclasses.asdict(rule) for rule in policy.nfs.rules],
+            "health_interval": policy.nfs.health_interval,
+        },
+        "host": _host_to_json(policy.host),
+        "fabric": _fabric_to_json(policy.fabric),
+        "block": block_fields.to_json_dict(policy.block),
     }
-    if policy.fabric != FabricPolicy():
-        data["fabric"] = fabric_to_json_dict(policy.fabric)
-    if policy.block != BlockPolicy():
-        data["block"] = block_fields.to_json_dict(policy.block)
-    return data
 
 
-def _nfs_to_json(nfs: NfsPolicy) -> dict[str, object]:
-    rules = [dataclasses.asdict(rule) for rule in nfs.rules]
-    if nfs.health_interval is None:
-        return {"rules": rules}
-    return {"rules": rules, "health_interval": nfs.health_interval}
-
-
-def fabric_to_json_dict(fabric: FabricPolicy) -> dict[str, object]:
-    """Return the ``fabric:`` part of it."""
-    data: dict[str, object] = {
+def _fabric_to_json(fabric: FabricPolicy) -> dict[str, object]:
+    return {
         "pkeys_are_vlans": ON if fabric.pkeys_are_vlans else OFF,
         "hosts": [
             {"name": host.name, "guids": list(host.guids)} for host in fabric.hosts
@@ -182,45 +168,31 @@ def fabric_to_json_dict(fabric: FabricPolicy) -> dict[str, object]:
             }
             for rule in fabric.partitions
         ],
-    }
-    if fabric.subnet_managers:
-        data["subnet_managers"] = [
+        "subnet_managers": [
             {
                 **dataclasses.asdict(rule),
                 "ports": list(rule.ports),
                 "standby": ON if rule.standby else OFF,
             }
             for rule in fabric.subnet_managers
-        ]
-    return data
+        ],
+    }
 
 
-def host_to_json_dict(host: HostPolicy) -> dict[str, object]:
-    """Return the ``host:`` part of it."""
-    data: dict[str, object] = {
-        "interfaces": [_interface_to_json(rule) for rule in host.interfaces],
+def _host_to_json(host: HostPolicy) -> dict[str, object]:
+    return {
+        "interfaces": [
+            {**dataclasses.asdict(rule), "pkey_children": list(rule.pkey_children)}
+            for rule in host.interfaces
+        ],
         "modules": list(host.modules),
         "module_options": [dataclasses.asdict(o) for o in host.module_options],
-    }
-    if host.follows_partitions or host.partitions_interval != PARTITIONS_INTERVAL_S:
-        data["partitions_interval"] = host.partitions_interval
-    if host.virtual_functions:
-        data["virtual_functions"] = [
+        "virtual_functions": [
             {**dataclasses.asdict(rule), "pkeys": list(rule.pkeys)}
             for rule in host.virtual_functions
-        ]
-    if host.metrics_folder is not None:
-        data["metrics_folder"] = host.metrics_folder
-    return data
-
-
-def _interface_to_json(rule: InterfaceRule) -> dict[str, object]:
-    fields = dataclasses.asdict(rule)
-    fields["pkey_children"] = list(rule.pkey_children)
-    return {
-        key: value
-        for key, value in fields.items()
-        if key not in _LATER or value is not None
+        ],
+        "partitions_interval": host.partitions_interval,
+        "metrics_folder": host.metrics_folder,
     }
 
 
@@ -244,11 +216,11 @@ def from_json_dict(data: object) -> Policy:
     return Policy(
         nfs=NfsPolicy(
             tuple(NfsRule(**rule) for rule in parts["nfs"]["rules"]),
-            parts["nfs"].get("health_interval"),
+            parts["nfs"]["health_interval"],
         ),
-        host=_host(parts["host"]) if "host" in parts else HostPolicy(),
-        fabric=_fabric(parts["fabric"]) if "fabric" in parts else FabricPolicy(),
-        block=_block(parts["block"]) if "block" in parts else BlockPolicy(),
+        host=_host(parts["host"]),
+        fabric=_fabric(parts["fabric"]),
+        block=_block(parts["block"]),
     )
 
 
@@ -273,13 +245,13 @@ def _fabric(parts: dict[str, Any]) -> FabricPolicy:
                 tuple(rule["ports"]),
                 rule["standby"] == ON,
             )
-            for rule in parts.get("subnet_managers", ())
+            for rule in parts["subnet_managers"]
         ),
     )
 
 
 def _host(parts: dict[str, Any]) -> HostPolicy:
-    interval = parts.get("partitions_interval", PARTITIONS_INTERVAL_S)
+    interval = parts["partitions_interval"]
     if interval <= 0:
         raise ValueError("policy.host.partitions_interval: must be more than 0")
     return HostPolicy(
@@ -292,9 +264,9 @@ def _host(parts: dict[str, Any]) -> HostPolicy:
         interval,
         tuple(
             VfRule(**{**rule, "pkeys": tuple(rule["pkeys"])})
-            for rule in parts.get("virtual_functions", ())
+            for rule in parts["virtual_functions"]
         ),
-        parts.get("metrics_folder"),
+        parts["metrics_folder"],
     )
 
 

@@ -41,7 +41,7 @@ FILE_MODE = 0o644
 DIRECTORY_MODE = 0o755
 
 _LOAD_AGAIN = "load the policy again: ovirt-rdma-host policy load"
-STORED = Envelope("stored-policy", 1, shows_kind=False, digested="policy")
+STORED = Envelope("stored-policy", digested="policy")
 
 _log = logging.getLogger("storage.ovirt_rdma")
 
@@ -221,7 +221,6 @@ def _decoded(content: dict[str, Any]) -> StoredPolicy:
         if not isinstance(content[key], str):
             raise ValueError(f"{key} is not of type str")
     policy = json_form.from_json_dict(content["policy"])
-    # An earlier version may have computed another digest for the same policy.
     digest = json_form.digest(policy)
     return StoredPolicy(policy, digest, content["source"], content["loaded_at"])
 

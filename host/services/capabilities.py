@@ -22,9 +22,9 @@ from ovirt_rdma.host.system.json_document import Envelope
 from ovirt_rdma.host.system.safe_file import read_file
 
 # The hook after_get_caps, which imports nothing of ours, reads version 1.
-CAPS = Envelope("capabilities", 1, shows_kind=False)
+CAPS = Envelope("capabilities")
 FEATURES = ("NFS_RDMA",)
-INTERFACES = Envelope("interfaces", 1)
+INTERFACES = Envelope("interfaces")
 # Read by the user vdsm, and by users of Ansible.
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755

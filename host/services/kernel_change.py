@@ -28,7 +28,7 @@ from ovirt_rdma.host.system.safe_file import read_file
 
 _FILE_MODE = 0o644
 _FIX = "remove it; the next check of ovirt-rdma-recheck.service writes it again"
-FINDINGS = Envelope("findings", 1, shows_kind=False)
+FINDINGS = Envelope("findings")
 
 
 @dataclass(frozen=True)

@@ -45,13 +45,13 @@ def plain(value: Any) -> Any:
 class Records:
     """Convert JSON values to dataclasses according to their type hints.
 
-    ``noun`` names the data in sentences: ``the facts``. ``added`` are names of keys
-    that data of earlier versions lack: they have the dataclass's default then.
+    ``noun`` names the data in sentences: ``the facts``. ``optional`` are names of keys
+    that may be missing: they have the dataclass's default then.
     """
 
     noun: str
     check: Check = lambda cls, values: ("", "")
-    added: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
 
     def read(self, cls: type[_Record], data: object) -> _Record:
         """Return ``data`` as a ``cls``.
@@ -89,7 +89,7 @@ class Records:
                 name = str(key) if str(key).isidentifier() else ascii(key)
                 raise _Refused(f"is not a key of {self.noun}", name)
         for key in forms:
-            if key not in data and key not in self.added:
+            if key not in data and key not in self.optional:
                 raise _Refused("is missing", key)
 
     def _value(self, form: _Form, data: object) -> object:

@@ -115,31 +115,17 @@ class Envelope:
     """The first keys of a document: ``schema_version``, ``kind``, ``digest``.
 
     kind: what the document is
-    version: the schema version that is written, and the newest that is read
-    oldest: the oldest that is read
-    shows_kind: whether the key is written. Some files had none in their first version,
-        which would refuse it after a downgrade. It is read there if it is present.
+    version: the schema version that is written; no other is read
     digested: the key of the value that has a digest; "" if there is no digest
     """
 
-    def __init__(
-        self,
-        kind: str,
-        version: int,
-        *,
-        oldest: int = 1,
-        shows_kind: bool = True,
-        digested: str = "",
-    ) -> None:
+    def __init__(self, kind: str, version: int = 1, *, digested: str = "") -> None:
         # No dataclass: vdsmd waits for its imports.
-        self.kind, self.version, self.oldest = kind, version, oldest
-        self.shows_kind, self.digested = shows_kind, digested
+        self.kind, self.version, self.digested = kind, version, digested
 
     def around(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Return the document with ``content``."""
-        first: dict[str, Any] = {"schema_version": self.version}
-        if self.shows_kind:
-            first["kind"] = self.kind
+        first: dict[str, Any] = {"schema_version": self.version, "kind": self.kind}
         if self.digested:
             first["digest"] = digest_of(content[self.digested])
         return {**first, **content}
@@ -156,7 +142,7 @@ class Envelope:
         if not isinstance(whole, dict):
             raise WrongRecord(f"it is {json_type(whole)}, not an object")
         content = dict(whole)
-        if content.pop("kind", None if self.shows_kind else self.kind) != self.kind:
+        if content.pop("kind", None) != self.kind:
             raise WrongRecord(f"kind is {_shown(whole, 'kind')}, not {self.kind!r}")
         self.check_version(whole)
         del content["schema_version"]
@@ -174,15 +160,14 @@ class Envelope:
         if type(version) is not int:
             shown = _shown(whole, "schema_version")
             raise WrongRecord(f"schema_version is {shown}, not a whole number")
-        if self.oldest <= version <= self.version:
+        if version == self.version:
             return
         written = "it was written by an older version of ovirt-rdma"
         fix = "use the version of ovirt-rdma that wrote it"
         if version > self.version:
             written = "it was written by a newer version of ovirt-rdma"
             fix += ", or a newer one"
-        oldest = f"{self.oldest} to " if self.oldest < self.version else ""
-        reads = f"this one reads {oldest}{self.version}"
+        reads = f"this one reads {self.version}"
         raise WrongVersion(f"{written} (schema version {version}; {reads})", fix)
 
 

@@ -18,7 +18,7 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.json_codec import Records, plain
 from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, read_json
 
-DOCUMENT = Envelope("benchmark", 1)
+DOCUMENT = Envelope("benchmark")
 _RECORDS = Records("the benchmark")
 
 SEQUENTIAL_READ = "sequential-read"

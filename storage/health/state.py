@@ -34,7 +34,7 @@ WORST_FIRST = (DEAD, STALLED, SLOW, UNKNOWN, OK)
 SERVER, PATH, SLOTS, FABRIC, HOST = "server", "path", "slots", "fabric", "host"
 CAUSES = (SERVER, PATH, SLOTS, FABRIC, HOST, UNKNOWN)
 
-HEALTH = Envelope("health", 1)
+HEALTH = Envelope("health")
 _FILE_MODE = 0o644
 _FOLDER_MODE = 0o755
 # A look may take this many seconds longer than the interval: servers are asked.

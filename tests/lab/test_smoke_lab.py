@@ -108,6 +108,7 @@ FINDINGS = "/var/lib/ovirt-rdma/findings.json"
 EARLIER = json.dumps(
     {
         "schema_version": 1,
+        "kind": "findings",
         "now": {
             "kernel": "5.10.0-earlier",
             "policy": None,

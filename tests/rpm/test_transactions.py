@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -14,6 +13,17 @@ import pytest
 from support.packages.built import EARLIER, EARLIER_MODULE, files
 from support.packages.machine import DATABASE, Machine, differences
 
+from ovirt_rdma.host.changes.boot import update_boot_settings
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.model import (
+    AtomicChange,
+    Begin,
+    Doing,
+    Done,
+    End,
+    Place,
+)
+from ovirt_rdma.host.rules.base import Change
 from ovirt_rdma.storage.benchmark.scratch import MOUNT
 
 NAMES = ("python3-ovirt-rdma", "ovirt-rdma-host")
@@ -25,7 +35,7 @@ POLICY = "/etc/ovirt-rdma/policy.yaml"
 DROP_IN = "/etc/ovirt-rdma/policy.d/50-data.yaml"
 STATE = "/var/lib/ovirt-rdma"
 BENCH = "/run/ovirt-rdma-bench"
-EARLIER_DATA = Path(__file__).parents[1] / "data/earlier-version"
+STEP = "IPOIB-MODE-01/ib0"
 # What systemd-tmpfiles makes at each boot.
 OF_TMPFILES = {"/run/ovirt-rdma", "/run/ovirt-rdma/mounts"}
 
@@ -45,12 +55,25 @@ def use(machine: Machine) -> dict[str, str]:
     machine.path(POLICY).write_text(POLICY_TEXT)
     machine.path(DROP_IN).write_text(POLICY_TEXT.replace("nas1", "nas2"))
     machine.shell("ovirt-rdma-host policy load && ovirt-rdma-host enable")
-    for name in ("journal.jsonl", "boot.json"):
-        target = machine.path(f"{STATE}/{name.removesuffix('.jsonl')}")
-        shutil.copy(EARLIER_DATA / name, target)
-        target.chmod(0o600)
+    record_a_run(machine.path(""))
     machine.path("/run/ovirt-rdma/mounts/degraded.json").write_text("{}")
     return state(machine)
+
+
+def record_a_run(root: Path) -> None:
+    """Write journal and boot.json as a run that has changed a netdev's mode."""
+    change = Change("sysfs", "/sys/class/net/ib0/mode", "datagram", "connected")
+    act = AtomicChange(
+        *(STEP, "link-down", "the policy asks for it", (change,), ("datagram",)),
+        place=Place("ib0"),
+        lasting=False,
+    )
+    journal, at = Journal(root), "2026-11-21T10:00:00Z"
+    journal.append(Begin(1, "apply", at, "boot", "ovirt-rdma-host apply"))
+    journal.append(Doing(1, 0, act))
+    journal.append(Done(1, 0, ("connected",)))
+    journal.append(End(1, "done", at, "1 step done and proved"))
+    assert update_boot_settings(root, journal) == ""
 
 
 def state(machine: Machine) -> dict[str, str]:
@@ -142,7 +165,7 @@ def test_erase_names_what_is_still_applied(machine, new):
     journal = machine.path(f"{STATE}/journal").read_bytes()
     output = machine.rpm("-e", *NAMES)
     assert "these steps stay applied, and the journal is kept" in output
-    assert "IPOIB-MODE-01/ib0" in output
+    assert STEP in output
     assert "fix: to undo them, install the package again, run ovirt-rdma-host" in output
     for path in (LINK, MARKER, "/run/ovirt-rdma"):
         assert not machine.path(path).exists(), path
@@ -152,7 +175,7 @@ def test_erase_names_what_is_still_applied(machine, new):
     assert machine.path(DROP_IN).exists()
     # As promised.
     machine.install(*of(new))
-    assert "IPOIB-MODE-01/ib0" in machine.shell("ovirt-rdma-host history -v")
+    assert STEP in machine.shell("ovirt-rdma-host history -v")
 
 
 @pytest.mark.parametrize("command_runs", [True, False])
@@ -325,7 +348,7 @@ def test_enablement_and_state_stay(machine, new, earlier, way):
     shown = machine.shell("ovirt-rdma-host policy show -o json")
     assert '"server": "nas1"' in shown
     assert '"server": "nas2"' in shown
-    assert "IPOIB-MODE-01/ib0" in machine.shell("ovirt-rdma-host history -v")
+    assert STEP in machine.shell("ovirt-rdma-host history -v")
 
 
 def test_the_policy_of_the_admin_is_kept(machine, new, earlier):

@@ -99,7 +99,7 @@ class HostBackend(Protocol):
 
 # A run's first record has the version, which is incremented when an older program could
 # misread the records. The journal's lines have no other part of an envelope.
-RECORDS = Envelope("journal", 1, shows_kind=False)
+RECORDS = Envelope("journal")
 
 # The verbs of runs.
 APPLY = "apply"

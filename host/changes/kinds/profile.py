@@ -120,7 +120,7 @@ class ProfileProperty(Kind):
 
     @property
     def undo_interrupts(self) -> bool:
-        # Earlier versions called some of these live.
+        # A profile that was not active when it was changed may be active now.
         return self.is_maker or needs_activation(self.change)
 
     @property

@@ -13,7 +13,7 @@ from ovirt_rdma.host.facts.model import DegradedMark
 from ovirt_rdma.host.system.json_codec import Records
 from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, json_value
 
-MARKS = Envelope("degraded-mounts", 1)
+MARKS = Envelope("degraded-mounts")
 
 
 def to_json(marks: Iterable[DegradedMark]) -> bytes:

@@ -110,7 +110,7 @@ def test_no_journal(host):
 def test_a_damaged_journal_is_a_sentence(written):
     path = under(written.root, JOURNAL)
     path.write_text("{\n" + path.read_text())
-    written("history").refused(1, f"{path}, line 1: it is not JSON", "fix: ")
+    written("history").refused(1, f"{path}, line 1: it is damaged", "fix: ")
 
 
 def test_a_torn_last_line_is_no_damage(written):

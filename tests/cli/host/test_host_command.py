@@ -163,9 +163,9 @@ def test_help_and_version(call):
 BROKEN_FACTS = [
     ("", "it is not JSON: column 1: "),
     ('{"schema_version": 9}', "kind is missing, not 'facts'"),
-    ('{"schema_version": 9, "kind": "facts"}', "schema version 9; this one reads 1"),
+    ('{"schema_version": 9, "kind": "facts"}', "schema version 9; this one reads 2"),
     ('{"schema_version": 1, "kind": "status"}', "kind is 'status', not 'facts'"),
-    ('{"schema_version": 1, "kind": "facts"}', "hostname is missing"),
+    ('{"schema_version": 2, "kind": "facts"}', "hostname is missing"),
 ]
 
 

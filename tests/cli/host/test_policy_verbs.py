@@ -191,7 +191,8 @@ def test_a_load_that_fails_leaves_the_policy_in_force(host, written):
 
 
 def test_a_policy_of_another_version_in_force(host, written):
-    path = written('{"schema_version": 2}', "var/lib/ovirt-rdma/policy.json")
+    later = '{"schema_version": 2, "kind": "stored-policy"}'
+    path = written(later, "var/lib/ovirt-rdma/policy.json")
     host("policy", "show").refused(
         1, path, "written by a newer version", "ovirt-rdma-host policy load"
     )
@@ -312,8 +313,8 @@ def test_an_empty_policy(host, written, text):
     assert ("no policy is loaded" in result.out) is (text is None)
     assert result.out.count("\n") == 1
     document = host("policy", "show", "-o", "json").document
-    assert document["nfs"] == {"rules": []}
-    assert document["host"] == {"interfaces": [], "modules": [], "module_options": []}
+    assert document["nfs"] == {"rules": [], "health_interval": None}
+    assert not any(document["host"][key] for key in ("interfaces", "modules"))
 
 
 def test_a_broken_policy_is_shown_by_its_copy_and_said(host, written):

@@ -213,7 +213,7 @@ def test_the_add_on_is_missing(hypervisor):
         (b"{}", "the facts of hv1"),
         (
             b'{"schema_version": 99, "kind": "facts"}',
-            "schema version 99; this one reads 1",
+            "schema version 99; this one reads 2",
         ),
     ],
 )

@@ -4,7 +4,6 @@ are applied, kept over a boot, and reverted.
 """
 
 import os
-from dataclasses import replace
 
 import pytest
 from support.fakes.fake_changes import changing
@@ -14,14 +13,13 @@ from support.host.effects_host import Told
 
 from ovirt_rdma.host.changes.boot import restore_netdev, write_boot_settings
 from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.kinds.model import Refused, RunRequest
+from ovirt_rdma.host.changes.kinds.model import RunRequest
 from ovirt_rdma.host.changes.ledger import fold
 from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.decision.registry import decide
-from ovirt_rdma.host.facts.devices import NetdevUse
 from ovirt_rdma.host.policy.load import load_policy_file
-from ovirt_rdma.host.rules.base import PROFILE, REBOOT, Change
+from ovirt_rdma.host.rules.base import REBOOT
 
 pytestmark = pytest.mark.hypervisor
 
@@ -164,43 +162,3 @@ def test_done_kept_over_a_boot_and_taken_back(tmp_path, policy, manager, monkeyp
     assert state(host) == before
     assert host.refused() == {}
     assert not (host.path / "var/lib/ovirt-rdma/boot.json").exists()
-
-
-def as_an_earlier_version_did(run):
-    """A live step put TSO into the profile, and nothing into boot.json."""
-    facts, steps = run.facts(), []
-    for step in run.planned():
-        uuid = next(
-            p.uuid for p in facts.network_manager.profiles if p.name == step.subject
-        )
-        kept = Change(PROFILE, uuid, None, "off", "ethtool.feature-tso")
-        steps.append(replace(step, changes=(kept, *step.changes)))
-    request = RunRequest(facts=facts)
-    result = apply_steps(run.host.effects(), run.journal, steps, request, Told())
-    assert result.outcome == "done"
-    assert {step.effect for step in steps} == {"live"}
-
-
-@pytest.mark.parametrize("booted", [False, True])
-def test_what_an_earlier_version_kept_in_profiles(tmp_path, booted, monkeypatch):
-    """Nothing is planned again, and after the revert no activation is needed."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    host = a_host(tmp_path / "host", "profiles")
-    run = Run(host, tmp_path, "      tso: off\n")
-    before = state(host)
-    as_an_earlier_version_did(run)
-    assert host.refused().keys() == {"ib0", "ib1"}
-    if booted:
-        run.boot()
-        assert host.refused() == {}
-    assert run.planned() == []
-    assert [host.state(name)[2] for name in ("ib0", "ib1")] == ["off", "off"]
-
-    use = NetdevUse("ib0", "nfs", "10.0.0.1:/vm")
-    facts = replace(run.facts(), netdev_uses=(use,))
-    with pytest.raises(Refused, match=r"nfs: 10\.0\.0\.1:/vm"):
-        revert(host.effects(), run.journal, facts, Told())
-    host.activated.clear()
-    assert run.revert().outcome == "done"
-    assert (state(host), host.refused()) == (before, {})
-    assert bool(host.activated) is booted

@@ -8,7 +8,7 @@ import re
 import pytest
 from support.host.policy_mistakes import expect_mistake
 
-from ovirt_rdma.host.policy import json_form, store
+from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.block_fields import BlockPolicy, IserTarget, SrpTarget
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
@@ -284,12 +284,6 @@ def test_timeouts_are_valid_when_the_kernel_says_so():
     assert timeouts_problem(None, None, None) is None
     assert timeouts_problem(None, 15, None)
     assert timeouts_problem(600, None, None)
-
-
-def test_a_policy_without_block_is_stored_as_earlier_versions_read_it(tmp_path):
-    path = tmp_path / "policy.json"
-    store.store(parse_policy("version: 1\nblock:\n", "p.yaml").policy, "p.yaml", path)
-    assert set(json.loads(path.read_text())["policy"]) == {"version", "nfs", "host"}
 
 
 def test_a_stored_block_part_is_read_strictly():

@@ -67,10 +67,6 @@ def test_it_is_stored_and_read_again():
     assert json_form.from_json_dict(json_form.to_json_dict(policy)) == policy
 
 
-def test_a_policy_without_it_has_the_digest_of_earlier_versions():
-    assert "fabric" not in json_form.to_json_dict(Policy())
-
-
 def partition(keys: str) -> str:
     return f"version: 1\nfabric:\n{HOSTS}  partitions:\n    a: {keys}\n"
 
@@ -182,10 +178,6 @@ def test_subnet_managers_have_priority_ports_and_standby():
     policy = Policy(fabric=found)
     assert json_form.from_json_dict(json_form.to_json_dict(policy)) == policy
     assert found.manager_guids == {G1, G2}
-
-
-def test_a_policy_without_them_has_the_digest_of_earlier_versions():
-    assert "subnet_managers" not in json_form.fabric_to_json_dict(fabric(HOSTS))
 
 
 @pytest.mark.parametrize(

@@ -315,7 +315,13 @@ def test_what_vdsmd_follows_never_raises_and_keeps_the_last_good_policy(
     source = PolicySource(path)
     policy = source.current()
     assert policy.nfs.rules
-    wrapped = {"schema_version": 1, "digest": "", "source": "", "loaded_at": ""}
+    wrapped = {
+        "schema_version": 1,
+        "kind": "stored-policy",
+        "digest": "",
+        "source": "",
+        "loaded_at": "",
+    }
     for content in (json.dumps({**wrapped, "policy": data}), text):
         path.write_bytes(content.encode("utf-8", "surrogatepass"))
         assert source.current() == policy

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 import errno
-import hashlib
 import json
 import logging
 import os
@@ -269,7 +268,6 @@ class TestStore:
         ],
     )
     def test_a_copy_that_is_no_good_is_said_and_mended(self, path, harm, words):
-        """As on a host where an earlier version loaded the policy."""
         store(policy(), "p.yaml", path)
         assert copy_problem(path) is None
         before = path.read_bytes()
@@ -278,6 +276,9 @@ class TestStore:
         assert not store(policy(), "p.yaml", path).changed
         assert copy_problem(path) is None
         assert path.read_bytes() == before
+
+
+NFS = {"rules": [], "health_interval": None}
 
 
 class TestRead:
@@ -299,61 +300,6 @@ class TestRead:
         assert caught.value.fix == LOAD_AGAIN
         assert str(caught.value).startswith(INVALID.format(path))
         return str(caught.value).removeprefix(INVALID.format(path))
-
-    @pytest.mark.parametrize(
-        "host",
-        [
-            # From versions without a host part, and without ``partitions``.
-            None,
-            {
-                "interfaces": [
-                    {
-                        "number": 1,
-                        "name": "storage",
-                        "link_layer": "infiniband",
-                        "device": None,
-                        "pci": None,
-                        "port": 1,
-                        "guid": None,
-                        "pkey": None,
-                        "transport_mode": "auto",
-                        "mtu": "auto",
-                        "tso": None,
-                        "port_mtu": None,
-                        "pkey_children": ["0x8001"],
-                    }
-                ],
-                "modules": ["nvme_rdma"],
-                "module_options": [],
-            },
-        ],
-    )
-    def test_what_earlier_versions_wrote_is_read(self, path, host):
-        content = {"version": 1, "nfs": {"rules": []}}
-        expected = Policy()
-        if host:
-            content["host"] = host
-            (written,) = host["interfaces"]
-            rule = InterfaceRule(**{**written, "pkey_children": ("0x8001",)})
-            expected = Policy(host=HostPolicy((rule,), ("nvme_rdma",)))
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-        digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-        stored = {"schema_version": 1, "digest": digest, "source": "p.yaml"}
-        stored |= {"loaded_at": "2025-01-01T00:00:00+00:00", "policy": content}
-        path.parent.mkdir()
-        path.write_text(json.dumps(stored))
-        path.chmod(0o644)
-        found = read(path)
-        assert found.policy == expected
-        assert found.digest == json_form.digest(expected)
-        assert not store(expected, "p.yaml", path).changed
-
-    def test_what_says_nothing_new_is_written_as_earlier_versions_read_it(self, path):
-        rule = InterfaceRule(1, "interface 1", link_layer="infiniband")
-        store(Policy(host=HostPolicy((rule,))), "p.yaml", path)
-        host = json.loads(path.read_text())["policy"]["host"]
-        assert set(host) == {"interfaces", "modules", "module_options"}
-        assert "partitions" not in host["interfaces"][0]
 
     def test_another_schema_version(self, path):
         assert self.broken(path, schema_version=2) == (
@@ -497,7 +443,11 @@ class TestRead:
         ("content", "sentence"),
         [
             (
-                {"version": 2, "nfs": {"rules": []}, "host": {}},
+                {
+                    "version": 2,
+                    "nfs": NFS,
+                    "host": {},
+                },
                 "policy.version: 2 is unknown; allowed: 1",
             ),
             ({"version": 1}, "policy.nfs: is missing"),
@@ -514,11 +464,19 @@ class TestRead:
                 "policy.nfs.rules[1]: must be a mapping of keys, not ",
             ),
             (
-                {"version": 1, "nfs": {"rules": []}, "host": []},
+                {
+                    "version": 1,
+                    "nfs": NFS,
+                    "host": [],
+                },
                 "policy.host: must be a mapping of keys, not ",
             ),
             (
-                {"version": 1, "nfs": {"rules": []}, "host": {}},
+                {
+                    "version": 1,
+                    "nfs": NFS,
+                    "host": {},
+                },
                 "policy.host.interfaces: is missing",
             ),
             ([], "policy: must be a mapping of keys, not "),

@@ -52,14 +52,6 @@ def test_what_is_left_out():
     assert from_json_dict(to_json_dict(policy)) == policy
 
 
-def test_a_policy_without_vfs_is_stored_as_earlier_versions_read_it():
-    policy = parse_policy("version: 1\nhost: {modules: [ib_srp]}\n", "p").policy
-    assert "virtual_functions" not in to_json_dict(policy)["host"]
-    rules = "version: 1\nhost: {interfaces: [{match: {port: 1}, mtu: auto}]}\n"
-    stored = to_json_dict(parse_policy(rules, "p").policy)
-    assert "port_type" not in stored["host"]["interfaces"][0]
-
-
 def test_a_port_type_is_stored():
     text = "version: 1\nhost: {interfaces: [{match: {port: 2}, port_type: eth}]}\n"
     policy = parse_policy(text, "p").policy

@@ -37,7 +37,11 @@ def caps(host):
     return json.loads(path.read_text()) if path.exists() else None
 
 
-WANTED = {"schema_version": 1, "additionalFeatures": ["NFS_RDMA"]}
+WANTED = {
+    "schema_version": 1,
+    "kind": "capabilities",
+    "additionalFeatures": ["NFS_RDMA"],
+}
 
 
 def test_mode_vdsmd_and_a_policy(host):

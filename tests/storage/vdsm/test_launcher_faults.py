@@ -232,7 +232,7 @@ def _broken(host):
 
 
 def _other_schema(host):
-    host.policy.write_text('{"schema_version": 99}')
+    host.policy.write_text('{"schema_version": 99, "kind": "stored-policy"}')
 
 
 def _folder(host):

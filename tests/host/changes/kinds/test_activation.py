@@ -127,7 +127,7 @@ def test_a_hook_is_such_a_host_by_itself(host):
 
 
 def test_taken_back_before_any_activation_a_reapply_will_do(host):
-    """An earlier version left it so: set in the profile, and never activated."""
+    """A live step set it in the profile, which was not activated since."""
     one = act(host, TSO, None, "off", LIVE)
     host.effects().do(one)
     assert list(host.refused()) == ["ib0"]
@@ -157,7 +157,7 @@ def test_what_somebody_set_by_hand_stays(host, name):
 
 
 def test_who_uses_the_netdev_is_named_before_its_profile_is_taken_back(host):
-    """Only the profile was changed, and an earlier version called that live: only
+    """The profile was not active when it was changed, so that was live. Only
     NetworkManager knows the netdev.
     """
     host.nfs_mount("10.0.0.1:/vm", "/rhev/data-center/mnt/10.0.0.1:_vm", "rdma")
