@@ -32,6 +32,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     StorageConnection,
     VfsConfig,
 )
+from ovirt_rdma.engine_sdk_tools.permissions import check_may_change
 
 _SSH = 22
 
@@ -275,12 +276,14 @@ def read_engine(
     nics: bool = False,
     hooks: bool = False,
     attachments: bool = False,
+    to_change: bool = False,
 ) -> Engine:
     """Read data centers, clusters, hosts, domains and connections.
 
     ``networks``, ``nics``, ``hooks`` and ``attachments`` request these too; otherwise
     they are None. An object that is removed meanwhile is a sentence in ``problems``.
-    Raises EngineProblem if the engine cannot be read.
+    Raises EngineProblem if the engine cannot be read, and ``to_change`` it ChecksFailed
+    for a user who may only read.
     """
     problems: list[str] = []
     links = {"nics": nics, "network_attachments": attachments, "hooks": hooks}
@@ -302,6 +305,8 @@ def read_engine(
         reads.append(Read("networks", "reading the networks"))
     answers = [_present(answer) for answer in session.read_all(reads)]
     system, centers, clusters, hosts, domains, connections = answers[:6]
+    if to_change:
+        check_may_change(session, system)
     rows = tuple(row for row in map(connection_of, connections) if row is not None)
     data_centers = tuple(map(data_center_of, centers))
     engine = Engine(

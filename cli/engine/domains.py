@@ -133,7 +133,7 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
                 "give --export SERVER:/PATH, or --type fcp and --lun WWID",
             )
         with open_session(self, output) as session:
-            engine = read_engine(session)
+            engine = read_engine(session, to_change=True)
             center = data_center_named(engine, self.datacenter)
             up = [host for host in engine.hosts_of(center.id) if host.status == "up"]
             make_plan = self._on_lun if on_lun else self._on_export

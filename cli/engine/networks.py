@@ -134,7 +134,9 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
         output = context.output
         request = _request(self)
         with open_session(self, output) as session:
-            engine = read_engine(session, networks=True, nics=True, attachments=True)
+            engine = read_engine(
+                session, networks=True, nics=True, attachments=True, to_change=True
+            )
             hosts = hosts_named(engine, self.hosts)
             reports = asked_reports(self, context, hosts)
             declared = {}
@@ -314,7 +316,9 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             self.required_later,
         )
         with open_session(self, output) as session:
-            engine = read_engine(session, networks=True, attachments=True)
+            engine = read_engine(
+                session, networks=True, attachments=True, to_change=True
+            )
             center = data_center_named(engine, self.datacenter)
             inside = {host.id for host in engine.hosts_of(center.id)}
             hosts = [h for h in hosts_named(engine, self.hosts) if h.id in inside]

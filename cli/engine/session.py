@@ -20,6 +20,7 @@ from ovirt_rdma.cli.engine.progress import engine_progress, noted
 from ovirt_rdma.cli.engine.settings import settings_of
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem, LostAnswer
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
 from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form
 from ovirt_rdma.engine_sdk_tools.domains.transport import no_report
@@ -241,8 +242,14 @@ def work(
     """
     session.listener = progress(context)
     wanted = changes and not args.no_job
-    with task(session, title, resume=resume, wanted=wanted) as doing:
-        yield doing
+    try:
+        with task(session, title, resume=resume, wanted=wanted) as doing:
+            yield doing
+    except EngineProblem as problem:
+        # For example, the user may not make the first change.
+        made = session.performed or isinstance(problem, LostAnswer)
+        context.output.unchanged = not made
+        raise
 
 
 def in_each(

@@ -23,12 +23,14 @@ BUSY_S = 1800.0
 class EngineSession(Protocol):
     """One engine: its address, our mark in its events, its clock, and requests.
 
-    ``listener`` gets notes for the operator. Every method that sends a request raises
+    ``listener`` gets notes for the operator, ``performed`` are the changes that the
+    engine has made. Every method that sends a request raises
     EngineProblem; :class:`.api.session.Session` says when.
     """
 
     listener: Listener
     correlation_id: str
+    performed: list[Call]
 
     @property
     def url(self) -> str:

@@ -37,6 +37,7 @@ BROKEN = "broken"
 PASSING = frozenset({UNREACHABLE, UNAVAILABLE, TIMEOUT})
 
 
+ADMINISTRATOR = "use a user with an administrator's role (SuperUser)"
 SEE_LOG = "see the engine's log, /var/log/ovirt-engine/engine.log"
 
 
@@ -325,7 +326,7 @@ def _of_fault(
             "engine-permission-denied",
             f"{failed} {said or 'does not permit it'}",
             kind,
-            fix="use a user with an administrator's role (SuperUser)",
+            fix=ADMINISTRATOR,
             **more,
         )
     if kind == MISSING:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Union
 from ovirt_rdma.engine_sdk_tools.api.auth import log_in, log_out
 from ovirt_rdma.engine_sdk_tools.api.connection import EngineConnection
 from ovirt_rdma.engine_sdk_tools.api.errors import (
+    ADMINISTRATOR,
     DENIED,
     INVALID,
     EngineProblem,
@@ -188,7 +189,7 @@ class EngineApi:
         said = f"says: {sentence}" if sentence else "does not accept the token"
         fix = "if the token has expired, log in with a password"
         if "authorized" in sentence:
-            fix = "use a user with an administrator's role (SuperUser)"
+            fix = ADMINISTRATOR
         return EngineProblem(
             "engine-token-refused",
             f"{doing} failed: the engine {self.where} {said}",

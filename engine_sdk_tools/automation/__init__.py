@@ -288,7 +288,9 @@ class RdmaEngine:
         self, request: NetworkRequest, *, approve: Approve = always
     ) -> Optional[NetworkMade]:
         """Create a network for IPoIB, with an MTU that the hosts support."""
-        engine = read_engine(self.session, networks=True, attachments=True)
+        engine = read_engine(
+            self.session, networks=True, attachments=True, to_change=True
+        )
         center = data_center_named(engine, request.data_center)
         reports = self._reports(engine.hosts_of(center.id))
         plan = plan_network_create(engine, reports, request)
@@ -301,7 +303,7 @@ class RdmaEngine:
         self, request: DomainRequest, *, approve: Approve = always
     ) -> Optional[DomainMade]:
         """Create a storage domain and prove its transport on the hosts."""
-        engine = read_engine(self.session)
+        engine = read_engine(self.session, to_change=True)
         center = data_center_named(engine, request.data_center)
         up = [host for host in engine.hosts_of(center.id) if host.status == "up"]
         plan = plan_domain_create(engine, self._reports(up), request)
@@ -332,7 +334,7 @@ class RdmaEngine:
         changes this data center, and EngineProblem: then the same call resumes it.
         """
         request = ConversionRequest(to, rolling, **options)
-        engine = read_engine(self.session)
+        engine = read_engine(self.session, to_change=True)
         each = dict.fromkeys((name, *names))
         domains = [domain_named(engine, one, data_center) for one in each]
         run = _Run(approve, take_over, dry_run)
@@ -399,7 +401,7 @@ class RdmaEngine:
         state's ``stage`` is ``reverted`` or ``stopped``. Raises as :meth:`convert`, and
         Refused without a record of it.
         """
-        engine = read_engine(self.session)
+        engine = read_engine(self.session, to_change=True)
         domain = self._domain_or_record(engine, name, data_center)
         center = data_center_of(domain)
         run = _Run(approve, take_over, dry_run)
@@ -438,7 +440,7 @@ class RdmaEngine:
         if no host can be healed.
         """
         access = self._access()
-        engine = read_engine(self.session)
+        engine = read_engine(self.session, to_change=True)
         center = data_center_named(engine, data_center).id
         domains = domains_to_verify(engine, names, data_center)
         run = _Run(approve, take_over, dry_run)

@@ -228,7 +228,7 @@ class _Work:
             except EngineProblem as problem:
                 if problem.kind in PASSING or _ends_run(state, step, problem):
                     raise
-                why = problem.one_line
+                why = problem.one_line + f"; {problem.fix}" * (problem.kind == DENIED)
                 if problem.kind in _REFUSED and self._is_done_anyway(state, step):
                     state = self._after_refusal(before, state, step, why)
                 else:

@@ -7,6 +7,7 @@ from ovirtsdk4 import types
 
 from engine_double.answers import Answer, listed
 from engine_double.features import wipe
+from engine_double.permissions import user_view
 from engine_double.routing import Call, known, route
 from engine_double.search_words import matching
 from engine_double.views import (
@@ -32,9 +33,10 @@ def api(call: Call) -> types.Api:
         revision=0,
     )
     return types.Api(
+        authenticated_user=user_view(call),
         product_info=types.ProductInfo(
             name=call.world.product, vendor="ovirt.org", version=version
-        )
+        ),
     )
 
 

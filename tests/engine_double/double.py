@@ -17,6 +17,7 @@ from engine_double import (
     actions,
     cluster_upgrade,
     job_life,
+    permissions,
     routing,
     services,
     sso,
@@ -124,7 +125,7 @@ class EngineDouble:
         self.latency_s = latency_s
         self.requests: list[SeenRequest] = []
         self.strict_errors: list[str] = []
-        self.sso = sso.Sso(world.passwords, world.does)
+        self.sso = sso.Sso(world.passwords, world.does, users=world.users)
         self.traps = Traps()
         self.on_change: Any = None
         # Other addresses that a test's server serves beside the engine's: path prefix
@@ -302,6 +303,8 @@ class EngineDouble:
                     self.world, seen.query.get("JobId"), headers.get("jobid")
                 ),
             )
+            if seen.changes:
+                permissions.check_permitted(self.world, headers)
             result = _carried_out(call, found)
         except Missing as missing:
             if self.world.does(NO_BODY):

@@ -191,6 +191,9 @@ class World:
         # (name, version) -> value; version "" is "general".
         self.options: dict[tuple[str, str], str] = {}
         self.passwords = {"admin@ovirt@internalsso": "secret"}
+        # Names of users by their tokens, and roles by the names of users.
+        self.users: dict[str, str] = {}
+        self.roles: dict[str, str] = {}
         self.version = "4.5.7"
         self.product = "oVirt Engine"
         self.ca_pem = ""

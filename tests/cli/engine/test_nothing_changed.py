@@ -8,6 +8,7 @@ import shlex
 import pytest
 from engine_double import EngineDouble, sample_world
 from engine_double.faults import Status
+from engine_double.permissions import READ_ONLY_ADMIN
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
@@ -84,6 +85,52 @@ def test_without_the_permission_to_read(run, words):
     done = run(words, "-y")
     assert done.code == 1
     assert last_line(done.err) == THE_SENTENCE, done
+
+
+# Of these, the changes are on hosts, over SSH.
+NOT_IN_THE_ENGINE = ("policy push policy.yaml --hosts '*'", VERBS[-1])
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",), ("-y",)])
+@pytest.mark.parametrize("words", [v for v in VERBS if v not in NOT_IN_THE_ENGINE])
+def test_a_user_who_may_only_read(run, words, more):
+    run.double.world.roles["admin@ovirt@internalsso"] = READ_ONLY_ADMIN
+    done = run(words, *more)
+    done.refused(3, "this user may read the engine and change nothing", "SuperUser")
+    assert last_line(done.err) == THE_SENTENCE, done
+    assert run.double.changes() == []
+
+
+# After the first change of hosts, if there is one.
+MAY_NOT = {
+    VERBS[0]: 1,
+    VERBS[2]: 1,
+    VERBS[3]: 6,
+    f"{VERBS[3]} --engine-options": 4,
+}
+
+
+@pytest.mark.parametrize(("words", "code"), MAY_NOT.items(), ids=MAY_NOT)
+def test_a_user_who_may_not_make_the_first_change(run, words, code):
+    denied = Status(403, "User is not authorized to perform this action.")
+    for method in ("POST", "PUT"):
+        at = "/(clusters/.*|storageconnections.*|networks)"
+        run.double.fail_next(method, at, denied, times=9)
+    done = run(words, "-y")
+    assert done.code == code
+    shown = " ".join(done.out.split() or done.err.split())
+    assert "says: User is not authorized to perform this action" in shown
+    assert "use a user with an administrator's role (SuperUser)" in shown
+    if code == 1:
+        assert last_line(done.err) == THE_SENTENCE, done
+    policies = {host.policy_text for host in run.double.world.hosts.values()}
+    assert policies == {POLICY}
+    assert not run.double.world.connection_of("data1").mount_options
+
+
+def test_permissions_that_cannot_be_read_refuse_nobody(run):
+    run.double.fail_next("GET", "/users/.*", Status(403, "No"))
+    assert run(VERBS[0], "-y").code == 0
 
 
 def test_after_the_first_change_it_is_not_said(run):

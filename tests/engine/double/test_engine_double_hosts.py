@@ -351,6 +351,34 @@ def test_a_restart_clears_the_flag(engine: Engine) -> None:
     assert not flag(engine)[0]
 
 
+def permits(engine: Engine) -> dict[str, bool]:
+    """Return what the user of the connection may do, and whether as administrator."""
+    user = engine.system.get().authenticated_user
+    service = engine.system.users_service().user_service(user.id).permissions_service()
+    found = {}
+    for permission in service.list():
+        assert permission.role.name is None
+        role = engine.system.roles_service().role_service(permission.role.id)
+        for permit in role.permits_service().list():
+            found[permit.name] = permit.administrative
+    return found
+
+
+@pytest.mark.engine_does("SSO-06")
+def test_a_user_sees_what_the_user_may_do(engine: Engine) -> None:
+    assert permits(engine) == {"login": False, "edit_cluster_configuration": True}
+    engine.world.roles["admin@ovirt@internalsso"] = "ReadOnlyAdmin"
+    assert permits(engine) == {"login": False}
+
+
+@pytest.mark.engine_does("SSO-07")
+def test_a_user_who_may_only_read_changes_nothing(engine: Engine) -> None:
+    engine.world.roles["admin@ovirt@internalsso"] = "ReadOnlyAdmin"
+    with refused(403, "User is not authorized to perform this action."):
+        engine.host("host02").deactivate()
+    assert engine.world.host("host02").status == "up"
+
+
 @pytest.mark.engine_does("HOST-03")
 def test_a_refresh_needs_a_host_that_can_be_reached(engine: Engine) -> None:
     engine.host("host02").refresh()

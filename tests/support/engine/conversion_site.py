@@ -77,6 +77,7 @@ class Site:
         self.cut: Optional[tuple[int, str]] = None
         self.stored: Any = None
         self.calls: list[Call] = []
+        self.performed = self.calls
         self.pushes_fail: set[str] = set()
         # Hosts on which a pushed policy is not loaded; the loaded policy, by host.
         self.loads_fail: set[str] = set()
