@@ -310,24 +310,6 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-class ProgressStream:
-    """stderr for a library that shows progress; writing errors are ignored.
-
-    The texts must be printable already.
-    """
-
-    def write(self, text: str) -> int:
-        """Write at once; ignore errors."""
-        _to_stderr(text)
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sys.stderr, name)
-
-    def flush(self) -> None:
-        """Do nothing: all is written at once."""
-
-
 def terminal_width(stream: Optional[TextIO]) -> Optional[int]:
     """Return the columns of a terminal; None for a file, a pipe or nothing."""
     if stream is None or not stream.isatty():

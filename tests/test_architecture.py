@@ -33,7 +33,7 @@ VDSMD_SIDE = (f"{PACKAGE}.storage.vdsm.launch", f"{PACKAGE}.storage.vdsm.connect
 OPENSM_SIDE = (f"{PACKAGE}.host.fabric", f"{PACKAGE}.host.opensm")
 DEPENDENCIES = {"yaml"}  # setup.cfg, install_requires
 # setup.cfg, extra `engine`: hypervisors have none of them.
-ENGINE_DEPENDENCIES = {"ovirtsdk4", "pycurl", "jinja2", "markupsafe", "rich"}
+ENGINE_DEPENDENCIES = {"ovirtsdk4", "pycurl", "jinja2", "markupsafe"}
 ENGINE_SIDE = (f"{PACKAGE}.engine_sdk_tools", f"{PACKAGE}.cli.engine.")
 # Runs as a separate process, with the system's Python.
 CM_PROBE = f"{PACKAGE}.storage.rdma_cm_probe"
@@ -345,20 +345,18 @@ def test_what_a_program_prints_is_collected_in_one_place():
 # The places where text reaches a terminal, and what makes it printable there.
 SCREEN = f"{PACKAGE}.cli.output"
 STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
-# In other packages: a Console of rich with the stream of `screen`; getpass, whose
-# question is printable; VDSM's pipe, with a printable sentence; the pipe of a worker,
-# and its closed streams; a hook's own file.
+# In other packages: getpass, whose question is printable; VDSM's pipe, with a printable
+# sentence; the pipe of a worker, and its closed streams; a hook's own file.
 WRITERS = {
     # JSON, which ansible_run reads; not a terminal.
     (CALLBACK, "sys.stdout"),
-    (f"{PACKAGE}.cli.engine.progress", "Console"),
     (f"{PACKAGE}.cli.engine.settings", "getpass"),
     (f"{PACKAGE}.vdsm_hooks.deadline", "os.write"),
     (f"{PACKAGE}.vdsm_hooks.deadline", "sys.stdout"),
     (f"{PACKAGE}.vdsm_hooks.deadline", "sys.stderr"),
     ("after_get_caps", "os.write"),
 }
-CALLS = {"print", "input", "Console", "getpass", "os.write", "redirect_stderr"}
+CALLS = {"print", "input", "getpass", "os.write", "redirect_stderr"}
 
 
 def _called(node: ast.Call) -> str:
@@ -366,9 +364,7 @@ def _called(node: ast.Call) -> str:
     if isinstance(node.func, ast.Attribute):
         above = node.func.value
         of_os = isinstance(above, ast.Name) and above.id == "os"
-        name = f"os.{node.func.attr}" if of_os else node.func.attr
-        # Of a Console, which has its own check.
-        return "" if name == "print" else name
+        return f"os.{node.func.attr}" if of_os else node.func.attr
     return getattr(node.func, "id", "")
 
 
@@ -432,7 +428,6 @@ def test_all_that_is_shown_goes_through_the_screen():
         "from sys import stderr",
         "import sys as s",
         "os.write(2, b'')",
-        "rich.console.Console()",
         "subprocess.run(['ls'])",
         "subprocess.Popen(['ls'], stdout=PIPE)",
     ],

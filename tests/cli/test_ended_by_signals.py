@@ -233,6 +233,7 @@ shown = engine_progress(output)
 shown.plan(("host01",), 2)
 print(type(shown).__name__, flush=True)
 sys.stdin.readline()
+shown.begin("a step", "host01")
 shown.note("said to nobody")
 shown.end("a step", "host01", "a problem")
 shown.close()
@@ -254,7 +255,7 @@ def test_a_terminal_that_is_gone_does_not_keep_from_tidying_up(tmp_path):
         env={**os.environ, "TERM": "xterm"},
     )
     os.close(theirs)
-    assert process.stdout.readline() == "TerminalProgress\n"
+    assert process.stdout.readline() == "LineProgress\n"
     os.close(ours)
     process.communicate("gone\n", timeout=LIMIT_S)
     assert (process.returncode, said.read_text()) == (0, "tidied up")
