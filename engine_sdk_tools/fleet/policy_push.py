@@ -11,10 +11,12 @@ import difflib
 import functools
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import step as reported
 from ovirt_rdma.engine_sdk_tools.domains.transport import nfs_export
 from ovirt_rdma.engine_sdk_tools.hosts.policy import (
     digest_with_drop_ins,
@@ -315,16 +317,20 @@ def push_policy(
     for start in range(0, len(plan.hosts), AT_ONCE):
         hosts = plan.hosts[start : start + AT_ONCE]
         step = f"push the policy to {', '.join(host.name for host in hosts)}"
-        job.begin(step)
-        for host in hosts:
-            listener.begin(_STEP, host.name)
-        answers = door.push_policy(hosts, plan.text)
-        for host in hosts:
-            verified = _verified(host, answers.get(host.name), plan.digest_on(host))
-            pushed[host.name] = verified
-            listener.end(_STEP, host.name, verified.problem)
-        failed = [host.name for host in hosts if pushed[host.name].problem]
-        job.end(step, problem=f"failed: {', '.join(failed)}" if failed else "")
+        with ExitStack() as steps:
+            now = steps.enter_context(reported(job, step))
+            # They end in the order of the hosts, so they begin in the other one.
+            each = {
+                host.name: steps.enter_context(reported(listener, _STEP, host.name))
+                for host in reversed(hosts)
+            }
+            answers = door.push_policy(hosts, plan.text)
+            for host in hosts:
+                verified = _verified(host, answers.get(host.name), plan.digest_on(host))
+                pushed[host.name] = verified
+                each[host.name].problem = verified.problem
+            failed = [host.name for host in hosts if pushed[host.name].problem]
+            now.problem = f"failed: {', '.join(failed)}" if failed else ""
     return PolicyPushResult(pushed)
 
 

@@ -24,6 +24,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
 )
 from ovirt_rdma.engine_sdk_tools.api.events import events_since, newest_event
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.progress import step as reported
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.conversion.actions import HoldsLock
 from ovirt_rdma.engine_sdk_tools.conversion.host_step import Activation, Evacuation
@@ -180,29 +181,25 @@ class _Work:
             state = state.with_host(name, **stored, event=event)
         state = self._save(replace(state, doing=step.doing))
         subject = step.host if len(step.hosts) == 1 else None
-        self._listener.begin(step.doing, subject)
-        why = ""
-        try:
-            state = self._act(state, step)
-        except LostAnswer as problem:
-            # The next reading shows if the change was made.
-            why = str(problem)
-        except TimeoutProblem as problem:
-            why = str(problem)
-            state = self._failed(state, step.host, why)
-        except EngineProblem as problem:
-            if problem.kind in (*PASSING, DENIED, UNTRUSTED):
-                self._listener.end(step.doing, subject, str(problem))
-                raise
-            why = problem.one_line
-            before = next_step(state, self._statuses())
-            self._read()
-            if self._same(before, next_step(state, self._statuses())):
-                state = self._failed(state, step.host, why)
-        problems = [state.host(name).problem for name in step.hosts]
-        self._listener.end(
-            step.doing, subject, why or "; ".join(filter(None, problems))
-        )
+        with reported(self._listener, step.doing, subject) as now:
+            try:
+                state = self._act(state, step)
+            except LostAnswer as problem:
+                # The next reading shows if the change was made.
+                now.problem = str(problem)
+            except TimeoutProblem as problem:
+                now.problem = str(problem)
+                state = self._failed(state, step.host, now.problem)
+            except EngineProblem as problem:
+                if problem.kind in (*PASSING, DENIED, UNTRUSTED):
+                    raise
+                now.problem = problem.one_line
+                before = next_step(state, self._statuses())
+                self._read()
+                if self._same(before, next_step(state, self._statuses())):
+                    state = self._failed(state, step.host, now.problem)
+            problems = [state.host(name).problem for name in step.hosts]
+            now.problem = now.problem or "; ".join(filter(None, problems))
         return self._save(replace(state, doing=""))
 
     def _same(self, one: PreparationStep, other: PreparationStep) -> bool:

@@ -34,6 +34,8 @@ VERBS = {
     "domain convert data1 --to rdma --rolling": (),
     "domain revert data1": ("domain convert data1 --to rdma --rolling",),
     "domain heal": (),
+    "hosts prepare --by reinstall --again": (),
+    "hosts prepare --by ssh --again": (),
 }
 FAULTS = {"refused": Conflict(), "lost": AnswerLost(), "interrupted": None}
 
@@ -88,7 +90,15 @@ def _step_of(capsys, folder, monkeypatch, words, fault, number):
             assert site.run(before).code == 0
         site.number, site.at, site.what = 0, number, FAULTS[fault]
         if fault == "interrupted":
-            patched.setattr(Session, "perform", _interrupted_at(number))
+            acts = iter(range(1000))
+            for where, name in (
+                (Session, "perform"),
+                (Session, "wait_until"),
+                (DoubleDoor, "push_policy"),
+                (DoubleDoor, "prepare"),
+            ):
+                interrupted = _interrupted_at(number, acts, getattr(where, name))
+                patched.setattr(where, name, interrupted)
         done = site.run(words)
         steps = Counter()
         for one in done.events:
@@ -99,14 +109,12 @@ def _step_of(capsys, folder, monkeypatch, words, fault, number):
     return done.code == 130 or (fault != "interrupted" and site.number > number)
 
 
-def _interrupted_at(number):
-    """Return a Session.perform that is interrupted at its change of this number."""
-    count = iter(range(1000))
-    perform = Session.perform
+def _interrupted_at(number, acts, act):
+    """Return ``act``, interrupted if it is that of this number."""
 
-    def performed(self, call, **more):
-        if next(count) == number:
+    def acted(self, *words, **more):
+        if next(acts) == number:
             raise KeyboardInterrupt
-        return perform(self, call, **more)
+        return act(self, *words, **more)
 
-    return performed
+    return acted
