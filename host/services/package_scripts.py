@@ -7,6 +7,7 @@ opensm is ended before erase: its unit goes with the package.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
@@ -94,7 +95,7 @@ def prepare_erase(
         except JournalProblem as problem:
             left = Note(str(problem), problem.fix)
         if left is None:
-            _remove_files(under(root, JOURNAL).parent)
+            notes += _remove_files(under(root, JOURNAL).parent)
         else:
             notes.append(left)
     return notes
@@ -151,9 +152,25 @@ def _left(ledger: Ledger) -> Optional[Note]:
     )
 
 
-def _remove_files(folder: Path) -> None:
-    # Not folders: ovirt-rdma keeps the states of conversions in one.
-    entries = list(folder.iterdir()) if folder.is_dir() else []
-    for path in entries:
-        if path.is_symlink() or not path.is_dir():
-            path.unlink()
+def _remove_files(folder: Path) -> list[Note]:
+    """Remove the files in ``folder``; return what the admin has to know of those that
+    stay: something may be mounted on one, or the file system may be read-only.
+    """
+    stay = []
+    try:
+        # Not folders: ovirt-rdma keeps the states of conversions in one.
+        with os.scandir(folder) as found:
+            entries = [e.path for e in found if not e.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        entries, stay = [], [f"{folder} ({error.strerror})"]
+    for name in sorted(entries):
+        try:
+            Path(name).unlink()
+        except OSError as error:
+            stay.append(f"{name} ({error.strerror})")
+    if not stay:
+        return []
+    fix = "remove it by hand; findmnt shows whether something is mounted there"
+    return [Note(f"not removed: {', '.join(stay)}", fix)]

@@ -140,6 +140,14 @@ def check(output: str) -> dict[str, Any]:
     return job
 
 
+def check_layout(output: str, size: int) -> None:
+    """Check that fio wrote ``size`` bytes, by its JSON; raises as :func:`check`."""
+    side = check(output).get("write")
+    written = _number(side, "io_bytes") if isinstance(side, dict) else None
+    if written is None or written < size:
+        raise incomplete(f"it wrote {written or 0:.0f} of {size} bytes of the file")
+
+
 def parse(output: str, load: Load) -> FioResult:
     """Return the result of ``load`` in fio's JSON; raises as :func:`check`."""
     job = check(output)

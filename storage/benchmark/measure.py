@@ -257,7 +257,8 @@ class Measuring:
         layout = fio.layout_arguments(self.scratch.file, request.size, engine)
         # 1 MiB/s is the slowest server that is waited for.
         output = self.scratch.fio(layout, request.size / plan.MIB)
-        fio.check(output)
+        fio.check_layout(output, request.size)
+        self.scratch.check_written(request.size)
 
     def _jobs(
         self,

@@ -54,6 +54,8 @@ _RECORD = f"{FOLDER}/record"
 _SCRATCH = ".ovirt-rdma-bench-"
 _NAME = re.compile(re.escape(_SCRATCH) + "[0-9a-f]{12}")
 _FILE = "data"
+# Of its end, read back after it was written.
+_END_BYTES = 4096
 
 Run = Callable[[Sequence[str], float], str]
 """Runs an argument vector for at most that many seconds, as run_command does."""
@@ -254,6 +256,24 @@ class Scratch:
         own = (mount.st_dev, self._inode)
         if not stat.S_ISREG(file.st_mode) or (file.st_dev, file.st_ino) != own:
             raise _replaced("it is another file")
+
+    def check_written(self, size: int) -> None:
+        """Check that the file has ``size`` bytes, and at its end no zeros, as before it
+        was written: the server need not read what is not there. Raises Problem.
+        """
+        try:
+            file = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                found = os.fstat(file).st_size
+                end = os.pread(file, _END_BYTES, max(0, found - _END_BYTES))
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise fio.failure(error.errno or errno.EIO) from None
+        if found != size:
+            raise fio.incomplete(f"the file has {found} bytes, and not {size}")
+        if not any(end):
+            raise fio.incomplete("the end of the file was not written")
 
     @contextlib.contextmanager
     def _opened_folder(self) -> Iterator[int]:
@@ -514,7 +534,8 @@ def end_benchmark(
             wait_s = _END.after_sigkill_s
             stack.enter_context(one_run(root, wait_s, by=by, lock=LOCK))
         Scratch(root, run).clean()
-        under(root, LOCK).unlink()
+        with _in_folder():
+            under(root, LOCK).unlink()
         # Not if there is something of others.
         with contextlib.suppress(OSError):
             folder.rmdir()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from support.command_line import run
@@ -15,6 +16,7 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.benchmark import fio, measure, scratch
 from ovirt_rdma.storage.benchmark.model import as_document
+from ovirt_rdma.storage.benchmark.plan import MIB
 from ovirt_rdma.storage.benchmark.scratch import Scratch
 from ovirt_rdma.storage.benchmark.verdict import verdict
 from ovirt_rdma.storage.readiness import READY
@@ -34,10 +36,13 @@ def _fio(rates):
             super().mount(export, options, over_rdma=over_rdma)
 
         def fio(self, arguments, seconds):
+            if "--name=layout" in arguments:
+                Path(self.file).write_bytes(b"x" * MIB)
             names = ("50.000000", "90.000000", "99.000000", "99.900000")
             side = {
                 "bw_bytes": self.rate,
                 "iops": self.rate / 4096,
+                "io_bytes": MIB,
                 "clat_ns": {"percentile": dict.fromkeys(names, 250_000)},
             }
             return json.dumps({"jobs": [{"error": 0, "read": side, "write": side}]})

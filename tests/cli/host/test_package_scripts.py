@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from ovirt_rdma.host.paths import (
 from ovirt_rdma.host.policy import fields
 from ovirt_rdma.host.services import package_scripts
 from ovirt_rdma.host.system.lock import one_run
+from ovirt_rdma.storage.benchmark.scratch import LOCK
 
 pytestmark = pytest.mark.hypervisor
 
@@ -82,6 +85,61 @@ def test_erased_disables_and_removes_what_nobody_needs(installed):
         assert not under(installed.root, path).exists()
     # The states of conversions belong to ovirt-rdma.
     assert [path.name for path in folder.iterdir()] == ["engine"]
+
+
+@pytest.mark.parametrize("number", [errno.EBUSY, errno.EROFS, errno.EPERM])
+def test_a_file_that_cannot_be_removed_is_one_sentence(installed, monkeypatch, number):
+    """Something may be mounted on it; the package is erased all the same."""
+    assert installed("enable").code == 0
+    assert installed("policy", "load").code == 0
+    busy = under(installed.root, POLICY_JSON)
+    real = Path.unlink
+
+    def unlink(path, *words, **more):
+        if path == busy:
+            raise OSError(number, os.strerror(number), str(path))
+        real(path, *words, **more)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    result = installed("unit", "erased")
+    assert result.code == 0
+    sentence, fix = result.err.splitlines()
+    reason = os.strerror(number)
+    assert sentence == f"ovirt-rdma-host: not removed: {busy} ({reason})"
+    assert fix.startswith("fix: remove it by hand")
+    assert [path.name for path in busy.parent.iterdir()] == [busy.name]
+    assert not under(installed.root, ENABLED).exists()
+
+
+def test_a_folder_that_cannot_be_listed_is_one_sentence(installed, monkeypatch):
+    folder = under(installed.root, JOURNAL).parent
+    real = os.scandir
+
+    def scandir(path):
+        if str(path) == str(folder):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return real(path)
+
+    monkeypatch.setattr(package_scripts.os, "scandir", scandir)
+    result = installed("unit", "erased")
+    assert result.code == 0
+    assert f"not removed: {folder} ({os.strerror(errno.EIO)})" in result.err
+
+
+def test_a_lock_of_bench_that_stays_is_one_sentence(installed, monkeypatch):
+    lock = under(installed.root, LOCK)
+    lock.parent.mkdir(parents=True)
+    real = Path.unlink
+
+    def unlink(path, *words, **more):
+        if path == lock:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+        real(path, *words, **more)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    result = installed("unit", "erased")
+    assert (result.code, len(result.err.splitlines())) == (0, 2)
+    assert str(lock) in result.err
 
 
 def test_erased_keeps_what_revert_needs(installed):

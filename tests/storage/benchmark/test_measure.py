@@ -45,6 +45,9 @@ class Canned(Scratch):
 
     full_at = 0
     runs = 0
+    # What is written as the file; what fio says that it wrote.
+    content = b"x" * MIB
+    written = MIB
 
     def fio(self, arguments, seconds):
         assert arguments[0] == "fio"
@@ -57,6 +60,9 @@ class Canned(Scratch):
             "iops": 1000.0,
             "clat_ns": {"percentile": {**percentiles, "99.900000": 1000}},
         }
+        if "--name=layout" in arguments:
+            Path(self.file).write_bytes(self.content)
+        side["io_bytes"] = self.written
         error = 28 if self.runs == self.full_at else 0
         return json.dumps({"jobs": [{"error": error, "read": side, "write": side}]})
 
@@ -100,6 +106,29 @@ def test_transports_are_mounted_in_turns_and_never_together(measuring, mounts):
     assert [job.repeat for job in jobs] == [1] * 12 + [2] * 12
     assert mounts.is_clean()
     assert measuring.skipped == []
+
+
+@pytest.mark.parametrize(
+    ("content", "written", "reason"),
+    [
+        (b"x" * MIB, 0, f"it wrote 0 of {MIB} bytes"),
+        (b"x" * MIB, None, f"it wrote 0 of {MIB} bytes"),
+        (b"x" * MIB, MIB - 1, f"it wrote {MIB - 1} of {MIB} bytes"),
+        (b"x" * 10, MIB, f"the file has 10 bytes, and not {MIB}"),
+        (b"x" * 4096 + bytes(MIB - 4096), MIB, "the end of the file was not written"),
+    ],
+)
+def test_a_file_that_was_not_written_is_not_measured(
+    measuring, mounts, content, written, reason
+):
+    """A server reads zeros of a hole without its disks."""
+    measuring.scratch.content, measuring.scratch.written = content, written
+    with pytest.raises(Problem) as caught:
+        measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+    assert caught.value.id == "bench-fio-incomplete"
+    assert reason in str(caught.value)
+    assert measuring.scratch.runs == 1
+    assert mounts.is_clean()
 
 
 def test_the_options_are_those_that_vdsm_gets(measuring, mounts):
@@ -381,7 +410,9 @@ def test_the_real_fio_is_understood():
             file = scratch.file
             made = scratch.folder / "data"
             inode = made.stat().st_ino
-            fio.check(scratch.fio(fio.layout_arguments(file, 4 * MIB, found), 9))
+            layout = fio.layout_arguments(file, 4 * MIB, found)
+            fio.check_layout(scratch.fio(layout, 9), 4 * MIB)
+            scratch.check_written(4 * MIB)
             # Written by its name in /proc, and in place.
             assert made.read_bytes().count(0) < MIB
             assert (made.stat().st_ino, made.stat().st_size) == (inode, 4 * MIB)
