@@ -18,8 +18,8 @@ from ovirt_rdma.cli.engine.arguments import (
 )
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.cli.verdict import AllowNone, add_allow_none
 from ovirt_rdma.host.errors import UsageProblem
-from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -395,10 +395,13 @@ def _document(row: DomainRow) -> dict[str, Any]:
     }
 
 
-class Verify(EngineVerb, AccessOptions):
+class Verify(EngineVerb, AccessOptions, AllowNone):
     """Show the matrix; return 3 if a mount is not as requested, or unknown."""
 
-    codes = "0 all as requested, 1 failed,\n3 a mount is not as requested, or unknown"
+    codes = (
+        "0 all as requested, 1 failed,\n"
+        "3 a mount is not as requested, or unknown, or there is none"
+    )
     examples = ("", "data1 data2", "--facts-dir dumps -o json")
     more = "Asks the kernel of each host. A host that does not answer is unknown."
 
@@ -412,19 +415,19 @@ class Verify(EngineVerb, AccessOptions):
         )
         add_data_center(parser)
         add_host_access(parser)
+        add_allow_none(parser, "mount")
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.engine.session import open_session, rdma_engine
-        from ovirt_rdma.cli.engine.shown.matrix import show_matrix
-        from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
+        from ovirt_rdma.cli.engine.shown.matrix import matrix_code, show_matrix
 
         output = context.output
         with open_session(self, output) as session:
             rdma = rdma_engine(self, context, session)
             matrix = rdma.verify(*self.names, data_center=self.datacenter)
-        if output.for_people and not matrix.columns:
-            output.line("There is no NFS storage domain in a data center.")
-        else:
+        if matrix.columns or not output.for_people:
             show_matrix(output, matrix)
-        bad = matrix.worst in (FAIL, UNKNOWN)
-        return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
+        none = "There is no NFS storage domain in a data center."
+        if matrix.columns:
+            none = "Nothing was verified: no host has to mount these domains now."
+        return matrix_code(self, output, matrix, none)

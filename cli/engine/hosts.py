@@ -17,6 +17,7 @@ from ovirt_rdma.cli.engine.arguments import (
 )
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.cli.verdict import AllowNone, add_allow_none
 from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
@@ -157,10 +158,13 @@ class ListHosts(EngineVerb):
         return 0
 
 
-class Check(EngineVerb, AccessOptions):
-    """Check hosts; return 3 if a check failed or is unknown."""
+class Check(EngineVerb, AccessOptions, AllowNone):
+    """Check hosts; return 3 if a check failed or is unknown, or without a host."""
 
-    codes = "0 no check failed, 1 failed, 3 a check failed or is unknown"
+    codes = (
+        "0 no check failed, 1 failed,\n"
+        "3 a check failed or is unknown, or there is no host"
+    )
     examples = ("", "hv1 hv2", "--facts-dir dumps --policy policy.yaml", "--events")
     more = (
         "The engine's view of a host and the host's own report are shown\nseparately."
@@ -191,6 +195,7 @@ class Check(EngineVerb, AccessOptions):
         )
         add_data_center(parser)
         add_host_access(parser)
+        add_allow_none(parser, "host")
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.engine.session import (
@@ -198,8 +203,7 @@ class Check(EngineVerb, AccessOptions):
             own_policy,
             rdma_engine,
         )
-        from ovirt_rdma.cli.engine.shown.matrix import show_matrix
-        from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
+        from ovirt_rdma.cli.engine.shown.matrix import matrix_code, show_matrix
 
         output = context.output
         policy = own_policy(self.policy)
@@ -209,11 +213,11 @@ class Check(EngineVerb, AccessOptions):
                 policy=policy[0].policy if policy else None,
                 data_center=self.datacenter,
             )
-            show_matrix(output, matrix)
+            if matrix.rows or not output.for_people:
+                show_matrix(output, matrix)
             if self.events and not _write_events(session, matrix, output):
                 return ExitCode.FAILED
-        bad = matrix.worst in (FAIL, UNKNOWN)
-        return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
+        return matrix_code(self, output, matrix, "There is no host.")
 
 
 def _write_events(session: EngineSession, matrix: Matrix, output: Output) -> bool:

@@ -17,9 +17,9 @@ from ovirt_rdma.cli.host.shown.block import (
     sentences,
     session_document,
 )
-from ovirt_rdma.cli.host.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.cli.output import count
 from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.host.block.findings import differences, login_findings, session_findings
 from ovirt_rdma.host.block.model import BlockProblem, Session
 from ovirt_rdma.host.block.multipath_conf import multipath_findings

@@ -17,9 +17,9 @@ from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
 from ovirt_rdma.cli.host.decision import HostDecision, command, load_decision, rule_of
 from ovirt_rdma.cli.host.main import PROGRAM
-from ovirt_rdma.cli.host.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, VERDICTS, WARN, Finding
 
 Key = Callable[[Finding], Optional[Hashable]]

@@ -30,8 +30,8 @@ from ovirt_rdma.cli.host.shown.fabric import (
 )
 from ovirt_rdma.cli.host.shown.manager import show_disabled, show_enabled
 from ovirt_rdma.cli.host.shown.runs import BACK, RunReport, ThisHost, as_root
-from ovirt_rdma.cli.host.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, RunResult
 from ovirt_rdma.host.changes.prepare import loaded_policy
 from ovirt_rdma.host.collect.parsers.ibnetdiscover import fabric_ports

@@ -28,9 +28,9 @@ from ovirt_rdma.cli.host.arguments import (
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.host.shown.health import print_health
 from ovirt_rdma.cli.host.shown.watch import WATCH_KIND, document, print_rows, rows
-from ovirt_rdma.cli.host.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
 from ovirt_rdma.host.collect.statistics import read_statistics

@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.verdict import AllowNone, verdict_code
 from ovirt_rdma.engine_sdk_tools.matrix import (
     BEFORE,
     FAIL,
+    NONE,
     OK,
     UNKNOWN,
     WARN,
@@ -21,6 +23,7 @@ from ovirt_rdma.engine_sdk_tools.matrix import (
     Matrix,
 )
 from ovirt_rdma.engine_sdk_tools.sentences import problems_of
+from ovirt_rdma.host.exit_code import ExitCode
 
 _TONES = {OK: "good", WARN: "doubtful", UNKNOWN: "doubtful", FAIL: "bad"}
 # More sentences than this would hide the worst ones.
@@ -58,6 +61,19 @@ def show_matrix(output: Output, matrix: Matrix) -> None:
     for note in matrix.notes:
         output.line()
         output.text(note)
+
+
+def matrix_code(args: AllowNone, output: Output, matrix: Matrix, none: str) -> ExitCode:
+    """Return the exit code for ``matrix``; ``none`` is the sentence for one that shows
+    nothing that was looked at.
+    """
+    looked_at = matrix.worst != NONE
+    if not looked_at and output.for_people:
+        output.text(none)
+    elif not looked_at:
+        output.message(f"note: {none}")
+    failed = matrix.worst in (FAIL, UNKNOWN)
+    return verdict_code(args, looked_at=looked_at, failed=failed)
 
 
 def matrix_document(matrix: Matrix) -> dict[str, Any]:

@@ -66,6 +66,43 @@ def cells(document):
     }
 
 
+def into_maintenance(world):
+    for host in world.hosts.values():
+        host.status, host.mounts = "maintenance", {}
+
+
+NOTHING = {
+    "no host": ("hosts check", "There is no host.", lambda world: world.hosts.clear()),
+    "no host of its domain": (
+        "domain verify",
+        "Nothing was verified: no host has to mount these domains now.",
+        lambda world: world.hosts.clear(),
+    ),
+    "no domain": (
+        "domain verify",
+        "There is no NFS storage domain in a data center.",
+        lambda world: world.domains.clear(),
+    ),
+    "in maintenance": (
+        "domain verify data1",
+        "Nothing was verified: no host has to mount these domains now.",
+        into_maintenance,
+    ),
+}
+
+
+@pytest.mark.parametrize(("verb", "said", "remove"), NOTHING.values(), ids=NOTHING)
+def test_nothing_to_look_at_is_not_good(site, verb, said, remove):
+    remove(site.world)
+    result = site(*verb.split())
+    assert result.code == 3
+    assert said in result.out
+    assert site(*verb.split(), "--allow-none").code == 0
+    document = site(*verb.split(), "-o", "json")
+    assert (document.code, document.document["worst"]) == (3, "none")
+    assert said in document.err
+
+
 def test_list_counts_what_is_asked_and_used(site):
     result = site("domain", "list")
     assert result.code == 0
