@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``deploy-hook install``, ``remove``, ``lint`` and ``status``.
+"""Run ``deploy-hook install``, ``remove`` and ``status``.
 
 They work on the engine machine, on the file of tasks that the engine includes at the
 end of each installation of a host.
@@ -7,18 +7,24 @@ end of each installation of a host.
 
 from __future__ import annotations
 
+import difflib
+from pathlib import Path
+from typing import Any, Optional
+
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
+from ovirt_rdma.engine_sdk_tools.deploy_hook import block, settings
+from ovirt_rdma.engine_sdk_tools.deploy_hook import context as surroundings
+from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
+from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
+    POST_TASKS,
+    PostTasksFile,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-    from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
+from ovirt_rdma.host.paths import POLICY_YAML
 
 _COLORS = {"OK": "good", "WARN": "doubtful", "FAIL": "bad"}
 
@@ -72,15 +78,6 @@ class Install(_ChangesFile):
     )
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.engine_sdk_tools.deploy_hook import block
-        from ovirt_rdma.engine_sdk_tools.deploy_hook import context as surroundings
-        from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-        from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
-            POST_TASKS,
-            PostTasksFile,
-        )
-        from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
-
         output = context.output
         collection = collection_folder()
         if collection is None:
@@ -118,13 +115,6 @@ class Remove(_ChangesFile):
     )
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.engine_sdk_tools.deploy_hook import block
-        from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-        from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
-            POST_TASKS,
-            PostTasksFile,
-        )
-
         output = context.output
         file = PostTasksFile(self.file or POST_TASKS)
         with file.locked():
@@ -161,8 +151,6 @@ def _show(
     result: str,
     content: tuple[Optional[bytes], Optional[bytes]],
 ) -> int:
-    from ovirt_rdma.engine_sdk_tools.deploy_hook import block
-
     before, after = content
     state = block.MISSING if after is None else block.find(after, _collection()).state
     differences = _diff(before, after, str(file.named))
@@ -196,114 +184,6 @@ def _show(
     return 0
 
 
-class Lint(_OfFile):
-    """Check the whole file as the engine will read it; return 3 for a finding."""
-
-    codes = "0 nothing found, 1 failed, 3 something was found"
-    examples = ("", "-o json")
-    more = (
-        "Checks the whole file, with tasks of others, for what works with\n"
-        "ansible-playbook but fails the installation of a host in the engine, or\n"
-        "ends it without a failure. Changes nothing."
-    )
-
-    def run(self, context: Context) -> int:
-        from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
-            POST_TASKS,
-            PostTasksFile,
-        )
-
-        output = context.output
-        file = PostTasksFile(self.file or POST_TASKS)
-        content = file.read()
-        if content is None:
-            raise Problem(
-                "post-tasks-missing",
-                f"{file.named} does not exist, so nothing was checked",
-                "ovirt-rdma deploy-hook install makes it, or name another one: --file",
-            )
-        findings = _findings(file, content)
-        shown = [
-            {
-                "id": id,
-                "verdict": verdict,
-                "line": line,
-                "sentence": sentence,
-                "fix": fix,
-            }
-            for id, verdict, line, sentence, fix in findings
-        ]
-        if not output.for_people:
-            output.document(
-                "deploy-hook-lint", {"file": str(file.named), "findings": shown}
-            )
-        elif not findings:
-            output.text(f"{file.named}: nothing was found.")
-        else:
-            for _id, verdict, line, sentence, fix in findings:
-                place = f"{file.named}:{line}" if line else str(file.named)
-                output.text(f"{verdict} {place}: {sentence}")
-                output.fix(fix)
-        return ExitCode.CHECKS_FAILED if findings else ExitCode.DONE
-
-
-_Finding = tuple[str, str, int, str, str]
-
-
-def _findings(file: PostTasksFile, content: Optional[bytes]) -> list[_Finding]:
-    from pathlib import Path
-
-    from ovirt_rdma.engine_sdk_tools.deploy_hook import block, traps
-    from ovirt_rdma.engine_sdk_tools.deploy_hook import context as surroundings
-    from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-    from ovirt_rdma.engine_sdk_tools.deploy_hook.settings import (
-        SettingsProblem,
-        read_settings,
-    )
-    from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
-    from ovirt_rdma.host.paths import POLICY_YAML
-
-    found: list[_Finding] = []
-
-    def problem(of: Problem) -> None:
-        found.append((of.id, traps.FAIL, 0, of.one_line, of.fix))
-
-    if content is not None:
-        try:
-            nodes = block.nodes_of(content)
-            block.find(content, _collection())
-            surroundings.check_syntax(content, file.named.parent)
-            missing = [
-                traps.missing_role(one)
-                for one in traps.included_roles(nodes)
-                if not surroundings.role_is_found(one.role)
-            ]
-            for trap in sorted(
-                [*traps.traps_of(nodes), *missing], key=lambda t: t.line
-            ):
-                sentence = f"task '{trap.task}' {trap.sentence}"
-                found.append((trap.id, trap.verdict, trap.line, sentence, trap.fix))
-        except PostTasksProblem as of:
-            problem(of)
-        for path in (file.path, Path(block.SETTINGS), Path(POLICY_YAML)):
-            user = surroundings.user_without_access(path)
-            if user:
-                found.append(
-                    (
-                        "post-tasks-not-readable",
-                        traps.FAIL,
-                        0,
-                        f"{path} cannot be read by the engine's user, {user}",
-                        f"chmod o+r {path}",
-                    )
-                )
-    try:
-        read_settings(collection=collection_folder())
-    except SettingsProblem as of:
-        problem(of)
-    return found
-
-
 class Status(_OfFile):
     """Show the state of the block and what it needs; return 3 if it cannot work."""
 
@@ -311,14 +191,6 @@ class Status(_OfFile):
     examples = ("", "-o json")
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.engine_sdk_tools.deploy_hook import block, traps
-        from ovirt_rdma.engine_sdk_tools.deploy_hook import context as surroundings
-        from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-        from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
-            POST_TASKS,
-            PostTasksFile,
-        )
-
         output = context.output
         file = PostTasksFile(self.file or POST_TASKS)
         content = file.read()
@@ -328,8 +200,7 @@ class Status(_OfFile):
             state = block.find(content or b"", _collection()).state
         except PostTasksProblem as problem:
             why = problem.one_line
-        findings = _findings(file, content)
-        failed = [finding for finding in findings if finding[1] == traps.FAIL]
+        problems = _problems(file, content)
         rows = [
             ("block", _verdict(state == block.INSTALLED), why or state),
             (
@@ -346,7 +217,7 @@ class Status(_OfFile):
                 _verdict(machine.role),
                 str(machine.collection) if machine.role else "not found",
             ),
-            ("lint", _verdict(not failed), _count(findings)),
+            *(("file", "FAIL", one.one_line) for one in problems),
         ]
         if not output.for_people:
             content_of = {
@@ -357,7 +228,10 @@ class Status(_OfFile):
                 "engine_runs_hook": machine.runs_hook,
                 "role_found": machine.role,
                 "collection": str(machine.collection) if machine.collection else None,
-                "findings": len(findings),
+                "findings": [
+                    {"id": one.id, "sentence": one.one_line, "fix": one.fix}
+                    for one in problems
+                ],
             }
             output.document("deploy-hook-status", content_of)
         else:
@@ -368,37 +242,52 @@ class Status(_OfFile):
                 output.fix("ovirt-rdma deploy-hook install --force")
             if not machine.role:
                 output.fix("dnf install ovirt-rdma-engine")
-            if findings:
-                output.fix("ovirt-rdma deploy-hook lint")
-        return 3 if any(row[1] == "FAIL" for row in rows) else 0
+            for one in problems:
+                output.fix(one.fix)
+        failed = any(row[1] == "FAIL" for row in rows)
+        return ExitCode.CHECKS_FAILED if failed else ExitCode.DONE
+
+
+def _problems(file: PostTasksFile, content: Optional[bytes]) -> list[Problem]:
+    """Return why the engine could not use the files: the tasks, settings and policy."""
+    found: list[Problem] = []
+    if content is not None:
+        try:
+            surroundings.check_syntax(content, file.named.parent)
+        except PostTasksProblem as problem:
+            found.append(problem)
+    for path in (file.path, Path(block.SETTINGS), Path(POLICY_YAML)):
+        user = surroundings.user_without_access(path)
+        if user:
+            found.append(
+                Problem(
+                    "post-tasks-not-readable",
+                    f"{path} cannot be read by the engine's user, {user}",
+                    f"chmod o+r {path}",
+                )
+            )
+    try:
+        settings.read_settings(collection=collection_folder())
+    except settings.SettingsProblem as problem:
+        found.append(problem)
+    return found
 
 
 def _verdict(good: Optional[bool]) -> str:
     return {True: "OK", False: "FAIL", None: "WARN"}[good]
 
 
-def _count(findings: list[_Finding]) -> str:
-    return f"{len(findings)} findings" if findings else "nothing found"
-
-
 def _collection() -> str:
-    from ovirt_rdma.engine_sdk_tools.deploy_hook import block
-    from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
-
     folder = collection_folder()
     return block.COLLECTION if folder is None else str(folder)
 
 
 def _in_file(file: PostTasksFile, problem: PostTasksProblem) -> PostTasksProblem:
-    from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-
     sentence = f"{file.named}: {problem}; it was not changed"
     return PostTasksProblem(problem.id, sentence, problem.fix)
 
 
 def _diff(before: Optional[bytes], after: Optional[bytes], name: str) -> list[str]:
-    import difflib
-
     texts = [(part or b"").decode("utf-8", "replace") for part in (before, after)]
     now, then = (text.splitlines() for text in texts)
     files = (f"{name} now", f"{name} then")

@@ -80,11 +80,6 @@ _DEPLOY_HOOK: Table = (
     ),
     ("remove", "remove our block from the engine's file", "engine.deploy_hook.Remove"),
     (
-        "lint",
-        "check the engine's file for what the engine ignores",
-        "engine.deploy_hook.Lint",
-    ),
-    (
         "status",
         "show whether the block is installed and can run",
         "engine.deploy_hook.Status",

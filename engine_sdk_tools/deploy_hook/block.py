@@ -96,7 +96,7 @@ _TASKS = """\
         - ovirt_rdma_settings is not failed
         - "'@COLLECTION@/roles/prepare/tasks' is directory"
 - name: "ovirt-rdma: host is not prepared: [ERROR] @SETTINGS@ is invalid; fix: on the
-    engine, ovirt-rdma deploy-hook lint"
+    engine, ovirt-rdma deploy-hook status"
   ansible.builtin.assert:
     that: true
     quiet: true
@@ -218,12 +218,6 @@ def foreign_part(content: bytes) -> bytes:
     """Return ``content`` without the block. Raises PostTasksProblem."""
     found = find(content)
     return content if found.state == MISSING else _without(content, found)
-
-
-def nodes_of(content: bytes) -> list[yaml.Node]:
-    """Return the tasks of a file as YAML nodes. Raises PostTasksProblem."""
-    root = _root(_text(content))
-    return list(root.value) if isinstance(root, yaml.SequenceNode) else []
 
 
 @dataclass(frozen=True)

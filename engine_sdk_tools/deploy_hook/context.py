@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import readable_by
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import private_folder, search_path
 from ovirt_rdma.engine_sdk_tools.hosts.collection import (
     ENGINE_USER,
@@ -112,18 +111,6 @@ def engine_machine(project: str = PROJECT) -> EngineMachine:
     return EngineMachine(version, runs_hook, collection_folder())
 
 
-def role_is_found(name: str, project: str = PROJECT) -> bool:
-    """Whether the engine finds the role ``name``, which has no template in it: in its
-    project, in the folders of ansible-core's DEFAULT_ROLES_PATH, or in a collection.
-    """
-    parts = name.split(".")
-    if len(parts) == 3:
-        inside = f"ansible_collections/{parts[0]}/{parts[1]}/roles/{parts[2]}"
-        return any(is_folder(path / inside) for path in collection_paths())
-    folders = (Path(project) / "roles", *_role_paths(), Path(project))
-    return any(is_folder(folder / name) for folder in folders)
-
-
 def _role_paths() -> list[Path]:
     """Return ansible-core's DEFAULT_ROLES_PATH, for the engine's user."""
     shared = [Path("/usr/share/ansible/roles"), Path("/etc/ansible/roles")]
@@ -138,17 +125,23 @@ def _engine_user() -> Optional[pwd.struct_passwd]:
         return None
 
 
+def _as(user: pwd.struct_passwd) -> dict[str, Any]:
+    """Return what makes root run a command as ``user``."""
+    groups = os.getgrouplist(user.pw_name, user.pw_gid)
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": groups}
+
+
 def user_without_access(path: Path) -> str:
     """Return the name of the engine's user if it cannot read ``path``, else "". That is
-    also so if there is no such file, or this user cannot look.
+    also so if there is no such file, or if only root can try it.
     """
-    try:
-        path.stat()
-        user = pwd.getpwnam(ENGINE_USER)
-        groups = frozenset(os.getgrouplist(ENGINE_USER, user.pw_gid))
-        return "" if readable_by(path, user.pw_uid, groups) else user.pw_name
-    except (KeyError, OSError):
-        return ""
+    user = _engine_user()
+    if user is not None and os.geteuid() == 0 and path.exists():
+        try:
+            run_command(["test", "-r", str(path)], **_as(user))
+        except CommandFailed:
+            return user.pw_name
+    return ""
 
 
 def check_syntax(content: bytes, beside: Path, project: str = PROJECT) -> None:
@@ -171,9 +164,7 @@ def check_syntax(content: bytes, beside: Path, project: str = PROJECT) -> None:
         _write_play(folder, content, beside, project)
         as_user: dict[str, Any] = {}
         if user is not None and os.geteuid() == 0:
-            groups = os.getgrouplist(user.pw_name, user.pw_gid)
-            as_user = {"user": user.pw_uid, "group": user.pw_gid}
-            as_user["extra_groups"] = groups
+            as_user = _as(user)
             _give(folder, user)
         try:
             environment = _environment(folder, user)

@@ -206,21 +206,3 @@ def _attributes(path: Path) -> list[str]:
         if error.errno in (errno.ENOTSUP, errno.EPERM):
             return []
         raise
-
-
-def readable_by(path: Path, uid: int, gids: frozenset[int]) -> bool:
-    """Whether the user ``uid`` of the groups ``gids`` can read ``path``, by its mode
-    bits and those of its folders; access control lists are not considered.
-    """
-
-    def allowed(status: os.stat_result, bit: int) -> bool:
-        if uid == 0:
-            return True
-        if status.st_uid == uid:
-            return bool(status.st_mode & bit << 6)
-        if status.st_gid in gids:
-            return bool(status.st_mode & bit << 3)
-        return bool(status.st_mode & bit)
-
-    folders = all(allowed(folder.stat(), os.X_OK) for folder in path.parents)
-    return folders and allowed(path.stat(), os.R_OK)

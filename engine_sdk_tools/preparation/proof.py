@@ -90,7 +90,7 @@ def installation(host: str, events: Iterable[Any]) -> Installation:
             host,
             problem="the engine reports it as installed, but without the event "
             f"'{SENTINEL}': the role has not run to its end",
-            fix="on the engine: ovirt-rdma deploy-hook lint",
+            fix="on the engine: ovirt-rdma deploy-hook status",
         )
     return Installation(started, ended, result)
 

@@ -13,7 +13,6 @@ from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
     PostTasksFile,
-    readable_by,
 )
 from ovirt_rdma.host.system.lock import LockHeld
 
@@ -191,16 +190,3 @@ def test_a_change_that_may_not_be_on_disk_is_not_said_to_be_missing(
     )
     assert "journalctl -k" in caught.value.fix
     assert (path.read_bytes() if path.exists() else None) == after
-
-
-def test_who_can_read_it(path):
-    others = (4000, frozenset({4000}))
-    path.chmod(0o600)
-    assert not readable_by(path, *others)
-    assert readable_by(path, 0, frozenset())
-    status = path.stat()
-    path.chmod(0o400)
-    assert readable_by(path, status.st_uid, frozenset())
-    path.chmod(0o040)
-    # The group's bits count before those of all.
-    assert not readable_by(path, *others)

@@ -264,7 +264,7 @@ def test_only_the_sentinel_proves():
     assert good.result.sentinel == SENTINEL
     bad = installation("hv1", [STARTED, FINISHED, DONE_WELL])
     assert "has not run to its end" in bad.result.problem
-    assert "deploy-hook lint" in bad.result.fix
+    assert "deploy-hook status" in bad.result.fix
 
 
 @pytest.mark.parametrize(
