@@ -322,6 +322,37 @@ class Engine:
         return tuple(host for host in self.hosts if host.cluster in inside)
 
 
+def domain_status(engine: Engine, domain: Domain) -> str:
+    """Return the status of a domain as it follows "is", with the cause of an unknown
+    one.
+
+    While a data center has no SPM, the status of all its domains is unknown
+    (SetStoragePoolStatusCommand.java:36-41), also while no host is up to report it
+    (IrsProxyImpl.java:245-253); the SPM alone reports that of ISO and export domains
+    (the same, 361-383).
+    """
+    words = status_words(domain.status)
+    center = next((c for c in engine.data_centers if c.id == domain.data_center), None)
+    if domain.status != "unknown" or center is None:
+        return words
+    hosts = engine.hosts_of(center.id)
+    because = [
+        f"{host.name} is {status_words(host.status)}"
+        for host in hosts
+        if host.status not in ("up", "maintenance")
+    ]
+    spm = next((host for host in hosts if host.spm == "spm"), None)
+    if center.status != "up":
+        because.insert(0, f"data center {center.name} is {status_words(center.status)}")
+    elif all(host.status != "up" for host in hosts):
+        because.insert(0, "no host is up")
+    elif spm is None:
+        because.insert(0, "no host is SPM")
+    elif spm.status == "up":
+        because = [f"{spm.name}, the SPM, has not reported it yet"]
+    return f"{words} because {', and '.join(because)}"
+
+
 # The longest texts: a digest has "sha256:" and 64 digits, a sentence may list the
 # mistakes of a policy.
 _WORD, _SENTENCE = 100, 10_000

@@ -291,6 +291,7 @@ class ListDomains(EngineVerb, AccessOptions):
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.engine.session import access_of, ask_hosts, open_session
         from ovirt_rdma.engine_sdk_tools.domains.list import domain_rows, file_domains
+        from ovirt_rdma.engine_sdk_tools.model import domain_status
         from ovirt_rdma.engine_sdk_tools.names import data_center_named
         from ovirt_rdma.engine_sdk_tools.reader import read_engine
         from ovirt_rdma.engine_sdk_tools.sentences import group_by_sentence
@@ -307,6 +308,14 @@ class ListDomains(EngineVerb, AccessOptions):
         without_report: list[OnHost] = []
         reports = () if access is None else ask_hosts(hosts, access, output)
         rows = domain_rows(engine, domains, _collect_problems(reports, without_report))
+        problems = [
+            *engine.problems,
+            *(
+                f"{domain.name} is {domain_status(engine, domain)}"
+                for domain in domains
+                if domain.status == "unknown"
+            ),
+        ]
         if not output.for_people:
             output.document(
                 "domain-list",
@@ -314,14 +323,14 @@ class ListDomains(EngineVerb, AccessOptions):
                     "hosts_asked": access is not None,
                     "domains": [_document(row) for row in rows],
                     "problems": [
-                        *engine.problems,
+                        *problems,
                         *(f"{host.host}: {host.sentence}" for host in without_report),
                     ],
                 },
             )
             return 0
         for sentence in (
-            *engine.problems,
+            *problems,
             *(one.line for one in group_by_sentence(without_report)),
         ):
             output.message(f"note: {sentence}")

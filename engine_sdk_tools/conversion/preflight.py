@@ -12,7 +12,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Domain,
     Engine,
     Host,
-    status_words,
+    domain_status,
 )
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Sentence
@@ -150,24 +150,6 @@ def _last_active(engine: Engine, domains: Sequence[Domain]) -> str:
     return ", ".join(d.name for d in active)
 
 
-def _is(engine: Engine, domain: Domain) -> str:
-    """Return the status of a domain in words, with the cause where it is unknown: while
-    a data center has no SPM, the status of all its domains is.
-    """
-    words = status_words(domain.status)
-    centers = (c for c in engine.data_centers if c.id == domain.data_center)
-    center = next(centers, None)
-    if domain.status != "unknown" or center is None or center.status == "up":
-        return words
-    away = [
-        f"{host.name} is {status_words(host.status)}"
-        for host in engine.hosts_of(center.id)
-        if host.status not in ("up", "maintenance")
-    ]
-    because = [f"data center {center.name} is {status_words(center.status)}", *away]
-    return f"{words} because {', and '.join(because)}"
-
-
 def domain_offenders(
     engine: Engine,
     domain: Domain,
@@ -183,14 +165,14 @@ def domain_offenders(
     if request.rolling and status != "active":
         yield Sentence(
             "domain-not-active",
-            f"{domain.name} is {_is(engine, domain)}: for a rolling conversion it has "
-            "to be active; in maintenance it can be converted without --rolling",
+            f"{domain.name} is {domain_status(engine, domain)}: for a rolling "
+            "conversion it has to be active; in maintenance it can be converted without --rolling",
         )
     elif status not in ("active", "maintenance"):
         yield Sentence(
             "domain-not-active",
-            f"{domain.name} is {_is(engine, domain)}; it has to be active or in "
-            "maintenance",
+            f"{domain.name} is {domain_status(engine, domain)}; it has to be active or "
+            "in maintenance",
         )
     if not request.rolling and status == "active" and users:
         yield Sentence(

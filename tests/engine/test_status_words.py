@@ -9,7 +9,12 @@ from ovirtsdk4 import types
 from ovirt_rdma.engine_sdk_tools.fleet.cells import status_cell
 from ovirt_rdma.engine_sdk_tools.model import (
     HOST_STATUSES,
+    Cluster,
+    DataCenter,
+    Domain,
+    Engine,
     Host,
+    domain_status,
     status_label,
     status_words,
 )
@@ -69,3 +74,42 @@ def test_hosts_check_says_in_maintenance():
 
 def test_each_status_of_a_host_has_a_meaning():
     assert set(HOST_STATUSES) == {status.value for status in types.HostStatus}
+
+
+# The data center's status, and the status and SPM role of its two hosts.
+CAUSES = {
+    "no SPM": (
+        ("problematic", "non_responsive none", "up none"),
+        "data center dc is problematic, and a is non-responsive",
+    ),
+    "before the engine has noticed": (
+        ("up", "non_responsive spm", "up none"),
+        "a is non-responsive",
+    ),
+    "no host is up": (
+        ("up", "maintenance none", "down none"),
+        "no host is up, and b is down",
+    ),
+    "no host is SPM": (("up", "up none", "up none"), "no host is SPM"),
+    "the SPM is new": (
+        ("up", "up spm", "down none"),
+        "a, the SPM, has not reported it yet",
+    ),
+}
+
+
+@pytest.mark.parametrize(("site", "cause"), CAUSES.values(), ids=CAUSES)
+def test_why_the_status_of_a_domain_is_unknown(site, cause):
+    center, *hosts = site
+    engine = Engine(
+        url="",
+        data_centers=(DataCenter("c", "dc", center),),
+        clusters=(Cluster("l", "cl", "c"),),
+        hosts=tuple(
+            Host(name, name, name, "l", status=words.split()[0], spm=words.split()[1])
+            for name, words in zip("ab", hosts)
+        ),
+    )
+    iso = Domain("i", "iso", "iso", "nfs", "c", "unknown")
+
+    assert domain_status(engine, iso) == f"in an unknown status because {cause}"

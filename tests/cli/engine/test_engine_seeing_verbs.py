@@ -103,6 +103,14 @@ def test_nothing_to_look_at_is_not_good(site, verb, said, remove):
     assert said in document.err
 
 
+def test_list_says_why_a_status_is_unknown(site):
+    site.world.domain("iso").status = "unknown"
+    cause = "iso is in an unknown status because host01, the SPM, has not reported it"
+    assert f"note: {cause} yet" in " ".join(site("domain", "list").err.split())
+    document = site("domain", "list", "-o", "json").document
+    assert any(cause in text for text in document["problems"])
+
+
 def test_list_counts_what_is_asked_and_used(site):
     result = site("domain", "list")
     assert result.code == 0
