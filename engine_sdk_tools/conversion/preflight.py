@@ -166,7 +166,8 @@ def domain_offenders(
         yield Sentence(
             "domain-not-active",
             f"{domain.name} is {domain_status(engine, domain)}: for a rolling "
-            "conversion it has to be active; in maintenance it can be converted without --rolling",
+            "conversion it has to be active; in maintenance it can be converted "
+            "without --rolling",
         )
     elif status not in ("active", "maintenance"):
         yield Sentence(
