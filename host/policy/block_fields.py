@@ -9,7 +9,6 @@ the short ``cmd_per_lun`` of include/scsi/scsi_host.h. Pure.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
@@ -251,49 +250,3 @@ BLOCK = Keys(
         "no rescan",
     ),
 )
-
-
-def to_json_dict(block: BlockPolicy) -> dict[str, object]:
-    """Return the part as it is stored."""
-    data = dataclasses.asdict(block)
-    for target in data["srp"]:
-        target["options"] = dict(target["options"])
-    return {**data, "srp": list(data["srp"]), "iser": list(data["iser"])}
-
-
-def _needed(name: str, form: Any, nullable: bool = False) -> Field:
-    return Field(name, form.or_null(nullable), required=True)
-
-
-def _stored_target(keys: Keys, required: tuple[str, ...]) -> Keys:
-    return Keys(
-        _needed("number", Number(1, 1_000_000)),
-        *(
-            _needed(field.name, field.form, field.name not in required)
-            for field in keys.fields.values()
-        ),
-    )
-
-
-# As the file's, but a target has its number and all keys.
-STORED = Keys(
-    _needed(
-        "srp", ListOf(_stored_target(SRP, ("name", "id_ext", "ioc_guid", "options")))
-    ),
-    _needed("iser", ListOf(_stored_target(ISER_TARGET, tuple(ISER_TARGET.fields)))),
-    _needed("login_timeout", Number(1, 120)),
-    _needed("rescan_interval", Number(60, 86400), nullable=True),
-)
-
-
-def from_json_parts(parts: dict[str, Any]) -> BlockPolicy:
-    """Return the part from data that STORED has read."""
-    return BlockPolicy(
-        tuple(
-            SrpTarget(**{**one, "options": tuple(sorted(one["options"].items()))})
-            for one in parts["srp"]
-        ),
-        tuple(IserTarget(**one) for one in parts["iser"]),
-        parts["login_timeout"],
-        parts["rescan_interval"],
-    )

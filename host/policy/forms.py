@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Walk parsed data along the forms that its values may have, and collect mistakes.
 
-Pure; needs only the standard library. YAML and the stored JSON are read with the same
-forms: :mod:`ovirt_rdma.host.policy.fields` has them. Stored values were validated when
-they were loaded, perhaps by a version with wider ranges, so only their types and
-choices are checked.
+Pure; needs only the standard library. :mod:`ovirt_rdma.host.policy.fields` has the
+forms.
 """
 
 from __future__ import annotations
@@ -29,20 +27,16 @@ class Reading:
     """One walk over parsed data; its mistakes are in ``mistakes``.
 
     ``texts`` has the text of each scalar as it is written in the file, ``misread`` the
-    numbers that YAML reads as others. Without ``texts`` the data are stored ones.
-    ``checks`` are for the forms that name one.
+    numbers that YAML reads as others. ``checks`` are for the forms that name one.
     """
 
     def __init__(
         self,
-        texts: Optional[Mapping[KeyPath, str]] = None,
-        misread: Iterable[KeyPath] = (),
-        checks: Optional[Mapping[str, Check]] = None,
+        texts: Mapping[KeyPath, str],
+        misread: Iterable[KeyPath],
+        checks: Mapping[str, Check],
     ) -> None:
-        self.stored = texts is None
-        self.texts: Mapping[KeyPath, str] = texts or {}
-        self.misread = misread
-        self.checks: Mapping[str, Check] = checks or {}
+        self.texts, self.misread, self.checks = texts, misread, checks
         self.mistakes: list[Mistake] = []
         # Only of values that have no other mistake.
         self.misread_mistakes: list[Mistake] = []
@@ -51,11 +45,9 @@ class Reading:
         """Note a mistake in the value at ``path``."""
         self.mistakes.append((path, sentence))
 
-    def text(self, path: KeyPath, value: object) -> str:
+    def text(self, path: KeyPath) -> str:
         """Return a value as it is written; an empty text for a list or mapping."""
-        if not self.stored:
-            return self.texts.get(path, "")
-        return "" if isinstance(value, (dict, list)) else str(value)
+        return self.texts.get(path, "")
 
 
 class Form:
@@ -91,14 +83,14 @@ class Form:
     def _wrong_type(
         self, value: object, path: KeyPath, reading: Reading, advice: str = ""
     ) -> None:
-        shown = _described(value, reading.text(path, value))
+        shown = _described(value, reading.text(path))
         sentence = f"must be {self.noun}, not {shown}{advice}{self._allowed}"
         reading.refuse(path, Sentence("value-type-wrong", sentence))
 
     def _unknown(
         self, value: object, path: KeyPath, reading: Reading, known: Iterable[object]
     ) -> None:
-        near = _nearest(reading.text(path, value), known)
+        near = _nearest(reading.text(path), known)
         sentence = f"{value!r} is unknown{self._allowed}{near}"
         reading.refuse(path, Sentence("value-unknown", sentence))
 
@@ -137,8 +129,6 @@ class Text(Form):
         elif self.choices:
             if value not in self.choices:
                 self._unknown(value, path, reading, self.choices)
-        elif reading.stored:
-            pass
         elif not value and not self.may_be_empty:
             empty = Sentence("value-empty", f"is empty{self._allowed}")
             reading.refuse(path, empty)
@@ -146,10 +136,6 @@ class Text(Form):
             found = reading.checks[self.check](value)
             reading.mistakes += [(path, sentence) for sentence in found]
         return value
-
-
-# Every number that a stored policy may have is smaller, and fits a float.
-_HUGE = 2**63
 
 
 class Number(Form):
@@ -175,7 +161,6 @@ class Number(Form):
         self.allowed = f"{word}, {shown}" if word else shown
 
     def _read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
-        low, high = (-_HUGE, _HUGE) if reading.stored else (self.low, self.high)
         if self.word and reading.texts.get(path) == self.word:
             return self.word  # YAML 1.1 reads off as a truth value
         if self.word and isinstance(value, str):
@@ -187,8 +172,8 @@ class Number(Form):
             self._wrong_type(value, path, reading)
         elif self.choices and value not in self.choices:
             self._unknown(value, path, reading, self.choices)
-        elif not self.choices and not low <= value <= high:
-            text = reading.text(path, value)
+        elif not self.choices and not self.low <= value <= self.high:
+            text = reading.text(path)
             sentence = f"{text} is out of range{self._allowed}"
             reading.refuse(path, Sentence("value-out-of-range", sentence))
         else:

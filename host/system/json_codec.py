@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Convert frozen dataclasses to JSON values and back, strictly.
 
-Each error is a sentence. Fields are strings, numbers, booleans, Optional,
-``tuple[X, ...]`` and dataclasses.
+Each error is a sentence. Fields are strings, numbers, booleans, Optional, Union of
+scalars and None, ``tuple[X, ...]``, ``tuple[X, Y]`` and dataclasses.
 """
 
 from __future__ import annotations
@@ -100,6 +100,10 @@ class Records:
             return self._tuple(inner, data)
         if kind is object:
             return self._instance(inner, data)
+        if kind is _ANY:
+            return _any_of(inner, data)
+        if kind is _ROW:
+            return self._row(inner, data)
         return data if _is_exact(inner, data) else _scalar(inner, data)
 
     def _tuple(self, form: _Form, data: object) -> tuple[object, ...]:
@@ -116,6 +120,11 @@ class Records:
                 refused.steps.append(index)
                 raise
         return tuple(entries)
+
+    def _row(self, forms: tuple[_Form, ...], data: object) -> tuple[object, ...]:
+        if not isinstance(data, list) or len(data) != len(forms):
+            raise _Refused(f"is {json_type(data)}, not an array of {len(forms)}")
+        return tuple(self._value(form, entry) for form, entry in zip(forms, data))
 
 
 class _Refused(Exception):
@@ -144,6 +153,13 @@ def _is_exact(hint: Any, data: object) -> bool:
     return type(data) is hint and hint is not float
 
 
+def _any_of(hints: tuple[Any, ...], data: object) -> object:
+    if type(data) not in hints:
+        wanted = " or ".join(_WANTED[hint] for hint in hints)
+        raise _Refused(f"is {json_type(data)}, not {wanted}")
+    return data
+
+
 def _scalar(hint: Any, data: object) -> object:
     if isinstance(data, bool) and hint is not bool:  # an int to Python, not to JSON
         raise _Refused(f"is true or false, not {_WANTED[hint]}")
@@ -157,9 +173,10 @@ def _scalar(hint: Any, data: object) -> object:
     return data
 
 
+_ANY, _ROW = "any of the types", "a tuple of this length"
 _Form = tuple[Any, Any]
-"""Union, tuple, object or None, and what is inside: the form X of Optional[X] and
-``tuple[X, ...]``, otherwise the type itself.
+"""Union, tuple, object, _ANY, _ROW or None, and what is inside: the form X of
+Optional[X] and ``tuple[X, ...]``, types, forms, otherwise the type itself.
 """
 
 
@@ -171,10 +188,13 @@ def _forms(cls: Any) -> dict[str, _Form]:
 def _form(hint: Any) -> _Form:
     origin = get_origin(hint)
     if origin is Union:
-        (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
-        return Union, _form(inner)
+        args = [arg for arg in get_args(hint) if arg is not type(None)]
+        return Union, _form(args[0]) if len(args) == 1 else (_ANY, tuple(args))
     if origin is tuple:
-        return tuple, _form(get_args(hint)[0])
+        first, *others = get_args(hint)
+        if others == [...]:
+            return tuple, _form(first)
+        return _ROW, tuple(map(_form, (first, *others)))
     return (object if dataclasses.is_dataclass(hint) else None), hint
 
 

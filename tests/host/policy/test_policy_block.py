@@ -289,9 +289,9 @@ def test_timeouts_are_valid_when_the_kernel_says_so():
 def test_a_stored_block_part_is_read_strictly():
     stored = json_form.to_json_dict(parse_policy(srp(), "p.yaml").policy)
     for change, names in (
-        (lambda part: part["srp"][0].pop("dest"), "srp[1].dest"),
-        (lambda part: part["srp"][0].update(dest=1), "srp[1].dest"),
-        (lambda part: part.update(login_timeout=0), "policy.block"),
+        (lambda part: part["srp"][0].pop("dest"), "block.srp[0].dest"),
+        (lambda part: part["srp"][0].update(dest=1), "block.srp[0].dest"),
+        (lambda part: part.update(login_timeout=0), "block.login_timeout must be"),
         (lambda part: part.update(more=1), "block.more"),
     ):
         data = json.loads(json.dumps(stored))

@@ -279,6 +279,7 @@ class TestStore:
 
 
 NFS = {"rules": [], "health_interval": None}
+WHOLE = json_form.to_json_dict(Policy())
 
 
 class TestRead:
@@ -327,21 +328,21 @@ class TestRead:
         [
             (
                 {"port": "20049"},
-                "policy.nfs.rules[1].port: must be a whole number",
+                "nfs.rules[0].port is a string, not a whole number",
             ),
-            ({"port": True}, "policy.nfs.rules[1].port: must be a whole number"),
+            ({"port": True}, "nfs.rules[0].port is true or false, not a whole number"),
             (
                 {"settle_timeout": 10**400},
                 "it has a number with too many digits",
             ),
-            ({"server": None}, "policy.nfs.rules[1].server: must be text, not "),
+            ({"server": None}, "nfs.rules[0].server is null, not a string"),
             (
                 {"transport": "udp"},
-                "policy.nfs.rules[1].transport: 'udp' is unknown; allowed: "
-                "require-rdma, prefer-rdma, tcp",
+                "nfs.rules[0].transport is 'udp'; allowed: require-rdma, "
+                "prefer-rdma, tcp",
             ),
-            ({"protocol": "x"}, "policy.nfs.rules[1].protocol: unknown key"),
-            ({"path": "gone"}, "policy.nfs.rules[1].path: is missing"),
+            ({"protocol": "x"}, "nfs.rules[0].protocol is not a key of the policy"),
+            ({"path": "gone"}, "nfs.rules[0].path is missing"),
         ],
     )
     def test_a_rule_changed_by_hand(self, path, change, sentence):
@@ -356,46 +357,46 @@ class TestRead:
         [
             (
                 {"port": "1"},
-                "policy.host.interfaces[1].port: must be a whole number",
+                "host.interfaces[0].port is a string, not a whole number",
             ),
             (
                 {"port": True},
-                "policy.host.interfaces[1].port: must be a whole number",
+                "host.interfaces[0].port is true or false, not a whole number",
             ),
             (
                 {"mtu": 1.5},
-                "policy.host.interfaces[1].mtu: must be a whole number",
+                "host.interfaces[0].mtu is a number, not a whole number or a string",
             ),
             (
                 {"mtu": "best"},
-                "policy.host.interfaces[1].mtu: 'best' is unknown",
+                "host.interfaces[0].mtu is 'best'; allowed: auto, 68 to 65520",
             ),
             (
                 {"tso": "yes"},
-                "policy.host.interfaces[1].tso: 'yes' is unknown",
+                "host.interfaces[0].tso is 'yes'; allowed: auto, on, off",
             ),
             (
                 {"port_mtu": 3072},
-                "policy.host.interfaces[1].port_mtu: 3072 is unknown; allowed: "
-                "256, 512, 1024, 2048, 4096",
+                "host.interfaces[0].port_mtu is 3072; allowed: 256, 512, 1024, 2048, "
+                "4096",
             ),
-            ({"name": None}, "policy.host.interfaces[1].name: must be text, not "),
+            ({"name": None}, "host.interfaces[0].name is null, not a string"),
             (
                 {"pkey_children": "0x8001"},
-                "policy.host.interfaces[1].pkey_children: must be a list, not ",
+                "host.interfaces[0].pkey_children is a string, not an array",
             ),
             (
                 {"pkey_children": [1]},
-                "policy.host.interfaces[1].pkey_children[1]: must be text",
+                "host.interfaces[0].pkey_children[0] is a number, not a string",
             ),
             (
                 {"netdev": "ib0"},
-                "policy.host.interfaces[1].netdev: unknown key",
+                "host.interfaces[0].netdev is not a key of the policy",
             ),
-            ({"guid": "gone"}, "policy.host.interfaces[1].guid: is missing"),
+            ({"guid": "gone"}, "host.interfaces[0].guid is missing"),
             (
                 {"partitions": "all"},
-                "policy.host.interfaces[1].partitions: 'all' is unknown",
+                "host.interfaces[0].partitions is 'all'; allowed: follow",
             ),
         ],
     )
@@ -411,26 +412,26 @@ class TestRead:
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            ({"modules": None}, "policy.host.modules: must be a list, not "),
+            ({"modules": None}, "host.modules is null, not an array"),
             *(
                 (
                     {"partitions_interval": value},
-                    "policy.host.partitions_interval: must be ",
+                    "host.partitions_interval ",
                 )
                 for value in ("30", 1.5, True, 0)
             ),
-            ({"modules": [1]}, "policy.host.modules[1]: must be text, not "),
+            ({"modules": [1]}, "host.modules[0] is a number, not a string"),
             (
                 {"module_options": {}},
-                "policy.host.module_options: must be a list, not ",
+                "host.module_options is an object, not an array",
             ),
             (
                 {"module_options": [{"module": "m", "name": "n"}]},
-                "policy.host.module_options[1].value: is missing",
+                "host.module_options[0].value is missing",
             ),
             (
                 {"module_options": [{"module": "m", "name": "n", "value": 1}]},
-                "policy.host.module_options[1].value: must be text, not ",
+                "host.module_options[0].value is a number, not a string",
             ),
         ],
     )
@@ -442,44 +443,24 @@ class TestRead:
     @pytest.mark.parametrize(
         ("content", "sentence"),
         [
+            ({"version": 2, "more": 1}, "version is 2; allowed: 1"),
+            ({"version": 1}, "nfs is missing"),
+            ({**WHOLE, "nfs": {}}, "nfs.rules is missing"),
             (
-                {
-                    "version": 2,
-                    "nfs": NFS,
-                    "host": {},
-                },
-                "policy.version: 2 is unknown; allowed: 1",
-            ),
-            ({"version": 1}, "policy.nfs: is missing"),
-            (
-                {"version": 1, "nfs": {}, "host": {}},
-                "policy.nfs.rules: is missing",
+                {**WHOLE, "nfs": {**NFS, "rules": {}}},
+                "nfs.rules is an object, not an array",
             ),
             (
-                {"version": 1, "nfs": {"rules": {}}, "host": {}},
-                "policy.nfs.rules: must be a list, not ",
+                {**WHOLE, "nfs": {**NFS, "rules": [1]}},
+                "nfs.rules[0] is a number, not an object",
             ),
+            ({**WHOLE, "host": []}, "host is an array, not an object"),
+            ({**WHOLE, "host": {}}, "host.interfaces is missing"),
             (
-                {"version": 1, "nfs": {"rules": [1]}, "host": {}},
-                "policy.nfs.rules[1]: must be a mapping of keys, not ",
+                {**WHOLE, "nfs": {**NFS, "health_interval": 0}},
+                "nfs.health_interval must be more than 0",
             ),
-            (
-                {
-                    "version": 1,
-                    "nfs": NFS,
-                    "host": [],
-                },
-                "policy.host: must be a mapping of keys, not ",
-            ),
-            (
-                {
-                    "version": 1,
-                    "nfs": NFS,
-                    "host": {},
-                },
-                "policy.host.interfaces: is missing",
-            ),
-            ([], "policy: must be a mapping of keys, not "),
+            ([], "it is an array, not an object"),
         ],
     )
     def test_a_policy_that_is_none(self, path, content, sentence):
