@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``explain``: show what a rule checks, why, what mends it, and the sources.
+"""Run ``explain``: show what a rule checks, why, what to do, and the sources.
 
 The text is docs/rules/ID.md, which the package installs.
 """

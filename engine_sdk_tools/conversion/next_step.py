@@ -18,6 +18,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DONE,
     LEAVING,
     ROLLING,
+    STOPPED,
     UNDER_WAY,
     UNMOUNTED,
     ConversionState,
@@ -46,7 +47,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     end_upgrade,
     fail_domain,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.transitions import failed
+from ovirt_rdma.engine_sdk_tools.conversion.transitions import failed, finished
 from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_of
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
 from ovirt_rdma.host.policy.drop_ins import NO_FILES
@@ -75,6 +76,10 @@ def _upgrade_step(
         and cluster.name not in snapshot.unmarked
     ]
     if step.kind == FINISH:
+        # A run that stops clears them afterwards: the host that stops it may look sound
+        # in the next reading, and the run would go on.
+        if finished(state).stage == STOPPED:
+            return None
         return next((end_upgrade(c) for c in clusters if c.is_ours), None)
     if step.kind != ENTER:
         return None
