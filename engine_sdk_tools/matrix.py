@@ -54,8 +54,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix: ``cells[row][column]``; ``kind`` is ``hosts``, ``domains`` or
-    ``passthrough``.
+    """A matrix: ``cells[row][column]``; ``kind`` is ``hosts`` or ``domains``.
 
     ``notes`` are sentences to show below it.
     """

@@ -167,24 +167,13 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class VfsConfig:
-    """What the engine has about the virtual functions (VFs) of a NIC with SR-IOV: how
-    many it has, and could have, and whether all networks are allowed on them.
-    """
-
-    number: int
-    most: int
-    all_networks: bool
-
-
-@dataclass(frozen=True)
 class Nic:
     """A host's NIC. ``mac`` has 20 bytes for IPoIB. ``speed_bps`` is in bit/s.
 
     ``bond_ports`` are the names of a bond's ports, ``bond_mode`` the value of its
     option ``mode`` (``1`` or ``active-backup``). ``vlan_of`` is the name of the NIC
     below a VLAN, None for other NICs. ``unmanaged`` is the name of a network on it that
-    the host's cluster does not have. ``vfs`` is None for a NIC without SR-IOV.
+    the host's cluster does not have.
     """
 
     id: str
@@ -200,7 +189,6 @@ class Nic:
     bond_mode: Optional[str] = None
     vlan_of: Optional[str] = None
     unmanaged: Optional[str] = None
-    vfs: Optional[VfsConfig] = None
 
     @property
     def infiniband(self) -> bool:
@@ -249,9 +237,8 @@ class Host:
 
     ``vms`` counts every virtual machine on it, including paused, starting and migrating
     ones: maintenance has to move each of them. ``fingerprint`` and ``public_key`` are
-    of the SSH host key, as far as the engine reports them. ``passthrough``: its IOMMU
-    is on, so that virtual machines can have its PCI devices. ``nics``, ``attachments``
-    and ``hooks`` are None if they were not requested.
+    of the SSH host key, as far as the engine reports them. ``nics``,
+    ``attachments`` and ``hooks`` are None if they were not requested.
     """
 
     id: str
@@ -265,7 +252,6 @@ class Host:
     fingerprint: Optional[str] = None
     public_key: Optional[str] = None
     hosted_engine: bool = False
-    passthrough: Optional[bool] = None
     nics: Optional[tuple[Nic, ...]] = None
     attachments: Optional[tuple[Attachment, ...]] = None
     hooks: Optional[tuple[Hook, ...]] = None

@@ -30,7 +30,6 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Nic,
     Reported,
     StorageConnection,
-    VfsConfig,
 )
 from ovirt_rdma.engine_sdk_tools.permissions import check_may_change
 
@@ -111,7 +110,6 @@ def domain_of(
 def host_of(host: Any, *, nics: bool, attachments: bool, hooks: bool) -> Host:
     """Return a host of the SDK as plain data, with the requested lists."""
     ssh, summary, engine = host.ssh, host.summary, host.hosted_engine
-    passthrough = host.device_passthrough
     return Host(
         id=host.id,
         name=host.name,
@@ -124,7 +122,6 @@ def host_of(host: Any, *, nics: bool, attachments: bool, hooks: bool) -> Host:
         fingerprint=ssh.fingerprint if ssh else None,
         public_key=ssh.public_key if ssh else None,
         hosted_engine=bool(engine and engine.configured),
-        passthrough=passthrough.enabled if passthrough else None,
         nics=_nics(host.nics or ()) if nics else None,
         attachments=(
             tuple(map(attachment_of, host.network_attachments or ()))
@@ -175,18 +172,6 @@ def nic_of(nic: Any, names: dict[str, str]) -> Nic:
         bond_mode=mode,
         vlan_of=(nic.base_interface or None) if nic.vlan else None,
         unmanaged=_unmanaged(nic.network),
-        vfs=_vfs(nic.virtual_functions_configuration),
-    )
-
-
-def _vfs(config: Any) -> Optional[VfsConfig]:
-    """Return what the engine has about VFs; only NICs with SR-IOV have it."""
-    if config is None:
-        return None
-    return VfsConfig(
-        config.number_of_virtual_functions or 0,
-        config.max_number_of_virtual_functions or 0,
-        bool(config.all_networks_allowed),
     )
 
 

@@ -53,11 +53,6 @@ _NETWORK: Table = (
         "attach a network to NICs of hosts, with static addresses",
         "engine.networks.Attach",
     ),
-    (
-        "show",
-        "show how virtual machines can have virtual functions",
-        "engine.networks.Show",
-    ),
 )
 _HOSTS: Table = (
     (
@@ -99,7 +94,7 @@ _GATE: Table = (
 _VERBS: Table = (
     ("login", "set up and test the connection to an engine", "engine.login.Login"),
     ("domain", "list, create, convert and verify storage domains", _DOMAIN),
-    ("network", "create, attach and show IPoIB networks", _NETWORK),
+    ("network", "create and attach IPoIB networks", _NETWORK),
     ("hosts", "list and check hosts", _HOSTS),
     (
         "deploy-hook",

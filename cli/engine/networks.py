@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``network create``, ``network attach`` and ``network show``.
+"""Run ``network create`` and ``network attach``.
 
 ``create`` makes a logical network for IPoIB, with an MTU that the hosts support.
 ``attach`` attaches a network to the NICs of many hosts, with static addresses.
-``show`` shows how virtual machines can have a network's virtual functions.
 """
 
 from __future__ import annotations
@@ -26,18 +25,13 @@ from ovirt_rdma.cli.engine.arguments import (
 )
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.errors import UsageProblem
-from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Optional, Union
 
     from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.cli.output import Output
-    from ovirt_rdma.engine_sdk_tools.model import Network
     from ovirt_rdma.engine_sdk_tools.networks.attach_calls import AttachRequest
-    from ovirt_rdma.engine_sdk_tools.networks.passthrough import SriovNic, VnicProfile
 
 
 class Attach(EngineVerb, AccessOptions, ChangeOptions):
@@ -341,102 +335,3 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
                 made = create_network(session, plan, progress.listener)
         shown.show_create(plan, made.id, output)
         return 0
-
-
-class Show(EngineVerb):
-    """Show a network's vNIC profiles, and the virtual functions of hosts."""
-
-    codes = "0 no check failed, 1 failed, 3 a check failed or is unknown"
-    examples = ("storage", "vms --hosts 'hv*'")
-    more = (
-        "Virtual machines get virtual functions of Ethernet as vNICs whose profile\n"
-        "has passthrough, and those of InfiniBand as host devices. All is as the\n"
-        "engine knows it: refresh the capabilities of a host after apply."
-    )
-
-    name: str
-    hosts: tuple[str, ...]
-    datacenter: Optional[str]
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        parser.add_argument("name", metavar="NAME", help="the network's name")
-        parser.add_argument(
-            "--hosts",
-            metavar="GLOB,...",
-            type=comma_list,
-            default=(),
-            help="which hosts; default: all of the data center",
-        )
-        add_data_center(parser)
-
-    def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.session import open_session
-        from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
-        from ovirt_rdma.engine_sdk_tools.names import hosts_named, network_named
-        from ovirt_rdma.engine_sdk_tools.networks.passthrough import sriov_nics
-        from ovirt_rdma.engine_sdk_tools.networks.passthrough_data import read_sriov
-        from ovirt_rdma.engine_sdk_tools.reader import read_engine
-
-        with open_session(self, context.output) as session:
-            engine = read_engine(session, networks=True, nics=True)
-            network = network_named(engine, self.name, self.datacenter)
-            hosts = hosts_named(engine, self.hosts, network.data_center)
-            data = read_sriov(session, network, hosts)
-        nics = sriov_nics(network, hosts, data)
-        worst = _show_passthrough(network, data.profiles, nics, context.output)
-        bad = worst in (FAIL, UNKNOWN)
-        return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
-
-
-def _show_passthrough(
-    network: Network,
-    profiles: Sequence[VnicProfile],
-    nics: Sequence[SriovNic],
-    output: Output,
-) -> str:
-    """Print how virtual machines can have virtual functions, and return the worst
-    verdict.
-    """
-    from dataclasses import asdict
-
-    from ovirt_rdma.cli.engine.shown.matrix import cell_document, show_matrix
-    from ovirt_rdma.engine_sdk_tools.networks.passthrough import COLUMNS, matrix_of
-
-    matrix = matrix_of(nics)
-    if not output.for_people:
-        document = {
-            "name": network.name,
-            "id": network.id,
-            "for_virtual_machines": network.vm,
-            "mtu": network.mtu or 1500,
-            "profiles": [asdict(profile) for profile in profiles],
-            "sriov_nics": [
-                {
-                    "host": one.host.name,
-                    "nic": one.nic.name,
-                    "given_as": one.given_as,
-                    "free": list(one.free),
-                    "checks": {
-                        name.replace(" ", "_"): cell_document(cell)
-                        for name, cell in zip(COLUMNS, one.cells)
-                    },
-                }
-                for one in nics
-            ],
-            "worst": matrix.worst,
-        }
-        output.document("network", document)
-        return matrix.worst
-    kind = "for virtual machines" if network.vm else "not for virtual machines"
-    output.text(f"Network {network.name}: {kind}, MTU {network.mtu or 1500}.")
-    for profile in profiles:
-        passthrough = "passthrough" if profile.passthrough else "no passthrough"
-        migratable = ", migratable" if profile.migratable else ""
-        output.text(f"vNIC profile {profile.name}: {passthrough}{migratable}.")
-    if not nics:
-        output.text("No NIC of these hosts has SR-IOV, as far as the engine knows.")
-        return matrix.worst
-    output.line()
-    show_matrix(output, matrix)
-    return matrix.worst

@@ -11,7 +11,6 @@ from ovirtsdk4 import types
 
 from engine_double.answers import API, Mistake, linked, listed
 from engine_double.behaviours import behaviour
-from engine_double.host_devices import links_of_vfs, show_vfs
 from engine_double.hosts_of_the_world import SimAttachment, SimHost, SimNic
 from engine_double.routing import Call, known, route
 from engine_double.views import followed, with_href
@@ -227,11 +226,9 @@ def _nic(world: World, host: SimHost, nic: SimNic) -> types.HostNic:
         shown.network = types.Network(name=unmanaged[0])
     if nic.ports:
         shown.bonding = _bonding(host, nic)
-    show_vfs(world, host, nic, shown)
     own = f"{API}/hosts/{host.id}/nics/{nic.id}"
     return linked(
         shown,
-        **links_of_vfs(world, host, nic, own),
         networkattachments=f"{own}/networkattachments",
         statistics=f"{own}/statistics",
     )

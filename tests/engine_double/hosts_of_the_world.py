@@ -89,7 +89,7 @@ class SimHost:
     ``running_operations`` (names of jobs' steps on it), ``spm_stop_fails`` (so many
     times SPM cannot be stopped). ``connecting``: it is up, and its storage is not
     connected yet. ``disconnecting``: it is in maintenance, and its storage is not
-    disconnected yet. ``iommu``: it is on.
+    disconnected yet.
     """
 
     id: str
@@ -126,7 +126,6 @@ class SimHost:
     fingerprint: Optional[str] = None
     public_key: Optional[str] = None
     port: int = 22
-    iommu: bool = True
     memory: int = 64 << 30
     comment: str = ""
     external_status: str = "ok"

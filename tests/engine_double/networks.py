@@ -12,7 +12,6 @@ from ovirtsdk4 import types
 from engine_double import cluster_networks
 from engine_double.answers import Refusal, Unknown, created, listed
 from engine_double.behaviours import behaviour
-from engine_double.host_devices import add_profile
 from engine_double.hosts_of_the_world import SimHost
 from engine_double.routing import Call, known, route
 from engine_double.search_words import matching
@@ -79,7 +78,6 @@ _FIELDS = (
     "mtu",
     "vlan.id",
     "usages.usage",
-    "profile_required",
 )
 
 
@@ -257,7 +255,6 @@ def _add(call: Call, data_center: str) -> Any:
     network = SimNetwork(new_id(), call.body.name or "", data_center)
     network.vm = world.does(FOR_VMS)
     _take(world, network, call.body)
-    add_profile(world, network, call.body.profile_required is not False)
     world.networks[network.id] = network
     _say(call, 942, f"Finished adding Network {network.name}", data_center)
     return created(shown(world, network))

@@ -38,11 +38,6 @@ UPGRADE = behaviour(
     "A cluster shows whether an upgrade of its hosts is in progress.",
     "mapper/ClusterMapper.java:289-295",
 )
-IOMMU = behaviour(
-    "HOST-04",
-    "A host shows whether its IOMMU lets virtual machines have PCI devices.",
-    "mapper/HostMapper.java:329-334",
-)
 CUT = behaviour(
     "CONN-20",
     "A row is shown split at its first colon and cut at the second; one with an IPv6 "
@@ -164,9 +159,6 @@ def host_view(world: World, found: SimHost) -> types.Host:
         ),
         summary=_vm_summary(world, found),
         update_available=False,
-        device_passthrough=types.HostDevicePassthrough(enabled=found.iommu)
-        if world.does(IOMMU)
-        else None,
         # In a list, the engine shows it only with all_content; removed there.
         hosted_engine=hosted if found.hosted_engine else None,
         os=types.OperatingSystem(

@@ -45,10 +45,8 @@ AREAS = {
     "OPTION": "Engine options",
     "REST": "The API itself",
     "SPM": "The storage pool manager",
-    "SRIOV": "Virtual functions",
     "SSO": "Logging in",
     "UP": "Hosts: coming up",
-    "VNIC": "vNIC profiles",
 }
 
 
