@@ -19,22 +19,19 @@ from ovirt_rdma.cli.engine.arguments import (
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none
-from ovirt_rdma.host.errors import UsageProblem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any, Callable, Optional
+    from collections.abc import Iterable, Iterator
+    from typing import Any, Optional
 
     from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
-    from ovirt_rdma.engine_sdk_tools.api.progress import Listener
     from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade
     from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan
     from ovirt_rdma.engine_sdk_tools.domains.list import DomainRow
     from ovirt_rdma.engine_sdk_tools.domains.mounted import ProvenHost
     from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
-    from ovirt_rdma.engine_sdk_tools.model import Engine, Host
+    from ovirt_rdma.engine_sdk_tools.model import Host
     from ovirt_rdma.engine_sdk_tools.sentences import OnHost
 
 _NFS_VERSIONS = ("3", "4", "4.0", "4.1", "4.2")
@@ -55,19 +52,15 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
     )
     examples = (
         "data2 --export nas1:/exports/data2 --datacenter dc1",
-        "data3 --type fcp --lun 36001405a1b2c3d4e5f60718293a4b5c6 --datacenter dc1",
         "data2 --export nas1:/exports/data2 --datacenter dc1 --dry-run",
     )
     more = (
         "Checks first; then creates, attaches and activates the domain, and\n"
-        "verifies its transport if hosts can be asked. With --type fcp, the domain is\n"
-        "on one LUN, such as one of SRP; all that is on the LUN is lost."
+        "verifies its transport if hosts can be asked."
     )
 
     name: str
-    type: str
-    lun: Optional[str]
-    export: Optional[str]
+    export: str
     datacenter: str
     nfs_version: str
     transport: str
@@ -78,12 +71,8 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
     def add_arguments(cls, parser: Parser) -> None:
         parser.add_argument("name", metavar="NAME", help="the new domain's name")
         parser.add_argument(
-            "--export", metavar="SERVER:/PATH", help="the export, of type nfs"
+            "--export", metavar="SERVER:/PATH", required=True, help="the export"
         )
-        parser.add_argument(
-            "--type", choices=("nfs", "fcp"), default="nfs", help="default: nfs"
-        )
-        parser.add_argument("--lun", metavar="WWID", help="the LUN, of type fcp")
         add_data_center(parser, required=True)
         parser.add_argument(
             "--nfs-version",
@@ -114,30 +103,40 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.approval import approve
         from ovirt_rdma.cli.engine.session import (
+            access_of,
+            ask_hosts,
+            note_no_access,
             open_session,
             show_calls,
             work,
+        )
+        from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
+        from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
+            DomainRequest,
+            plan_domain_create,
         )
         from ovirt_rdma.engine_sdk_tools.names import data_center_named
         from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
         output = context.output
-        on_lun = self.type == "fcp"
-        needed, other = self.export, self.lun
-        if on_lun:
-            needed, other = self.lun, self.export or self.mount_options
-        if not needed or other:
-            raise UsageProblem(
-                "domain-storage-arguments",
-                "a domain has either an export or a LUN",
-                "give --export SERVER:/PATH, or --type fcp and --lun WWID",
-            )
+        request = DomainRequest(
+            self.name,
+            self.export,
+            self.datacenter,
+            self.nfs_version,
+            self.transport,
+            self.host,
+            self.mount_options,
+        )
         with open_session(self, output) as session:
             engine = read_engine(session, to_change=True)
             center = data_center_named(engine, self.datacenter)
             up = [host for host in engine.hosts_of(center.id) if host.status == "up"]
-            make_plan = self._on_lun if on_lun else self._on_export
-            plan, create = make_plan(context, session, engine, up)
+            access = access_of(self, context)
+            note_no_access(access, output)
+            asked = ask_hosts(up, access, output)
+            reports = {host.name: report for host, report in asked}
+            plan = plan_domain_create(engine, reports, request)
             for sentence in plan.warnings:
                 output.message(f"warning: {sentence}")
             if self.dry_run:
@@ -148,65 +147,14 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             title = f"create domain {plan.name}"
             resume = "run the same command again to continue"
             changes = not plan.nothing
+            # A folder of dumps has no newer report.
+            newest = None if self.facts_dir is not None else access
             with work(
                 self, context, session, title, resume=resume, changes=changes
             ) as progress:
-                made = create(progress.listener)
-        show = _show_on_lun if on_lun else _show
-        show(plan, made, output)
+                made = create_domain(session, newest, plan, progress.listener)
+        _show(plan, made, output)
         return made.exit_code
-
-    def _on_export(
-        self,
-        context: Context,
-        session: EngineSession,
-        engine: Engine,
-        up: Sequence[Host],
-    ) -> tuple[DomainPlan, Callable[[Listener], DomainMade]]:
-        from ovirt_rdma.cli.engine.session import access_of, ask_hosts, note_no_access
-        from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
-        from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
-            DomainRequest,
-            plan_domain_create,
-        )
-
-        access = access_of(self, context)
-        note_no_access(access, context.output)
-        asked = ask_hosts(up, access, context.output)
-        reports = {host.name: report for host, report in asked}
-        request = DomainRequest(
-            self.name,
-            self.export or "",
-            self.datacenter,
-            self.nfs_version,
-            self.transport,
-            self.host,
-            self.mount_options,
-        )
-        plan = plan_domain_create(engine, reports, request)
-        # A folder of dumps has no newer report.
-        newest = None if self.facts_dir is not None else access
-        return plan, lambda listener: create_domain(session, newest, plan, listener)
-
-    def _on_lun(
-        self, _: Context, session: EngineSession, engine: Engine, up: Sequence[Host]
-    ) -> tuple[DomainPlan, Callable[[Listener], DomainMade]]:
-        from ovirt_rdma.engine_sdk_tools.domains.create import create_on_lun
-        from ovirt_rdma.engine_sdk_tools.domains.create_plan import creating_host
-        from ovirt_rdma.engine_sdk_tools.domains.lun_plan import (
-            LunRequest,
-            plan_lun_domain,
-            read_luns,
-        )
-        from ovirt_rdma.engine_sdk_tools.names import data_center_named
-
-        center = data_center_named(engine, self.datacenter)
-        hosts = engine.hosts_of(center.id)
-        creator = creating_host(self.host, hosts, up, center)[0]
-        luns = read_luns(session, up, creator)
-        request = LunRequest(self.name, self.lun or "", self.datacenter, self.host)
-        plan = plan_lun_domain(engine, luns, request)
-        return plan, lambda listener: create_on_lun(session, plan, listener)
 
 
 def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
@@ -244,14 +192,6 @@ def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
         output.text(f"{unknown[0].upper()}{unknown[1:]}.")
     output.fix(next((h.fix for h in made.hosts if h.fix), ""))
     output.next(f"ovirt-rdma domain verify {plan.name}")
-
-
-def _show_on_lun(plan: DomainPlan, made: DomainMade, output: Output) -> None:
-    if output.for_people:
-        output.text(f"Domain {plan.name} (LUN {plan.document['lun']}) {_result(made)}.")
-        return
-    content = {**plan.document, "dry_run": False, "id": made.id, "made": made.made}
-    output.document("domain-create", content)
 
 
 def _result(made: DomainMade) -> str:

@@ -24,7 +24,6 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, step
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan
-from ovirt_rdma.engine_sdk_tools.domains.lun_plan import FCP, LunPlan
 from ovirt_rdma.engine_sdk_tools.domains.mounted import (
     Mounted,
     MountEvents,
@@ -252,22 +251,6 @@ def create_domain(
     return DomainMade(run.domain, plan.transport, True, mounted.hosts)
 
 
-def create_on_lun(
-    session: EngineSession, plan: LunPlan, listener: Listener
-) -> DomainMade:
-    """Carry out ``plan``. Raises Problem if a part failed, after the rollback."""
-    listener.plan((plan.name,), len(plan.calls) + 1)
-    run = _Run(session, plan, listener)
-    if plan.nothing:
-        return DomainMade(run.domain, plan.transport, False)
-    try:
-        run.make()
-        run.activate()
-    except Problem as error:
-        raise undo_domain(session, plan, run.traces, listener).told(error) from error
-    return DomainMade(run.domain, plan.transport, True)
-
-
 class _Run:
     """The parts of a run, each reported to the listener; ``domain`` is the domain's id,
     once known.
@@ -286,7 +269,7 @@ class _Run:
         if self.domain:
             return
         row = plan.row.id
-        if not row and plan.row.type != FCP:
+        if not row:
             row = self._made(plan.connecting(), lambda: _row_like(self._session, plan))
             self.traces.connection = row
         self.domain = self._made(

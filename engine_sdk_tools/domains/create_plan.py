@@ -250,9 +250,9 @@ def plan_domain_create(
     refusals = list(name_problems(request.name))
     export, problems = read_export(request.export)
     refusals += problems
-    refusals += data_center_problems(center)
+    refusals += _data_center_problems(center)
     up = tuple(host for host in hosts if host.status == "up")
-    host, problem = creating_host(request.host, hosts, up, center)
+    host, problem = _creating_host(request.host, hosts, up, center)
     refusals += problem
     version = NFS_VERSIONS.get(request.nfs_version)
     if version is None:
@@ -300,7 +300,7 @@ def plan_domain_create(
     )
 
 
-def data_center_problems(center: DataCenter) -> Iterator[Sentence]:
+def _data_center_problems(center: DataCenter) -> Iterator[Sentence]:
     """Yield why no domain can be attached to ``center``."""
     if center.status not in _READY:
         yield Sentence(
@@ -310,7 +310,7 @@ def data_center_problems(center: DataCenter) -> Iterator[Sentence]:
         )
 
 
-def creating_host(
+def _creating_host(
     name: Optional[str],
     hosts: Sequence[Host],
     up: Sequence[Host],

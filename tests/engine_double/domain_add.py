@@ -12,7 +12,6 @@ from engine_double import connection_rules
 from engine_double.answers import Answer, Missing, Refusal, created
 from engine_double.behaviours import behaviour
 from engine_double.hosts_of_the_world import SimHost
-from engine_double.luns import add_on_luns
 from engine_double.mounts import connect, disconnect, report_failure
 from engine_double.routing import Call, route
 from engine_double.views import domain_view
@@ -118,8 +117,6 @@ _NAME = re.compile(r"[0-9a-zA-Z_-]+\Z")
         *("id", "name", "type", "description", "comment", "host.id", "host.name"),
         *("storage_format", "wipe_after_delete", "discard_after_delete", "backup"),
         *(f"storage.{name}" for name in ("id", *connection_rules.FIELDS)),
-        "storage.logical_units",
-        "storage.logical_units.logical_unit.id",
     ),
 )
 def add_domain(call: Call) -> Answer:
@@ -127,9 +124,6 @@ def add_domain(call: Call) -> Answer:
     _check_complete(world, body)
     host = connection_rules.host_named(world, body.host)
     made: Optional[SimConnection] = None
-    if body.storage.type and body.storage.type.value == "fcp":
-        _check_name(world, body.name)
-        return _added(call, host, add_on_luns(call, host))
     if body.storage.id:
         row = _row(world, body.storage.id)
         if not world.does(ANY_HOST) and host.status != "up":
@@ -181,11 +175,10 @@ def _check_complete(world: World, body: Any) -> None:
     if storage is not None and not storage.id:
         kind = storage.type.value if storage.type else None
         wanted = {"nfs": ("address", "path"), "posixfs": ("path", "vfs_type")}
-        wanted["fcp"] = ()
         if kind is None:
             missing.append("storage.type")
         elif kind not in wanted:
-            raise Refusal(400, "The double adds domains of NFS, POSIX and FCP only.")
+            raise Refusal(400, "The double adds domains of NFS and POSIX only.")
         else:
             missing += [n for n in wanted[kind] if not getattr(storage, n)]
     if missing and world.does(COMPLETE):

@@ -14,7 +14,6 @@ from engine_double import connection_rules
 from engine_double.answers import Answer, Missing, Refusal, listed
 from engine_double.behaviours import behaviour
 from engine_double.hosts_of_the_world import SimHost
-from engine_double.luns import free_luns
 from engine_double.mounts import connect, disconnect, report_failure
 from engine_double.routing import Call, known, route
 from engine_double.search_words import matching
@@ -111,7 +110,6 @@ def remove_domain(call: Call) -> None:
     if not world.does(STAYS_MOUNTED):
         for each in world.hosts.values():
             disconnect(world, each, found.connection)
-    free_luns(world, found.id, call.flag("format"))
     if world.does(ROW_REMOVED):
         world.connections.pop(found.connection or "", None)
     del world.domains[found.id]

@@ -6,7 +6,6 @@ from unittest import mock
 import pytest
 from engine_double import EngineDouble, sample_world
 from engine_double.faults import Conflict
-from engine_double.luns import SimLun, luns_of
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
@@ -188,34 +187,3 @@ def test_dumps_of_hosts_prove_nothing_of_a_new_domain(capsys, double, tmp_path):
 
     assert result.code == 0
     assert "host01, host02, host03: the host was not asked" in result.out
-
-
-WWID = "36001405aaaaaaaaaaaaaaaaaaaaaaa00"
-
-
-@pytest.fixture
-def on_lun(capsys, double):
-    luns_of(double.world)[WWID] = SimLun(WWID)
-    words = ("domain", "create", "new", "--datacenter", "dc1", "--type", "fcp")
-    return lambda *more: run_engine(capsys, double, None, *words, *more)
-
-
-def test_a_domain_on_a_lun(on_lun, double):
-    shown = on_lun("--lun", WWID, "--dry-run", "-o", "json").document
-    assert (shown["lun"], names(double).count("new")) == (WWID, 0)
-    result = on_lun("--lun", WWID, "--assume-yes")
-    assert (result.code, result.out) == (0, f"Domain new (LUN {WWID}) is active.\n")
-    again = on_lun("--lun", WWID, "--assume-yes", "-o", "json").document
-    assert (again["made"], again["id"]) == (False, double.world.domain("new").id)
-
-
-def test_a_lun_that_is_in_use_is_one_sentence(on_lun, double):
-    luns_of(double.world)[WWID].domain = double.world.domain("data1").id
-    result = on_lun("--lun", WWID, "--assume-yes")
-    result.refused(3, f"the LUN {WWID} is in use by the domain data1")
-    assert double.changes() == []
-
-
-@pytest.mark.parametrize("words", [(), ("--lun", WWID, "--export", "nas1:/a")])
-def test_a_domain_has_either_an_export_or_a_lun(on_lun, words):
-    on_lun(*words).refused(2, "--type fcp and --lun WWID")

@@ -39,7 +39,6 @@ AREAS = {
     "FEATURE": "Cluster features",
     "HOST": "Hosts",
     "JOB": "Jobs",
-    "LUN": "LUNs, and domains on them",
     "MAINT": "Hosts: to maintenance",
     "NET": "Networks",
     "OPTION": "Engine options",
