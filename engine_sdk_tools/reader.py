@@ -142,6 +142,8 @@ def host_of(host: Any, *, nics: bool, attachments: bool, hooks: bool) -> Host:
 def _nics(nics: Sequence[Any]) -> tuple[Nic, ...]:
     # In the form of API v3 the SDK reads the list's own <actions> as a NIC.
     nics = [nic for nic in nics if nic.id and nic.name]
+    # The engine sends them in any order, and sentences about alike hosts are merged.
+    nics.sort(key=lambda nic: nic.name)
     names = {nic.id: nic.name for nic in nics}
     return tuple(nic_of(nic, names) for nic in nics)
 

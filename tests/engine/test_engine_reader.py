@@ -87,6 +87,13 @@ def test_hosts_have_what_was_asked_for_and_no_more(clock):
     ]
 
 
+def test_nics_are_in_the_order_of_their_names(clock):
+    """The engine sends them in any."""
+    engine, _ = read(sample_world(hosts=3), clock, nics=True)
+    names = [[nic.name for nic in host.nics] for host in engine.hosts]
+    assert names == [["eth0", "ib0"]] * 3
+
+
 def test_nics_and_networks(clock):
     engine, _ = read(
         sample_world(hosts=1), clock, networks=True, nics=True, attachments=True

@@ -57,6 +57,12 @@ UNMANAGED = behaviour(
     "mapper/HostNicMapper.java:195-198",
     "restapi/resource/BackendHostNicsResource.java:66-75",
 )
+UNSORTED = behaviour(
+    "NET-64",
+    "A host's nics come in the order of the database's rows, which is none.",
+    "dal/dao/network/InterfaceDaoImpl.java:194-201",
+    "dbscripts/network_sp.sql:691-792",
+)
 
 DEFAULT_MTU = 1500
 ACTIVE_BACKUP = ("1", "active-backup")
@@ -69,7 +75,7 @@ Row = tuple[str, Optional[str], Optional[str]]
 
 @followed("hosts", "nics")
 def nics_of(world: World, host: SimHost) -> list[types.HostNic]:
-    """Return the host's NICs, including bonds and VLANs."""
+    """Return the host's NICs, including bonds and VLANs, in an order of no meaning."""
     nics = [_nic(world, host, nic) for nic in host.nics]
     tagged = [
         _vlan_nic(world, host, one)
@@ -81,7 +87,8 @@ def nics_of(world: World, host: SimHost) -> list[types.HostNic]:
         for name, on in _unmanaged(host).items()
         if (vlan := _vlan(world, name)) is not None and world.does(VLAN_NICS)
     ]
-    return nics + tagged + left
+    every = nics + tagged + left
+    return sorted(every, key=lambda nic: nic.id) if world.does(UNSORTED) else every
 
 
 @followed("hosts", "network_attachments")

@@ -816,7 +816,16 @@ def test_a_feature_that_hosts_lack(system, world):
     assert host.status == "up"
 
 
-# -- hooks and statistics
+# -- hooks, NICs and statistics
+
+
+@pytest.mark.engine_does("NET-64")
+def test_nics_come_in_any_order(system, world):
+    orders = {
+        tuple(nic.name for nic in host_of(system, world, name).nics_service().list())
+        for name in ("host01", "host02", "host03")
+    }
+    assert orders == {("eth0", "ib0"), ("ib0", "eth0")}
 
 
 @pytest.mark.engine_does("HOST-22", "HOST-28")
