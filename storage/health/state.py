@@ -9,9 +9,10 @@ than the unit's interval allows is stale: it says nothing about the mounts of no
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from ovirt_rdma.host.paths import HEALTH_JSON, under
 from ovirt_rdma.host.system.files import not_written, write_atomically
@@ -117,7 +118,13 @@ class HealthState:
         return 0.0 <= now_s - self.taken_s <= longest
 
 
-_records = Records("the health")
+def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
+    if cls is MountHealth and values["state"] not in STATES:
+        return "state", f"is {values['state']!a}"
+    return "", ""
+
+
+_records = Records("the health", _check)
 
 
 def seconds_after_boot() -> float:
@@ -173,9 +180,8 @@ def read_state(
         return None
     now = seconds_after_boot() if now_s is None else now_s
     if not state.is_fresh(now):
-        age = now - state.taken_s
-        since = f"{age:.0f} s old" if age >= 0 else "from before this boot"
-        _add(problems, f"{HEALTH_JSON} is {since}, so the health is unknown")
+        # Without its age: a unit says each sentence once.
+        _add(problems, f"{HEALTH_JSON} is stale, so the health is unknown")
         return None
     return state
 

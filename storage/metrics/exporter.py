@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Read a host's metrics, and write them for the textfile collector of node_exporter.
 
-Only files are read, and no server is asked: nothing here waits for a mount. The module
-imports little, because the unit starts every 15 seconds.
+Only files are read, and no server is asked: nothing here waits for a mount.
 """
 
 from __future__ import annotations
@@ -12,17 +11,18 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Optional
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import HEALTH_JSON, METRICS_JSON
+from ovirt_rdma.host.paths import METRICS_JSON
 from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.storage.health.state import read_state
 from ovirt_rdma.storage.metrics.families import PORT_COUNTERS
 from ovirt_rdma.storage.metrics.render import render
 from ovirt_rdma.storage.metrics.samples import (
     ACTIVE,
-    HEALTH_STATES,
     MOST_PORTS,
     Reading,
     Row,
@@ -36,21 +36,16 @@ FILE = "ovirt_rdma.prom"
 _FILE_MODE = 0o644
 _DRAFT, _DRAFT_END = ".ovirt_rdma.", ".draft"
 _DEVICES = "/sys/class/infiniband"
-# The version of health.json that is read (storage/health/state).
-HEALTH_KIND, HEALTH_VERSION = "health", 1
-# A look may take this many seconds longer than the interval (storage/health/state).
-HEALTH_LOOK_S, HEALTH_INTERVALS = 15.0, 2
 
 
-class Metrics:
+class Metrics(NamedTuple):
     """The metrics of one run; ``problems`` says what could not be read, ``active`` are
     the ports that have been ACTIVE since the boot, as ``DEVICE/PORT``.
     """
 
-    __slots__ = ("active", "problems", "rows")
-
-    def __init__(self, rows: list[Row], problems: list[str], active: list[str]) -> None:
-        self.rows, self.problems, self.active = rows, problems, active
+    rows: list[Row]
+    problems: list[str]
+    active: list[str]
 
 
 def read_metrics(root: str = "/") -> Metrics:
@@ -69,7 +64,7 @@ def _metrics(
     started: float,
 ) -> Metrics:
     problems = [*statistics.problems, *standing.problems]
-    health = read_health(tree, problems)
+    health = read_state(tree.below("/"), problems)
     states = {
         (port.device, port.port): word
         for port in statistics.ports[:MOST_PORTS]
@@ -97,43 +92,6 @@ def _state(tree: FileTree, device: str, port: int) -> str:
     """Return ``ACTIVE`` for ``4: ACTIVE``; "" if there is no such port."""
     text = tree.text(f"{_DEVICES}/{device}/ports/{port}/state")
     return (text or "").rpartition(":")[2].strip()
-
-
-def read_health(tree: FileTree, problems: list[str]) -> Optional[dict[str, Any]]:
-    """Return the content of health.json; None if nobody watches the mounts.
-
-    None and a sentence in ``problems`` if it cannot be used or is stale. As
-    storage/health/state, without its imports.
-    """
-    if not os.path.lexists(tree.below(HEALTH_JSON)):
-        return None
-    data = tree.data(HEALTH_JSON, problems)
-    if data is None:
-        return None
-    try:
-        whole = json.loads(data)
-        if (whole["kind"], whole["schema_version"]) != (HEALTH_KIND, HEALTH_VERSION):
-            raise ValueError
-        for mount in whole["mounts"]:
-            texts = [mount[key] for key in ("export", "mountpoint", "state")]
-            times = [mount["since"], mount["answered_s"]]
-            if not (
-                all(isinstance(text, str) for text in texts)
-                and mount["state"] in HEALTH_STATES
-                and isinstance(mount["cause"], (str, type(None)))
-                and all(type(one) in (int, float, type(None)) for one in times)
-            ):
-                raise ValueError
-        longest = HEALTH_INTERVALS * whole["interval_s"] + HEALTH_LOOK_S
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - whole["taken_s"]
-        float(whole["taken_at"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        problems.append(f"{HEALTH_JSON} is invalid and is ignored")
-        return None
-    if not 0 <= age <= longest:
-        problems.append(f"{HEALTH_JSON} is stale, so the health is unknown")
-        return None
-    return dict(whole)
 
 
 def write_metrics(folder: str, text: str) -> None:
@@ -232,7 +190,7 @@ def export(root: str, say: Callable[[str], None]) -> None:
             os.unlink(FILE, dir_fd=place)
     after = {
         "inputs": now,
-        "standing": standing.values(),
+        "standing": asdict(standing),
         "file": folder,
         "said": said,
         # /run is empty after a boot: a port that was active before it is not here.

@@ -9,7 +9,8 @@ host/facts/port_counters. What is left out is said in a sentence.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Optional, Union
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_rdma.host.facts.port_counters import CONGESTION, ERRORS, of_kind
 from ovirt_rdma.host.facts.statistics import (
@@ -19,6 +20,7 @@ from ovirt_rdma.host.facts.statistics import (
     Statistics,
     SunrpcTransport,
 )
+from ovirt_rdma.storage.health.state import STATES, HealthState
 from ovirt_rdma.storage.metrics import connections as c
 from ovirt_rdma.storage.metrics import families as f
 from ovirt_rdma.storage.metrics.family import Family
@@ -31,24 +33,20 @@ MOST_TRANSPORTS = 400
 MOST_PORTS = 128
 
 VERDICTS = ("ok", "degraded", "unproven", "not_covered", "not_named")
-HEALTH_STATES = ("ok", "slow", "stalled", "dead", "unknown")
 NFS_3 = "3"
 ACTIVE = "ACTIVE"
 
 
-class Row:
+class Row(NamedTuple):
     """Values of one subject: ``labels`` are the values of the labels of all its
     metrics, in their order.
     """
 
-    __slots__ = ("labels", "values")
-
-    def __init__(
-        self, labels: tuple[str, ...], values: Sequence[tuple[Family, Number]]
-    ) -> None:
-        self.labels, self.values = labels, values
+    labels: tuple[str, ...]
+    values: Sequence[tuple[Family, Number]]
 
 
+@dataclass(frozen=True)
 class Reading:
     """What was read of a host.
 
@@ -56,38 +54,19 @@ class Reading:
     port_states: the words of the ports' states by device and port, as ``ACTIVE``
     were_active: ``DEVICE/PORT`` of the ports that have been ACTIVE since the boot
     standing: verdicts and policy
-    health: the content of health.json, or None if nobody watches the mounts
+    health: None if nobody watches the mounts
     now: in seconds since 1970; took_s: how long the reading took
     problems: sentences about what could not be read, in all
     """
 
-    __slots__ = (
-        "health",
-        "now",
-        "port_states",
-        "problems",
-        "standing",
-        "statistics",
-        "took_s",
-        "were_active",
-    )
-
-    def __init__(
-        self,
-        statistics: Statistics,
-        *,
-        port_states: Mapping[tuple[str, int], str],
-        were_active: Collection[str],
-        standing: Standing,
-        health: Optional[Mapping[str, object]],
-        now: float,
-        took_s: float,
-        problems: Sequence[str],
-    ) -> None:
-        self.statistics, self.port_states = statistics, port_states
-        self.were_active = were_active
-        self.standing, self.health = standing, health
-        self.now, self.took_s, self.problems = now, took_s, problems
+    statistics: Statistics
+    port_states: Mapping[tuple[str, int], str]
+    were_active: Collection[str]
+    standing: Standing
+    health: Optional[HealthState]
+    now: float
+    took_s: float
+    problems: Sequence[str]
 
 
 def rows_of(reading: Reading) -> tuple[list[Row], list[str]]:
@@ -194,24 +173,21 @@ def _verdict(entry: Mapping[str, Any]) -> Iterator[Row]:
         yield Row(labels, [(f.DEGRADED_SINCE, entry["degraded_since"])])
 
 
-def _health(
-    health: Optional[Mapping[str, Any]], shown: Collection[str]
-) -> Iterator[Row]:
+def _health(health: Optional[HealthState], shown: Collection[str]) -> Iterator[Row]:
     if health is None:
         return
-    yield Row((), [(f.HEALTH_TAKEN, health["taken_at"])])
-    for mount in health["mounts"]:
-        if mount["mountpoint"] not in shown:
+    yield Row((), [(f.HEALTH_TAKEN, health.taken_at)])
+    for mount in health.mounts:
+        if mount.mountpoint not in shown:
             continue
-        labels = (mount["export"], mount["mountpoint"])
-        for state in HEALTH_STATES:
-            is_it = int(state == mount["state"])
+        labels = (mount.export, mount.mountpoint)
+        for state in STATES:
+            is_it = int(state == mount.state)
             yield Row((*labels, state), [(f.MOUNT_HEALTH, is_it)])
-        if mount["cause"] is not None:
-            yield Row((*labels, mount["cause"]), [(f.HEALTH_CAUSE, 1)])
-        times = [(f.HEALTH_SINCE, mount["since"])]
-        times.append((f.HEALTH_ANSWER, mount["answered_s"]))
-        yield Row(labels, [pair for pair in times if pair[1] is not None])
+        if mount.cause is not None:
+            yield Row((*labels, mount.cause), [(f.HEALTH_CAUSE, 1)])
+        times = (f.HEALTH_SINCE, mount.since), (f.HEALTH_ANSWER, mount.answered_s)
+        yield Row(labels, [(family, s) for family, s in times if s is not None])
 
 
 def _transport(transport: SunrpcTransport) -> Row:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Optional
 
 from ovirt_rdma.host import __version__
@@ -26,6 +27,7 @@ _SLACK_S = 5.0
 _INPUTS = (POLICY_JSON, POLICY_COPY, DEGRADED_JSON)
 
 
+@dataclass(frozen=True)
 class Standing:
     """Verdicts and policy, as JSON values.
 
@@ -39,25 +41,12 @@ class Standing:
     problems: sentences about what could not be read
     """
 
-    __slots__ = ("digest", "folder", "loaded_at", "mounts", "problems", "usable")
-
-    def __init__(
-        self,
-        mounts: list[dict[str, Any]],
-        *,
-        digest: Optional[str] = None,
-        usable: Optional[bool] = None,
-        loaded_at: Optional[float] = None,
-        folder: Optional[str] = None,
-        problems: Sequence[str] = (),
-    ) -> None:
-        self.mounts, self.digest, self.usable = mounts, digest, usable
-        self.loaded_at, self.folder = loaded_at, folder
-        self.problems = [*problems]
-
-    def values(self) -> dict[str, Any]:
-        """Return all of it by name; ``Standing(**values)`` is the same."""
-        return {name: getattr(self, name) for name in self.__slots__}
+    mounts: Sequence[dict[str, Any]]
+    digest: Optional[str] = None
+    usable: Optional[bool] = None
+    loaded_at: Optional[float] = None
+    folder: Optional[str] = None
+    problems: Sequence[str] = ()
 
 
 def judge(root: str) -> Standing:

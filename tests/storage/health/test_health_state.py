@@ -64,9 +64,9 @@ def test_what_was_written_is_read_back(tmp_path):
         (500.0, ""),
         # Two intervals of 10 s, and a look that takes 15 s.
         (535.0, ""),
-        (536.0, f"{HEALTH_JSON} is 36 s old, so the health is unknown"),
+        (536.0, f"{HEALTH_JSON} is stale, so the health is unknown"),
         # The host has booted since: its clock since boot is behind.
-        (20.0, f"{HEALTH_JSON} is from before this boot, so the health is unknown"),
+        (20.0, f"{HEALTH_JSON} is stale, so the health is unknown"),
     ],
 )
 def test_an_old_file_says_nothing(tmp_path, now_s, said):
