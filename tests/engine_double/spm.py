@@ -26,6 +26,40 @@ ALL_UNKNOWN = behaviour(
     "bll/storage/pool/SetStoragePoolStatusCommand.java:36-41",
     "vdsbroker/irsbroker/IrsProxyImpl.java:1277-1282",
 )
+SILENT = behaviour(
+    "SPM-03",
+    "An SPM that does not respond, and is not fenced, stays SPM: no other host takes "
+    "over, the data center stays problematic and its domains unknown.",
+    "vdsbroker/irsbroker/IrsProxyImpl.java:302-317",
+    "vdsbroker/irsbroker/IrsProxyImpl.java:1083-1094",
+)
+UP_FIRST = behaviour(
+    "SPM-04",
+    "When that SPM responds again, the data center is up before the SPM has reported "
+    "the domains: an attachment is refused once more.",
+    "vdsbroker/irsbroker/IrsProxyImpl.java:349-383",
+)
+
+
+def stop_responding(world: World, host: SimHost) -> None:
+    """Let a host that has no power management stop responding."""
+    host.reachable, host.status = False, "non_responsive"
+    world.transitions.stop(host.id)
+    if host.spm and world.does(SILENT):
+        _problematic(world, world.data_center_of(host))
+    else:
+        lose_spm(world, host)
+
+
+def respond_again(world: World, host: SimHost) -> None:
+    """Let a host be up again, with the mounts that it had."""
+    host.reachable, host.status = True, "up"
+    data_center = world.data_center_of(host)
+    if world.does(UP_FIRST):
+        world.data_centers[data_center].status = "up"
+        world.transitions.begin(data_center, lambda: choose_spm(world, data_center))
+    else:
+        choose_spm(world, data_center)
 
 
 def lose_spm(world: World, host: SimHost) -> None:
@@ -75,7 +109,10 @@ def choose_spm(world: World, data_center: str) -> None:
     centre = world.data_centers[data_center]
     if centre.status not in ("up", "problematic", "contend"):
         return
-    if world.spm_of(data_center) is None:
+    spm = world.spm_of(data_center)
+    if spm is not None and spm.status == "non_responsive" and world.does(SILENT):
+        return
+    if spm is None:
         host = _next(world, data_center)
         if host is None:
             return

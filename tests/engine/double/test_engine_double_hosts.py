@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_double import cluster_upgrade, new_id
+from engine_double import cluster_upgrade, new_id, spm
 from ovirtsdk4 import types
 from support.engine.double_engine import Engine, made, refused, row
 
@@ -216,6 +216,42 @@ def test_the_first_host_that_comes_is_spm_where_there_is_none(make: Any) -> None
     engine.world.settle()
     assert engine.world.host("host01").spm
     assert engine.world.data_center("dc1").status == "up"
+
+
+def seen_of_all(engine: Engine) -> tuple[str, set[str]]:
+    """Return the status of the data center, and those of its domains."""
+    center = engine.system.data_centers_service().list()[0].status.value
+    return center, {domain.status for domain in engine.world.domains.values()}
+
+
+@pytest.mark.engine_does("SPM-03")
+def test_an_spm_that_does_not_respond_has_no_successor(engine: Engine) -> None:
+    host = engine.world.host("host01")
+    spm.stop_responding(engine.world, host)
+    in_maintenance(engine, "host03")
+    engine.host("host03").activate()
+    engine.world.settle()
+    assert seen_of_all(engine) == ("problematic", {"unknown"})
+    assert host.spm
+    spm.respond_again(engine.world, host)
+    engine.world.settle()
+    assert seen_of_all(engine) == ("up", {"active"})
+
+
+@pytest.mark.engine_does("SPM-04")
+def test_an_attachment_right_after_the_spm_has_come_back(engine: Engine) -> None:
+    host, domain = engine.world.host("host01"), engine.world.domain("data2")
+    domain.data_center, domain.status = None, "unattached"
+    spm.stop_responding(engine.world, host)
+    attached = types.StorageDomain(id=domain.id)
+    with refused(409, "The master Storage Domain is not active."):
+        engine.centre().add(attached)
+    spm.respond_again(engine.world, host)
+    with refused(409, "The master Storage Domain is not active."):
+        engine.centre().add(attached)
+    engine.system.data_centers_service().list()
+    engine.centre().add(attached)
+    assert domain.status == "active"
 
 
 # -- a domain that some hosts cannot mount
