@@ -77,7 +77,7 @@ def _upgrade_step(
     ]
     if step.kind == FINISH:
         # A run that stops clears them afterwards: the host that stops it may look sound
-        # in the next reading, and the run would go on.
+        # in the next reading, and the run would continue.
         if finished(state).stage == STOPPED:
             return None
         return next((end_upgrade(c) for c in clusters if c.is_ours), None)
