@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
     from ovirt_rdma.engine_sdk_tools.api.settings import IniFile, Settings
 
+_FIRST_LINE = "# Settings of ovirt-rdma: one section per engine.\n\n"
 _FETCH_FIX = (
     "compare it on the engine's machine: openssl x509 -noout -fingerprint -sha256 "
     "-in /etc/pki/ovirt-engine/ca.pem"
@@ -31,20 +32,20 @@ _FETCH_FIX = (
 
 
 class Login(EngineVerb):
-    """Test the connection to the engine, and write its section of the settings.
+    """Test the connection to the engine, and write the settings if there are none.
 
     Nothing is written if a test fails.
     """
 
-    codes = "0 logged in and settings written, 1 failed, 4 declined"
+    codes = "0 logged in, 1 failed, 4 declined"
     examples = (
         "--engine-url engine.example.com --username admin@internal --fetch-ca",
         "-c prod --password-file pw --save-password",
     )
     more = (
-        "Tests the engine's health page and the login, then writes a section of\n"
-        "the settings file, without the password. Writes nothing if a test\n"
-        "fails."
+        "Tests the engine's health page and the login, then writes the settings\n"
+        "file, without the password. If there is such a file, shows the lines to\n"
+        "put there. Writes nothing if a test fails."
     )
 
     fetch_ca: bool
@@ -65,7 +66,9 @@ class Login(EngineVerb):
             "it, in place of the question",
         )
         parser.add_argument(
-            "--save-password", action="store_true", help="write the password too"
+            "--save-password",
+            action="store_true",
+            help="write the password too, to a new file",
         )
 
     def run(self, context: Context) -> int:
@@ -77,8 +80,8 @@ class Login(EngineVerb):
         from ovirt_rdma.engine_sdk_tools.api.session import Session
         from ovirt_rdma.engine_sdk_tools.api.settings import (
             DEFAULT_SECTION,
+            section_text,
             sections,
-            with_section,
         )
 
         output = context.output
@@ -88,7 +91,9 @@ class Login(EngineVerb):
                 "--fingerprint needs --fetch-ca",
                 "add --fetch-ca, or omit --fingerprint",
             )
-        ini = read_ini(self.config_file)
+        named = self.config_file
+        new = named is not None and not os.access(named, os.F_OK)
+        ini = None if new else read_ini(named)
         section = self.config or DEFAULT_SECTION
         settings = _settings(self, ini, section)
         target = _target(self, ini)
@@ -103,16 +108,20 @@ class Login(EngineVerb):
             with Session(complete) as session:
                 version = _version(session)
         ca_file = settings.ca_file if ca is None else _write_ca(settings, ca)
-        password = complete.password if self.save_password else None
-        if password is None and complete.password == known.get("password"):
-            password = known.get("password")
         values = {
             "engine_url": settings.url,
             "username": complete.username,
-            "password": password,
             "cafile": ca_file,
+            "password": complete.password if self.save_password else None,
         }
-        _write(Path(target.path), with_section(target, section, values).text)
+        text, path = section_text(section, values), Path(target.path)
+        # The engine's address may be written in another way there.
+        wanted = {**values, "engine_url": known.get("engine_url", settings.url)}
+        stored = all(value in (None, known.get(key)) for key, value in wanted.items())
+        written = not stored and not os.access(path, os.F_OK)
+        if written:
+            _write(path, f"{_FIRST_LINE}{text}", replace=False)
+        shown = section_text(section, {**values, "password": None}).splitlines()
         content = {
             "engine_url": settings.url,
             "engine_version": version,
@@ -120,8 +129,10 @@ class Login(EngineVerb):
             "settings_file": target.path,
             "section": section,
             "ca_file": ca_file,
+            "written": written,
+            "to_add": [] if stored or written else shown,
         }
-        _print_result(output, content)
+        _print_result(output, content, values["password"] is not None)
         return 0
 
 
@@ -140,7 +151,7 @@ def _settings(args: Login, ini: Optional[IniFile], section: str) -> Settings:
 
 
 def _target(args: Login, ini: Optional[IniFile]) -> IniFile:
-    """Return the file to write: the named one, or ours; empty if it does not exist."""
+    """Return the settings file: the named one, or ours; empty if there is none."""
     from ovirt_rdma.engine_sdk_tools.api.settings import IniFile, settings_file
 
     if ini is not None and ini.ours:
@@ -243,7 +254,7 @@ def _write_ca(settings: Settings, ca: Ca) -> str:
     return str(path)
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, *, replace: bool = True) -> None:
     """Write a file of the user, following links."""
     from ovirt_rdma.engine_sdk_tools.api.settings import create_folder
     from ovirt_rdma.host.system.files import write_atomically
@@ -251,14 +262,16 @@ def _write(path: Path, text: str) -> None:
     path = path.resolve()
     create_folder(path.parent)
     try:
-        write_atomically(path, text.encode(), 0o600)
+        write_atomically(path, text.encode(), 0o600, replace=replace)
     except OSError as error:
         raise Problem(
             "settings-not-written", f"{path} cannot be written: {error.strerror}"
         ) from error
 
 
-def _print_result(output: Output, content: Mapping[str, Any]) -> None:
+def _print_result(
+    output: Output, content: Mapping[str, Any], with_password: bool
+) -> None:
     import shlex
 
     from ovirt_rdma.engine_sdk_tools.api.settings import DEFAULT_SECTION
@@ -269,9 +282,14 @@ def _print_result(output: Output, content: Mapping[str, Any]) -> None:
         return
     place, section = engine_host_port(content["engine_url"]), content["section"]
     output.line(f"Logged in to {place}, version {content['engine_version']}.")
-    output.line(
-        f"The connection is stored in section [{section}] of "
-        f"{content['settings_file']}."
-    )
+    file = content["settings_file"]
+    if content["to_add"]:
+        output.text(f"{file} was not changed. Put this section there:")
+        for line in content["to_add"]:
+            output.line(f"    {line}")
+        if with_password:
+            output.text("The password is not shown: add it in a line 'password = ...'.")
+    else:
+        output.line(f"The connection is stored in section [{section}] of {file}.")
     more = "" if section == DEFAULT_SECTION else f" --config {shlex.quote(section)}"
     output.next(f"{PROGRAM} hosts list{more}")

@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Merge the settings of the connection to the engine, edit a settings file, and name
-the folders for settings and state.
+"""Merge the settings of the connection to the engine, and name the folders for settings
+and state.
 
 Settings come from the command line, the environment and a file. The file has the form
 of ovirt-img's (ovirt-imageio, client/_options.py): an ini file whose sections have
 ``engine_url``, ``username``, ``password``, ``cafile``, ``log_file`` and ``log_level``.
-It is edited as text, because configparser would drop the comments. The environment
-variables are those of the ovirt.ovirt Ansible collection. The caller reads and writes
-the files.
+The environment variables are those of the ovirt.ovirt Ansible collection. The caller
+reads and writes the files.
 """
 
 from __future__ import annotations
 
 import configparser
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Optional
@@ -27,10 +25,6 @@ from ovirt_rdma.host.errors import Problem
 KEYS = ("engine_url", "username", "password", "cafile", "log_file", "log_level")
 # The section to use if none is named and the file has several.
 DEFAULT_SECTION = "default"
-
-_HEADER = re.compile(r"\[(.+)\]")
-_KEY = re.compile(r"([^\s=:#;][^=:]*?)\s*[=:]")
-_FIRST_LINE = "# Settings of ovirt-rdma: one section per engine.\n"
 
 
 @dataclass(frozen=True)
@@ -85,77 +79,26 @@ def sections(ini: IniFile) -> dict[str, dict[str, str]]:
     return by_name
 
 
-def with_section(
-    ini: IniFile, name: str, values: Mapping[str, Optional[str]]
-) -> IniFile:
-    """Return the file with ``values`` in section ``name``, which is added if missing.
+def section_text(name: str, values: Mapping[str, Optional[str]]) -> str:
+    """Return the lines of a section ``name`` with those ``values`` that are not None.
 
-    A value None removes the key. Raises Problem for a name or value that an ini file
-    cannot contain.
+    Raises Problem for a name or value that an ini file cannot contain.
     """
-    if not name.strip() or name != name.strip() or re.search(r"[\]\[\n\r]", name):
+    present = {key: value for key, value in values.items() if value is not None}
+    lines = [f"[{name}]", *(f"{key} = {value}" for key, value in present.items())]
+    text = "\n".join([*lines, ""])
+    try:
+        good = sections(IniFile("", text)) == {name: present}
+    except Problem:
+        good = False
+    if not good:
         raise Problem(
-            "settings-section-name-invalid",
-            f"{name!r} is not a valid name for a section of a settings file",
+            "settings-value-invalid",
+            f"section {name!r} cannot be stored in a settings file: its name or a "
+            "value begins or ends with a blank, or has several lines",
+            "write a password to a separate file, for --password-file",
         )
-    for key, value in values.items():
-        if value is not None and (value != value.strip() or "\n" in value):
-            raise Problem(
-                "settings-value-invalid",
-                f"{key} cannot be stored in a settings file: it begins or ends with a "
-                "blank, or has several lines",
-                "write a password to a separate file, for --password-file",
-            )
-    before = sections(ini)
-    after = replace(ini, text=_edited(ini.text, name, values))
-    wanted = dict(before.get(name, {}))
-    for key, value in values.items():
-        wanted.pop(key, None)
-        if value is not None:
-            wanted[key] = value
-    if sections(after) != {**before, name: wanted}:
-        raise Problem(
-            "settings-not-editable",
-            f"{ini.path} has a form that cannot be edited safely",
-            "edit it manually",
-        )
-    return after
-
-
-def _edited(text: str, name: str, values: Mapping[str, Optional[str]]) -> str:
-    lines = (text or _FIRST_LINE).splitlines()
-    start = _line_of(lines, name)
-    if start is None:
-        if lines and lines[-1].strip():
-            lines.append("")
-        lines.append(f"[{name}]")
-        start = len(lines) - 1
-    end = next(
-        (at for at in range(start + 1, len(lines)) if _HEADER.match(lines[at])),
-        len(lines),
-    )
-    kept, dropping = [], False
-    for line in lines[start + 1 : end]:
-        match = _KEY.match(line)
-        if match:
-            dropping = match.group(1).lower() in values
-        elif not line[:1].isspace():
-            # An indented line continues the value of the line before.
-            dropping = False
-        if not dropping:
-            kept.append(line)
-    last = max((at + 1 for at, line in enumerate(kept) if line.strip()), default=0)
-    new = [f"{key} = {value}" for key, value in values.items() if value is not None]
-    body = [*kept[:last], *new, *kept[last:]]
-    return "\n".join([*lines[: start + 1], *body, *lines[end:]]) + "\n"
-
-
-def _line_of(lines: list[str], name: str) -> Optional[int]:
-    for at, line in enumerate(lines):
-        match = _HEADER.match(line)
-        if match and match.group(1) == name:
-            return at
-    return None
+    return text
 
 
 def _nearest_word(word: str, known: Iterable[str]) -> str:

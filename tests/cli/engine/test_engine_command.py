@@ -71,7 +71,7 @@ def test_help_of_each_verb(capsys, verb):
         ("domain convert d --to ib", "invalid choice: 'ib'"),
         ("domain convert d --to rdma --batch 0", "0 is out of range, 1 to 100 hosts"),
         ("domain convert d --to rdma --batch x", "'x' is not a number of hosts"),
-        ("domain create d --datacenter a", "give --export SERVER:/PATH"),
+        ("domain create d --datacenter a", "required: --export"),
         ("network create n", "required: --datacenter"),
         ("network create n --datacenter a --mtu 99999", "neither auto nor an MTU"),
         ("network attach n --hosts a,,b", "'a,,b' has an empty name"),

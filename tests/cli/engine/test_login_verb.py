@@ -319,24 +319,46 @@ def test_a_certificate_that_is_of_no_ca(pki):
         ca_of((pki / "server.pem").read_text())
 
 
-def test_sections_side_by_side(login, engine, pki):
+def test_a_file_that_is_there_is_not_changed(login, engine, pki):
     ca = ("--ca-file", str(pki / "ca.pem"))
     login.settings.parent.mkdir()
-    login.settings.write_text("# mine\n[other]\nengine_url = https://other.example\n")
-    assert login(*ca, "--config", "prod", "--save-password")[0] == 0
-    text = login.settings.read_text()
-    assert text.startswith(
-        "# mine\n[other]\nengine_url = https://other.example\n\n[prod]"
-    )
-    assert f"password = {PASSWORD}" in text
+    before = "# mine\n[other]\nengine_url = https://other.example\n"
+    login.settings.write_text(before)
+    words = (*ca, "--config", "prod", "--save-password")
+    code, out, err = login(*words)
+    assert (code, PASSWORD in out + err) == (0, False)
+    lines = [
+        "[prod]",
+        f"engine_url = {engine.tls_url}",
+        f"username = {USER}",
+        f"cafile = {pki / 'ca.pem'}",
+    ]
+    assert [line.strip() for line in out.splitlines() if line[0] == " "] == lines
+    assert f"{login.settings} was not changed. Put this section there:" in out
+    assert "add it in a line 'password = ...'" in out
+    found = json.loads(login(*words, "-o", "json")[1])
+    assert (found["written"], found["to_add"]) == (False, lines)
     code, _, err = login(*ca, "--config", "other")
     assert code == 1
     assert "section [other]" in err
     assert "is for another engine, https://other.example" in err
-    assert login.settings.read_text() == text
-    # Again without --save-password: a stored password that is valid stays.
-    assert login("--config", "prod")[0] == 0
-    assert f"password = {PASSWORD}" in login.settings.read_text()
+    assert login.settings.read_text() == before
+    # With these lines, and the address as people write it, nothing is to be added.
+    text = "\n".join([before, *lines]).replace("/ovirt-engine/api", "")
+    for password in ("", f"\npassword = {PASSWORD}"):
+        login.settings.write_text(text + password)
+        code, out, _ = login(*words[: None if password else -1])
+        assert (code, "is stored in section [prod]" in out) == (0, True)
+        assert login.settings.read_text() == text + password
+
+
+def test_a_new_file_of_another_name_has_the_password(login, pki, tmp_path):
+    words = ("--ca-file", str(pki / "ca.pem"), "--save-password")
+    file = tmp_path / "new" / "mine.conf"
+    assert login(*words, "--config-file", str(file))[0] == 0
+    assert f"password = {PASSWORD}" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert not login.settings.exists()
 
 
 @pytest.mark.parametrize(
