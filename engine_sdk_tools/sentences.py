@@ -7,6 +7,7 @@ That includes sentences that differ only by the name or address of the host.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
@@ -30,7 +31,9 @@ class OnHost(NamedTuple):
 
 
 class OnHosts(NamedTuple):
-    """A sentence about several hosts, and its fix; HOST replaces the name of each."""
+    """A sentence about several hosts, in which HOST replaces the name of each, and its
+    fix: that of the first host, with all of them where it has ``--hosts``.
+    """
 
     hosts: tuple[str, ...]
     sentence: str
@@ -49,11 +52,18 @@ def group_by_sentence(sentences: Iterable[OnHost]) -> list[OnHosts]:
     for on_host in sentences:
         groups.setdefault(key_of(on_host), {}).setdefault(on_host.host, on_host)
     grouped = []
-    for (verdict, sentence, fix), hosts in groups.items():
-        only = next(iter(hosts.values())) if len(hosts) == 1 else None
-        texts = (only.sentence, only.fix) if only else (sentence, fix)
-        grouped.append(OnHosts(tuple(hosts), *texts, verdict))
+    for (verdict, sentence, _), hosts in groups.items():
+        first = next(iter(hosts.values()))
+        text = first.sentence if len(hosts) == 1 else sentence
+        fix = _for_all(first, hosts)
+        grouped.append(OnHosts(tuple(hosts), text, fix, verdict))
     return grouped
+
+
+def _for_all(first: OnHost, names: Iterable[str]) -> str:
+    own = rf"--hosts {re.escape(shlex.quote(first.host))}(?![\w.-])"
+    together = f"--hosts {shlex.quote(','.join(names))}"
+    return re.sub(own, lambda _: together, first.fix)
 
 
 def key_of(on_host: OnHost) -> tuple[str, str, str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import posixpath
+import shlex
 from dataclasses import dataclass
 from typing import Optional, Union
 
@@ -15,6 +16,11 @@ IpAddress = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 
 
 _FORM = "write it as SERVER:/PATH, an IPv6 address in brackets: [fd00::1]:/PATH"
+
+
+def nfs_check(export: str) -> str:
+    """Return the command that checks ``export``."""
+    return f"ovirt-rdma-host nfs check {shlex.quote(export)}"
 
 
 class ExportProblem(Problem):

@@ -8,12 +8,11 @@ and why. Mounts that no rule names are listed too.
 from __future__ import annotations
 
 import functools
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.export import Export, nfs_check
 from ovirt_rdma.host.facts.model import CmId, DegradedMark, Facts, NfsMount
 from ovirt_rdma.host.mount_options import RDMA, MountOptions
 from ovirt_rdma.host.paths import VDSM_MOUNTS
@@ -197,7 +196,7 @@ def review(
         steps.append(REMOUNT)
     else:
         ready = f"once all but '{OTHERS}' is" if others else "once it is"
-        steps.append(f"{_check(mount)}; {ready} ready, {REMOUNT}")
+        steps.append(f"{nfs_check(mount.source)}; {ready} ready, {REMOUNT}")
     return MountReview(
         mount,
         match,
@@ -244,10 +243,6 @@ def remount_fix(degraded: MountReview, ready: bool) -> str:
 def is_mount_of(mount_review: MountReview, export: Export) -> bool:
     """Whether the mount is one of ``export``."""
     return export.same_as(Export.maybe(mount_review.mount.source))
-
-
-def _check(mount: NfsMount) -> str:
-    return f"ovirt-rdma-host nfs check {shlex.quote(mount.source)}"
 
 
 def _by_nfs_class(mount: NfsMount) -> bool:

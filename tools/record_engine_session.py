@@ -242,6 +242,10 @@ def _create(story: Story) -> None:
     story.lines += ["```yaml", *_POLICY.splitlines(), "```", ""]
     story.command("policy push policy.yaml --hosts 'host*'", expect="12 of 12")
     story.say(
+        "No domain is on nas2 yet, so no mounted export gets another rule; if one did, "
+        "the push would name it before it asks."
+    )
+    story.say(
         "On data1's server it would get data1's transport: hosts have one connection "
         "for all mounts of a server with the same NFS 4 minor version."
     )

@@ -45,6 +45,13 @@ class _OfFile(Verb):
             "/etc/ovirt-engine/ansible",
         )
 
+    @property
+    def _given(self) -> str:
+        """The option for the same file, for a command that is shown."""
+        import shlex
+
+        return f"--file {shlex.quote(self.file)}" if self.file else ""
+
 
 class _ChangesFile(_OfFile):
     """A verb that changes it."""
@@ -236,12 +243,14 @@ class Status(_OfFile):
             output.document("deploy-hook-status", content_of)
         else:
             output.table(("WHAT", "VERDICT", "STATE"), rows, _COLORS)
-            if state in (block.MISSING, block.OUTDATED):
-                output.fix("ovirt-rdma deploy-hook install")
-            elif state == block.EDITED:
-                output.fix("ovirt-rdma deploy-hook install --force")
+            # Without the role nothing is installed.
             if not machine.role:
                 output.fix("dnf install ovirt-rdma-engine")
+            of = self._given
+            if state in (block.MISSING, block.OUTDATED):
+                output.fix(f"ovirt-rdma deploy-hook install {of}".rstrip())
+            elif state == block.EDITED:
+                output.fix(f"ovirt-rdma deploy-hook install --force {of}".rstrip())
             for one in problems:
                 output.fix(one.fix)
         failed = any(row[1] == "FAIL" for row in rows)

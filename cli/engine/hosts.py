@@ -211,6 +211,7 @@ class Check(EngineVerb, AccessOptions, AllowNone):
             matrix = rdma_engine(self, context, session).check_hosts(
                 *self.names,
                 policy=policy[0].policy if policy else None,
+                policy_file=str(policy[1]) if policy else None,
                 data_center=self.datacenter,
             )
             if matrix.rows or not output.for_people:

@@ -168,7 +168,7 @@ def _refuse_other_engine(
         raise Problem(
             "settings-section-other-engine",
             f"section [{section}] of {target.path} is for another engine, {theirs}",
-            "choose a section for this engine: --config NAME",
+            "choose another section for this engine, with --config",
         )
 
 
@@ -291,5 +291,5 @@ def _print_result(
             output.text("The password is not shown: add it in a line 'password = ...'.")
     else:
         output.line(f"The connection is stored in section [{section}] of {file}.")
-    more = "" if section == DEFAULT_SECTION else f" --config {shlex.quote(section)}"
-    output.next(f"{PROGRAM} hosts list{more}")
+    more = "" if section == DEFAULT_SECTION else f"--config {shlex.quote(section)}"
+    output.next(f"{PROGRAM} hosts list {more}".rstrip())

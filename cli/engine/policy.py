@@ -138,7 +138,7 @@ def _carried_out(
     title = f"push a policy to {_hosts(plan)}"
     resume = (
         "hosts that were in progress have the old or the new policy, the others keep "
-        "theirs; 'ovirt-rdma policy diff' shows which; run the same command again to "
+        "theirs; policy diff shows which; run the same command again to "
         "continue"
     )
     with work(args, context, session, title, resume=resume) as progress:

@@ -125,7 +125,7 @@ def show_result(state: PreparationState, output: Output) -> None:
     if waiting:
         output.text(
             f"On {listed(waiting)}, steps of the plan need a maintenance: "
-            "ovirt-rdma hosts prepare --by reinstall"
+            f"ovirt-rdma hosts prepare {shlex.join(waiting)} --by reinstall"
         )
     output.text(f"{sentence(state)[:1].upper()}{sentence(state)[1:]}.")
 

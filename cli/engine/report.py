@@ -137,7 +137,9 @@ class MakeReport(EngineVerb, AccessOptions):
         note_no_access(access, output)
         if access is None:
             notes.append("The hosts were not asked: there was no access to them.")
-        wanted = Wanted(policy[0].policy if policy else None, our_checksums())
+        wanted = Wanted(None, our_checksums())
+        if policy is not None:
+            wanted = Wanted(policy[0].policy, our_checksums(), str(policy[1]))
         rows = [
             report_hosts.row_of(engine, host, report, wanted, domains)
             for host, report in ask_hosts(hosts, access, output)

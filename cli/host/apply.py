@@ -102,7 +102,7 @@ class Apply(HostVerb):
             metavar="S",
             type=_seconds,
             help="roll back the whole run unless 'confirm' is run within S seconds (10 "
-            "to 86400)",
+            "to 86400), counted from before the first change",
         )
         add_link_down(parser)
         parser.add_argument(
@@ -186,8 +186,8 @@ class _Apply:
         prepared = decide_for(host.facts(), policy)
         for sentence in prepared.decision.unread:
             report.note(sentence)
-        if saved is not None:
-            prepared.hold_against(saved)
+        if saved is not None and args.planfile is not None:
+            prepared.hold_against(saved, args.planfile)
         gated = gate(
             prepared.decision.steps,
             allow_link_down=args.allow_link_down,

@@ -280,7 +280,7 @@ def _next(decided: HostDecision, source: Source) -> str:
                 return f"{PROGRAM} explain {finding.rule}"
     if source.facts is not None:
         return ""
-    if source.policy is not None:
+    if decided.new and source.policy is not None:
         return f"{PROGRAM} policy load {shlex.quote(source.policy)}"
     if decided.policy.nfs.rules:
         return f"{PROGRAM} nfs list"

@@ -7,6 +7,7 @@ import difflib
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import Source
@@ -18,7 +19,9 @@ from ovirt_rdma.host.decision.registry import Decision, decide
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_JSON, under
+from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.store import in_force
 from ovirt_rdma.host.rules.base import Rule
 
 
@@ -26,13 +29,15 @@ from ovirt_rdma.host.rules.base import Rule
 class HostDecision:
     """A decision with its facts and policy; ``source`` is where the policy is from.
 
-    ``loaded``: a policy is loaded, or --policy names one.
+    ``loaded``: a policy is loaded, or --policy names one. ``new``: --policy names
+    another one than is loaded.
     """
 
     facts: Facts
     policy: Policy
     source: str
     loaded: bool
+    new: bool
     decision: Decision
 
 
@@ -51,13 +56,20 @@ def load_decision(
         from ovirt_rdma.host.facts.dump import load
 
         facts = load(source.facts)
+    stored = under(context.root, POLICY_JSON)
     return HostDecision(
         facts,
         policy,
         place,
-        source.policy is not None or under(context.root, POLICY_JSON).exists(),
+        source.policy is not None or stored.exists(),
+        source.policy is not None and _differs(policy, stored),
         decide(facts, policy, left_out),
     )
+
+
+def _differs(policy: Policy, stored: Path) -> bool:
+    loaded = in_force(stored).stored
+    return loaded is None or loaded.digest != digest(policy)
 
 
 def rule_of(text: str) -> Rule:

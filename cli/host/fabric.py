@@ -372,7 +372,7 @@ def _ports(topology: str) -> tuple[FabricPort, ...]:
         raise Problem(
             "topology-invalid",
             f"{topology} is not from ibnetdiscover: {error}",
-            "make it on a host of the fabric: ibnetdiscover > FILE",
+            "on a host of the fabric, write the output of ibnetdiscover to a file",
         ) from error
 
 

@@ -370,7 +370,7 @@ def _no_engine(ini: Optional[IniFile]) -> tuple[str, str]:
     if ini is not None and len(by_name := sections(ini)) > 1:
         return (
             "no engine is named",
-            f"give --config SECTION; sections in {ini.path}: {_listed(by_name)}",
+            f"name a section with --config; those of {ini.path}: {_listed(by_name)}",
         )
     return (
         "no engine is named",

@@ -241,18 +241,19 @@ class RdmaEngine:
         self,
         *names: str,
         policy: Union[str, Policy, None] = None,
+        policy_file: Optional[str] = None,
         data_center: Optional[str] = None,
     ) -> Matrix:
         """Return for each host what prevents storage over RDMA; without names, of all.
 
-        ``policy`` is the one that they should have, or its text; without it they are
-        compared with each other. Their hooks are compared with those of this machine.
-        Raises PolicyProblem.
+        ``policy`` is the one that they should have, or its text, and ``policy_file``
+        the file that fixes name; without it they are compared with each other. Their
+        hooks are compared with those of this machine. Raises PolicyProblem.
         """
         if isinstance(policy, str):
             policy = parse_policy(policy, "the policy").policy
         engine = read_engine(self.session, hooks=True)
-        wanted = check.Wanted(policy, our_checksums())
+        wanted = check.Wanted(policy, our_checksums(), policy_file)
         rows = [
             check.row_of(host, report, wanted, check.connections_of(engine, host))
             for host, report in self._asked(hosts_named(engine, names, data_center))
@@ -413,7 +414,7 @@ class RdmaEngine:
                     [Sentence("conversion-not-recorded", why)],
                     "revert on the machine and as the user that ran the conversion; or "
                     f"convert it: ovirt-rdma domain convert {shlex.quote(domain.name)} "
-                    "--to tcp",
+                    "--to tcp --rolling",
                 )
             refuse_other_runs(states, state)
             if state.stage in (REVERTED, ROLLED_BACK) and not is_converted(state):

@@ -289,7 +289,8 @@ def _started(
     try:
         record = host_record(host, seen.observed, seen.force, domains, request)
     except Problem as problem:
-        why = Sentence(problem.id, f"{host.name}: {problem.one_line}")
+        parts = filter(None, (problem.one_line, problem.fix))
+        why = Sentence(problem.id, f"{host.name}: {'; '.join(parts)}")
         return None, [*objections, why]
     return record, objections
 

@@ -76,7 +76,7 @@ def refusals(
         elif domain.data_center is None:
             yield (
                 _not_attached(domain),
-                "attach it first, or create a new one with 'ovirt-rdma domain create'",
+                "attach it first, or create a new one (domain create)",
             )
         centers_of_domain = {d.data_center for d in engine.domains if d.id == domain.id}
         if domain.data_center and centers_of_domain - {domain.data_center, None}:

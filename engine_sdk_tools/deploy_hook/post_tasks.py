@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shlex
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -132,11 +133,13 @@ class PostTasksFile:
                 "run the command again",
             )
         if before is not None and self.path.stat().st_nlink > 1:
+            own = shlex.quote(str(self.path))
             raise PostTasksProblem(
                 "post-tasks-hard-links",
                 f"{self.named} has a second name (a hard link), which would keep the "
                 "old content",
-                "make it a file of its own: cp --preserve=all FILE NEW; mv NEW FILE",
+                f"make it a file of its own: cp --preserve=all {own} {own}.new; "
+                f"mv {own}.new {own}",
             )
         try:
             if before is not None:

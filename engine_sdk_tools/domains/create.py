@@ -8,7 +8,6 @@ that the engine allows: maintenance, detach, remove the domain, then the connect
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Callable, Optional, Protocol
@@ -37,6 +36,7 @@ from ovirt_rdma.engine_sdk_tools.reader import connection_of
 from ovirt_rdma.engine_sdk_tools.undo import Undone, after_lost
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.export import nfs_check
 
 MAINTENANCE_S = 600.0
 _DOWN = ("maintenance", "unattached")
@@ -238,7 +238,7 @@ def create_domain(
         run.traces.fell = mounted.fell
         if mounted.failed:
             reason = "; ".join(mounted.failed)
-            fix = f"on each host that is named: {_nfs_check(plan.row.export)}"
+            fix = f"on each host that is named: {nfs_check(plan.row.export)}"
             raise EngineProblem("domain-not-mounted", reason, BROKEN, fix=fix)
     except Problem as error:
         explained = _with_events(events, error, plan)
@@ -381,10 +381,6 @@ def _domain_named(session: EngineSession, name: str) -> str:
     return ""
 
 
-def _nfs_check(export: str) -> str:
-    return f"ovirt-rdma-host nfs check {shlex.quote(export)}"
-
-
 def _with_events(events: MountEvents, error: Problem, plan: DomainPlan) -> Problem:
     """Return ``error`` with the sentences of the engine's events on it: the reason that
     the engine's log would have.
@@ -394,5 +390,5 @@ def _with_events(events: MountEvents, error: Problem, plan: DomainPlan) -> Probl
         return error
     fix = error.fix
     if fix == SEE_LOG:
-        fix = f"on {plan.host.name}: {_nfs_check(plan.row.export)}"
+        fix = f"on {plan.host.name}: {nfs_check(plan.row.export)}"
     return Problem(error.id, "\n".join([str(error), *sentences]), fix)

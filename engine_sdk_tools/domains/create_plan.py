@@ -12,6 +12,7 @@ own, which the engine ignores for a new domain and does not find for an existing
 
 from __future__ import annotations
 
+import shlex
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,10 +51,10 @@ _UNDER_WAY = ("active", "locked", "activating", "unknown", None)
 
 
 def existing_domain(
-    engine: Engine, name: str, row: StorageConnection, center: DataCenter
+    engine: Engine, name: str, row: StorageConnection, center: DataCenter, to: str
 ) -> tuple[Optional[Domain], list[Sentence]]:
     """Return the domain that an earlier run has made, if any, or why ``name`` cannot be
-    used.
+    used. ``to`` is the transport that is asked for.
     """
     domain = next((d for d in engine.domains if d.name == name), None)
     if domain is None:
@@ -67,10 +68,10 @@ def existing_domain(
             if present
             else ""
         )
-        sentence = (
-            f"the domain {name} already exists{has}; use another name, or convert the "
-            f"existing one: ovirt-rdma domain convert {name}"
-        )
+        sentence = f"the domain {name} already exists{has}; use another name"
+        if present and present.export == row.export and domain.type == "data":
+            convert = f"ovirt-rdma domain convert {shlex.quote(name)} --to {to}"
+            sentence += f", or convert it: {convert} --rolling"
         return None, [Sentence("domain-exists", sentence)]
     if domain.data_center not in (None, center.id):
         sentence = f"the domain {name} is attached to another data center"
@@ -266,7 +267,9 @@ def plan_domain_create(
     refusals += problems
     address = address_of(export)
     row = StorageConnection("", "nfs", address, export.path, version, options)
-    domain, problems = existing_domain(engine, request.name, row, center)
+    domain, problems = existing_domain(
+        engine, request.name, row, center, request.transport
+    )
     refusals += problems
     if domain is None:
         refusals += export_in_use(engine, export, request.name)

@@ -41,7 +41,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
-from ovirt_rdma.host.export import Export, ExportProblem
+from ovirt_rdma.host.export import Export, ExportProblem, nfs_check
 from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.mount_options import RDMA, MountOptions
 from ovirt_rdma.host.paths import VDSM_MOUNTS
@@ -424,8 +424,7 @@ def _before_a_remount(
         first.append(conflict_fix(review.against))
     route = next((r for r in facts.routes if r.destination == mount.address), None)
     if any(step.verdict == NOT_READY for step in local_steps(facts, route)):
-        check = f"ovirt-rdma-host nfs check {shlex.quote(mount.source)}"
-        first.append(f"on the host: {check}")
+        first.append(f"on the host: {nfs_check(mount.source)}")
     return first
 
 

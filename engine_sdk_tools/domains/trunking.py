@@ -176,7 +176,7 @@ def _first(
     steps = []
     if convert:
         names = shlex.join(convert)
-        steps.append(f"ovirt-rdma domain convert {names} --to {transport}")
+        steps.append(f"ovirt-rdma domain convert {names} --to {transport} --rolling")
     if remount and transport == RDMA:
         steps.append(f"ovirt-rdma domain heal {shlex.join(remount)}")
     elif remount:

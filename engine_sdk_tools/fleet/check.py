@@ -7,6 +7,7 @@ not ready, or ready and down.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -65,11 +66,12 @@ _SHOWN = 8
 @dataclass(frozen=True)
 class Wanted:
     """What hosts are compared with: the ``policy`` of this machine, if any, and the
-    ``checksums`` of our hooks, by hook point.
+    ``checksums`` of our hooks, by hook point. ``file`` has the policy, if it is known.
     """
 
     policy: Optional[Policy]
     checksums: Checksums
+    file: Optional[str] = None
 
     @property
     def digest(self) -> Optional[str]:
@@ -169,7 +171,7 @@ def check(engine: Engine, rows: Sequence[HostRow], wanted: Wanted) -> Matrix:
     for row in rows:
         own = list(row.cells)
         if row.reported:
-            own[_POLICY] = _policy_cell(row, reference)
+            own[_POLICY] = _policy_cell(row, reference, wanted.file)
         own[_PORTS] = with_shared_guids(own[_PORTS], row.host.name, shared)
         cells.append(tuple(own))
     return Matrix(
@@ -184,11 +186,12 @@ def check(engine: Engine, rows: Sequence[HostRow], wanted: Wanted) -> Matrix:
 @dataclass(frozen=True)
 class _Reference:
     """The digest that hosts should have (None: no policy), and ``whose`` it is; "" if
-    there is no reference because the hosts differ.
+    there is no reference because the hosts differ. ``example`` is a host that has it.
     """
 
     digest: Optional[str]
     whose: str
+    example: str = ""
 
 
 def _reference(rows: Sequence[HostRow], wanted: Wanted) -> _Reference:
@@ -197,10 +200,12 @@ def _reference(rows: Sequence[HostRow], wanted: Wanted) -> _Reference:
     counted = Counter(row.digest for row in rows if row.reported).most_common(2)
     if len(counted) == 2 and counted[0][1] == counted[1][1]:
         return _Reference(None, "")
-    return _Reference(counted[0][0] if counted else None, "that of most hosts")
+    most = counted[0][0] if counted else None
+    having = (row.host.name for row in rows if row.reported and row.digest == most)
+    return _Reference(most, "that of most hosts", next(having, ""))
 
 
-def _policy_cell(row: HostRow, reference: _Reference) -> Cell:
+def _policy_cell(row: HostRow, reference: _Reference, file: Optional[str]) -> Cell:
     text = row.digest.partition(":")[2][:_SHOWN] if row.digest else "none"
     if reference.whose and row.digest == reference.digest:
         if row.digest is None:
@@ -208,7 +213,12 @@ def _policy_cell(row: HostRow, reference: _Reference) -> Cell:
         return Cell(OK, text, f"its policy is {reference.whose}")
     has = f"its policy is {row.digest}" if row.digest else "no policy is loaded"
     other = f"not {reference.whose}" if reference.whose else "and the hosts differ"
-    fix = "see the difference with ovirt-rdma policy diff FILE --diff, then policy push"
+    fix = "say with --policy which policy they should have"
+    if reference.example:
+        fix = f"push the policy.yaml of {reference.example} to it, with policy push"
+    if reference.whose and file is not None:
+        named, host = shlex.quote(file), shlex.quote(row.host.name)
+        fix = f"ovirt-rdma policy push {named} --hosts {host}"
     return Cell(FAIL, text, f"{has}, {other}", fix)
 
 

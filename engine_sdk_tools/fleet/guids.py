@@ -29,8 +29,7 @@ _OF_VFS = (
 )
 _OF_ADAPTERS = (
     "if both are one machine, remove one of them from the engine; else give one "
-    "adapter other GUIDs: mstflint -d PCI_ADDRESS --guid GUID sg, then power that host "
-    "off and on"
+    "adapter other GUIDs by mstflint (sg), then power that host off and on"
 )
 
 

@@ -97,7 +97,8 @@ def _compare(
         return PolicyDrift(name, UNKNOWN, problem, fix=report.fix)
     loaded = status_part(report.status, "policy")
     lines = _diff(report.policy_text, text, where)
-    push = f"ovirt-rdma policy push {where} --hosts {shlex.quote(name)}"
+    file, only = shlex.quote(where), shlex.quote(name)
+    push = f"ovirt-rdma policy push {file} --hosts {only}"
     if loaded.get("problem"):
         problem = str(loaded["problem"])
         return PolicyDrift(name, DRIFT, problem, None, push, lines)

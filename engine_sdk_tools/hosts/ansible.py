@@ -298,8 +298,8 @@ def _outcome(host: Host, kind: str, text: str, by_engine: bool) -> _Outcome:
     if len(text) >= MOST_SENT:
         return "", Failure(
             f"{host.name} sent more than {MOST_SENT // 1_000_000} MB",
-            "run it by hand and see what it prints: ssh HOST ovirt-rdma-host facts "
-            "-o json",
+            f"run it by hand and see what it prints: ssh {host.address} "
+            "ovirt-rdma-host facts -o json",
         )
     # A script that was killed may have sent answers before.
     if kind == OK or (kind == FAILED and read_answers(text)):

@@ -256,8 +256,8 @@ def _command(path: str, folder: str, playbook: str, forks: int) -> list[str]:
         raise AnsibleProblem(
             "ansible-missing",
             "ansible-playbook is not installed on this machine; hosts cannot be asked",
-            "install the package ansible-core (an engine has it), or use dumps: "
-            "--facts-dir FOLDER",
+            "install the package ansible-core (an engine has it), or use dumps with "
+            "--facts-dir",
         )
     runner = shutil.which("ansible-runner", path=path)
     if runner is not None:

@@ -255,7 +255,7 @@ def _good(
         raise _Wrong(
             "host-no-answer",
             f"no answer from {host} to {doing}",
-            "its login shell or sshd may end sessions early; try: ssh HOST true",
+            "its login shell or sshd may end sessions early; log in to it with ssh",
         )
     # 3: status has found a problem, and reports it in its document.
     if answer.status == 0 or (name == "status" and answer.status == 3):
@@ -373,13 +373,13 @@ _RULES = (
         r"Permission denied|Too many authentication failures",
         "{host} does not accept the SSH key",
         "on the engine machine, run this as root, who can read the engine's key; "
-        "elsewhere, give a key that the host accepts: --ssh-key FILE, --ssh-user USER",
+        "elsewhere, give a key that the host accepts, and its user: --ssh-key, "
+        "--ssh-user",
     ),
     (
         r"Could not resolve hostname|Name or service not known",
         "the address of {host}, {address}, cannot be resolved on this machine",
-        "correct the name resolution, or give ansible_host in an inventory: "
-        "--inventory FILE",
+        "correct the name resolution, or give ansible_host in an --inventory",
     ),
     (
         r"Connection refused|Connection timed out|No route to host"

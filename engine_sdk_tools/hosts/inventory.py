@@ -68,7 +68,7 @@ class Access:
             raise UsageProblem(
                 "ssh-key-unreadable",
                 f"the SSH key {self.key} cannot be read",
-                "give the file of the private key: --ssh-key FILE",
+                "give the file of the private key to --ssh-key",
             )
 
 
@@ -223,5 +223,5 @@ def _readable(path: str) -> str:
         raise UsageProblem(
             "inventory-missing",
             f"the inventory {path} cannot be read: {reason or error}",
-            "give an existing file that you can read: --inventory FILE",
+            "give a file that you can read to --inventory",
         ) from None

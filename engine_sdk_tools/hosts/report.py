@@ -147,7 +147,7 @@ def with_own_bugs_caught(
 NO_ACCESS = (
     Sentence("hosts-no-access", "the hosts were not asked: there is no access to them"),
     "give --ssh-key, or --facts-dir with their reports; root on the engine machine "
-    "needs neither; a program: connect(hosts=AnsibleHosts(Access(key=FILE)))",
+    "needs neither; a program gives connect an AnsibleHosts",
 )
 
 

@@ -48,12 +48,13 @@ from ovirt_rdma.host.facts.pkeys import full_member, partition_of
 
 @dataclass(frozen=True)
 class AttachPlan:
-    """``rows`` in host order. ``networks`` are all networks of the data center,
-    ``reports`` those of the hosts. ``warnings`` are sentences.
+    """``rows`` in host order. ``networks`` are all networks of the data center with the
+    name ``center``, ``reports`` those of the hosts. ``warnings`` are sentences.
     """
 
     network: Network
     request: AttachRequest
+    center: str = ""
     networks: tuple[Network, ...] = ()
     reports: Mapping[str, HostReport] = field(default_factory=dict)
     rows: tuple[HostAttach, ...] = ()
@@ -106,7 +107,8 @@ def plan_network_attach(
         asked = addresses_from_range(request.span, [host.name for host in hosts])
     plan = check_addresses(asked, hosts, engine.hosts, network.id)
     refusals += plan.problems
-    base = AttachPlan(network, request, networks, reports)
+    named = next((c.name for c in engine.data_centers if c.id == center), center)
+    base = AttachPlan(network, request, named, networks, reports)
     rows, refused, unknown = _rows(base, hosts, plan.addresses)
     refusals += refused
     refusals += _other_partitions(rows, request)
@@ -133,6 +135,7 @@ def plan_host(
             chosen,
             network,
             plan.networks,
+            center=plan.center,
             report=report,
             properties=properties,
         )

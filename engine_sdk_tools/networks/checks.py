@@ -10,6 +10,7 @@ with engine-config, which replaces the whole option, and read over the API.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
@@ -92,16 +93,21 @@ def host_refusals(
     network: Network,
     networks: Sequence[Network],
     *,
+    center: str,
     report: Optional[HostReport],
     properties: Mapping[str, str],
 ) -> Iterator[Sentence]:
-    """Yield the reasons not to attach ``network`` to the ``chosen`` NIC of ``host``."""
+    """Yield the reasons not to attach ``network``, of the data center with the name
+    ``center``, to the ``chosen`` NIC of ``host``.
+    """
     yield from _status(host)
     if host.cluster not in {row.cluster for row in network.clusters}:
+        name, where = shlex.quote(network.name), shlex.quote(center)
         yield Sentence(
             "network-not-in-cluster",
-            f"{host.name}: {network.name} is not in its cluster; "
-            f"'ovirt-rdma network create {network.name}' adds it",
+            f"{host.name}: {network.name} is not in its cluster; 'ovirt-rdma network "
+            f"create {name} --datacenter {where} --mtu {network.mtu or DEFAULT_MTU}' "
+            "adds it",
         )
     by_name = {nic.name: nic for nic in host.nics or ()}
     names = dict.fromkeys((*chosen.ports, chosen.target))
@@ -157,8 +163,7 @@ def _on_infiniband(host: Host, nic: str, network: Network) -> Iterator[Sentence]
             "vm-network-on-infiniband",
             f"{host.name}: {network.name} is a VM network, which needs a bridge, and "
             f"{nic} is InfiniBand, which cannot be a bridge port: clear 'VM network' "
-            f"of {network.name}, or make another network with 'ovirt-rdma network "
-            "create'",
+            f"of {network.name}, or make another network with network create",
         )
     if network.vlan is not None:
         yield Sentence(
@@ -224,8 +229,8 @@ def _unmanaged(host: Host, nic: Nic, name: str) -> Sentence:
         "nic-has-unmanaged-network",
         f"{host.name}: {nic.name} has the network {name}, which is not in the host's "
         f"cluster; the engine attaches no other network to such a NIC: add {name} to "
-        "the cluster ('ovirt-rdma network create' or webadmin), or remove it from the "
-        "host (webadmin: Setup Host Networks)",
+        "the cluster (network create, or webadmin), or remove it from the host "
+        "(webadmin: Setup Host Networks)",
     )
 
 

@@ -245,7 +245,7 @@ def to_require(
         if lacking:
             warnings.append(
                 f"it is not required in {cluster.name} yet: attach it first to "
-                f"{listed(lacking)} (ovirt-rdma network attach)"
+                f"{listed(lacking)} (network attach)"
             )
         else:
             ready.append(cluster)

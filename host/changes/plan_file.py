@@ -27,8 +27,7 @@ from ovirt_rdma.host.system.json_document import (
 # other users need not know.
 FILE_MODE = 0o600
 
-_MAKE = "ovirt-rdma-host plan --out FILE"
-_FIX = f"regenerate it on the host that it describes: {_MAKE}"
+_FIX = "regenerate it with plan --out on the host that it describes"
 PLAN = Envelope("plan")
 
 
@@ -102,7 +101,7 @@ def load(path: Union[str, Path]) -> Plan:
     try:
         data = read_json(path)
     except UnreadableJson as error:
-        fix = _FIX if error.is_file else f"give the name of a file from: {_MAKE}"
+        fix = _FIX if error.is_file else "give the name of a file from plan --out"
         raise PlanFileProblem(
             "plan-file-unreadable", f"{where}: {error}", fix
         ) from None

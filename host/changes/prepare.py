@@ -9,6 +9,7 @@ rules would not change.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,9 +143,9 @@ class Decided:
     policy: StoredPolicy
     decision: Decision
 
-    def hold_against(self, plan: Plan) -> None:
-        """Raise StalePlan, with each difference on a line, if ``plan`` differs from
-        what would be done now.
+    def hold_against(self, plan: Plan, path: str) -> None:
+        """Raise StalePlan, with each difference on a line, if ``plan``, which was saved
+        in ``path``, differs from what would be done now.
         """
         reasons = differences(
             plan, self.facts.hostname, self.policy.digest, self.decision.applicable
@@ -153,7 +154,7 @@ class Decided:
             raise StalePlan(
                 "plan-outdated",
                 "the plan is outdated",
-                "review a new plan: ovirt-rdma-host plan --out FILE",
+                f"review a new plan: ovirt-rdma-host plan --out {shlex.quote(path)}",
                 reasons=reasons,
             )
 

@@ -8,6 +8,7 @@ been removed while the launcher is running, or vdsmd not restarted yet.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
@@ -32,10 +33,13 @@ from ovirt_rdma.host.paths import (
     LAUNCHER,
     POLICY_COPY,
     POLICY_JSON,
+    POLICY_YAML,
     STOCK_VDSMD,
     under,
 )
 from ovirt_rdma.host.policy import store
+
+_LOAD = "ovirt-rdma-host policy load"
 
 
 @dataclass(frozen=True)
@@ -188,12 +192,12 @@ def _policy(
         return [Advice(sentence, policy_fix)]
     if state.link == OURS and not loaded:
         sentence = "No policy is loaded, so NFS mounts are stock"
-        return [Advice(sentence, "ovirt-rdma-host policy load")]
+        return [Advice(sentence, _LOAD)]
     if MODE_HOST in modes_on(state) and not loaded:
         sentence = (
             "No policy is loaded, so VDSM's hooks only refuse what InfiniBand cannot do"
         )
-        return [Advice(sentence, "ovirt-rdma-host policy load")]
+        return [Advice(sentence, _LOAD)]
     return []
 
 
@@ -281,14 +285,14 @@ def read_status(root: Union[str, Path] = "/") -> Status:
         raise Problem(
             "enablement-unreadable", f"{error.filename}: {error.strerror}"
         ) from error
-    policy = _loaded_policy(under(root, POLICY_JSON))
+    policy = _loaded_policy(root)
     return Status(
         Enabled(_mode(state), state.marker, state.link, state.overrides),
         Package(state.launcher, state.dropin),
         state.process,
         policy,
         (
-            *_copy(policy),
+            *_copy(policy, root),
             *advice_on(state, policy.loaded, policy.problem and policy.fix, root),
         ),
     )
@@ -300,7 +304,8 @@ def _mode(state: EnablementState) -> Optional[str]:
     return MODE_HOST if state.marker_mode == MODE_HOST else None
 
 
-def _loaded_policy(path: Path) -> LoadedPolicy:
+def _loaded_policy(root: Path) -> LoadedPolicy:
+    path = under(root, POLICY_JSON)
     in_force = store.in_force(path)
     stored, problem = in_force.stored, in_force.problem
     sentence, fix = (str(problem), problem.fix) if problem else (None, "")
@@ -313,15 +318,22 @@ def _loaded_policy(path: Path) -> LoadedPolicy:
         stored.loaded_at,
         len(stored.policy.nfs.rules),
         sentence,
-        fix,
+        fix.replace(_LOAD, _load_from(stored.source, root)),
         None if problem else store.copy_problem(path),
     )
 
 
-def _copy(policy: LoadedPolicy) -> list[Advice]:
+def _load_from(source: Optional[str], root: Path) -> str:
+    """Return the command that loads the policy of ``source`` again."""
+    if source in (None, str(under(root, POLICY_YAML))):
+        return _LOAD
+    return f"{_LOAD} {shlex.quote(source)}"
+
+
+def _copy(policy: LoadedPolicy, root: Path) -> list[Advice]:
     if policy.copy_problem is None:
         return []
     sentence = (
         f"{POLICY_COPY}, which replaces a damaged {POLICY_JSON}, {policy.copy_problem}"
     )
-    return [Advice(sentence, "ovirt-rdma-host policy load")]
+    return [Advice(sentence, _load_from(policy.source, root))]

@@ -23,9 +23,8 @@ PORT, MANAGER, PKEYS, GROUP = (
     "FABRIC-PKEY-01",
     "FABRIC-GROUP-01",
 )
-_ENABLE, _DISABLE = (
-    f"ovirt-rdma-host fabric sm {verb}" for verb in ("enable", "disable")
-)
+_ENABLE = "ovirt-rdma-host fabric sm enable"
+_DISABLE = "ovirt-rdma-host fabric sm disable"
 
 
 def findings(

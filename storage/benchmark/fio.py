@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.export import nfs_check
 from ovirt_rdma.host.system.json_document import UnreadableJson, json_value
 from ovirt_rdma.storage.benchmark.model import (
     RANDOM_READ,
@@ -229,13 +230,13 @@ def incomplete(why: str) -> Problem:
     )
 
 
-def too_slow(seconds: float) -> Problem:
+def too_slow(seconds: float, export: str) -> Problem:
     """Return a Problem for a fio that had to be ended after ``seconds``."""
     return Problem(
         "bench-too-slow",
         f"fio was still running after {seconds:g} s: the server answers too slowly to "
         "be measured, or no longer",
-        "look at the server and the way to it: ovirt-rdma-host nfs check",
+        f"look at the server and the way to it: {nfs_check(export)}",
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Callable, Optional
 
+from ovirt_rdma.host.export import nfs_check
 from ovirt_rdma.host.mount_options import DEFAULT_TIMEOUT, RDMA, TCP
 from ovirt_rdma.storage.benchmark.case import (
     LARGE_READS,
@@ -91,8 +92,8 @@ def _transport(case: Case, load: str, row: Row) -> Optional[Limit]:
         (load,),
         f"the mount was asked for {wanted.upper()} and is not over it",
         f"mountstats shows {other} for {case.setting}",
-        "ovirt-rdma-host nfs check says why; another mount of the server may share its "
-        "connection",
+        f"{nfs_check(str(case.benchmark.export))} says why; another mount of the "
+        "server may share its connection",
     )
 
 
@@ -130,7 +131,7 @@ def _no_rdma(case: Case, load: str, row: Row) -> Optional[Limit]:
         (load,),
         "only TCP can be used: the server is not ready for RDMA",
         reason,
-        "ovirt-rdma-host nfs check says what to do",
+        f"{nfs_check(str(case.benchmark.export))} says what to do",
     )
 
 

@@ -28,6 +28,7 @@ from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
 from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.export import nfs_check
 from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.system.commands import (
     ENVIRONMENT,
@@ -107,6 +108,8 @@ class Scratch:
         # The file: open while its export is mounted; its number on the server.
         self._file: Optional[int] = None
         self._inode = 0
+        # What is measured.
+        self._export = ""
 
     @contextlib.contextmanager
     def only_run(self) -> Iterator[None]:
@@ -168,6 +171,7 @@ class Scratch:
 
     def mount(self, export: str, options: str, *, over_rdma: bool) -> None:
         """Mount ``export``. Raises Problem with the reason of mount.nfs."""
+        self._export = export
         with _in_folder():
             write_atomically(under(self._root, _RECORD), self.name.encode(), 0o600)
             self.mountpoint.mkdir(mode=0o700, exist_ok=True)
@@ -179,7 +183,7 @@ class Scratch:
             raise Problem(
                 "bench-mount-timeout",
                 f"{export} was not mounted within {_MOUNT_S:g} s with {options}",
-                "look whether the server is up: ovirt-rdma-host nfs check",
+                f"look whether the server is up: {nfs_check(export)}",
             ) from None
         except CommandFailed as error:
             failure = classify(str(error).encode("utf-8", "surrogateescape"), over_rdma)
@@ -331,7 +335,7 @@ class Scratch:
                 os.killpg(process.pid, signal.SIGKILL)
             end_command(process, _KILLED_S)
             if isinstance(error, CommandTimeout):
-                raise fio.too_slow(seconds + _FIO_S) from None
+                raise fio.too_slow(seconds + _FIO_S, self._export) from None
             if isinstance(error, CommandFailed):
                 raise fio.incomplete(str(error)) from None
             raise

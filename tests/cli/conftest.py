@@ -56,12 +56,23 @@ def sampled(tmp_path, capsys, monkeypatch):
 
 @pytest.fixture
 def changeable(tmp_path, capsys, monkeypatch):
-    """Run ovirt-rdma-host on a host with a ConnectX-3 that can be changed.
+    """Run ovirt-rdma-host on a host with a ConnectX-3 that can be changed."""
+    return changing_host(connectx3_ib, tmp_path, capsys, monkeypatch)
+
+
+@pytest.fixture
+def soft_roce_host(tmp_path, capsys, monkeypatch):
+    """Run ovirt-rdma-host on a host with Soft-RoCE that can be changed."""
+    return changing_host(soft_roce, tmp_path, capsys, monkeypatch)
+
+
+def changing_host(make, tmp_path, capsys, monkeypatch):
+    """Return what runs ovirt-rdma-host on a host of ``fake_hosts``.
 
     systemd is running, NetworkManager is not. ``fake`` is the host, ``timers`` has the
     timers of systemd.
     """
-    fake = changing(connectx3_ib, tmp_path)
+    fake = changing(make, tmp_path)
     fake.unit("rdma-ndd.service")
     fake.systemd()
     timers = Timers()

@@ -1,62 +1,39 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Each command of ours that the product tells people to run is one that its parser has.
 
-The commands are found in the strings of the source, f-strings with an example in place
-of each value; so no fix names a verb or an option that has another name by now.
+``support/fixes/texts.py`` finds the commands in the source; so no fix names a verb or
+an option that has another name by now.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import re
-from pathlib import Path
 
 import pytest
+from support.fixes.texts import COMMAND, sentences
 
 from ovirt_rdma.host.errors import UsageProblem
 from tools.verbs import PARSERS, verbs, walk
 
 pytestmark = pytest.mark.engine
 
-ROOT = Path(__file__).parents[2]
-PRODUCT = ("cli", "engine_sdk_tools", "host", "storage", "vdsm_hooks")
 PROGRAMS = ("ovirt-rdma-host", "ovirt-rdma")
-COMMAND = re.compile(r"(?<![\w/.-])(ovirt-rdma(?:-host)?) ([a-z][^;:,()'`\n]*)")
 # After the name of a program, package or folder: prose.
 PROSE = {
     *("again", "and", "as", "at", "by", "changes", "converts", "did", "does", "for"),
     *("from", "has", "is", "lacks", "may", "needs", "of", "on", "or", "prepares"),
     *("reads", "remounts", "revision", "runs", "says", "sets", "that", "to"),
     *("until", "was"),
+    "unit",  # a hidden group
 }
 
 
-def strings(path):
-    """Yield the strings of a module but its docstrings, values as ``1``."""
-    tree = ast.parse(path.read_text())
-    inner = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr):
-            inner.add(node.value)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            inner.update(node.values)
-            parts = [
-                p.value if isinstance(p, ast.Constant) else "1" for p in node.values
-            ]
-            yield node.lineno, "".join(parts)
-        elif isinstance(node, ast.Constant) and node not in inner:
-            yield node.lineno, node.value if isinstance(node.value, str) else ""
-
-
 def commands():
-    for folder in PRODUCT:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for line, text in strings(path):
-                for program, words in COMMAND.findall(text):
-                    if words.split()[0] not in PROSE:
-                        yield f"{path.relative_to(ROOT)}:{line}", program, words
+    for sentence in sentences():
+        for program, words in COMMAND.findall(sentence.example):
+            if words.split()[0] not in PROSE:
+                yield f"{sentence.place} {sentence.line}", program, words
 
 
 def test_each_command_that_people_are_told_to_run_is_one_of_ours():
@@ -93,3 +70,37 @@ def test_a_value_that_an_option_does_not_take_has_a_sentence(program):
                     one.type(text)
                 except (argparse.ArgumentTypeError, UsageProblem) as error:
                     assert str(error), (verb, one.dest)
+
+
+# What would stand for a real name; a metavar of help, which is not looked at.
+PLACEHOLDER = re.compile(
+    r"(?<![\w$%{@.-])(ADDRESS|DOMAIN|EXPORT|FILE|FOLDER|HOSTS?|NAME|NETDEV|NEW|NUMBER|"
+    r"PATH|PCI_ADDRESS|PLANFILE|PORT|SECTION|SERVER|STEP|UNIT|USER|VALUE|WWID|XX+)"
+    r"(?![\w(=-])|: \.\.\.\}|--[\w-]+ \.\.\."
+)
+# Sentences that describe a form that the reader has to write, and no fix.
+FORMS = {
+    "cli/engine/arguments.py:name_and_value",
+    "engine_sdk_tools/deploy_hook/settings.py:read_settings",
+    "engine_sdk_tools/hosts/dumps.py:DumpFolder._listed",
+    "engine_sdk_tools/hosts/inventory.py:read_inventory",
+    "engine_sdk_tools/networks/addresses.py:_RANGE_FORM",
+    "host/collect/rdma.py:_word",
+    "host/export.py:Export.parse",
+    "host/export.py:_bracketed",
+    "host/export.py:_plain",
+    "host/policy/files.py:_drop_ins_of",
+    "storage/rdma_cm_probe.py:main",
+}
+
+
+def test_no_fix_has_a_placeholder():
+    """It names the real thing, or is a sentence without a command."""
+    found = [
+        f"{one.place}:{one.line}: {one.example}"
+        for one in sentences()
+        if " " in one.example.strip() and not one.example.isupper()
+        if PLACEHOLDER.search(one.example)
+        if not one.is_help and one.place not in FORMS
+    ]
+    assert not found, "\n".join(found)

@@ -196,8 +196,8 @@ def test_wrong_names(asked, words, code, said):
 @pytest.mark.parametrize(
     ("words", "fix"),
     [
-        (CONVERT, "or create a new one with"),
-        (CONVERT.replace("--rolling", ""), "or create a new one with"),
+        (CONVERT, "or create a new one (domain create)"),
+        (CONVERT.replace("--rolling", ""), "or create a new one (domain create)"),
         ("domain revert data1", "attach it first"),
     ],
 )

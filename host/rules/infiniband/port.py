@@ -60,7 +60,7 @@ def _finding(view: View, device: RdmaDevice, port: RdmaPort) -> Finding:
     if adapter and adapter.physical_function:
         fix = (
             "the port of this virtual function must follow the physical one's: on "
-            f"{adapter.physical_function}, ip link set NETDEV vf N state auto"
+            f"{adapter.physical_function}, set the link state of the VF to auto"
         )
     return Finding(ID, subject, verdict, sentence, "" if verdict == SKIP else fix)
 

@@ -69,9 +69,9 @@ def orphan_profiles(view: View, rule: str) -> Iterator[Finding]:
             name,
             WARN,
             f"the profile {profile.name!r} is for {name}, which does not exist",
-            f"if the netdev was renamed: nmcli connection modify {profile.uuid} "
-            "connection.interface-name NAME; if the adapter was removed: nmcli "
-            f"connection delete {profile.uuid}",
+            "if the netdev was renamed, write its name into connection.interface-name "
+            f"of {profile.uuid}; if the adapter was removed: nmcli connection delete "
+            f"{profile.uuid}",
         )
 
 
@@ -229,9 +229,9 @@ def _blocked(view: View, interface: Interface, settings: Settings) -> Finding:
             f"{shlex.quote(name)}, or restore the netdev's old name",
         )
     fix = (
-        "move the address to a profile (nmcli connection add type infiniband ifname "
-        f"{name} infiniband.transport-mode {DATAGRAM} ipv4.method manual ...), or "
-        "remove it and let the engine assign one"
+        f"move the address to a profile of type infiniband for {name} with "
+        f"infiniband.transport-mode {DATAGRAM}, or remove it and let the engine assign "
+        "one"
     )
     if interface.is_child and child_pkey(interface) is None:
         fix = "delete the child, and add its P_Key to pkey_children in the policy"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
+from ovirt_rdma.host.export import nfs_check
 from ovirt_rdma.host.facts.activity import ConnectionActivity, MountActivity
 from ovirt_rdma.host.rules.base import (
     FAIL,
@@ -169,7 +170,7 @@ def decide_listener(view: View) -> Iterator[Finding]:
                 WARN,
                 f"{len(trying)} of {len(found)} connections to {one.mount.address} "
                 "cannot be made again",
-                f"ovirt-rdma-host nfs check {one.mount.source}; if the server refuses, "
+                f"{nfs_check(one.mount.source)}; if the server refuses, "
                 "restart its NFS service: it may have lost its RDMA listener when its "
                 "address moved",
             )

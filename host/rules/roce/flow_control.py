@@ -107,14 +107,20 @@ def _ecn(interface: Interface) -> Finding:
             )
         return Finding(ECN, name, SKIP, sentence, fix)
     without = sorted(set(dcb.pfc_priorities or ()) - set(dcb.ecn_priorities))
-    fix = f"echo 1 > /sys/class/net/{name}/ecn/roce_np/enable/N, and roce_rp"
+    folder = f"/sys/class/net/{name}/ecn"
     if not dcb.ecn_priorities:
         sentence = (
             f"{name} has no ECN for RoCE: senders slow down by PFC only, if at all"
         )
+        fix = f"enable it for the priority of RoCE in roce_np and roce_rp of {folder}"
         return Finding(ECN, name, WARN, sentence, fix)
     if without:
         sentence = f"{name} has PFC but no ECN for priority {_list(without)}"
+        fix = "; ".join(
+            f"echo 1 > {folder}/{part}/enable/{priority}"
+            for priority in without
+            for part in ("roce_np", "roce_rp")
+        )
         return Finding(ECN, name, WARN, sentence, fix)
     sentence = f"{name} has ECN for priority {_list(dcb.ecn_priorities)}"
     return Finding(ECN, name, PASS, sentence)

@@ -98,12 +98,19 @@ def _refusal(
     adapter: Optional[Adapter], device: RdmaDevice, port: RdmaPort, wanted: str
 ) -> tuple[str, str]:
     """Return why it cannot be changed now, and the fix; both empty if it can."""
-    address = device.pci.address if device.pci else "PCI_ADDRESS"
+    # mstconfig takes the device's name too.
+    address = device.pci.address if device.pci else device.name
     remove = "remove port_type for it"
     types = adapter.port_types if adapter else ()
     vfs = adapter.vfs if adapter else None
     # The first function of an adapter is for its first port.
-    number = int(address[-1]) + 1 if address[-1].isdigit() else port.number
+    number = port.number
+    if device.pci and address[-1].isdigit():
+        number = int(address[-1]) + 1
+    after = [*(one.split()[0] for one in types)]
+    after[port.number - 1 : port.number] = [wanted]
+    # Of mlx4; 0 is the adapter's own default.
+    array = ",".join(str(_LINK_TYPES.get(one, 0)) for one in after)
     reasons = (
         (
             adapter is not None and adapter.physical_function is not None,
@@ -120,7 +127,8 @@ def _refusal(
         (
             bool(vfs),
             f"mlx4 does not allow it while there are {vfs} VFs",
-            "module_options: {mlx4_core: {port_type_array: ...}}, and a reboot",
+            f'module_options: {{mlx4_core: {{port_type_array: "{array}"}}}}, and a '
+            "reboot",
         ),
         (
             port.number > len(types),

@@ -121,9 +121,8 @@ def _guids(view: View, pf: Pf) -> Iterator[Outcome]:
             WARN,
             f"{_named([vf.number for vf in used])} of {pf.name} without a GUID: the "
             "subnet manager cannot configure such a port, which never becomes ACTIVE",
-            "virtual_functions in the policy assigns GUIDs, or: ip link set "
-            "NETDEV vf N node_guid GUID, the same with port_guid, then bind the VF to "
-            "its driver again",
+            "virtual_functions in the policy assigns GUIDs; or set node_guid and "
+            "port_guid with ip-link(8), then bind the VF to its driver again",
         )
     elif not wanted:
         missing = f"; {len(without)} have none, and no driver" if without else ""

@@ -24,8 +24,19 @@ def on(number, sentence, fix="", verdict="fail"):
         ("it is down", "start it", "it is down", "start it"),
         ("{name} has no command", "", "the host has no command", ""),
         ("{address} has no command", "", "the host has no command", ""),
-        ("the key of {name}", "ssh root@{address}", "the key of HOST", "ssh root@HOST"),
+        (
+            "the key of {name}",
+            "ssh root@{address}",
+            "the key of HOST",
+            "ssh root@host1.example.com",
+        ),
         ("{name}: on {address}, {name}.", "", "the host: on HOST, HOST.", ""),
+        (
+            "no",
+            "policy push p --hosts {name}; {name}",
+            "no",
+            "policy push p --hosts host1,host2,host10; host1",
+        ),
     ],
 )
 def test_what_differs_by_the_hosts_name_is_said_once(sentence, fix, shown, its_fix):

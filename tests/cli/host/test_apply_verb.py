@@ -282,7 +282,7 @@ def test_a_value_that_has_changed_since(ready, saved):
         4,
         "Nothing was changed.",
         "IPOIB-MODE-01/ib0 is no longer planned",
-        ": ovirt-rdma-host plan --out FILE",
+        f": ovirt-rdma-host plan --out {saved}",
     )
     assert modes(ready) == ["connected", "datagram"]
 

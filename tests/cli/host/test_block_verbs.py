@@ -16,9 +16,7 @@ from ovirt_rdma.host.block import sessions as sessions_module
 from ovirt_rdma.host.block import srp as srp_module
 from ovirt_rdma.host.block.iser import Iser
 from ovirt_rdma.host.block.srp import Srp
-from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.system.lock import one_run
-from ovirt_rdma.host.system.tree import FileTree
 
 OTHER = "0002c90300fb1299"
 POLICY = f"""\
@@ -55,26 +53,7 @@ def of_root(root, local, capsys, monkeypatch):
     fake = FakeBlock(root)
     fake.local_port(local)
     fake.targets = {GUID: [2048, 4 << 21]}
-    monkeypatch.setattr(
-        FileTree, "open_device", lambda tree, link: fake.open_device(link)
-    )
-    tools = FakeRunner()
-    tools.program("modprobe", lambda argv: "")
-    tools.program("dmesg", lambda argv: "\n".join(fake.log))
-    monkeypatch.setattr(
-        sessions_module, "HostReader", lambda top: HostReader(top, root.runner)
-    )
-    monkeypatch.setattr(
-        sessions_module, "Srp", lambda top, _: Srp(top, tools, fake.write)
-    )
-    write = srp_module._written
-
-    def written(path, text):
-        if path.name == "delete":
-            fake.remove(int(path.parent.name.removeprefix("port-").partition(":")[0]))
-        return write(path, text)
-
-    monkeypatch.setattr(srp_module, "_written", written)
+    fake.install(monkeypatch)
 
     def on_host(*words):
         return run(capsys, *words, "--root", str(root.path))

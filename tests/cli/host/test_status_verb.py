@@ -93,7 +93,9 @@ def test_a_broken_policy_fails_and_its_copy_counts(degraded):
     assert "The stored policy cannot be used; its copy is used for NFS mounts." in (
         shown.out
     )
-    assert "fix: load the policy again: ovirt-rdma-host policy load\n" in shown.out
+    file = degraded.root / "p.yaml"
+    again = f"fix: load the policy again: ovirt-rdma-host policy load {file}\n"
+    assert again in shown.out
     result = degraded("status", "-o", "json")
     assert result.code == 3
     assert result.document["degraded"] == good.document["degraded"]

@@ -216,7 +216,7 @@ def test_tcp_adds_no_options(session, double):
         ({"export": "nas:/" + "x" * 250}, "export-too-long", [255, 250]),
         ({"export": "nfs1.example.com:/exports/data1"}, "export-in-use", ["data1"]),
         ({"export": "NFS1.example.com:/exports/data1/"}, "export-in-use", ["data1"]),
-        ({"name": "data1"}, "domain-exists", ["ovirt-rdma domain convert data1"]),
+        ({"name": "data1"}, "domain-exists", ["/exports/data1, no options)"]),
         ({"name": "with blank"}, "domain-name-characters", ["not ' '"]),
         ({"name": "x" * 51}, "domain-name-length", [50, 51]),
         ({"nfs_version": "auto"}, "nfs-version-unknown", ["3, 4, 4.0, 4.1, 4.2"]),

@@ -69,7 +69,8 @@ def test_mounts_over_tcp_keep_it_off_rdma(session, double, door):
     )
     assert len(error.reasons) == 3
     assert error.fix == (
-        "first ovirt-rdma domain convert data1 data2 --to rdma; or --nfs-version 4.1"
+        "first ovirt-rdma domain convert data1 data2 --to rdma --rolling; or "
+        "--nfs-version 4.1"
     )
     assert double.changes() == []
 
@@ -82,7 +83,7 @@ def test_mounts_over_rdma_keep_it_off_tcp(session, double, door):
     error = refused(session, door, transport="tcp")
 
     reason(error.reasons, "connection-shared", "data1, data2 ", "TCP for ")
-    assert "convert data1 data2 --to tcp; or --nfs-version 4.1" in error.fix
+    assert "convert data1 data2 --to tcp --rolling; or --nfs-version 4.1" in error.fix
 
 
 @pytest.mark.parametrize("transport", ["rdma", "tcp"])
@@ -178,7 +179,7 @@ def test_without_reports_it_is_a_warning(session, double):
         f"data1 ({SERVER}:/exports/data1)",
         "RDMA on host01, host02, host03",
     )
-    assert warnings[1].endswith("data2 --to rdma; or --nfs-version 4.1")
+    assert warnings[1].endswith("data2 --to rdma --rolling; or --nfs-version 4.1")
     assert planned(session, nfs_version="3").warnings == warnings[:1]
     assert planned(session, transport="tcp").warnings == ()
 

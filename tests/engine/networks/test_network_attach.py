@@ -381,7 +381,7 @@ def test_a_pci_address_needs_facts(session):
         (
             lambda w: setattr(w.network("storage"), "vm", True),
             "vm-network-on-infiniband",
-            ("host01", "storage", "ib0", "ovirt-rdma network create"),
+            ("host01", "storage", "ib0", "network create"),
         ),
         (
             lambda w: setattr(w.network("storage"), "vlan", 7),

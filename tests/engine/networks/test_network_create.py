@@ -187,7 +187,7 @@ def test_it_is_required_when_all_hosts_have_it(session, double):
     asks = replace(REQUEST, required=True)
     plan = planned(session, request=asks)
     assert plan.require == ()
-    assert any("host01, host02, host03 (ovirt-rdma" in w for w in plan.warnings)
+    assert any("host01, host02, host03 (network attach)" in w for w in plan.warnings)
 
 
 def test_wrong_names_get_the_nearest(session):

@@ -11,7 +11,13 @@ import shutil
 from pathlib import Path
 from typing import Optional
 
+import pytest
+
+from ovirt_rdma.host.block import sessions, srp
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.system.tree import FileTree
 from support.fakes.fake_root import FakeRoot
+from support.fakes.fake_runner import FakeRunner
 
 GUID = "0002c90300fb1230"
 NAA = "6001405aaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -32,6 +38,30 @@ class FakeBlock:
         self.written: list[tuple[str, str]] = []
         self.nodes: dict[str, str] = {}
         self._hosts = 0
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the verbs of block storage act on this host."""
+        monkeypatch.setattr(
+            FileTree, "open_device", lambda tree, link: self.open_device(link)
+        )
+        tools = FakeRunner()
+        tools.program("modprobe", lambda argv: "")
+        tools.program("dmesg", lambda argv: "\n".join(self.log))
+        monkeypatch.setattr(
+            sessions, "HostReader", lambda top: HostReader(top, self.root.runner)
+        )
+        monkeypatch.setattr(
+            sessions, "Srp", lambda top, _: srp.Srp(top, tools, self.write)
+        )
+        write = srp._written
+
+        def written(path: Path, text: str) -> bool:
+            if path.name == "delete":
+                port = path.parent.name.removeprefix("port-").partition(":")[0]
+                self.remove(int(port))
+            return write(path, text)
+
+        monkeypatch.setattr(srp, "_written", written)
 
     def local_port(self, name: str) -> None:
         """Let ib_srp offer a local port, such as srp-mlx4_0-1."""

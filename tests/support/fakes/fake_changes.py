@@ -66,6 +66,8 @@ class ChangingRoot(ChangingNetworkManager):
         """Make systemd run, with our own units installed and disabled."""
         (self.path / "run/systemd/system").mkdir(parents=True, exist_ok=True)
         self.units = dict.fromkeys(_UNITS, "disabled")
+        for name in _UNITS:
+            self.unit(name, "inactive", "disabled")
         self.runner.program("systemctl", self._systemctl)
 
     def effects(self) -> HostEffects:
@@ -175,6 +177,8 @@ class ChangingRoot(ChangingNetworkManager):
                 f"Failed to {verb} unit: Unit file {unit} not found.", 1
             )
         self.units[unit] = f"{verb}d"
+        if unit in _UNITS:
+            self.unit(unit, "active" if verb == "enable" else "inactive", f"{verb}d")
         return ""
 
 

@@ -79,6 +79,12 @@ class FakeMounts(FakeFiles):
         )
         self._write_mounts()
 
+    def unmount_all(self) -> None:
+        """Unmount all that was mounted."""
+        self._mounts.clear()
+        self._stats.clear()
+        self._write_mounts()
+
     def _write_mounts(self) -> None:
         system = b"22 27 0:21 / /proc rw,relatime - proc proc rw"
         stats = b"device proc mounted on /proc with fstype proc"

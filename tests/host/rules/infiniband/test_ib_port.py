@@ -141,7 +141,7 @@ def test_a_virtual_functions_port_follows_the_physical_one():
     pci = PciIdentity("0000:04:00.0", "0x15b3", "0x1018", "0x00")
     virtual = Adapter(pci, "0x020700", physical_function="0000:03:00.0")
     text = finding(host(adapter=virtual, **DOWN), NAMED, ID, PORT)
-    assert "on 0000:03:00.0, ip link set NETDEV vf N state auto" in text
+    assert "on 0000:03:00.0, set the link state of the VF to auto" in text
 
 
 def test_a_host_without_infiniband():

@@ -1,0 +1,496 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The fixes of ovirt-rdma-host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ovirt_rdma.cli.host.shown import runs
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.paths import (
+    BOOT_JSON,
+    DROPIN_LINK,
+    LAUNCHER,
+    POLICY_COPY,
+    POLICY_JSON,
+    POLICY_YAML,
+    STOCK_SUPERVDSMD,
+    STOCK_VDSMD,
+    under,
+)
+from ovirt_rdma.host.services.hook_runs import blocked_by, live_run
+from ovirt_rdma.host.services.partition_children import open_run
+from support.fakes.fake_block import GUID
+from support.fakes.fake_processes import VDSM, run_process
+from support.fixes.rows import (
+    Row,
+    all_of,
+    fixed,
+    follow,
+    mounted,
+    remove,
+    run,
+    unmounted,
+    write,
+)
+from support.host.changes_wanted import POLICY
+from support.host.subnet_managers import OWN, PORT, SubnetManagers
+
+SMALL = "version: 1\nnfs: {rules: [{server: nas, transport: tcp}]}\n"
+
+
+class Killed(BaseException):
+    """The process was killed."""
+
+
+def killed_apply(host: Any) -> None:
+    """Let apply die while it sets the mode of ib1."""
+    whole = host.fake.effects
+
+    def dying(root: Any) -> Any:
+        effects = whole()
+        do = effects.do
+
+        def die(act: Any) -> None:
+            if "ib1" in act.changes[0].target:
+                raise Killed
+            do(act)
+
+        effects.do = die
+        return effects
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "host_effects", dying)
+        with pytest.raises(Killed):
+            host("apply")
+
+
+def larger_group(host: Any) -> None:
+    """Let the broadcast group have MTU 4092."""
+    host.fake.group_mtu = 4092
+    host.fake.ib_mtus("mlx4_0", 1, 4096, 4096)
+
+
+def make_folder(path: str) -> Callable[[Any], None]:
+    return lambda host: under(host.root, path).mkdir(parents=True)
+
+
+def vdsmd_of(script: str, context: str) -> Callable[[Any], None]:
+    """Let vdsmd run ``script`` in an SELinux ``context``."""
+
+    def do(host: Any) -> None:
+        run_process(host.root, 700, "/usr/bin/python3", script, user=VDSM)
+        write("/proc/700/attr/current", f"{context}\0")(host)
+
+    return do
+
+
+VIRTD, SERVICE = (
+    f"system_u:system_r:{kind}" for kind in ("virtd_t:s0", "unconfined_service_t:s0")
+)
+
+
+def other_selinux_domain(host: Any) -> None:
+    """Let vdsmd run in another domain than supervdsmd."""
+    write("/sys/fs/selinux/enforce", "1")(host)
+    run_process(host.root, 699, "/usr/bin/python3", STOCK_SUPERVDSMD, user=0)
+    write("/proc/699/attr/current", f"{VIRTD}\0")(host)
+    vdsmd_of(LAUNCHER, SERVICE)(host)
+
+
+def network_with_mode(host: Any) -> None:
+    """The engine's network asks for connected mode, and ib0 is in datagram mode."""
+    network = {"nic": "ib0", "mtu": 2044, "custom": {"ipoib_mode": "connected"}}
+    text = json.dumps(network)
+    write("/var/lib/vdsm/staging/netconf/nets/storage", text)(host)
+
+
+def hook(host: Any) -> str:
+    """Run what a hook of VDSM runs; return what it says."""
+    said: list[str] = []
+    live_run(
+        host.root, "hook", said.append, run=host.fake.run, host=host.fake.effects()
+    )
+    return "\n".join(said)
+
+
+def ledger_says(question: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda host: question(Journal(host.root).ledger())
+
+
+STATUS = "host/enablement/status.py"
+LOAD = "ovirt-rdma-host policy load"
+APPLY, REVERT, CONFIRM, PLAN, ENABLE, DISABLE = (
+    f"ovirt-rdma-host {verb}"
+    for verb in ("apply", "revert", "confirm", "plan", "enable", "disable")
+)
+MODULES = "version: 1\nhost: {modules: [mlx4_en]}\n"
+WITHOUT = "version: 1\n"
+# Rules that warn on the fake host.
+WARNED = "--skip MODULE-01 --skip IPOIB-PROFILE-01"
+HEALTH = "version: 1\nnfs: {health_interval: 30}\n"
+
+
+def interface(match: str, *settings: str) -> str:
+    """Return a policy with one rule for interfaces."""
+    rule = ", ".join((f"match: {match}", *settings))
+    return f"version: 1\nhost: {{interfaces: [{{{rule}}}]}}\n"
+
+
+SMALL_MTU = interface("{link_layer: infiniband}", "mtu: 1500")
+CONNECTED = interface("{port: 1}", "transport_mode: connected")
+
+HYPERVISOR = {
+    "no policy, mode vdsmd": Row(
+        fixed(f"{STATUS}:_policy", LOAD), "status", run("enable")
+    ),
+    "no policy, mode host": Row(
+        fixed(f"{STATUS}:_policy", LOAD), "status", run("enable --mode host")
+    ),
+    "no copy of the policy": Row(
+        fixed(f"{STATUS}:_load_from", LOAD),
+        "status",
+        all_of(run("policy load"), remove(POLICY_COPY)),
+    ),
+    "damaged policy": Row(
+        fixed("host/policy/store.py:read", LOAD),
+        "status",
+        all_of(run("policy load", "enable"), write(POLICY_JSON, "{")),
+    ),
+    "half enabled": Row(
+        fixed(f"{STATUS}:_half_done", "ovirt-rdma-host enable --mode vdsmd"),
+        "status",
+        all_of(run("enable"), remove(DROPIN_LINK)),
+    ),
+    "two drop-ins": Row(
+        fixed(f"{STATUS}:_launcher", DISABLE),
+        "status",
+        all_of(
+            run("enable"),
+            write(
+                "/etc/systemd/system/vdsmd.service.d/x.conf",
+                "[Service]\nExecStart=\nExecStart=/bin/true\n",
+            ),
+        ),
+    ),
+    "no VDSM": Row(
+        fixed(f"{STATUS}:vdsm_advice", DISABLE),
+        "status",
+        all_of(run("enable"), remove(STOCK_VDSMD)),
+    ),
+    "another mode": Row(
+        fixed(
+            "host/enablement/state.py:refuse_other_mode",
+            DISABLE,
+            "ovirt-rdma-host enable --mode 1",
+        ),
+        "enable --mode host",
+        run("enable"),
+    ),
+    "apply without a policy": Row(
+        fixed("host/changes/prepare.py:loaded_policy", LOAD), "apply"
+    ),
+    "a step of the plan": Row(
+        fixed("cli/host/check.py:_with_steps", PLAN),
+        "check -v",
+        follow(HEALTH),
+        "ovirt-rdma-health.service is not enabled",
+        then=True,
+    ),
+    "unit that nobody wants": Row(
+        fixed("host/rules/own_unit.py:_not_wanted", f"{REVERT} 1/host"),
+        "check -v",
+        all_of(follow(HEALTH), run("apply"), follow(WITHOUT)),
+    ),
+    "module that is not loaded": Row(
+        fixed("host/rules/modules.py:_wanted_finding", PLAN),
+        "check -v",
+        follow(MODULES),
+        "mlx4_en is not loaded",
+        then=True,
+    ),
+    "module that nobody wants": Row(
+        fixed("host/rules/modules.py:_without_policy", f"{REVERT} MODULE-02/boot"),
+        "check -v",
+        all_of(follow(MODULES), run("apply"), follow(WITHOUT)),
+    ),
+    "module option that is not set": Row(
+        fixed("host/rules/module_options.py:_finding", PLAN),
+        "check -v",
+        follow(POLICY),
+        "log_mtts_per_seg is not set",
+        then=True,
+    ),
+    "module option that nobody wants": Row(
+        fixed(
+            "host/rules/module_options.py:_without_policy", f"{REVERT} MODOPT-02/boot"
+        ),
+        "check -v",
+        all_of(follow(POLICY), run("apply"), follow(WITHOUT)),
+    ),
+    "run to be confirmed": Row(
+        fixed("cli/host/status.py:change_advice", CONFIRM),
+        "status",
+        all_of(follow(POLICY), run("apply --confirm-timeout 60")),
+    ),
+    "run to be confirmed, apply again": Row(
+        fixed("cli/host/apply.py:_print_applied", CONFIRM),
+        "apply",
+        all_of(follow(POLICY), run("apply --confirm-timeout 60")),
+    ),
+    "confirm before other changes": Row(
+        fixed("host/changes/ledger.py:refuse_while_awaiting", CONFIRM),
+        "revert MODOPT-02/boot",
+        all_of(follow(POLICY), run("apply --confirm-timeout 60")),
+    ),
+    "undo before other changes": Row(
+        fixed("host/changes/ledger.py:refuse_while_awaiting", REVERT),
+        "apply",
+        all_of(follow(POLICY), run("apply --confirm-timeout 60"), follow(MODULES)),
+    ),
+    "confirmed too late": Row(
+        fixed("cli/host/apply.py:_refuse_late", APPLY),
+        "confirm",
+        all_of(
+            follow(POLICY),
+            run("apply --confirm-timeout 60", "unit unconfirmed 1"),
+        ),
+    ),
+    "links that were in use": Row(
+        fixed("cli/host/apply.py:_print_applied", APPLY),
+        "apply --live-only",
+        all_of(follow(POLICY), mounted),
+        first=unmounted,
+    ),
+    "interrupted run, apply": Row(
+        fixed("cli/host/status.py:change_advice", APPLY),
+        "status",
+        all_of(follow(POLICY), killed_apply),
+    ),
+    "interrupted run, revert": Row(
+        fixed("cli/host/status.py:change_advice", REVERT),
+        "status",
+        all_of(follow(POLICY), killed_apply),
+    ),
+    "interrupted run with users, maintenance": Row(
+        fixed("host/changes/recover.py:_refuse_users", APPLY),
+        "confirm",
+        all_of(follow(POLICY), killed_apply, mounted),
+        first=unmounted,
+    ),
+    "interrupted run with users, allowed": Row(
+        fixed("host/changes/recover.py:_refuse_users", f"{APPLY} --allow-link-down"),
+        "confirm",
+        all_of(follow(POLICY), killed_apply, mounted),
+    ),
+    "boot settings that are damaged": Row(
+        fixed("host/changes/boot.py:read_boot_settings", APPLY),
+        "unit netdev ib0",
+        all_of(follow(POLICY), run("apply"), write(BOOT_JSON, "{")),
+    ),
+    "boot settings that cannot be written": Row(
+        fixed("host/changes/boot.py:write_boot_settings", APPLY),
+        "apply",
+        all_of(follow(POLICY), make_folder(BOOT_JSON)),
+        first=lambda host: under(host.root, BOOT_JSON).rmdir(),
+    ),
+    "boot settings that are missing": Row(
+        fixed("cli/host/status.py:change_advice", APPLY),
+        "status",
+        all_of(follow(POLICY), run("apply"), remove(BOOT_JSON)),
+    ),
+    "plan of another day": Row(
+        fixed("host/changes/prepare.py:Decided.hold_against", f"{PLAN} --out 1"),
+        "apply {root}/plan.json",
+        all_of(
+            follow(POLICY),
+            run("plan --out {root}/plan.json"),
+            lambda host: host.fake.write("/sys/class/net/ib0/mtu", "1500"),
+        ),
+    ),
+    "policy to be loaded": Row(
+        fixed("cli/host/check.py:_next", LOAD), f"check {WARNED}"
+    ),
+    "policy of another file": Row(
+        fixed("cli/host/check.py:_next", f"{LOAD} 1"),
+        f"check --policy {{root}}/p.yaml {WARNED}",
+        write("/p.yaml", SMALL),
+    ),
+    "no copy of the policy, of another file": Row(
+        fixed(f"{STATUS}:_load_from", f"{LOAD} 1"),
+        "status",
+        all_of(
+            write("/p.yaml", POLICY),
+            run("policy load {root}/p.yaml"),
+            remove(POLICY_COPY),
+        ),
+    ),
+    "policy.json damaged, of another file": Row(
+        fixed(f"{STATUS}:_loaded_policy", LOAD),
+        "status",
+        all_of(
+            write("/p.yaml", POLICY),
+            run("policy load {root}/p.yaml"),
+            write(POLICY_JSON, "{"),
+        ),
+    ),
+    "SELinux": Row(
+        fixed(f"{STATUS}:selinux_advice", DISABLE),
+        "status",
+        all_of(run("enable"), other_selinux_domain),
+        first=vdsmd_of(STOCK_VDSMD, VIRTD),
+    ),
+    "step that others need": Row(
+        fixed("host/changes/revert.py:_refuse_blocked", REVERT),
+        "revert IPOIB-MTU-01/ib0",
+        all_of(follow(SMALL_MTU), run("apply"), follow(POLICY), run("apply")),
+    ),
+    "mode that a network asks for": Row(
+        fixed("host/rules/infiniband/mode.py:_without_policy", LOAD, APPLY),
+        "check -v",
+        network_with_mode,
+        first=write(POLICY_YAML, CONNECTED),
+    ),
+    "MTU of InfiniBand": Row(
+        fixed("host/rules/infiniband/mtu.py:_compare", PLAN),
+        "check -v",
+        all_of(
+            larger_group,
+            follow(interface("{link_layer: infiniband, port: 1}", "mtu: 4092")),
+        ),
+        "ib0 has MTU 2044 in datagram mode",
+        then=True,
+    ),
+    "package that is erased": Row(
+        fixed("host/services/package_scripts.py:_left", REVERT),
+        "unit erased",
+        all_of(follow(POLICY), run("apply")),
+    ),
+    "steps that a hook leaves": Row(
+        fixed("host/services/hook_runs.py:remaining_lines", APPLY),
+        hook,
+        follow(POLICY),
+    ),
+    "hook, run to be confirmed": Row(
+        fixed("host/services/hook_runs.py:blocked_by", CONFIRM),
+        ledger_says(blocked_by),
+        all_of(follow(POLICY), run("apply --confirm-timeout 60")),
+    ),
+    "hook, interrupted run": Row(
+        fixed("host/services/hook_runs.py:blocked_by", APPLY),
+        ledger_says(blocked_by),
+        all_of(follow(POLICY), killed_apply),
+    ),
+    "children, run to be confirmed": Row(
+        fixed("host/services/partition_children.py:open_run", CONFIRM),
+        ledger_says(open_run),
+        all_of(follow(POLICY), run("apply --confirm-timeout 60")),
+    ),
+    "children, interrupted run": Row(
+        fixed("host/services/partition_children.py:open_run", APPLY),
+        ledger_says(open_run),
+        all_of(follow(POLICY), killed_apply),
+    ),
+}
+
+
+ROCE = {
+    "TSO of Ethernet": Row(
+        fixed("host/rules/roce/tso.py:_wanted", PLAN),
+        "check -v",
+        follow(interface("{device: rxe0}", "tso: off")),
+        "is on, the policy requires off",
+        then=True,
+    ),
+}
+
+
+def subnet(host: Any) -> None:
+    """Give the host's port a fabric with one other port."""
+    host.fabric = SubnetManagers(host.fake, host.root / PARTITIONS[1:], [OTHER_PORT])
+    host.fake.write(f"{PORT}/state", "2: INIT")
+    host.fake.write(f"{PORT}/lid", "0x0")
+    host.fake.write(PARTITIONS, "Default=0x7fff, ipoib : ALL=full;")
+
+
+def opensm_runs(host: Any) -> None:
+    """Run an opensm that gives the port its P_Keys too."""
+    read = host.fabric.read
+
+    def sweep() -> None:
+        read()
+        for entry, pkey in enumerate(sorted(host.fabric.table(OWN), reverse=True)):
+            host.fake.write(f"{PORT}/pkeys/{entry}", f"{pkey:#06x}")
+
+    host.fabric.read = sweep
+    host.fabric.run(OWN, 0)
+    host.fabric.install(host.fake)
+
+
+def fabric(*lines: str) -> str:
+    """Return a policy for the fabric of two ports."""
+    hosts = f"hosts: {{hv1: [{OWN}], hv2: [{OTHER_PORT}]}}"
+    return "\n  ".join(("version: 1\nfabric:", hosts, *lines)) + "\n"
+
+
+PARTITIONS = "/etc/rdma/partitions.conf"
+OTHER_PORT = "0x0002c90300fb1241"
+MANAGER = "subnet_managers: {hv1: {priority: 14}}"
+STORAGE = "partitions: {storage: {pkey: 0x8001, members: [hv1, hv2]}}"
+SM = "ovirt-rdma-host fabric sm"
+WRITE_PARTITIONS = "ovirt-rdma-host fabric partitions apply"
+FABRIC = {
+    "subnet manager that is not running": Row(
+        fixed("host/opensm/review.py:own_findings", f"{SM} enable"),
+        "fabric check",
+        follow(fabric(MANAGER)),
+    ),
+    "subnet manager that nobody wants": Row(
+        fixed("host/opensm/review.py:own_findings", f"{SM} disable"),
+        "fabric check",
+        all_of(
+            follow(fabric(MANAGER)),
+            run("fabric sm enable"),
+            follow(fabric()),
+        ),
+    ),
+    "partitions that differ": Row(
+        fixed(
+            "host/services/opensm_manager.py:ManagerRun._partitions_wrong",
+            WRITE_PARTITIONS,
+        ),
+        "fabric sm enable",
+        follow(fabric(MANAGER, STORAGE)),
+    ),
+    "partitions that opensm has not": Row(
+        fixed("host/opensm/review.py:_fix", WRITE_PARTITIONS),
+        "fabric check",
+        all_of(opensm_runs, follow(fabric(STORAGE))),
+    ),
+}
+
+
+TARGET = f"name: array, id_ext: {GUID}, ioc_guid: {GUID}, dest: 10.0.0.1:5555"
+LOGIN = "ovirt-rdma-host block login"
+BLOCK = {
+    "target that is not logged in": Row(
+        fixed("host/block/findings.py:login_findings", LOGIN),
+        "block check",
+        follow(f"version: 1\nblock: {{srp: [{{{TARGET}}}]}}\n"),
+    ),
+    "timeout of a target": Row(
+        fixed("host/block/findings.py:_timeout_findings", LOGIN),
+        "block check",
+        all_of(
+            follow(f"version: 1\nblock: {{srp: [{{{TARGET}}}]}}\n"),
+            run("block login"),
+            follow(
+                f"version: 1\nblock: {{srp: [{{{TARGET}, fast_io_fail_tmo: 5}}]}}\n"
+            ),
+        ),
+    ),
+}
