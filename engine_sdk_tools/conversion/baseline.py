@@ -32,7 +32,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 from ovirt_rdma.engine_sdk_tools.conversion.observation import Observation
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
-from ovirt_rdma.engine_sdk_tools.hosts.answers import without_drop_ins
 from ovirt_rdma.engine_sdk_tools.hosts.policy import PolicyInForce, digest_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     POLICY_TOO_LONG_FIX,
@@ -270,8 +269,6 @@ def host_record(
     named = tuple((f"domain {d.name}", e) for d, e in zip(domains, exports))
     new = _with_rules(observed.policy, named, rule_of(request))
     files = _changes(observed.policy.contents, new.contents)
-    if files and not observed.reads_drop_ins:
-        raise without_drop_ins(host.name)
     too_long = policy_too_long(new)
     if too_long:
         raise Problem(

@@ -32,7 +32,6 @@ from ovirt_rdma.engine_sdk_tools.model import Host, status_words
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import NfsMount
-from ovirt_rdma.host.policy.drop_ins import NO_FILES
 from ovirt_rdma.host.policy.model import TCP, RuleMatch, rule_for
 from ovirt_rdma.storage.proof import prove
 from ovirt_rdma.storage.readiness import NOT_READY, local_steps
@@ -120,13 +119,10 @@ class ReportedHost:
         name, force = self.host.name, self.force
         if request.by_row:
             yield from self._contradicting_rules(request)
-        elif not request.rolling:
-            if force.enabled and self.observed.policy == NO_FILES and self.problem:
-                # Its policy could neither be pushed nor restored.
-                yield Sentence("policy-file-unreadable", f"{name}: {self.problem}")
-        elif force.policy is None:
+        elif force.policy is None and (request.rolling or force.enabled):
+            # It could neither be pushed nor restored.
             yield Sentence("policy-unknown", f"{name}: {force.reason}")
-        elif force.enabled is None:
+        elif request.rolling and force.enabled is None:
             yield Sentence(
                 "addon-not-enabled",
                 f"{name}: the add-on is not enabled (ovirt-rdma-host enable); to "
@@ -311,12 +307,7 @@ def _observed(report: HostReport, exports: Sequence[Export]) -> Observation:
         if mount is not None:
             proof = prove(mount, report.facts.cm_ids)
             transports[str(export)] = proof.transport or UNPROVEN
-    return Observation(
-        report.policy,
-        report.policy_digest,
-        transports,
-        reads_drop_ins=report.drop_ins is not None,
-    )
+    return Observation(report.policy, report.policy_digest, transports)
 
 
 def _condensed(

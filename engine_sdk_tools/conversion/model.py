@@ -67,7 +67,7 @@ HEAL = "heal"
 class FileChange:
     """A file of a host's policy that conversions write; None stands for no file.
 
-    - ``name``: ``policy.yaml`` or that of a drop-in.
+    - ``name``: that of a drop-in.
     - ``first``: its content before the first conversion; written once.
     - ``found``: at the start of this one, ``wanted``: with our rule.
     - ``written``: what earlier conversions wrote.

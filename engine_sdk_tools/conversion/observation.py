@@ -39,15 +39,13 @@ UP = "up"
 @dataclass(frozen=True)
 class Observation:
     """One host's condensed report. ``transports`` are those of mounted exports, by
-    export; ``problem`` says why there is no report. ``reads_drop_ins``: the host's
-    version reads the rules in policy.d.
+    export; ``problem`` says why there is no report.
     """
 
     policy: PolicyFiles = NO_FILES
     digest: Optional[str] = None
     transports: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
-    reads_drop_ins: bool = False
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,6 @@ _STEPS = {
     "check": "ovirt-rdma-host policy check",
     "keep": f"keeping the present {POLICY_YAML}",
     "place": f"replacing {POLICY_YAML}",
-    "old": "looking for drop-ins",
     "swap": "replacing the drop-ins of the policy",
     "load": "ovirt-rdma-host policy load",
     "restore": f"restoring the earlier {POLICY_YAML}",
@@ -150,8 +149,6 @@ def pushed_of(host: str, told: Mapping[str, Answer]) -> Pushed:
         if told.get("check", Answer(0, b"", "")).status == 3:
             raise _mistakes(host, told["check"])
         _good(host, told, "check")
-        if "old" in told:
-            raise without_drop_ins(host)
         for step in ("keep", "place"):
             if step in told:
                 _good(host, told, step)
@@ -174,16 +171,6 @@ def pushed_of(host: str, told: Mapping[str, Answer]) -> Pushed:
         sentence, fix = problem.one_line[:_MOST_SHOWN], problem.fix[:_MOST_SHOWN]
         return Pushed(host, digest, before, sentence, fix)
     return Pushed(host, digest, before)
-
-
-def without_drop_ins(host: str) -> Problem:
-    """Return the problem of a host that reads no drop-ins."""
-    return _Wrong(
-        "host-without-drop-ins",
-        f"the version of ovirt-rdma-host on {host} reads no drop-ins, so it would not "
-        "follow the rule",
-        "update ovirt-rdma-host on the host",
-    )
 
 
 def _facts(host: str, told: Mapping[str, Answer]) -> Facts:
@@ -293,8 +280,8 @@ def _good(
 
 def _place(error: Mapping[str, Any]) -> str:
     """Return where a mistake is, with a blank at its end: drop-in, line and key."""
-    # An earlier version says no file. The folder is one of the push only.
-    file = str(error.get("file", "")).rpartition("/policy.d/")[2]
+    # The folder is one of the push only.
+    file = str(error["file"]).rpartition("/policy.d/")[2]
     parts = [f"policy.d/{file}:"] if "/" not in file and file else []
     parts += [f"line {error['line']}:"] if error["line"] is not None else []
     return " ".join([*parts, *([error["key"]] if error["key"] else []), ""])

@@ -59,6 +59,8 @@ def loaded_policy(report: HostReport) -> tuple[Optional[Policy], str]:
     if report.status is None:
         return None, report.problem or "the host did not report its status"
     loaded = status_part(report.status, "policy")
+    if report.drop_ins is None:
+        return None, "its status does not list the drop-ins of its policy"
     if not loaded.get("loaded") and not loaded.get("problem"):
         return Policy(), "no policy is loaded on the host"
     return _loaded(report, loaded)

@@ -68,9 +68,7 @@ class HostReport:
 
     @property
     def drop_ins(self) -> Optional[dict[str, str]]:
-        """The drop-ins of its policy; None if there are none in a valid form, as from a
-        host with an earlier version.
-        """
+        """The drop-ins of its policy; None if it reported none in a valid form."""
         policy = self.status.get("policy") if isinstance(self.status, Mapping) else None
         found = policy.get("drop_ins") if isinstance(policy, Mapping) else None
         if not isinstance(found, dict):

@@ -43,13 +43,6 @@ tell write sh -c '
     done
 ' sh "$new" "$drop_ins" "$old" || exit 0
 tell check ovirt-rdma-host policy check -o json "$new/policy.yaml" || exit 0
-case $DROP_INS in
-keep | '') ;;
-*)
-    # An earlier version reads no drop-ins, and says nothing of them.
-    grep -q '"drop_ins"' "$TOLD/out" || { tell old false || exit 0; }
-    ;;
-esac
 
 mkdir -m 700 "$old"
 if [ "$had" = yes ]; then

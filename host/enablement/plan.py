@@ -39,7 +39,6 @@ from ovirt_rdma.host.enablement.state import (
     refuse_other_mode,
     vdsmd_places,
 )
-from ovirt_rdma.host.enablement.status import selinux_advice
 from ovirt_rdma.host.paths import (
     CAPS_UNIT,
     DROPIN_DIRECTORY,
@@ -82,14 +81,9 @@ def plan_enable(
             steps.append(Step(WRITE_NOTE, FOLDER_NOTE, sentence))
         sentence = f"link {DROPIN_LINK} to {DROPIN_SOURCE}"
         steps.append(Step(MAKE_LINK, DROPIN_LINK, sentence))
-    outdated = BY_STOCK
-    # vdsmd runs with an old drop-in: systemd has not read the present one yet.
-    if restart_vdsmd and state.process and selinux_advice(state):
-        outdated = state.process.program
+    if ABSENT in {state.link, state.marker}:
         steps += _reload(state)
-    elif ABSENT in {state.link, state.marker}:
-        steps += _reload(state)
-    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, outdated))
+    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, BY_STOCK))
 
 
 def plan_enable_host(

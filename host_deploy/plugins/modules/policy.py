@@ -174,8 +174,8 @@ def _warnings(command, path, shown):
 
 
 def _remark(one):
-    # The draft's folder is Ansible's. Versions before drop-ins do not report the file.
-    *folders, name = str(one.get("file") or "").split("/")
+    # The draft's folder is Ansible's.
+    *folders, name = one["file"].split("/")
     file = f"policy.d/{name}: " if folders[-1:] == ["policy.d"] else ""
     line = f"line {one['line']}: " if one["line"] is not None else ""
     key = f"{one['key']}: " if one["key"] else ""
@@ -235,8 +235,7 @@ def _place_and_load(module):
         **result,
         "changed": replaced or document["changed"],
         "digest": document["digest"],
-        # Versions before drop-ins do not report it.
-        "file_digest": document.get("file_digest", document["digest"]),
+        "file_digest": document["file_digest"],
         "attention": attention + document["notes"] + document["doubts"],
     }
 

@@ -5,8 +5,6 @@ change them too.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from engine_double import SimCluster, new_id
 from support.engine.conversion_runs import (
@@ -41,7 +39,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.model import status_words
-from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 
 pytestmark = pytest.mark.engine
 
@@ -299,7 +296,8 @@ def test_a_policy_that_is_on_the_disk_and_not_in_force():
     told = []
     for host in site.world.hosts.values():
         report = report_of(site.world, host.name)
-        status = {**report.status, "policy": {"loaded": False, "digest": None}}
+        policy = {"loaded": False, "digest": None, "drop_ins": {}}
+        status = {**report.status, "policy": policy}
         told.append(
             type(report)(**{**vars(report), "status": status, "policy_text": draft})
         )
@@ -312,7 +310,7 @@ def test_a_policy_that_is_on_the_disk_and_not_in_force():
 
 
 @pytest.mark.parametrize("request_", [OFFLINE, ROLLING])
-def test_a_host_whose_version_reads_no_drop_ins_is_refused_before_any_change(request_):
+def test_a_host_whose_drop_ins_are_unknown_is_refused_before_any_change(request_):
     site = site_of()
     engine = engine_of(site)
     domain = next(d for d in engine.domains if d.name == "data1")
@@ -324,20 +322,11 @@ def test_a_host_whose_version_reads_no_drop_ins_is_refused_before_any_change(req
         told.append(type(report)(**{**vars(report), "status": status}))
     with problem("checks-failed") as caught:
         plan_convert(engine, [domain], told, request_)
-    assert {reason.id for reason in caught.value.reasons} == {"host-without-drop-ins"}
-    # If a rule of its own says so already, nothing has to be written.
-    told = [replace(one, policy_text=_names_all(REQUIRE_RDMA)) for one in told]
-    told = [replace(one, status=_loaded_as(one)) for one in told]
-    assert plan_convert(engine, [domain], told, request_).state.hosts
+    assert {reason.id for reason in caught.value.reasons} == {"policy-unknown"}
 
 
 def _names_all(transport):
     return f"version: 1\nnfs: {{rules: [{{server: '*', transport: {transport}}}]}}\n"
-
-
-def _loaded_as(report):
-    policy = {"loaded": True, "digest": digest_of(report.policy_text)}
-    return {**report.status, "policy": policy}
 
 
 def test_a_conversion_leaves_the_admins_policy_as_it_is():

@@ -46,6 +46,13 @@ RDMA_ROW = "rdma,port=20049"
 CONNECTION = "the storage connection"
 
 
+def without_drop_ins(text):
+    """Return the status of a host with this policy that has no list of drop-ins."""
+    whole = status(text)
+    del whole["policy"]["drop_ins"]
+    return whole
+
+
 @pytest.mark.parametrize(
     ("more", "export"),
     [
@@ -121,6 +128,16 @@ def test_transport_of_a_row_is_the_option_that_wins(options, transport):
             report(status=status(rules("tcp")), policy_text=rules("require-rdma")),
             "",
             (None, "its loaded policy is not the one in its policy.yaml"),
+        ),
+        (
+            report(status=without_drop_ins(rules("tcp")), policy_text=rules("tcp")),
+            "",
+            (None, "its status does not list the drop-ins"),
+        ),
+        (
+            report(status=without_drop_ins(None)),
+            "",
+            (None, "its status does not list the drop-ins"),
         ),
         (
             report(status=status(rules("tcp")), policy_text="nfs: ["),

@@ -39,7 +39,6 @@ def policy(monkeypatch):
     [
         ({"file": "/tmp/x/policy.d/50-a.yaml"}, "policy.d/50-a.yaml: line 3: nfs: odd"),
         ({"file": "/tmp/x/policy.yaml"}, "line 3: nfs: odd"),
-        ({}, "line 3: nfs: odd"),
     ],
 )
 def test_a_mistake_in_a_drop_in_names_it(policy, place, shown):

@@ -182,7 +182,8 @@ def test_a_partition_is_found_whatever_the_name_of_its_child():
 
 def test_the_name_of_a_partition_is_that_of_the_loaded_policy():
     text = "version: 1\nfabric: {partitions: {store: {pkey: 0x0001, members: [ALL]}}}\n"
-    loaded = {"policy": {"loaded": True, "digest": digest_of(PolicyFiles(text))}}
+    digest = digest_of(PolicyFiles(text))
+    loaded = {"policy": {"loaded": True, "digest": digest, "drop_ins": {}}}
     with_policy = replace(FABRIC, policy_text=text, status=loaded)
     assert chosen("partition=store", with_policy) == Chosen("ib0.8001")
     refusal = chosen("partition=other", with_policy)

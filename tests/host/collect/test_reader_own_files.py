@@ -46,7 +46,7 @@ def test_file_that_cannot_be_read(tmp_path):
     [
         (own_text([]), ""),
         (own_text(["nvme_rdma"]), ""),
-        ("# ovirt-rdma revision 0\nnvme_rdma\n", ""),  # of an earlier version
+        ("# ovirt-rdma revision 0\nnvme_rdma\n", ""),  # any number
         (own_text(["nvme_rdma"]) + "# mine\n", "left alone"),
         ("# mine\n", "left alone"),
         ("nvme_rdma\n" + own_text([]), "is not from ovirt-rdma"),

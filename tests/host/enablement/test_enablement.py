@@ -579,7 +579,7 @@ SERVICE = "system_u:system_r:unconfined_service_t:s0"
 
 
 class TestSELinux:
-    """vdsmd is in another SELinux domain, because of a drop-in like our first one."""
+    """vdsmd is in another SELinux domain than supervdsmd."""
 
     @pytest.fixture
     def wrong(self, host):
@@ -608,7 +608,7 @@ class TestSELinux:
         self.run(wrong, 700, "system_u:system_r:virtd_t:s0", OURS)
         assert len(self.advice(wrong)) == 1
 
-    def test_stock_by_way_of_the_old_dropin_counts(self, wrong):
+    def test_stock_by_way_of_the_drop_in_counts(self, wrong):
         self.run(wrong, 700, SERVICE, STOCK)
         assert any("SELinux context" in a.sentence for a in self.advice(wrong))
 
@@ -642,15 +642,6 @@ class TestSELinux:
         result = wrong.enable()
         assert (result.changed, wrong.commands) == (False, [])
         assert result.advice == self.advice(wrong)
-
-    @pytest.mark.parametrize("argv", [OURS, STOCK])
-    def test_enable_with_a_restart_mends_it(self, wrong, argv):
-        self.run(wrong, 700, SERVICE, argv)
-        result = wrong.enable(restart_vdsmd=True)
-        assert wrong.commands == [RELOAD, RESTART]
-        assert (result.restart_needed, result.advice) == (False, ())
-        self.run(wrong, 700, VIRTD, OURS)
-        assert not wrong.enable(restart_vdsmd=True).changed
 
 
 HOOK = "/usr/libexec/vdsm/hooks/before_network_setup/50_ovirt_rdma"
