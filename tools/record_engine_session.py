@@ -11,6 +11,8 @@ shortened (:func:`_run_verb`).
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import os
 import pty
 import re
@@ -35,18 +37,17 @@ DOCUMENT = TOP / "docs" / "engine-session.md"
 # For the tests' own double and host access, as in pytest, and the lab.
 sys.path[:0] = [str(TOP / "tests"), str(TOP)]
 
-from engine_double import EngineDouble, World, sample_world  # noqa: E402
-from engine_double.hooks import our_hooks  # noqa: E402
+from engine_double import EngineDouble, SimHook, World, sample_world  # noqa: E402
 from engine_double.serve import serve_hosts  # noqa: E402
 from support.engine.engine_door import DoubleDoor, HttpDoor  # noqa: E402
 
 from lab.problem import LabProblem  # noqa: E402
 from lab.story import write_page  # noqa: E402
-from ovirt_rdma.cli.engine import conversion_run  # noqa: E402
 from ovirt_rdma.cli.engine import main as engine_command  # noqa: E402
-from ovirt_rdma.engine_sdk_tools.api import session as api_session  # noqa: E402
+from ovirt_rdma.cli.engine import session as cli_session  # noqa: E402
 from ovirt_rdma.engine_sdk_tools.api.session import Session  # noqa: E402
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder  # noqa: E402
+from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS  # noqa: E402
 
 HOSTS = 12
 SERVER = "nas1.example.com"
@@ -269,7 +270,7 @@ def _convert(story: Story) -> None:
     story.command(f"{convert} --dry-run", expect="PUT /storageconnections")
     story.say("While it runs, the terminal shows:")
     story.command(
-        convert, meanwhile="host06: waiting for host06 to be up", expect="convert"
+        convert, meanwhile="host06 .*waiting for host06 to be up", expect="convert"
     )
     story.command("domain verify", expect="rdma +rdma")
 
@@ -313,13 +314,19 @@ def _world() -> World:
         hosts=HOSTS, domains=("data1",), addon=True, server=SERVER, reads_per_stage=2
     )
     for host in world.hosts.values():
-        host.hooks = our_hooks()
+        host.hooks = [SimHook(NAME, point, _checksum(point)) for point in POINTS]
         host.vms = [f"vm{number}-{host.name}" for number in range(3)]
     world.host("host05").addon = False
     world.host("host05").more["package"] = True
     world.host("host05").policy_text = None
     world.host("host07").rdma_ready = False
     return world
+
+
+@functools.cache
+def _checksum(point: str) -> str:
+    data = (TOP / "vdsm_hooks" / point / NAME).read_bytes()
+    return hashlib.sha256(data).hexdigest()
 
 
 def _blocks(descriptor: int) -> Iterator[bytes]:
@@ -346,8 +353,8 @@ def _run_verb(words: list[str]) -> int:
     # Not root's state folder, which is the same for every run.
     states = StateFolder(Path(os.environ["XDG_STATE_HOME"]))
     with (
-        mock.patch.object(api_session, "Session", quick),
-        mock.patch.object(conversion_run, "conversion_states", lambda: states),
+        mock.patch.object(cli_session, "Session", quick),
+        mock.patch.object(cli_session, "conversion_states", lambda: states),
     ):
         return engine_command.main(words, HttpDoor(os.environ["OVIRT_URL"]))
 

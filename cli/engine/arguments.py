@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import argparse
+from typing import Optional, Union
 
 from ovirt_rdma.cli.approval import Approval, add_assume_yes
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional, Union
+from ovirt_rdma.host.facts.pkeys import FIRST_VLAN, LAST_VLAN, partition_of
+from ovirt_rdma.host.policy.validate_fabric import PARTITION_NAME
 
 # The largest number of hosts to process in parallel.
 MOST_AT_ONCE = 100
@@ -232,9 +231,6 @@ def nic_match(given: Optional[str], pkey: Optional[str]) -> Optional[str]:
 
 def pkey_condition(text: str) -> str:
     """Return ``pkey=0x8064``, ``pkey_vlan=100`` or ``partition=NAME``; for argparse."""
-    from ovirt_rdma.host.facts.pkeys import FIRST_VLAN, LAST_VLAN, partition_of
-    from ovirt_rdma.host.policy.validate_fabric import PARTITION_NAME
-
     word, _, vlan = text.partition("=")
     if word == "vlan" and vlan.isascii() and vlan.isdigit():
         if FIRST_VLAN <= int(vlan[:9]) <= LAST_VLAN:

@@ -8,12 +8,10 @@ hosts that fell back to TCP.
 
 from __future__ import annotations
 
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import ChangesDomains, add_batch
+from ovirt_rdma.cli.engine.conversion_run import run, run_in_each
 from ovirt_rdma.cli.parser import Parser
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ovirt_rdma.cli.context import Context
 
 _OTHER_RUN = "75 another run is changing this data center"
 
@@ -86,8 +84,6 @@ class Convert(ChangesDomains):
         cls.add_shared(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.conversion_run import run
-
         return run(
             self,
             context,
@@ -128,8 +124,6 @@ class Revert(ChangesDomains):
         cls.add_shared(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.conversion_run import run
-
         return run(
             self,
             context,
@@ -176,8 +170,6 @@ class Heal(ChangesDomains):
         cls.add_shared(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.conversion_run import run_in_each
-
         return run_in_each(
             self,
             context,

@@ -7,7 +7,6 @@ and the result.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
@@ -28,12 +27,10 @@ from ovirt_rdma.cli.engine.session import (
     rdma_engine,
 )
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
-from ovirt_rdma.engine_sdk_tools.api.settings import state_folder
 from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
 from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionState
 from ovirt_rdma.engine_sdk_tools.conversion.outcome import exit_code
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.errors import UsageProblem
@@ -128,8 +125,3 @@ def _one(
     if output.for_people:
         show_result(state, output, done=bool(planned))
     return exit_code(state) if planned else 0
-
-
-def conversion_states() -> StateFolder:
-    """Return the folder with the states of this user."""
-    return StateFolder(state_folder(os.environ, os.geteuid()))

@@ -8,6 +8,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any, Optional
+
+from ovirt_rdma.cli.approval import approve
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     ChangeOptions,
@@ -16,23 +22,36 @@ from ovirt_rdma.cli.engine.arguments import (
     add_data_center,
     add_host_access,
 )
+from ovirt_rdma.cli.engine.session import (
+    access_of,
+    ask_hosts,
+    note_no_access,
+    open_session,
+    rdma_engine,
+    show_calls,
+    work,
+)
+from ovirt_rdma.cli.engine.shown.matrix import matrix_code, show_matrix
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any, Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade
-    from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan
-    from ovirt_rdma.engine_sdk_tools.domains.list import DomainRow
-    from ovirt_rdma.engine_sdk_tools.domains.mounted import ProvenHost
-    from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
-    from ovirt_rdma.engine_sdk_tools.model import Host
-    from ovirt_rdma.engine_sdk_tools.sentences import OnHost
+from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
+from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
+    DomainPlan,
+    DomainRequest,
+    plan_domain_create,
+)
+from ovirt_rdma.engine_sdk_tools.domains.list import (
+    DomainRow,
+    domain_rows,
+    file_domains,
+)
+from ovirt_rdma.engine_sdk_tools.domains.mounted import ProvenHost, unverified_sentence
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.model import Host, domain_status, status_label
+from ovirt_rdma.engine_sdk_tools.names import data_center_named
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.engine_sdk_tools.sentences import OnHost, group_by_sentence
 
 _NFS_VERSIONS = ("3", "4", "4.0", "4.1", "4.2")
 _TONES = {
@@ -101,23 +120,6 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.approval import approve
-        from ovirt_rdma.cli.engine.session import (
-            access_of,
-            ask_hosts,
-            note_no_access,
-            open_session,
-            show_calls,
-            work,
-        )
-        from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
-        from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
-            DomainRequest,
-            plan_domain_create,
-        )
-        from ovirt_rdma.engine_sdk_tools.names import data_center_named
-        from ovirt_rdma.engine_sdk_tools.reader import read_engine
-
         output = context.output
         request = DomainRequest(
             self.name,
@@ -158,11 +160,6 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
 
 
 def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
-    from dataclasses import asdict
-
-    from ovirt_rdma.engine_sdk_tools.domains.mounted import unverified_sentence
-    from ovirt_rdma.engine_sdk_tools.sentences import OnHost, group_by_sentence
-
     unknown = unverified_sentence(made.hosts)
     if not output.for_people:
         document = {
@@ -229,13 +226,6 @@ class ListDomains(EngineVerb, AccessOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.session import access_of, ask_hosts, open_session
-        from ovirt_rdma.engine_sdk_tools.domains.list import domain_rows, file_domains
-        from ovirt_rdma.engine_sdk_tools.model import domain_status
-        from ovirt_rdma.engine_sdk_tools.names import data_center_named
-        from ovirt_rdma.engine_sdk_tools.reader import read_engine
-        from ovirt_rdma.engine_sdk_tools.sentences import group_by_sentence
-
         output = context.output
         with open_session(self, output) as session:
             engine = read_engine(session)
@@ -289,8 +279,6 @@ def _collect_problems(
     reports: Iterable[tuple[Host, HostReport]], without_report: list[OnHost]
 ) -> Iterator[tuple[Host, HostReport]]:
     """Yield ``reports``; add to ``without_report`` why hosts have none."""
-    from ovirt_rdma.engine_sdk_tools.sentences import OnHost
-
     for host, report in reports:
         if report.problem:
             without_report.append(OnHost(host.name, host.address, report.problem))
@@ -298,8 +286,6 @@ def _collect_problems(
 
 
 def _cells(row: DomainRow, *, with_hosts: bool) -> list[str]:
-    from ovirt_rdma.engine_sdk_tools.model import status_label
-
     domain, connection = row.domain, row.domain.connection
     kind = domain.type + (" (master)" if domain.master else "")
     version = (connection.nfs_version or "-") if connection else "-"
@@ -325,8 +311,6 @@ def _counts(counted: dict[str, int]) -> str:
 
 
 def _document(row: DomainRow) -> dict[str, Any]:
-    from dataclasses import asdict
-
     domain, connection = row.domain, row.domain.connection
     return {
         "name": domain.name,
@@ -367,9 +351,6 @@ class Verify(EngineVerb, AccessOptions, AllowNone):
         add_allow_none(parser, "mount")
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.session import open_session, rdma_engine
-        from ovirt_rdma.cli.engine.shown.matrix import matrix_code, show_matrix
-
         output = context.output
         with open_session(self, output) as session:
             rdma = rdma_engine(self, context, session)

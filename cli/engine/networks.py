@@ -7,6 +7,10 @@
 
 from __future__ import annotations
 
+from typing import Optional, Union
+
+from ovirt_rdma.cli.approval import approve
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     ChangeOptions,
@@ -23,15 +27,18 @@ from ovirt_rdma.cli.engine.arguments import (
     name_and_value,
     nic_match,
 )
+from ovirt_rdma.cli.engine.session import asked_reports, open_session, show_calls, work
+from ovirt_rdma.cli.engine.shown import networks as shown
 from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
+from ovirt_rdma.engine_sdk_tools.networks import attach, create_plan
+from ovirt_rdma.engine_sdk_tools.networks.addresses import is_range, read_plan_file
+from ovirt_rdma.engine_sdk_tools.networks.attach_calls import AttachRequest
+from ovirt_rdma.engine_sdk_tools.networks.attach_plan import plan_network_attach
+from ovirt_rdma.engine_sdk_tools.networks.create import create_network
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.errors import UsageProblem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional, Union
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.engine_sdk_tools.networks.attach_calls import AttachRequest
+from ovirt_rdma.host.system.safe_file import read_named
 
 
 class Attach(EngineVerb, AccessOptions, ChangeOptions):
@@ -112,19 +119,6 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.approval import approve
-        from ovirt_rdma.cli.engine.session import (
-            asked_reports,
-            open_session,
-            show_calls,
-            work,
-        )
-        from ovirt_rdma.cli.engine.shown import networks as shown
-        from ovirt_rdma.engine_sdk_tools.names import hosts_named
-        from ovirt_rdma.engine_sdk_tools.networks import attach
-        from ovirt_rdma.engine_sdk_tools.networks.attach_plan import plan_network_attach
-        from ovirt_rdma.engine_sdk_tools.reader import read_engine
-
         output = context.output
         request = _request(self)
         with open_session(self, output) as session:
@@ -170,9 +164,6 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
 
 
 def _request(args: Attach) -> AttachRequest:
-    from ovirt_rdma.engine_sdk_tools.networks.addresses import is_range, read_plan_file
-    from ovirt_rdma.engine_sdk_tools.networks.attach_calls import AttachRequest
-
     addresses, address_range = None, args.addresses
     if not is_range(address_range):
         name, address_range = address_range, ""
@@ -206,8 +197,6 @@ def _request(args: Attach) -> AttachRequest:
 
 
 def _text(name: str) -> str:
-    from ovirt_rdma.host.system.safe_file import read_named
-
     try:
         return read_named(name).decode("utf-8")
     except (OSError, ValueError) as error:
@@ -285,19 +274,6 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.approval import approve
-        from ovirt_rdma.cli.engine.session import (
-            asked_reports,
-            open_session,
-            show_calls,
-            work,
-        )
-        from ovirt_rdma.cli.engine.shown import networks as shown
-        from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
-        from ovirt_rdma.engine_sdk_tools.networks import create_plan
-        from ovirt_rdma.engine_sdk_tools.networks.create import create_network
-        from ovirt_rdma.engine_sdk_tools.reader import read_engine
-
         output = context.output
         request = create_plan.NetworkRequest(
             self.name,

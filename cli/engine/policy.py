@@ -3,6 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
+from typing import Optional
+
+from ovirt_rdma.cli.approval import approve
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     ChangeOptions,
@@ -13,24 +19,37 @@ from ovirt_rdma.cli.engine.arguments import (
     add_hosts,
     comma_list,
 )
+from ovirt_rdma.cli.engine.session import (
+    access_of,
+    ask_hosts,
+    note_no_access,
+    open_session,
+    work,
+)
+from ovirt_rdma.cli.engine.shown.matrix import show_matrix
+from ovirt_rdma.cli.host.shown.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
+    SAME,
+    PolicyDrift,
+    PolicyPushPlan,
+    PolicyPushResult,
+    compare,
+    matrix_of,
+    plan_policy_push,
+    push_policy,
+    refuse_too_long,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.report import NO_ACCESS, HostAccess
+from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.engine_sdk_tools.sentences import OnHost, group_by_sentence
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
-    from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
-        PolicyDrift,
-        PolicyPushPlan,
-        PolicyPushResult,
-    )
-    from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
+from ovirt_rdma.host.policy.files import read_policy_texts
+from ovirt_rdma.host.policy.load import parse_policy
 
 _CHANGES = {
     "changed": "would get this policy",
@@ -69,24 +88,6 @@ class Push(EngineVerb, AccessOptions, ChangeOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from pathlib import Path
-
-        from ovirt_rdma.cli.approval import approve
-        from ovirt_rdma.cli.engine.session import (
-            access_of,
-            ask_hosts,
-            open_session,
-        )
-        from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
-            plan_policy_push,
-            refuse_too_long,
-        )
-        from ovirt_rdma.engine_sdk_tools.hosts.report import NO_ACCESS
-        from ovirt_rdma.engine_sdk_tools.names import hosts_named
-        from ovirt_rdma.engine_sdk_tools.reader import read_engine
-        from ovirt_rdma.host.policy.files import read_policy_texts
-        from ovirt_rdma.host.policy.load import parse_policy
-
         output = context.output
         if self.facts_dir is not None and not self.dry_run:
             raise UsageProblem(
@@ -132,9 +133,6 @@ def _carried_out(
     plan: PolicyPushPlan,
 ) -> PolicyPushResult:
     """Send the policy, with a job in the engine unless --no-job is given."""
-    from ovirt_rdma.cli.engine.session import work
-    from ovirt_rdma.engine_sdk_tools.fleet.policy_push import push_policy
-
     title = f"push a policy to {_hosts(plan)}"
     resume = (
         "hosts that were in progress have the old or the new policy, the others keep "
@@ -184,21 +182,6 @@ class Diff(EngineVerb, AccessOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from dataclasses import asdict
-        from pathlib import Path
-
-        from ovirt_rdma.cli.engine.session import (
-            access_of,
-            ask_hosts,
-            note_no_access,
-            open_session,
-        )
-        from ovirt_rdma.engine_sdk_tools.fleet.policy_push import SAME, compare
-        from ovirt_rdma.engine_sdk_tools.names import hosts_named
-        from ovirt_rdma.engine_sdk_tools.reader import read_engine
-        from ovirt_rdma.host.policy.files import read_policy_texts
-        from ovirt_rdma.host.policy.load import parse_policy
-
         output = context.output
         path = Path(self.file)
         text = read_policy_texts(path, alone=True).text
@@ -224,9 +207,6 @@ class Diff(EngineVerb, AccessOptions):
 
 
 def _lines(plan: PolicyPushPlan, path: Path) -> list[str]:
-    from ovirt_rdma.cli.host.shown.policy import policy_counts
-    from ovirt_rdma.engine_sdk_tools.names import listed
-
     lines = [f"{path}: {policy_counts(plan.policy)}, {plan.digest}"]
     for change, shown in _CHANGES.items():
         names = [host.name for host in plan.hosts if plan.change(host) == change]
@@ -239,8 +219,6 @@ def _lines(plan: PolicyPushPlan, path: Path) -> list[str]:
 
 
 def _show_plan(plan: PolicyPushPlan, path: Path, output: Output) -> None:
-    from dataclasses import asdict
-
     if output.for_people:
         for line in _lines(plan, path):
             output.text(line)
@@ -267,8 +245,6 @@ def _show_plan(plan: PolicyPushPlan, path: Path, output: Output) -> None:
 def _show_result(
     plan: PolicyPushPlan, result: PolicyPushResult, path: Path, output: Output
 ) -> None:
-    from ovirt_rdma.engine_sdk_tools.sentences import OnHost, group_by_sentence
-
     if not output.for_people:
         output.document(
             "policy-push",
@@ -312,10 +288,6 @@ def _show_result(
 
 
 def _show_drift(drifts: list[PolicyDrift], with_diff: bool, output: Output) -> None:
-    from ovirt_rdma.cli.engine.shown.matrix import show_matrix
-    from ovirt_rdma.engine_sdk_tools.fleet.policy_push import matrix_of
-    from ovirt_rdma.engine_sdk_tools.names import listed
-
     show_matrix(output, matrix_of(drifts))
     if not with_diff:
         return

@@ -5,7 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Optional
 
+from ovirt_rdma.cli.approval import approve
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.engine import prepare_report as report
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     ChangeOptions,
@@ -15,22 +23,52 @@ from ovirt_rdma.cli.engine.arguments import (
     add_data_center,
     add_host_access,
 )
+from ovirt_rdma.cli.engine.session import (
+    access_of,
+    ask_hosts,
+    in_each,
+    open_session,
+    progress,
+)
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+from ovirt_rdma.engine_sdk_tools.conversion.lock import (
+    DataCenterLock,
+    OtherRun,
+    described,
+    refuse_other_runs,
+)
+from ovirt_rdma.engine_sdk_tools.deploy_hook import block, settings
+from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
+from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import POST_TASKS, PostTasksFile
+from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
+from ovirt_rdma.engine_sdk_tools.hosts.report import NO_ACCESS
+from ovirt_rdma.engine_sdk_tools.hosts.role import SSH_VARIABLES
+from ovirt_rdma.engine_sdk_tools.job import END_S, Listeners
+from ovirt_rdma.engine_sdk_tools.model import Engine, Host
+from ovirt_rdma.engine_sdk_tools.names import NameProblem, hosts_named
+from ovirt_rdma.engine_sdk_tools.preparation.model import (
+    DONE,
+    FAILED,
+    NO_HARDWARE,
+    PREPARING,
+    REINSTALL,
+    SSH,
+    PreparationState,
+)
+from ovirt_rdma.engine_sdk_tools.preparation.plan import (
+    PreparationRequest,
+    look_at,
+    plan_preparation,
+)
+from ovirt_rdma.engine_sdk_tools.preparation.run import carry_out
+from ovirt_rdma.engine_sdk_tools.preparation.state_file import PreparationFile, file_in
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
 from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
-    from ovirt_rdma.engine_sdk_tools.conversion.lock import DataCenterLock
-    from ovirt_rdma.engine_sdk_tools.model import Engine, Host
-    from ovirt_rdma.engine_sdk_tools.preparation.model import PreparationState
-    from ovirt_rdma.engine_sdk_tools.preparation.plan import PreparationRequest
-    from ovirt_rdma.engine_sdk_tools.preparation.state_file import PreparationFile
+from ovirt_rdma.host.policy.json_form import digest
+from ovirt_rdma.host.policy.load import load_policy_file
 
 
 class Prepare(EngineVerb, AccessOptions, ChangeOptions):
@@ -102,23 +140,6 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine import prepare_report as report
-        from ovirt_rdma.cli.engine.session import (
-            access_of,
-            in_each,
-            open_session,
-        )
-        from ovirt_rdma.engine_sdk_tools.deploy_hook.settings import (
-            policy_of_engine,
-            read_settings,
-        )
-        from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
-        from ovirt_rdma.engine_sdk_tools.hosts.report import NO_ACCESS
-        from ovirt_rdma.engine_sdk_tools.names import NameProblem, hosts_named
-        from ovirt_rdma.engine_sdk_tools.preparation.model import SSH
-        from ovirt_rdma.engine_sdk_tools.reader import read_engine
-        from ovirt_rdma.engine_sdk_tools.refusals import Refused
-
         output = context.output
         if self.facts_dir is not None and not self.dry_run:
             raise UsageProblem(
@@ -126,8 +147,8 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
                 "--facts-dir needs --dry-run: it gives no access to hosts",
                 "give --ssh-key or --inventory",
             )
-        settings = read_settings(collection=collection_folder())
-        variables = {**policy_of_engine(), **settings}
+        ours = settings.read_settings(collection=collection_folder())
+        variables = {**settings.policy_of_engine(), **ours}
         request = _request(self, variables)
         with open_session(self, output) as session:
             engine = read_engine(session)
@@ -160,12 +181,6 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
 
 
 def _request(args: Prepare, variables: dict[str, Any]) -> PreparationRequest:
-    from pathlib import Path
-
-    from ovirt_rdma.engine_sdk_tools.preparation.plan import PreparationRequest
-    from ovirt_rdma.host.policy.json_form import digest
-    from ovirt_rdma.host.policy.load import load_policy_file
-
     path = variables.get("prepare_policy_file")
     policy = load_policy_file(Path(path), alone=True).policy if path else None
     return PreparationRequest(
@@ -212,9 +227,6 @@ class _Run:
         request: PreparationRequest,
         variables: dict[str, Any],
     ) -> None:
-        from ovirt_rdma.cli.engine import conversion_run
-        from ovirt_rdma.engine_sdk_tools.hosts.role import SSH_VARIABLES
-
         self._args = args
         self._context = context
         self._output = context.output
@@ -222,7 +234,7 @@ class _Run:
         self._access = access
         self._request = request
         self._variables = {**variables, **SSH_VARIABLES}
-        self._folder = conversion_run.conversion_states()
+        self._folder = cli_session.conversion_states()
         # Whether hosts were not started because others failed.
         self.stopped = False
 
@@ -236,18 +248,6 @@ class _Run:
         """Prepare the hosts of one data center, and fill ``content`` for programs;
         return the exit code.
         """
-        from dataclasses import replace
-
-        from ovirt_rdma.cli.approval import approve
-        from ovirt_rdma.cli.engine import prepare_report as report
-        from ovirt_rdma.engine_sdk_tools.conversion.lock import refuse_other_runs
-        from ovirt_rdma.engine_sdk_tools.preparation.model import (
-            FAILED,
-            PREPARING,
-            REINSTALL,
-        )
-        from ovirt_rdma.engine_sdk_tools.preparation.state_file import file_in
-
         args, output = self._args, self._output
         with contextlib.ExitStack() as locked:
             if not args.dry_run:
@@ -286,8 +286,6 @@ class _Run:
             return self._result(state, content)
 
     def _result(self, state: PreparationState, content: dict[str, Any]) -> int:
-        from ovirt_rdma.cli.engine import prepare_report as report
-
         content.update(report.result_document(state))
         if self._output.for_people:
             report.show_result(state, self._output)
@@ -300,13 +298,6 @@ class _Run:
         hosts: Sequence[Host],
         earlier: Optional[PreparationState],
     ) -> PreparationState:
-        from ovirt_rdma.cli.engine.session import ask_hosts
-        from ovirt_rdma.engine_sdk_tools.preparation.model import DONE, NO_HARDWARE
-        from ovirt_rdma.engine_sdk_tools.preparation.plan import (
-            look_at,
-            plan_preparation,
-        )
-
         looks, proven = None, set()
         if self._access is not None:
             looks = {
@@ -328,9 +319,6 @@ class _Run:
         )
 
     def _lock(self, state: PreparationState) -> DataCenterLock:
-        from ovirt_rdma.engine_sdk_tools.conversion.lock import DataCenterLock
-        from ovirt_rdma.engine_sdk_tools.preparation.model import PREPARING
-
         mine = [state] if state.stage == PREPARING else []
         return DataCenterLock(
             self._session, self._folder.owner(), mine, take_over=self._args.take_over
@@ -339,12 +327,6 @@ class _Run:
     def _work(
         self, state: PreparationState, lock: DataCenterLock, file: PreparationFile
     ) -> PreparationState:
-        from ovirt_rdma.cli.engine import prepare_report as report
-        from ovirt_rdma.cli.engine.session import progress
-        from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun, described
-        from ovirt_rdma.engine_sdk_tools.job import END_S, Listeners
-        from ovirt_rdma.engine_sdk_tools.preparation.run import carry_out
-
         shown = self._session.listener = progress(self._context)
         about = [state.data_center]
         title = f"prepare hosts of {state.name}"
@@ -387,17 +369,6 @@ def block_problem() -> Optional[Problem]:
     """Return why a reinstall would not run the role, if this is the engine machine.
     Elsewhere, the canary shows it.
     """
-    from pathlib import Path
-
-    from ovirt_rdma.engine_sdk_tools.deploy_hook import block
-    from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-    from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
-        POST_TASKS,
-        PostTasksFile,
-    )
-    from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
-    from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
-
     if not Path(POST_TASKS).parent.is_dir():
         return None
     collection = collection_folder()

@@ -3,25 +3,48 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Optional
+
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     EngineVerb,
     add_data_center,
     add_host_access,
 )
+from ovirt_rdma.cli.engine.session import (
+    access_of,
+    ask_hosts,
+    note_no_access,
+    open_session,
+    own_policy,
+)
+from ovirt_rdma.cli.engine.shown.matrix import matrix_document
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.events import events_of_origin
+from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
+from ovirt_rdma.engine_sdk_tools.fleet.check import Wanted
+from ovirt_rdma.engine_sdk_tools.hosts.hooks import our_checksums
+from ovirt_rdma.engine_sdk_tools.job import ORIGIN
+from ovirt_rdma.engine_sdk_tools.names import hosts_named
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
+from ovirt_rdma.engine_sdk_tools.report.history import EngineEvent, own_events
+from ovirt_rdma.engine_sdk_tools.report.model import Report
+from ovirt_rdma.engine_sdk_tools.report.page import html_of
+from ovirt_rdma.engine_sdk_tools.report.words import verdict_text
+from ovirt_rdma.host import __version__
 from ovirt_rdma.host.errors import Problem, UsageProblem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any, Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.cli.output import Output
-    from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
-    from ovirt_rdma.engine_sdk_tools.report.history import EngineEvent
-    from ovirt_rdma.engine_sdk_tools.report.model import Report
+from ovirt_rdma.host.system.files import write_atomically
+from ovirt_rdma.host.system.json_codec import plain
+from ovirt_rdma.storage.benchmark.model import load
 
 _SUFFIX = ".html"
 
@@ -82,8 +105,6 @@ class MakeReport(EngineVerb, AccessOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
-        from pathlib import Path
-
         output = context.output
         path = Path(self.file) if self.file is not None else None
         if path is None and output.for_people:
@@ -95,7 +116,6 @@ class MakeReport(EngineVerb, AccessOptions):
         if path is not None:
             _refuse(path, replace=self.replace)
             # A missing package is reported before the hosts are asked.
-        from ovirt_rdma.engine_sdk_tools.report import page  # noqa: F401
 
         report = self._report(context)
         if path is not None:
@@ -107,22 +127,6 @@ class MakeReport(EngineVerb, AccessOptions):
         return 0
 
     def _report(self, context: Context) -> Report:
-        from datetime import datetime, timezone
-
-        from ovirt_rdma.cli.engine.session import (
-            access_of,
-            ask_hosts,
-            note_no_access,
-            open_session,
-            own_policy,
-        )
-        from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
-        from ovirt_rdma.engine_sdk_tools.names import hosts_named
-        from ovirt_rdma.engine_sdk_tools.reader import read_engine
-        from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
-        from ovirt_rdma.host import __version__
-        from ovirt_rdma.storage.benchmark.model import load
-
         output = context.output
         policy = own_policy(self.policy)
         results = [load(file) for file in self.bench]
@@ -135,7 +139,9 @@ class MakeReport(EngineVerb, AccessOptions):
         note_no_access(access, output)
         if access is None:
             notes.append("The hosts were not asked: there was no access to them.")
-        wanted = policy[0].policy if policy else None
+        wanted = Wanted(None, our_checksums())
+        if policy is not None:
+            wanted = Wanted(policy[0].policy, our_checksums(), str(policy[1]))
         rows = [
             report_hosts.row_of(engine, host, report, wanted, domains)
             for host, report in ask_hosts(hosts, access, output)
@@ -150,7 +156,6 @@ class MakeReport(EngineVerb, AccessOptions):
             events=events,
             results=results,
             notes=tuple(notes),
-            policy_file=str(policy[1]) if policy else None,
         )
 
 
@@ -160,11 +165,6 @@ def _events(
     """Return the events of this program in the engine, and notes if they cannot be
     read.
     """
-    from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
-    from ovirt_rdma.engine_sdk_tools.api.events import events_of_origin
-    from ovirt_rdma.engine_sdk_tools.job import ORIGIN
-    from ovirt_rdma.engine_sdk_tools.report.history import own_events
-
     try:
         return own_events(events_of_origin(session, ORIGIN)), []
     except EngineProblem as problem:
@@ -173,9 +173,6 @@ def _events(
 
 def _refuse(path: Path, *, replace: bool) -> None:
     """Raise Problem if ``path`` cannot be written, before the hosts are asked."""
-    import os
-    import stat
-
     if path.suffix != _SUFFIX:
         raise UsageProblem(
             "report-name",
@@ -216,11 +213,6 @@ def _not_written(path: Path, why: str) -> Problem:
 
 def _write(path: Path, report: Report, *, replace: bool) -> int:
     """Write the page, whole or not at all; return its bytes. Raises Problem."""
-    import os
-
-    from ovirt_rdma.engine_sdk_tools.report.page import html_of
-    from ovirt_rdma.host.system.files import write_atomically
-
     page = html_of(report)
     umask = os.umask(0o077)
     os.umask(umask)
@@ -234,9 +226,6 @@ def _write(path: Path, report: Report, *, replace: bool) -> int:
 
 
 def _document(report: Report) -> dict[str, Any]:
-    from ovirt_rdma.cli.engine.shown.matrix import matrix_document
-    from ovirt_rdma.host.system.json_codec import plain
-
     document: dict[str, Any] = plain(report)
     for name, matrix in (("checks", report.checks), ("transports", report.transports)):
         document[name] = matrix_document(matrix)
@@ -248,8 +237,6 @@ def _document(report: Report) -> dict[str, Any]:
 
 
 def _say(path: Path, size: int, report: Report, output: Output) -> None:
-    from ovirt_rdma.engine_sdk_tools.report.words import verdict_text
-
     for note in report.notes:
         output.message(f"note: {note}")
     output.text(verdict_text(report))

@@ -7,12 +7,13 @@ that --dry-run shows, and long work with its progress here and its job in the en
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional
 
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import AccessOptions, ChangeOptions, EngineVerb
@@ -23,7 +24,13 @@ from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem, LostAnswer
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
 from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api.settings import state_folder
+from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.transport import no_report
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     NO_ACCESS,
     HostAccess,
@@ -36,9 +43,6 @@ from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode, worst
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
-
-if TYPE_CHECKING:
-    from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
 
 
 def ask_hosts(
@@ -83,6 +87,11 @@ def asked_reports(
     }
 
 
+def conversion_states() -> StateFolder:
+    """Return the folder with the states of this user."""
+    return StateFolder(state_folder(os.environ, os.geteuid()))
+
+
 def rdma_engine(
     args: AccessOptions,
     context: Context,
@@ -94,9 +103,6 @@ def rdma_engine(
     """Return the engine with the host access that the arguments name; if it is
     ``noted``, a note says that there is none. ``tasks`` as in RdmaEngine.
     """
-    from ovirt_rdma.cli.engine.conversion_run import conversion_states
-    from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
-
     access, output = access_of(args, context), context.output
     if noted:
         note_no_access(access, output)
@@ -129,7 +135,6 @@ def open_session(args: EngineVerb, output: Output) -> Iterator[EngineSession]:
     Raises Problem if no engine is named, or if there is no password.
     """
     # First: a missing package is reported before a password is asked for.
-    from ovirt_rdma.engine_sdk_tools.api.session import Session
 
     settings = settings_of(args)
     for sentence in settings.warnings:
@@ -163,12 +168,10 @@ def access_of(
         from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
 
         return DumpFolder(args.facts_dir)
-    from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 
     key = default_key()
     if not over_ssh and key is None:
         return None
-    from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 
     user = args.ssh_user or "root"
     way = Access(user, args.ssh_key or key, args.inventory)

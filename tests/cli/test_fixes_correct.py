@@ -35,7 +35,8 @@ from support.fixes.hypervisor import (
 )
 from support.fixes.rows import fixed, mend, mending
 
-from ovirt_rdma.cli.engine import conversion_run, deploy_hook
+from ovirt_rdma.cli.engine import deploy_hook, prepare
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.deploy_hook import context, post_tasks, settings
 from ovirt_rdma.host.collect import collector
@@ -111,7 +112,7 @@ def engine(capsys, tmp_path, monkeypatch):
     world = sample_world(hosts=3, domains=("data1", "data2"), addon=True)
     door = DoubleDoor(world)
     states = StateFolder(tmp_path / "states")
-    monkeypatch.setattr(conversion_run, "conversion_states", lambda: states)
+    monkeypatch.setattr(cli_session, "conversion_states", lambda: states)
     (tmp_path / "policy.yaml").write_text(NFS1)
     policy = {"prepare_policy_file": str(tmp_path / "policy.yaml")}
     monkeypatch.setattr(settings, "policy_of_engine", lambda: policy)
@@ -119,7 +120,7 @@ def engine(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path / "collections"))
     monkeypatch.setattr(context, "check_syntax", lambda content, beside: None)
     monkeypatch.setattr(context, "ENGINE_USER", "no-such-user")
-    for module in (post_tasks, deploy_hook):
+    for module in (post_tasks, deploy_hook, prepare):
         monkeypatch.setattr(module, "POST_TASKS", str(tmp_path / "tasks.yml"))
     world.more["post_tasks"] = lambda host: run_role(host, policy)
     with EngineDouble(world) as double:

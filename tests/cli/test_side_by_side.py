@@ -23,12 +23,11 @@ from support.engine.engine_command_line import Clock, access
 from support.engine.engine_door import DoubleDoor
 from support.engine.host_deploy import make_collection
 
-from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.cli.host import decision
 from ovirt_rdma.cli.host.main import main as host_main
 from ovirt_rdma.cli.host.shown import runs
-from ovirt_rdma.engine_sdk_tools.api import session
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.deploy_hook import context
@@ -205,7 +204,7 @@ class Console:
         self.within = []
         self.door = Pausing(double.world, self.pause)
         states = StateFolder(Path(tempfile.mkdtemp(dir=top)))
-        monkeypatch.setattr(conversion_run, "conversion_states", lambda: states)
+        monkeypatch.setattr(cli_session, "conversion_states", lambda: states)
         monkeypatch.setattr(tempfile, "tempdir", str(top / "tmp"))
         monkeypatch.setattr(context, "check_syntax", lambda *words: self.pause())
         clock = Clock()
@@ -215,7 +214,7 @@ class Console:
         ):
             monkeypatch.setattr(kind, name, self._after_pause(getattr(kind, name)))
         monkeypatch.setattr(
-            session,
+            cli_session,
             "Session",
             lambda settings: Session(settings, clock=clock, sleep=clock.sleep),
         )

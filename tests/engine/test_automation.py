@@ -19,7 +19,7 @@ from support.engine.engine_door import DoubleDoor
 from support.engine.engine_sessions import open_session
 from support.problems import problem
 
-from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine, connect
 from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
@@ -115,7 +115,7 @@ def test_one_of_two_to_the_other_transport_would_lose_the_record_of_both(tmp_pat
 
 def test_the_command_reverts_what_a_program_has_converted(site, capsys, monkeypatch):
     site.rdma.convert("data1")
-    monkeypatch.setattr(conversion_run, "conversion_states", lambda: site.states)
+    monkeypatch.setattr(cli_session, "conversion_states", lambda: site.states)
     words = ("domain", "revert", "data1", "-y", "--no-job")
     assert run_engine(capsys, site.double, site.door, *words).code == 0
     assert site.transports() == ["tcp"] * 3
@@ -200,6 +200,7 @@ def test_without_the_name_of_an_engine(monkeypatch):
 
 
 def test_hosts_that_are_well_are_ok(site):
+    """The hooks are compared with those of this machine, as the command does."""
     for host in site.world.hosts.values():
         host.policy_text = "version: 1\n"
         host.hooks = our_hooks()

@@ -33,7 +33,7 @@ from engine_double import (
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
-from ovirt_rdma.cli.engine import conversion_run, session
+from ovirt_rdma.cli.engine import session
 from ovirt_rdma.cli.engine.settings import settings_of
 from ovirt_rdma.engine_sdk_tools.conversion import state_file
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
@@ -119,7 +119,7 @@ class Asked:
     def __call__(self, words, door=True):
         way = DoubleDoor(self.world) if door else None
         with mock.patch.object(
-            conversion_run, "conversion_states", lambda: StateFolder(self.folder)
+            session, "conversion_states", lambda: StateFolder(self.folder)
         ):
             return run_engine(self._capsys, self.double, way, *shlex.split(words))
 

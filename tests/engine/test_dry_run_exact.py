@@ -15,7 +15,7 @@ from engine_double import EngineDouble, sample_world
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
-from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import NEW
 
@@ -69,9 +69,7 @@ def site(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "policy.yaml").write_text(POLICY)
     folder = tmp_path / "states"
-    monkeypatch.setattr(
-        conversion_run, "conversion_states", lambda: StateFolder(folder)
-    )
+    monkeypatch.setattr(cli_session, "conversion_states", lambda: StateFolder(folder))
     with ExitStack() as open_ones:
 
         def make(**words):

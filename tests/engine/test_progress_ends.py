@@ -12,7 +12,7 @@ from engine_double.faults import AnswerLost, Conflict
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
-from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 
@@ -81,9 +81,7 @@ def _step_of(capsys, folder, monkeypatch, words, fault, number):
     if "heal" in words:
         for host in world.hosts.values():
             host.policy_text = POLICY
-    monkeypatch.setattr(
-        conversion_run, "conversion_states", lambda: StateFolder(folder)
-    )
+    monkeypatch.setattr(cli_session, "conversion_states", lambda: StateFolder(folder))
     with EngineDouble(world) as double, monkeypatch.context() as patched:
         site = Site(capsys, double)
         for before in VERBS[words]:

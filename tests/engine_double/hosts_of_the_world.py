@@ -62,6 +62,7 @@ class SimHook:
 
     name: str
     event: str
+    checksum: str
 
 
 @dataclass

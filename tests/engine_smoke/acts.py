@@ -36,9 +36,10 @@ def login(site: Site) -> None:
         words = ("login", "--config-file", str(settings))
         words += ("--password-file", str(password), "-o", "json")
         password.write_text(f"not-{site.wishes.password}\n", encoding="utf-8")
+        settings.touch()
         refused = site.done(*words, code=1)
         assert "logging in" in refused.err, refused.err
-        assert not settings.exists()
+        assert settings.read_text(encoding="utf-8") == ""
         password.write_text(f"{site.wishes.password}\n", encoding="utf-8")
         shown = site.done(*words).document
         assert shown["engine_version"], shown

@@ -18,9 +18,8 @@ from support.engine.engine_command_line import Clock, Result
 
 from engine_smoke.notes import PREFIX, Notes
 from engine_smoke.wishes import DOUBLE, SSH, Wishes
-from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.api import session
 from ovirt_rdma.engine_sdk_tools.api.auth import log_in, log_out
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, Settings, from_sources
@@ -98,7 +97,7 @@ class Site:
         yield mock.patch.dict(os.environ, self.environment())
         yield mock.patch.object(sys, "stdin", io.StringIO(""))
         states = self.notes.states
-        yield mock.patch.object(conversion_run, "state_folder", lambda *_: states)
+        yield mock.patch.object(cli_session, "state_folder", lambda *_: states)
         if self.wishes.hosts != SSH:
             # Root on an engine machine has access to hosts by default.
             yield mock.patch.object(inventory, "default_key", lambda *_: None)
@@ -108,7 +107,7 @@ class Site:
             def quick(settings: Settings) -> Session:
                 return Session(settings, clock=clock, sleep=clock.sleep)
 
-            yield mock.patch.object(session, "Session", quick)
+            yield mock.patch.object(cli_session, "Session", quick)
 
     def environment(self) -> dict[str, str]:
         wishes = self.wishes

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from ovirt_rdma.cli.output import Output, count
+from dataclasses import asdict
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ovirt_rdma.engine_sdk_tools.networks.attach import AttachResult
-    from ovirt_rdma.engine_sdk_tools.networks.attach_calls import HostAttach
-    from ovirt_rdma.engine_sdk_tools.networks.attach_plan import AttachPlan
-    from ovirt_rdma.engine_sdk_tools.networks.create_plan import NetworkPlan
+from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.engine_sdk_tools.networks import attach
+from ovirt_rdma.engine_sdk_tools.networks.attach import AttachResult
+from ovirt_rdma.engine_sdk_tools.networks.attach_calls import NOTHING, HostAttach
+from ovirt_rdma.engine_sdk_tools.networks.attach_plan import AttachPlan
+from ovirt_rdma.engine_sdk_tools.networks.create_plan import NetworkPlan
+from ovirt_rdma.host.system.json_codec import plain
 
 
 def attach_lines(plan: AttachPlan) -> list[str]:
@@ -27,8 +28,6 @@ def attach_lines(plan: AttachPlan) -> list[str]:
 
 
 def _row(row: HostAttach) -> dict[str, object]:
-    from ovirt_rdma.host.system.json_codec import plain
-
     return {
         "host": row.host.name,
         "nic": row.chosen.target,
@@ -77,19 +76,12 @@ def _is(row: HostAttach) -> list[str]:
 
 def attach_summary(plan: AttachPlan, result: AttachResult) -> str:
     """Return how many hosts have the network."""
-    from ovirt_rdma.engine_sdk_tools.networks import attach
-
     good = sum(row.outcome in (attach.DONE, attach.UNCHANGED) for row in result.rows)
     return f"network {plan.network.name} is on {good} of {len(result.rows)} hosts"
 
 
 def show_attach(plan: AttachPlan, result: AttachResult, output: Output) -> None:
     """Print the result of each host."""
-    from dataclasses import asdict
-
-    from ovirt_rdma.engine_sdk_tools.networks import attach
-    from ovirt_rdma.engine_sdk_tools.networks.attach_calls import NOTHING
-
     if not output.for_people:
         document = {
             "dry_run": False,

@@ -24,7 +24,7 @@ from support.engine.engine_command_line import Result, run_engine
 from support.engine.engine_door import DoubleDoor
 from support.engine.engine_host_facts import facts_of
 
-from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 
@@ -38,9 +38,7 @@ ROLLING = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
 def state_files(tmp_path, monkeypatch):
     """States are stored here, not in root's folder."""
     folder = tmp_path / "states"
-    monkeypatch.setattr(
-        conversion_run, "conversion_states", lambda: StateFolder(folder)
-    )
+    monkeypatch.setattr(cli_session, "conversion_states", lambda: StateFolder(folder))
     return folder
 
 
@@ -257,7 +255,7 @@ def test_a_take_over_that_is_refused_ends_nobodys_task(site, tmp_path, monkeypat
     made = site()
     cut_off(made, monkeypatch)
     monkeypatch.setattr(
-        conversion_run, "conversion_states", lambda: StateFolder(tmp_path / "elsewhere")
+        cli_session, "conversion_states", lambda: StateFolder(tmp_path / "elsewhere")
     )
     made.world.host("host01").rdma_ready = False
     assert made.run(*ROLLING, "--take-over").code == 3

@@ -9,9 +9,10 @@ from contextlib import ExitStack
 import pytest
 
 from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.engine import session
 from ovirt_rdma.cli.engine.session import access_of
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.engine_sdk_tools.hosts import ansible, inventory
+from ovirt_rdma.engine_sdk_tools.hosts import inventory
 from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
 from ovirt_rdma.host.errors import UsageProblem
 
@@ -23,14 +24,14 @@ def files(tmp_path, monkeypatch):
     """The engine's key, a key of the operator, and an inventory; Ansible is not run."""
     for name in ("engine", "mine", "hosts.ini"):
         (tmp_path / name).write_text("")
-    monkeypatch.setattr(ansible, "AnsibleHosts", lambda *way, **more: (*way, more))
+    monkeypatch.setattr(session, "AnsibleHosts", lambda *way, **more: (*way, more))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def way(monkeypatch, *, on_engine, history=False, **said):
     key = inventory.default_key("engine" if on_engine else "absent")
-    monkeypatch.setattr(inventory, "default_key", lambda: key)
+    monkeypatch.setattr(session, "default_key", lambda: key)
     none = dict.fromkeys(("facts_dir", "inventory", "ssh_key", "ssh_user"))
     options = Namespace(**{**none, **said})
     return access_of(options, Context(Output(), ExitStack()), history=history)

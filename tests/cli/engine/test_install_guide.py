@@ -14,7 +14,7 @@ from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 from support.guide import blocks, indented
 
-from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine import session as cli_session
 
 pytestmark = [pytest.mark.hypervisor, pytest.mark.engine]
 
@@ -23,7 +23,7 @@ LOGIN = "login"
 
 @pytest.fixture
 def double(monkeypatch, tmp_path):
-    monkeypatch.setattr(conversion_run, "state_folder", lambda *_: tmp_path / "state")
+    monkeypatch.setattr(cli_session, "state_folder", lambda *_: tmp_path / "state")
     # The page converts data1, and creates data2.
     world = sample_world(domains=("data1",), addon=True)
     with EngineDouble(world) as made:

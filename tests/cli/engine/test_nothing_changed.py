@@ -12,7 +12,7 @@ from engine_double.permissions import READ_ONLY_ADMIN
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
-from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 
 pytestmark = pytest.mark.engine
@@ -41,9 +41,7 @@ def run(capsys, tmp_path, monkeypatch):
     (tmp_path / "policy.yaml").write_text(POLICY)
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "states"
-    monkeypatch.setattr(
-        conversion_run, "conversion_states", lambda: StateFolder(folder)
-    )
+    monkeypatch.setattr(cli_session, "conversion_states", lambda: StateFolder(folder))
     world = sample_world(hosts=2, domains=("data1",), addon=True)
     for host in world.hosts.values():
         host.policy_text = POLICY

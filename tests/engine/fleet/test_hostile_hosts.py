@@ -17,7 +17,7 @@ from support.engine.engine_door import DoubleDoor, status_document
 from support.engine.hostile_answers import HOSTILE, line, told
 from support.engine.policy_files import split
 
-from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import OK, HostOutcome
@@ -111,9 +111,7 @@ def fleet(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     states = tmp_path / "states"
-    monkeypatch.setattr(
-        conversion_run, "conversion_states", lambda: StateFolder(states)
-    )
+    monkeypatch.setattr(cli_session, "conversion_states", lambda: StateFolder(states))
     (tmp_path / "policy.yaml").write_text(PREFER)
     world = sample_world(
         hosts=len(GOOD) + len(BAD), domains=("data1",), addon=True, iscsi=True

@@ -24,7 +24,7 @@ from support.engine.engine_command_line import access, run_engine
 from support.engine.engine_door import DoubleDoor, run_role
 from support.engine.policy_files import joined, split
 
-from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.deploy_hook import settings
 from ovirt_rdma.engine_sdk_tools.preparation import proof, run
@@ -42,20 +42,19 @@ PROGRAM = """
 import signal, sys, time
 from pathlib import Path
 from support.engine.engine_door import HttpDoor
-from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.api import session
 from ovirt_rdma.engine_sdk_tools.deploy_hook import settings
 from ovirt_rdma.engine_sdk_tools.preparation import proof, run
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url, folder, policy, *words = sys.argv[1:]
-conversion_run.conversion_states = lambda: StateFolder(Path(folder))
+cli_session.conversion_states = lambda: StateFolder(Path(folder))
 settings.policy_of_engine = lambda: {"prepare_policy_file": policy}
 settings.read_settings = lambda collection: {}
 brief = lambda seconds: time.sleep(min(seconds, 0.01))
-true_session = session.Session
-session.Session = lambda settings: true_session(settings, sleep=brief)
+true_session = cli_session.Session
+cli_session.Session = lambda settings: true_session(settings, sleep=brief)
 raise SystemExit(main(words, HttpDoor(url)))
 """
 
@@ -84,7 +83,7 @@ class Fleet:
     def states(self):
         states = StateFolder(self.folder)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(conversion_run, "conversion_states", lambda: states)
+            patched.setattr(cli_session, "conversion_states", lambda: states)
             yield patched
 
     def run(self, *words, door=True):

@@ -19,7 +19,7 @@ import pytest
 from engine_double import Fault
 from engine_double.serve import WAY, serve_hosts
 
-from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from support.engine.engine_command_line import access, run_engine
 from support.engine.engine_door import DoubleDoor
@@ -35,16 +35,15 @@ PROGRAM = """
 import signal, sys, time
 from pathlib import Path
 from support.engine.engine_door import HttpDoor
-from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.api import session
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url, folder, *words = sys.argv[1:]
-conversion_run.conversion_states = lambda: StateFolder(Path(folder))
+cli_session.conversion_states = lambda: StateFolder(Path(folder))
 brief = lambda seconds: time.sleep(min(seconds, 0.01))
-true_session = session.Session
-session.Session = lambda settings: true_session(settings, sleep=brief)
+true_session = cli_session.Session
+cli_session.Session = lambda settings: true_session(settings, sleep=brief)
 raise SystemExit(main(words, HttpDoor(url)))
 """
 LIMIT_S = 300
@@ -95,7 +94,7 @@ class Site:
         """Run the command in this process, as the next run."""
         states = StateFolder(self.folder)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(conversion_run, "conversion_states", lambda: states)
+            patched.setattr(cli_session, "conversion_states", lambda: states)
             return run_engine(self._capsys, self.double, self.door, *words)
 
     def start(self, *words) -> subprocess.Popen[str]:

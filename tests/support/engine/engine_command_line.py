@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.api import session
 from ovirt_rdma.engine_sdk_tools.api.session import Session
@@ -73,8 +74,11 @@ def run_engine(capsys: Any, double: Any, door: Any, *words: str) -> Result:
     def quick(settings: Any) -> Session:
         return Session(settings, clock=clock, sleep=clock.sleep)
 
-    waits_no_time = mock.patch.object(session, "Session", quick)
-    with waits_no_time, mock.patch.dict(os.environ, access(double)):
+    with (
+        mock.patch.object(session, "Session", quick),
+        mock.patch.object(cli_session, "Session", quick),
+        mock.patch.dict(os.environ, access(double)),
+    ):
         code = main(words, door)
     out, err = capsys.readouterr()
     return Result(code, out, err)
