@@ -343,7 +343,7 @@ def test_a_file_that_is_there_is_not_changed(login, engine, pki):
     assert "section [other]" in err
     assert "is for another engine, https://other.example" in err
     assert login.settings.read_text() == before
-    # With these lines, and the address as people write it, nothing is to be added.
+    # With these lines, and the address as people write it, nothing is left to add.
     text = "\n".join([before, *lines]).replace("/ovirt-engine/api", "")
     for password in ("", f"\npassword = {PASSWORD}"):
         login.settings.write_text(text + password)
