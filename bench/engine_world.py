@@ -19,11 +19,9 @@ from pathlib import Path
 
 from engine_double import EngineDouble, World, sample_world
 from engine_double.answers import Answer
-from engine_double.hooks import hook
+from engine_double.hooks import our_hooks
 from support.engine.engine_door import DoubleDoor, report_document
 
-from bench.rounds import CHECKOUT
-from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS
 from ovirt_rdma.engine_sdk_tools.model import Host
 
 SEEN = "/bench/seen"
@@ -44,12 +42,8 @@ def world_of(hosts: int, domains: int) -> World:
     """Return the hosts with this number of domains, and the engine's view of them."""
     names = [f"data{number}" for number in range(1, domains + 1)]
     world = sample_world(hosts=hosts, domains=names, addon=True)
-    hooks = [
-        hook(point, NAME, (CHECKOUT / "vdsm_hooks" / point / NAME).read_bytes())
-        for point in POINTS
-    ]
     for number, host in enumerate(world.hosts.values(), 1):
-        host.hooks = list(hooks)
+        host.hooks = our_hooks()
         host.policy_text = POLICY
         host.mounts = dict.fromkeys(host.mounts, "rdma")
         high, low = divmod(number, 250)

@@ -224,11 +224,10 @@ class Attachment:
 
 @dataclass(frozen=True)
 class Hook:
-    """A VDSM hook that the engine knows: its event and checksum."""
+    """A VDSM hook that the engine knows: its name and event."""
 
     name: str
     event: str
-    checksum: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -368,6 +367,8 @@ def _mistakes(document: object) -> Iterator[str]:
     if not isinstance(document, dict):
         yield f"it is {json_type(document)}, not an object"
         return
+    if document.get("version") is not None:
+        yield from _mistake("version", document["version"], _WORD)
     for name in (*_STATUS, "package"):
         part = document.get(name)
         if part is None:

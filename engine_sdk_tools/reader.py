@@ -130,7 +130,7 @@ def host_of(host: Any, *, nics: bool, attachments: bool, hooks: bool) -> Host:
         ),
         hooks=(
             tuple(
-                Hook(hook.name or "", hook.event_name or "", hook.md5)
+                Hook(hook.name or "", hook.event_name or "")
                 for hook in host.hooks or ()
             )
             if hooks

@@ -6,7 +6,6 @@ import os
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.fleet.check import (
-    Wanted,
     check,
     connections_of,
     row_of,
@@ -18,17 +17,17 @@ from ovirt_rdma.engine_sdk_tools.matrix import FAIL
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 with Session(from_sources(Flags(), os.environ)) as session:
-    # The engine knows the hooks of VDSM on each host, with their checksums.
+    # The engine knows the hooks of VDSM on each host.
     engine = read_engine(session, hooks=True)
 
-# Without a policy and checksums to compare with, hosts are compared with each other.
-wanted = Wanted(policy=None, checksums={})
+# Without a policy to compare with, hosts are compared with each other.
+policy = None
 hosts = AnsibleHosts(Access(key=default_key()))
 rows = [
-    row_of(host, report, wanted, connections_of(engine, host))
+    row_of(host, report, policy, connections_of(engine, host))
     for host, report in reports_of(engine.hosts, hosts)
 ]
-matrix = check(engine, rows, wanted)
+matrix = check(engine, rows, policy)
 for host, cells in zip(matrix.rows, matrix.cells):
     failed = [cell for cell in cells if cell.verdict == FAIL]
     print(f"{host.name}: {'ready' if not failed else 'not ready'}")

@@ -11,8 +11,6 @@ shortened (:func:`_run_verb`).
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import os
 import pty
 import re
@@ -37,7 +35,8 @@ DOCUMENT = TOP / "docs" / "engine-session.md"
 # For the tests' own double and host access, as in pytest, and the lab.
 sys.path[:0] = [str(TOP / "tests"), str(TOP)]
 
-from engine_double import EngineDouble, SimHook, World, sample_world  # noqa: E402
+from engine_double import EngineDouble, World, sample_world  # noqa: E402
+from engine_double.hooks import our_hooks  # noqa: E402
 from engine_double.serve import serve_hosts  # noqa: E402
 from support.engine.engine_door import DoubleDoor, HttpDoor  # noqa: E402
 
@@ -47,7 +46,6 @@ from ovirt_rdma.cli.engine import main as engine_command  # noqa: E402
 from ovirt_rdma.cli.engine import session as cli_session  # noqa: E402
 from ovirt_rdma.engine_sdk_tools.api.session import Session  # noqa: E402
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder  # noqa: E402
-from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS  # noqa: E402
 
 HOSTS = 12
 SERVER = "nas1.example.com"
@@ -270,7 +268,7 @@ def _convert(story: Story) -> None:
     story.command(f"{convert} --dry-run", expect="PUT /storageconnections")
     story.say("While it runs, the terminal shows:")
     story.command(
-        convert, meanwhile="host06 .*waiting for host06 to be up", expect="convert"
+        convert, meanwhile="host06: waiting for host06 to be up", expect="convert"
     )
     story.command("domain verify", expect="rdma +rdma")
 
@@ -314,19 +312,13 @@ def _world() -> World:
         hosts=HOSTS, domains=("data1",), addon=True, server=SERVER, reads_per_stage=2
     )
     for host in world.hosts.values():
-        host.hooks = [SimHook(NAME, point, _checksum(point)) for point in POINTS]
+        host.hooks = our_hooks()
         host.vms = [f"vm{number}-{host.name}" for number in range(3)]
     world.host("host05").addon = False
     world.host("host05").more["package"] = True
     world.host("host05").policy_text = None
     world.host("host07").rdma_ready = False
     return world
-
-
-@functools.cache
-def _checksum(point: str) -> str:
-    data = (TOP / "vdsm_hooks" / point / NAME).read_bytes()
-    return hashlib.sha256(data).hexdigest()
 
 
 def _blocks(descriptor: int) -> Iterator[bytes]:

@@ -30,8 +30,6 @@ from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.events import events_of_origin
 from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
-from ovirt_rdma.engine_sdk_tools.fleet.check import Wanted
-from ovirt_rdma.engine_sdk_tools.hosts.hooks import our_checksums
 from ovirt_rdma.engine_sdk_tools.job import ORIGIN
 from ovirt_rdma.engine_sdk_tools.names import hosts_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
@@ -139,9 +137,7 @@ class MakeReport(EngineVerb, AccessOptions):
         note_no_access(access, output)
         if access is None:
             notes.append("The hosts were not asked: there was no access to them.")
-        wanted = Wanted(None, our_checksums())
-        if policy is not None:
-            wanted = Wanted(policy[0].policy, our_checksums(), str(policy[1]))
+        wanted = policy[0].policy if policy else None
         rows = [
             report_hosts.row_of(engine, host, report, wanted, domains)
             for host, report in ask_hosts(hosts, access, output)
@@ -156,6 +152,7 @@ class MakeReport(EngineVerb, AccessOptions):
             events=events,
             results=results,
             notes=tuple(notes),
+            policy_file=str(policy[1]) if policy else None,
         )
 
 

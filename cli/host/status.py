@@ -21,6 +21,7 @@ from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.cli.host.shown.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.host import __version__
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.status import ChangeStatus, change_status
 from ovirt_rdma.host.collect.collector import HostReader
@@ -182,7 +183,7 @@ class ShowStatus(HostVerb):
         kernel = read_kernel_change(context.root, problems)
         health = read_state(context.root, problems)
         if not output.for_people:
-            content = dataclasses.asdict(report)
+            content = {"version": __version__, **dataclasses.asdict(report)}
             content["policy"]["drop_ins"] = _drop_ins(context.root, problems)
             listed = [_document(review) for review in degraded]
             content["degraded"] = None if unknown else listed

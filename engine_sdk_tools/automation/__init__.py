@@ -99,7 +99,6 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     push_policy,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.hooks import our_checksums
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     NO_ACCESS,
@@ -247,18 +246,17 @@ class RdmaEngine:
         """Return for each host what prevents storage over RDMA; without names, of all.
 
         ``policy`` is the one that they should have, or its text, and ``policy_file``
-        the file that fixes name; without it they are compared with each other. Their
-        hooks are compared with those of this machine. Raises PolicyProblem.
+        the file that fixes name; without it they are compared with each other. Raises
+        PolicyProblem.
         """
         if isinstance(policy, str):
             policy = parse_policy(policy, "the policy").policy
         engine = read_engine(self.session, hooks=True)
-        wanted = check.Wanted(policy, our_checksums(), policy_file)
         rows = [
-            check.row_of(host, report, wanted, check.connections_of(engine, host))
+            check.row_of(host, report, policy, check.connections_of(engine, host))
             for host, report in self._asked(hosts_named(engine, names, data_center))
         ]
-        return check.check(engine, rows, wanted)
+        return check.check(engine, rows, policy, policy_file)
 
     def push_policy(
         self, text: str, *names: str, approve: Approve = always

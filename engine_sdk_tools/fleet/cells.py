@@ -33,6 +33,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     status_label,
     status_words,
 )
+from ovirt_rdma.host import __version__
 from ovirt_rdma.host.decision.registry import Decision
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER, MODE_VDSMD, MODES
 from ovirt_rdma.host.export import Export
@@ -62,18 +63,31 @@ def status_cell(host: Host) -> Cell:
 
 
 def package_cell(report: HostReport) -> Cell:
-    """Return whether all files of the add-on exist."""
+    """Return whether all files of the add-on exist, in the version of this machine.
+
+    A file that was edited on the host is not seen here: ``rpm -V`` shows it.
+    """
     files = status_part(report.status, "package")
     if not files:
         return not_reported(report)
     missing = [name for name, exists in files.items() if not exists]
     if not missing:
-        return Cell(OK, "complete", "all files of the add-on exist")
+        return _version_cell((report.status or {}).get("version"))
     fix = "install the package ovirt-rdma-host on the host"
     if len(missing) == len(files):
         return Cell(FAIL, "missing", "the add-on is not installed", fix)
     sentence = f"files of the add-on are missing: {', '.join(missing)}"
     return Cell(FAIL, "incomplete", sentence, fix)
+
+
+def _version_cell(version: Optional[str]) -> Cell:
+    if version == __version__:
+        return Cell(OK, version, "all files of the add-on exist, in this version")
+    sentence = f"its version is {version}, and that of this machine {__version__}"
+    fix = "install the same version on both"
+    if version is None:
+        return Cell(UNKNOWN, "unknown", "the host did not report the version", fix)
+    return Cell(FAIL, version, sentence, fix)
 
 
 def enabled_cell(report: HostReport) -> Cell:

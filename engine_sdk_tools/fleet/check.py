@@ -30,7 +30,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.guids import (
     with_shared_guids,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.health import health_cell
-from ovirt_rdma.engine_sdk_tools.hosts.hooks import Checksums, hooks_cell
+from ovirt_rdma.engine_sdk_tools.hosts.hooks import hooks_cell
 from ovirt_rdma.engine_sdk_tools.hosts.policy import (
     digest_without_drop_ins,
     policy_of,
@@ -64,22 +64,6 @@ _SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What hosts are compared with: the ``policy`` of this machine, if any, and the
-    ``checksums`` of our hooks, by hook point. ``file`` has the policy, if it is known.
-    """
-
-    policy: Optional[Policy]
-    checksums: Checksums
-    file: Optional[str] = None
-
-    @property
-    def digest(self) -> Optional[str]:
-        """The digest of the policy."""
-        return None if self.policy is None else digest(self.policy)
-
-
-@dataclass(frozen=True)
 class HostRow:
     """A host's cells, the digest of its policy, whether it reported a status, and its
     InfiniBand GUIDs.
@@ -98,26 +82,27 @@ class HostRow:
 def row_of(
     host: Host,
     report: HostReport,
-    wanted: Wanted,
+    policy: Optional[Policy],
     connections: Sequence[StorageConnection] = (),
 ) -> HostRow:
     """Return a host's row, from the engine's data and its own report.
 
-    ``connections`` are those of its data center's domains. :func:`check`, which has all
-    hosts, fills the policy cell, and adds GUIDs that are not unique to that of ports.
+    ``policy`` is the one that it should have, if any. ``connections`` are those of its
+    data center's domains. :func:`check`, which has all hosts, fills the policy cell,
+    and adds GUIDs that are not unique to that of ports.
     """
     return with_own_bugs_caught(
-        report, lambda report: _row_of(host, report, wanted, connections)
+        report, lambda report: _row_of(host, report, policy, connections)
     )
 
 
 def _row_of(
     host: Host,
     report: HostReport,
-    wanted: Wanted,
+    policy: Optional[Policy],
     connections: Sequence[StorageConnection],
 ) -> HostRow:
-    policy = policy_of(report).policy if wanted.policy is None else wanted.policy
+    policy = policy_of(report).policy if policy is None else policy
     # The empty policy still finds faults.
     decision = decide(report.facts, policy or Policy()) if report.facts else None
     status = report.status
@@ -127,7 +112,7 @@ def _row_of(
         host,
         (
             status_cell(host),
-            hooks_cell(host, wanted.checksums),
+            hooks_cell(host),
             package_cell(report),
             enabled_cell(report),
             running_cell(host, report),
@@ -158,20 +143,25 @@ def connections_of(engine: Engine, host: Host) -> tuple[StorageConnection, ...]:
     )
 
 
-def check(engine: Engine, rows: Sequence[HostRow], wanted: Wanted) -> Matrix:
+def check(
+    engine: Engine,
+    rows: Sequence[HostRow],
+    policy: Optional[Policy],
+    policy_file: Optional[str] = None,
+) -> Matrix:
     """Return the matrix of the rows of :func:`row_of`.
 
-    A host with another policy than ``wanted`` FAILs. Without a wanted policy, hosts
-    FAIL whose policy differs from that of most hosts, or all if there is no majority.
-    The ports of hosts FAIL that have an InfiniBand GUID in common.
+    A host with another policy than ``policy`` FAILs. Without one, hosts FAIL whose
+    policy differs from that of most hosts, or all if there is no majority. The ports of
+    hosts FAIL that have an InfiniBand GUID in common. ``policy_file`` has the policy.
     """
-    reference = _reference(rows, wanted)
+    reference = _reference(rows, policy)
     shared = shared_guids(row.guids for row in rows)
     cells = []
     for row in rows:
         own = list(row.cells)
         if row.reported:
-            own[_POLICY] = _policy_cell(row, reference, wanted.file)
+            own[_POLICY] = _policy_cell(row, reference, policy_file)
         own[_PORTS] = with_shared_guids(own[_PORTS], row.host.name, shared)
         cells.append(tuple(own))
     return Matrix(
@@ -194,9 +184,9 @@ class _Reference:
     example: str = ""
 
 
-def _reference(rows: Sequence[HostRow], wanted: Wanted) -> _Reference:
-    if wanted.policy is not None:
-        return _Reference(wanted.digest, "this machine's")
+def _reference(rows: Sequence[HostRow], policy: Optional[Policy]) -> _Reference:
+    if policy is not None:
+        return _Reference(digest(policy), "this machine's")
     counted = Counter(row.digest for row in rows if row.reported).most_common(2)
     if len(counted) == 2 and counted[0][1] == counted[1][1]:
         return _Reference(None, "")

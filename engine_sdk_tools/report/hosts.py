@@ -46,7 +46,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaPort,
 )
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.policy.model import TCP
+from ovirt_rdma.host.policy.model import TCP, Policy
 from ovirt_rdma.host.rules.base import Step
 from ovirt_rdma.host.rules.pci_ids import model_of
 from ovirt_rdma.storage.benchmark.model import Benchmark
@@ -73,13 +73,13 @@ def row_of(
     engine: Engine,
     host: Host,
     report: HostReport,
-    wanted: check.Wanted,
+    policy: Optional[Policy],
     domains: Sequence[Domain],
 ) -> Row:
     """Return the part of ``host``. ``domains`` are the NFS domains of the report, the
     columns of its second matrix.
     """
-    checked = check.row_of(host, report, wanted, check.connections_of(engine, host))
+    checked = check.row_of(host, report, policy, check.connections_of(engine, host))
     return with_own_bugs_caught(
         report, lambda report: _row(engine, host, report, checked, domains)
     )
@@ -135,7 +135,7 @@ def _row(
 def report_of(
     engine: Engine,
     rows: Sequence[Row],
-    wanted: check.Wanted,
+    policy: Optional[Policy],
     domains: Sequence[Domain],
     *,
     made_at: str,
@@ -143,11 +143,12 @@ def report_of(
     events: Optional[tuple[EngineEvent, ...]] = None,
     results: Iterable[Benchmark] = (),
     notes: tuple[str, ...] = (),
+    policy_file: Optional[str] = None,
 ) -> Report:
     """Return the report of the rows of :func:`row_of`, and of ``results`` of ``bench``;
-    ``notes`` come after those on the engine's data.
+    ``notes`` come after those on the engine's data. ``policy_file`` has the policy.
     """
-    checks = check.check(engine, [row.check for row in rows], wanted)
+    checks = check.check(engine, [row.check for row in rows], policy, policy_file)
     transports = domain_matrix(
         engine, [(row.engine_host, row.transports) for row in rows], domains
     )

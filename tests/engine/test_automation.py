@@ -200,7 +200,6 @@ def test_without_the_name_of_an_engine(monkeypatch):
 
 
 def test_hosts_that_are_well_are_ok(site):
-    """The hooks are compared with those of this machine, as the command does."""
     for host in site.world.hosts.values():
         host.policy_text = "version: 1\n"
         host.hooks = our_hooks()

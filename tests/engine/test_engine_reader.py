@@ -5,8 +5,7 @@ import io
 from contextlib import closing
 
 import pytest
-from engine_double import EngineDouble, Status, sample_world
-from engine_double.hooks import hook
+from engine_double import EngineDouble, SimHook, Status, sample_world
 from ovirtsdk4.readers import HostReader
 from ovirtsdk4.xml import XmlReader
 from support.engine.engine_sessions import open_session
@@ -71,7 +70,7 @@ def test_unattached_domain_is_in_no_data_center(clock):
 
 def test_hosts_have_what_was_asked_for_and_no_more(clock):
     world = sample_world(hosts=2)
-    world.host("host02").hooks = [hook("after_get_caps", "50_ovirt_rdma", b"x")]
+    world.host("host02").hooks = [SimHook("50_ovirt_rdma", "after_get_caps")]
     world.host("host02").status = "maintenance"
     engine, _ = read(world, clock, hooks=True)
     first, second = engine.hosts

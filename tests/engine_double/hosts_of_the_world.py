@@ -62,7 +62,6 @@ class SimHook:
 
     name: str
     event: str
-    checksum: str
 
 
 @dataclass

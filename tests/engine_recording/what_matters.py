@@ -40,7 +40,7 @@ READ: dict[str, tuple[str, ...]] = {
         "properties.property.name",
         "properties.property.value",
     ),
-    "hook": ("name", "event_name", "md5"),
+    "hook": ("name", "event_name"),
     "storage_domain": (
         *("name", "type", "master", "data_centers.data_center@id"),
         *(f"storage.{word}" for word in _STORAGE),

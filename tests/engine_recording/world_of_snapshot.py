@@ -196,10 +196,7 @@ def _host(one: Element) -> SimHost:
         spm=_text(one, "spm/status") == "spm",
         nics=nics,
         attachments=[_attachment(found) for found in attachments],
-        hooks=[
-            SimHook(_text(h, "name"), _text(h, "event_name"), _text(h, "md5"))
-            for h in hooks
-        ],
+        hooks=[SimHook(_text(h, "name"), _text(h, "event_name")) for h in hooks],
         hosted_engine=_text(one, "hosted_engine/configured") == "true",
         fingerprint=_text(one, "ssh/fingerprint") or None,
         public_key=_text(one, "ssh/public_key") or None,

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from pathlib import Path
 
 import pytest
 from engine_double import EngineDouble, sample_world
 from engine_double.faults import Status
-from engine_double.hooks import hook
+from engine_double.hooks import our_hooks
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
@@ -17,13 +16,10 @@ from ovirt_rdma.cli.engine import hosts as hosts_verbs
 from ovirt_rdma.cli.engine import session
 from ovirt_rdma.engine_sdk_tools.fleet import check_events
 from ovirt_rdma.engine_sdk_tools.fleet.check_events import failures
-from ovirt_rdma.engine_sdk_tools.hosts import hooks
-from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, WARN, Axis, Cell, Matrix
 
 pytestmark = pytest.mark.hypervisor
 
-HOOKS = Path(__file__).parents[3] / "vdsm_hooks"
 UNSUPPORTED = "ovirt-rdma does not support this VDSM: NFSConnection has no connect()"
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 
@@ -42,13 +38,12 @@ class Today(datetime):
 def site(capsys, tmp_path, monkeypatch):
     """Two hosts on which all checks pass, and a function that runs the check."""
     monkeypatch.setattr(session, "POLICY_YAML", str(tmp_path / "none.yaml"))
-    monkeypatch.setattr(hooks, "INSTALLED", str(HOOKS))
     monkeypatch.setattr(hosts_verbs, "datetime", Today)
     monkeypatch.setattr(Today, "at", NOON)
     world = sample_world(hosts=2, addon=True)
     for host in world.hosts.values():
         host.policy_text = "version: 1\n"
-        host.hooks = [hook(p, NAME, (HOOKS / p / NAME).read_bytes()) for p in POINTS]
+        host.hooks = our_hooks()
     with EngineDouble(world) as double:
 
         def call(*words):

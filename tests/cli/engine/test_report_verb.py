@@ -15,11 +15,10 @@ from engine_double import EngineDouble
 from engine_double.faults import Status
 from support.engine.engine_command_line import run_engine
 from support.engine.report_page import read_page
-from support.engine.report_site import HOOKS, history, run, site
+from support.engine.report_site import history, run, site
 from support.storage.benchmarks import benchmark
 
 from ovirt_rdma.cli.engine import session
-from ovirt_rdma.engine_sdk_tools.hosts import hooks
 from ovirt_rdma.host.facts.dump import to_json
 from ovirt_rdma.host.system import files
 from ovirt_rdma.storage.benchmark.model import as_document
@@ -34,7 +33,6 @@ TOP = Path(__file__).parents[3]
 def call(capsys, tmp_path, monkeypatch):
     """Run the verb for four hosts in a folder of its own; ``door`` reports for them."""
     monkeypatch.setattr(session, "POLICY_YAML", str(tmp_path / "none.yaml"))
-    monkeypatch.setattr(hooks, "INSTALLED", str(HOOKS))
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)

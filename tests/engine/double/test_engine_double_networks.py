@@ -6,8 +6,9 @@ from __future__ import annotations
 import ovirtsdk4 as sdk
 import pytest
 from engine_double import EngineDouble, SimNic, features, sample_world
-from engine_double.hooks import hook, our_hooks
+from engine_double.hooks import our_hooks
 from engine_double.host_nics import clamp
+from engine_double.hosts_of_the_world import SimHook
 from ovirtsdk4 import types
 
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
@@ -828,16 +829,15 @@ def test_nics_come_in_any_order(system, world):
     assert orders == {("eth0", "ib0"), ("ib0", "eth0")}
 
 
-@pytest.mark.engine_does("HOST-22", "HOST-28")
+@pytest.mark.engine_does("HOST-28")
 def test_hooks_and_statistics(system, world):
     host = world.host("host01")
-    host.hooks = [hook("after_get_caps", "50_ovirt_rdma", b"content")]
+    host.hooks = [SimHook("50_ovirt_rdma", "after_get_caps")]
     host.more["statistics"] = {"ib0 data.total.rx": 7}
     shown = system.hosts_service().list(search="name=host01", follow="hooks")[0]
     assert [(h.name, h.event_name) for h in shown.hooks] == [
         ("50_ovirt_rdma", "after_get_caps")
     ]
-    assert len(shown.hooks[0].md5) == 64
     assert host_of(system, world).hooks_service().list()[0].id == shown.hooks[0].id
     host.hooks = our_hooks()
     points = [h.event_name for h in host_of(system, world).hooks_service().list()]

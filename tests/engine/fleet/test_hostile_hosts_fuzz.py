@@ -66,7 +66,7 @@ FACTS = dump.to_json_dict(
         degraded_marks=facts().degraded_marks,
     )
 )
-WANTED = check.Wanted(None, {})
+WANTED = None
 HOST = host(nics=(Nic("n", "ib0", "00:11:22:33:44:55"),))
 SITE = engine(HOST, host("hv2"), domains=(domain(), domain("data2")))
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 
 import pytest
@@ -23,39 +22,36 @@ from ovirt_rdma.engine_sdk_tools.fleet import check
 from ovirt_rdma.engine_sdk_tools.fleet.cells import servers_cell
 from ovirt_rdma.engine_sdk_tools.fleet.check import (
     COLUMNS,
-    Wanted,
     connections_of,
     row_of,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.hooks import (
     NAME,
     POINTS,
-    checksums_of,
     hooks_cell,
 )
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN
 from ovirt_rdma.engine_sdk_tools.model import Hook
+from ovirt_rdma.host import __version__
 from ovirt_rdma.host.facts import dump as facts_file
 from ovirt_rdma.host.policy.load import parse_policy
 
 pytestmark = pytest.mark.engine
 
 EXPORT = f"{SERVER}:/exports/data1"
-OURS = {point: frozenset((f"{point}-md5", f"{point}-sha256")) for point in POINTS}
-NO_WISH = Wanted(None, {})
 
 
 def policy(text):
     return parse_policy(text, "p").policy
 
 
-def matrix(told, wanted=NO_WISH, hosts=None):
+def matrix(told, wanted=None, hosts=None):
     hosts = hosts or [host(one.host) for one in told]
     rows = [row_of(one, its, wanted) for one, its in zip(hosts, told)]
     return check.check(engine(*hosts), rows, wanted)
 
 
-def cell(column, told, there=None, wanted=NO_WISH):
+def cell(column, told, there=None, wanted=None):
     there = there or host(told.host)
     return matrix([told], wanted, [there]).cells[0][COLUMNS.index(column)]
 
@@ -88,7 +84,9 @@ def test_host_without_data_is_unknown_everywhere_but_for_the_engine():
 @pytest.mark.parametrize(
     ("column", "its", "verdict", "text"),
     [
-        ("package", {}, OK, "complete"),
+        ("package", {}, OK, __version__),
+        ("package", {"version": "0.0.9"}, FAIL, "0.0.9"),
+        ("package", {"version": None}, UNKNOWN, "unknown"),
         ("package", {"package": {"launcher": True, "dropin": False}}, FAIL, None),
         ("package", {"package": {"launcher": False, "dropin": False}}, FAIL, "missing"),
         ("package", {"package": None}, UNKNOWN, "unknown"),
@@ -132,7 +130,7 @@ def test_policy_is_held_against_that_of_this_machine():
     mine, theirs = rules("require-rdma"), rules("tcp")
     told = [report("hv1", status=status(mine)), report("hv2", status=status(theirs))]
     told.append(report("hv3", status=status()))
-    found = matrix(told, Wanted(policy(mine), {}))
+    found = matrix(told, policy(mine))
     cells = [row[COLUMNS.index("policy")] for row in found.cells]
     assert [c.verdict for c in cells] == [OK, FAIL, FAIL]
     assert cells[0].text == status(mine)["policy"]["digest"][7:15]
@@ -174,7 +172,7 @@ def test_rules_are_held_against_the_policy_of_this_machine():
     bare = facts_file.load(FACTS / "no-rdma-tcp-mount.json")
     told = report(facts=bare, status=status())
     wants = "version: 1\nnfs:\n  rules:\n  - server: '*'\n    transport: require-rdma\n"
-    found = cell("rules", told, wanted=Wanted(policy(wants), {}))
+    found = cell("rules", told, wanted=policy(wants))
     assert found.verdict == FAIL
     assert "NFSRDMA" in found.sentence
     assert cell("rules", report(facts=facts())).verdict == OK
@@ -258,45 +256,23 @@ def test_servers_are_those_of_the_hosts_data_center():
     assert servers_cell(report(facts=facts()), []).verdict == NONE
 
 
-def hooked(*points, kind="sha256", **more):
-    return host(hooks=tuple(Hook(NAME, p, f"{p}-{kind}") for p in points), **more)
+def hooked(*points):
+    return host(hooks=tuple(Hook(NAME, p) for p in points))
 
 
 @pytest.mark.parametrize(
-    ("there", "ours", "verdict", "text"),
+    ("there", "verdict", "text"),
     [
-        (hooked(*POINTS), OURS, OK, "ok"),
-        (hooked(*POINTS, kind="md5"), OURS, OK, "ok"),
-        (hooked(*POINTS, kind="other!"), OURS, FAIL, "differ"),
-        (hooked(*POINTS[1:]), OURS, FAIL, "incomplete"),
-        (hooked(), OURS, FAIL, "missing"),
-        (hooked(*POINTS), {}, UNKNOWN, "present"),
-        (hooked(*POINTS, kind="of another length"), OURS, UNKNOWN, "present"),
-        (host(hooks=(Hook("50_theirs", POINTS[0], "x"),)), OURS, FAIL, "missing"),
-        (host(hooks=None), OURS, UNKNOWN, "unknown"),
-        (
-            host(hooks=tuple(Hook(NAME, p, None) for p in POINTS)),
-            OURS,
-            UNKNOWN,
-            "present",
-        ),
+        (hooked(*POINTS), OK, "ok"),
+        (hooked(*POINTS[1:]), FAIL, "incomplete"),
+        (hooked(), FAIL, "missing"),
+        (host(hooks=(Hook("50_theirs", POINTS[0]),)), FAIL, "missing"),
+        (host(hooks=None), UNKNOWN, "unknown"),
     ],
 )
-def test_hooks_by_the_engines_list(there, ours, verdict, text):
-    found = hooks_cell(there, ours)
+def test_hooks_by_the_engines_list(there, verdict, text):
+    found = hooks_cell(there)
     assert (found.verdict, found.text, found.source) == (verdict, text, "engine")
-
-
-def test_checksums_are_of_the_first_folder_that_has_the_hook(tmp_path):
-    for folder, content in (("a", b"one"), ("b", b"two")):
-        (tmp_path / folder / POINTS[0]).mkdir(parents=True)
-        (tmp_path / folder / POINTS[0] / NAME).write_bytes(content)
-    found = checksums_of([tmp_path / "none", tmp_path / "a", tmp_path / "b"])
-    assert set(found) == {POINTS[0]}
-    assert found[POINTS[0]] == {
-        hashlib.md5(b"one").hexdigest(),
-        hashlib.sha256(b"one").hexdigest(),
-    }
 
 
 def test_points_are_those_of_the_hooks_in_the_tree():

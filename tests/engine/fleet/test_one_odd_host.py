@@ -38,7 +38,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport
 from ovirt_rdma.engine_sdk_tools.conversion.model import LEFT, STOPPED
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
-from ovirt_rdma.engine_sdk_tools.fleet.check import Wanted
 from ovirt_rdma.engine_sdk_tools.fleet.check import row_of as hosts_row
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push
 from ovirt_rdma.engine_sdk_tools.hosts import report as host_report
@@ -326,7 +325,7 @@ def check_conversion(its):
 
 
 def check_hosts(its):
-    hosts_row(host(), its, Wanted(None, {}), [connection()])
+    hosts_row(host(), its, None, [connection()])
 
 
 @pytest.mark.parametrize("work", [verify, check_conversion, check_hosts])

@@ -11,7 +11,7 @@ from support.engine.told_hosts import engine, facts, host, report
 from support.golden.golden_hosts import DATA
 
 from ovirt_rdma.engine_sdk_tools.fleet import check
-from ovirt_rdma.engine_sdk_tools.fleet.check import COLUMNS, Wanted, row_of
+from ovirt_rdma.engine_sdk_tools.fleet.check import COLUMNS, row_of
 from ovirt_rdma.engine_sdk_tools.fleet.guids import guids_of, shared_guids
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN
 from ovirt_rdma.host.facts import dump
@@ -49,7 +49,7 @@ def with_vf(facts, number, node, port):
 
 def ports_cells(**told):
     """Return the cell ``rdma ports`` of each host of the matrix, by name."""
-    wanted = Wanted(None, {})
+    wanted = None
     hosts = [host(name) for name in told]
     rows = [
         row_of(one, report(one.name, facts=told[one.name]), wanted) for one in hosts
@@ -134,7 +134,7 @@ def test_vfs_without_guids_are_nobodys():
 
 
 def test_a_host_that_does_not_report_is_unknown():
-    wanted = Wanted(None, {})
+    wanted = None
     told = [report("hv1", facts=WITH_VFS), report("hv2", problem="no answer")]
     hosts = [host("hv1"), host("hv2")]
     rows = [row_of(one, its, wanted) for one, its in zip(hosts, told)]

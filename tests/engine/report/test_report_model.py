@@ -19,7 +19,6 @@ from support.engine.told_hosts import (
     status,
 )
 
-from ovirt_rdma.engine_sdk_tools.fleet.check import Wanted
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
 from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
 from ovirt_rdma.engine_sdk_tools.report.words import verdict_text
@@ -29,7 +28,7 @@ from ovirt_rdma.host.facts.model import DegradedMark, OvirtNetwork, Route
 pytestmark = pytest.mark.engine
 
 EXPORT = f"{SERVER}:/exports/data1"
-WANTED = Wanted(None, {})
+WANTED = None
 
 
 def told(name="hv1", transport="rdma", policy="prefer-rdma", **more):

@@ -27,7 +27,6 @@ from support.engine.told_hosts import (
 )
 from support.storage.benchmarks import TCP, benchmark, counted, rates
 
-from ovirt_rdma.engine_sdk_tools.fleet.check import Wanted
 from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
 from ovirt_rdma.engine_sdk_tools.report import page
 from ovirt_rdma.engine_sdk_tools.report.history import EngineEvent
@@ -106,7 +105,7 @@ def made(hosts=3, domains=("data1", "data2"), silent=(3,), results=(RESULT,)):
             )
         )
     its_engine = engine(*its, domains=engines_domains)
-    wanted = Wanted(None, {})
+    wanted = None
     rows = [
         report_hosts.row_of(its_engine, one, report, wanted, engines_domains)
         for one, report in zip(its, told)

@@ -29,6 +29,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.role import (
     judged,
 )
 from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host import __version__
 from ovirt_rdma.host.changes.status import ChangeStatus
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK, VdsmdProcess
 from ovirt_rdma.host.enablement.status import (
@@ -214,6 +215,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "kind": "status",
+        "version": __version__,
         **content,
         "degraded": [],
         "health": None,

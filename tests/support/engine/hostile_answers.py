@@ -121,6 +121,7 @@ HOSTILE: dict[str, Callable[[Json, Json, str], str]] = {
     "enabled is a string": _status("enabled", value="vdsmd"),
     "mode is a list": _status("enabled", "mode", value=["vdsmd"]),
     "package is a number": _status("package", value=2),
+    "version is a number": _status("version", value=2),
     "package has objects": _status("package", value={"launcher": {}}),
     "running is a string": _status("running", value="launcher"),
     "program is an object": _status("running", "program", value={}),

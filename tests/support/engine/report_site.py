@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, Optional
 
 from engine_double import EngineDouble, World, sample_world
-from engine_double.hooks import hook
+from engine_double.hooks import our_hooks
 from engine_double.world import SimCluster, new_id
 
-from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.storage.benchmark.model import Benchmark, Job, Setting, as_document
@@ -26,7 +25,6 @@ from ovirt_rdma.storage.benchmark.verdict import verdict
 from support.engine.engine_door import DoubleDoor
 from support.storage.benchmarks import RDMA, TCP, benchmark, counted, only, rates
 
-HOOKS = Path(__file__).parents[3] / "vdsm_hooks"
 DOMAINS = tuple(f"data{number}" for number in range(1, 9))
 POLICY = """\
 version: 1
@@ -98,7 +96,6 @@ def site(hosts: int, domains: Sequence[str] = DOMAINS) -> tuple[World, ReportDoo
     world = sample_world(hosts=hosts, domains=domains, addon=True)
     clusters = list(world.clusters.values())
     networks = clusters[0].networks
-    hooks = [hook(p, NAME, (HOOKS / p / NAME).read_bytes()) for p in POINTS]
     door = ReportDoor(world)
     for number, host in enumerate(world.hosts.values(), 1):
         if number > 1 and number % 60 == 1:
@@ -108,7 +105,7 @@ def site(hosts: int, domains: Sequence[str] = DOMAINS) -> tuple[World, ReportDoo
             world.clusters[made.id] = made
             clusters.append(made)
         host.cluster = clusters[-1].id
-        host.hooks = list(hooks)
+        host.hooks = our_hooks()
         host.policy_text = POLICY
         high, low = divmod(number, 250)
         ib0 = host.nic("ib0")
@@ -166,7 +163,6 @@ def main(hosts: int, file: str) -> None:
         tempfile.TemporaryDirectory() as folder,
         EngineDouble(world) as double,
         mock.patch.dict(os.environ, access(double)),
-        mock.patch("ovirt_rdma.engine_sdk_tools.hosts.hooks.INSTALLED", str(HOOKS)),
     ):
         words = []
         for number, one in enumerate(results(list(door.histories)[: hosts // 5 + 3])):

@@ -16,6 +16,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Host,
     StorageConnection,
 )
+from ovirt_rdma.host import __version__
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.policy.json_form import digest
@@ -46,6 +47,7 @@ def status(
     return {
         "schema_version": 1,
         "kind": "status",
+        "version": __version__,
         "enabled": {"mode": mode},
         "package": {"launcher": True, "dropin": True},
         "running": {"pid": 4711, "program": program},
