@@ -11,6 +11,7 @@ import io
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -148,7 +149,6 @@ def _threads_on(output: Output) -> Iterator[None]:
 
     Python itself would write it to stderr without making it printable.
     """
-    import threading
 
     def report(failure: Any) -> None:
         raised = (failure.exc_type, failure.exc_value, failure.exc_traceback)

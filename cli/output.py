@@ -143,7 +143,7 @@ class Output:
         if self.form == "yaml":
             # JSON is YAML too; a hypervisor may have no PyYAML.
             with contextlib.suppress(ModuleNotFoundError):
-                import yaml
+                import yaml  # noqa: PLC0415
 
                 text = yaml.safe_dump(json.loads(text), sort_keys=False).rstrip("\n")
         self._lines.append(text)
@@ -234,8 +234,6 @@ class Output:
             self._lines.append("---")
             self.document(kind, content)
         else:
-            import json
-
             self._lines.append(
                 json.dumps({"schema_version": 1, "kind": kind, **content})
             )

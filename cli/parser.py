@@ -78,10 +78,9 @@ def _columns() -> int:
 class Verb(ABC):
     """A verb of a command, with the values of its arguments.
 
-    Each annotates its values, which have the names of its arguments. A module of verbs
-    imports the rest of the package where the work is done, not for a parser.
-    ``codes`` describes its exit codes, ``examples`` are the arguments after the verb,
-    and ``more`` continues its description.
+    Each annotates its values, which have the names of its arguments. ``codes``
+    describes its exit codes, ``examples`` are the arguments after the verb, and
+    ``more`` continues its description.
     """
 
     codes: ClassVar[str]

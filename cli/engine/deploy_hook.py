@@ -8,6 +8,7 @@ end of each installation of a host.
 from __future__ import annotations
 
 import difflib
+import shlex
 from pathlib import Path
 from typing import Any, Optional
 
@@ -48,8 +49,6 @@ class _OfFile(Verb):
     @property
     def _given(self) -> str:
         """The option for the same file, for a command that is shown."""
-        import shlex
-
         return f"--file {shlex.quote(self.file)}" if self.file else ""
 
 

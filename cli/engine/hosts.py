@@ -7,28 +7,38 @@ cluster.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime, timezone
+from typing import Any, Optional
 
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     EngineVerb,
     add_data_center,
     add_host_access,
 )
+from ovirt_rdma.cli.engine.session import open_session, own_policy, rdma_engine
+from ovirt_rdma.cli.engine.shown.matrix import matrix_code, show_matrix
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
+from ovirt_rdma.engine_sdk_tools.fleet.check_events import failures, write_events
+from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import (
+    DOCS,
+    FEATURE,
+    Gate,
+    gates,
+    read_features,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS
+from ovirt_rdma.engine_sdk_tools.matrix import Matrix
+from ovirt_rdma.engine_sdk_tools.model import Engine, Host, status_label
+from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.exit_code import ExitCode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
-    from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import Gate
-    from ovirt_rdma.engine_sdk_tools.matrix import Matrix
-    from ovirt_rdma.engine_sdk_tools.model import Engine, Host
 
 
 class GateStatus(EngineVerb):
@@ -45,17 +55,6 @@ class GateStatus(EngineVerb):
         add_data_center(parser)
 
     def run(self, context: Context) -> int:
-        from dataclasses import asdict
-
-        from ovirt_rdma.cli.engine.session import open_session
-        from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import (
-            FEATURE,
-            gates,
-            read_features,
-        )
-        from ovirt_rdma.engine_sdk_tools.names import data_center_named
-        from ovirt_rdma.engine_sdk_tools.reader import read_engine
-
         output = context.output
         with open_session(self, output) as session:
             engine = read_engine(session, hooks=True)
@@ -94,8 +93,6 @@ class GateStatus(EngineVerb):
 
 
 def _caution(shown: tuple[Gate, ...], output: Output) -> None:
-    from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import DOCS
-
     if any(gate.enabled for gate in shown):
         output.text(
             "Any change of the cluster through the API, also by Ansible, removes the "
@@ -132,10 +129,6 @@ class ListHosts(EngineVerb):
         add_data_center(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.session import open_session
-        from ovirt_rdma.engine_sdk_tools.names import hosts_named
-        from ovirt_rdma.engine_sdk_tools.reader import read_engine
-
         output = context.output
         with open_session(self, output) as session:
             engine = read_engine(session, nics=True, hooks=True)
@@ -198,13 +191,6 @@ class Check(EngineVerb, AccessOptions, AllowNone):
         add_allow_none(parser, "host")
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.engine.session import (
-            open_session,
-            own_policy,
-            rdma_engine,
-        )
-        from ovirt_rdma.cli.engine.shown.matrix import matrix_code, show_matrix
-
         output = context.output
         policy = own_policy(self.policy)
         with open_session(self, output) as session:
@@ -223,9 +209,6 @@ class Check(EngineVerb, AccessOptions, AllowNone):
 
 def _write_events(session: EngineSession, matrix: Matrix, output: Output) -> bool:
     """Write an event for each host with a failed check; return True if that worked."""
-    from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
-    from ovirt_rdma.engine_sdk_tools.fleet.check_events import failures, write_events
-
     try:
         for host in write_events(session, failures(matrix), datetime.now(timezone.utc)):
             output.message(f"note: the engine has a new event about {host}")
@@ -236,9 +219,6 @@ def _write_events(session: EngineSession, matrix: Matrix, output: Output) -> boo
 
 
 def _cells(engine: Engine, host: Host) -> list[str]:
-    from ovirt_rdma.engine_sdk_tools.hosts.hooks import POINTS
-    from ovirt_rdma.engine_sdk_tools.model import status_label
-
     document = _document(engine, host)
     return [
         host.name,
@@ -253,8 +233,6 @@ def _cells(engine: Engine, host: Host) -> list[str]:
 
 
 def _document(engine: Engine, host: Host) -> dict[str, Any]:
-    from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME
-
     cluster = next((c for c in engine.clusters if c.id == host.cluster), None)
     centers = {center.id: center.name for center in engine.data_centers}
     return {

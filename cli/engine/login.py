@@ -4,25 +4,46 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Optional
 
+from ovirt_rdma.cli.approval import Declined
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import EngineVerb
 from ovirt_rdma.cli.engine.main import PROGRAM
+from ovirt_rdma.cli.engine.settings import completed, found_settings, read_ini
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.engine_sdk_tools.api.auth import (
+    Ca,
+    ca_of,
+    check_health,
+    fetch_ca,
+    same_fingerprint,
+)
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api.settings import (
+    DEFAULT_SECTION,
+    IniFile,
+    Settings,
+    ca_folder,
+    create_folder,
+    section_text,
+    sections,
+    settings_file,
+)
+from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port, engine_url
 from ovirt_rdma.host.errors import Problem, UsageProblem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-    from typing import Any, Optional
-
-    from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.engine_sdk_tools.api.auth import Ca
-    from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
-    from ovirt_rdma.engine_sdk_tools.api.settings import IniFile, Settings
+from ovirt_rdma.host.system.files import write_atomically
+from ovirt_rdma.host.system.safe_file import read_named
 
 _FIRST_LINE = "# Settings of ovirt-rdma: one section per engine.\n\n"
 _FETCH_FIX = (
@@ -73,16 +94,6 @@ class Login(EngineVerb):
 
     def run(self, context: Context) -> int:
         # First: a missing package is reported before a password is asked for.
-        from pathlib import Path
-
-        from ovirt_rdma.cli.engine.settings import completed, read_ini
-        from ovirt_rdma.engine_sdk_tools.api.auth import check_health
-        from ovirt_rdma.engine_sdk_tools.api.session import Session
-        from ovirt_rdma.engine_sdk_tools.api.settings import (
-            DEFAULT_SECTION,
-            section_text,
-            sections,
-        )
 
         output = context.output
         if self.fingerprint is not None and not self.fetch_ca:
@@ -137,11 +148,6 @@ class Login(EngineVerb):
 
 
 def _settings(args: Login, ini: Optional[IniFile], section: str) -> Settings:
-    from dataclasses import replace
-
-    from ovirt_rdma.cli.engine.settings import found_settings
-    from ovirt_rdma.engine_sdk_tools.api.settings import sections
-
     if args.config is not None and (ini is None or section not in sections(ini)):
         # A new section has no settings in the file.
         args = type(args)(**{**vars(args), "config": None})
@@ -152,8 +158,6 @@ def _settings(args: Login, ini: Optional[IniFile], section: str) -> Settings:
 
 def _target(args: Login, ini: Optional[IniFile]) -> IniFile:
     """Return the settings file: the named one, or ours; empty if there is none."""
-    from ovirt_rdma.engine_sdk_tools.api.settings import IniFile, settings_file
-
     if ini is not None and ini.ours:
         return ini
     return IniFile(str(args.config_file or settings_file(os.environ)), "")
@@ -162,8 +166,6 @@ def _target(args: Login, ini: Optional[IniFile]) -> IniFile:
 def _refuse_other_engine(
     target: IniFile, section: str, theirs: Optional[str], settings: Settings
 ) -> None:
-    from ovirt_rdma.engine_sdk_tools.api.url import engine_url
-
     if theirs and engine_url(theirs) != settings.url:
         raise Problem(
             "settings-section-other-engine",
@@ -173,10 +175,6 @@ def _refuse_other_engine(
 
 
 def _fetch_ca(args: Login, output: Output, settings: Settings) -> Ca:
-    from ovirt_rdma.cli.approval import Declined
-    from ovirt_rdma.engine_sdk_tools.api.auth import fetch_ca, same_fingerprint
-    from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port
-
     ca = fetch_ca(settings)
     output.message(
         f"CA of {engine_host_port(settings.url)}, fetched without verification:"
@@ -207,9 +205,6 @@ def _fetch_ca(args: Login, output: Output, settings: Settings) -> Ca:
 
 
 def _ca_before(settings: Settings) -> Optional[Ca]:
-    from ovirt_rdma.engine_sdk_tools.api.auth import ca_of
-    from ovirt_rdma.host.system.safe_file import read_named
-
     try:
         return ca_of(read_named(_ca_file(settings)).decode("ascii"))
     except (OSError, ValueError, Problem):
@@ -219,9 +214,6 @@ def _ca_before(settings: Settings) -> Optional[Ca]:
 @contextmanager
 def _trusting(settings: Settings, ca: Optional[Ca]) -> Iterator[Settings]:
     """Yield settings that trust ``ca``, which is in a temporary file meanwhile."""
-    from dataclasses import replace
-    from tempfile import NamedTemporaryFile
-
     if ca is None:
         yield settings
         return
@@ -232,8 +224,6 @@ def _trusting(settings: Settings, ca: Optional[Ca]) -> Iterator[Settings]:
 
 
 def _version(session: EngineSession) -> str:
-    from ovirt_rdma.engine_sdk_tools.api.request import Read
-
     api = session.read(Read("", "reading the engine's version", "get"))
     info = api.product_info
     version: Any = info.version.full_version if info and info.version else None
@@ -241,9 +231,6 @@ def _version(session: EngineSession) -> str:
 
 
 def _ca_file(settings: Settings) -> Path:
-    from ovirt_rdma.engine_sdk_tools.api.settings import ca_folder
-    from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port
-
     place = engine_host_port(settings.url).replace("[", "").replace("]", "")
     return ca_folder(os.environ) / f"{place}.pem"
 
@@ -256,9 +243,6 @@ def _write_ca(settings: Settings, ca: Ca) -> str:
 
 def _write(path: Path, text: str, *, replace: bool = True) -> None:
     """Write a file of the user, following links."""
-    from ovirt_rdma.engine_sdk_tools.api.settings import create_folder
-    from ovirt_rdma.host.system.files import write_atomically
-
     path = path.resolve()
     create_folder(path.parent)
     try:
@@ -272,11 +256,6 @@ def _write(path: Path, text: str, *, replace: bool = True) -> None:
 def _print_result(
     output: Output, content: Mapping[str, Any], with_password: bool
 ) -> None:
-    import shlex
-
-    from ovirt_rdma.engine_sdk_tools.api.settings import DEFAULT_SECTION
-    from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port
-
     if not output.for_people:
         output.document("login", content)
         return

@@ -30,6 +30,7 @@ from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.transport import no_report
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     NO_ACCESS,
@@ -165,7 +166,6 @@ def access_of(
                 "--facts-dir replaces access over SSH",
                 "omit --facts-dir, or the options of SSH",
             )
-        from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
 
         return DumpFolder(args.facts_dir)
 

@@ -17,6 +17,7 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.decision import registry
 from ovirt_rdma.host.decision.registry import Decision, decide
 from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.facts.dump import load
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.json_form import digest
@@ -53,8 +54,6 @@ def load_decision(
     if source.facts is None:
         facts = HostReader(context.root).facts()
     else:
-        from ovirt_rdma.host.facts.dump import load
-
         facts = load(source.facts)
     stored = under(context.root, POLICY_JSON)
     return HostDecision(

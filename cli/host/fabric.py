@@ -34,6 +34,7 @@ from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, RunResult
 from ovirt_rdma.host.changes.prepare import loaded_policy
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.parsers.ibnetdiscover import fabric_ports
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.exit_code import ExitCode
@@ -41,6 +42,7 @@ from ovirt_rdma.host.fabric.grammar import PartitionsProblem, parse
 from ovirt_rdma.host.fabric.model import Definition
 from ovirt_rdma.host.fabric.render import render
 from ovirt_rdma.host.fabric.review import FabricPort, ports_of, remarks
+from ovirt_rdma.host.facts.dump import load
 from ovirt_rdma.host.opensm.partitions import definitions_of
 from ovirt_rdma.host.opensm.read import FabricFacts, FabricReader
 from ovirt_rdma.host.opensm.review import findings, own_findings, unmanaged
@@ -122,12 +124,8 @@ class Validate(HostVerb):
         """Return the ports of the topology, and those of this host or facts file."""
         found = () if self.topology is None else _ports(self.topology)
         if self.facts is not None:
-            from ovirt_rdma.host.facts.dump import load
-
             found += ports_of(load(self.facts))
         elif self.file is None:
-            from ovirt_rdma.host.collect.collector import HostReader
-
             found += ports_of(HostReader(context.root).facts())
         return found
 

@@ -281,8 +281,6 @@ def policy_in_question(file: Optional[str], context: Context) -> tuple[Policy, s
     """
     output = context.output
     if file is not None:
-        from ovirt_rdma.host.policy.load import load_policy_file
-
         path = Path(file)
         loaded = load_policy_file(path)
         _warn(loaded, path, output)

@@ -11,7 +11,7 @@ from engine_double.faults import NoContentType, Status
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
-from ovirt_rdma.engine_sdk_tools import names
+from ovirt_rdma.cli.engine import hosts
 
 pytestmark = pytest.mark.hypervisor
 
@@ -54,7 +54,7 @@ def test_no_secret_is_shown(capsys, monkeypatch, tmp_path, double, log, way):
     elif way == "odd":
         double.fail_next("GET", "/hosts", NoContentType, times=99)
     elif way == "bug":
-        monkeypatch.setattr(names, "hosts_named", bug)
+        monkeypatch.setattr(hosts, "hosts_named", bug)
     elif way == "change":
         policy = tmp_path / "policy.yaml"
         policy.write_text("version: 1\n")
