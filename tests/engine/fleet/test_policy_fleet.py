@@ -144,7 +144,7 @@ def test_a_text_of_too_many_lines_is_not_compared():
 
 
 def hooked(name):
-    return host(name, hooks=(Hook("50_ovirt_rdma", "after_get_caps", "x"),))
+    return host(name, hooks=(Hook("50_ovirt_rdma", "after_get_caps"),))
 
 
 @pytest.mark.parametrize(
