@@ -7,7 +7,6 @@ forms.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy as duplicate
@@ -308,5 +307,7 @@ def _described(value: object, text: str) -> str:
 
 
 def _nearest(word: str, known: Iterable[object]) -> str:
+    import difflib  # noqa: PLC0415 - vdsmd never needs it
+
     near = difflib.get_close_matches(word, [str(value) for value in known], n=1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -43,7 +43,6 @@ def sampled(tmp_path, capsys, monkeypatch):
 
     def with_rules(*rules: Rule):
         monkeypatch.setattr(registry, "RULES", rules)
-        monkeypatch.setattr(registry, "RULES", rules)
 
         def on_host(*words: str) -> Result:
             return run(capsys, *words, "--root", str(root.path))
