@@ -11,17 +11,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from ovirt_rdma.host.facts.port_counters import ERRORS, PACKETS
-from ovirt_rdma.host.facts.statistics import (
-    MountStatistics,
-    OperationStatistics,
-    PortCounters,
-    Statistics,
-    SunrpcTransport,
-    Transport,
-)
+
+if TYPE_CHECKING:
+    from ovirt_rdma.host.facts.statistics import (
+        MountStatistics,
+        OperationStatistics,
+        PortCounters,
+        Statistics,
+        SunrpcTransport,
+        Transport,
+    )
 
 # Requests that a connection sends without any reply until that is no chance: a few are
 # always sent just before the second sample.
