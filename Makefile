@@ -79,6 +79,10 @@ lab-test: lab ## tests with real kernels and real mounts, a whole engine, and pa
 	@env -u VDSM_SOURCE $(BIN)/pytest -m "(lab or engine or rpm) and not faults and not selftest" \
 	  -n 2 --dist loadfile --no-loadscope-reorder tests/lab tests/engine tests/cli tests/rpm
 
+.PHONY: size
+size: venv ## the product's size, and how many files a job goes through
+	@$(BIN)/python tools/size.py --walks
+
 .PHONY: selftest
 selftest: lab tree ## tests of lab, tools, benchmarks and doubles; unit tests on other Pythons
 	@env -u VDSM_SOURCE $(BIN)/pytest -m selftest -n 2 --dist loadfile --no-loadscope-reorder

@@ -217,3 +217,20 @@ def test_status_of_others_than_root(applied):
     result = applied("status")
     assert result.code == 0
     assert "may be read by root only" in result.out
+
+
+@pytest.fixture
+def smaller_mtu(changeable):
+    """A host whose policy requires another MTU of one netdev."""
+    changeable.follow(
+        "version: 1\nhost:\n  interfaces:\n"
+        "    - {match: {port: 1}, transport_mode: datagram, mtu: 1500}\n"
+    )
+    return changeable
+
+
+def test_an_mtu_there_and_back(smaller_mtu):
+    assert smaller_mtu("apply").code == 0
+    assert smaller_mtu.fake.text("ib0", "mtu") == "1500"
+    assert smaller_mtu("revert").code == 0
+    assert smaller_mtu.fake.text("ib0", "mtu") == "2044"

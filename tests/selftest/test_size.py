@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""tools/size.py counts what there is, and its walks are tests that exist."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tools import size
+
+pytestmark = pytest.mark.selftest
+
+
+def test_each_room_is_counted():
+    found = size.sizes()
+    assert set(size.ROOMS) <= set(found)
+    assert all(min(found[room]) > 0 for room in size.ROOMS)
+
+
+def test_a_walk_names_the_files_that_it_enters():
+    done = subprocess.run(
+        [sys.executable, "tools/size.py", "--files", "connect"],
+        cwd=size.TOP,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "storage/vdsm/managed_export.py" in done.stdout
+    assert "cli/" not in done.stdout
+    assert "tests/" not in done.stdout
+
+
+@pytest.mark.parametrize("walk", size.WALKS, ids=lambda walk: walk.name)
+def test_the_test_of_a_walk_exists(walk):
+    path, _, name = walk.test.partition("::")
+    assert f"def {name.split('::')[-1]}(" in (size.TOP / path).read_text()
