@@ -123,6 +123,16 @@ man: venv ## write the manual pages docs/man, from docs/ and the commands' parse
 	@rm -rf build/man && $(SPHINX) -E -b man . build/man
 	@$(BIN)/python tools/man_pages.py build/man docs/man
 
+# What tests compare with the code, and write if it is meant to change.
+GOLDEN := tests/cli/test_completion.py tests/engine/double/test_engine_double_docs.py \
+  tests/engine/report/test_report_schema.py tests/host/facts tests/host/policy/test_policy_docs.py \
+  tests/host/rules/test_known_traps.py tests/host/test_rules_docs.py \
+  tests/storage/metrics/test_metrics_docs.py
+
+.PHONY: golden
+golden: venv man ## write everything that is generated again; read git diff then
+	@WRITE_GOLDEN=1 $(BIN)/pytest -q -p no:cacheprovider $(GOLDEN)
+
 .PHONY: check
 check: ## all of lint, types, docs, test and lab-test
 	@$(MAKE) --no-print-directory -j 3 -O lint types docs
