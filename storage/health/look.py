@@ -23,9 +23,9 @@ from ovirt_rdma.host.facts.statistics import (
     PortCounters,
     Statistics,
 )
-from ovirt_rdma.host.mount_options import RDMA, MountOptions
+from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.paths import PROBES, under
-from ovirt_rdma.host.policy.model import Policy, RuleMatch, rule_for
+from ovirt_rdma.host.policy.model import Policy, rule_for
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.health.probe import PROBE_S, Answer, Asked, Probes
 from ovirt_rdma.storage.health.samples import (
@@ -34,7 +34,6 @@ from ovirt_rdma.storage.health.samples import (
     load_between,
     recent_errors,
 )
-from ovirt_rdma.storage.health.seen import Seen
 from ovirt_rdma.storage.health.signs import (
     ACCEPTS,
     REFUSES,
@@ -44,9 +43,8 @@ from ovirt_rdma.storage.health.signs import (
     signs_of,
 )
 from ovirt_rdma.storage.health.state import OK, MountHealth
-from ovirt_rdma.storage.health.verdict import judge, needs_signs
+from ovirt_rdma.storage.health.verdict import Seen, judge, needs_signs
 from ovirt_rdma.storage.proof import prove
-from ovirt_rdma.storage.review import review_all
 
 # A single look needs two samples; VDSM alone makes several calls in this time.
 BETWEEN_S = 1.0
@@ -124,16 +122,13 @@ class Looker:
             using.sleep(max(0.0, BETWEEN_S - (now - begun)))
         after = self._before = using.read(self._tree)
         # A mount that was made again, or is gone, was not what was asked.
-        facts = using.reader.mount_facts(problems, cm_ids=False)
-        present = {(m.mountpoint, m.source) for m in facts.nfs_mounts}
+        present = {(m.mountpoint, m.source) for m in using.reader.nfs_mounts(problems)}
         mounts = [m for m in mounts if (m.mountpoint, m.source) in present]
-        reviews = {r.mount.mountpoint: r for r in review_all(facts, policy)}
         silent = self._silent(mounts, answers, now)
         seen = [
             dataclasses.replace(
                 _seen(mount, answers[mount.mountpoint], before, after, policy),
                 silent_s=silent[mount.mountpoint],
-                review=reviews.get(mount.mountpoint),
             )
             for mount in mounts
         ]
@@ -160,15 +155,20 @@ class Looker:
     ) -> list[Seen]:
         """Return the same with the signs of servers that are in trouble."""
         errors = self._recent_errors(before, after)
-        asked: dict[str, Server] = {}
-        # The last one counts: a mount in trouble, best a silent one, over RDMA.
-        for one in sorted(seen, key=_trouble):
-            address, ask = one.mount.address, needs_signs(one)
-            if address and (ask or errors):
-                silent = not one.is_answered
-                asked[address] = Server(
-                    address, one.transport, one.port, ask, silent, one.tcp_port
-                )
+        # The last one of a server counts: best a silent one, over RDMA.
+        bad = [one for one in seen if one.mount.address and needs_signs(one)]
+        bad.sort(key=lambda one: (not one.is_answered, one.transport == RDMA))
+        asked = {
+            one.mount.address: Server(
+                one.mount.address,
+                one.transport,
+                one.port,
+                not one.is_answered,
+                one.tcp_port,
+            )
+            for one in bad
+            if one.mount.address
+        }
         signs = signs_of(
             asked.values(), self._root, self._with.questions, self._with.reader
         )
@@ -197,11 +197,6 @@ class Looker:
                 route = self._with.reader.route(address)
                 netdevs[address] = route.netdev if route else None
         return netdevs
-
-
-def _trouble(seen: Seen) -> tuple[bool, bool, bool]:
-    """Return how much must be asked for a mount."""
-    return needs_signs(seen), not seen.is_answered, seen.transport == RDMA
 
 
 def _chosen(mounts: Iterable[NfsMount], exports: Sequence[Export]) -> list[NfsMount]:
@@ -243,20 +238,8 @@ def _seen(
         load_between(was, now, seconds) if now else None,
         backlog=sum(waiting) if waiting else None,
         slots=max(slots) if slots else None,
-        connections_asked=_connections_asked(now, match),
         connections=len(now.transports) if now else None,
     )
-
-
-def _connections_asked(
-    now: Optional[MountStatistics], match: Optional[RuleMatch]
-) -> Optional[int]:
-    """Return nconnect, also if the kernel dropped it (NFS 4 before Linux 6.9)."""
-    options = MountOptions.parse(match.rule.options) if match else MountOptions()
-    by_rule = [o.value for o in options.items if o.subject == "nconnect"]
-    asked = [int(text) for text in by_rule if text and text.isdecimal()]
-    asked += [now.nconnect] if now and now.nconnect else []
-    return max(asked, default=None)
 
 
 def _statistics_of(

@@ -7,12 +7,11 @@ difference, and the later sample is the first one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
 from ovirt_rdma.host.facts import port_counters
-from ovirt_rdma.host.facts.activity import Requests
 from ovirt_rdma.host.facts.port_counters import LOSSES, repeats
 from ovirt_rdma.host.facts.statistics import (
     READS,
@@ -21,14 +20,10 @@ from ovirt_rdma.host.facts.statistics import (
     OperationStatistics,
     PortCounters,
     Transport,
-    moved_without_requests,
 )
 
 # Operations that move file data to or from the server's disks.
 DATA = frozenset({*READS, *WRITES, "COMMIT"})
-
-# More than the calls that end while a sample is taken would move.
-LOCAL_BYTES = 16 << 20
 
 # The port of a server acknowledges packets, whatever its NFS threads do.
 WAITED = repeats(port_counters.WAITED)
@@ -61,14 +56,11 @@ class Calls:
 class Load:
     """What a mount did in ``seconds``.
 
-    - ``data``: READ, WRITE and COMMIT; ``other``: all other calls; ``reads`` and
-      ``writes``: those of ``data``, with sums of milliseconds
+    - ``data``: READ, WRITE and COMMIT; ``other``: all other calls
     - ``sent_again``: transmissions beyond the first; ``timeouts``: of calls
     - ``bytes_sent``, ``bytes_received``: of calls and replies
-    - ``local``: bytes read and written without calls (moved_without_requests)
-    - ``connects``: connections made; ``sends``: calls sent over them, of other mounts
-      too; ``backlog``: the mean number of calls that waited for a slot; ``on_wire``:
-      the mean number of calls that the server had
+    - ``connects``: connections made; ``backlog``: the mean number of calls that waited
+      for a slot; ``on_wire``: the mean number of calls that the server had
     """
 
     seconds: float
@@ -78,11 +70,7 @@ class Load:
     timeouts: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
-    local: int = 0
     connects: int = 0
-    sends: int = 0
-    reads: Requests = field(default_factory=Requests)
-    writes: Requests = field(default_factory=Requests)
     backlog: float = 0.0
     on_wire: float = 0.0
 
@@ -90,13 +78,6 @@ class Load:
     def count(self) -> int:
         """The number of all calls."""
         return self.data.count + self.other.count
-
-    @property
-    def is_local(self) -> bool:
-        """Whether data was moved without calls: LOCALIO, for a server on the same
-        host.
-        """
-        return self.local >= LOCAL_BYTES
 
     @property
     def all(self) -> Calls:
@@ -129,11 +110,7 @@ def load_between(
         timeouts=sum(one.timeouts for one in done),
         bytes_sent=sum(one.bytes_sent for one in done),
         bytes_received=sum(one.bytes_received for one in done),
-        local=moved_without_requests(before, after),
         connects=connects,
-        sends=sends,
-        reads=_requests(done, READS),
-        writes=_requests(done, WRITES),
         backlog=backlog / sends if sends else 0.0,
         # Little's law: the time that all calls together were on the wire.
         on_wire=sum(one.rtt_ms for one in done) / (1000.0 * seconds),
@@ -180,17 +157,6 @@ def _calls(operations: Iterable[OperationStatistics]) -> Calls:
         sum(one.queue_ms for one in some) / count,
         sum(one.rtt_ms for one in some) / count,
         sum(one.execute_ms for one in some) / count,
-    )
-
-
-def _requests(
-    operations: Iterable[OperationStatistics], names: Collection[str]
-) -> Requests:
-    some = [one for one in operations if one.name in names]
-    return Requests(
-        sum(one.operations for one in some),
-        sum(one.queue_ms for one in some),
-        sum(one.rtt_ms for one in some),
     )
 
 

@@ -48,8 +48,6 @@ ACCEPTS, REFUSES, SILENT, UNREACHABLE = "accepts", "refuses", "silent", "unreach
 # (net/ipv4/arp.c, arp_error_report; EHOSTUNREACH). Or a firewall rejects: EHOSTUNREACH
 # too (icmp_err_convert in net/ipv4/icmp.c), EACCES (tab_unreach in net/ipv6/icmp.c).
 ABSENT = "absent, or rejected"
-# Only the path to it was wanted.
-UNASKED = "unasked"
 # operstate of a netdev: Linux, Documentation/networking/operstates.rst.
 _CARRIER = {"up": True, "down": False, "lowerlayerdown": False}
 # States of a port with a link, until the subnet manager has set it up
@@ -71,14 +69,12 @@ class Server:
     """An address of a server with the ``port`` of its RDMA listener, and its
     ``tcp_port``; ``transport`` is that of the mounts in question.
 
-    ``ask``: False if only the path to it is wanted; ``silent``: False if it answers, so
-    that its RDMA listener tells nothing
+    ``silent``: False if it answers, so that its RDMA listener tells nothing
     """
 
     address: str
     transport: Optional[str]
     port: int
-    ask: bool = True
     silent: bool = True
     tcp_port: int = NFS_TCP_PORT
 
@@ -86,7 +82,7 @@ class Server:
 @dataclass(frozen=True)
 class Knock:
     """The answer to a TCP connection: ACCEPTS, REFUSES, SILENT, ABSENT or UNREACHABLE
-    (this host's kernel or a router says so), or UNASKED, and the seconds until it came.
+    (this host's kernel or a router says so), and the seconds until it came.
 
     ``replied``: whether an NFS thread answered a call within the time; None: unknown
     """
@@ -253,8 +249,6 @@ def _signs(
 def _answers(
     server: Server, ask: Questions, over_rdma: bool
 ) -> tuple[Knock, Optional[Step]]:
-    if not server.ask:
-        return Knock(UNASKED, 0.0), None
     address, listener = server.address, None
     with ThreadPoolExecutor(1) as other:
         knocking = other.submit(ask.knock, address, server.tcp_port, KNOCK_S)

@@ -44,20 +44,6 @@ _INTERVALS = 2
 
 
 @dataclass(frozen=True)
-class Remark:
-    """What is not as it should be at a mount that answers: such as fewer connections
-    than asked for.
-
-    ``id`` is stable, for programs; ``cause`` is one of CAUSES.
-    """
-
-    id: str
-    cause: str
-    sentence: str
-    fix: str = ""
-
-
-@dataclass(frozen=True)
 class MountHealth:
     """The health of one NFS mount.
 
@@ -86,7 +72,6 @@ class MountHealth:
     since: Optional[float] = None
     answered_s: Optional[float] = None
     shared: tuple[str, ...] = ()
-    remarks: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True)

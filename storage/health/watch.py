@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Collection, Mapping
-from typing import Callable, Optional, TypeVar
+from typing import Callable, Optional
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import POLICY_JSON, under
@@ -32,14 +31,10 @@ from ovirt_rdma.storage.health.state import (
 
 # How often the policy is looked at while it has no interval.
 IDLE_S = 60.0
-# Remarks come and go with the load: each is reported again after so long.
-REMARKED_S = 3600.0
 # A single late answer may have been a busy moment; so soon it is asked again.
 _LOOKS_TO_BE_SLOW = 2
 AGAIN_S = 3.0
 _FAILURES = 3
-
-_Value = TypeVar("_Value")
 
 Note = Callable[[str], None]
 """Receives a sentence for the journal."""
@@ -63,8 +58,6 @@ class HealthWatch:
         self._policy = Policy()
         self._health: dict[str, MountHealth] = {}
         self._late: dict[str, int] = {}
-        # By mount point: the ids of remarks, and when they were reported.
-        self._remarked: dict[str, dict[str, float]] = {}
         self._reported: tuple[str, ...] = ()
         self._failed = 0
 
@@ -148,18 +141,13 @@ class HealthWatch:
         return dataclasses.replace(now, since=since)
 
     def _tell(self, mounts: tuple[MountHealth, ...]) -> None:
-        """Report each change of a mount once, and a remark once in REMARKED_S."""
-        oldest = self._uptime() - REMARKED_S
+        """Report each change of a mount once."""
         for mount in mounts:
-            known = self._remarked.get(mount.mountpoint, {})
-            known = {id_: at for id_, at in known.items() if at > oldest}
-            for sentence in changes(self._health.get(mount.mountpoint), mount, known):
-                self._note(sentence)
-            now = {remark.id: self._uptime() for remark in mount.remarks}
-            self._remarked[mount.mountpoint] = {**now, **known}
+            change = changed(self._health.get(mount.mountpoint), mount)
+            if change:
+                self._note(change)
         self._health = {mount.mountpoint: mount for mount in mounts}
-        self._late = _of(self._late, self._health)
-        self._remarked = _of(self._remarked, self._health)
+        self._late = {at: n for at, n in self._late.items() if at in self._health}
 
     def _report(self, sentences: tuple[str, ...]) -> None:
         """Report the sentences that were not reported the last time."""
@@ -169,34 +157,18 @@ class HealthWatch:
         self._reported = sentences
 
 
-def _of(values: Mapping[str, _Value], kept: Mapping[str, object]) -> dict[str, _Value]:
-    return {key: value for key, value in values.items() if key in kept}
-
-
-def changes(
-    before: Optional[MountHealth], now: MountHealth, known: Collection[str] = ()
-) -> list[str]:
-    """Return sentences about what has changed at a mount. Pure.
+def changed(before: Optional[MountHealth], now: MountHealth) -> str:
+    """Return a sentence about what has changed at a mount, "" if nothing has. Pure.
 
     A new mount that is OK is no change; the same state with another cause is one.
-    ``known`` are the ids of remarks that were reported lately.
     """
-    said = []
     was = before.state if before else OK
-    if now.state != was or (before is not None and now.cause != before.cause):
-        if now.state == OK:
-            lasted = (now.since or 0.0) - (before.since or 0.0 if before else 0.0)
-            said.append(f"{now.export} is ok again, after {lasted:.0f} s ({was})")
-        else:
-            likely = "" if now.certain else ", probably"
-            text = f"{now.export} is {now.state} (cause{likely}: {now.cause}): "
-            text += now.sentence
-            text += f"; shared with {', '.join(now.shared)}" if now.shared else ""
-            said.append(f"{text}; fix: {now.fix}" if now.fix else text)
-    earlier = {remark.id for remark in before.remarks} if before else set()
-    said += [
-        f"{now.export}: {remark.sentence}; fix: {remark.fix}"
-        for remark in now.remarks
-        if remark.id not in earlier and remark.id not in known
-    ]
-    return said
+    if now.state == was and (before is None or now.cause == before.cause):
+        return ""
+    if now.state == OK:
+        lasted = (now.since or 0.0) - (before.since or 0.0 if before else 0.0)
+        return f"{now.export} is ok again, after {lasted:.0f} s ({was})"
+    likely = "" if now.certain else ", probably"
+    text = f"{now.export} is {now.state} (cause{likely}: {now.cause}): {now.sentence}"
+    text += f"; shared with {', '.join(now.shared)}" if now.shared else ""
+    return f"{text}; fix: {now.fix}" if now.fix else text

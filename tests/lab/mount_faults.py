@@ -62,7 +62,7 @@ class MountFault:
     - ``before``: what the host needs before the mount; ``begin``, ``end``: break it,
       and repair it
     - ``states``, ``cause``, ``reason``: what the health may say; ``cause`` None: it is
-      ok, and ``remark`` is said
+      ok
     - ``looks``: at most so many looks until it is named
     - ``alerts``: those that fire ``after_s`` seconds after it is named (SLOW waits for
       a minute); no others but ``at_times``, which depend on chance
@@ -76,7 +76,6 @@ class MountFault:
     alerts: frozenset[str]
     at_times: frozenset[str] = frozenset()
     load: Optional[Load] = None
-    remark: str = ""
     looks: int = 2
     # Two scrapes, and the evaluation of the rules.
     after_s: float = 3.0 * SCRAPE_S
@@ -90,8 +89,6 @@ class MountFault:
     def _is_named(self, look: Look) -> bool:
         if look.get("state") not in self.states or look["cause"] != self.cause:
             return False
-        if self.remark:
-            return self.remark in [one["id"] for one in look["remarks"]]
         return look["reason"] == self.reason
 
 
@@ -146,11 +143,6 @@ def share_tcp(host: WatchedHost) -> None:
     host.end_mounts()
     host.mount("tcp", "4.2", OTHER_PATH)
     host.mount(OVER_RDMA, "4.2")
-
-
-def ignore_nconnect(host: WatchedHost) -> None:
-    """Ask for four connections, of which Linux 6.1 makes one for NFS 4."""
-    host.load_policy(POLICY.replace("rdma}", "rdma, options: nconnect=4}"))
 
 
 # More packets than any load here has under way; the default of 1000 would drop some.
@@ -273,15 +265,6 @@ FAULTS = {
         looks=_SLOW_LOOKS,
         after_s=60.0,
     ),
-    "nconnect ignored": MountFault(
-        ignore_nconnect,
-        lambda host: host.load_policy(POLICY),
-        ("ok",),
-        None,
-        "",
-        frozenset(),
-        remark="nconnect-ignored",
-    ),
     "mount shared over TCP": MountFault(
         share_tcp,
         nothing,
@@ -289,6 +272,5 @@ FAULTS = {
         None,
         "",
         frozenset({"OvirtRdmaMountDegraded"}),
-        remark="transport-degraded",
     ),
 }

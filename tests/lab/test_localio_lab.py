@@ -29,8 +29,6 @@ SIZE = MIB << 20
 RDMA = "rdma,port=20049"
 _BIN = Path(sys.executable).parent
 _ENABLED = "/sys/module/nfs/parameters/localio_enabled"
-# More than a look of the health takes in a guest.
-_READ_S = 250
 
 
 class Host:
@@ -83,17 +81,6 @@ class Host:
         (one,) = (one for one in found if one["rule"] == "NFS-LOCALIO-01")
         return one
 
-    def remarks(self) -> list[str]:
-        """Return the health's remarks on the mount while it is read."""
-        self.said(
-            f"timeout {_READ_S} sh -c 'while dd if=/mnt/file of=/dev/null bs=1M"
-            " iflag=direct; do :; done' > /dev/null 2>&1 & sleep 1;"
-            f"{_BIN}/ovirt-rdma-host nfs health -o json > /tmp/health.json; kill $!;"
-            "wait"
-        )
-        (mount,) = json.loads(self.said("cat /tmp/health.json"))["mounts"]
-        return [one["id"] for one in mount["remarks"]]
-
 
 def requests(mount: MountStatistics) -> int:
     """Return the number of requests that carry data, or complete it."""
@@ -118,7 +105,6 @@ def test_what_is_said_of_data_that_goes_past_the_connection(
     assert requests(local) == 0
     assert local.bytes is not None
     assert (local.bytes.server_read, local.bytes.server_written) == (2 * SIZE, SIZE)
-    assert "local-io" in host.remarks()
     if how == RDMA:
         found = host.found()
         assert (found["verdict"], "(LOCALIO)" in found["sentence"]) == ("WARN", True)
@@ -127,7 +113,6 @@ def test_what_is_said_of_data_that_goes_past_the_connection(
     host.enable(False)
     host.move()
     assert requests(host.counted()) > 0
-    assert host.remarks() == []
     if how == RDMA:
         found = host.found()
         assert (found["verdict"], "disabled" in found["sentence"]) == ("PASS", True)

@@ -253,7 +253,7 @@ def told(looks: Iterable[Look]) -> str:
     """Return a line for each look."""
     lines = [
         f"{one['taken_at']:.0f} {one['state']} {one['cause']} {one['reason']}"
-        f" {one['evidence']} {[remark['id'] for remark in one['remarks']]}"
+        f" {one['evidence']}"
         for one in looks
     ]
     return "\n".join(["the looks:", *lines])

@@ -58,10 +58,6 @@ def print_health(mounts: tuple[MountHealth, ...], output: Output) -> None:
         output.fix(mount.fix)
         for seen in mount.evidence:
             output.text(seen, "  ", "- ")
-    for mount in mounts:
-        for remark in mount.remarks:
-            output.text(f"{remark.sentence}.")
-            output.fix(remark.fix)
 
 
 def _exports(mount: MountHealth) -> str:

@@ -14,7 +14,6 @@ from ovirt_rdma.host.facts.statistics import Statistics
 from ovirt_rdma.storage.health.look import Look
 from ovirt_rdma.storage.health.state import (
     DEAD,
-    HOST,
     OK,
     PATH,
     SERVER,
@@ -22,7 +21,6 @@ from ovirt_rdma.storage.health.state import (
     STALLED,
     HealthState,
     MountHealth,
-    Remark,
     seconds_after_boot,
     write_state,
 )
@@ -102,13 +100,6 @@ def test_causes_that_differ_are_all_said(mounted):
     result = mounted(late, gone)("nfs", "health")
     assert "nas1:/a is slow: slow.\nfix: look\n" in result.out
     assert "nas1:/z is dead: gone.\nfix: repair\n" in result.out
-
-
-def test_a_remark_is_shown_and_is_no_failure(mounted):
-    remark = Remark("nconnect-ignored", HOST, "1 of 4 connections", "remount")
-    result = mounted(replace(GOOD, remarks=(remark,)))("nfs", "health")
-    assert result.code == 0
-    assert result.out.endswith("1 of 4 connections.\nfix: remount\n")
 
 
 def test_the_document(mounted):

@@ -14,7 +14,6 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import HEALTH_JSON, under
 from ovirt_rdma.storage.health.state import (
     DEAD,
-    HOST,
     OK,
     SERVER,
     SLOW,
@@ -22,7 +21,6 @@ from ovirt_rdma.storage.health.state import (
     UNKNOWN,
     HealthState,
     MountHealth,
-    Remark,
     read_state,
     remove_state,
     write_state,
@@ -43,7 +41,6 @@ MOUNT = MountHealth(
     1700000000.5,
     None,
     ("nas1:/export/iso",),
-    (Remark("nconnect-ignored", HOST, "1 connection of 4", "use a newer kernel"),),
 )
 STATE = HealthState(1700000030.0, 500.0, 10.0, (MOUNT,), ("/proc/x cannot be read",))
 

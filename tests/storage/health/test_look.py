@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 
 import pytest
@@ -13,7 +12,7 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.statistics import Counter, PortCounters
-from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.storage.health.look import BETWEEN_S, Looker, Seeing
 from ovirt_rdma.storage.health.probe import Answer, Asked
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, SILENT, Knock, Questions
@@ -21,7 +20,6 @@ from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
 
 NO_POLICY = Policy()
 FAST, LATE = Answer(seconds=0.002), Answer(late=True)
-RULE = NfsRule(1, "rule 1", "*", "*", "require-rdma", options="nconnect=4")
 
 
 class FakeProbes:
@@ -248,25 +246,7 @@ def test_silence_is_counted_from_the_last_answer(site):
     assert site.look("nas1:/a").mounts[0].state == "stalled"
 
 
-def test_fewer_connections_than_the_rule_asks_for(site):
-    policy = Policy(nfs=NfsPolicy((RULE,)))
-    a = site.look("nas1:/a", policy=policy).mounts[0]
-    (remark,) = a.remarks
-    assert remark.id == "nconnect-ignored"
-    assert "1 of the 4 connections" in remark.sentence
-
-
-def test_a_mount_with_the_wrong_transport_is_remarked(site):
-    policy = Policy(nfs=NfsPolicy((dataclasses.replace(RULE, options=""),)))
-    remarks = {
-        m.export: [r.id for r in m.remarks] for m in site.look(policy=policy).mounts
-    }
-    assert remarks["nas2:/c"] == ["transport-degraded"]
-    assert remarks["nas1:/a"] == []
-
-
-def test_errors_on_the_port_to_a_server_are_remarked(site):
-    """Only the path to the server is needed for that: nobody asks it."""
+def test_errors_on_the_port_to_a_server_that_answers_are_no_alarm(site):
     errors = iter([0, 3])
 
     def with_errors(statistics):
@@ -274,26 +254,26 @@ def test_errors_on_the_port_to_a_server_are_remarked(site):
         return statistics._replace(ports=(PortCounters("rxe0", 1, (), (counter,)),))
 
     site.changed = with_errors
-    a, _, c = site.look().mounts
-    assert (a.state, [r.id for r in a.remarks]) == ("ok", ["port-errors"])
-    assert not any("TCP" in line for line in a.evidence)
-    # Over TCP no packets of RDMA are sent.
-    assert (c.state, c.remarks) == ("ok", ())
+    assert {mount.state for mount in site.look().mounts} == {"ok"}
     assert site.servers.asked == []
 
 
-def test_single_errors_of_a_port_are_no_remark_and_its_port_stays_known(site):
-    errors = iter([0, 2, 2, 3, 3, 3])
+def test_errors_of_a_port_count_for_mounts_over_rdma(site):
+    """Over TCP no packets of RDMA are sent."""
+    errors = iter([0, 3])
 
     def with_errors(statistics):
         counter = Counter("retry_exceeded_err", next(errors))
         return statistics._replace(ports=(PortCounters("rxe0", 1, (), (counter,)),))
 
     site.changed = with_errors
-    looks = [site.look("nas1:/a").mounts[0] for _ in range(5)]
-    remarks = [[remark.id for remark in look.remarks] for look in looks]
-    # The third look adds one to the two of the first.
-    assert remarks == [[], [], ["port-errors"], [], []]
+    slow = Answer(seconds=0.9)
+    site.probes.answers = {"/mnt/a": slow, "/mnt/c": slow}
+    for address in ("10.0.0.1", "10.0.0.7"):
+        site.servers.tcp[address] = Knock(ACCEPTS, 0.001, replied=True)
+    a, _, c = site.look().mounts
+    assert "port error retry_exceeded_err +3" in a.evidence
+    assert not any("port error" in line for line in c.evidence)
 
 
 def test_a_tcp_mount_of_another_port_is_asked_there(site):

@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 from ovirt_rdma.host.facts.statistics import (
     Counter,
-    MountBytes,
     MountStatistics,
     OperationStatistics,
     PortCounters,
     Transport,
 )
 from ovirt_rdma.storage.health.samples import (
-    LOCAL_BYTES,
     Calls,
     PortErrors,
     load_between,
@@ -40,8 +38,7 @@ def connection(connects=1, sends=0, backlog=0):
 ONE = connection()
 
 
-def mount(*operations, age_s=100, transports=(ONE,), moved=None):
-    sums = None if moved is None else MountBytes(0, 0, 0, 0, moved, 0, 0, 0)
+def mount(*operations, age_s=100, transports=(ONE,)):
     return MountStatistics(
         "/mnt/a",
         "s:/a",
@@ -49,9 +46,6 @@ def mount(*operations, age_s=100, transports=(ONE,), moved=None):
         age_s,
         transports=transports,
         operations=operations,
-        bytes=sums,
-        rsize=1 << 20,
-        wsize=1 << 20,
     )
 
 
@@ -124,75 +118,6 @@ def test_connections(before, after, connects):
     load = load_between(mount(transports=before), mount(transports=after), 1.0)
     assert load is not None
     assert load.connects == connects
-
-
-@pytest.mark.parametrize(
-    ("moved", "calls", "is_local"),
-    [
-        (LOCAL_BYTES, 0, True),
-        # LOCALIO was enabled or disabled meanwhile.
-        (LOCAL_BYTES + (1 << 20), 1, True),
-        (LOCAL_BYTES, 1, False),
-        # Calls that are under way are counted at their end.
-        (LOCAL_BYTES - 1, 0, False),
-        (0, 0, False),
-        (None, 0, False),
-    ],
-)
-def test_data_without_calls_is_local(moved, calls, is_local):
-    before = mount(operation("READ", 5), moved=0)
-    after = mount(operation("READ", 5 + calls), moved=moved)
-    load = load_between(before, after, 10.0)
-    assert load is not None
-    assert load.is_local is is_local
-
-
-@pytest.mark.parametrize(
-    ("name", "column"),
-    [
-        ("READ", "server_read"),
-        # Debian's 6.12 reads NFS 4.2 over TCP by it.
-        ("READ_PLUS", "server_read"),
-        ("WRITE", "server_written"),
-    ],
-)
-@pytest.mark.parametrize(("size", "is_local"), [(1 << 20, False), (1 << 18, True)])
-def test_data_is_local_if_its_calls_cannot_have_carried_it(
-    name, column, size, is_local
-):
-    before = mount(operation(name, 5), moved=0)
-    after = mount(operation(name, 37), moved=0)
-    before, after = (one._replace(rsize=size, wsize=size) for one in (before, after))
-    after = after._replace(bytes=after.bytes._replace(**{column: 32 << 20}))
-    load = load_between(before, after, 10.0)
-    assert load is not None
-    assert (load.is_local, load.data.count) == (is_local, 32)
-
-
-def test_data_is_not_local_if_the_size_of_calls_is_unknown():
-    before, after = (mount(moved=n)._replace(rsize=None) for n in (0, LOCAL_BYTES))
-    load = load_between(before, after, 10.0)
-    assert load is not None
-    assert not load.is_local
-
-
-@pytest.mark.parametrize("name", ["READ", "READ_PLUS"])
-@pytest.mark.parametrize("enabled", [True, False])
-def test_counters_of_a_kernel_with_localio(name, enabled):
-    """Debian's 6.12.117 with LOCALIO: 64 MiB over RDMA, and over TCP."""
-    calls = () if enabled else (operation(name, 64, 462, 1174, 1872),)
-    load = load_between(mount(moved=0), mount(*calls, moved=67108864), 5.0)
-    assert load is not None
-    assert load.is_local is enabled
-
-
-def test_data_of_a_pnfs_layout_is_not_local():
-    """Its calls are in the counters of other servers."""
-    before = mount(moved=0)
-    after = mount(moved=LOCAL_BYTES)._replace(layout="LAYOUT_FLEX_FILES")
-    load = load_between(before, after, 10.0)
-    assert load is not None
-    assert not load.is_local
 
 
 def port(device="mlx5_0", number=1, counters=(), hardware=()):

@@ -16,17 +16,15 @@ from ovirt_rdma.storage.health.probe import PROBE_S
 from ovirt_rdma.storage.health.signs import ALONE_S, LISTENER_S
 from ovirt_rdma.storage.health.state import (
     DEAD,
-    HOST,
     OK,
     PATH,
     SERVER,
     SLOW,
     STALLED,
     MountHealth,
-    Remark,
     read_state,
 )
-from ovirt_rdma.storage.health.watch import AGAIN_S, IDLE_S, REMARKED_S, HealthWatch
+from ovirt_rdma.storage.health.watch import AGAIN_S, IDLE_S, HealthWatch
 
 GOOD = MountHealth("nas1:/a", "/mnt/a", "rdma", "4.2", OK, sentence="answered")
 LATE = replace(GOOD, state=SLOW, cause=SERVER, sentence="late", fix="threads")
@@ -143,31 +141,6 @@ def test_from_silence_to_late_is_a_change_at_once(watched):
     watched.look(HUNG)
     watched.look(LATE)
     assert watched.state.mounts[0].state == SLOW
-
-
-def test_a_remark_is_told_once(watched):
-    remark = Remark("nconnect-ignored", HOST, "1 of 4", "remount")
-    for _ in range(2):
-        watched.look(replace(GOOD, remarks=(remark,)))
-    assert watched.notes == ["nas1:/a: 1 of 4; fix: remount"]
-
-
-def test_a_remark_that_comes_and_goes_is_told_once_an_hour(watched):
-    """A port with an error every 20 s would write 4000 lines a day for each mount."""
-    remark = Remark("port-errors", PATH, "+3", "check")
-    for _ in range(355):
-        watched.look(replace(GOOD, remarks=(remark,)))
-        watched.look(GOOD)
-    assert watched.now > 2 * REMARKED_S - 500
-    assert watched.notes == ["nas1:/a: +3; fix: check"] * 2
-
-
-def test_a_remark_that_stays_is_told_once_however_long(watched):
-    remark = Remark("nconnect-ignored", HOST, "1 of 4", "remount")
-    for _ in range(400):
-        watched.look(replace(GOOD, remarks=(remark,)))
-    assert watched.now > REMARKED_S
-    assert watched.notes == ["nas1:/a: 1 of 4; fix: remount"]
 
 
 def test_mounts_that_share_the_fault_are_named(watched):

@@ -8,12 +8,12 @@ from dataclasses import replace
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.storage.health.probe import Answer
 from ovirt_rdma.storage.health.samples import Calls, Load
-from ovirt_rdma.storage.health.seen import Seen
 from ovirt_rdma.storage.health.signs import (
     ACCEPTS,
     Knock,
     ServerSigns,
 )
+from ovirt_rdma.storage.health.verdict import Seen
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
 from ovirt_rdma.storage.readiness import UNKNOWN as NOT_KNOWN
 
