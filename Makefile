@@ -75,7 +75,8 @@ mutants: venv ## break the product in many places, and see that a test fails eac
 
 .PHONY: lab-test
 lab-test: lab ## tests with real kernels and real mounts, a whole engine, and packages
-	@tools/install-debian-packages --for "building packages" rpm rpmlint
+	@tools/install-debian-packages --for "building packages" \
+	  createrepo-c dnf gnupg rpm rpmlint
 	@env -u VDSM_SOURCE $(BIN)/pytest -m "(lab or engine or rpm) and not faults and not selftest" \
 	  -n 2 --dist loadfile --no-loadscope-reorder tests/lab tests/engine tests/cli tests/rpm
 
@@ -154,6 +155,14 @@ dist: venv ## the source archive of this version, in dist/
 rpm: venv ## the packages for EL9 and EL10, in dist/
 	@tools/install-debian-packages --for "building packages" rpm
 	@$(BIN)/python -m tools.packages rpm
+
+# Where the release will be served; without it, the repository works from dist/release.
+PROJECT_URL ?=
+
+.PHONY: release
+release: venv ## signed packages, dnf repositories, collection and sums, in dist/release
+	@tools/install-debian-packages --for "making a release" createrepo-c gnupg rpm
+	@$(BIN)/python -m tools.release "$(RELEASE_KEY)" $(PROJECT_URL)
 
 # What the packages have beside the Python modules, below DESTDIR; rpm/ovirt-rdma.spec
 # calls these. The lab's guests get the first.
