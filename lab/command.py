@@ -14,7 +14,8 @@ from typing import Union
 from lab.agent_link import AgentLink, Answer
 from lab.problem import CommandFailed, CommandTimeout, GuestDied, LabProblem
 
-COMMAND_TIMEOUT = 120.0
+# For what hangs only: a loop that waits in an emulated guest is slow on a busy machine.
+COMMAND_TIMEOUT = 600.0
 # How long a killed command may take to end.
 _GRACE = 15.0
 

@@ -122,13 +122,14 @@ class PreparedHost:
         return _shapes(self.said(line))
 
     def becomes(self, wanted: Shapes) -> None:
-        """Check that these netdevs become as ``wanted``, within 300 readings."""
+        """Check that these netdevs become as ``wanted``, within 15 minutes."""
         line = f"{_SHAPE}for n in {' '.join(wanted)}; do shape $n; done"
         text = "\n".join(",".join(map(str, (n, *wanted[n]))) for n in wanted)
-        loop = f"look() {{ {line}; }}; for i in {{1..300}}; do now=$(look); "
-        loop += '[ "$now" = "$0" ] && break; sleep 0.2; done; echo "$now"'
+        loop = f"look() {{ {line}; }}; until now=$(look); "
+        loop += '[ "$now" = "$0" ] || ((SECONDS > 900)); do sleep 0.2; done; '
+        loop += 'echo "$now"'
         words = ["bash", "-c", loop, text]
-        found = self.guest.run(words, timeout=600, check=True).stdout
+        found = self.guest.run(words, timeout=1200, check=True).stdout
         assert _shapes(found) == dict(wanted)
 
     def kept(self) -> str:

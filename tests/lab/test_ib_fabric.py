@@ -61,7 +61,7 @@ def text(pair: IbPair, path: str) -> str:
 
 def wait(pair: IbPair, path: str, value: str) -> None:
     """Wait until a file contains ``value``; the kernel handles events later."""
-    line = f'for i in {{1..300}}; do [ "$(cat {path})" = "{value}" ] && exit'
+    line = f'for i in {{1..3000}}; do [ "$(cat {path})" = "{value}" ] && exit'
     done = pair.hypervisor.run(f"{line}; sleep 0.1; done; cat {path}; exit 1")
     assert done.exit_code == 0, f"{path}: {done.stdout}"
 

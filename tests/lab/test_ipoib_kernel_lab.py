@@ -34,7 +34,7 @@ CONNECTX_2 = PciFunction(revision=0xB0, driver="mlx4_core")
 CONNECTX_A0 = PciFunction(revision=0xA0, driver="mlx4_core")
 UD_2K, UD_4K = 2048 - HEADER, 4096 - HEADER
 NET = "/sys/class/net"
-WAIT = "for i in {1..300}; do [ \"$(%s)\" = '%s' ] && break; sleep 0.1; done; %s"
+WAIT = "for i in {1..3000}; do [ \"$(%s)\" = '%s' ] && break; sleep 0.1; done; %s"
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ show() {{ local text; read -r text < $N/$1/$2 && echo "$text"; }}
 there() {{ [ -e $N/$1 ] && echo there || echo none; }}
 # What delete_child takes away goes soon after.
 gone() {{
-    for i in {{1..100}}; do [ -e $N/$1 ] || break; sleep 0.1; done
+    for i in {{1..3000}}; do [ -e $N/$1 ] || break; sleep 0.1; done
     there $1
 }}
 feature() {{
