@@ -30,7 +30,7 @@ USES = {
 }
 # The modules that stock vdsmd loads: they may import only these.
 VDSMD_SIDE = (f"{PACKAGE}.storage.vdsm.launch", f"{PACKAGE}.storage.vdsm.connection")
-OPENSM_SIDE = (f"{PACKAGE}.host.fabric", f"{PACKAGE}.host.opensm")
+OPENSM_SIDE = f"{PACKAGE}.host.fabric"
 DEPENDENCIES = {"yaml"}  # setup.cfg, install_requires
 # setup.cfg, extra `engine`: hypervisors have none of them.
 ENGINE_DEPENDENCIES = {"ovirtsdk4", "pycurl", "jinja2", "markupsafe"}

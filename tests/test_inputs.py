@@ -29,9 +29,9 @@ _CALLS |= {"ip_address", "ip_network", "ip_interface", "IPv6Address", "IPv4Addre
 # These modules take only values that others in the table, or a policy's or the command
 # line's check, have read: not a text as somebody else wrote it.
 CHECKED_BEFORE = re.compile(
-    r"cli/.*|host/rules/.*|host/facts/(interfaces|pkeys)|host/fabric/(review|multicast)"
-    r"|host/changes/kinds/.*|host/opensm/(manager|partitions|review|read)"
-    r"|host/services/(opensm_manager|block_keeper)|host/policy/.*"
+    r"cli/.*|host/rules/.*|host/facts/(interfaces|pkeys)"
+    r"|host/changes/kinds/.*|host/fabric/(manager|partitions|check)"
+    r"|host/services/(opensm|block_keeper)|host/policy/.*"
     r"|host/system/(json_codec|json_document|lock|numbers)|host/changes/.*"
     r"|host/services/kernel_change|storage/benchmark/(plan|model|scratch)"
     r"|storage/health/(look|watch|state)|storage/metrics/samples|storage/vdsm/launch"

@@ -7,8 +7,11 @@ All but ``apply``, ``enable`` and ``disable`` only read.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from typing import Optional
+import shlex
+from collections.abc import Iterable
+from dataclasses import asdict
+from functools import partial
+from typing import Any, NamedTuple, Optional
 
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
@@ -20,41 +23,53 @@ from ovirt_rdma.cli.host.arguments import (
 )
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.policy import policy_in_question
-from ovirt_rdma.cli.host.shown.fabric import (
-    show_applied,
-    show_diff,
-    show_findings,
-    show_rendered,
-    show_status,
-    show_validated,
-)
-from ovirt_rdma.cli.host.shown.manager import show_disabled, show_enabled
 from ovirt_rdma.cli.host.shown.runs import BACK, RunReport, ThisHost, as_root
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, RunResult
 from ovirt_rdma.host.changes.prepare import loaded_policy
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.parsers.ibnetdiscover import fabric_ports
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.fabric.grammar import PartitionsProblem, parse
-from ovirt_rdma.host.fabric.model import Definition
-from ovirt_rdma.host.fabric.render import render
-from ovirt_rdma.host.fabric.review import FabricPort, ports_of, remarks
+from ovirt_rdma.host.fabric.check import findings, own_findings
+from ovirt_rdma.host.fabric.partitions import (
+    definitions_of,
+    ports_of,
+    remarks,
+    text_of,
+)
+from ovirt_rdma.host.fabric.partitions_conf import (
+    INVALID_FIX,
+    Definition,
+    PartitionsProblem,
+    parse,
+    render,
+)
+from ovirt_rdma.host.fabric.subnet import (
+    FabricFacts,
+    FabricPort,
+    FabricReader,
+    OpensmProcess,
+    Subnet,
+    fabric_ports,
+)
 from ovirt_rdma.host.facts.dump import load
-from ovirt_rdma.host.opensm.partitions import definitions_of
-from ovirt_rdma.host.opensm.read import FabricFacts, FabricReader
-from ovirt_rdma.host.opensm.review import findings, own_findings, unmanaged
-from ovirt_rdma.host.paths import PARTITIONS_FILES, under
+from ovirt_rdma.host.paths import OPENSM_UNIT, PARTITIONS_FILES, under
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.rules.base import FAIL, SKIP
-from ovirt_rdma.host.services.opensm_manager import ManagerRun
-from ovirt_rdma.host.services.opensm_partitions import PartitionsRun
+from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN
+from ovirt_rdma.host.services.opensm import (
+    START_TIMEOUT_S,
+    SWEEP_TIMEOUT_S,
+    OpensmRun,
+    Proof,
+)
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.safe_file import read_named
 from ovirt_rdma.host.system.signals import delayed_signals
 from ovirt_rdma.host.system.tree import FileTree
+
+_VERDICT_TONES = {PASS: "good", WARN: "doubtful", FAIL: "bad"}
 
 
 class Render(HostVerb):
@@ -71,7 +86,14 @@ class Render(HostVerb):
 
     def run(self, context: Context) -> int:
         definitions, source = _of_policy(self.policy, context)
-        show_rendered(definitions, source, context.output)
+        text = text_of(definitions)
+        if context.output.for_people:
+            for line in text.splitlines():
+                context.output.line(line)
+        else:
+            partitions = [asdict(one) for one in definitions]
+            content = {"policy": source, "text": text, "partitions": partitions}
+            context.output.document("fabric-partitions", content)
         return 0
 
 
@@ -106,9 +128,8 @@ class Validate(HostVerb):
         add_facts(parser)
 
     def run(self, context: Context) -> int:
-        name = _file(self.file, context)
-        data = _read(name)
-        ports = self._ports(context)
+        name, output = _file(self.file, context), context.output
+        data, ports = _read(name), self._ports(context)
         errors: tuple[Sentence, ...] = ()
         warnings: tuple[Sentence, ...] = ()
         definitions: tuple[Definition, ...] = ()
@@ -117,12 +138,42 @@ class Validate(HostVerb):
             warnings = remarks(definitions, ports, whole=self.topology is not None)
         except PartitionsProblem as problem:
             errors = problem.reasons
-        show_validated(name, definitions, errors, warnings, context.output)
+        if not output.for_people:
+            content = {
+                "file": name,
+                "valid": not errors,
+                "errors": _sentences(errors),
+                "warnings": _sentences(warnings),
+                "partitions": [asdict(one) for one in definitions],
+            }
+            output.document("fabric-validate", content)
+        else:
+            for sentence in errors:
+                output.text(sentence)
+            for sentence in warnings:
+                output.text(f"{name}: {sentence} (warning)")
+            if errors:
+                output.line(f"{name} is invalid: {count(len(errors), 'mistake')}.")
+                output.fix(INVALID_FIX)
+            else:
+                number = len({one.pkey for one in definitions})
+                output.line(f"{name} is valid: {count(number, 'partition')}.")
         return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
 
     def _ports(self, context: Context) -> tuple[FabricPort, ...]:
         """Return the ports of the topology, and those of this host or facts file."""
-        found = () if self.topology is None else _ports(self.topology)
+        found: tuple[FabricPort, ...] = ()
+        if self.topology is not None:
+            text = _read(self.topology).decode("utf-8", "replace")
+            try:
+                found = fabric_ports(text)
+            except ValueError as error:
+                raise Problem(
+                    "topology-invalid",
+                    f"{self.topology} is not from ibnetdiscover: {error}",
+                    "on a host of the fabric, write the output of ibnetdiscover to a "
+                    "file",
+                ) from error
         if self.facts is not None:
             found += ports_of(load(self.facts))
         elif self.file is None:
@@ -150,56 +201,31 @@ class Diff(HostVerb):
         )
 
     def run(self, context: Context) -> int:
-        wanted, source = _of_policy(self.policy, context)
-        name = _file(self.file, context)
-        lines = _diff(parse(_read(name), name), wanted, name, source)
-        words = (
-            ["apply"] if self.policy is None else ["render", "--policy", self.policy]
-        )
-        show_diff(lines, name, source, words, context.output)
+        desired, source = _of_policy(self.policy, context)
+        name, output = _file(self.file, context), context.output
+        present = parse(_read(name), name)
+        lines: list[str] = []
+        if present != desired:
+            before, after = (render(one).splitlines() for one in (present, desired))
+            lines += difflib.unified_diff(before, after, name, source, lineterm="")
+        if not output.for_people:
+            content = {
+                "file": name,
+                "policy": source,
+                "same": not lines,
+                "diff": lines,
+            }
+            output.document("fabric-diff", content)
+        elif lines:
+            for line in lines:
+                output.line(line, {"-": "bad", "+": "good"}.get(line[:1]))
+            words = ["apply"]
+            if self.policy is not None:
+                words = ["render", "--policy", self.policy]
+            output.next(shlex.join([PROGRAM, "fabric", "partitions", *words]))
+        else:
+            output.line(f"{name} has the partitions of the policy ({source}).")
         return ExitCode.CHECKS_FAILED if lines and self.exit_code else ExitCode.DONE
-
-
-class Apply(HostVerb):
-    """Write partitions.conf as the policy says, and let opensm read it."""
-
-    codes = (
-        "0 done or nothing to do, 1 failed, 3 opensm has not what the file says,\n"
-        f"4 refused, 6 failed, and everything was rolled back, {OTHER_RUN}"
-    )
-    examples = ("",)
-    more = (
-        "Reads the loaded policy. The earlier file is in the journal; revert\n"
-        "restores it."
-    )
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        refuse_facts(parser)
-
-    def run(self, context: Context) -> int:
-        root, output = context.root, context.output
-        as_root("fabric partitions apply", root)
-        host, report = ThisHost(root), RunReport(output)
-        report.reading()
-        host.facts()
-        with one_run(root, by="fabric partitions apply"), delayed_signals():
-            host.recover(report)
-            policy, facts = loaded_policy(root), host.facts()
-            definitions = _definitions(policy.policy, policy.source)
-            run = PartitionsRun(root, host.run, host.effects, host.journal, report)
-            path, step = run.step(definitions)
-            if step is None:
-                result = RunResult(None, DONE, f"{path} is as the policy says")
-                proof = run.prove(definitions, facts)
-            else:
-                by = f"{PROGRAM} fabric partitions apply"
-                result, proof = run.apply(step, definitions, policy, facts, by)
-                host.finish(report)
-        show_applied(result, proof, path, report, output)
-        if result.outcome != DONE:
-            return _code_of(result)
-        return ExitCode.CHECKS_FAILED if proof.proven is False else ExitCode.DONE
 
 
 class Status(HostVerb):
@@ -209,7 +235,32 @@ class Status(HostVerb):
     examples = ("", "-o json")
 
     def run(self, context: Context) -> int:
-        show_status(_fabric_facts(context), context.output)
+        fabric, output = _fabric_facts(context), context.output
+        if not output.for_people:
+            content: dict[str, Any] = {
+                "host": fabric.hostname,
+                "ports": list(map(_subnet_document, fabric.subnets)),
+                "opensm": [
+                    {**asdict(one), "ours": one.is_ours} for one in fabric.processes
+                ],
+            }
+            output.document("fabric-sm-status", content)
+            return ExitCode.DONE
+        _note_problems(fabric, output)
+        if not fabric.subnets:
+            output.line("This host has no InfiniBand port.")
+        else:
+            output.table(
+                (
+                    *("PORT", "GUID", "STATE", "LID"),
+                    *("SUBNET MANAGER", "LID", "PRIORITY", "IS"),
+                ),
+                [row for one in fabric.subnets for row in _rows(one, fabric)],
+            )
+        for process in fabric.processes:
+            output.line(f"opensm is running on this host: {_process(process)}.")
+        if not fabric.processes:
+            output.line("opensm is not running on this host.")
         return ExitCode.DONE
 
 
@@ -228,20 +279,154 @@ class Check(HostVerb, AllowNone):
 
     def run(self, context: Context) -> int:
         policy, source = policy_in_question(self.policy, context)
-        fabric = _fabric_facts(context)
-        found = (
+        fabric, output = _fabric_facts(context), context.output
+        found = [
             *findings(fabric, definitions_of(policy.fabric)),
             *own_findings(policy.fabric, fabric),
-        )
-        show_findings(found, fabric, source, context.output)
+        ]
+        verdicts = {one.verdict for one in found}
+        if not output.for_people:
+            content: dict[str, Any] = {
+                "host": fabric.hostname,
+                "policy": source,
+                "findings": [
+                    {"id": getattr(one.sentence, "id", ""), **asdict(one)}
+                    for one in found
+                ],
+            }
+            output.document("fabric-check", content)
+        else:
+            _note_problems(fabric, output)
+            widest = max((len(one.subject) for one in found), default=0)
+            for one in found:
+                output.row(
+                    (one.verdict, one.subject, one.sentence),
+                    (len(PASS), widest),
+                    _VERDICT_TONES.get(one.verdict, ""),
+                )
+                if one.fix:
+                    output.fix(one.fix)
+            verdict = "is as it should be"
+            if FAIL in verdicts:
+                verdict = "is not as it should be"
+            elif verdicts <= {SKIP}:
+                verdict = "was not checked"
+            output.line(f"The fabric of {fabric.hostname} {verdict} ({source}).")
         return verdict_code(
-            self,
-            looked_at=any(one.verdict != SKIP for one in found),
-            failed=any(one.verdict == FAIL for one in found),
+            self, looked_at=not verdicts <= {SKIP}, failed=FAIL in verdicts
         )
 
 
-class Enable(HostVerb):
+class _Outcome(NamedTuple):
+    """``content`` is what the documents of all these verbs have."""
+
+    result: RunResult
+    proof: Proof
+    content: dict[str, Any]
+
+
+class _Changing(HostVerb):
+    """A verb that changes this host: recover, decide, carry out, report."""
+
+    # The outcome of a step that is done.
+    word = "done"
+    words: str
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        root, output = context.root, context.output
+        as_root(self.words, root)
+        host, report = ThisHost(root), RunReport(output, word=self.word)
+        report.reading()
+        host.facts()
+        with one_run(root, by=self.words), delayed_signals():
+            host.recover(report)
+            run = OpensmRun(root, host.run, host.effects, host.journal, report)
+            result, proof = self.carry_out(run, host, report)
+            if result.run is not None:
+                host.finish(report)
+        content = {
+            "run": result.run,
+            "outcome": result.outcome,
+            "sentence": result.sentence,
+            "steps": [asdict(line) for line in report.lines],
+            "left": [left.document() for left in result.left],
+            "notes": [*report.notes, *proof.notes],
+        }
+        if output.for_people:
+            for note in proof.notes:
+                output.message(f"note: {note}")
+            output.text(f"{result.sentence}.")
+            for left in result.left:
+                output.text(f"{left.step} {left.what}: {left.why}".strip())
+                output.fix(left.fix)
+        self.show(_Outcome(result, proof, content), output)
+        if result.outcome == PARTLY:
+            return ExitCode.FAILED
+        if result.outcome != DONE:
+            return ExitCode.ROLLED_BACK
+        return ExitCode.CHECKS_FAILED if proof.proven is False else ExitCode.DONE
+
+    def carry_out(
+        self, run: OpensmRun, host: ThisHost, report: RunReport
+    ) -> tuple[RunResult, Proof]:
+        """Decide, and do it; the lock is held."""
+        raise NotImplementedError
+
+    def show(self, done: _Outcome, output: Output) -> None:
+        """Print the document, or what people read after the result's sentence."""
+        raise NotImplementedError
+
+
+class Apply(_Changing):
+    """Write partitions.conf as the policy says, and let opensm read it."""
+
+    codes = (
+        "0 done or nothing to do, 1 failed, 3 opensm has not what the file says,\n"
+        f"4 refused, 6 failed, and everything was rolled back, {OTHER_RUN}"
+    )
+    examples = ("",)
+    more = (
+        "Reads the loaded policy. The earlier file is in the journal; revert\n"
+        "restores it."
+    )
+    words = "fabric partitions apply"
+    path = ""
+
+    def carry_out(
+        self, run: OpensmRun, host: ThisHost, report: RunReport
+    ) -> tuple[RunResult, Proof]:
+        policy, facts = loaded_policy(host.root), host.facts()
+        definitions = _definitions(policy.policy, policy.source)
+        self.path, step = run.partitions_step(definitions)
+        prove = partial(run.partitions_proof, definitions, facts)
+        if step is None:
+            sentence = f"{self.path} is as the policy says"
+            return RunResult(None, DONE, sentence), prove()
+        by = f"{PROGRAM} {self.words}"
+        return run.apply(step, prove, SWEEP_TIMEOUT_S, policy.digest, facts, by=by)
+
+    def show(self, done: _Outcome, output: Output) -> None:
+        if not output.for_people:
+            more = {"file": self.path, **_proof_document(done.proof)}
+            output.document("fabric-apply", {**done.content, **more})
+        elif done.result.outcome == DONE:
+            if done.proof.proven:
+                output.line("The subnet manager has these partitions.")
+            for sentence in done.proof.unlike:
+                output.text(f"{sentence}.")
+            if done.proof.proven is False:
+                output.fix(
+                    "send SIGHUP to opensm, so that it reads the file, and see its log"
+                )
+            elif done.proof.unlike:
+                output.fix("restart opensm, when no host needs the fabric")
+
+
+class Enable(_Changing):
     """Run opensm on this host as the policy says, and prove that it is what it says."""
 
     codes = (
@@ -254,37 +439,53 @@ class Enable(HostVerb):
         "does not name this host, or if the fabric has a subnet manager that the\n"
         "policy does not know of. A subnet manager on the switch is preferred."
     )
+    words = "fabric sm enable"
 
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        refuse_facts(parser)
+    def carry_out(
+        self, run: OpensmRun, host: ThisHost, report: RunReport
+    ) -> tuple[RunResult, Proof]:
+        policy, facts = loaded_policy(host.root), host.facts()
+        report.reading("asking the subnet manager")
+        plan = run.manager_plan(policy.policy.fabric, facts)
+        self.ports = plan.ports
+        prove = partial(run.manager_proof, plan.ports)
+        if plan.step is None:
+            sentence = "opensm is set up as the policy says"
+            return RunResult(None, DONE, sentence), prove()
+        by = f"{PROGRAM} {self.words}"
+        return run.apply(plan.step, prove, START_TIMEOUT_S, policy.digest, facts, by=by)
 
-    def run(self, context: Context) -> int:
-        root = context.root
-        as_root("fabric sm enable", root)
-        host, report = ThisHost(root), RunReport(context.output)
-        report.reading()
-        host.facts()
-        with one_run(root, by="fabric sm enable"), delayed_signals():
-            host.recover(report)
-            policy, facts = loaded_policy(root), host.facts()
-            run = _manager_run(host, report)
-            report.reading("asking the subnet manager")
-            plan = run.plan(policy.policy.fabric, facts)
-            if plan.step is None:
-                result = RunResult(None, DONE, "opensm is set up as the policy says")
-                proof = run.prove(plan.ports)
-            else:
-                by = f"{PROGRAM} fabric sm enable"
-                result, proof = run.apply(plan.step, plan.ports, policy, facts, by)
-                host.finish(report)
-        show_enabled(plan, result, proof, report, context.output)
-        if result.outcome != DONE:
-            return _code_of(result)
-        return ExitCode.DONE if proof.proven else ExitCode.CHECKS_FAILED
+    def show(self, done: _Outcome, output: Output) -> None:
+        if not output.for_people:
+            ports = [
+                {
+                    "device": one.port.device,
+                    "port": one.port.number,
+                    "guid": one.port.guid,
+                    "priority": one.priority,
+                    "state": one.state,
+                    "reason": one.reason,
+                }
+                for one in self.ports
+            ]
+            more = {"ports": ports, **_proof_document(done.proof)}
+            output.document("fabric-sm-enable", {**done.content, **more})
+        elif done.result.outcome == DONE:
+            for one in self.ports if done.proof.proven else ():
+                why = f"{one.state} at {one.port.title} with priority {one.priority}"
+                output.text(f"opensm is {why} ({one.reason}).")
+            for sentence in done.proof.unlike:
+                output.text(f"{sentence}.")
+            if not done.proof.proven:
+                units = " ".join(
+                    OPENSM_UNIT.format(one.port.guid) for one in self.ports
+                )
+                output.fix(
+                    f"see systemctl status {units}; then: systemctl restart {units}"
+                )
 
 
-class Disable(HostVerb):
+class Disable(_Changing):
     """Undo enable; a second run changes nothing."""
 
     codes = (
@@ -296,43 +497,97 @@ class Disable(HostVerb):
         "Links and traffic stay as they are. Without another subnet manager, a\n"
         "port that comes up later stays without an address (INIT)."
     )
+    words = "fabric sm disable"
+    word = BACK
 
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        refuse_facts(parser)
+    def carry_out(
+        self, run: OpensmRun, host: ThisHost, report: RunReport
+    ) -> tuple[RunResult, Proof]:
+        fabric = FabricReader(run.tree, host.run).facts(host.facts())
+        ours = {one.guid for one in fabric.ours}
+        # The ports behind which ours is the only subnet manager that is known.
+        self.alone = [
+            one.port
+            for one in fabric.subnets
+            if one.master and one.master.guid in ours and len(one.managers or ()) < 2
+        ]
+        return run.disable(host.facts(), f"{PROGRAM} {self.words}"), Proof(None)
 
-    def run(self, context: Context) -> int:
-        root = context.root
-        as_root("fabric sm disable", root)
-        host, report = ThisHost(root), RunReport(context.output, word=BACK)
-        report.reading()
-        host.facts()
-        with one_run(root, by="fabric sm disable"), delayed_signals():
-            host.recover(report)
-            lonely = unmanaged(_fabric_facts(context, host))
-            run = _manager_run(host, report)
-            result = run.disable(host.facts(), f"{PROGRAM} fabric sm disable")
-            if result.run is not None:
-                host.finish(report)
-        show_disabled(result, lonely, report, context.output)
-        return ExitCode.DONE if result.outcome == DONE else ExitCode.FAILED
-
-
-def _manager_run(host: ThisHost, report: RunReport) -> ManagerRun:
-    return ManagerRun(host.root, host.run, host.effects, host.journal, report)
-
-
-def _code_of(result: RunResult) -> int:
-    failed = result.outcome == PARTLY
-    return ExitCode.FAILED if failed else ExitCode.ROLLED_BACK
+    def show(self, done: _Outcome, output: Output) -> None:
+        alone = self.alone if done.result.run is not None else []
+        if not output.for_people:
+            ports = [{"port": one.title, "guid": one.guid} for one in alone]
+            more = {"without_manager": ports}
+            output.document("fabric-sm-disable", {**done.content, **more})
+            return
+        for port in alone:
+            output.text(
+                f"No other subnet manager is known at {port.title}: links stay, and "
+                "ports that come up later stay INIT."
+            )
 
 
-def _fabric_facts(context: Context, host: Optional[ThisHost] = None) -> FabricFacts:
-    host = host or ThisHost(context.root)
+def _fabric_facts(context: Context) -> FabricFacts:
+    host = ThisHost(context.root)
     context.output.progress("reading the host")
     facts = host.facts()
     context.output.progress("asking the subnet manager")
     return FabricReader(FileTree(context.root), host.run).facts(facts)
+
+
+def _note_problems(fabric: FabricFacts, output: Output) -> None:
+    for problem in dict.fromkeys(p for one in fabric.subnets for p in one.problems):
+        output.message(f"note: {problem}")
+
+
+def _rows(subnet: Subnet, fabric: FabricFacts) -> list[tuple[str, ...]]:
+    port = subnet.port
+    own = (port.title, port.guid, port.port.state, str(port.port.lid or "-"))
+    managers = subnet.managers or ((subnet.master,) if subnet.master else ())
+    if not managers:
+        return [(*own, "-", "-", "-", "no answer" if port.port.is_active else "-")]
+    rows = []
+    for number, one in enumerate(managers):
+        where = f"{one.guid} (this host)" if one.guid in fabric.guids else one.guid
+        first = own if number == 0 else ("",) * len(own)
+        rows.append((*first, where, str(one.lid), str(one.priority), one.state))
+    return rows
+
+
+def _process(process: OpensmProcess) -> str:
+    parts = [f"process {process.pid}"]
+    if process.guid:
+        parts.append(f"port {process.guid}")
+    if process.priority is not None:
+        parts.append(f"priority {process.priority}")
+    if process.partitions:
+        parts.append(f"partitions of {process.partitions}")
+    if process.is_ours:
+        parts.append("started by ovirt-rdma")
+    return ", ".join(parts)
+
+
+def _subnet_document(subnet: Subnet) -> dict[str, Any]:
+    port = subnet.port
+    return {
+        "device": port.device,
+        "port": port.number,
+        "guid": port.guid,
+        "state": port.port.state,
+        "lid": port.port.lid,
+        "master": subnet.master and asdict(subnet.master),
+        "managers": subnet.managers and [asdict(one) for one in subnet.managers],
+        "groups": subnet.groups and [asdict(one) for one in subnet.groups],
+        "problems": _sentences(subnet.problems),
+    }
+
+
+def _sentences(found: Iterable[Sentence]) -> list[dict[str, Any]]:
+    return [{"id": one.id, "sentence": one} for one in found]
+
+
+def _proof_document(proof: Proof) -> dict[str, Any]:
+    return {"proven": proof.proven, "unlike": _sentences(proof.unlike)}
 
 
 def _add_file(parser: Parser) -> None:
@@ -363,17 +618,6 @@ def _read(name: str) -> bytes:
         ) from error
 
 
-def _ports(topology: str) -> tuple[FabricPort, ...]:
-    try:
-        return fabric_ports(_read(topology).decode("utf-8", "replace"))
-    except ValueError as error:
-        raise Problem(
-            "topology-invalid",
-            f"{topology} is not from ibnetdiscover: {error}",
-            "on a host of the fabric, write the output of ibnetdiscover to a file",
-        ) from error
-
-
 def _of_policy(
     policy: Optional[str], context: Context
 ) -> tuple[tuple[Definition, ...], str]:
@@ -390,12 +634,3 @@ def _definitions(policy: Policy, source: str) -> tuple[Definition, ...]:
             "write fabric.partitions: ovirt-rdma-policy(5)",
         )
     return definitions
-
-
-def _diff(
-    present: Sequence[Definition], wanted: Sequence[Definition], name: str, source: str
-) -> list[str]:
-    if tuple(present) == tuple(wanted):
-        return []
-    before, after = render(present).splitlines(), render(wanted).splitlines()
-    return list(difflib.unified_diff(before, after, name, source, lineterm=""))

@@ -53,16 +53,6 @@ def rate_code(gbps: int) -> int:
     return {value: code for code, value in RATES.items()}[gbps * 1000]
 
 
-def mtu_text(code: int) -> str:
-    """Return a code of an MTU for people: ``4 (2048 bytes)``."""
-    return f"{code} ({MTUS[code]} bytes)"
-
-
-def rate_text(code: int) -> str:
-    """Return a code of a rate for people: ``7 (40 Gb/s)``."""
-    return f"{code} ({RATES[code] / 1000:g} Gb/s)"
-
-
 def group_text(mtu: int, rate: int) -> str:
     """Return MTU and rate of a group, by their codes: ``MTU 2048 and 10 Gb/s``. A code
     that is in no table is named as one.

@@ -20,6 +20,19 @@ DEFAULT_PARTITION = 0x7FFF
 # full ones.
 FULL, LIMITED, BOTH = MEMBERSHIPS = ("full", "limited", "both")
 
+# What a member of a partition can be in opensm besides a GUID.
+ALL, ALL_CAS, ALL_SWITCHES, ALL_ROUTERS, SELF = PORT_WORDS = (
+    "ALL",
+    "ALL_CAS",
+    "ALL_SWITCHES",
+    "ALL_ROUTERS",
+    "SELF",
+)
+# The name of the default partition in opensm, and how long a name may be there
+# (osm_partition.h: char name[32]).
+DEFAULT_NAME = "Default"
+LONGEST_NAME = 31
+
 # IEEE 802.1Q: 0 is no VLAN, 4095 is reserved. 0 is no P_Key either.
 FIRST_VLAN, LAST_VLAN = 1, 4094
 

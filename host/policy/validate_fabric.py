@@ -13,13 +13,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.fabric.model import DEFAULT_NAME, LONGEST_NAME, WORDS
 from ovirt_rdma.host.facts.pkeys import (
+    DEFAULT_NAME,
     DEFAULT_PARTITION,
     FIRST_VLAN,
     FULL,
     LAST_VLAN,
+    LONGEST_NAME,
     MEMBERSHIPS,
+    PORT_WORDS,
     full_member,
     partition_of,
     pkey_of_vlan,
@@ -56,11 +58,11 @@ def member(text: str) -> tuple[str, Optional[str]]:
         who = port_guid(who)
         if not who.strip("0:"):
             raise FormError("guid-zero", f"{text} is the GUID of no port")
-    elif who not in WORDS and not _HOST.fullmatch(who):
+    elif who not in PORT_WORDS and not _HOST.fullmatch(who):
         raise FormError(
             "member-invalid",
             f"{text!r} is not a member; allowed: a host of fabric.hosts, a GUID, "
-            f"{', '.join(WORDS)}",
+            f"{', '.join(PORT_WORDS)}",
         )
     return who, membership or None
 
@@ -76,7 +78,7 @@ def manager_port(text: str) -> str:
 
 
 def _is_guid(text: str) -> bool:
-    return text not in WORDS and refusal(port_guid, text) is None
+    return text not in PORT_WORDS and refusal(port_guid, text) is None
 
 
 def fabric_policy(fabric: Mapping[str, Any]) -> FabricPolicy:
@@ -157,7 +159,7 @@ def fabric_mistakes(fabric: object) -> Iterator[Mistake]:
 
 def _is_host_name(name: object) -> bool:
     text = name if isinstance(name, str) else ""
-    return bool(_HOST.fullmatch(text)) and text not in WORDS and not _is_guid(text)
+    return bool(_HOST.fullmatch(text)) and text not in PORT_WORDS and not _is_guid(text)
 
 
 def _host_mistakes(hosts: Mapping[Any, Any]) -> Iterator[Mistake]:
@@ -261,7 +263,7 @@ def _member_mistakes(
             continue
         place = (*path, "members", position)
         who, _ = member(text)
-        if who in WORDS or _is_guid(who):
+        if who in PORT_WORDS or _is_guid(who):
             named = [who]
         elif who not in hosts:
             sentence = f"{who!r} is not one of fabric.hosts"

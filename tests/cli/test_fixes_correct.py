@@ -30,7 +30,6 @@ from support.fixes.hypervisor import (
     ROCE,
     SM,
     SMALL,
-    WRITE_PARTITIONS,
     subnet,
 )
 from support.fixes.rows import fixed, mend, mending
@@ -48,7 +47,7 @@ from ovirt_rdma.host.paths import (
     STOCK_VDSMD,
     under,
 )
-from ovirt_rdma.host.services import opensm_manager, opensm_partitions
+from ovirt_rdma.host.services import opensm
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
 
@@ -80,9 +79,9 @@ def test_on_a_hypervisor_with_roce(soft_roce_host, name):
 
 @pytest.mark.parametrize("name", FABRIC)
 def test_on_a_hypervisor_with_a_subnet_manager(hypervisor, monkeypatch, name):
-    for module in (opensm_manager, opensm_partitions):
-        monkeypatch.setattr(module, "PROOF_TIMEOUT_S", 0.1)
-        monkeypatch.setattr(module, "_POLL_S", 0.05)
+    for timeout in ("START_TIMEOUT_S", "SWEEP_TIMEOUT_S"):
+        monkeypatch.setattr(f"ovirt_rdma.cli.host.fabric.{timeout}", 0.1)
+    monkeypatch.setattr(opensm, "_POLL_S", 0.05)
     subnet(hypervisor)
     mend(hypervisor, FABRIC[name])
 
@@ -185,11 +184,8 @@ WITHOUT_ROW = {
     "it names the verb of a run or a step, in journals and messages": [
         *fixed("cli/host/apply.py:_Apply.run", APPLY),
         *fixed("cli/host/revert.py:Revert.run", REVERT),
-        *fixed("cli/host/fabric.py:Apply.run", WRITE_PARTITIONS),
-        *fixed("cli/host/fabric.py:Enable.run", f"{SM} enable"),
-        *fixed("cli/host/fabric.py:Disable.run", f"{SM} disable"),
         *fixed("engine_sdk_tools/hosts/answers.py:_STEPS", LOAD),
-        *fixed("host/opensm/manager.py:_step", f"{SM} disable"),
+        *fixed("host/fabric/manager.py:_step", f"{SM} disable"),
     ],
     "a comment in a file of ours": [
         *fixed("host/changes/kinds/network_manager.py:text_of", REVERT),
@@ -221,7 +217,7 @@ WITHOUT_ROW = {
         *fixed("host/changes/run.py:with_earlier_values", PLAN),
     ],
     "two ports of the host in one fabric: tests/cli/host/test_fabric_sm.py": [
-        *fixed("host/opensm/manager.py:_of_master", f"{SM} disable"),
+        *fixed("host/fabric/manager.py:_beside", f"{SM} disable"),
     ],
     "the hosts of the engine's double do not carry out plans: tests/engine": [
         *fixed(

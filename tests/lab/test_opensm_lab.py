@@ -18,15 +18,16 @@ from support.host.partitions import SWALLOWED, VALID, definitions_of_files
 
 from lab import simulated_fabric
 from lab.simulated_fabric import SimulatedFabric
-from ovirt_rdma.host.fabric.grammar import PartitionsProblem, parse
-from ovirt_rdma.host.fabric.model import (
+from ovirt_rdma.host.fabric.partitions_conf import (
     ALL,
     ALL_CAS,
     SELF,
     Definition,
     Member,
+    PartitionsProblem,
+    parse,
+    render,
 )
-from ovirt_rdma.host.fabric.render import render
 from ovirt_rdma.host.facts.pkeys import DEFAULT_PARTITION
 
 HOSTS = ("hv1", "hv2", "hv3")
@@ -64,7 +65,7 @@ def assert_meant(
 ) -> None:
     """Assert that opensm does with ``text`` what we read in it.
 
-    ``warnings``: it may warn. It does where it reads too far (line_buffer.py).
+    ``warnings``: it may warn. It does where it reads too far.
     """
     definitions = parse(text, "partitions.conf")
     swept = fabric.sweep(text)

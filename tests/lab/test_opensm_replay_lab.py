@@ -17,13 +17,15 @@ from support.host.recorded_fabric import TABLE, RecordedFabric
 from lab import simulated_fabric
 from lab.problem import LabProblem
 from lab.simulated_fabric import SimulatedFabric
-from ovirt_rdma.host.collect.parsers.ibnetdiscover import fabric_ports
-from ovirt_rdma.host.fabric.grammar import parse
-from ovirt_rdma.host.fabric.model import guid_text
+from ovirt_rdma.host.fabric.partitions import unlike
+from ovirt_rdma.host.fabric.partitions_conf import guid_text, parse
+from ovirt_rdma.host.fabric.subnet import (
+    FabricReader,
+    LocalPort,
+    broadcast_groups,
+    fabric_ports,
+)
 from ovirt_rdma.host.facts.devices import RdmaPort
-from ovirt_rdma.host.opensm.partitions import unlike
-from ovirt_rdma.host.opensm.read import FabricReader, LocalPort
-from ovirt_rdma.host.opensm.replies import broadcast_groups
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree
 

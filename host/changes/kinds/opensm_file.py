@@ -18,7 +18,7 @@ from typing import Optional
 
 from ovirt_rdma.host.changes.kinds.base import Host
 from ovirt_rdma.host.changes.kinds.file import File
-from ovirt_rdma.host.opensm.processes import running_opensm
+from ovirt_rdma.host.fabric.subnet import running_opensm
 from ovirt_rdma.host.paths import (
     OPENSM_SETTINGS_FILE,
     OPENSM_UNIT,

@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 from support.host.subnet import PID, Subnet
 
-from ovirt_rdma.host.opensm.partitions import RULE
-from ovirt_rdma.host.services import opensm_partitions
+from ovirt_rdma.cli.host import fabric
+from ovirt_rdma.host.fabric.partitions import RULE
+from ovirt_rdma.host.services import opensm
 
 pytestmark = pytest.mark.hypervisor
 
@@ -26,8 +27,8 @@ MINE = "# by hand\nDefault=0x7fff : ALL=limited, SELF=full;\n"
 @pytest.fixture
 def managed(changeable, monkeypatch):
     """A host with opensm, the operator's own file, and our policy."""
-    monkeypatch.setattr(opensm_partitions, "PROOF_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(opensm_partitions, "_POLL_S", 0.05)
+    monkeypatch.setattr(fabric, "SWEEP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(opensm, "_POLL_S", 0.05)
     fake = changeable.fake
     fake.write(FILE, MINE.rstrip())
     path = changeable.root / FILE[1:]

@@ -8,9 +8,14 @@ from support.host import ipoib_host
 from support.host.subnet import PID
 from support.host.subnet import Subnet as FakeSubnet
 
-from ovirt_rdma.host.opensm.read import FabricFacts, LocalPort, Subnet
-from ovirt_rdma.host.opensm.replies import BroadcastGroup, Manager
-from ovirt_rdma.host.opensm.review import findings
+from ovirt_rdma.host.fabric.check import findings
+from ovirt_rdma.host.fabric.subnet import (
+    BroadcastGroup,
+    FabricFacts,
+    LocalPort,
+    Manager,
+    Subnet,
+)
 
 pytestmark = pytest.mark.hypervisor
 
@@ -127,7 +132,7 @@ def test_a_group_that_is_too_fast_for_the_port_fails(fabric):
     fabric.subnet.groups[0x7FFF] = (4, 16)
     result = check(fabric)
     assert result.code == 3
-    assert "the group has 100 Gb/s, the port 40" in result.out
+    assert "not for this port, which has 40 Gb/s, not 100" in result.out
 
 
 def test_a_group_with_a_larger_mtu_than_the_port_fails():
@@ -136,9 +141,9 @@ def test_a_group_with_a_larger_mtu_than_the_port_fails():
     for code, verdict in ((4, "PASS"), (5, "FAIL")):
         groups = (BroadcastGroup(0x7FFF, code, 3),)
         subnet = Subnet(slow, master, (master,), groups)
-        found = findings(FabricFacts("hv1", (subnet,)), ())
+        found = [*findings(FabricFacts("hv1", (subnet,)), ())]
         assert found[-1].verdict == verdict
-    assert "the group has MTU 4096, the port 2048" in found[-1].sentence
+    assert "has MTU 2048, not 4096" in found[-1].sentence
 
 
 def test_two_masters_fail(fabric):

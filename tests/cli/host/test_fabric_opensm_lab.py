@@ -17,7 +17,7 @@ from support.fakes.fake_processes import run_process
 from lab import record_fabric, simulated_fabric
 from lab.problem import LabProblem
 from lab.simulated_fabric import SimulatedFabric
-from ovirt_rdma.host.services import opensm_partitions
+from ovirt_rdma.cli.host import fabric
 from ovirt_rdma.host.system.commands import CommandFailed
 
 pytestmark = [pytest.mark.lab, pytest.mark.hypervisor]
@@ -113,7 +113,7 @@ def test_the_fabric_gets_the_policys_partitions_and_those_before(site):
 
 def test_a_group_that_opensm_cannot_make_is_rolled_back(site, monkeypatch):
     # opensm 3.3.23 ends at 600 Gb/s, and says so in its log only.
-    monkeypatch.setattr(opensm_partitions, "PROOF_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(fabric, "SWEEP_TIMEOUT_S", 3.0)
     site.follow(POLICY.replace("limited]", "limited], rate: 1200"))
     result = site("fabric", "partitions", "apply")
     assert result.code == 6

@@ -7,8 +7,9 @@ import pytest
 from support.fakes.fake_processes import run_process
 from support.host.subnet_managers import OWN, PORT, SETTINGS, UNIT, SubnetManagers
 
-from ovirt_rdma.host.opensm.manager import STEP
-from ovirt_rdma.host.services import opensm_manager, package_scripts
+from ovirt_rdma.cli.host import fabric
+from ovirt_rdma.host.fabric.manager import STEP
+from ovirt_rdma.host.services import opensm, package_scripts
 
 pytestmark = pytest.mark.hypervisor
 
@@ -27,8 +28,8 @@ STANDBY = POLICY.replace("14}", "2, standby: on}").replace(", hv2: {priority: 5}
 @pytest.fixture
 def site(changeable, monkeypatch):
     """A host without a subnet manager, and a policy that names it."""
-    monkeypatch.setattr(opensm_manager, "PROOF_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(opensm_manager, "_POLL_S", 0.05)
+    monkeypatch.setattr(fabric, "START_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(opensm, "_POLL_S", 0.05)
     changeable.fabric = SubnetManagers(
         changeable.fake, changeable.root / FILE[1:], [OTHER, THIRD]
     )

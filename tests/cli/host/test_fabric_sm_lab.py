@@ -253,7 +253,7 @@ def test_it_stands_by_and_takes_over(site):
 
 @pytest.mark.faults
 def test_it_takes_over_from_a_master_that_the_policy_names(new_site, monkeypatch):
-    monkeypatch.setattr("ovirt_rdma.host.services.opensm_manager.PROOF_TIMEOUT_S", 20.0)
+    monkeypatch.setattr("ovirt_rdma.cli.host.fabric.START_TIMEOUT_S", 20.0)
     for _ in range(ATTEMPTS):
         site = new_site()
         site.other("hv2", 5)
@@ -292,7 +292,7 @@ def test_with_a_lower_priority_it_leaves_the_fabric_to_the_other_one(new_site):
 
 def test_an_opensm_that_cannot_start_is_rolled_back(site, monkeypatch):
     site.follow("{hv1: {priority: 14}}")
-    monkeypatch.setattr("ovirt_rdma.host.services.opensm_manager.PROOF_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("ovirt_rdma.cli.host.fabric.START_TIMEOUT_S", 3.0)
     monkeypatch.setattr(site, "start", lambda: None)
     result = site("enable")
     assert result.code == 6

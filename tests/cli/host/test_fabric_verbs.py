@@ -20,12 +20,12 @@ TEXT = """\
 # Made from the policy of ovirt-rdma by: ovirt-rdma-host fabric partitions render
 # To keep the file as it is, add a line that reads: # mine
 
-# IPoIB broadcast group: MTU 2048, rate 10 Gb/s
+# IPoIB broadcast group: MTU 2048 and 10 Gb/s
 Default=0x7fff,ipoib :
     ALL=full;
 
-# IPoIB broadcast group: MTU 4096, rate 10 Gb/s
-storage=0x0001,ipoib,rate=3,mtu=5 :
+# IPoIB broadcast group: MTU 4096 and 10 Gb/s
+storage=0x0001,ipoib,mtu=5,rate=3 :
     SELF=full,
     0x00002c9030000021=limited,
     0x00002c9030000011=full;

@@ -10,11 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.host import ipoib_host
 
+from ovirt_rdma.host.fabric.manager import ManagerFacts, decide, settings_text
+from ovirt_rdma.host.fabric.subnet import (
+    MASTER,
+    STANDBY,
+    FabricFacts,
+    LocalPort,
+    Manager,
+    OpensmProcess,
+    Subnet,
+)
 from ovirt_rdma.host.facts.model import Unit
-from ovirt_rdma.host.opensm.manager import ManagerFacts, decide, settings_text
-from ovirt_rdma.host.opensm.processes import OpensmProcess
-from ovirt_rdma.host.opensm.read import FabricFacts, LocalPort, Subnet
-from ovirt_rdma.host.opensm.replies import MASTER, STANDBY, Manager
 from ovirt_rdma.host.policy.fabric import FabricHost, FabricPolicy, SubnetManagerRule
 
 A, B, C = (f"0x0002c90300fb12{n}1" for n in "345")
@@ -27,7 +33,9 @@ def port(guid: str, state: str = "INIT") -> LocalPort:
     number = int(guid[-2]) - 2
     made = ipoib_host.port(active_mtu=2048)
     up = "LinkUp" if state != "DOWN" else "Polling"
-    made = replace(made, number=number, state=state, physical_state=up)
+    made = replace(
+        made, number=number, state=state, physical_state=up, guid=PLAIN[guid]
+    )
     return LocalPort("mlx4_0", number, guid, made)
 
 

@@ -10,8 +10,12 @@ from support.fakes.fake_files import FakeFiles
 from support.fakes.fake_processes import run_process
 from support.host.facts_of_everything import EVERYTHING
 
-from ovirt_rdma.host.opensm.processes import OpensmProcess, running_opensm
-from ovirt_rdma.host.opensm.read import FabricReader, local_ports
+from ovirt_rdma.host.fabric.subnet import (
+    FabricReader,
+    OpensmProcess,
+    local_ports,
+    running_opensm,
+)
 from ovirt_rdma.host.system.tree import FileTree
 
 OPENSM = "/usr/sbin/opensm"

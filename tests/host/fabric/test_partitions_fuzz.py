@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.host.partitions import SWALLOWED, VALID
 
-from ovirt_rdma.host.fabric.grammar import PartitionsProblem, parse
-from ovirt_rdma.host.fabric.render import render
+from ovirt_rdma.host.fabric.partitions_conf import PartitionsProblem, parse, render
 
 _TEXTS = [text for _, text in SWALLOWED] + VALID
 # What the grammar knows, and what it does not.

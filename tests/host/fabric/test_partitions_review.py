@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.collect.parsers.ibnetdiscover import fabric_ports
-from ovirt_rdma.host.fabric.grammar import parse
-from ovirt_rdma.host.fabric.review import FabricPort, ports_of, remarks
+from ovirt_rdma.host.fabric.partitions import ports_of, remarks
+from ovirt_rdma.host.fabric.partitions_conf import parse
+from ovirt_rdma.host.fabric.subnet import FabricPort, fabric_ports
 from ovirt_rdma.host.facts.dump import load
 
 DATA = Path(__file__).parents[2] / "data"
@@ -32,6 +32,7 @@ def ids(text: str, *ports: FabricPort, whole: bool = False) -> list[str]:
         ("a=0x1 : ALL;", "default-partition-undefined"),
         ("Default=0x7fff : ALL=full;", "default-partition-without-ipoib"),
         ("Default=0x7fff,ipoib : ALL;", "default-partition-limited"),
+        ("Default=0x7fff,ipoib : ALL, SELF=full;", "default-partition-limited"),
         (DEFAULT + "a=0x1 : ALL=both;", "both-needs-setting"),
         (DEFAULT + "a=0x1,sl=3 : ALL;", "sl-needs-setting"),
         (DEFAULT + "a=0x1,ipoib,rate=23 : 0x1;", "rate-needs-opensm"),

@@ -445,12 +445,12 @@ SM = "ovirt-rdma-host fabric sm"
 WRITE_PARTITIONS = "ovirt-rdma-host fabric partitions apply"
 FABRIC = {
     "subnet manager that is not running": Row(
-        fixed("host/opensm/review.py:own_findings", f"{SM} enable"),
+        fixed("host/fabric/check.py:own_findings", f"{SM} enable"),
         "fabric check",
         follow(fabric(MANAGER)),
     ),
     "subnet manager that nobody wants": Row(
-        fixed("host/opensm/review.py:own_findings", f"{SM} disable"),
+        fixed("host/fabric/check.py:own_findings", f"{SM} disable"),
         "fabric check",
         all_of(
             follow(fabric(MANAGER)),
@@ -460,14 +460,14 @@ FABRIC = {
     ),
     "partitions that differ": Row(
         fixed(
-            "host/services/opensm_manager.py:ManagerRun._partitions_wrong",
+            "host/services/opensm.py:OpensmRun._partitions_wrong",
             WRITE_PARTITIONS,
         ),
         "fabric sm enable",
         follow(fabric(MANAGER, STORAGE)),
     ),
     "partitions that opensm has not": Row(
-        fixed("host/opensm/review.py:_fix", WRITE_PARTITIONS),
+        fixed("host/fabric/check.py:_partitions", WRITE_PARTITIONS),
         "fabric check",
         all_of(opensm_runs, follow(fabric(STORAGE))),
     ),

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ovirt_rdma.host.fabric.grammar import parse
-from ovirt_rdma.host.fabric.model import Definition
+from ovirt_rdma.host.fabric.partitions_conf import Definition, parse
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout
 from support.fakes.fake_processes import run_process
 
@@ -52,9 +51,7 @@ class Subnet:
         text = self.path.read_bytes() if present else default
         self.definitions = parse(text, "")
         wanted = {
-            one.pkey: (one.flags.used_mtu, one.flags.used_rate)
-            for one in self.definitions
-            if one.ipoib
+            one.pkey: (one.mtu, one.rate) for one in self.definitions if one.ipoib
         }
         kept = {pkey: old for pkey, old in self.groups.items() if pkey in wanted}
         self.groups = {**wanted, **kept}

@@ -11,14 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Optional
+from itertools import combinations
+from typing import NamedTuple, Optional, Union
 
 from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.fabric.model import guid_text
-from ovirt_rdma.host.facts.devices import Guid
+from ovirt_rdma.host.fabric.partitions_conf import guid_text
+from ovirt_rdma.host.fabric.subnet import (
+    MASTER,
+    STANDBY,
+    FabricFacts,
+    LocalPort,
+    Manager,
+)
 from ovirt_rdma.host.facts.model import Unit
-from ovirt_rdma.host.opensm.read import FabricFacts, LocalPort
-from ovirt_rdma.host.opensm.replies import MASTER, STANDBY, Manager
 from ovirt_rdma.host.paths import OPENSM_SETTINGS_FILE, OPENSM_UNIT
 from ovirt_rdma.host.policy.fabric import ALL, FabricPolicy, SubnetManagerRule
 from ovirt_rdma.host.rules.base import (
@@ -33,13 +38,14 @@ from ovirt_rdma.host.system.own_files import foreign_reason, own_text
 
 RULE = "FABRIC-SM-02"
 STEP = f"{RULE}/{HOST}"
+VERB = "ovirt-rdma-host fabric sm"
+ENABLE = f"{VERB} enable"
 LOG = "/var/log/ovirt-rdma-opensm/{}.log"
 # opensm empties its log at that size (opensm(8), --log_limit).
 _LOG_MB = 16
-_ENABLED, _DISABLED = "enabled", "disabled"
+ENABLED, _DISABLED = "enabled", "disabled"
 # The states of a port with a link (include/uapi/rdma/ib_user_verbs.h).
 _WITH_LINK = ("INIT", "ARMED", "ACTIVE")
-_VERB = "ovirt-rdma-host fabric sm"
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class ManagerFacts:
 
     def runs_at(self, guid: str) -> bool:
         """Whether our opensm is set up at the port with ``guid``."""
-        return guid in self.settings and self.units.get(guid) == _ENABLED
+        return guid in self.settings and self.units.get(guid) == ENABLED
 
 
 class PlannedPort(NamedTuple):
@@ -90,64 +96,57 @@ class ManagerPlan:
     refusals: tuple[Problem, ...] = ()
 
 
-def rule_of(policy: FabricPolicy, fabric: FabricFacts) -> tuple[SubnetManagerRule, ...]:
+def rules_of(
+    policy: FabricPolicy, fabric: FabricFacts
+) -> tuple[SubnetManagerRule, ...]:
     """Return the subnet managers of the policy that are this host: none, one, or
     several by mistake.
     """
-    return policy.managers_of(fabric.hostname, [_plain(g) for g in fabric.guids])
+    guids = [one.port.port.guid or "" for one in fabric.subnets]
+    return policy.managers_of(fabric.hostname, guids)
 
 
 def ports_of(
     rule: SubnetManagerRule, ports: Sequence[LocalPort]
-) -> tuple[tuple[LocalPort, ...], tuple[Problem, ...]]:
+) -> tuple[list[LocalPort], list[Problem]]:
     """Return those of this host's InfiniBand ``ports`` that ``rule`` means, and why
     there is none for a part of it.
     """
-    linked = tuple(port for port in ports if port.port.state in _WITH_LINK)
+    linked = [port for port in ports if port.port.state in _WITH_LINK]
     named = [guid for guid in rule.ports if guid != ALL]
+    meant = [one for one in ports if one.port.guid in named] if named else linked
     refusals = []
     for guid in named:
-        port = next((one for one in ports if _plain(one.guid) == guid), None)
-        if port is None:
+        if guid not in [one.port.guid for one in meant]:
+            why = f"{guid} is not an InfiniBand port of this host"
             fix = "correct ports of this host in fabric.subnet_managers"
-            refusals.append(
-                Problem(
-                    "port-unknown",
-                    f"{guid} is not an InfiniBand port of this host",
-                    fix,
-                )
-            )
-        elif port not in linked:
-            refusals.append(_without_link(port))
-    if named:
-        return tuple(one for one in linked if _plain(one.guid) in named), tuple(
-            refusals
-        )
-    if not linked:
-        if ports:
-            return (), tuple(map(_without_link, ports))
-        none = "this host has no InfiniBand port"
-        return (), (Problem("no-infiniband-port", none, "see ovirt-rdma-host facts"),)
+            refusals.append(Problem("port-unknown", why, fix))
+    if not ports and not named:
+        why, fix = "this host has no InfiniBand port", "see ovirt-rdma-host facts"
+        refusals.append(Problem("no-infiniband-port", why, fix))
+    for port in meant or (() if named else ports):
+        if port not in linked:
+            why = f"{port.port.state}, {port.port.physical_state}"
+            fix = "connect its cable; see ovirt-rdma-host check: IB-PORT-01"
+            text = f"{port.title} has no link ({why})"
+            refusals.append(Problem("port-without-link", text, fix))
     if len(linked) > 1 and not rule.ports:
         titles = ", ".join(one.title for one in linked)
         fix = (
             f"write ports of {rule.host} in fabric.subnet_managers: GUIDs, or [ALL] if "
             "each port has a subnet of its own"
         )
-        return (), (
-            Problem(
-                "ports-not-named",
-                f"several ports have a link ({titles}), and the policy does not say at "
-                "which of them opensm is to run",
-                fix,
-            ),
+        why = (
+            f"several ports have a link ({titles}), and the policy does not say at "
+            "which of them opensm is to run"
         )
-    return linked, ()
+        return [], [Problem("ports-not-named", why, fix)]
+    return [port for port in meant if port in linked], refusals
 
 
 def decide(policy: FabricPolicy, facts: ManagerFacts) -> ManagerPlan:
     """Return what has to be done so that opensm runs as ``policy`` says."""
-    rules = rule_of(policy, facts.fabric)
+    rules = rules_of(policy, facts.fabric)
     if len(rules) != 1:
         return ManagerPlan(refusals=(_not_one(rules, facts),))
     rule = rules[0]
@@ -157,12 +156,13 @@ def decide(policy: FabricPolicy, facts: ManagerFacts) -> ManagerPlan:
     planned = []
     for port in ports:
         refusals += _of_port(port, facts)
-        found = _state(port, rule, policy, facts)
+        found = _planned(port, rule, policy, facts)
         if isinstance(found, Problem):
             refusals.append(found)
         else:
             planned.append(found)
-    refusals += _of_one_subnet(ports, facts)
+    if len(ports) > 1:
+        refusals += _of_one_subnet(ports, facts)
     if refusals:
         # A process that names no port is a reason at each.
         return ManagerPlan(refusals=tuple({str(one): one for one in refusals}.values()))
@@ -176,17 +176,11 @@ def _not_one(rules: Sequence[SubnetManagerRule], facts: ManagerFacts) -> Problem
             "if no switch has a subnet manager, name this host there, load the policy, "
             "and run this again"
         )
-        return Problem(
-            "host-not-named",
-            f"the policy does not name {host} in fabric.subnet_managers",
-            fix,
-        )
+        why = f"the policy does not name {host} in fabric.subnet_managers"
+        return Problem("host-not-named", why, fix)
     names = " and ".join(rule.host for rule in rules)
-    return Problem(
-        "host-named-twice",
-        f"both {names} of fabric.subnet_managers are this host ({host})",
-        "remove one of them",
-    )
+    why = f"both {names} of fabric.subnet_managers are this host ({host})"
+    return Problem("host-named-twice", why, "remove one of them")
 
 
 def _of_host(facts: ManagerFacts) -> Iterator[Problem]:
@@ -201,12 +195,11 @@ def _of_host(facts: ManagerFacts) -> Iterator[Problem]:
         fix = "install the package infiniband-diags"
         yield Problem(facts.no_tools.id, why, fix)
     for unit in facts.others:
-        if unit.active == "active" or unit.enabled.startswith(_ENABLED):
+        if unit.active == "active" or unit.enabled.startswith(ENABLED):
             state = "active" if unit.active == "active" else "enabled"
             fix = f"systemctl disable --now {unit.name}"
-            yield Problem(
-                "subnet-manager-unit", f"{unit.name} is {state}, which is not ours", fix
-            )
+            why = f"{unit.name} is {state}, which is not ours"
+            yield Problem("subnet-manager-unit", why, fix)
     if facts.partitions_wrong is not None:
         yield facts.partitions_wrong
 
@@ -217,45 +210,39 @@ def _of_port(port: LocalPort, facts: ManagerFacts) -> Iterator[Problem]:
             continue
         at = f"at {port.title}" if process.guid else "at a port that it does not name"
         fix = f"end it where it was started: systemctl status {process.pid}"
-        yield Problem(
-            "another-opensm",
-            f"another opensm (process {process.pid}) is running {at}",
-            fix,
-        )
-    unit = OPENSM_UNIT.format(port.guid)
+        why = f"another opensm (process {process.pid}) is running {at}"
+        yield Problem("another-opensm", why, fix)
     if facts.units.get(port.guid) is None:
-        fix = "install the package ovirt-rdma-host"
-        yield Problem("unit-missing", f"systemd has no unit {unit}", fix)
-    path = OPENSM_SETTINGS_FILE.format(port.guid)
+        why = f"systemd has no unit {OPENSM_UNIT.format(port.guid)}"
+        yield Problem("unit-missing", why, "install the package ovirt-rdma-host")
     text = facts.settings.get(port.guid)
+    path = OPENSM_SETTINGS_FILE.format(port.guid)
     foreign = "" if text is None else foreign_reason(path, text)
     if foreign:
         fix = "move the file away, if ovirt-rdma may write it"
         yield Problem("file-not-ours", foreign, fix)
 
 
-def _state(
+def _planned(
     port: LocalPort, rule: SubnetManagerRule, policy: FabricPolicy, facts: ManagerFacts
-) -> PlannedPort | Problem:
+) -> Union[PlannedPort, Problem]:
     """Return what opensm will be at ``port``, or why it must not be started there."""
     subnet = next(one for one in facts.fabric.subnets if one.port == port)
     master = subnet.master
     ours = facts.runs_at(port.guid)
     if master is None:
         if rule.standby and not ours:
-            fix = "start the one to stand by for, or remove standby from the policy"
-            return Problem(
-                "nothing-to-stand-by-for",
+            why = (
                 "the policy says standby, and no subnet manager answers at "
-                f"{port.title}",
-                fix,
+                f"{port.title}"
             )
+            fix = "start the one to stand by for, or remove standby from the policy"
+            return Problem("nothing-to-stand-by-for", why, fix)
         why = "no subnet manager answers there"
         return PlannedPort(port, rule.priority, MASTER, why)
-    if not ours:
-        refused = _of_master(port, master, rule, policy, facts)
-        if refused is not None:
-            return refused
+    refused = None if ours else _beside(port, master, rule, policy, facts)
+    if refused is not None:
+        return refused
     if master.guid != port.guid:
         state = MASTER if _is_higher(rule, port, master) else STANDBY
         why = f"{_title(master)} is the master there now"
@@ -268,7 +255,7 @@ def _state(
     return PlannedPort(port, rule.priority, MASTER, "it is the master there now")
 
 
-def _of_master(
+def _beside(
     port: LocalPort,
     master: Manager,
     rule: SubnetManagerRule,
@@ -276,55 +263,46 @@ def _of_master(
     facts: ManagerFacts,
 ) -> Optional[Problem]:
     """Return why opensm must not be started at ``port`` beside ``master``."""
-    known = {guid_text(int(one.replace(":", ""), 16)) for one in policy.manager_guids}
-    higher = _is_higher(rule, port, master)
+    # Another opensm that is seen is refused in any case.
+    seen = any(one.guid in (None, port.guid) for one in facts.fabric.processes)
     if master.guid == port.guid:
-        # Another opensm that is seen is refused in any case.
-        if any(one.guid in (None, port.guid) for one in facts.fabric.processes):
-            return None
+        why = f"a subnet manager that is no process here runs at {port.title}"
         fix = "look for it in containers, and end it"
-        return Problem(
-            "manager-not-seen",
-            f"a subnet manager that is no process here runs at {port.title}",
-            fix,
-        )
+        return None if seen else Problem("manager-not-seen", why, fix)
     if master.guid in facts.fabric.guids:
-        fix = f"keep that port in the policy, or first: {_VERB} disable"
-        return Problem(
-            "manager-at-other-port",
-            f"this host runs the subnet manager of {port.title} at {master.guid}",
-            fix,
+        why = f"this host runs the subnet manager of {port.title} at {master.guid}"
+        fix = f"keep that port in the policy, or first: {VERB} disable"
+        return Problem("manager-at-other-port", why, fix)
+    if rule.standby and _is_higher(rule, port, master):
+        why = (
+            f"the policy says standby, and with priority {rule.priority} opensm would "
+            f"take over from {_title(master)} at {port.title}"
         )
-    if rule.standby and higher:
         fix = "give that one a higher priority"
         if master.priority:
             fix = f"write a priority below {master.priority} for {rule.host}, or {fix}"
-        return Problem(
-            "standby-too-high",
-            f"the policy says standby, and with priority {rule.priority} opensm would "
-            f"take over from {_title(master)} at {port.title}",
-            fix,
-        )
-    if rule.standby or master.guid in known:
+        return Problem("standby-too-high", why, fix)
+    known = (int(one.replace(":", ""), 16) for one in policy.manager_guids)
+    if rule.standby or master.guid in map(guid_text, known):
         return None
+    why = (
+        f"the subnet manager of {port.title} is {_title(master)}, which the policy "
+        "does not name"
+    )
     fix = (
         "stop that one; or name its host in fabric.subnet_managers, with its GUID in "
         f"fabric.hosts; or let {rule.host} stand by for it: standby: on, and a "
         "priority below its own"
     )
-    return Problem(
-        "foreign-master",
-        f"the subnet manager of {port.title} is {_title(master)}, which the policy "
-        "does not name",
-        fix,
-    )
+    return Problem("foreign-master", why, fix)
 
 
 def _is_higher(rule: SubnetManagerRule, port: LocalPort, master: Manager) -> bool:
     """Whether opensm at ``port`` takes over from ``master``."""
-    if rule.priority != master.priority:
-        return rule.priority > master.priority
-    return int(port.guid, 16) < int(master.guid, 16)
+    return (rule.priority, -int(port.guid, 16)) > (
+        master.priority,
+        -int(master.guid, 16),
+    )
 
 
 def _title(manager: Manager) -> str:
@@ -335,27 +313,19 @@ def _of_one_subnet(
     ports: Sequence[LocalPort], facts: ManagerFacts
 ) -> Iterator[Problem]:
     """Yield why two of ``ports`` must not both have an opensm."""
-    if len(ports) < 2:
-        return
-    for number, port in enumerate(ports):
-        found = facts.reachable.get(port.guid)
-        if found is None:
+    for port in ports:
+        if facts.reachable.get(port.guid) is None:
+            why = f"ibnetdiscover does not say what is behind {port.title}"
             fix = f"try it: ibnetdiscover -C {port.device} -P {port.number}"
-            yield Problem(
-                "topology-unknown",
-                f"ibnetdiscover does not say what is behind {port.title}",
-                fix,
+            yield Problem("topology-unknown", why, fix)
+    for port, other in combinations(ports, 2):
+        if other.guid in (facts.reachable.get(port.guid) or ()):
+            why = (
+                f"{port.title} and {other.title} are in one subnet, which needs one "
+                "opensm"
             )
-            continue
-        for other in ports[number + 1 :]:
-            if other.guid in found:
-                both = f"{port.title} and {other.title}"
-                fix = "name one of them in ports of this host in fabric.subnet_managers"
-                yield Problem(
-                    "ports-in-one-subnet",
-                    f"{both} are in one subnet, which needs one opensm",
-                    fix,
-                )
+            fix = "name one of them in ports of this host in fabric.subnet_managers"
+            yield Problem("ports-in-one-subnet", why, fix)
 
 
 def settings_text(guid: str, priority: int, partitions: str) -> str:
@@ -380,15 +350,14 @@ def _step(planned: Sequence[PlannedPort], facts: ManagerFacts) -> Optional[Step]
             path = OPENSM_SETTINGS_FILE.format(guid)
             changes.append(Change(OPENSM_SETTINGS, path, before, text))
         state = facts.units.get(guid)
-        if state != _ENABLED:
-            changes.append(_unit(guid, state, _ENABLED))
-    wanted = {one.port.guid for one in planned}
-    for guid, text in facts.settings.items():
-        path = OPENSM_SETTINGS_FILE.format(guid)
-        if guid in wanted or foreign_reason(path, text):
+        if state != ENABLED:
+            changes.append(unit_change(guid, state or _DISABLED, ENABLED))
+    for guid in sorted(facts.settings.keys() - {one.port.guid for one in planned}):
+        path, text = OPENSM_SETTINGS_FILE.format(guid), facts.settings[guid]
+        if foreign_reason(path, text):
             continue
-        if facts.units.get(guid) == _ENABLED:
-            changes.append(_unit(guid, _ENABLED, _DISABLED))
+        if facts.runs_at(guid):
+            changes.append(unit_change(guid, ENABLED, _DISABLED))
         changes.append(Change(OPENSM_SETTINGS, path, text, None))
     if not changes:
         return None
@@ -405,24 +374,11 @@ def _step(planned: Sequence[PlannedPort], facts: ManagerFacts) -> Optional[Step]
         effect=LIVE,
         reason="; ".join(f"{one.port.title}: {one.reason}" for one in planned),
         source="opensm(8); InfiniBand architecture 1.3, 14.4.1",
-        undo=f"{_VERB} disable",
+        undo=f"{VERB} disable",
         changes=tuple(changes),
     )
 
 
-def _unit(guid: str, before: Optional[str], after: str) -> Change:
-    return Change(UNIT, OPENSM_UNIT.format(guid), before or _DISABLED, after, _ENABLED)
-
-
-def _without_link(port: LocalPort) -> Problem:
-    state = f"{port.port.state}, {port.port.physical_state}"
-    return Problem(
-        "port-without-link",
-        f"{port.title} has no link ({state})",
-        "connect its cable; see ovirt-rdma-host check: IB-PORT-01",
-    )
-
-
-def _plain(guid: str) -> str:
-    """Return a GUID of partitions.conf in the form of the facts and the policy."""
-    return Guid(f"{int(guid, 16):016x}").in_groups
+def unit_change(guid: str, before: Optional[str], after: str) -> Change:
+    """Return the change of our unit of the port with ``guid``."""
+    return Change(UNIT, OPENSM_UNIT.format(guid), before, after, ENABLED)

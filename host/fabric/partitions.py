@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Decide which partitions a fabric should have, and whether it has them. Pure.
+
+The policy's partitions become definitions of partitions.conf and the step that writes
+them; what the file says is compared with what the fabric has, and reviewed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Optional
+
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.fabric.partitions_conf import (
+    Definition,
+    Member,
+    by_pkey,
+    guid_text,
+    render,
+)
+from ovirt_rdma.host.fabric.subnet import BroadcastGroup, FabricPort, local_ports
+from ovirt_rdma.host.facts.ib_codes import MTUS, RATES, group_text, mtu_code, rate_code
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.pkeys import (
+    ALL,
+    ALL_CAS,
+    BOTH,
+    DEFAULT_NAME,
+    DEFAULT_PARTITION,
+    FULL,
+    LIMITED,
+    PORT_WORDS,
+    SELF,
+    full_member,
+    full_member_bits,
+    partition_bits,
+)
+from ovirt_rdma.host.policy.fabric import FabricPolicy, PartitionRule
+from ovirt_rdma.host.rules.base import HOST, LIVE, OPENSM_FILE, Change, Step
+
+RULE = "FABRIC-PARTITIONS-01"
+_HEAD = (
+    "Partitions of the InfiniBand fabric, for opensm.",
+    "Made from the policy of ovirt-rdma by: ovirt-rdma-host fabric partitions render",
+    "To keep the file as it is, add a line that reads: # mine",
+)
+# include/iba/ib_types.h: opensm 3.3.23 ends at 600 Gb/s; tried there.
+_NEWEST_OLD_RATE = 22
+
+
+def definitions_of(fabric: FabricPolicy) -> tuple[Definition, ...]:
+    """Return the definitions that the policy describes; none without partitions.
+
+    The default partition is always the first: without a definition, opensm makes all
+    ports but its own limited members, and no broadcast group.
+    """
+    found = [_definition(rule, fabric) for rule in fabric.partitions]
+    if found and all(one.pkey != DEFAULT_PARTITION for one in found):
+        everyone = (Member(ALL, FULL),)
+        found.append(
+            Definition(DEFAULT_NAME, DEFAULT_PARTITION, True, members=everyone)
+        )
+    return tuple(sorted(found, key=lambda one: one.pkey != DEFAULT_PARTITION))
+
+
+def _definition(rule: PartitionRule, fabric: FabricPolicy) -> Definition:
+    members: list[Member] = []
+    for text in rule.members:
+        who, _, membership = text.rpartition("=")
+        if who in PORT_WORDS:
+            members.append(Member(who, membership))
+            continue
+        for guid in fabric.guids_of(who) or (who,):
+            number = int(guid.replace(":", ""), 16)
+            members.append(Member(guid_text(number), membership))
+    flags = {}
+    if rule.mtu is not None:
+        flags["mtu"] = mtu_code(rule.mtu)
+    if rule.rate is not None:
+        flags["rate"] = rate_code(rule.rate)
+    return Definition(
+        rule.name,
+        partition_bits(int(rule.pkey, 16)),
+        rule.ipoib,
+        flags=flags,
+        members=tuple(sorted(members, key=_order)),
+    )
+
+
+def _order(member: Member) -> int:
+    # The last membership of a port counts in opensm: what names many comes first.
+    # PORT_WORDS are in that order.
+    many = len(PORT_WORDS)
+    return many if member.is_guid else PORT_WORDS.index(member.port)
+
+
+def text_of(definitions: Sequence[Definition]) -> str:
+    """Return partitions.conf with ``definitions``, below a comment on its origin."""
+    return render(definitions, _HEAD)
+
+
+def step_of(
+    path: str, before: Optional[str], definitions: Sequence[Definition]
+) -> Optional[Step]:
+    """Return the step that writes ``definitions`` to ``path``; None if ``before``, its
+    present text, is that already.
+    """
+    after = text_of(definitions)
+    if before == after:
+        return None
+    number = len({one.pkey for one in definitions})
+    return Step(
+        rule=RULE,
+        subject=HOST,
+        sentence=f"write {path}",
+        before="no file" if before is None else "another text",
+        after=f"{number} partition{'' if number == 1 else 's'}",
+        effect=LIVE,
+        reason=f"the policy describes the partitions of the fabric; {path} differs",
+        source="opensm(8), PARTITION CONFIGURATION",
+        undo="the earlier text is written again",
+        changes=(Change(OPENSM_FILE, path, before, after),),
+    )
+
+
+def membership(
+    definitions: Iterable[Definition], guid: str, *, manager: bool
+) -> dict[int, str]:
+    """Return the partitions of the host's port ``guid`` by P_Key (15 bits), as FULL or
+    LIMITED. ``manager``: opensm runs at it.
+
+    The last definition that names the port counts (osm_prtn_add_port, opensm 3.3.23).
+    """
+    names = {ALL, ALL_CAS, guid, *([SELF] if manager else [])}
+    return {
+        one.pkey: LIMITED if member.membership == LIMITED else FULL
+        for one in definitions
+        for member in one.members
+        if member.port in names
+    }
+
+
+def unlike(
+    definitions: Sequence[Definition],
+    groups: Optional[Sequence[BroadcastGroup]],
+    tables: Mapping[str, Optional[Collection[int]]],
+    managers: Collection[str],
+    asked_by: str,
+) -> tuple[Sentence, ...]:
+    """Return how the fabric differs from ``definitions``, one sentence each.
+
+    ``groups`` are the broadcast groups that the port ``asked_by`` can see, None if they
+    are unknown: opensm shows a port only those of its own partitions. ``tables`` has
+    the P_Key tables of ports, None for one that is not in the fabric. ``managers`` are
+    the GUIDs of the ports with opensm.
+    """
+    own = membership(definitions, asked_by, manager=asked_by in managers)
+    found: list[Sentence] = []
+    if groups is not None:
+        found += _of_groups([one for one in definitions if one.pkey in own], groups)
+    for guid, table in tables.items():
+        if table is not None:
+            desired = membership(definitions, guid, manager=guid in managers)
+            found += _of_table(guid, desired, table)
+    return tuple(found)
+
+
+def _of_groups(
+    definitions: Sequence[Definition], groups: Sequence[BroadcastGroup]
+) -> Iterator[Sentence]:
+    present = {group.pkey: group for group in groups}
+    for pkey, same in by_pkey(definitions).items():
+        one = next((one for one in same if one.ipoib), None)
+        if one is None:
+            continue
+        group = present.get(pkey)
+        if group is None:
+            text = f"{one.title} has no broadcast group"
+            yield Sentence("broadcast-group-missing", text)
+        elif (group.mtu, group.rate) != (one.mtu, one.rate):
+            # osm_mcmr_rcv_find_or_create_new_mgrp() returns the group that exists.
+            yield Sentence(
+                "broadcast-group-differs",
+                f"the broadcast group of {one.title} has "
+                f"{group_text(group.mtu, group.rate)}, not "
+                f"{group_text(one.mtu, one.rate)}; opensm keeps the MTU and rate of a "
+                "group as long as a port is in it",
+            )
+
+
+def _of_table(
+    guid: str, desired: Mapping[int, str], table: Collection[int]
+) -> Iterator[Sentence]:
+    for pkey, kind in desired.items():
+        full = full_member_bits(pkey)
+        if (full if kind == FULL else pkey) not in table:
+            other = "is no member" if not {pkey, full} & set(table) else "is not that"
+            text = f"{guid} should be a {kind} member of {full_member(pkey)}, and"
+            yield Sentence("port-not-member", f"{text} {other}")
+    for pkey in sorted({partition_bits(one) for one in table} - desired.keys()):
+        # opensm always makes every port at least a limited member of the default one.
+        if pkey != DEFAULT_PARTITION:
+            text = f"{guid} is a member of {full_member(pkey)}, and should not be"
+            yield Sentence("port-is-member", text)
+
+
+def ports_of(facts: Facts) -> tuple[FabricPort, ...]:
+    """Return the InfiniBand ports of this host; without a rate if the link is down."""
+    return tuple(
+        FabricPort(
+            one.guid,
+            f"{facts.hostname} {one.title}",
+            one.port.rate_mbps if one.port.is_active else None,
+            one.port.active_mtu if one.port.is_active else one.port.max_mtu,
+        )
+        for one in local_ports(facts)
+    )
+
+
+def cannot_join(
+    mtu_code: int, rate_code: int, mtu: Optional[int], rate_mbps: Optional[int]
+) -> str:
+    """Return why a port with ``mtu`` and ``rate_mbps`` cannot be in a group with these
+    codes, in a form for ``it ...``; "" if it can, or that is unknown.
+    """
+    group_mtu, group_rate = MTUS.get(mtu_code), RATES.get(rate_code)
+    if group_rate and rate_mbps and rate_mbps < group_rate:
+        return f"has {rate_mbps / 1000:g} Gb/s, not {group_rate / 1000:g}"
+    if group_mtu and mtu and mtu < group_mtu:
+        return f"has MTU {mtu}, not {group_mtu}"
+    return ""
+
+
+def remarks(
+    definitions: Sequence[Definition],
+    ports: Iterable[FabricPort] = (),
+    *,
+    whole: bool = False,
+) -> tuple[Sentence, ...]:
+    """Return a sentence for each thing that is valid and may not be meant.
+
+    ``whole``: ``ports`` are all ports of the fabric, so that a GUID that is not among
+    them is unknown.
+    """
+    # Of a port of this host more is known than of one in a topology.
+    known = {port.guid: port for port in ports}
+    found = [*_of_default(definitions), *_needing_settings(definitions)]
+    for one in definitions:
+        if whole:
+            found += [
+                Sentence(
+                    "guid-unknown",
+                    f"{member.port} of {one.title} is no port of this fabric; opensm "
+                    "ignores it until such a port appears",
+                )
+                for member in one.members
+                if member.is_guid and member.port not in known
+            ]
+        if one.ipoib:
+            found += _too_slow(one, known)
+    return tuple(found)
+
+
+def _of_default(definitions: Sequence[Definition]) -> Iterator[Sentence]:
+    default = by_pkey(definitions).get(DEFAULT_PARTITION, [])
+    if not default:
+        yield Sentence(
+            "default-partition-undefined",
+            "there is no default partition (0x7fff): all ports but the subnet "
+            "manager's become limited members, which do not reach each other, and it "
+            f"has no broadcast group; write {DEFAULT_NAME}=0x7fff,ipoib : ALL=full ;",
+        )
+        return
+    if not any(one.ipoib for one in default):
+        yield Sentence(
+            "default-partition-without-ipoib",
+            "the default partition has no broadcast group, so the base netdevs of "
+            "IPoIB have no carrier; write ipoib in its definition, unless no host uses "
+            "them",
+        )
+    members = [member for one in default for member in one.members]
+    if not any(one.membership != LIMITED and one.port != SELF for one in members):
+        yield Sentence(
+            "default-partition-limited",
+            "the default partition has no full member but at most the subnet manager's "
+            "port (SELF), so that no other port reaches another there",
+        )
+
+
+def _needing_settings(definitions: Sequence[Definition]) -> Iterator[Sentence]:
+    for one in definitions:
+        if any(member.membership == BOTH for member in one.members):
+            yield Sentence(
+                "both-needs-setting",
+                f"{one.title} has members with =both, which opensm takes for full "
+                "unless allow_both_pkeys is TRUE in opensm.conf",
+            )
+        if one.flags.get("sl"):
+            yield Sentence(
+                "sl-needs-setting",
+                f"{one.title} has a service level, which opensm sets to 0 unless qos "
+                "is TRUE in opensm.conf",
+            )
+        if one.ipoib and one.rate > _NEWEST_OLD_RATE:
+            yield Sentence(
+                "rate-needs-opensm",
+                f"{one.title} has rate={one.rate}, which opensm before 3.3.24 does not "
+                "know, so that the broadcast group is missing",
+            )
+
+
+def _too_slow(one: Definition, known: Mapping[str, FabricPort]) -> Iterator[Sentence]:
+    named = {member.port for member in one.members}
+    everyone = not named.isdisjoint((ALL, ALL_CAS))
+    slow: dict[str, list[FabricPort]] = {}
+    for port in known.values():
+        why = cannot_join(one.mtu, one.rate, port.mtu, port.rate_mbps)
+        if why and (everyone or port.guid in named):
+            slow.setdefault(why, []).append(port)
+    # One slow group may be a mistake for each port of a fabric.
+    for why, (first, *others) in slow.items():
+        more = f", nor can {len(others)} more with that" if others else ""
+        yield Sentence(
+            "port-cannot-join",
+            f"{first.name} ({first.guid}) {why}, and cannot join the broadcast group "
+            f"of {one.title}{more}; IPoIB has no carrier there",
+        )

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Write partitions.conf, and start opensm at ports of this host: as runs of the
+journal, with a proof by the fabric itself. If the proof fails, the run is rolled back.
+
+- Of partitions.conf, the subnet manager is asked if opensm of this host is it: every
+  partition with IPoIB that the port is in has its broadcast group (opensm shows no
+  others), and the P_Key table of every port that the policy names is as it says.
+- Of opensm, the processes, the ports and the subnet manager are asked: ours runs at
+  each port, the port is ACTIVE, opensm is master or on standby as planned, and no other
+  one is master too. A revert of the step is the way back.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Callable, Optional
+
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.base import EffectFailed
+from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.changes.kinds.model import (
+    DONE,
+    Listener,
+    Refused,
+    RunRequest,
+    RunResult,
+)
+from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.changes.run import apply_steps
+from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_rdma_devices
+from ovirt_rdma.host.collect.units import SUBNET_MANAGERS
+from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.fabric.manager import (
+    ENABLED,
+    STEP,
+    ManagerFacts,
+    ManagerPlan,
+    PlannedPort,
+    decide,
+    ports_of,
+    rules_of,
+    unit_change,
+)
+from ovirt_rdma.host.fabric.partitions import definitions_of, step_of, unlike
+from ovirt_rdma.host.fabric.partitions_conf import (
+    Definition,
+    PartitionsProblem,
+    parse,
+)
+from ovirt_rdma.host.fabric.subnet import (
+    MASTER,
+    STANDBY,
+    FabricReader,
+    LocalPort,
+    Subnet,
+    partitions_file,
+    running_opensm,
+)
+from ovirt_rdma.host.facts.devices import RdmaPort
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.paths import OPENSM, OPENSM_SETTINGS_FILE
+from ovirt_rdma.host.policy.fabric import FabricPolicy
+from ovirt_rdma.host.rules.base import OPENSM_FILE, Change, Step
+from ovirt_rdma.host.system.commands import Runner
+from ovirt_rdma.host.system.tree import FileTree
+
+# A sweep of a small fabric takes less than a second, one of 1000 ports several.
+SWEEP_TIMEOUT_S = 30.0
+# One with a higher priority takes over within seconds. One on standby does if the
+# master has not answered 4 questions, one each 10 s (osm_base.h, POLLING_RETRY_NUMBER):
+# 63 s were measured with opensm 3.3.23.
+START_TIMEOUT_S = 90.0
+_POLL_S = 0.5
+_FOLDER, _NAME = OPENSM_SETTINGS_FILE.rsplit("/", 1)
+_SETTINGS = re.compile(_NAME.format("(0x[0-9a-f]{16})"))
+# What opensm does with a group that has members; a restart of opensm ends it.
+_GROUP_STAYS = "broadcast-group-differs"
+_NOT_RUNNING = Sentence(
+    "opensm-not-running",
+    "opensm is not running on this host, so nothing could be proven; it reads the file "
+    "when it starts",
+)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Which ports and groups are as they should be, and ``unlike``: which are not.
+
+    ``proven`` is None if the fabric could not be asked; ``notes`` say why.
+    """
+
+    proven: Optional[bool]
+    unlike: tuple[Sentence, ...] = ()
+    notes: tuple[Sentence, ...] = ()
+
+
+def _proof(
+    unlike: Sequence[Sentence], notes: Sequence[Sentence], *, asked: bool
+) -> Proof:
+    proven = not any(one.id != _GROUP_STAYS for one in unlike) if asked else None
+    return Proof(proven, tuple(dict.fromkeys(unlike)), tuple(dict.fromkeys(notes)))
+
+
+@dataclass
+class OpensmRun:
+    """A run on the host below ``root``, which holds the lock; ``run`` runs tools."""
+
+    root: str
+    run: Optional[Runner]
+    effects: HostEffects
+    journal: Journal
+    listener: Listener
+    tree: FileTree = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tree = FileTree(self.root)
+
+    def apply(
+        self,
+        step: Step,
+        prove: Callable[[], Proof],
+        timeout_s: float,
+        policy: str,
+        facts: Facts,
+        *,
+        by: str,
+    ) -> tuple[RunResult, Proof]:
+        """Carry out ``step``, and ``prove`` it within ``timeout_s`` seconds, or roll
+        back. ``policy`` is its digest. Raises as apply_steps().
+        """
+        proofs = [Proof(None)]
+
+        def verify() -> frozenset[str]:
+            self.listener.doing(step.id, "waiting for opensm")
+            end = time.monotonic() + timeout_s
+            proofs.append(prove())
+            while proofs[-1].proven is False and time.monotonic() < end:
+                time.sleep(_POLL_S)
+                proofs.append(prove())
+            if proofs[-1].proven is False:
+                wrong = [one for one in proofs[-1].unlike if one.id != _GROUP_STAYS]
+                text = f"the fabric is not as planned: {'; '.join(wrong)}"
+                raise EffectFailed("fabric-not-as-planned", text)
+            return frozenset()
+
+        request = RunRequest(by=by, policy=policy, facts=facts, verify=verify)
+        result = apply_steps(self.effects, self.journal, [step], request, self.listener)
+        return result, proofs[-1]
+
+    def partitions_step(
+        self, definitions: Sequence[Definition]
+    ) -> tuple[str, Optional[Step]]:
+        """Return the file, and the step that writes ``definitions`` to it, if any.
+
+        Raises Refused if a running opensm reads another file, or the file is
+        unreadable.
+        """
+        path = partitions_file(self.tree)
+        for process in running_opensm(self.tree):
+            if process.partitions not in (None, path):
+                raise Refused(
+                    "opensm-reads-another-file",
+                    f"opensm (process {process.pid}) reads {process.partitions}, not "
+                    f"{path}",
+                    "start it without -P, and remove partition_config_file from "
+                    "opensm.conf",
+                )
+        before = self._value(Change(OPENSM_FILE, path, None, ""))
+        return path, step_of(path, before, definitions)
+
+    def _value(self, change: Change) -> Optional[str]:
+        reading = self.effects.read(change)
+        if reading.problem:
+            raise Refused("value-unreadable", reading.problem)
+        return reading.value
+
+    def partitions_proof(
+        self, definitions: Sequence[Definition], facts: Facts
+    ) -> Proof:
+        """Ask the subnet manager if it is as ``definitions`` say."""
+        if not running_opensm(self.tree):
+            return _proof((), (_NOT_RUNNING,), asked=False)
+        reader = FabricReader(self.tree, self.run)
+        found: list[Sentence] = []
+        notes: list[Sentence] = []
+        asked = False
+        known = reader.facts(facts)
+        members = [member for one in definitions for member in one.members]
+        named = [member.port for member in members if member.is_guid]
+        for subnet in known.subnets:
+            port, master = subnet.port, subnet.master
+            notes += subnet.problems
+            if master is None:
+                continue
+            if master.guid not in known.guids:
+                text = (
+                    f"the subnet manager behind {port.title} is at {master.guid}, "
+                    "which is no port of this host: it does not read this file"
+                )
+                notes.append(Sentence("subnet-manager-elsewhere", text))
+                continue
+            tables = reader.tables(port, dict.fromkeys([port.guid, *named]))
+            notes += reader.problems
+            notes += [
+                Sentence("guid-absent", f"{guid} is not in the fabric now")
+                for guid, table in tables.items()
+                if table is None
+            ]
+            asked = asked or subnet.groups is not None or bool(tables)
+            found += unlike(
+                definitions, subnet.groups, tables, {master.guid}, port.guid
+            )
+        return _proof(found, notes, asked=asked)
+
+    def manager_plan(self, policy: FabricPolicy, facts: Facts) -> ManagerPlan:
+        """Return what has to be done so that opensm runs as ``policy`` says. Raises
+        Refused if nothing may be done.
+        """
+        plan = decide(policy, self._manager_facts(policy, facts))
+        if not plan.refusals:
+            return plan
+        first, *more = plan.refusals
+        if not more:
+            raise Refused(first.id, str(first), first.fix)
+        raise Refused(
+            "subnet-manager-refused",
+            "opensm is not started:",
+            "; ".join(dict.fromkeys(one.fix for one in plan.refusals)),
+            reasons=[Sentence(one.id, str(one)) for one in plan.refusals],
+        )
+
+    def _manager_facts(self, policy: FabricPolicy, facts: Facts) -> ManagerFacts:
+        reader = FabricReader(self.tree, self.run)
+        fabric = reader.facts(facts)
+        local = [one.port for one in fabric.subnets]
+        rules = rules_of(policy, fabric)
+        ports = ports_of(rules[0], local)[0] if len(rules) == 1 else []
+        settings = {}
+        for name in self.tree.names(_FOLDER):
+            match = _SETTINGS.fullmatch(name)
+            data = self.tree.data(f"{_FOLDER}/{name}") if match else None
+            if match and data is not None:
+                settings[match[1]] = data.decode("utf-8", "surrogateescape")
+        guids = dict.fromkeys([*settings, *(port.guid for port in local)])
+        path = partitions_file(self.tree)
+        several = ports if len(ports) > 1 else []
+        return ManagerFacts(
+            fabric,
+            installed=self._exists(OPENSM),
+            partitions=path,
+            no_tools=reader.missing_tools(),
+            partitions_wrong=self._partitions_wrong(policy, path),
+            others=tuple(u for u in facts.software.units if u.name in SUBNET_MANAGERS),
+            settings=settings,
+            units={
+                guid: self._value(unit_change(guid, None, ENABLED)) for guid in guids
+            },
+            reachable={port.guid: reader.reachable(port) for port in several},
+        )
+
+    def _exists(self, path: str) -> bool:
+        folder, name = posixpath.split(path)
+        return name in self.tree.names(folder)
+
+    def _partitions_wrong(self, policy: FabricPolicy, path: str) -> Optional[Problem]:
+        definitions: tuple[Definition, ...] = ()
+        if self._exists(path):
+            problems: list[str] = []
+            data = self.tree.data(path, problems)
+            if data is None:
+                fix = "move it away, or correct it"
+                return Problem("partitions-unreadable", problems[0], fix)
+            try:
+                definitions = parse(data, path)
+            except PartitionsProblem as problem:
+                wrong = f"{path} is invalid: {problem.reasons[0]}"
+                fix = "ovirt-rdma-host fabric partitions validate"
+                return Problem("partitions-invalid", wrong, fix)
+        desired = definitions_of(policy)
+        if desired and definitions != desired:
+            wrong = f"{path} is not as the policy says"
+            fix = "ovirt-rdma-host fabric partitions apply"
+            return Problem("partitions-differ", wrong, fix)
+        return None
+
+    def manager_proof(self, ports: Sequence[PlannedPort]) -> Proof:
+        """Ask if opensm is at ``ports`` as planned."""
+        reader = FabricReader(self.tree, self.run)
+        running = {one.guid for one in running_opensm(self.tree) if one.is_ours}
+        found: list[Sentence] = []
+        notes: list[Sentence] = []
+        for planned in ports:
+            place, title = planned.port, planned.port.title
+            port = self._present(place)
+            if place.guid not in running:
+                text = f"opensm is not running at {title}"
+                found.append(Sentence("opensm-not-running", text))
+            elif port is None or not port.is_active:
+                state = "gone" if port is None else port.state
+                text = f"{title} is {state}, not ACTIVE"
+                found.append(Sentence("port-not-active", text))
+            else:
+                subnet = reader.subnet(replace(place, port=port))
+                notes += subnet.problems
+                own = reader.manager_at(place, port.lid or 0)
+                found += _unlike(planned, own.state if own else "silent", subnet)
+        return _proof(found, notes, asked=True)
+
+    def _present(self, place: LocalPort) -> Optional[RdmaPort]:
+        """Return the port at ``place`` with its present state and LID."""
+        for device in read_rdma_devices(self.tree, []):
+            for port in device.ports:
+                if (device.name, port.number) == (place.device, place.number):
+                    folder = f"{RDMA_CLASS}/{device.name}/ports/{port.number}"
+                    lid = self.tree.text(f"{folder}/lid") or "0"
+                    return replace(place.port, state=port.state, lid=int(lid, 16))
+        return None
+
+    def disable(self, facts: Facts, by: str) -> RunResult:
+        """Undo what starting opensm has done. Raises as revert(); DONE with ``run``
+        None if there is nothing to undo.
+        """
+        applied = {one.act.step for one in self.journal.ledger().applied}
+        if STEP not in applied:
+            return RunResult(None, DONE, "there is no opensm of ovirt-rdma")
+        return revert(
+            self.effects, self.journal, facts, self.listener, only=STEP, by=by
+        )
+
+
+def _unlike(planned: PlannedPort, state: str, subnet: Subnet) -> Iterator[Sentence]:
+    """Yield how the subnet manager at ``planned``, in ``state``, is not as planned."""
+    title, guid, master = planned.port.title, planned.port.guid, subnet.master
+    if master is None:
+        yield Sentence("subnet-manager-silent", f"no subnet manager answers at {title}")
+        return
+    if subnet.several_masters:
+        yield subnet.several_masters
+    if planned.state == MASTER and master.guid != guid:
+        yield Sentence("not-master", f"the master at {title} is {master.guid}")
+    elif planned.state == STANDBY and master.guid == guid:
+        yield Sentence("not-standby", f"opensm has become the master at {title}")
+    elif state != planned.state:
+        text = f"opensm at {title} is {state}, not {planned.state}"
+        yield Sentence("manager-state-differs", text)
