@@ -4,26 +4,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Optional
+from dataclasses import asdict, replace
+from typing import Any, Optional
 
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy, refuse_facts
 from ovirt_rdma.cli.host.policy import policy_in_question
-from ovirt_rdma.cli.host.shown.block import (
-    facts_document,
-    logins,
-    print_logins,
-    print_sessions,
-    sentences,
-    session_document,
-)
-from ovirt_rdma.cli.output import count
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
-from ovirt_rdma.host.block.findings import differences, login_findings, session_findings
-from ovirt_rdma.host.block.model import BlockProblem, Session
+from ovirt_rdma.host.block.logins import (
+    Target,
+    differences,
+    session_findings,
+    timeout_findings,
+)
 from ovirt_rdma.host.block.multipath_conf import multipath_findings
-from ovirt_rdma.host.block.sessions import BlockSessions, Target, leaving_sessions
+from ovirt_rdma.host.block.read import BlockFacts, BlockProblem
+from ovirt_rdma.host.block.sessions import BlockSessions, leaving_sessions
+from ovirt_rdma.host.collect.storage_sessions import (
+    ISER,
+    LOGGED_IN,
+    RUNNING,
+    TIMEOUTS,
+    Lun,
+    Session,
+)
 from ovirt_rdma.host.errors import Sentence, UsageProblem
 from ovirt_rdma.host.policy.block_fields import BlockPolicy
 from ovirt_rdma.host.system.lock import one_run
@@ -46,11 +52,11 @@ class List(HostVerb):
         output = context.output
         facts = BlockSessions(context.root).facts()
         if not output.for_people:
-            output.document("block", facts_document(facts))
+            output.document("block", _facts_document(facts))
             return 0
         for sentence in facts.problems:
             output.message(f"note: {sentence}")
-        print_sessions(facts.sessions, output)
+        _print_sessions(facts.sessions, output)
         return 0
 
 
@@ -73,23 +79,26 @@ class Check(HostVerb, AllowNone):
         block, sessions = policy.block, BlockSessions(context.root)
         facts = sessions.facts()
         targets: tuple[Target, ...] = (*block.srp, *block.iser)
-        wanted = sessions.wanted(block, targets, facts)
-        findings = [*login_findings(wanted), *session_findings(facts)]
+        findings = []
+        for login in sessions.logins(block, targets, facts):
+            missing = login.finding
+            findings += [missing] if missing else timeout_findings(login)
+        findings += session_findings(facts)
         problems = list(facts.problems)
         findings += multipath_findings(FileTree(context.root), problems)
         if output.for_people:
             for sentence in problems:
                 output.message(f"note: {sentence}")
-            print_sessions(facts.sessions, output)
+            _print_sessions(facts.sessions, output)
             for finding in findings:
                 output.line(f"{finding}.")
             if not findings and not problems:
                 output.line(_sound(targets, facts.sessions, source))
         else:
             content = {
-                **facts_document(facts),
+                **_facts_document(facts),
                 "policy": source,
-                "findings": sentences(findings),
+                "findings": _sentences(findings),
                 "problems": problems,
             }
             output.document("block-check", content)
@@ -126,13 +135,29 @@ class LogIn(HostVerb):
         with one_run(context.root, by="block login"):
             made = BlockSessions(context.root).log_in(block, targets)
         if output.for_people:
-            print_logins(made.outcomes, made.unreachable, output)
-            for note in made.notes:
+            for one in made:
+                done = "logged in" if one.made else "was logged in before"
+                output.line(f"{one.title}: {one.problem or done}.")
+            if not made:
+                output.line("The policy has no target for block storage.")
+            for note in (note for one in made for note in one.notes):
                 output.message(f"warning: {note}")
         else:
-            rows = logins(made.outcomes, made.unreachable)
+            rows = [
+                {
+                    "target": one.target.name,
+                    "device": one.device,
+                    "port": one.port,
+                    "logged_in": one.problem is None,
+                    "made": one.made,
+                    "problems": _sentences(
+                        [*([one.problem] if one.problem else []), *one.notes]
+                    ),
+                }
+                for one in made
+            ]
             output.document("block-login", {"logins": rows})
-        return 1 if made.failed else 0
+        return 1 if any(one.problem or one.notes for one in made) else 0
 
 
 class LogOut(HostVerb):
@@ -183,7 +208,7 @@ class LogOut(HostVerb):
             if facts.srp_daemon:
                 output.message(f"warning: {Sentence('srp-daemon-running', _DAEMON)}")
         else:
-            content = {"sessions": [session_document(one) for one in leaving]}
+            content = {"sessions": [_session_document(one) for one in leaving]}
             output.document("block-logout", content)
         _raise_failed(failed)
         return 0
@@ -214,7 +239,7 @@ class Rescan(HostVerb):
             if not changes:
                 output.line(f"Nothing new in {count(len(before.sessions), 'session')}.")
         else:
-            content = {"changes": sentences(changes), **facts_document(after)}
+            content = {"changes": _sentences(changes), **_facts_document(after)}
             output.document("block-rescan", content)
         _raise_failed(failed)
         return 0
@@ -242,3 +267,63 @@ def _named_targets(block: BlockPolicy, names: Iterable[str]) -> Sequence[Target]
 def _raise_failed(failed: Sequence[Sentence]) -> None:
     if failed:
         raise BlockProblem(failed[0].id, "\n".join(failed), "see journalctl -k")
+
+
+def _print_sessions(sessions: Sequence[Session], output: Output) -> None:
+    if not sessions:
+        output.line("This host has no session of block storage over RDMA.")
+        return
+    output.table(
+        ("TARGET", "PROTOCOL", "BY", "STATE", "LUNS"),
+        [
+            (
+                one.target,
+                "iSER" if one.protocol == ISER else "SRP",
+                f"{one.device}/{one.port}" if one.device else one.portal or "-",
+                one.state,
+                str(len(one.luns)),
+            )
+            for one in sessions
+        ],
+        {RUNNING: "good", LOGGED_IN: "good"},
+    )
+    luns: dict[str, list[Lun]] = {}
+    for lun in (lun for one in sessions for lun in one.luns):
+        luns.setdefault(lun.wwid or lun.device, []).append(lun)
+    if luns:
+        output.line()
+        output.table(
+            ("WWID", "SIZE", "PATHS", "STATE", "MAP", "VDSM OFFERS IT"),
+            [
+                (
+                    wwid,
+                    paths[0].shown_size,
+                    ",".join(lun.device for lun in paths),
+                    ",".join(sorted({lun.state for lun in paths})),
+                    paths[0].map or "-",
+                    "no" if all(lun.not_offered for lun in paths) else "yes",
+                )
+                for wwid, paths in luns.items()
+            ],
+            {"no": "doubtful"},
+        )
+
+
+def _sentences(found: Iterable[Sentence]) -> list[dict[str, str]]:
+    return [{"id": one.id, "sentence": one} for one in found]
+
+
+def _facts_document(facts: BlockFacts) -> dict[str, Any]:
+    return {
+        "sessions": [_session_document(one) for one in facts.sessions],
+        "srp_ports": facts.srp_ports,
+        "srp_daemon": facts.srp_daemon,
+        "problems": list(facts.problems),
+    }
+
+
+def _session_document(session: Session) -> dict[str, Any]:
+    content = asdict(replace(session, luns=(), timeouts=()))
+    content["timeouts"] = dict(zip(TIMEOUTS, session.timeouts))
+    luns = [{**asdict(lun), "offered": lun.not_offered is None} for lun in session.luns]
+    return {**content, "luns": luns}

@@ -16,12 +16,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional, Union
 
-from ovirt_rdma.host.block.logins import IserLogin, Outcome, wanted_iser_logins
-from ovirt_rdma.host.block.model import Session
+from ovirt_rdma.host.block.logins import Login, iser_logins
 from ovirt_rdma.host.block.read import BlockReader
+from ovirt_rdma.host.collect.storage_sessions import Session
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.block_fields import IserTarget
 from ovirt_rdma.host.system.commands import (
@@ -74,31 +75,30 @@ class Iser:
     def __init__(self, root: Union[str, Path], run: TimedRunner) -> None:
         self._root, self._run = root, run
 
-    def log_in(self, logins: Sequence[IserLogin], timeout_s: float) -> list[Outcome]:
-        """Make the ``logins`` that have no session; return each result, in order.
+    def log_in(self, logins: Sequence[Login], timeout_s: float) -> list[Login]:
+        """Make the ``logins`` that have no session; return each with its result, in
+        order.
 
         The database is prepared for one after the other, as VDSM does; then all log in
         at the same time, each with ``timeout_s`` seconds.
         """
-        missing = [login for login in logins if login.session is None]
-        if not missing:
-            return [Outcome(login) for login in logins]
+        if all(login.session for login in logins):
+            return list(logins)
         problem = self._load_module()
-        why = {
-            id(login): problem or self._prepared(login.target, timeout_s)
-            for login in missing
-        }
+        prepared = [
+            login
+            if login.session
+            else replace(login, problem=problem or self._prepared(login, timeout_s))
+            for login in logins
+        ]
 
-        def made(login: IserLogin) -> Outcome:
-            if login.session is not None:
-                return Outcome(login)
-            problem = why[id(login)]
-            if problem is not None:
-                return Outcome(login, problem=problem)
+        def made(login: Login) -> Login:
+            if login.session or login.problem:
+                return login
             return self._logged_in(login, timeout_s)
 
-        with ThreadPoolExecutor(min(len(missing), _MOST_LOGINS)) as threads:
-            return list(threads.map(made, logins))
+        with ThreadPoolExecutor(min(len(prepared), _MOST_LOGINS)) as threads:
+            return list(threads.map(made, prepared))
 
     def log_out(self, session: Session) -> Optional[Sentence]:
         """End a session; return why that failed. The record stays."""
@@ -125,10 +125,11 @@ class Iser:
             return Sentence("iser-module-not-loaded", text)
         return None
 
-    def _prepared(self, target: IserTarget, timeout_s: float) -> Optional[Sentence]:
+    def _prepared(self, login: Login, timeout_s: float) -> Optional[Sentence]:
         """Make the interface record and the target's, where they are missing; return
         why that failed.
         """
+        target = _target_of(login)
         try:
             return self._interface(target.interface) or self._record(target, timeout_s)
         except NotInstalled:
@@ -195,29 +196,30 @@ class Iser:
     def _database(self, *words: str) -> str:
         return self._run(("iscsiadm", "-m", *words), _DATABASE_S)
 
-    def _logged_in(self, login: IserLogin, timeout_s: float) -> Outcome:
-        where = ("-T", login.target.iqn, "-p", login.target.portal)
-        words = ("iscsiadm", "-m", "node", *where, "-I", login.target.interface, "-l")
+    def _logged_in(self, login: Login, timeout_s: float) -> Login:
+        target = _target_of(login)
+        where = ("-T", target.iqn, "-p", target.portal)
+        words = ("iscsiadm", "-m", "node", *where, "-I", target.interface, "-l")
         made, problem = True, None
         try:
             self._run(words, timeout_s + _ANSWER_S)
         except CommandTimeout:
-            problem = _silent(login.target, timeout_s)
+            problem = _silent(target, timeout_s)
         except CommandFailed as error:
             made = False
             if error.returncode in _SILENT:
-                problem = _silent(login.target, timeout_s)
+                problem = _silent(target, timeout_s)
             elif error.returncode in _ERRORS:
                 problem = _ERRORS[error.returncode]
             elif error.returncode != _EXISTS:
-                problem = self._refusal(login.target, error)
-        if problem is not None:
-            return Outcome(login, problem=problem)
-        (found,) = wanted_iser_logins([login.target], self._sessions())
-        if found.session is None:
+                problem = self._refusal(target, error)
+        (found,) = iser_logins([target], self._sessions())
+        if problem is None and found.session is None:
             text = "the target accepted the login, and the session is gone again"
-            return Outcome(login, problem=Sentence("iser-session-gone", text))
-        return Outcome(found, made=made)
+            problem = Sentence("iser-session-gone", text)
+        if problem is not None:
+            return replace(login, problem=problem)
+        return replace(found, made=made)
 
     def _refusal(self, target: IserTarget, error: CommandFailed) -> Sentence:
         """Ask the portal, which has just answered, for its targets."""
@@ -236,6 +238,11 @@ class Iser:
             return Sentence("iser-login-refused", text)
         text = f"iscsiadm reports: {error} (exit status {error.returncode})"
         return Sentence("iser-login-failed", text)
+
+
+def _target_of(login: Login) -> IserTarget:
+    assert isinstance(login.target, IserTarget)  # noqa: S101  (for mypy)
+    return login.target
 
 
 def _silent(target: IserTarget, timeout_s: float) -> Sentence:

@@ -1,37 +1,45 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Decide which logins are missing and by which port, and why SRP's failed. Pure."""
+"""Decide which logins are missing and by which port, why SRP's failed, and what is
+wrong with sessions and LUNs. Pure.
+"""
 
 from __future__ import annotations
 
 import errno
 import fnmatch
-import itertools
 import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Optional, Union
 
-from ovirt_rdma.host.block.model import TIMEOUTS, Session
+from ovirt_rdma.host.block.read import BlockFacts
+from ovirt_rdma.host.collect.storage_sessions import TIMEOUTS, Session
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.policy.block_fields import OFF, IserTarget, SrpTarget, Timeout
-from ovirt_rdma.host.policy.validate_block import timeouts_problem
 
-_INFINIBAND = "InfiniBand"
-_ACTIVE = "ACTIVE"
+Target = Union[SrpTarget, IserTarget]
 
 
 @dataclass(frozen=True)
 class Login:
-    """A login to ``target`` by one local port; ``session`` if it is there already."""
+    """A login to ``target`` that the policy wants, and its result.
 
-    target: SrpTarget
-    device: str
-    port: int
+    ``device`` and ``port`` are the local port of an SRP login; None if no port can log
+    in, and for iSER. ``session`` is there already, or ``made`` by this login.
+    ``problem`` says why it is not there; ``notes`` are about its timeouts.
+    """
+
+    target: Target
+    device: Optional[str] = None
+    port: Optional[int] = None
     session: Optional[Session] = None
+    made: bool = False
+    problem: Optional[Sentence] = None
+    notes: tuple[Sentence, ...] = ()
 
     @property
     def local(self) -> str:
@@ -41,79 +49,107 @@ class Login:
     @property
     def title(self) -> str:
         """The login in sentences: ``srp 'array1' by mlx4_0/1``."""
-        return f"{self.target.title} by {self.device}/{self.port}"
-
-
-@dataclass(frozen=True)
-class NoLogin:
-    """No local port can log in to ``target``; ``reason`` says why."""
-
-    target: SrpTarget
-    reason: Sentence
-
-
-@dataclass(frozen=True)
-class IserLogin:
-    """A login to ``target``; ``session`` if it is there already."""
-
-    target: IserTarget
-    session: Optional[Session] = None
+        by = f" by {self.device}/{self.port}" if self.device else ""
+        return f"{self.target.title}{by}"
 
     @property
-    def title(self) -> str:
-        """The login in sentences."""
-        return self.target.title
+    def finding(self) -> Optional[Sentence]:
+        """What is missing before a login, for ``block check``."""
+        if self.problem is not None:
+            return self.problem.about(self.title)
+        if self.session is None:
+            kind = "srp" if isinstance(self.target, SrpTarget) else "iser"
+            text = f"{self.title} is not logged in; ovirt-rdma-host block login"
+            return Sentence(f"{kind}-not-logged-in", text)
+        return None
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a login: ``problem`` is None if its session is there.
-
-    ``made`` is whether this login made it. ``notes`` are about its timeouts.
-    """
-
-    login: Union[Login, IserLogin]
-    made: bool = False
-    problem: Optional[Sentence] = None
-    notes: tuple[Sentence, ...] = ()
-
-
-def wanted_iser_logins(
+def iser_logins(
     targets: Iterable[IserTarget], sessions: Iterable[Session]
-) -> list[IserLogin]:
+) -> list[Login]:
     """Return the login to each of ``targets``, with its session."""
     present = {(one.iqn, one.portal, one.interface): one for one in sessions}
     return [
-        IserLogin(one, present.get((one.iqn, one.portal, one.interface)))
+        Login(one, session=present.get((one.iqn, one.portal, one.interface)))
         for one in targets
     ]
 
 
-def wanted_logins(
+def srp_logins(
     targets: Sequence[SrpTarget],
     devices: Sequence[RdmaDevice],
     netdevs: Sequence[Netdev],
     routes: Sequence[Route],
     sessions: Sequence[Session],
-) -> list[Union[Login, NoLogin]]:
-    """Return each login that ``targets`` want, and each target that has none.
+) -> list[Login]:
+    """Return each login that ``targets`` want; one with a problem for a target that no
+    port leads to.
 
     ``routes`` are those to the addresses of the targets.
     """
     by_address = {route.destination: route for route in routes}
     left = list(sessions)
-    found: list[Union[Login, NoLogin]] = []
+    found = []
     for target in targets:
         if target.uses_rdma_cm:
             ports = _by_route(target, devices, netdevs, by_address)
         else:
             ports = _on_fabric(target, devices)
         if isinstance(ports, Sentence):
-            found.append(NoLogin(target, ports))
+            found.append(Login(target, problem=ports))
             continue
         for device, port in ports:
             session = _taken(left, target, device, port)
             found.append(Login(target, device, port, session))
+    return found
+
+
+def timeout_findings(login: Login) -> list[Sentence]:
+    """Return which timeouts of the session are not those of the policy."""
+    if login.session is None:
+        return []
+    return [
+        Sentence(
+            "srp-timeout-differs",
+            f"{login.title}: {name} is {present}, the policy says {value}; "
+            "ovirt-rdma-host block login sets it",
+        )
+        for name, present in zip(TIMEOUTS, login.session.timeouts)
+        if (value := getattr(login.target, name, None)) not in (None, present)
+    ]
+
+
+def session_findings(facts: BlockFacts) -> list[Sentence]:
+    """Return what is wrong with the sessions that are there, and with their LUNs."""
+    found = []
+    for session in facts.sessions:
+        if not session.is_up:
+            text = f"the session {session.title} is {session.state}"
+            found.append(Sentence(f"{session.protocol}-session-not-running", text))
+        for lun in session.luns:
+            if lun.not_offered:
+                what = f"VDSM does not offer {lun.device} ({lun.wwid})"
+                text = f"{what}, because {lun.not_offered}"
+                found.append(Sentence("lun-not-offered", text))
+    return found
+
+
+def differences(before: BlockFacts, after: BlockFacts) -> list[Sentence]:
+    """Return how the LUNs have changed."""
+    old, new = (
+        {lun.device: lun for session in facts.sessions for lun in session.luns}
+        for facts in (before, after)
+    )
+    found = []
+    for name in sorted(old.keys() | new.keys()):
+        if name not in old:
+            text = f"{name} is new: {new[name].shown_size}"
+            found.append(Sentence("lun-new", text))
+        elif name not in new:
+            found.append(Sentence("lun-gone", f"{name} is gone"))
+        elif old[name].size != new[name].size:
+            text = f"{name} had {old[name].shown_size}, and has {new[name].shown_size}"
+            found.append(Sentence("lun-resized", text))
     return found
 
 
@@ -151,12 +187,12 @@ def _on_fabric(
     prefix = (target.dgid or "")[:16]
     ports = [(one.name, port) for one in devices for port in one.ports]
     ports = [(name, port) for name, port in ports if _named(target, name, port.number)]
-    infiniband = [(name, p) for name, p in ports if p.link_layer == _INFINIBAND]
+    infiniband = [(name, p) for name, p in ports if p.is_infiniband]
     if not infiniband:
         also = "; for a RoCE or iWARP port, write dest" if ports else ""
         text = f"no InfiniBand port of this host is named{also}"
         return Sentence("srp-no-infiniband-port", text)
-    active = [(name, p) for name, p in infiniband if p.state == _ACTIVE]
+    active = [(name, p) for name, p in infiniband if p.is_active]
     if not active:
         shown = ", ".join(f"{name}/{p.number} is {p.state}" for name, p in infiniband)
         return Sentence("srp-port-not-active", f"no port is ACTIVE: {shown}")
@@ -249,34 +285,20 @@ def timeout_writes(
     """Return the writes, in order, that give a session the timeouts of ``target``.
 
     ``now`` are the present ones, in the order of TIMEOUTS; one that the target leaves
-    out stays. The kernel compares each write with the other two values, so a valid end
-    can need an order, or a value in between.
+    out stays. The kernel compares each write with the other two values, so several need
+    values in between.
     """
-    wanted = tuple(
+    desired = [
         present if value is None else value
         for present, value in zip(now, (getattr(target, key) for key in TIMEOUTS))
-    )
-    changed = [n for n in range(len(TIMEOUTS)) if wanted[n] != now[n]]
-    for order in itertools.permutations(changed):
-        if _each_accepted(now, [(n, wanted[n]) for n in order]):
-            return [(TIMEOUTS[n], _value(wanted[n])) for n in order]
-    # First without the two limits, which reconnecting alone allows; then one by one.
-    between: list[tuple[int, Timeout]] = [(2, 10), (1, OFF), (0, OFF)]
-    steps = [*between, *((n, wanted[n]) for n in (0, 1, 2))]
-    return [(TIMEOUTS[n], _value(value)) for n, value in steps]
-
-
-def _value(value: Timeout) -> Union[int, str]:
-    return OFF if value is None else value
-
-
-def _each_accepted(now: Sequence[Timeout], writes: list[tuple[int, Timeout]]) -> bool:
-    values = list(now)
-    for place, value in writes:
-        values[place] = value
-        if timeouts_problem(*values):
-            return False
-    return True
+    ]
+    changed = [n for n in range(len(TIMEOUTS)) if desired[n] != now[n]]
+    steps: list[tuple[int, Timeout]] = [(n, desired[n]) for n in changed]
+    if len(steps) > 1:
+        # First without the two limits, which reconnecting alone allows.
+        between: list[tuple[int, Timeout]] = [(2, 10), (1, OFF), (0, OFF)]
+        steps = between + list(enumerate(desired))
+    return [(TIMEOUTS[n], OFF if value is None else value) for n, value in steps]
 
 
 # Reasons in SRP_LOGIN_REJ (include/scsi/srp.h), and what the Linux target means by them

@@ -1,38 +1,31 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Read the sessions of block storage over RDMA, their LUNs, and who uses these.
 
-Sessions: drivers/infiniband/ulp/srp/ib_srp.c and drivers/scsi/scsi_transport_srp.c for
-SRP, drivers/scsi/scsi_transport_iscsi.c for iSER. All paths are sysfs's and /proc's, so
-nothing waits for a target that does not respond.
+All paths are sysfs's and /proc's, so nothing waits for a target that does not respond.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.host.block.model import (
-    ISER,
+from ovirt_rdma.host.collect.parsers.vdsm_conf import multipath_blacklist
+from ovirt_rdma.host.collect.storage_sessions import (
+    ISCSI,
     RUNNING,
-    SRP,
-    TIMEOUTS,
-    BlockFacts,
     Lun,
     Session,
-    User,
+    read_sessions,
 )
-from ovirt_rdma.host.collect.parsers.vdsm_conf import multipath_blacklist
-from ovirt_rdma.host.policy.block_fields import OFF, Timeout
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.system.numbers import whole
 from ovirt_rdma.host.system.tree import FileTree
 
 SRP_LOCAL = "/sys/class/infiniband_srp"
-SRP_PORTS = "/sys/class/srp_remote_ports"
-SCSI_HOSTS = "/sys/class/scsi_host"
 SCSI_DEVICES = "/sys/class/scsi_device"
 BLOCK = "/sys/class/block"
-_ISCSI_SESSIONS = "/sys/class/iscsi_session"
-_ISCSI_CONNECTIONS = "/sys/class/iscsi_connection"
 _MOUNTINFO, _SWAPS = "/proc/self/mountinfo", "/proc/swaps"
 
 _MULTIPATH = "mpath-"
@@ -48,6 +41,31 @@ _DESIGNATORS = {"naa.": "3", "eui.": "2"}
 _SECTOR = 512
 
 
+@dataclass(frozen=True)
+class BlockFacts:
+    """The block storage over RDMA of a host.
+
+    ``srp_ports`` are the local ports where ib_srp can log in, as in sysfs
+    (``srp-mlx4_0-1``); None if the module is not loaded. ``srp_daemon`` is whether that
+    program runs. ``problems`` are sentences about what could not be read.
+    """
+
+    sessions: tuple[Session, ...] = ()
+    srp_ports: Optional[tuple[str, ...]] = None
+    srp_daemon: bool = False
+    problems: tuple[str, ...] = ()
+
+
+class BlockProblem(Problem):
+    """A login, logout or rescan failed."""
+
+
+class BlockRefused(Problem):
+    """It is refused, because something uses the LUNs; nothing was changed."""
+
+    exit_code = 4
+
+
 class BlockReader:
     """Reads the block storage of the host whose files are in ``tree``."""
 
@@ -60,13 +78,17 @@ class BlockReader:
         """Return all sessions with their LUNs."""
         self._problems = []
         self._blacklist = multipath_blacklist(self._tree.root, self._problems)
-        sessions = (*self._srp(), *self._iser())
+        sessions = tuple(
+            replace(one, luns=self.luns(one.host))
+            for one in read_sessions(self._tree, self._problems)
+            if one.protocol != ISCSI
+        )
         loaded = self._tree.is_folder(SRP_LOCAL)
         ports = tuple(self._tree.names(SRP_LOCAL)) if loaded else None
         daemon = any(name == "srp_daemon" for _, name in self._processes())
         return BlockFacts(sessions, ports, daemon, tuple(self._problems))
 
-    def luns(self, host: int) -> tuple[Lun, ...]:
+    def luns(self, host: Optional[int]) -> tuple[Lun, ...]:
         """Return the LUNs of a SCSI host, by number."""
         found = []
         for name in self._tree.names(SCSI_DEVICES):
@@ -78,14 +100,15 @@ class BlockReader:
                 found.append(self._lun(device, rest.rpartition(":")[2], folder))
         return tuple(sorted(found, key=lambda lun: (lun.number, lun.device)))
 
-    def users(self, devices: Collection[str]) -> tuple[User, ...]:
-        """Return what uses ``devices``, such as sdb, if all of them went.
+    def users(self, devices: Collection[str]) -> tuple[str, ...]:
+        """Return what would lose something if all of ``devices``, such as sdb, went:
+        ``sdb: process 812 (qemu-kvm)``.
 
         A multipath map that still has another running path loses nothing, so what is
         on top of it is not counted.
         """
         names: dict[str, str] = {}
-        found: list[User] = []
+        found: list[str] = []
         for device in devices:
             self._reach(device, device, set(devices), names, found)
         paths = {
@@ -98,77 +121,6 @@ class BlockReader:
         found += self._open(paths)
         return tuple(dict.fromkeys(found))
 
-    def _srp(self) -> Iterator[Session]:
-        remote = self._remote_ports()
-        for name in self._tree.names(SCSI_HOSTS):
-            folder = f"{SCSI_HOSTS}/{name}"
-            number = name.removeprefix("host")
-            if "local_ib_device" not in self._tree.names(folder):
-                continue
-            texts = {
-                key: self._tree.text(f"{folder}/{key}", self._problems)
-                for key in ("local_ib_device", "local_ib_port", "id_ext", "ioc_guid")
-            }
-            if None in texts.values() or not number.isdecimal():
-                continue  # it is being removed; the problem is noted
-            port = remote.get(number)
-            dgid = self._tree.text(f"{folder}/dgid")
-            yield Session(
-                SRP,
-                int(number),
-                (port and self._tree.text(f"{SRP_PORTS}/{port}/state")) or "unknown",
-                texts["local_ib_device"],
-                _number(texts["local_ib_port"]),
-                _digits(texts["id_ext"]),
-                _digits(texts["ioc_guid"]),
-                dgid.replace(":", "") if dgid else None,
-                remote_port=port,
-                timeouts=tuple(self._timeout(port, key) for key in TIMEOUTS),
-                luns=self.luns(int(number)),
-            )
-
-    def _remote_ports(self) -> dict[str, str]:
-        """Return the names of SRP's remote ports, ``port-HOST:N``, by HOST."""
-        return {
-            name.removeprefix("port-").partition(":")[0]: name
-            for name in self._tree.names(SRP_PORTS)
-        }
-
-    def _timeout(self, port: Optional[str], key: str) -> Timeout:
-        text = self._tree.text(f"{SRP_PORTS}/{port}/{key}") if port else None
-        return OFF if text == OFF else _number(text)
-
-    def _iser(self) -> Iterator[Session]:
-        for name in self._tree.names(_ISCSI_SESSIONS):
-            folder = f"{_ISCSI_SESSIONS}/{name}"
-            place = self._tree.real_path(folder)
-            hosts = (
-                [part for part in place.parts if re.fullmatch(r"host\d+", part)]
-                if place
-                else []
-            )
-            if not hosts:
-                continue
-            kind = self._tree.text(f"{SCSI_HOSTS}/{hosts[-1]}/proc_name") or ""
-            if "iser" not in kind:
-                continue
-            number = name.removeprefix("session")
-            connection = f"{_ISCSI_CONNECTIONS}/connection{number}:0"
-            address = self._tree.text(f"{connection}/persistent_address")
-            port = self._tree.text(f"{connection}/persistent_port")
-            host = int(hosts[-1].removeprefix("host"))
-            shown = f"[{address}]" if address and ":" in address else address
-            yield Session(
-                ISER,
-                host,
-                self._tree.text(f"{folder}/state") or "unknown",
-                iqn=self._tree.text(f"{folder}/targetname", self._problems),
-                portal=f"{shown}:{port}" if address and port else None,
-                interface=self._tree.text(f"{folder}/ifacename"),
-                number=_number(number),
-                luns=self.luns(host),
-            )
-
     def _lun(self, device: str, number: str, folder: str) -> Lun:
         text = self._tree.text
         wwid, map = _wwid(text(f"{folder}/wwid")), None
@@ -176,11 +128,11 @@ class BlockReader:
             uuid = text(f"{BLOCK}/{holder}/dm/uuid") or ""
             if uuid.startswith(_MULTIPATH):
                 wwid, map = uuid[len(_MULTIPATH) :], text(f"{BLOCK}/{holder}/dm/name")
-        sectors = _number(text(f"{BLOCK}/{device}/size"))
+        sectors = whole(text(f"{BLOCK}/{device}/size") or "")
         why = self._not_offered(map)
         return Lun(
             device,
-            _number(number) or 0,
+            whole(number) or 0,
             wwid,
             None if sectors is None else sectors * _SECTOR,
             text(f"{folder}/vendor") or "",
@@ -207,7 +159,7 @@ class BlockReader:
         path: str,
         leaving: set[str],
         names: dict[str, str],
-        found: list[User],
+        found: list[str],
     ) -> None:
         """Add the block devices on ``device`` to ``names``, each with its ``path``."""
         if device in names:
@@ -225,7 +177,7 @@ class BlockReader:
                 continue
             if not uuid.startswith(_MULTIPATH) and not _PARTITION.match(uuid):
                 name = self._tree.text(f"{BLOCK}/{holder}/dm/name") or holder
-                found.append(User(path, f"device {name}"))
+                found.append(f"{path}: device {name}")
             self._reach(holder, path, leaving, names, found)
 
     def _other_path(self, map: str, leaving: set[str]) -> bool:
@@ -235,22 +187,22 @@ class BlockReader:
             for other in others
         )
 
-    def _mounts(self, paths: dict[str, str]) -> Iterator[User]:
+    def _mounts(self, paths: dict[str, str]) -> Iterator[str]:
         table = self._tree.data(_MOUNTINFO, self._problems) or b""
         for line in table.decode("utf-8", "surrogateescape").splitlines():
             words = line.split(" ")
             if len(words) > 4 and words[2] in paths:
-                yield User(paths[words[2]], f"mounted at {words[4]}")
+                yield f"{paths[words[2]]}: mounted at {words[4]}"
 
-    def _swaps(self, names: dict[str, str]) -> Iterator[User]:
+    def _swaps(self, names: dict[str, str]) -> Iterator[str]:
         # NAME TYPE SIZE USED PRIORITY; the kernel writes blanks in names as \040.
         for line in (self._tree.text(_SWAPS) or "").splitlines()[1:]:
             file, type, *_ = (*line.split(), "", "")
             name = file.rpartition("/")[2]
             if type == "partition" and name in names:
-                yield User(names[name], "swap")
+                yield f"{names[name]}: swap"
 
-    def _open(self, paths: dict[str, str]) -> Iterator[User]:
+    def _open(self, paths: dict[str, str]) -> Iterator[str]:
         for pid, program in self._processes():
             if program in _OPENERS:
                 continue
@@ -261,20 +213,12 @@ class BlockReader:
             }
             for number, path in paths.items():
                 if number in opened:
-                    yield User(path, f"process {pid} ({program})")
+                    yield f"{path}: process {pid} ({program})"
 
     def _processes(self) -> Iterator[tuple[str, str]]:
         for pid in self._tree.names("/proc"):
             if pid.isdecimal():
                 yield pid, self._tree.text(f"/proc/{pid}/comm") or "unknown"
-
-
-def _number(text: Optional[str]) -> Optional[int]:
-    return int(text) if text and text.isascii() and text.isdecimal() else None
-
-
-def _digits(text: Optional[str]) -> Optional[str]:
-    return text.removeprefix("0x") if text else None
 
 
 def _wwid(text: Optional[str]) -> Optional[str]:

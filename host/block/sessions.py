@@ -6,58 +6,26 @@ and rescan, over SRP and iSER. Callers have the lock of the host.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from typing import Optional, Union
+from typing import Optional
 
 from ovirt_rdma.host.block.iser import Iser
 from ovirt_rdma.host.block.logins import (
-    IserLogin,
     Login,
-    NoLogin,
-    Outcome,
+    Target,
     address_of,
-    wanted_iser_logins,
-    wanted_logins,
+    iser_logins,
+    srp_logins,
 )
-from ovirt_rdma.host.block.model import (
-    ISER,
-    SRP,
-    BlockFacts,
-    BlockProblem,
-    BlockRefused,
-    Session,
-    User,
-)
-from ovirt_rdma.host.block.read import BlockReader
+from ovirt_rdma.host.block.read import BlockFacts, BlockReader, BlockRefused
 from ovirt_rdma.host.block.srp import Srp
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.storage_sessions import ISER, SRP, Session
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.block_fields import BlockPolicy, IserTarget, SrpTarget
 from ovirt_rdma.host.system.commands import TIMEOUT_S, CommandFailed, run_command
 from ovirt_rdma.host.system.tree import FileTree
-
-Target = Union[SrpTarget, IserTarget]
-Wanted = Union[Login, NoLogin, IserLogin]
-
-
-@dataclass(frozen=True)
-class Logins:
-    """The results of logins, and the targets that no local port leads to."""
-
-    outcomes: tuple[Outcome, ...] = ()
-    unreachable: tuple[NoLogin, ...] = ()
-
-    @property
-    def notes(self) -> list[Sentence]:
-        """Sentences about sessions whose timeouts could not be set."""
-        return [note for one in self.outcomes for note in one.notes]
-
-    @property
-    def failed(self) -> bool:
-        """Whether something is not as the policy says."""
-        problems = any(one.problem for one in self.outcomes)
-        return problems or bool(self.unreachable or self.notes)
 
 
 class BlockSessions:
@@ -74,62 +42,51 @@ class BlockSessions:
         """Read all sessions with their LUNs."""
         return self._reader.facts()
 
-    def wanted(
+    def logins(
         self, block: BlockPolicy, targets: Sequence[Target], facts: BlockFacts
-    ) -> list[Wanted]:
+    ) -> list[Login]:
         """Return the logins to ``targets``, of ``block``; those of SRP first."""
         srp = [one for one in targets if isinstance(one, SrpTarget)]
         iser = [one for one in targets if isinstance(one, IserTarget)]
-        return [
-            *(self._wanted_srp(block, srp, facts) if srp else ()),
-            *wanted_iser_logins(iser, facts.sessions),
-        ]
+        found = iser_logins(iser, facts.sessions)
+        return [*self._srp_logins(block, srp, facts), *found] if srp else found
 
-    def _wanted_srp(
+    def _srp_logins(
         self, block: BlockPolicy, targets: Sequence[SrpTarget], facts: BlockFacts
-    ) -> list[Union[Login, NoLogin]]:
+    ) -> list[Login]:
         host = HostReader(self._root)
-        routes = [
-            route
-            for address in dict.fromkeys(address_of(one) for one in targets if one.dest)
-            if (route := host.route(address))
-        ]
+        addresses = dict.fromkeys(address_of(one) for one in targets if one.dest)
+        routes = [route for one in addresses if (route := host.route(one))]
         sessions = [one for one in facts.sessions if one.protocol == SRP]
-        # All targets of the policy, so that each session belongs to one of them.
-        named = {one.number for one in targets}
         ports = host.partitions()
-        found = wanted_logins(
+        # All targets of the policy, so that each session belongs to one of them.
+        found = srp_logins(
             block.srp, ports.rdma_devices, ports.netdevs, routes, sessions
         )
-        return [one for one in found if one.target.number in named]
+        return [one for one in found if one.target in targets]
 
     def log_in(
         self,
         block: BlockPolicy,
         targets: Sequence[Target],
         total_s: Optional[float] = None,
-    ) -> Logins:
-        """Make the logins to ``targets``, of ``block``, that have no session.
+    ) -> list[Login]:
+        """Make the logins to ``targets``, of ``block``, that have no session; return
+        all with their results.
 
         After ``total_s`` seconds none is begun.
         """
-        module = None
-        if any(isinstance(one, SrpTarget) for one in targets):
-            try:
-                self._srp.load_module()
-            except BlockProblem as problem:
-                module = Sentence(problem.id, f"{problem}; {problem.fix}")
-        wanted = self.wanted(block, targets, self.facts())
-        srp = [one for one in wanted if isinstance(one, Login)]
-        iser = [one for one in wanted if isinstance(one, IserLogin)]
-        outcomes = (
-            [Outcome(one, problem=module) for one in srp]
-            if module
-            else self._srp.log_in(srp, block.login_timeout, total_s)
-        )
-        outcomes += self._iser.log_in(iser, block.login_timeout)
-        unreachable = [one for one in wanted if isinstance(one, NoLogin)]
-        return Logins(tuple(outcomes), tuple(unreachable))
+        any_srp = any(isinstance(one, SrpTarget) for one in targets)
+        module = self._srp.load_module() if any_srp else None
+        logins = self.logins(block, targets, self.facts())
+        srp = [one for one in logins if isinstance(one.target, SrpTarget)]
+        iser = [one for one in logins if isinstance(one.target, IserTarget)]
+        if module:
+            srp = [replace(one, problem=one.problem or module) for one in srp]
+        return [
+            *self._srp.log_in(srp, block.login_timeout, total_s),
+            *self._iser.log_in(iser, block.login_timeout),
+        ]
 
     def log_out(self, leaving: Sequence[Session]) -> list[Sentence]:
         """End the sessions ``leaving``; return what failed.
@@ -140,8 +97,9 @@ class BlockSessions:
         if users:
             raise BlockRefused(
                 "block-in-use",
-                f"nothing was logged out, because {_count(users)} would lose LUNs: "
-                f"{'; '.join(map(str, users))}",
+                f"nothing was logged out, because {len(users)} "
+                f"user{'' if len(users) == 1 else 's'} would lose LUNs: "
+                f"{'; '.join(users)}",
                 "put the host into maintenance, or end these",
             )
         ends = {True: self._srp.log_out, False: self._iser.log_out}
@@ -161,7 +119,7 @@ def leaving_sessions(
     and those of iSER that ``block`` has, as others may be VDSM's. Pure.
     """
     if names is None:
-        own = wanted_iser_logins(block.iser, facts.sessions)
+        own = iser_logins(block.iser, facts.sessions)
         iser = {one.session.number for one in own if one.session}
         return [
             one for one in facts.sessions if one.protocol == SRP or one.number in iser
@@ -172,7 +130,7 @@ def leaving_sessions(
         guids = {one.ioc_guid for one in block.srp if one.name == name}
         guids.add(name.lower().removeprefix("0x"))
         named = [one for one in block.iser if one.name == name]
-        logins = wanted_iser_logins(named, facts.sessions)
+        logins = iser_logins(named, facts.sessions)
         numbers = {one.session.number for one in logins if one.session}
         of_name = [
             one
@@ -184,10 +142,6 @@ def leaving_sessions(
             unknown.append(name)
         found += (one for one in of_name if one not in found)
     return found, unknown
-
-
-def _count(users: Sequence[User]) -> str:
-    return f"{len(users)} user{'' if len(users) == 1 else 's'}"
 
 
 def _not_run(root: str, argv: Sequence[str], timeout_s: float) -> str:

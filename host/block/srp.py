@@ -17,26 +17,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.block.logins import (
-    Login,
-    Outcome,
-    failure,
-    login_text,
-    timeout_writes,
-)
-from ovirt_rdma.host.block.model import BlockProblem, Session
-from ovirt_rdma.host.block.read import (
-    BLOCK,
-    SCSI_HOSTS,
-    SRP_LOCAL,
-    SRP_PORTS,
-    BlockReader,
-)
+from ovirt_rdma.host.block.logins import Login, failure, login_text, timeout_writes
+from ovirt_rdma.host.block.read import BLOCK, SRP_LOCAL, BlockReader
+from ovirt_rdma.host.collect.storage_sessions import SCSI_HOSTS, SRP_PORTS, Session
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.paths import under
+from ovirt_rdma.host.policy.block_fields import SrpTarget
 from ovirt_rdma.host.system.commands import CommandFailed, Runner
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -95,83 +85,85 @@ class Srp:
     def _reader(self) -> BlockReader:
         return BlockReader(FileTree(self._root))
 
-    def load_module(self) -> None:
-        """Load ib_srp; raises BlockProblem."""
+    def load_module(self) -> Optional[Sentence]:
+        """Load ib_srp; return why that failed."""
         try:
             self._run(("modprobe", "ib_srp"))
         except CommandFailed as error:
-            raise BlockProblem(
-                "srp-module-not-loaded",
-                f"module ib_srp cannot be loaded: {error}",
-                "see journalctl -k, and: modprobe --verbose ib_srp",
-            ) from error
+            text = f"module ib_srp cannot be loaded: {error}; see journalctl -k, and: "
+            more = "modprobe --verbose ib_srp"
+            return Sentence("srp-module-not-loaded", text + more)
+        return None
 
     def log_in(
         self,
         logins: Sequence[Login],
         timeout_s: float,
         total_s: Optional[float] = None,
-    ) -> list[Outcome]:
-        """Make the ``logins`` that have no session; return each result, in order.
+    ) -> list[Login]:
+        """Make the ``logins`` that have neither session nor problem; return each with
+        its result, in order.
 
         Each has ``timeout_s`` seconds; after ``total_s`` seconds none is begun.
         """
         end = None if total_s is None else time.monotonic() + total_s
-        by_port: dict[str, list[Login]] = {}
-        for login in logins:
-            by_port.setdefault(login.local, []).append(login)
-        done: dict[int, Outcome] = {}
+        by_port: dict[str, list[int]] = {}
+        for number, login in enumerate(logins):
+            if login.problem is None:
+                by_port.setdefault(login.local, []).append(number)
+        done = list(logins)
 
-        def of_port(those: list[Login]) -> None:
-            for login in those:
+        def of_port(numbers: list[int]) -> None:
+            for number in numbers:
                 if end is not None and time.monotonic() >= end:
                     text = "not tried, because other targets took too long"
                     problem = Sentence("srp-login-not-tried", text)
-                    done[id(login)] = Outcome(login, problem=problem)
+                    done[number] = replace(logins[number], problem=problem)
                 else:
-                    done[id(login)] = self._logged_in(login, timeout_s)
+                    done[number] = self._logged_in(logins[number], timeout_s)
 
         if by_port:
             with ThreadPoolExecutor(len(by_port)) as threads:
                 list(threads.map(of_port, by_port.values()))
-        return [done[id(login)] for login in logins]
+        return done
 
-    def _logged_in(self, login: Login, timeout_s: float) -> Outcome:
+    def _logged_in(self, login: Login, timeout_s: float) -> Login:
+        target = login.target
+        assert isinstance(target, SrpTarget)  # noqa: S101  (for mypy)
         if login.session is not None:
-            return Outcome(login, notes=self._timeouts(login, login.session))
+            return replace(login, notes=self._timeouts(target, login.session))
         last = self._log()[-1:]
         path = under(self._root, f"{SRP_LOCAL}/{login.local}/add_target")
-        number = self._write(path, login_text(login.target), timeout_s)
+        number = self._write(path, login_text(target), timeout_s)
         if number == errno.ETIME:
             text = f"the target does not answer within {timeout_s:g} s"
-            return Outcome(login, problem=Sentence("srp-target-silent", text))
+            return replace(login, problem=Sentence("srp-target-silent", text))
         if number == errno.ENOENT and not path.exists():
             text = f"ib_srp does not offer the port as {SRP_LOCAL}/{login.local}"
-            return Outcome(login, problem=Sentence("srp-local-port-missing", text))
+            return replace(login, problem=Sentence("srp-local-port-missing", text))
         # EEXIST: srp_daemon or another path of the same target was faster.
         if number not in (0, errno.EEXIST):
             log = _after(self._log(), last)
-            return Outcome(login, problem=failure(number, login.target, log))
-        session = self._session(login)
+            return replace(login, problem=failure(number, target, log))
+        session = self._session(login, target)
         if session is None:
             text = "the kernel accepted the login, and the session is gone again"
-            return Outcome(login, problem=Sentence("srp-session-gone", text))
-        notes = self._timeouts(login, session)
-        return Outcome(login, made=number == 0, notes=notes)
+            return replace(login, problem=Sentence("srp-session-gone", text))
+        notes = self._timeouts(target, session)
+        return replace(login, session=session, made=number == 0, notes=notes)
 
-    def _session(self, login: Login) -> Optional[Session]:
-        target = login.target
-        wanted = (login.device, login.port, target.id_ext, target.ioc_guid)
+    def _session(self, login: Login, target: SrpTarget) -> Optional[Session]:
+        same = (login.device, login.port, target.id_ext, target.ioc_guid)
         found = [
             one
             for one in self._reader().facts().sessions
-            if (one.device, one.port, one.id_ext, one.ioc_guid) == wanted
+            if (one.device, one.port, one.id_ext, one.ioc_guid) == same
         ]
-        return max(found, key=lambda one: one.host, default=None)
+        return max(found, key=lambda one: one.host or 0, default=None)
 
-    def _timeouts(self, login: Login, session: Session) -> tuple[Sentence, ...]:
+    def _timeouts(self, target: SrpTarget, session: Session) -> tuple[Sentence, ...]:
         """Set the timeouts of a session; return a sentence for each that failed."""
-        for name, value in timeout_writes(session.timeouts, login.target):
+        for name, value in timeout_writes(session.timeouts, target):
             path = under(self._root, f"{SRP_PORTS}/{session.remote_port}/{name}")
             error = _written(path, str(value))
             if error:
@@ -194,7 +186,7 @@ class Srp:
             time.sleep(_LOOK_S)
         return None
 
-    def _hosts(self) -> set[int]:
+    def _hosts(self) -> set[Optional[int]]:
         return {one.host for one in self._reader().facts().sessions}
 
     def rescan(self, sessions: Iterable[Session]) -> list[Sentence]:

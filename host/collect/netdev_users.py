@@ -11,8 +11,7 @@ connections. A management network that is neither ovirtmgmt nor the default rout
 detected only while the engine is connected. A use whose netdev, and a table that could
 not be read, are uses of an unknown netdev.
 
-The texts of sessions are those of the kernel's drivers/scsi/scsi_transport_iscsi.c,
-libiscsi.c, drivers/infiniband/ulp/srp/ib_srp.c and nvmf_get_address() in
+The texts of NVMe's sessions are those of nvmf_get_address() in
 drivers/nvme/host/fabrics.c.
 """
 
@@ -35,6 +34,7 @@ from ovirt_rdma.host.collect.parsers.sockets import (
     parse_connections,
     plain_address,
 )
+from ovirt_rdma.host.collect.storage_sessions import ISER, SRP, Session, read_sessions
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import ARPHRD_LOOPBACK, NetdevUse
 from ovirt_rdma.host.facts.model import Facts
@@ -121,18 +121,10 @@ def _address_of(end: str) -> str:
     return plain_address(end.rpartition(":")[0].strip("[]"))
 
 
-ISCSI_CONNECTIONS = "/sys/class/iscsi_connection"
-ISCSI_SESSIONS = "/sys/class/iscsi_session"
-ISCSI_HOSTS = "/sys/class/iscsi_host"
-SCSI_HOSTS = "/sys/class/scsi_host"
-SRP_PORTS = "/sys/class/srp_remote_ports"
 NVME = "/sys/class/nvme"
-
-_CONNECTION = re.compile(r"connection([0-9]+):[0-9]+")
-_SCSI_HOST = re.compile(r"host[0-9]+")
 # Other transports (pcie, fc, loop) use no netdev.
 _NVME_TRANSPORTS = ("rdma", "tcp")
-_ISER = "iser"
+_UNKNOWN_ADDRESS = "an unknown address"
 
 
 @dataclass(frozen=True)
@@ -159,8 +151,7 @@ def read_storage_sessions(
 ) -> tuple[StorageSession, ...]:
     """Return all sessions; one that is being closed may have lost some values."""
     return (
-        *_iscsi(tree, problems),
-        *_srp(tree, problems),
+        *map(_of_session, read_sessions(tree, problems)),
         *_nvme(tree, problems),
         *_mounts(tree, problems),
     )
@@ -172,75 +163,15 @@ def addresses_to_route(sessions: Iterable[StorageSession]) -> list[str]:
     return [remote for remote in remotes if _has_route(remote)]
 
 
-def _iscsi(tree: FileTree, problems: list[str]) -> list[StorageSession]:
-    sessions = []
-    for name in tree.names(ISCSI_CONNECTIONS):
-        match = _CONNECTION.fullmatch(name)
-        if not match:
-            problems.append(f"{ISCSI_CONNECTIONS} has a connection named {name!a}")
-            continue
-        folder = f"{ISCSI_CONNECTIONS}/{name}"
-        session = f"{ISCSI_SESSIONS}/session{match.group(1)}"
-        # A connection that is down has only the persistent address.
-        remote = _first(tree, folder, "address", "persistent_address")
-        port = _first(tree, folder, "port", "persistent_port")
-        target = tree.text(f"{session}/targetname", problems) or f"of {name}"
-        host = _scsi_host(tree, session)
-        transport = tree.text(f"{SCSI_HOSTS}/{host}/proc_name") if host else None
-        over = " over iSER" if transport and _ISER in transport else ""
-        sessions.append(
-            StorageSession(
-                "iscsi",
-                f"{target} at {_end(remote, port)}{over}",
-                netdev=tree.text(f"{ISCSI_HOSTS}/{host}/netdev") if host else None,
-                local=tree.text(f"{ISCSI_HOSTS}/{host}/ipaddress") if host else None,
-                remote=remote,
-            )
-        )
-    return sessions
-
-
-def _scsi_host(tree: FileTree, session: str) -> Optional[str]:
-    """Return ``host3`` of .../host3/session1/iscsi_session/session1."""
-    place = tree.real_path(session)
-    parts = place.parts if place else ()
-    return next((part for part in reversed(parts) if _SCSI_HOST.fullmatch(part)), None)
-
-
-def _srp(tree: FileTree, problems: list[str]) -> list[StorageSession]:
-    states = _srp_states(tree)
-    sessions = []
-    for host in tree.names(SCSI_HOSTS):
-        folder = f"{SCSI_HOSTS}/{host}"
-        if "local_ib_device" not in tree.names(folder):
-            continue
-        device = tree.text(f"{folder}/local_ib_device", problems)
-        port = tree.text(f"{folder}/local_ib_port", problems)
-        if device is None or port is None:
-            continue
-        if not (port.isascii() and port.isdecimal()):
-            problems.append(f"{folder}/local_ib_port reads {port!a}, not a number")
-            continue
-        target = tree.text(f"{folder}/ioc_guid") or "of unknown GUID"
-        state = states.get(host.removeprefix("host"))
-        sessions.append(
-            StorageSession(
-                "srp",
-                f"target {target} as {host}" + (f", {state}" if state else ""),
-                rdma_port=(device, int(port[:9])),
-            )
-        )
-    return sessions
-
-
-def _srp_states(tree: FileTree) -> dict[str, str]:
-    """Return the states of SRP's remote ports, ``port-HOST:N``, by HOST."""
-    states = {}
-    for name in tree.names(SRP_PORTS):
-        state = tree.text(f"{SRP_PORTS}/{name}/state")
-        if state:
-            states[name.removeprefix("port-").partition(":")[0]] = state
-    return states
+def _of_session(one: Session) -> StorageSession:
+    if one.protocol == SRP:
+        what = f"target 0x{one.ioc_guid} as host{one.host}, {one.state}"
+        return StorageSession("srp", what, rdma_port=(one.device or "", one.port or 0))
+    what = f"{one.iqn} at {one.portal or _UNKNOWN_ADDRESS}"
+    over = " over iSER" if one.protocol == ISER else ""
+    return StorageSession(
+        "iscsi", what + over, netdev=one.netdev, local=one.local, remote=one.remote
+    )
 
 
 def _nvme(tree: FileTree, problems: list[str]) -> list[StorageSession]:
@@ -327,14 +258,9 @@ def _has_route(remote: str) -> bool:
     return bool(scope) or not address.is_link_local
 
 
-def _first(tree: FileTree, folder: str, *names: str) -> Optional[str]:
-    texts = (tree.text(f"{folder}/{name}") for name in names)
-    return next((text for text in texts if text), None)
-
-
 def _end(address: Optional[str], port: Optional[str]) -> str:
     if address is None:
-        return "an unknown address"
+        return _UNKNOWN_ADDRESS
     address = f"[{address}]" if ":" in address else address
     return f"{address}:{port}" if port else address
 

@@ -16,9 +16,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Callable, Optional
 
-from ovirt_rdma.host.block.findings import differences
-from ovirt_rdma.host.block.logins import NoLogin
-from ovirt_rdma.host.block.sessions import BlockSessions, Target
+from ovirt_rdma.host.block.logins import Target, differences
+from ovirt_rdma.host.block.sessions import BlockSessions
 from ovirt_rdma.host.changes.kinds.model import LastReport, Listener
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.policy.block_fields import BlockPolicy
@@ -145,16 +144,13 @@ class BlockKeeper:
         with one_run(self._root, by=BY):
             sessions = BlockSessions(self._root)
             logins = sessions.log_in(self._block, self._pending, BOOT_S)
-        made = [f"{one.login.title}: logged in" for one in logins.outcomes if one.made]
-        failed: list[tuple[Target, str]] = [
-            (one.login.target, f"{one.login.title}: {one.problem}")
-            for one in logins.outcomes
-            if one.problem
+        made = [f"{one.title}: logged in" for one in logins if one.made]
+        failed = [
+            (one.target, f"{one.title}: {one.problem}") for one in logins if one.problem
         ]
-        failed += ((one.target, _shown(one)) for one in logins.unreachable)
         targets = [target for target, _ in failed]
         self._pending = [one for one in self._pending if one in targets]
-        for sentence in (*made, *logins.notes):
+        for sentence in (*made, *(note for one in logins for note in one.notes)):
             self._listener.note(sentence)
         self._wait(self._pending, [sentence for _, sentence in failed])
 
@@ -180,7 +176,3 @@ class BlockKeeper:
             self._listener.note(sentence)
         if failed:
             self._last.report(failed)
-
-
-def _shown(one: NoLogin) -> str:
-    return f"{one.target.title}: {one.reason}"

@@ -20,7 +20,7 @@ from lab import iser_target
 from lab.cache import cache_folder
 from lab.packages import fetched
 from ovirt_rdma.host.block.iser import Iser
-from ovirt_rdma.host.block.logins import Outcome, wanted_iser_logins
+from ovirt_rdma.host.block.logins import Login, iser_logins
 from ovirt_rdma.host.policy.block_fields import IserTarget
 from ovirt_rdma.host.system.commands import CommandFailed
 
@@ -79,9 +79,9 @@ class Database:
             raise CommandFailed(words, done.returncode)
         return done.stdout
 
-    def log_in(self, *targets: IserTarget) -> list[Outcome]:
+    def log_in(self, *targets: IserTarget) -> list[Login]:
         """Make the records as a login does; there is no iscsid for the login itself."""
-        return Iser(self._folder, self).log_in(wanted_iser_logins(targets, ()), 20)
+        return Iser(self._folder, self).log_in(iser_logins(targets, ()), 20)
 
     def set_password(self, portal: str, interface: str, password: str) -> None:
         """Set a password as docs/block.md says."""

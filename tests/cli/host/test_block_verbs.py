@@ -303,7 +303,7 @@ def test_rescan_reports_what_changed(host, monkeypatch):
 
     monkeypatch.setattr(srp_module, "_written", scan)
     assert host("block", "rescan").out == (
-        "sdx is new: 1 MiB.\nsda had 1 MiB, and has 2 MiB.\n"
+        "sda had 1 MiB, and has 2 MiB.\nsdx is new: 1 MiB.\n"
     )
 
 

@@ -13,7 +13,7 @@ from support.fakes.fake_root import FakeRoot
 from support.host import vdsm_iscsi
 
 from ovirt_rdma.host.block.iser import Iser
-from ovirt_rdma.host.block.logins import wanted_iser_logins
+from ovirt_rdma.host.block.logins import iser_logins
 from ovirt_rdma.host.block.read import BlockReader
 from ovirt_rdma.host.policy.block_fields import INTERFACE, IserTarget
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, NotInstalled
@@ -36,7 +36,7 @@ def fake(tmp_path):
 
 def log_in(fake, *targets, run=None, timeout_s=20):
     iser = Iser(fake.root.path, run or fake.run)
-    return iser.log_in(wanted_iser_logins(targets, sessions(fake)), timeout_s)
+    return iser.log_in(iser_logins(targets, sessions(fake)), timeout_s)
 
 
 def sessions(fake):

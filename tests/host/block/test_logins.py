@@ -7,14 +7,12 @@ import itertools
 import pytest
 
 from ovirt_rdma.host.block.logins import (
-    Login,
-    NoLogin,
     failure,
     login_text,
+    srp_logins,
     timeout_writes,
-    wanted_logins,
 )
-from ovirt_rdma.host.block.model import Session
+from ovirt_rdma.host.collect.storage_sessions import Session
 from ovirt_rdma.host.facts.devices import Gid, Netdev, PKey, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.policy.block_fields import SrpTarget
@@ -43,9 +41,9 @@ def device(name, *ports):
 
 
 def wanted(target, devices, routes=(), sessions=(), netdevs=()):
-    found = wanted_logins([target], devices, netdevs, routes, sessions)
+    found = srp_logins([target], devices, netdevs, routes, sessions)
     return [
-        one.title if isinstance(one, Login) else (one.reason.id, str(one.reason))
+        (one.problem.id, str(one.problem)) if one.problem else one.title
         for one in found
     ]
 
@@ -150,7 +148,7 @@ def session(**keys):
 )
 def test_a_session_is_recognized_as_the_kernel_does(keys, is_it):
     devices = [device("mlx4_0", port(1))]
-    (login,) = wanted_logins([IB], devices, (), (), [session(**keys)])
+    (login,) = srp_logins([IB], devices, (), (), [session(**keys)])
     assert (login.session is not None) is is_it
 
 
@@ -158,7 +156,7 @@ def test_a_session_belongs_to_one_of_two_paths_by_the_same_port():
     """They differ in initiator_ext, which the kernel does not show."""
     second = SrpTarget(2, "b", GUID, GUID, GID, "0x7fff", GUID, initiator_ext="0" * 16)
     devices = [device("mlx4_0", port(1))]
-    logins = wanted_logins([IB, second], devices, (), (), [session()])
+    logins = srp_logins([IB, second], devices, (), (), [session()])
     assert [login.session is not None for login in logins] == [True, False]
 
 
@@ -275,8 +273,3 @@ def test_other_errors_are_sentences(number, id):
 def test_a_path_that_the_subnet_manager_does_not_know():
     log = ["scsi host1: ib_srp: Path record query failed: sgid fe80::, dgid fe80::"]
     assert failure(errno.EINVAL, IB, log).id == "srp-no-path"
-
-
-def test_a_target_without_a_port_keeps_its_reason():
-    (found,) = wanted_logins([IB], [], (), (), [])
-    assert isinstance(found, NoLogin)

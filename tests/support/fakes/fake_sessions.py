@@ -76,6 +76,7 @@ class FakeSessions(FakeFiles):
         folder = f"/sys/class/scsi_host/host{number}"
         self.write(f"{folder}/local_ib_device", device)
         self.write(f"{folder}/local_ib_port", port)
+        self.write(f"{folder}/id_ext", ioc_guid)
         self.write(f"{folder}/ioc_guid", ioc_guid)
         self.write(f"/sys/class/srp_remote_ports/port-{number}:1/state", state)
 

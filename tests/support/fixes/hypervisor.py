@@ -478,12 +478,12 @@ TARGET = f"name: array, id_ext: {GUID}, ioc_guid: {GUID}, dest: 10.0.0.1:5555"
 LOGIN = "ovirt-rdma-host block login"
 BLOCK = {
     "target that is not logged in": Row(
-        fixed("host/block/findings.py:login_findings", LOGIN),
+        fixed("host/block/logins.py:Login.finding", LOGIN),
         "block check",
         follow(f"version: 1\nblock: {{srp: [{{{TARGET}}}]}}\n"),
     ),
     "timeout of a target": Row(
-        fixed("host/block/findings.py:_timeout_findings", LOGIN),
+        fixed("host/block/logins.py:timeout_findings", LOGIN),
         "block check",
         all_of(
             follow(f"version: 1\nblock: {{srp: [{{{TARGET}}}]}}\n"),
