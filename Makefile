@@ -132,6 +132,7 @@ GOLDEN := tests/cli/test_completion.py tests/engine/double/test_engine_double_do
 
 .PHONY: golden
 golden: venv man ## write everything that is generated again; read git diff then
+	@$(BIN)/python tools/picture.py
 	@WRITE_GOLDEN=1 $(BIN)/pytest -q -p no:cacheprovider $(GOLDEN)
 
 .PHONY: check

@@ -18,7 +18,12 @@ copyright = ""
 version = release = ""
 today = " "
 language = "en"
-extensions = ["myst_parser", "tools.command_docs", "tools.docs_pages"]
+extensions = [
+    "myst_parser",
+    "sphinx_copybutton",
+    "tools.command_docs",
+    "tools.docs_pages",
+]
 
 root_doc = "docs/index"
 include_patterns = [
@@ -39,15 +44,11 @@ smartquotes = False
 # Blocks of code are marked by hand or not at all; guessing warns about most of them.
 highlight_language = "none"
 
-html_theme = "alabaster"
-html_theme_options = {
-    "description": "RDMA for oVirt",
-    "fixed_sidebar": True,
-    "page_width": "72em",
-    "sidebar_width": "18em",
-    "show_powered_by": False,
-}
-html_sidebars = {"**": ["about.html", "searchbox.html", "navigation.html"]}
+html_theme = "furo"
+html_title = "ovirt-rdma"
+# The prompt is no part of a command, and output is not to be copied with it.
+copybutton_prompt_text = r"\$ |# "
+copybutton_prompt_is_regexp = True
 html_show_copyright = False
 html_show_sourcelink = False
 html_copy_source = False
