@@ -18,7 +18,9 @@ TOP = Path(__file__).resolve().parent.parent
 SESSION = TOP / "docs/engine-session.md"
 PICTURE = TOP / "docs/pictures/verify.svg"
 _SECTION = "## A host falls back to TCP"
-_TITLE = "ovirt-rdma domain verify finds a mount over TCP, and domain heal moves it back"
+_TITLE = (
+    "ovirt-rdma domain verify finds a mount over TCP, and domain heal moves it back"
+)
 _CHARACTER, _LINE, _EDGE, _WIDTH = 8.43, 19, 16, 90
 _STYLE = """\
 text { font: 14px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace;
