@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Optional
 
-from ovirt_rdma.host.collect.parsers import degraded_marks
+from ovirt_rdma.host.collect.parsers.mounts import marks_from_json, marks_to_json
 from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
 from ovirt_rdma.host.system.files import remove_unfinished, write_atomically
 from ovirt_rdma.host.system.safe_file import MOST_BYTES_OF_OTHERS, read_file
@@ -86,7 +86,7 @@ class DegradedMarks:
             return ()
         remove_unfinished(self._path.parent)  # of a vdsmd that was killed
         try:
-            return degraded_marks.from_json(read_file(self._path, MOST_BYTES_OF_OTHERS))
+            return marks_from_json(read_file(self._path, MOST_BYTES_OF_OTHERS))
         except FileNotFoundError:
             return ()
         except (OSError, ValueError) as error:
@@ -103,9 +103,7 @@ class DegradedMarks:
         if self._path is None:
             return
         try:
-            write_atomically(
-                self._path, degraded_marks.to_json(marks.values()), FILE_MODE
-            )
+            write_atomically(self._path, marks_to_json(marks.values()), FILE_MODE)
         except OSError as error:
             if not self._failed_to_write:
                 log.warning(

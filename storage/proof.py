@@ -103,7 +103,7 @@ def prove(mount: NfsMount, cm_ids: Optional[Sequence[CmId]] = None) -> Proof:
     if mount.protocol is not None:
         shown = f"proto={mount.protocol}"
         signals.append(Signal("mountinfo", transport_of(mount.protocol), shown))
-    protocols = [transport.protocol for transport in mount.transports]
+    protocols = mount.protocols
     if protocols:
         kinds = {transport_of(protocol) for protocol in protocols}
         kind = kinds.pop() if len(kinds) == 1 else "mixed"

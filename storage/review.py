@@ -99,7 +99,7 @@ class MountReview:
         asked = MountOptions.parse(options).number(name)
         if name != NCONNECT:
             return Negotiated(asked, shown)
-        return Negotiated(asked or shown, len(self.mount.transports) or None)
+        return Negotiated(asked or shown, len(self.mount.protocols) or None)
 
     @property
     def reason(self) -> Optional[str]:

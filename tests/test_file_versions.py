@@ -20,7 +20,7 @@ from ovirt_rdma.engine_sdk_tools.preparation.state_file import (
 )
 from ovirt_rdma.host.changes import boot, plan_file
 from ovirt_rdma.host.changes.kinds.model import RECORDS
-from ovirt_rdma.host.collect.parsers import degraded_marks
+from ovirt_rdma.host.collect.parsers.mounts import MARKS, marks_from_json
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.paths import BOOT_JSON, FINDINGS_JSON, under
@@ -62,8 +62,8 @@ ROWS = (
     ),
     Stored(
         "degraded.json",
-        degraded_marks.MARKS,
-        lambda path: degraded_marks.from_json(path.read_bytes()),
+        MARKS,
+        lambda path: marks_from_json(path.read_bytes()),
     ),
     Stored(
         "the state of a conversion", CONVERSION, lambda path: StateFile(path).read()

@@ -31,7 +31,7 @@ from lab.nfs_server import RDMA_PORT, NfsServer
 from lab.problem import LabProblem
 from lab.qemu import ALONE, Counted
 from lab.topology import SOFT_ROCE, Topology
-from ovirt_rdma.host.collect.parsers.mount_statistics import parse_mount_statistics
+from ovirt_rdma.host.collect.statistics import parse_mount_statistics
 from ovirt_rdma.host.facts.statistics import MountStatistics
 
 _Hosts = Callable[[Counted], AbstractContextManager[tuple[Guest, "IbPair | None"]]]

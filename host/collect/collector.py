@@ -28,9 +28,13 @@ from ovirt_rdma.host.collect.netdevs import (
 )
 from ovirt_rdma.host.collect.network_manager import read_network_manager
 from ovirt_rdma.host.collect.ovirt_networks import read_ovirt_networks
-from ovirt_rdma.host.collect.parsers import degraded_marks, iproute
-from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO, MOUNTSTATS
-from ovirt_rdma.host.collect.parsers.mounts import nfs_mounts
+from ovirt_rdma.host.collect.parsers import iproute
+from ovirt_rdma.host.collect.parsers.mounts import (
+    MOUNTINFO,
+    MOUNTSTATS,
+    marks_from_json,
+    nfs_mounts,
+)
 from ovirt_rdma.host.collect.rdma import (
     RDMA_CLASS,
     read_rdma_devices,
@@ -93,13 +97,13 @@ class HostReader:
         from ovirt_rdma.host.collect.statistics import (  # noqa: PLC0415
             read_statistics,
         )
-        from ovirt_rdma.host.facts.activity import (  # noqa: PLC0415
-            COUNTERS,
+        from ovirt_rdma.host.facts.statistics import (  # noqa: PLC0415
+            ACTIVITY_COUNTERS,
             activity_between,
         )
 
         problems: list[str] = []
-        before = read_statistics(self._tree, counters=COUNTERS)
+        before = read_statistics(self._tree, counters=ACTIVITY_COUNTERS)
         mounts = self.nfs_mounts(problems)
         # Read directly after the mounts: with their ages it gives their start times.
         uptime_s, booted_at = self.uptime(problems), self.booted_at(problems)
@@ -152,7 +156,7 @@ class HostReader:
                 unread=unread,
             ),
             activity=activity_between(
-                before, read_statistics(self._tree, counters=COUNTERS)
+                before, read_statistics(self._tree, counters=ACTIVITY_COUNTERS)
             ),
             problems=tuple(dict.fromkeys(problems)),
         )
@@ -273,7 +277,7 @@ class HostReader:
             return ()
         data = self._tree.data(DEGRADED_JSON, problems, others=RUN_MOUNTS)
         try:
-            return () if data is None else degraded_marks.from_json(data)
+            return () if data is None else marks_from_json(data)
         except ValueError as error:
             problems.append(f"{DEGRADED_JSON} is invalid and is ignored: {error}")
             return ()

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.collect.parsers.mount_table import (
+from ovirt_rdma.host.collect.parsers.mounts import (
     MOUNTINFO,
     parse_mountinfo,
     visible,

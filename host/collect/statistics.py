@@ -12,19 +12,25 @@ import re
 from collections.abc import Collection
 from typing import Any, Optional
 
-from ovirt_rdma.host.collect.parsers.mount_statistics import parse_mount_statistics
-from ovirt_rdma.host.collect.parsers.mount_table import (
+from ovirt_rdma.host.collect.parsers.mounts import (
     MOUNTINFO,
     MOUNTSTATS,
+    Section,
+    number_in,
     parse_mountinfo,
+    parse_mountstats,
     visible,
 )
 from ovirt_rdma.host.facts.statistics import (
+    COLUMNS,
     Counter,
+    MountBytes,
     MountStatistics,
+    OperationStatistics,
     PortCounters,
     Statistics,
     SunrpcTransport,
+    Transport,
     option_value,
 )
 from ovirt_rdma.host.system.tree import FileTree
@@ -33,6 +39,16 @@ _UPTIME = "/proc/uptime"
 _RDMA = "/sys/class/infiniband"
 SWITCHES = "/sys/kernel/sunrpc/xprt-switches"
 
+# A file with more wrong lines than this is not mountstats; one sentence says the rest.
+_MOST_SENTENCES = 20
+# Operation lines have eight numbers, and nine with `errors`.
+_OLD_OPERATION, _OPERATION = 8, 9
+# Most operations are never used, so most lines end like this.
+_UNUSED = [b"0"] * _OPERATION
+_BYTES = 8
+_OPERATIONS_FOLLOW = b"per-op"
+# Unsigned 64 bit numbers.
+_DIGITS = 20
 _NUMBER = re.compile(r"[0-9]{1,20}")
 _SECONDS = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\b.*", re.DOTALL)
 _TRANSPORT = re.compile(r"xprt-[0-9]+-(.+)")
@@ -98,6 +114,140 @@ def _mounts(tree: FileTree, problems: list[str]) -> tuple[MountStatistics, ...]:
     return tuple(
         mount._replace(address=addresses.get(mount.mountpoint)) for mount in mounts
     )
+
+
+def parse_mount_statistics(
+    data: bytes,
+) -> tuple[tuple[MountStatistics, ...], list[str]]:
+    """Return the NFS mounts in mountstats, in its order, and a sentence for each line
+    that is torn or has another number of columns than the kernels that we know.
+    """
+    odd: list[str] = []
+    mounts = tuple(_counted(one, odd) for one in parse_mountstats(data).values())
+    more = len(odd) - _MOST_SENTENCES
+    if more > 0:
+        odd[_MOST_SENTENCES:] = [f"{MOUNTSTATS} has {more} more lines of that kind"]
+    return mounts, odd
+
+
+def _counted(section: Section, odd: list[str]) -> MountStatistics:
+    """Read the lines that nfs_show_stats() and rpc_clnt_show_stats() print
+    (fs/nfs/super.c, net/sunrpc/stats.c).
+    """
+    mount = section.mount
+    found: dict[str, Any] = {}
+    transports: list[Transport] = []
+    operations: dict[str, OperationStatistics] = {}
+    in_operations = False
+    for number, words in section.lines:
+        key, wrong = words[0], ""
+        if in_operations:
+            wrong = _operation(words, operations)
+        elif key == b"xprt:":
+            wrong = _transport_line(words[1:], transports)
+        elif key == _OPERATIONS_FOLLOW:
+            in_operations = True
+        elif key == b"opts:" and len(words) > 1:
+            found["options"] = words[1].decode("utf-8", "surrogateescape")
+        elif key == b"nfsv4:":
+            found["layout"] = _layout(b" ".join(words[1:]))
+        elif key in {b"age:", b"bytes:"}:
+            wrong = _numbers_line(key, words[1:], found)
+        if wrong:
+            odd.append(f"{MOUNTSTATS} line {number} {wrong}")
+    options = found.get("options", "")
+    return MountStatistics(
+        mount.mountpoint,
+        mount.source,
+        mount.fstype,
+        version=option_value(options, "vers"),
+        rsize=number_in(option_value(options, "rsize")),
+        wsize=number_in(option_value(options, "wsize")),
+        nconnect=number_in(option_value(options, "nconnect")),
+        transports=tuple(transports),
+        operations=tuple(operations.values()),
+        **found,
+    )
+
+
+def _numbers_line(key: bytes, words: list[bytes], found: dict[str, Any]) -> str:
+    """Read an age or the bytes; return what is wrong with the line, or nothing."""
+    numbers = _numbers(words)
+    if key == b"age:" and len(numbers) == 1:
+        found["age_s"] = numbers[0]
+    elif key == b"bytes:" and len(numbers) == _BYTES == len(words):
+        found["bytes"] = MountBytes(*numbers)
+    elif key == b"age:":
+        return "has an age that is not a number: ignored"
+    else:
+        return f"has not the {_BYTES} numbers of bytes: ignored"
+    return ""
+
+
+def _transport_line(words: list[bytes], transports: list[Transport]) -> str:
+    """Add a connection; return what is wrong with the line, or nothing."""
+    if not words:
+        return "names no transport: skipped"
+    protocol = words[0].decode("utf-8", "surrogateescape")
+    columns = COLUMNS.get(protocol, ())
+    numbers = _numbers(words[1:])
+    transports.append(
+        Transport(
+            protocol,
+            tuple(zip(columns, numbers)),
+            tuple(numbers[len(columns) :]),
+        )
+    )
+    if len(numbers) != len(words) - 1:
+        return (
+            f"has a counter of {protocol} that is not a number: it and the "
+            "following ones are ignored"
+        )
+    if columns and len(numbers) != len(columns):
+        return (
+            f"has {len(numbers)} counters of {protocol}, not {len(columns)}: this "
+            "kernel counts otherwise; the first ones are used"
+        )
+    return ""
+
+
+def _operation(words: list[bytes], operations: dict[str, OperationStatistics]) -> str:
+    """Read ``READ: 37 37 0 6068 8393132 1 61 63 0``."""
+    if words[1:] == _UNUSED and words[0].endswith(b":"):
+        return ""
+    name = words[0].rstrip(b":").decode("utf-8", "surrogateescape")
+    numbers = _numbers(words[1:])
+    if (
+        not words[0].endswith(b":")
+        or len(numbers) != len(words) - 1
+        or len(numbers) < _OLD_OPERATION
+    ):
+        return "is not the line of an operation: skipped"
+    if any(numbers):
+        operations[name] = OperationStatistics(name, *numbers[:_OPERATION])
+    if len(numbers) > _OPERATION:
+        return f"has {len(numbers)} numbers, not {_OPERATION}: the rest is ignored"
+    return ""
+
+
+def _layout(text: bytes) -> Optional[str]:
+    """Return the layout in ``bm0=0x1,...,pnfs=LAYOUT_FLEX_FILES,lease_time=90``; None
+    for ``not configured``, which show_pnfs() prints without one.
+    """
+    name = option_value(text.decode("utf-8", "surrogateescape"), "pnfs")
+    return None if name == "not configured" else name or None
+
+
+def _numbers(words: list[bytes]) -> list[int]:
+    """Return the numbers up to the first word that is none."""
+    if b"".join(words).isdigit() and max(map(len, words)) <= _DIGITS:
+        return [*map(int, words)]
+    numbers = []
+    for word in words:
+        if not word.isdigit() or len(word) > _DIGITS:
+            break
+        numbers.append(int(word))
+    return numbers
 
 
 def read_transports(

@@ -222,7 +222,6 @@ __all__ = [
     "ModuleFile",
     "ModuleParameter",
     "Modules",
-    "MountTransport",
     "Neighbour",
     "Netdev",
     "NetdevUse",
@@ -272,16 +271,6 @@ class Route:
 
 
 @dataclass(frozen=True)
-class MountTransport:
-    """One ``xprt:`` line of mountstats: the protocol and its counters, in the
-    kernel's order (net/sunrpc/xprtrdma/transport.c, xprtsock.c).
-    """
-
-    protocol: str
-    counters: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
 class NfsMount:
     """An NFS mount as the kernel shows it.
 
@@ -290,7 +279,8 @@ class NfsMount:
     protocol, port: from its ``proto=`` and ``port=``
     address: the server address in use (``addr=``)
     age_s: the whole seconds since it was mounted (``age:`` of mountstats), or None
-    transports: one per connection, from mountstats; empty without an entry there
+    protocols: of each connection (``xprt:`` of mountstats); empty without an entry
+    there
     """
 
     source: str
@@ -302,7 +292,7 @@ class NfsMount:
     port: Optional[int] = None
     address: Optional[str] = None
     age_s: Optional[int] = None
-    transports: tuple[MountTransport, ...] = ()
+    protocols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,27 @@
 The values are a sample of one moment (``Statistics.taken_s``): rates need two samples.
 All counters only grow while the mount, connection or device exists; a counter that is
 smaller than in an earlier sample belongs to another one, or has wrapped.
-:func:`ovirt_rdma.host.collect.statistics.read_statistics` reads them. Pure data.
+:func:`ovirt_rdma.host.collect.statistics.read_statistics` reads them. A difference of
+two samples is made in one place, :func:`load_between`; rules get it condensed. Pure.
 
-Named tuples, not dataclasses: the exporter of metrics starts every 15 seconds, and
-these would be a fifth of its run.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Optional
+
+from ovirt_rdma.host.facts.activity import (
+    Activity,
+    ConnectionActivity,
+    MountActivity,
+    PortActivity,
+    PortError,
+    Requests,
+)
+from ovirt_rdma.host.facts.port_counters import ERRORS, PACKETS
 
 # The names of all columns, in the kernel's order. Those of `rdma` are from
 # xprt_rdma_print_stats() (net/sunrpc/xprtrdma/transport.c), the others from
@@ -158,6 +170,13 @@ class MountBytes(NamedTuple):
 # nfs4_server_set_init_caps).
 READS = ("READ", "READ_PLUS")
 WRITES = ("WRITE",)
+# Those that move file data to or from the server's disks.
+DATA = (*READS, *WRITES, "COMMIT")
+# Requests that a connection sends without any reply until that is no chance: a few are
+# always sent just before the second sample.
+_MANY_SENT = 10
+ACTIVITY_COUNTERS = frozenset((*ERRORS, *itertools.chain(*PACKETS)))
+"""The counters of ports that rules look at."""
 
 
 def beyond_requests(moved: int, requests: int, largest: int) -> int:
@@ -325,6 +344,15 @@ class PortCounters(NamedTuple):
         both = (*self.counters, *self.hardware)
         return next((one.value for one in both if one.name == name), None)
 
+    @property
+    def packets(self) -> Optional[int]:
+        """The packets that it has received; None if it does not count them."""
+        for names in PACKETS:
+            known = [value for name in names if (value := self.get(name)) is not None]
+            if known:
+                return sum(known)
+        return None
+
 
 class Statistics(NamedTuple):
     """One sample of a host.
@@ -349,3 +377,316 @@ def option_value(options: str, name: str) -> Optional[str]:
         if equals and key == name:
             return value
     return None
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls of some operations: their number, and the mean milliseconds of each in the
+    queue of this host, on the way to the server and back, and in all.
+    """
+
+    count: int = 0
+    queue_ms: float = 0.0
+    rtt_ms: float = 0.0
+    execute_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a mount did in ``seconds``.
+
+    operations: what each one grew by
+    connects: connections made; sends: calls sent over them, of other mounts too;
+    queued: at each of these, the calls that waited for a slot, added up
+    """
+
+    seconds: float
+    operations: tuple[OperationStatistics, ...] = ()
+    connects: int = 0
+    sends: int = 0
+    queued: int = 0
+
+    @property
+    def data(self) -> Calls:
+        """The calls that move file data."""
+        return _calls([one for one in self.operations if one.name in DATA])
+
+    @property
+    def all(self) -> Calls:
+        """All calls together."""
+        return _calls(self.operations)
+
+    @property
+    def count(self) -> int:
+        """The number of all calls."""
+        return self.total("operations")
+
+    def total(self, what: str) -> int:
+        """Return the sum of a number of OperationStatistics over all calls."""
+        return _total(self.operations, what)
+
+    @property
+    def sent_again(self) -> int:
+        """Transmissions beyond the first of each call."""
+        return _sent_again(self.operations)
+
+    @property
+    def backlog(self) -> float:
+        """The mean number of calls that waited for a slot."""
+        return self.queued / self.sends if self.sends else 0.0
+
+    @property
+    def on_wire(self) -> float:
+        """The mean number of calls that the server had: by Little's law, the time that
+        all calls together were on the wire.
+        """
+        return self.total("rtt_ms") / (1000.0 * self.seconds)
+
+    def requests(self, names: Collection[str]) -> Requests:
+        """Return the requests of some operations."""
+        some = [one for one in self.operations if one.name in names]
+        return Requests(
+            *(_total(some, n) for n in ("operations", "queue_ms", "rtt_ms"))
+        )
+
+
+def load_between(
+    before: Optional[MountStatistics], after: MountStatistics, seconds: float
+) -> Optional[Load]:
+    """Return what a mount did in the ``seconds`` between two samples.
+
+    None if there is no earlier sample, or if it is of an earlier mount at that point,
+    which also a counter that is smaller than before shows.
+    """
+    if before is None or seconds <= 0 or not _same(before, after):
+        return None
+    earlier = {one.name: one for one in before.operations}
+    operations = [_difference(earlier.get(one.name), one) for one in after.operations]
+    if any(min(one[1:9]) < 0 for one in operations):
+        return None
+    old, new = before.transports, after.transports
+    return Load(
+        seconds,
+        tuple(operations),
+        connects=_connections_grown(old, new, "connect_count"),
+        sends=_connections_grown(old, new, "sends"),
+        queued=_connections_grown(old, new, "bklog_u"),
+    )
+
+
+def _same(before: MountStatistics, after: MountStatistics) -> bool:
+    if before.mountpoint != after.mountpoint or before.source != after.source:
+        return False
+    return None in (before.age_s, after.age_s) or (
+        (before.age_s or 0) <= (after.age_s or 0)
+    )
+
+
+def _difference(
+    before: Optional[OperationStatistics], after: OperationStatistics
+) -> OperationStatistics:
+    if before is None:
+        return after
+    grown = (now - then for then, now in zip(before[1:9], after[1:9]))
+    return OperationStatistics(after.name, *grown)
+
+
+def _connections_grown(
+    before: Sequence[Transport], after: Sequence[Transport], name: str
+) -> int:
+    """Return by how much a counter grew on all connections together.
+
+    A connection that was made meanwhile counts from 0; one that ended does not count.
+    """
+    total = 0
+    for number, transport in enumerate(after):
+        was = before[number].get(name) if number < len(before) else 0
+        total += max(0, (transport.get(name) or 0) - (was or 0))
+    return total
+
+
+def _calls(operations: Sequence[OperationStatistics]) -> Calls:
+    count = _total(operations, "operations")
+    if not count:
+        return Calls()
+    means = ("queue_ms", "rtt_ms", "execute_ms")
+    return Calls(count, *(_total(operations, name) / count for name in means))
+
+
+def _total(operations: Iterable[OperationStatistics], what: str) -> int:
+    return sum(getattr(one, what) for one in operations)
+
+
+def _sent_again(operations: Iterable[OperationStatistics]) -> int:
+    return sum(max(0, one.transmissions - one.operations) for one in operations)
+
+
+def growth(before: Optional[int], after: Optional[int]) -> Optional[int]:
+    """Return by how much a counter grew; None if it is unknown, 0 if it is smaller."""
+    return None if before is None or after is None else max(0, after - before)
+
+
+def activity_between(before: Statistics, after: Statistics) -> Activity:
+    """Return the activity of the second sample, with the growth since the first.
+
+    Of a mount or device that the first sample does not have, or whose counters became
+    smaller (another one, or a counter that wrapped), nothing counts as growth.
+    """
+    mounts = {(m.mountpoint, m.source): m for m in before.mounts}
+    ports = {(p.device, p.port): p for p in before.ports}
+    waiting = _waiting(before.transports or (), after.transports or ())
+    seconds = max(0.0, round(after.taken_s - before.taken_s, 2))
+    return Activity(
+        seconds=seconds,
+        mounts=tuple(
+            _mount(
+                mounts.get((mount.mountpoint, mount.source)), mount, seconds, waiting
+            )
+            for mount in after.mounts
+            if any(transport.protocol == "rdma" for transport in mount.transports)
+        ),
+        connections=(
+            None
+            if after.transports is None
+            else tuple(
+                ConnectionActivity(
+                    f"{one.switch}/{one.name}",
+                    one.destination,
+                    one.state,
+                    one.slots_max,
+                    one.requests,
+                    one.backlog,
+                )
+                for one in after.transports
+                if one.protocol == "rdma"
+            )
+        ),
+        ports=tuple(_ports(after.ports, ports)),
+    )
+
+
+def _mount(
+    earlier: Optional[MountStatistics],
+    mount: MountStatistics,
+    seconds: float,
+    waiting: Sequence[Optional[str]],
+) -> MountActivity:
+    before = earlier or mount
+    load = load_between(earlier, mount, seconds) or Load(seconds)
+    operations, transports = mount.operations, mount.transports
+    return MountActivity(
+        mountpoint=mount.mountpoint,
+        operations=_total(operations, "operations"),
+        retransmissions=_sent_again(operations),
+        queue_ms=_total(operations, "queue_ms"),
+        rtt_ms=_total(operations, "rtt_ms"),
+        reads=_total(mount.reads, "operations"),
+        writes=_total(mount.writes, "operations"),
+        server_read=mount.bytes.server_read if mount.bytes else None,
+        server_written=mount.bytes.server_written if mount.bytes else None,
+        copies=_count(mount, "COPY"),
+        cancelled_copies=_count(mount, "OFFLOAD_CANCEL"),
+        connects=_connections_grown((), transports, "connect_count"),
+        sends=_connections_grown((), transports, "sends"),
+        backlog=_connections_grown((), transports, "bklog_u"),
+        connections=len(transports),
+        new_operations=load.count,
+        new_retransmissions=load.sent_again,
+        new_reads=load.requests(READS),
+        new_writes=load.requests(WRITES),
+        new_connects=load.connects,
+        new_sends=load.sends,
+        new_backlog=load.queued,
+        # Nothing leads from a mount to its connections but the server's address.
+        blocked=min(
+            waiting.count(mount.address or ""),
+            _between(before.transports, transports).count((0, 0)),
+        ),
+        unanswered=_unanswered(before.transports, transports),
+        layout=mount.layout,
+    )
+
+
+def _count(mount: MountStatistics, name: str) -> int:
+    found = mount.operation(name)
+    return found.operations if found else 0
+
+
+def _waiting(
+    before: Iterable[SunrpcTransport], after: Iterable[SunrpcTransport]
+) -> list[Optional[str]]:
+    """Return the destinations of the connections over RDMA on which requests wait for a
+    slot or to be sent in both samples, while none waits for a reply.
+
+    What ends such a wait is a request that is done (net/sunrpc/xprt.c, xprt_release and
+    xprt_write_space), and there is none. A connection that is being made has no queues
+    in sysfs.
+    """
+
+    def stuck(of: Iterable[SunrpcTransport]) -> dict[tuple[str, ...], Optional[str]]:
+        return {
+            (one.switch, one.name, one.destination or ""): one.destination
+            for one in of
+            if one.protocol == "rdma"
+            and one.connected
+            and one.pending == 0
+            and ((one.sending or 0) > 0 or (one.backlog or 0) > 0)
+        }
+
+    then = stuck(before)
+    return [to for key, to in stuck(after).items() if key in then]
+
+
+def _between(
+    before: Sequence[Transport], after: Sequence[Transport]
+) -> list[tuple[int, int]]:
+    """Return how many requests each connection sent, and how many replies it got.
+
+    Nothing if a connection was added or removed, because the kernel shows them in the
+    same order only, or if it does not count them.
+    """
+    grown = []
+    for old, new in zip(before, after):
+        sends, recvs = old.get("sends"), old.get("recvs")
+        sent, got = new.get("sends"), new.get("recvs")
+        if sends is None or recvs is None or sent is None or got is None:
+            return []
+        grown.append((sent - sends, got - recvs))
+    return grown if len(before) == len(after) else []
+
+
+def _unanswered(before: Sequence[Transport], after: Sequence[Transport]) -> int:
+    """Count the connections that send in vain while another one gets replies.
+
+    Their totals tell nothing: a request that is sent again counts as another one, and a
+    killed one gets no reply, so sends are ahead of replies for ever (net/sunrpc/xprt.c,
+    xprt_request_transmit and xprt_complete_rqst).
+    """
+    grown = _between(before, after)
+    if not any(got > 0 for _, got in grown):
+        return 0
+    return sum(sent >= _MANY_SENT and got == 0 for sent, got in grown)
+
+
+def _ports(
+    ports: Iterable[PortCounters], before: dict[tuple[str, int], PortCounters]
+) -> Iterator[PortActivity]:
+    for port in ports:
+        if port.port == 0:
+            continue
+        earlier = before.get((port.device, port.port), port)
+        values = {
+            name: value for name in ERRORS if (value := port.get(name)) is not None
+        }
+        yield PortActivity(
+            port.device,
+            port.port,
+            read=bool(values),
+            packets=port.packets,
+            new_packets=growth(earlier.packets, port.packets) or 0,
+            errors=tuple(
+                PortError(name, value, growth(earlier.get(name), value) or 0)
+                for name, value in values.items()
+                if value
+            ),
+        )

@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.facts.activity import received_packets
 from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.locality import PciLink
 from ovirt_rdma.host.facts.model import Facts
@@ -16,6 +14,7 @@ from ovirt_rdma.host.facts.port_counters import LOSSES
 from ovirt_rdma.host.facts.statistics import (
     MountStatistics,
     Statistics,
+    growth,
     moved_without_requests,
 )
 from ovirt_rdma.host.mount_options import transport_of
@@ -192,14 +191,10 @@ def sample_between(
         busiest_cpu=round(max(shares, default=0.0), 3),
         path_errors=errors,
         packets=packets,
-        tcp_resent=_more(before.tcp_resent, after.tcp_resent),
-        tcp_out_of_order=_more(before.tcp_out_of_order, after.tcp_out_of_order),
+        tcp_resent=growth(before.tcp_resent, after.tcp_resent),
+        tcp_out_of_order=growth(before.tcp_out_of_order, after.tcp_out_of_order),
         **counted,  # type: ignore[arg-type]
     )
-
-
-def _more(before: Optional[int], after: Optional[int]) -> Optional[int]:
-    return None if before is None or after is None else max(0, after - before)
 
 
 def _mount(moment: Moment, mountpoint: str) -> Optional[MountStatistics]:
@@ -230,15 +225,12 @@ def _port(
     new = next((p for p in after.statistics.ports if (p.device, p.port) == own), None)
     if old is None or new is None:
         return None, None
+    grown = (growth(old.get(name), new.get(name)) for name in LOSSES)
+    known = [count for count in grown if count is not None]
     return (
-        _grown([(old.get(name), new.get(name)) for name in LOSSES]),
-        _grown([(received_packets(old), received_packets(new))]),
+        sum(known) if known else None,
+        growth(old.packets, new.packets),
     )
-
-
-def _grown(pairs: Iterable[tuple[Optional[int], Optional[int]]]) -> Optional[int]:
-    known = [now - then for then, now in pairs if then is not None and now is not None]
-    return sum(max(0, value) for value in known) if known else None
 
 
 def _counted(old: MountStatistics, new: MountStatistics) -> dict[str, object]:

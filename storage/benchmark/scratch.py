@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
-from ovirt_rdma.host.collect.parsers.mount_table import MOUNTINFO
+from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import nfs_check

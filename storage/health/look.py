@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Callable, Optional
@@ -22,18 +23,14 @@ from ovirt_rdma.host.facts.statistics import (
     MountStatistics,
     PortCounters,
     Statistics,
+    growth,
+    load_between,
 )
 from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.paths import PROBES, under
 from ovirt_rdma.host.policy.model import Policy, rule_for
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.health.probe import PROBE_S, Answer, Asked, Probes
-from ovirt_rdma.storage.health.samples import (
-    SENT_AGAIN,
-    PortErrors,
-    load_between,
-    recent_errors,
-)
 from ovirt_rdma.storage.health.signs import (
     ACCEPTS,
     REFUSES,
@@ -43,7 +40,13 @@ from ovirt_rdma.storage.health.signs import (
     signs_of,
 )
 from ovirt_rdma.storage.health.state import OK, MountHealth
-from ovirt_rdma.storage.health.verdict import Seen, judge, needs_signs
+from ovirt_rdma.storage.health.verdict import (
+    SENT_AGAIN,
+    WAITED,
+    Seen,
+    judge,
+    needs_signs,
+)
 from ovirt_rdma.storage.proof import prove
 
 # A single look needs two samples; VDSM alone makes several calls in this time.
@@ -79,6 +82,38 @@ class Look:
     mounts: tuple[MountHealth, ...]
     statistics: Statistics
     problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PortErrors:
+    """By how much each of LOSSES grew on a port, and in how many samples one of
+    WAITED did.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    times: int = 0
+
+
+def recent_errors(
+    samples: Sequence[Iterable[PortCounters]],
+) -> dict[tuple[str, int], PortErrors]:
+    """Return the errors of each port that has some over ``samples``, the oldest first,
+    by device and port number. Pure.
+    """
+    found: dict[tuple[str, int], PortErrors] = {}
+    for before, after in zip(samples, samples[1:]):
+        earlier = {(one.device, one.port): one for one in before}
+        for port in after:
+            place = port.device, port.port
+            was = earlier.get(place)
+            grown = {n: growth(was.get(n), port.get(n)) for n in LOSSES} if was else {}
+            more = {name: count for name, count in grown.items() if count}
+            if more:
+                have = found.get(place, PortErrors())
+                counts = Counter(have.counts) + Counter(more)
+                times = have.times + (not WAITED.isdisjoint(more))
+                found[place] = PortErrors(counts, times)
+    return found
 
 
 class Looker:

@@ -27,11 +27,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
+from ovirt_rdma.host.facts import port_counters
 from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.facts.statistics import Load
 from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.policy.model import DEFAULT_PORT
 from ovirt_rdma.storage.health.probe import PROBE_S, Answer
-from ovirt_rdma.storage.health.samples import SENT_AGAIN, WAITED, Load
 from ovirt_rdma.storage.health.signs import (
     ACCEPTS,
     REFUSES,
@@ -56,6 +57,9 @@ from ovirt_rdma.storage.probe import server_side_fix
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
+# The port of a server acknowledges packets, whatever its NFS threads do.
+WAITED = port_counters.repeats(port_counters.WAITED)
+SENT_AGAIN = port_counters.repeats(port_counters.WAITED, port_counters.AGAIN)
 # A lookup takes less than a millisecond; a disk of a server that sleeps takes seconds.
 SLOW_S = 0.5
 # A TCP connection takes one round trip: below a millisecond in a storage network, some
@@ -252,10 +256,11 @@ def _evidence(seen: Seen) -> list[str]:
             f"{load.count} calls in {load.seconds:.0f} s: {every.queue_ms:.1f} ms in "
             f"the queue, {every.rtt_ms:.1f} ms to the server and back"
         )
-    if load is not None and (load.connects or load.sent_again or load.timeouts):
+    timeouts = load.total("timeouts") if load is not None else 0
+    if load is not None and (load.connects or load.sent_again or timeouts):
         shown.append(
             f"connects +{load.connects}, sent again +{load.sent_again}, timeouts "
-            f"+{load.timeouts}"
+            f"+{timeouts}"
         )
     if seen.backlog:
         shown.append(f"{seen.backlog} calls wait for a slot")

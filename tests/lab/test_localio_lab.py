@@ -18,7 +18,7 @@ from measured_host import MeasuredHost
 
 from lab.localio_kernel import guests_with_localio
 from lab.topology import Topology, one_guest
-from ovirt_rdma.host.collect.parsers.mount_statistics import parse_mount_statistics
+from ovirt_rdma.host.collect.statistics import parse_mount_statistics
 from ovirt_rdma.host.facts.statistics import MountStatistics
 
 pytestmark = pytest.mark.faults

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ovirt_rdma.host.collect.parsers.degraded_marks import from_json
+from ovirt_rdma.host.collect.parsers.mounts import marks_from_json
 from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
 from ovirt_rdma.storage.degraded import DegradedMarks
 from ovirt_rdma.storage.proof import utc_time
@@ -40,7 +40,7 @@ def test_a_mark_that_is_set_meanwhile_is_kept(tmp_path):
 
     marks.put(mark("a"), before_b_was_mounted, UPTIME_S)
     other.join(10)
-    assert {m.export for m in from_json(path.read_bytes())} == {"s:/a", "s:/b"}
+    assert {m.export for m in marks_from_json(path.read_bytes())} == {"s:/a", "s:/b"}
 
 
 def test_many_at_once_lose_nothing(tmp_path):
@@ -56,7 +56,7 @@ def test_many_at_once_lose_nothing(tmp_path):
         thread.start()
     for thread in threads:
         thread.join(10)
-    assert len(from_json(path.read_bytes())) == 20
+    assert len(marks_from_json(path.read_bytes())) == 20
     assert [child.name for child in tmp_path.iterdir()] == ["degraded.json"]
 
 
@@ -97,4 +97,4 @@ def test_marks_are_written_when_their_folder_comes(tmp_path):
     marks.put(mark("a"), lambda: [mount("a")], UPTIME_S)
     path.parent.mkdir()
     assert marks.of(mount("a"), UPTIME_S) == mark("a")
-    assert from_json(path.read_bytes()) == (mark("a"),)
+    assert marks_from_json(path.read_bytes()) == (mark("a"),)

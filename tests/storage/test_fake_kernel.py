@@ -115,7 +115,7 @@ def test_our_reader_sees_the_mounts(
     [found] = HostReader(kernel.root).nfs_mounts()
 
     assert (found.source, found.mountpoint) == (spec, target)
-    transports = [t.protocol for t in found.transports]
+    transports = list(found.protocols)
     shown = (found.fstype, found.version, found.protocol, found.port, transports)
     assert shown == expected
     assert found.address == ("fd00::1" if spec.startswith("[") else "10.0.0.1")

@@ -9,7 +9,6 @@ from ovirt_rdma.host.facts.model import (
     CmId,
     DegradedMark,
     Facts,
-    MountTransport,
     NfsMount,
 )
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
@@ -35,7 +34,7 @@ def mount(protocol="rdma", transports=("rdma",), source="10.0.0.1:/e"):
         protocol=protocol,
         port=20049,
         address="10.0.0.1",
-        transports=tuple(MountTransport(t, (1, 2)) for t in transports),
+        protocols=tuple(transports),
     )
 
 

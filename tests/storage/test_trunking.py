@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.model import MountTransport, NfsMount
+from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
 from ovirt_rdma.storage.trunking import (
     conflict_clause,
@@ -35,7 +35,7 @@ def mount(
         protocol=protocol,
         port=port,
         address=address,
-        transports=(MountTransport(protocol.rstrip("6"), (1, 2)),),
+        protocols=(protocol.rstrip("6"),),
     )
 
 
@@ -90,7 +90,7 @@ def test_mounts_whose_address_is_not_known_share_with_none():
 )
 def test_the_port_tells_whether_a_connection_was_taken_over(found, rdma_port, took):
     if found.protocol == "udp":
-        found = replace(found, transports=(MountTransport("rdma", (1, 2)),))
+        found = replace(found, protocols=("rdma",))
     assert uses_earlier_connection(found, rdma_port) is took
 
 

@@ -270,7 +270,7 @@ def mounts(facts: Facts) -> Section:
                 mount.mountpoint,
                 mount.version,
                 mount.protocol,
-                known(*(t.protocol for t in mount.transports), between=" "),
+                known(*mount.protocols, between=" "),
             )
             for mount in facts.nfs_mounts
         ],

@@ -10,8 +10,12 @@ from typing import Any, Optional
 
 from ovirt_rdma.cli.host.shown.health import TONES
 from ovirt_rdma.cli.output import Output, when
-from ovirt_rdma.host.facts.statistics import MountStatistics, Statistics
-from ovirt_rdma.storage.health.samples import Load, load_between
+from ovirt_rdma.host.facts.statistics import (
+    Load,
+    MountStatistics,
+    Statistics,
+    load_between,
+)
 from ovirt_rdma.storage.health.state import HealthState
 
 WATCH_KIND = "nfs-watch"
@@ -92,8 +96,8 @@ def _cells(row: Row) -> tuple[str, ...]:
         health,
         row.transport,
         f"{load.count / load.seconds:.0f}",
-        f"{load.bytes_received / load.seconds / _MB:.1f}",
-        f"{load.bytes_sent / load.seconds / _MB:.1f}",
+        f"{load.total('bytes_received') / load.seconds / _MB:.1f}",
+        f"{load.total('bytes_sent') / load.seconds / _MB:.1f}",
         *("-" if idle else f"{ms:.1f}" for ms in times),
         f"{load.backlog:.0f}",
         f"+{load.connects}" if load.connects else "0",
@@ -145,8 +149,8 @@ def _numbers(load: Optional[Load]) -> dict[str, Optional[float]]:
     values = (
         load.seconds,
         load.count / load.seconds,
-        load.bytes_received / load.seconds,
-        load.bytes_sent / load.seconds,
+        load.total("bytes_received") / load.seconds,
+        load.total("bytes_sent") / load.seconds,
         calls.rtt_ms,
         calls.execute_ms,
         calls.queue_ms,
@@ -154,6 +158,6 @@ def _numbers(load: Optional[Load]) -> dict[str, Optional[float]]:
         load.backlog,
         load.connects,
         load.sent_again,
-        load.timeouts,
+        load.total("timeouts"),
     )
     return dict(zip(names, values))

@@ -1,107 +1,170 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Parse mountstats, and join it with mountinfo by mount point into NFS mounts. Pure.
+"""Parse mountinfo, mountstats, and vdsmd's marks of degraded mounts. Pure.
 
-mountstats has the transports and ages of mounts (fs/nfs/super.c, net/sunrpc);
-``mount_table`` parses mountinfo.
+mountinfo is in proc(5) and fs/proc_namespace.c, mountstats in fs/nfs/super.c and
+net/sunrpc/stats.c. Any bytes are accepted.
 """
 
 from __future__ import annotations
 
-from typing import Optional
+import posixpath
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, Optional
 
-from ovirt_rdma.host.collect.parsers.mount_table import (
-    MOUNTSTATS,
-    NFS_TYPES,
-    normalised_source,
-    parse_mountinfo,
-    unescape,
-    visible,
-)
-from ovirt_rdma.host.facts.model import MountTransport, NfsMount
+from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
+from ovirt_rdma.host.system.json_codec import Records, plain
+from ovirt_rdma.host.system.json_document import Envelope, json_value
 
-# The counters are unsigned 64 bit numbers: 20 digits at most.
-_DIGITS = 20
+MOUNTINFO = "/proc/self/mountinfo"
+MOUNTSTATS = "/proc/self/mountstats"
+NFS_TYPES = ("nfs", "nfs4")
+
+_OCTAL = rb"\\([0-3][0-7]{2})"
 
 
-def parse_mountstats(
-    data: bytes,
-) -> tuple[dict[str, tuple[MountTransport, ...]], list[str]]:
-    """Return the transports of each mount point that has any, and sentences.
-
-    A mount point has one ``xprt:`` line per connection (nconnect). Protocol names and
-    the number of counters differ between kernels; all are accepted. Other lines are
-    ignored. If a counter is not a number, the transport has no counters, and there is a
-    sentence. Any bytes are accepted. Of mounts stacked on one mount point the last one
-    is used.
+class MountEntry(NamedTuple):
+    """One mount, with escapes resolved; ``options`` as in /proc/mounts: those of the
+    mount, then those of the file system.
     """
-    transports: dict[str, list[MountTransport]] = {}
-    problems: list[str] = []
-    mountpoint: Optional[str] = None
+
+    mountpoint: str
+    fstype: str
+    source: str
+    options: str
+
+
+def parse_mountinfo(data: bytes) -> tuple[list[MountEntry], list[str]]:
+    """Return the entries in the kernel's order, and a sentence for each invalid line.
+
+    Any bytes are accepted.
+    """
+    entries, problems = [], []
+    # Not splitlines(): names may have a carriage return or a form feed.
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line:
+            continue
+        entry = _entry(line.split(b" "))
+        if entry:
+            entries.append(entry)
+        else:
+            problems.append(f"{MOUNTINFO} line {number} is not a mount entry: skipped")
+    return entries, problems
+
+
+def visible(entries: list[MountEntry]) -> list[MountEntry]:
+    """Return the visible mount of each mount point: the last of stacked mounts."""
+    last: dict[str, MountEntry] = {}
+    for entry in entries:
+        last.pop(entry.mountpoint, None)
+        last[entry.mountpoint] = entry
+    return list(last.values())
+
+
+def unescape(field: bytes) -> str:
+    r"""Return a field of mountinfo or mountstats as text; ``\040`` is a space.
+
+    Bytes that are not UTF-8 are kept by surrogateescape.
+    """
+    if b"\\" in field:
+        field = re.sub(_OCTAL, lambda match: bytes([int(match.group(1), 8)]), field)
+    return field.decode("utf-8", "surrogateescape")
+
+
+def normalised_source(source: str) -> str:
+    """Return ``server:/path`` without doubled and trailing slashes.
+
+    VDSM does the same (lib/vdsm/storage/fileUtils.py, normalize_path). A source of
+    another form is returned unchanged.
+    """
+    closing = "]:" if source.startswith("[") else ":"
+    server, colon, path = source.partition(closing)
+    if not colon or not path:
+        return source
+    normal = posixpath.normpath(path)
+    if normal.startswith("//"):
+        normal = normal[1:]
+    return f"{server}{colon}{normal}"
+
+
+def _entry(fields: list[bytes]) -> Optional[MountEntry]:
+    """Read ``id parent major:minor root mountpoint options [tag...] - fstype source
+    super-options``; kernels differ in the tags.
+    """
+    try:
+        dash = fields.index(b"-", 6)
+        fstype, source, super_options = fields[dash + 1 : dash + 4]
+    except ValueError:
+        return None
+    if not (fields[0].isdigit() and fields[4].startswith(b"/") and fstype):
+        return None
+    return MountEntry(
+        mountpoint=unescape(fields[4]),
+        fstype=unescape(fstype),
+        source=unescape(source),
+        options=_joined(unescape(fields[5]), unescape(super_options)),
+    )
+
+
+def _joined(mount_options: str, super_options: str) -> str:
+    access, _, rest = mount_options.partition(",")
+    super_access, _, super_rest = super_options.partition(",")
+    if super_access == "ro":
+        access = "ro"
+    return ",".join(part for part in (access, rest, super_rest) if part)
+
+
+class Section(NamedTuple):
+    """An NFS mount in mountstats: its entry, without options, and the words of its
+    lines, each with its number.
+    """
+
+    mount: MountEntry
+    lines: list[tuple[int, list[bytes]]]
+
+
+def parse_mountstats(data: bytes) -> dict[str, Section]:
+    """Return the NFS mounts in mountstats by mount point, in its order; of mounts
+    stacked on one mount point the last one counts.
+    """
+    sections: dict[str, Section] = {}
+    section: Optional[Section] = None
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.startswith((b"device ", b"no device ")):
-            mountpoint = _mountpoint(line.split(b" "))
-            if mountpoint is not None:
-                transports[mountpoint] = []
-            continue
-        words = line.split()
-        if mountpoint is None or not words or words[0] != b"xprt:":
-            continue
-        where = f"{MOUNTSTATS} line {number}"
-        if len(words) == 1:
-            problems.append(f"{where} names no transport: skipped")
-            continue
-        counters = words[2:]
-        if not all(word.isdigit() and len(word) <= _DIGITS for word in counters):
-            problems.append(f"{where} has a counter that is not a number: ignored")
-            counters = []
-        protocol = words[1].decode("utf-8", "surrogateescape")
-        transport = MountTransport(protocol, tuple(map(int, counters)))
-        transports[mountpoint].append(transport)
-    return {key: tuple(value) for key, value in transports.items() if value}, problems
+            section, mount = None, _device(line.split(b" "))
+            if mount is not None:
+                sections.pop(mount.mountpoint, None)
+            if mount is not None and mount.fstype in NFS_TYPES:
+                section = sections[mount.mountpoint] = Section(mount, [])
+        elif section is not None:
+            words = line.split()
+            if words:
+                section.lines.append((number, words))
+    return sections
 
 
-def parse_ages(data: bytes) -> dict[str, int]:
-    """Return the seconds since each mount was made, from its ``age:`` line.
-
-    Any bytes are accepted. Of mounts stacked on one mount point the last one is used.
-    """
-    ages: dict[str, int] = {}
-    mountpoint: Optional[str] = None
-    for line in data.split(b"\n"):
-        if line.startswith((b"device ", b"no device ")):
-            mountpoint = _mountpoint(line.split(b" "))
-            if mountpoint is not None:
-                ages.pop(mountpoint, None)
-            continue
-        words = line.split()
-        if mountpoint is None or len(words) != 2 or words[0] != b"age:":
-            continue
-        if words[1].isdigit() and len(words[1]) <= _DIGITS:
-            ages[mountpoint] = int(words[1])
-    return ages
-
-
-def _mountpoint(words: list[bytes]) -> Optional[str]:
-    """Read ``device SOURCE mounted on PATH with fstype TYPE [...]``; the source is one
-    word, because the kernel escapes spaces.
+def _device(words: list[bytes]) -> Optional[MountEntry]:
+    """Read ``device SOURCE mounted on PATH with fstype TYPE [statvers=1.1]``; the
+    source is one word, because the kernel escapes spaces.
     """
     if words[2:4] != [b"mounted", b"on"] or words[5:7] != [b"with", b"fstype"]:
         return None
-    return unescape(words[4])
+    if len(words) == 7:
+        return None
+    source = normalised_source(unescape(words[1]))
+    return MountEntry(unescape(words[4]), unescape(words[7]), source, "")
 
 
 def nfs_mounts(
     mountinfo: bytes, mountstats: bytes, problems: list[str]
 ) -> tuple[NfsMount, ...]:
-    """Return the visible NFS mounts, in the kernel's order.
-
-    The arguments are the contents of the two files. Invalid lines get a sentence in
-    ``problems``; the others are used.
+    """Return the visible NFS mounts, in the kernel's order, from the contents of both
+    files. Invalid lines get a sentence in ``problems``; the others are used.
     """
-    entries, odd_mounts = parse_mountinfo(mountinfo)
-    transports, odd_stats = parse_mountstats(mountstats)
-    ages = parse_ages(mountstats)
-    problems += [*odd_mounts, *odd_stats]
+    entries, odd = parse_mountinfo(mountinfo)
+    problems += odd
+    sections = parse_mountstats(mountstats)
     mounts = []
     for entry in visible(entries):
         if entry.fstype not in NFS_TYPES:
@@ -109,6 +172,8 @@ def nfs_mounts(
         values = dict(
             option.split("=", 1) for option in entry.options.split(",") if "=" in option
         )
+        section = sections.get(entry.mountpoint)
+        protocols, age_s = _protocols(section, problems) if section else ((), None)
         mounts.append(
             NfsMount(
                 source=normalised_source(entry.source),
@@ -117,16 +182,52 @@ def nfs_mounts(
                 options=entry.options,
                 version=values.get("vers"),
                 protocol=values.get("proto"),
-                port=_port(values.get("port")),
+                port=number_in(values.get("port"), 5),
                 address=values.get("addr"),
-                age_s=ages.get(entry.mountpoint),
-                transports=transports.get(entry.mountpoint, ()),
+                age_s=age_s,
+                protocols=protocols,
             )
         )
     return tuple(mounts)
 
 
-def _port(text: Optional[str]) -> Optional[int]:
-    if text is None or not text.isdecimal() or len(text) > 5:
+def _protocols(
+    section: Section, problems: list[str]
+) -> tuple[tuple[str, ...], Optional[int]]:
+    """Return the protocol of each connection of a mount, and the mount's age."""
+    protocols, age_s = [], None
+    for number, words in section.lines:
+        if words[0] == b"xprt:" and len(words) == 1:
+            problems.append(f"{MOUNTSTATS} line {number} names no transport: skipped")
+        elif words[0] == b"xprt:":
+            protocols.append(words[1].decode("utf-8", "surrogateescape"))
+        elif words[0] == b"age:" and len(words) == 2:
+            age_s = number_in(words[1].decode("ascii", "replace"))
+    return tuple(protocols), age_s
+
+
+def number_in(text: Optional[str], digits: int = 20) -> Optional[int]:
+    """Return a number of at most so many digits; unsigned 64 bit numbers have 20."""
+    if text is None or not (text.isascii() and text.isdecimal()) or len(text) > digits:
         return None
     return int(text)
+
+
+@dataclass(frozen=True)
+class _Marks:
+    mounts: tuple[DegradedMark, ...]
+
+
+MARKS, _MARKS_FORM = Envelope("degraded-mounts"), Records("a mark")
+
+
+def marks_to_json(marks: Iterable[DegradedMark]) -> bytes:
+    """Return the marks, which vdsmd writes to /run, as ASCII JSON."""
+    return MARKS.text(plain(_Marks(tuple(marks)))).encode("ascii")
+
+
+def marks_from_json(data: bytes) -> tuple[DegradedMark, ...]:
+    """Return the marks in ``data``; raises ValueError with the reason if it is not a
+    result of :func:`marks_to_json`.
+    """
+    return _MARKS_FORM.read(_Marks, MARKS.content(json_value(data))).mounts

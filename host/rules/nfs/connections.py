@@ -46,7 +46,7 @@ def decide_nconnect(view: View) -> Iterator[Finding]:
 
 
 def _connections(one: RdmaMount) -> Finding:
-    made = len(one.mount.transports)
+    made = len(one.mount.protocols)
     taken = one.shown("nconnect") or 0
     asked = one.asked_for("nconnect") or taken or 1
     done = one.activity

@@ -69,8 +69,8 @@ def rdma_mounts(view: View) -> tuple[RdmaMount, ...]:
 
 def is_over_rdma(mount: NfsMount) -> bool:
     """Whether mountstats shows connections over RDMA, or mountinfo alone says so."""
-    if mount.transports:
-        return any(one.protocol == RDMA for one in mount.transports)
+    if mount.protocols:
+        return RDMA in mount.protocols
     return (mount.protocol or "").startswith(RDMA)
 
 

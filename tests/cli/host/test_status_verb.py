@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from support.fakes.fake_hosts import soft_roce
 
-from ovirt_rdma.host.collect.parsers import degraded_marks
+from ovirt_rdma.host.collect.parsers.mounts import marks_to_json
 from ovirt_rdma.host.facts.model import DegradedMark
 from ovirt_rdma.host.paths import DEGRADED_JSON, POLICY_COPY, POLICY_JSON, under
 
@@ -29,7 +29,7 @@ def degraded(host):
     root = soft_roce(host.root)
     root.nfs_mount("10.0.0.1:/a", "/mnt/a", protocol="tcp")
     root.nfs_mount("10.0.0.1:/b", "/mnt/b", protocol="rdma")
-    root.write(DEGRADED_JSON, degraded_marks.to_json([MARK]))
+    root.write(DEGRADED_JSON, marks_to_json([MARK]))
     policy = host.root / "p.yaml"
     policy.write_text(
         "version: 1\nnfs:\n  rules:\n"

@@ -218,7 +218,7 @@ def test_a_mount_whose_signals_disagree_is_not_proven():
         if its is None or its.facts is None:
             return found
         mounts = tuple(
-            replace(m, protocol="rdma", transports=_over(m, "tcp"))
+            replace(m, protocol="rdma", protocols=_over(m, "tcp"))
             if m.protocol == "rdma"
             else m
             for m in its.facts.nfs_mounts
@@ -237,7 +237,7 @@ def test_a_mount_whose_signals_disagree_is_not_proven():
 
 
 def _over(mount, transport):
-    return tuple(replace(one, protocol=transport) for one in mount.transports)
+    return (transport,) * len(mount.protocols)
 
 
 def test_a_revert_goes_on_for_the_others_where_one_cannot_be_asked():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.fakes.fake_root import FakeRoot
 
-from ovirt_rdma.host.collect.parsers.degraded_marks import from_json, to_json
+from ovirt_rdma.host.collect.parsers.mounts import marks_from_json, marks_to_json
 from ovirt_rdma.host.facts.dump import from_json_dict, to_json_dict
 from ovirt_rdma.host.facts.model import DegradedMark
 from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS
@@ -29,13 +29,13 @@ MARK = DegradedMark("/m", "s:/e", "r", "prefer-rdma", "tcp", "why", mounted_s=1.
 
 @given(st.lists(marks, max_size=3).map(tuple))
 def test_round_trip(found):
-    data = to_json(found)
+    data = marks_to_json(found)
     assert data.isascii()
-    assert from_json(data) == found
+    assert marks_from_json(data) == found
 
 
 def changed(**keys):
-    whole = json.loads(to_json([MARK]))
+    whole = json.loads(marks_to_json([MARK]))
     whole["mounts"][0].update(keys)
     return json.dumps(whole).encode()
 
@@ -49,13 +49,13 @@ def changed(**keys):
         (b"{}", "kind is missing, not 'degraded-mounts'"),
         (b"[]", "it is an array, not an object"),
         (
-            to_json([]).replace(b": 1", b": 2"),
+            marks_to_json([]).replace(b": 1", b": 2"),
             "a newer version of ovirt-rdma .schema version 2; ",
         ),
-        (to_json([]).replace(b"[]", b"{}"), "it has no list of mounts"),
+        (marks_to_json([]).replace(b"[]", b"{}"), "mounts is an object, not an array"),
         (changed(colour=1), "colour is not a key of a mark"),
         (
-            to_json([MARK]).replace(b'"export"', b'"what"'),
+            marks_to_json([MARK]).replace(b'"export"', b'"what"'),
             "what is not a key of a mark",
         ),
         (changed(reason=None), "reason is null, not a string"),
@@ -67,19 +67,19 @@ def changed(**keys):
 )
 def test_what_is_no_such_file(data, words):
     with pytest.raises(ValueError, match=words):
-        from_json(data)
+        marks_from_json(data)
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes(data):
     with contextlib.suppress(ValueError):
-        from_json(data)
+        marks_from_json(data)
 
 
 def test_the_host_is_read_with_its_marks(tmp_path):
     root = FakeRoot(tmp_path)
     assert root.reader().facts().problems == ()
-    root.write(DEGRADED_JSON, to_json([MARK]))
+    root.write(DEGRADED_JSON, marks_to_json([MARK]))
     facts = root.reader().facts()
     assert (facts.degraded_marks, facts.problems) == ((MARK,), ())
     assert from_json_dict(to_json_dict(facts), "here") == facts

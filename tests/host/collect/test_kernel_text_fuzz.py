@@ -19,15 +19,12 @@ from support.mutation import mutated
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.parsers import iproute
-from ovirt_rdma.host.collect.parsers.mount_table import (
-    normalised_source,
-    parse_mountinfo,
-    unescape,
-)
 from ovirt_rdma.host.collect.parsers.mounts import (
     nfs_mounts,
-    parse_ages,
+    normalised_source,
+    parse_mountinfo,
     parse_mountstats,
+    unescape,
 )
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.model import Facts
@@ -81,7 +78,7 @@ def test_odd_mount_tables_hide_nothing_else(mountinfo, mountstats):
         "rdma",
         20049,
     )
-    assert [transport.protocol for transport in mount.transports] == ["rdma"]
+    assert mount.protocols == ("rdma",)
     assert mount.age_s == 2
     assert all("\n" not in sentence for sentence in problems)
     assert len({mount.mountpoint for mount in found}) == len(found)
@@ -96,11 +93,9 @@ def test_each_line_is_an_entry_or_a_sentence(data):
 
 
 @given(mutated(joined(MOUNTSTATS), WORDS))
-def test_transports_and_ages_are_of_mount_points_in_the_text(data):
-    transports, problems = parse_mountstats(data)
-    for place in (*transports, *parse_ages(data)):
+def test_sections_are_of_mount_points_in_the_text(data):
+    for place in parse_mountstats(data):
         assert place in unescape(data)
-    assert all("line" in sentence for sentence in problems)
 
 
 ESCAPED = b" \t\n\\"  # mangle() of fs/proc_namespace.c; newer kernels a # too
@@ -126,9 +121,7 @@ def test_escapes_of_the_kernel_come_back_exactly(path, source, characters):
     assert entry.source.encode("utf-8", "surrogateescape") == source
     assert not problems
     stats = b"device %s mounted on %s with fstype nfs\n\tage:\t4\n" % (device, shown)
-    assert parse_ages(stats) == {entry.mountpoint: 4}
-    xprt = stats + b"\txprt:\ttcp 1 2\n"
-    assert list(parse_mountstats(xprt)[0]) == [entry.mountpoint]
+    assert list(parse_mountstats(stats)) == [entry.mountpoint]
 
 
 @given(

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.mutation import mutated
 
-from ovirt_rdma.host.collect.parsers.mount_statistics import parse_mount_statistics
-from ovirt_rdma.host.collect.parsers.mount_table import unescape
+from ovirt_rdma.host.collect.parsers.mounts import unescape
+from ovirt_rdma.host.collect.statistics import parse_mount_statistics
 from ovirt_rdma.host.facts.statistics import (
     COLUMNS,
     MountBytes,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fakes.fake_mounts import escaped
 
-from ovirt_rdma.host.collect.parsers.mount_table import (
+from ovirt_rdma.host.collect.parsers.mounts import (
     MountEntry,
     normalised_source,
     parse_mountinfo,

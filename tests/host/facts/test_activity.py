@@ -13,7 +13,6 @@ from ovirt_rdma.host.facts.activity import (
     ConnectionActivity,
     PortError,
     Requests,
-    activity_between,
 )
 from ovirt_rdma.host.facts.port_counters import ERRORS
 from ovirt_rdma.host.facts.statistics import (
@@ -25,6 +24,7 @@ from ovirt_rdma.host.facts.statistics import (
     Statistics,
     SunrpcTransport,
     Transport,
+    activity_between,
 )
 
 
@@ -265,7 +265,13 @@ MOUNTS = st.builds(
     mount,
     TRANSPORTS,
     TRANSPORTS,
-    operations=st.lists(st.builds(operation, NAMES, NUMBERS, NUMBERS)).map(tuple),
+    operations=st.dictionaries(NAMES, st.tuples(NUMBERS, NUMBERS)).map(
+        # Each request is transmitted at least once (net/sunrpc/stats.c).
+        lambda counts: tuple(
+            operation(name, count, count + again)
+            for name, (count, again) in counts.items()
+        )
+    ),
 )
 PORTS = st.builds(port, symbol_error=NUMBERS, port_rcv_packets=NUMBERS)
 SAMPLES = st.builds(

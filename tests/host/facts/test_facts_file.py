@@ -17,7 +17,7 @@ from support.fakes.fake_hosts import (
     without_rdma,
 )
 
-from ovirt_rdma.host.collect.parsers import degraded_marks
+from ovirt_rdma.host.collect.parsers.mounts import marks_to_json
 from ovirt_rdma.host.facts import dump as facts_file
 from ovirt_rdma.host.facts.dump import FactsProblem
 from ovirt_rdma.host.facts.model import DegradedMark, Facts, Route
@@ -52,7 +52,7 @@ def degraded(path):
         since="2023-11-14T23:13:18Z",
         mounted_s=3598.0,
     )
-    made.write("/run/ovirt-rdma/mounts/degraded.json", degraded_marks.to_json([mark]))
+    made.write("/run/ovirt-rdma/mounts/degraded.json", marks_to_json([mark]))
     return made
 
 
@@ -171,8 +171,8 @@ def refused(data) -> FactsProblem:
             "rdma_devices[0].pci is a number, not an object",
         ),
         (
-            lambda d: d["nfs_mounts"][0]["transports"][0]["counters"].append("x"),
-            "nfs_mounts[0].transports[0].counters[27] is a string, not a whole number",
+            lambda d: d["nfs_mounts"][0]["protocols"].append(1),
+            "nfs_mounts[0].protocols[1] is a number, not a string",
         ),
         (
             lambda d: d.update(cm_ids=[[]]),

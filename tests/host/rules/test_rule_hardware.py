@@ -21,7 +21,6 @@ from ovirt_rdma.host.facts.locality import IrqCpus, PciLink, Tuning
 from ovirt_rdma.host.facts.model import (
     ModuleParameter,
     Modules,
-    MountTransport,
     NfsMount,
 )
 from ovirt_rdma.host.rules.hardware import locality, pcie, port_errors
@@ -244,8 +243,7 @@ MOUNT = NfsMount("nas:/a", "/mnt/a", "nfs4", "rw", version="4.2", protocol="rdma
 
 
 def with_mount(connections=2, **done):
-    transports = (MountTransport("rdma"),) * connections
-    mount = NfsMount(**{**vars(MOUNT), "transports": transports})
+    mount = replace(MOUNT, protocols=("rdma",) * connections)
     done["connections"] = connections
     activity = Activity(1.5, mounts=(MountActivity("/mnt/a", **done),))
     return facts(nfs_mounts=(mount,), activity=activity)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from support.fakes.fake_hosts import connectx3_ib, mapped_gid, soft_roce
 
-from ovirt_rdma.host.collect.parsers.mount_statistics import parse_mount_statistics
+from ovirt_rdma.host.collect.statistics import parse_mount_statistics
 from ovirt_rdma.host.facts.devices import (
     Adapter,
     Gid,

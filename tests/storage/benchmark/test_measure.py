@@ -16,7 +16,7 @@ from support.storage.fake_mount import FakeMount
 
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.model import Facts, MountTransport, NfsMount, Route
+from ovirt_rdma.host.facts.model import Facts, NfsMount, Route
 from ovirt_rdma.host.facts.statistics import Statistics
 from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, run_command
@@ -183,7 +183,7 @@ def _with_mount(measuring, source, protocol="tcp"):
         protocol,
         2049,
         "10.0.0.1",
-        transports=(MountTransport(protocol),),
+        protocols=(protocol,),
     )
     measuring.nfs_mounts = lambda: (mount,)
     return mount
@@ -233,7 +233,7 @@ def _domain_appears(measuring, mounts, at):
     own = replace(
         other,
         mountpoint=str(measuring.scratch.mountpoint),
-        transports=(MountTransport("rdma"),),
+        protocols=("rdma",),
     )
     measuring.nfs_mounts = lambda: (own, *[other][: len(_mounted(mounts)) >= at])
 

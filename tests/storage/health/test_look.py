@@ -13,7 +13,13 @@ from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.statistics import Counter, PortCounters
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.storage.health.look import BETWEEN_S, Looker, Seeing
+from ovirt_rdma.storage.health.look import (
+    BETWEEN_S,
+    Looker,
+    PortErrors,
+    Seeing,
+    recent_errors,
+)
 from ovirt_rdma.storage.health.probe import Answer, Asked
 from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, SILENT, Knock, Questions
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
@@ -323,3 +329,73 @@ def test_a_tcp_mount_whose_netdev_has_no_carrier(site):
     c = site.look("nas2:/c").mounts[0]
     assert (c.state, c.cause, c.reason) == ("dead", "path", "link-down")
     assert "eth0 has no carrier" in c.sentence
+
+
+def port(device="mlx5_0", number=1, counters=(), hardware=()):
+    return PortCounters(
+        device,
+        number,
+        tuple(Counter(*one) for one in counters),
+        tuple(Counter(*one) for one in hardware),
+    )
+
+
+def test_errors_of_ports():
+    before = [
+        port(
+            counters=[("symbol_error", 5), ("port_xmit_data", 1), ("link_downed", 2)],
+            hardware=[("packet_seq_err", 0), ("local_ack_timeout_err", None)],
+        ),
+        port("mlx5_1", counters=[("symbol_error", 9)]),
+        port("mlx5_2", counters=[("symbol_error", 9)]),
+    ]
+    after = [
+        port(
+            counters=[("symbol_error", 8), ("port_xmit_data", 99), ("link_downed", 2)],
+            hardware=[("packet_seq_err", 4), ("local_ack_timeout_err", 7)],
+        ),
+        # Reset by perfquery -R.
+        port("mlx5_1", counters=[("symbol_error", 0)]),
+        port("mlx5_2", counters=[("symbol_error", 9)]),
+        port("mlx5_3", counters=[("symbol_error", 9)]),
+    ]
+    found = PortErrors({"symbol_error": 3, "packet_seq_err": 4})
+    assert recent_errors([before, after]) == {("mlx5_0", 1): found}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "local_ack_timeout_err",
+        "req_transport_retries_exceeded",
+        "to_retransmits",
+        "max_retry_exceeded",
+        "completer_retry_err",
+        "retry_exceeded_err",
+    ],
+)
+def test_a_host_that_waits_in_vain_is_seen_with_every_driver(name):
+    samples = [[port(hardware=[(name, value)])] for value in (0, 50_000)]
+    found = PortErrors({name: 50_000}, times=1)
+    assert recent_errors(samples) == {("mlx5_0", 1): found}
+
+
+def test_a_receiver_that_is_late_loses_no_packets():
+    late = ("req_rnr_retries_exceeded", "retry_rnr_exceeded_err", "rnr_nak_retry_err")
+    samples = [[port(hardware=[(name, value) for name in late])] for value in (0, 99)]
+    assert recent_errors(samples) == {}
+
+
+def test_errors_are_added_up_and_samples_with_waits_in_vain_are_counted():
+    values = [(0, 0), (1, 2), (5, 2), (5, 3)]
+    samples = [
+        [
+            port(
+                counters=[("symbol_error", bits)],
+                hardware=[("local_ack_timeout_err", again)],
+            )
+        ]
+        for bits, again in values
+    ]
+    counts = {"symbol_error": 5, "local_ack_timeout_err": 3}
+    assert recent_errors(samples) == {("mlx5_0", 1): PortErrors(counts, times=2)}

@@ -88,7 +88,7 @@ SLOWNESS = {
         seen(
             Answer(seconds=0.9),
             signs(took=0.002),
-            load=load(data=(400, 1.0, 400.0), on_wire=16.0),
+            load=load(data=(400, 1.0, 400.0)),
         ),
         (SERVER, True, "threads-busy"),
     ),
@@ -97,7 +97,7 @@ SLOWNESS = {
         (SERVER, False, "server-slow"),
     ),
     "a slow disk": (
-        seen(FAST, signs(), load=load(data=(20, 1.0, 1500.0), on_wire=3.0)),
+        seen(FAST, signs(), load=load(data=(20, 1.0, 1500.0))),
         (SERVER, False, "disk-slow"),
     ),
     "a slow disk, by the read": (
@@ -161,7 +161,7 @@ SOUND = {
     # Deep queues at a disk that is busy, but not slow.
     "full load": seen(
         Answer(seconds=0.1),
-        load=load(data=(9000, 60.0, 250.0), other=(50, 0.1, 2.0), on_wire=100.0),
+        load=load(data=(9000, 60.0, 250.0), other=(50, 0.1, 2.0)),
     ),
     # An idle RDMA connection is closed after 5 minutes, and made again.
     "after a pause": seen(FAST, load=load(other=(3, 80.0, 2.0), connects=1)),

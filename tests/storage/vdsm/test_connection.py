@@ -991,11 +991,9 @@ def _disagreeing(site: Site) -> None:
 
     def odd(*arguments):
         return tuple(
-            replace(mount, transports=tuple(
-                replace(t, protocol=other[t.protocol]) for t in mount.transports
-            ))
+            replace(mount, protocols=tuple(other[one] for one in mount.protocols))
             for mount in mounts(*arguments)
-        )  # fmt: skip
+        )
 
     reader.nfs_mounts = odd
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from support.storage.vdsm_site import MOUNT_FAILED, NAS, Site
 
-from ovirt_rdma.host.facts.model import DegradedMark, Facts, MountTransport
+from ovirt_rdma.host.facts.model import DegradedMark, Facts
 from ovirt_rdma.storage.proof import UNPROVEN
 from ovirt_rdma.storage.readiness import READY
 from ovirt_rdma.storage.review import review_all
@@ -69,10 +69,7 @@ def _show_another_transport(site: Site) -> None:
     mounts = reader.nfs_mounts
 
     def odd(*arguments):
-        return tuple(
-            replace(mount, transports=(MountTransport("tcp", (1, 2)),))
-            for mount in mounts(*arguments)
-        )
+        return tuple(replace(mount, protocols=("tcp",)) for mount in mounts(*arguments))
 
     reader.nfs_mounts = odd
 

@@ -41,7 +41,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 from ovirt_rdma.engine_sdk_tools.reader import cluster_of
 from ovirt_rdma.host.facts.dump import load
-from ovirt_rdma.host.facts.model import Facts, Modules, MountTransport, NfsMount
+from ovirt_rdma.host.facts.model import Facts, Modules, NfsMount
 from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 from support.engine.policy_files import joined, split
@@ -287,7 +287,7 @@ def report_of(world: World, name: str) -> HostReport:
             protocol=transport,
             port=20049 if transport == "rdma" else None,
             address=export.rpartition(":")[0],
-            transports=(MountTransport(transport),),
+            protocols=(transport,),
         )
         for export, transport in sorted(host.mounts.items())
     )

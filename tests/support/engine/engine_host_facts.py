@@ -19,7 +19,6 @@ from ovirt_rdma.host.facts.model import (
     CmId,
     DegradedMark,
     Facts,
-    MountTransport,
     NfsMount,
     Route,
 )
@@ -123,9 +122,6 @@ def _mount(world: World, export: str, transport: str) -> NfsMount:
         protocol=f"{transport}{family}",
         address=address,
         age_s=_AGE_S,
-        transports=tuple(
-            MountTransport(one.protocol, one.counters) for one in sample.transports
-        ),
     )
 
 

@@ -75,7 +75,7 @@ def many_mounts(facts: Json, number: int, version: str = "3") -> Json:
         "port": None,
         "address": "192.0.2.9",
         "age_s": 600,
-        "transports": [{"protocol": "tcp", "counters": []}],
+        "protocols": ["tcp"],
     }
     others = [
         {"source": f"nas:/x{n}", "mountpoint": f"/mnt/{n}", **mount}

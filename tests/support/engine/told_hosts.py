@@ -70,7 +70,7 @@ def mount(export: str, transport: str, **more: Any) -> NfsMount:
         source=export,
         mountpoint=f"/rhev/data-center/mnt/{place}",
         protocol=transport,
-        transports=tuple(replace(t, protocol=transport) for t in sample.transports),
+        protocols=(transport,) * len(sample.protocols),
         **more,
     )
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.facts.statistics import Load, OperationStatistics
 from ovirt_rdma.storage.health.probe import Answer
-from ovirt_rdma.storage.health.samples import Calls, Load
 from ovirt_rdma.storage.health.signs import (
     ACCEPTS,
     Knock,
@@ -42,6 +42,22 @@ def seen(answer=LATE, its=None, transport="rdma", **more):
     return Seen(MOUNT, transport, answer, signs=its, **more)
 
 
-def load(seconds=10.0, data=(0, 0.0, 0.0), other=(0, 0.0, 0.0), **more):
-    kinds = [Calls(n, queue, rtt, queue + rtt) for n, queue, rtt in (data, other)]
-    return Load(seconds, *kinds, **more)
+def load(
+    seconds=10.0,
+    data=(0, 0.0, 0.0),
+    other=(0, 0.0, 0.0),
+    backlog=0.0,
+    sent_again=0,
+    timeouts=0,
+    connects=0,
+):
+    """Calls as number, and mean milliseconds in the queue and on the wire."""
+    operations = []
+    for name, (n, queue, rtt) in (("READ", data), ("LOOKUP", other)):
+        sums = (n * queue, n * rtt, n * (queue + rtt))
+        operations.append(OperationStatistics(name, n, n, 0, 0, 0, *sums))
+    again = operations[1].transmissions + sent_again
+    operations[1] = operations[1]._replace(transmissions=again, timeouts=timeouts)
+    sends = data[0] + other[0] + sent_again
+    queued = backlog * sends
+    return Load(seconds, tuple(operations), connects, sends, queued)

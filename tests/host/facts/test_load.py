@@ -8,18 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_rdma.host.facts.statistics import (
-    Counter,
+    Calls,
     MountStatistics,
     OperationStatistics,
-    PortCounters,
     Transport,
-)
-from ovirt_rdma.storage.health.samples import (
-    Calls,
-    PortErrors,
     load_between,
-    port_errors,
-    recent_errors,
 )
 
 
@@ -66,10 +59,9 @@ def test_what_was_done_between_two_samples():
     load = load_between(before, after, 10.0)
     assert load is not None
     assert load.data == Calls(20, 10.0, 25.0, 35.0)
-    assert load.other == Calls(10, 0.0, 2.0, 3.0)
     assert load.all == Calls(30, 20 / 3, 520 / 30, 730 / 30)
-    assert (load.count, load.sent_again, load.timeouts) == (30, 3, 2)
-    assert (load.bytes_sent, load.bytes_received) == (3000, 6000)
+    assert (load.count, load.sent_again, load.total("timeouts")) == (30, 3, 2)
+    assert (load.total("bytes_sent"), load.total("bytes_received")) == (3000, 6000)
     assert (load.connects, load.backlog) == (2, 2.0)
     # 520 ms on the wire in 10 s.
     assert load.on_wire == pytest.approx(0.052)
@@ -118,77 +110,6 @@ def test_connections(before, after, connects):
     load = load_between(mount(transports=before), mount(transports=after), 1.0)
     assert load is not None
     assert load.connects == connects
-
-
-def port(device="mlx5_0", number=1, counters=(), hardware=()):
-    return PortCounters(
-        device,
-        number,
-        tuple(Counter(*one) for one in counters),
-        tuple(Counter(*one) for one in hardware),
-    )
-
-
-def test_errors_of_ports():
-    before = [
-        port(
-            counters=[("symbol_error", 5), ("port_xmit_data", 1), ("link_downed", 2)],
-            hardware=[("packet_seq_err", 0), ("local_ack_timeout_err", None)],
-        ),
-        port("mlx5_1", counters=[("symbol_error", 9)]),
-        port("mlx5_2", counters=[("symbol_error", 9)]),
-    ]
-    after = [
-        port(
-            counters=[("symbol_error", 8), ("port_xmit_data", 99), ("link_downed", 2)],
-            hardware=[("packet_seq_err", 4), ("local_ack_timeout_err", 7)],
-        ),
-        # Reset by perfquery -R.
-        port("mlx5_1", counters=[("symbol_error", 0)]),
-        port("mlx5_2", counters=[("symbol_error", 9)]),
-        port("mlx5_3", counters=[("symbol_error", 9)]),
-    ]
-    assert port_errors(before, after) == {
-        ("mlx5_0", 1): {"symbol_error": 3, "packet_seq_err": 4}
-    }
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "local_ack_timeout_err",
-        "req_transport_retries_exceeded",
-        "to_retransmits",
-        "max_retry_exceeded",
-        "completer_retry_err",
-        "retry_exceeded_err",
-    ],
-)
-def test_a_host_that_waits_in_vain_is_seen_with_every_driver(name):
-    samples = [[port(hardware=[(name, value)])] for value in (0, 50_000)]
-    found = PortErrors({name: 50_000}, times=1)
-    assert recent_errors(samples) == {("mlx5_0", 1): found}
-
-
-def test_a_receiver_that_is_late_loses_no_packets():
-    late = ("req_rnr_retries_exceeded", "retry_rnr_exceeded_err", "rnr_nak_retry_err")
-    samples = [[port(hardware=[(name, value) for name in late])] for value in (0, 99)]
-    assert recent_errors(samples) == {}
-
-
-def test_errors_are_added_up_and_samples_with_waits_in_vain_are_counted():
-    values = [(0, 0), (1, 2), (5, 2), (5, 3)]
-    samples = [
-        [
-            port(
-                counters=[("symbol_error", bits)],
-                hardware=[("local_ack_timeout_err", again)],
-            )
-        ]
-        for bits, again in values
-    ]
-    counts = {"symbol_error": 5, "local_ack_timeout_err": 3}
-    assert recent_errors(samples) == {("mlx5_0", 1): PortErrors(counts, times=2)}
 
 
 counts = st.integers(0, 1 << 64)
