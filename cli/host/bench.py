@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from functools import partial
 from typing import Callable, Optional
 
@@ -15,27 +16,41 @@ from ovirt_rdma.cli.host.arguments import (
     refuse_facts,
 )
 from ovirt_rdma.cli.host.policy import policy_in_question
-from ovirt_rdma.cli.host.shown.benchmark import show, show_plan
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.errors import NOTHING_CHANGED, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule, rule_for
 from ovirt_rdma.host.system.commands import run_command
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.benchmark import scratch
+from ovirt_rdma.storage.benchmark.limits import mb
 from ovirt_rdma.storage.benchmark.measure import (
+    DEFAULT_SLOTS,
+    MIB,
     Measuring,
+    Request,
     Server,
+    Turn,
+    duration_s,
     read_counters,
     result,
+    turns,
 )
-from ovirt_rdma.storage.benchmark.model import Benchmark, Job, as_document, load
-from ovirt_rdma.storage.benchmark.plan import DEFAULT_SLOTS, MIB, Request, turns
+from ovirt_rdma.storage.benchmark.model import (
+    Benchmark,
+    Comparison,
+    Job,
+    Row,
+    Rows,
+    as_document,
+    compared,
+    load,
+)
 from ovirt_rdma.storage.benchmark.scratch import Scratch, identity
-from ovirt_rdma.storage.benchmark.summary import compared
-from ovirt_rdma.storage.benchmark.verdict import verdict
+from ovirt_rdma.storage.benchmark.verdict import Verdict, verdict
 from ovirt_rdma.storage.server_readiness import (
     RESOLVE_TIMEOUT_S,
     ProbeContext,
@@ -62,9 +77,9 @@ class Bench(HostVerb):
     more = (
         "Mounts the export below /run, over RDMA and TCP in turns, and runs fio in a\n"
         "scratch folder; both are removed at the end. No other mount is touched, but\n"
-        "the server is under load. With --peer, ib_read_bw, ib_write_bw, qperf and\n"
-        "iperf3 measure the link, as far as they are installed; start their servers\n"
-        "on the other host first."
+        "the server is under load. With --peer, ib_read_bw, ib_write_bw and iperf3\n"
+        "measure the link, as far as they are installed; start their servers on the\n"
+        "other host first."
     )
 
     export: Optional[Export]
@@ -151,14 +166,14 @@ class Bench(HostVerb):
         old = load(self.compare) if self.compare else None
         request = self._request()
         if self.dry_run:
-            show_plan(context.output, request, turns(request, DEFAULT_SLOTS))
+            _show_plan(context.output, request, turns(request, DEFAULT_SLOTS))
             return ExitCode.DONE
         made = self._measured(context, request)
         context.output.progress("")
         found = verdict(made)
         comparison = compared(old, made) if old else None
         if context.output.for_people:
-            show(context.output, made, found, comparison)
+            _show(context.output, made, found, comparison)
         else:
             context.output.raw_document(as_document(made, found, comparison))
         return ExitCode.DONE
@@ -251,3 +266,119 @@ def _number(most: int) -> Callable[[str], int]:
         return int(text)
 
     return number
+
+
+def _show_plan(output: Output, request: Request, planned: Sequence[Turn]) -> None:
+    seconds = round(duration_s(request, planned))
+    if not output.for_people:
+        output.document(
+            "benchmark-plan",
+            {
+                "seconds": seconds,
+                "mounts": [
+                    {
+                        "transport": turn.setting.transport,
+                        "version": turn.setting.version,
+                        "nconnect": turn.setting.nconnect,
+                        "repeat": turn.repeat,
+                        "loads": [str(load) for load in turn.loads],
+                    }
+                    for turn in planned
+                ],
+            },
+        )
+        return
+    output.table(
+        ("REPEAT", "MOUNT"),
+        [(str(turn.repeat), str(turn.setting)) for turn in planned],
+    )
+    output.line("In each mount:")
+    for one in planned[0].loads:
+        output.line(f"  {one}, {request.seconds} s")
+    output.line(f"About {max(1, round(seconds / 60))} min. {NOTHING_CHANGED}")
+
+
+def _show(
+    output: Output,
+    made: Benchmark,
+    found: Verdict,
+    comparison: Optional[Comparison],
+) -> None:
+    if made.link:
+        output.table(
+            ("TOOL", "TEST", "TRANSPORT", "RATE"),
+            [
+                (one.tool, one.test, one.transport, mb(one.bytes_per_s))
+                for one in made.link
+            ],
+        )
+        output.line()
+    rows = Rows.of(made).rows
+    if rows:
+        headings = ("LOAD", "MOUNT", "CONN", "RATE", "SPREAD", "IOPS", "P99.9", "CPU")
+        output.table(headings, [_cells(row) for row in rows])
+        output.line()
+    for sentence in made.skipped:
+        output.line(f"note: {sentence}")
+    if comparison:
+        _show_changes(output, comparison)
+    output.text(f"{found.sentence[0].upper()}{found.sentence[1:]}.")
+    _show_verdict(output, found)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    cpu = f"{row.cpu.middle:.2f} s/GB" if row.cpu else "unknown"
+    return (
+        str(row.load),
+        str(row.setting),
+        str(row.connections),
+        mb(row.rate.middle),
+        f"{row.rate.relative:.0%}",
+        f"{row.operations.middle:.0f}",
+        f"{row.p99_9_us / 1000:.2f} ms",
+        cpu,
+    )
+
+
+def _show_verdict(output: Output, found: Verdict) -> None:
+    pairs = []
+    for ratio in found.ratios:
+        sure = "" if ratio.certain else ", within the spread"
+        value = f"RDMA {ratio.value:.2f} times TCP{sure}"
+        pairs.append((ratio.load, value))
+    if found.link_limit_mbps:
+        carried = mb(found.link_limit_mbps * 1e6 / 8)
+        pairs.append(("port", f"carries {carried} as payload"))
+    named = [("limit", one) for one in found.limits]
+    named += [("limit of RDMA", one) for one in found.rdma_limits]
+    for title, limit in named:
+        loads = ", ".join(limit.loads)
+        pairs.append((title, f"{limit.kind} ({loads}): {limit.sentence}"))
+        pairs.append(("evidence", limit.evidence))
+        if limit.fix:
+            pairs.append(("fix", limit.fix))
+    if found.options:
+        pairs.append(("recommended", f"NFS {found.version}, {found.options}"))
+    pairs += [("because", reason) for reason in found.reasons]
+    output.fields(pairs)
+
+
+def _show_changes(output: Output, comparison: Comparison) -> None:
+    taken_at = comparison.taken_at
+    for sentence in comparison.differences:
+        output.line(f"note: compared with {taken_at}, {sentence}")
+    rows = [
+        (
+            str(one.load),
+            str(one.setting),
+            mb(one.before.middle),
+            mb(one.now.middle),
+            f"{one.ratio:.2f}" + ("" if one.certain else " (within the spread)"),
+        )
+        for one in comparison.changes
+    ]
+    if rows:
+        output.table(("LOAD", "MOUNT", "BEFORE", "NOW", "RATIO"), rows)
+    else:
+        output.line(f"note: nothing is comparable with the result of {taken_at}")
+    output.line()

@@ -11,16 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.storage.benchmark.case import Limit
+from ovirt_rdma.storage.benchmark.limits import Limit
 from ovirt_rdma.storage.benchmark.model import (
     Benchmark,
     LinkResult,
     Load,
     NetworkPath,
+    Row,
+    Rows,
     Setting,
     Spread,
 )
-from ovirt_rdma.storage.benchmark.summary import Row, Rows
 from ovirt_rdma.storage.benchmark.verdict import Ratio, verdict
 
 # Of one result. ``bench`` itself makes at most 6 loads for each of 32 mounts.
@@ -73,7 +74,6 @@ class HostBenchmark:
     link_limit_mbps: Optional[float]
     options: str
     reasons: tuple[str, ...]
-    source: str
     link: tuple[LinkResult, ...]
     rows: tuple[Measured, ...]
     skipped: tuple[str, ...]
@@ -115,7 +115,6 @@ def _condensed(
         judged.link_limit_mbps,
         judged.options,
         judged.reasons,
-        judged.source,
         result.link[:_MOST_LINKS],
         tuple(map(_measured, Rows.of(result).rows[:_MOST_ROWS])),
         result.skipped[:_MOST_SKIPPED],

@@ -24,8 +24,8 @@ from ovirt_rdma.storage.benchmark.model import (
     SEQUENTIAL_WRITE,
     Load,
     Spread,
+    apart,
 )
-from ovirt_rdma.storage.benchmark.summary import apart
 
 WIDTH = 1060
 # Left edges: of the names of transports, the bars, and the figures; and the bars' end.

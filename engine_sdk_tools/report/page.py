@@ -58,7 +58,7 @@ from ovirt_rdma.engine_sdk_tools.sentences import (
 )
 from ovirt_rdma.host.mount_options import RDMA, TCP
 from ovirt_rdma.host.system.printable import printable
-from ovirt_rdma.storage.benchmark.case import mb
+from ovirt_rdma.storage.benchmark.limits import mb
 
 _TEMPLATES = Path(__file__).parent / "templates"
 # More would make the page long, and hide the newest or the worst. -o json has all.

@@ -239,9 +239,9 @@ def _counted(old: MountStatistics, new: MountStatistics) -> dict[str, object]:
         max(0, _total(new, field) - _total(old, field))
         for field in ("operations", "transmissions", "rtt_ms", "queue_ms")
     )
-    sends, under_way, backlog, connects = (
+    sends, backlog, connects = (
         max(0, _sum(new, name) - _sum(old, name))
-        for name in ("sends", "req_u", "bklog_u", "connect_count")
+        for name in ("sends", "bklog_u", "connect_count")
     )
     transport = kinds.pop() if len(kinds) == 1 else MIXED if kinds else None
     if moved_without_requests(old, new):
@@ -255,7 +255,6 @@ def _counted(old: MountStatistics, new: MountStatistics) -> dict[str, object]:
         "transmissions": transmissions,
         "rtt_ms": _average(rtt, operations),
         "queue_ms": _average(queue, operations),
-        "under_way": _average(under_way, sends),
         "backlog": _average(backlog, sends),
         "reconnects": connects if len(new.transports) == len(old.transports) else 0,
     }

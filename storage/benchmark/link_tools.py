@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Measure the link to another host with perftest, qperf and iperf3: the command lines,
+"""Measure the link to another host with perftest and iperf3: the command lines,
 and what these tools print. Pure.
 
 The operator starts the servers on the other host (:data:`SERVERS`). Outputs: perftest
-src/perftest_parameters.h (RESULT_FMT_G, REPORT_FMT_JSON), qperf 0.4.11 with -uu, iperf3
-3.x with -J.
+src/perftest_parameters.h (RESULT_FMT_G, REPORT_FMT_JSON), iperf3 3.x with -J.
 """
 
 from __future__ import annotations
@@ -45,10 +44,7 @@ class LinkTest:
 
     def arguments(self, peer: str) -> tuple[str, ...]:
         """Return the command for the server ``peer``."""
-        end = ("-c", peer) if self.tool == "iperf3" else (peer,)
-        if self.tool == "qperf":
-            return (self.tool, *self.options, peer, f"rc_rdma_{self.test}_bw")
-        return (self.tool, *self.options, *end)
+        return (self.tool, *self.options, peer)
 
 
 def perftest(text: str) -> float:
@@ -77,15 +73,6 @@ def perftest(text: str) -> float:
                 counted = (size or 0.0) * (messages or 0.0) / _COUNTED_S
                 return _positive(value * factor or counted)
     raise NotUnderstood("its table has no average")
-
-
-def qperf(text: str) -> float:
-    """Return bytes per second from ``qperf -uu``."""
-    match = re.search(r"^\s*bw\s*=\s*([0-9][0-9.,]*)\s*bytes/sec", text, re.MULTILINE)
-    value = _decimal(match[1].replace(",", "")) if match else None
-    if value is None:
-        raise NotUnderstood(_why(text))
-    return _positive(value)
 
 
 def iperf3(text: str) -> float:
@@ -121,17 +108,16 @@ def _positive(rate: float) -> float:
     return rate
 
 
-# perftest and iperf3 by getopt_long(3), qperf by itself.
-_OPTION = re.compile(r"(unrecognized|unknown|invalid|bad) option", re.IGNORECASE)
+# By getopt_long(3).
+_OPTION = re.compile(r"(unrecognized|unknown|invalid) option", re.IGNORECASE)
 
 
 def reason(stdout: str, stderr: str, otherwise: str) -> str:
     """Return why a tool failed, in one line of what it printed.
 
     An option that a version lacks is named first, and the usage comes after it
-    (perftest 4.5, iperf3 3.12). Else the last line is the reason; that of qperf 0.4.11
-    is on stdout. iperf3 3.16 and later has it in its JSON alone, whose last line is a
-    brace.
+    (perftest 4.5, iperf3 3.12). Else the last line is the reason. iperf3 3.16 and later
+    has it in its JSON alone, whose last line is a brace.
     """
     with contextlib.suppress(UnreadableJson):
         error = _object(stdout).get("error")
@@ -149,15 +135,12 @@ def _why(text: str) -> str:
     return lines[-1][:200] if lines else "it printed nothing"
 
 
-# -R and -cm 1: RDMA CM chooses the device by the route, as NFS does; without it qperf
-# fails on RoCE ("failed to modify QP to RTR"). -F: a processor whose frequency changes
-# is a warning, not an error. -D: seconds.
+# -R: RDMA CM chooses the device by the route, as NFS does. -F: a processor whose
+# frequency changes is a warning, not an error. -D: seconds.
 _PERFTEST = ("-R", "-F", "--report_gbits", "-D", str(SECONDS))
-_QPERF = ("-uu", "-cm", "1", "-t", str(SECONDS))
+_IPERF3 = ("-J", "-t", str(SECONDS), "-c")
 TESTS = (
     LinkTest("ib_read_bw", "read", RDMA, "ib_read_bw -R", _PERFTEST, perftest, True),
     LinkTest("ib_write_bw", "write", RDMA, "ib_write_bw -R", _PERFTEST, perftest, True),
-    LinkTest("qperf", "read", RDMA, "qperf", _QPERF, qperf),
-    LinkTest("qperf", "write", RDMA, "qperf", _QPERF, qperf),
-    LinkTest("iperf3", "stream", TCP, "iperf3 -s", ("-J", "-t", str(SECONDS)), iperf3),
+    LinkTest("iperf3", "stream", TCP, "iperf3 -s", _IPERF3, iperf3),
 )

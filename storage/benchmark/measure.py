@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carry out a benchmark: mount, run fio and the tools of the link, read the counters.
+"""Plan a benchmark, and carry it out: mount, run fio and the tools of the link, and
+read counters. ``verdict`` says what it means.
 
-All decisions are elsewhere: ``plan`` says what runs, ``verdict`` what it means.
+RDMA and TCP are mounted in turns, never side by side: two mounts of one server and
+version share a connection (:mod:`ovirt_rdma.storage.trunking`). Each repeat changes
+which one is first, so that a server that warms up favours neither.
 """
 
 from __future__ import annotations
@@ -12,23 +15,30 @@ from dataclasses import dataclass, field
 from typing import Callable, Optional
 
 from ovirt_rdma.host.collect.statistics import read_statistics
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.mount_options import (
     RDMA,
+    TCP,
     MountOptions,
     option_string,
 )
 from ovirt_rdma.host.policy.model import NfsRule
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, run_command
 from ovirt_rdma.host.system.tree import FileTree
-from ovirt_rdma.storage.benchmark import evidence, fio, link_tools, plan
+from ovirt_rdma.storage.benchmark import evidence, fio, link_tools
 from ovirt_rdma.storage.benchmark.model import (
+    DEPTH,
+    RANDOM_READ,
+    RANDOM_WRITE,
+    SEQUENTIAL_READ,
+    SEQUENTIAL_WRITE,
     Benchmark,
     Job,
     LinkResult,
+    Load,
     NetworkPath,
     Setting,
 )
@@ -36,6 +46,111 @@ from ovirt_rdma.storage.benchmark.scratch import Run, Scratch
 from ovirt_rdma.storage.readiness import NOT_READY, Readiness
 from ovirt_rdma.storage.transport import rdma_options, tcp_options
 from ovirt_rdma.storage.trunking import conflict_clause, conflicting_mounts
+
+MIB = 1 << 20
+_BLOCK = 4096
+# Slots of a connection: RPCRDMA_DEF_SLOT_TABLE (include/linux/sunrpc/xprtrdma.h).
+DEFAULT_SLOTS = 128
+# Mounting, unmounting, and what fio needs to start and end, in seconds.
+_MOUNT_S, _START_S = 2.0, 1.0
+# The first write of the file is counted as if the server wrote this much in a second.
+_SLOW_SERVER = 50 * MIB
+# A file system that is almost full is slow, and others need space too.
+_KEPT_FREE = 0.05
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to measure.
+
+    seconds: of each run of fio; size: of the file, in bytes
+    limit_s: how long all may take by the plan
+    """
+
+    versions: Sequence[str] = ("4.2",)
+    nconnect: Sequence[int] = (1,)
+    repeats: int = 3
+    seconds: int = 3
+    size: int = 256 * MIB
+    limit_s: float = 1800.0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One mount, and what fio does in it."""
+
+    setting: Setting
+    repeat: int
+    loads: tuple[Load, ...]
+
+
+def turns(request: Request, slots: Optional[int]) -> tuple[Turn, ...]:
+    """Return the mounts in their order.
+
+    ``slots`` is the number of slots of an RDMA connection: one load has twice as many
+    requests under way. Raises UsageProblem for a plan that takes too long.
+    """
+    loads = _loads(slots or DEFAULT_SLOTS)
+    planned = tuple(_in_order(request, loads))
+    needed = duration_s(request, planned)
+    if needed > request.limit_s:
+        raise UsageProblem(
+            "bench-too-long",
+            f"this would take {needed / 60:.0f} minutes, and the limit is "
+            f"{request.limit_s / 60:.0f}",
+            "measure fewer versions, connections or repeats, or raise --time-limit",
+        )
+    return planned
+
+
+def _loads(slots: int) -> tuple[Load, ...]:
+    above = min(2 * slots, 1024)
+    depths = sorted({1, DEPTH, above})
+    return (
+        Load(SEQUENTIAL_WRITE, MIB, DEPTH),
+        Load(SEQUENTIAL_READ, MIB, DEPTH),
+        *(Load(RANDOM_READ, _BLOCK, depth) for depth in depths),
+        Load(RANDOM_WRITE, _BLOCK, DEPTH),
+    )
+
+
+def _in_order(request: Request, loads: tuple[Load, ...]) -> Iterator[Turn]:
+    for repeat in range(1, request.repeats + 1):
+        for version in request.versions:
+            for nconnect in request.nconnect:
+                transports = [RDMA, TCP]
+                if repeat % 2 == 0:
+                    transports.reverse()
+                for transport in transports:
+                    yield Turn(Setting(transport, version, nconnect), repeat, loads)
+
+
+def duration_s(request: Request, planned: Sequence[Turn]) -> float:
+    """Return about how long the plan takes, in seconds."""
+    runs = sum(len(turn.loads) for turn in planned)
+    first = request.size / _SLOW_SERVER
+    return len(planned) * _MOUNT_S + runs * (request.seconds + _START_S) + first
+
+
+def check_space(size: int, free: int, total: int, export: str) -> None:
+    """Raise Problem unless the file system of ``export`` has space for the file; all
+    in bytes.
+    """
+    needed = size + int(total * _KEPT_FREE)
+    if free < needed:
+        raise NoSpace(
+            "bench-no-space",
+            f"{export} has {free // MIB} MiB free, and bench needs {needed // MIB} "
+            f"MiB: {size // MIB} MiB for its file, and a twentieth is kept free",
+            "give --size-mib a smaller number, or free space on the server",
+        )
+
+
+class NoSpace(Problem):
+    """Nothing was written."""
+
+    exit_code = ExitCode.REFUSED
+
 
 # After a server that has ended, the next one may be starting.
 _STARTING_TRIES = 5
@@ -145,7 +260,7 @@ class Measuring:
     def mounts(
         self,
         server: Server,
-        request: plan.Request,
+        request: Request,
         engine: fio.Engine,
         *,
         yes_write: bool,
@@ -159,7 +274,7 @@ class Measuring:
         if not yes_write:
             self._refuse_domain_in_use(server.export)
         usable = dict.fromkeys(self._settings(server, request), True)
-        planned = plan.turns(request, evidence.slots_of(self.facts))
+        planned = turns(request, evidence.slots_of(self.facts))
         jobs: list[Job] = []
         with self.scratch.only_run():
             made = False
@@ -184,8 +299,8 @@ class Measuring:
             raise Problem("bench-nothing-mounted", "; ".join(self.skipped))
         return tuple(jobs)
 
-    def _settings(self, server: Server, request: plan.Request) -> Iterator[Setting]:
-        for transport in request.transports:
+    def _settings(self, server: Server, request: Request) -> Iterator[Setting]:
+        for transport in (RDMA, TCP):
             if transport == RDMA and server.readiness.verdict == NOT_READY:
                 self.no_rdma = server.readiness.reason
                 self.skipped.append(f"RDMA was not measured: {self.no_rdma}")
@@ -242,7 +357,7 @@ class Measuring:
     def _prepare(
         self,
         server: Server,
-        request: plan.Request,
+        request: Request,
         engine: fio.Engine,
         *,
         yes_write: bool,
@@ -251,21 +366,21 @@ class Measuring:
         domain = self.scratch.domain()
         if domain and not yes_write:
             raise _is_domain(f"{server.export} has the storage domain {domain}")
-        plan.check_space(request.size, *self.scratch.free_space(), str(server.export))
+        check_space(request.size, *self.scratch.free_space(), str(server.export))
         self.scratch.make(request.size)
-        self.progress(f"writing the file of {request.size // plan.MIB} MiB")
+        self.progress(f"writing the file of {request.size // MIB} MiB")
         layout = fio.layout_arguments(self.scratch.file, request.size, engine)
         # 1 MiB/s is the slowest server that is waited for.
-        output = self.scratch.fio(layout, request.size / plan.MIB)
+        output = self.scratch.fio(layout, request.size / MIB)
         fio.check_layout(output, request.size)
         self.scratch.check_written(request.size)
 
     def _jobs(
         self,
-        turn: plan.Turn,
+        turn: Turn,
         number: int,
         count: int,
-        request: plan.Request,
+        request: Request,
         engine: fio.Engine,
     ) -> Iterator[Job]:
         path = self.path
@@ -277,18 +392,10 @@ class Measuring:
             before = self.counters()
             output = self.scratch.fio(command, request.seconds)
             after = self.counters()
-            result = fio.parse(output, load)
-            yield Job(
-                turn.setting,
-                load,
-                turn.repeat,
-                result.bytes_per_s,
-                result.operations_per_s,
-                result.latency,
-                evidence.sample_between(
-                    before, after, str(self.scratch.mountpoint), path
-                ),
+            sample = evidence.sample_between(
+                before, after, str(self.scratch.mountpoint), path
             )
+            yield Job(turn.setting, load, turn.repeat, *fio.parse(output, load), sample)
 
     @property
     def path(self) -> Optional[NetworkPath]:

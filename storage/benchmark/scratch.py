@@ -200,48 +200,33 @@ class Scratch:
         VDSM makes UUID/dom_md in it (VDSM, sd.DOMAIN_META_DATA). Raises Problem if it
         cannot look.
         """
-        try:
-            with os.scandir(self.mountpoint) as entries:
-                names = [one.name for one in entries if _UUID.fullmatch(one.name)]
+        with _in_export(), os.scandir(self.mountpoint) as entries:
+            names = [one.name for one in entries if _UUID.fullmatch(one.name)]
             folders = (self.mountpoint / name for name in names)
             return next((f.name for f in folders if (f / "dom_md").is_dir()), None)
-        except OSError as error:
-            raise fio.failure(error.errno or errno.EIO) from None
 
     def free_space(self) -> tuple[int, int]:
         """Return the free bytes and all bytes of the mounted file system."""
-        try:
+        with _in_export():
             status = os.statvfs(self.mountpoint)
-        except OSError as error:
-            raise fio.failure(error.errno or errno.EIO) from None
         return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
 
     def make(self, size: int) -> None:
         """Make the scratch folder in the mount, with a file of ``size`` bytes; a folder
         that is left there is removed. Raises Problem.
         """
-        try:
+        with _in_export():
             with contextlib.suppress(FileNotFoundError):
                 # rm would empty what is mounted in its place.
                 with self._opened_folder():
                     pass
                 self._remove_folder(self.name)
             self.folder.mkdir(mode=0o700)
-            with self._opened_folder() as folder:
-                file = os.open(
-                    _FILE,
-                    os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW,
-                    0o600,
-                    dir_fd=folder,
-                )
-                try:
-                    # fio would remove a file that is too short, and make it again.
-                    os.truncate(file, size)
-                    self._inode = os.fstat(file).st_ino
-                finally:
-                    os.close(file)
-        except OSError as error:
-            raise fio.failure(error.errno or errno.EIO) from None
+            new = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with self._opened_folder() as folder, _opened(_FILE, new, folder) as file:
+                # fio would remove a file that is too short, and make it again.
+                os.truncate(file, size)
+                self._inode = os.fstat(file).st_ino
         self.hold()
 
     def hold(self) -> None:
@@ -265,15 +250,9 @@ class Scratch:
         """Check that the file has ``size`` bytes, and at its end no zeros, as before it
         was written: the server need not read what is not there. Raises Problem.
         """
-        try:
-            file = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                found = os.fstat(file).st_size
-                end = os.pread(file, _END_BYTES, max(0, found - _END_BYTES))
-            finally:
-                os.close(file)
-        except OSError as error:
-            raise fio.failure(error.errno or errno.EIO) from None
+        with _in_export(), _opened(self.file, os.O_RDONLY) as file:
+            found = os.fstat(file).st_size
+            end = os.pread(file, _END_BYTES, max(0, found - _END_BYTES))
         if found != size:
             raise fio.incomplete(f"the file has {found} bytes, and not {size}")
         if not any(end):
@@ -282,19 +261,14 @@ class Scratch:
     @contextlib.contextmanager
     def _opened_folder(self) -> Iterator[int]:
         """Open the scratch folder, if it is a folder of the mounted export itself."""
-        mount = os.open(self.mountpoint, os.O_PATH | os.O_DIRECTORY)
-        try:
-            folder = os.open(
-                self.name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=mount
-            )
-            try:
-                if os.fstat(folder).st_dev != os.fstat(mount).st_dev:
-                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-                yield folder
-            finally:
-                os.close(folder)
-        finally:
-            os.close(mount)
+        only = os.O_PATH | os.O_DIRECTORY
+        with contextlib.ExitStack() as stack:
+            mount = stack.enter_context(_opened(str(self.mountpoint), only))
+            own = _opened(self.name, only | os.O_NOFOLLOW, mount)
+            folder = stack.enter_context(own)
+            if os.fstat(folder).st_dev != os.fstat(mount).st_dev:
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+            yield folder
 
     @property
     def file(self) -> str:
@@ -497,6 +471,25 @@ def engine(run: Run) -> fio.Engine:
         raise missing_fio(str(error)) from None
     except CommandFailed as error:
         raise fio.incomplete(str(error)) from None
+
+
+@contextlib.contextmanager
+def _opened(path: str, flags: int, folder: Optional[int] = None) -> Iterator[int]:
+    """Open a file of the export, in ``folder``; a new one is root's alone."""
+    descriptor = os.open(path, flags, 0o600, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _in_export() -> Iterator[None]:
+    """Raise an error in the export as a Problem."""
+    try:
+        yield
+    except OSError as error:
+        raise fio.failure(error.errno or errno.EIO) from None
 
 
 @contextlib.contextmanager

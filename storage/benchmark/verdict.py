@@ -13,8 +13,7 @@ from math import prod
 from typing import Optional
 
 from ovirt_rdma.host.mount_options import RDMA, TCP, netid_for
-from ovirt_rdma.storage.benchmark.case import Limit, mb, physical_mbps
-from ovirt_rdma.storage.benchmark.limits import limits
+from ovirt_rdma.storage.benchmark.limits import Limit, limits, mb, physical_mbps
 from ovirt_rdma.storage.benchmark.model import (
     DEPTH,
     LOCAL,
@@ -23,9 +22,11 @@ from ovirt_rdma.storage.benchmark.model import (
     SEQUENTIAL_READ,
     SEQUENTIAL_WRITE,
     Benchmark,
+    Row,
+    Rows,
     Setting,
+    apart,
 )
-from ovirt_rdma.storage.benchmark.summary import Row, Rows, apart
 
 EITHER, UNKNOWN = "either", "unknown"
 _NAMES = {
@@ -39,37 +40,14 @@ _MATTERS = 1.10
 
 
 @dataclass(frozen=True)
-class Published:
-    """RDMA : TCP ratios of somebody else, for the same load; ``source`` says where."""
-
-    load: str
-    version: str
-    ratio: float
-    source: str
-
-
-# fio, 64 KiB and 4 KiB blocks, rsize and wsize 1 MiB, one connection, server in memory.
-_BURRITO = "iorchard/burrito: 100 GbE, ConnectX-6 Dx, Rocky 8.10"
-PUBLISHED = tuple(
-    Published(load, version, ratio, _BURRITO)
-    for version, ratios in (
-        ("3", (2.39, 1.39, 1.84, 1.35)),
-        ("4", (2.23, 1.41, 2.30, 1.80)),
-    )
-    for load, ratio in zip(_NAMES, ratios)
-)
-
-
-@dataclass(frozen=True)
 class Ratio:
     """RDMA in parts of TCP, for a load: ``value``; ``certain`` if it is more than the
-    spread. ``published`` is somebody else's for this NFS version, or None.
+    spread.
     """
 
     load: str
     value: float
     certain: bool
-    published: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +64,6 @@ class Verdict:
     link_limit_mbps: what the port can carry as payload, in Mb/s; None if unknown
     options: the mount options to use with that version; empty if nothing is compared
     reasons: why these options, a sentence each
-    source: of the published ratios
     """
 
     sentence: str
@@ -98,7 +75,6 @@ class Verdict:
     link_limit_mbps: Optional[float] = None
     options: str = ""
     reasons: tuple[str, ...] = ()
-    source: str = ""
 
 
 def verdict(benchmark: Benchmark, port: int = 20049) -> Verdict:
@@ -140,7 +116,6 @@ def verdict(benchmark: Benchmark, port: int = 20049) -> Verdict:
         link_limit_mbps=physical and round(physical),
         options=options,
         reasons=reasons,
-        source=_BURRITO if ratios else "",
     )
 
 
@@ -191,15 +166,12 @@ def _best_version(rows: Rows) -> str:
 
 
 def _ratios(rows: Rows, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
-    major = rdma.version[:1]
     for load in _NAMES:
         one, other = rows.one(rdma, load, DEPTH), rows.one(tcp, load, DEPTH)
         # Less than a byte per second is nothing: no ratio, and none that rounds to 0.
         if one and other and other.rate.middle >= 1:
             value = max(one.rate.middle / other.rate.middle, 0.001)
-            found = (p for p in PUBLISHED if (p.load, p.version) == (load, major))
-            published = next((p.ratio for p in found), None)
-            yield Ratio(load, round(value, 3), apart(one.rate, other.rate), published)
+            yield Ratio(load, round(value, 3), apart(one.rate, other.rate))
 
 
 def _conclusion(

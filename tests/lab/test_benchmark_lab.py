@@ -20,13 +20,13 @@ from lab.topology import Topology
 pytestmark = pytest.mark.faults
 
 FULL_PATH = "/srv/full"
-_PACKAGES = ("perftest", "libpci3", "qperf", "iperf3", "libiperf0", "libsctp1")
+_PACKAGES = ("perftest", "libpci3", "iperf3", "libiperf0", "libsctp1")
 _INSTALL = """
 set -e
-cp "$1"/usr/bin/{ib_read_bw,ib_write_bw,qperf,iperf3} /usr/bin/
+cp "$1"/usr/bin/{ib_read_bw,ib_write_bw,iperf3} /usr/bin/
 cp -a "$1"/usr/lib/*-linux-gnu/*.so* /usr/lib/
 """
-_SERVERS = "(ib_read_bw -R; ib_write_bw -R) & qperf & iperf3 -s"
+_SERVERS = "(ib_read_bw -R; ib_write_bw -R) & iperf3 -s"
 # Long enough for a server to end in the middle.
 _LONG = "--repeats 1 --seconds 20 --size-mib 8"
 # fio has 60 s more than its run, the scratch folder and each of three ways to unmount
@@ -68,8 +68,6 @@ def test_each_tool_of_the_link_is_understood(
     assert [(one["tool"], one["test"]) for one in found["link"]] == [
         ("ib_read_bw", "read"),
         ("ib_write_bw", "write"),
-        ("qperf", "read"),
-        ("qperf", "write"),
         ("iperf3", "stream"),
     ]
     assert all(one["bytes_per_s"] > 0 for one in found["link"])

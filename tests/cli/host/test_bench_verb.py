@@ -15,8 +15,8 @@ from ovirt_rdma.cli.host import bench as verb
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.benchmark import fio, measure, scratch
+from ovirt_rdma.storage.benchmark.measure import MIB
 from ovirt_rdma.storage.benchmark.model import as_document
-from ovirt_rdma.storage.benchmark.plan import MIB
 from ovirt_rdma.storage.benchmark.scratch import Scratch
 from ovirt_rdma.storage.benchmark.verdict import verdict
 from ovirt_rdma.storage.readiness import READY
@@ -79,7 +79,7 @@ def test_the_verdict_is_one_sentence_after_the_table(bench):
     assert "sequential-read 1 MiB, depth 32" in result.out
     assert "NFS 4.2 over RDMA" in result.out
     assert "RDMA reads 3.0 times TCP here: keep it; no limit was found." in result.out
-    assert "RDMA 3.00 times TCP; published: 2.23" in result.out
+    assert "RDMA 3.00 times TCP" in result.out
     assert "NFS 4.2, proto=rdma,port=20049" in result.out
     assert bench.mounts.is_clean()
 
@@ -189,7 +189,7 @@ def test_a_link_alone_is_measured(bench, made):
     result = bench("--peer", "10.0.0.1")
     assert result.code == 0
     assert "iperf3" in result.out
-    assert "note: qperf is not installed here" in result.out
+    assert "note: ib_read_bw is not installed here" in result.out
     assert "The link carries 1000 MB/s; no export was measured." in result.out
     assert (made[0].address, made[0].peer_address) == ("10.0.0.1", "10.0.0.1")
 

@@ -24,9 +24,10 @@ from ovirt_rdma.storage.benchmark.model import (
     LinkResult,
     Setting,
     as_document,
+    changes,
+    differences,
     load,
 )
-from ovirt_rdma.storage.benchmark.summary import changes, differences
 from ovirt_rdma.storage.benchmark.verdict import verdict
 
 READ, WRITE = "sequential-read", "sequential-write"
@@ -40,12 +41,8 @@ def test_rdma_is_kept_where_it_is_faster():
         "RDMA reads 2.0 times TCP here: keep it; no limit was found"
     )
     assert (found.better, found.options) == ("rdma", "proto=rdma,port=20049")
-    assert [(r.load, r.value, r.published) for r in found.ratios] == [
-        (READ, 2.0, 2.23),
-        (WRITE, 2.0, 1.41),
-        (SMALL_READ, 2.0, 2.3),
-        (SMALL_WRITE, 2.0, 1.8),
-    ]
+    loads = (READ, WRITE, SMALL_READ, SMALL_WRITE)
+    assert [(r.load, r.value) for r in found.ratios] == [(one, 2.0) for one in loads]
     assert found.link_limit_mbps == 98037
 
 
@@ -197,7 +194,6 @@ def test_the_fastest_version_is_recommended():
     assert found.reasons == (
         "NFS 3 was the fastest with both transports; measured too: 4.2",
     )
-    assert found.ratios[0].published == 2.39
 
 
 @pytest.mark.parametrize("settings", [(RDMA, TCP, RDMA3), (RDMA3, RDMA, TCP)])
@@ -228,7 +224,7 @@ def test_a_result_is_read_again_as_it_was(tmp_path):
     document = json.loads(file.read_text())
     assert (document["kind"], document["schema_version"]) == ("benchmark", 1)
     assert document["verdict"]["better"] == "rdma"
-    assert document["jobs"][0]["latency"]["p99_9_us"] == 900.0
+    assert document["jobs"][0]["p99_9_us"] == 900.0
 
 
 @pytest.mark.parametrize(
@@ -309,13 +305,6 @@ def test_the_options_are_of_the_servers_address_family():
     slow = {READ: 1e8, WRITE: 1e8, SMALL_READ: 1e7, SMALL_WRITE: 1e7}
     found = verdict(benchmark(rates("rdma", slow), path=path))
     assert (found.better, found.options) == ("tcp", "proto=tcp6")
-
-
-def test_a_version_without_published_ratios_is_judged():
-    new = Setting("rdma", "5"), Setting("tcp", "5")
-    found = verdict(benchmark(settings=new))
-    assert found.better == "rdma"
-    assert {ratio.published for ratio in found.ratios} == {None}
 
 
 def test_two_results_are_compared_load_by_load():

@@ -22,14 +22,21 @@ from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, run_command
 from ovirt_rdma.storage.benchmark import fio
 from ovirt_rdma.storage.benchmark.evidence import Moment, sample_between
-from ovirt_rdma.storage.benchmark.measure import Measuring, Server, read_counters
+from ovirt_rdma.storage.benchmark.measure import (
+    MIB,
+    Measuring,
+    Request,
+    Server,
+    check_space,
+    read_counters,
+    turns,
+)
 from ovirt_rdma.storage.benchmark.model import (
     RANDOM_READ,
     SEQUENTIAL_WRITE,
     LinkResult,
     Load,
 )
-from ovirt_rdma.storage.benchmark.plan import MIB, Request, check_space, turns
 from ovirt_rdma.storage.benchmark.scratch import Scratch, engine
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Readiness, Step
 
@@ -321,9 +328,6 @@ sys.exit(1)
 def _tool(argv, timeout_s):
     if argv[0] == "iperf3":
         return json.dumps({"end": {"sum_received": {"bits_per_second": 8e9}}})
-    if argv[0] == "qperf":
-        stdout = "rc_rdma_read_bw:\nhv2: failed to connect\n"
-        raise CommandFailed("exit status 1", 1, stdout)
     if argv[0] == "ib_write_bw":
         return run_command([sys.executable, "-c", _OLD_PERFTEST], timeout_s)
     raise NotInstalled("No such file or directory")
@@ -341,7 +345,6 @@ def test_the_link_is_measured_with_the_tools_that_are_there(measuring):
         "ib_read_bw is not installed here",
         "ib_write_bw has no result from hv2: ib_write_bw: unrecognized option "
         "'--report_gbits'; start 'ib_write_bw -R' there",
-        "qperf has no result from hv2: hv2: failed to connect; start 'qperf' there",
     ]
 
 
@@ -426,7 +429,6 @@ def test_the_real_fio_is_understood():
         assert mounts.is_clean()
     for result in results:
         assert result.bytes_per_s > 0
-        latency = result.latency
-        assert 0 < latency.p50_us <= latency.p99_us <= latency.p99_9_us
+        assert result.p99_9_us > 0
     assert sample.seconds >= 0.2
     assert 0 < sample.cpu_s <= sample.cpus * sample.seconds

@@ -14,7 +14,6 @@ from ovirt_rdma.storage.benchmark.model import (
     SEQUENTIAL_WRITE,
     Benchmark,
     Job,
-    Latency,
     Load,
     NetworkPath,
     Sample,
@@ -101,7 +100,6 @@ def _job(setting: Setting, number: int, load: Load, repeat: int) -> Job:
         operations,
         RTT_MS[number],
         0.01,
-        float(min(load.depth, 128)),
         # Requests of the deepest load wait for slots, on any host.
         100.0 if load.depth > 128 and setting.transport == "rdma" else 0.0,
         0,
@@ -115,7 +113,7 @@ def _job(setting: Setting, number: int, load: Load, repeat: int) -> Job:
         repeat,
         rate,
         rate / load.block_bytes,
-        Latency(100.0, 200.0, 400.0, 900.0),
+        900.0,
         sample,
     )
 
