@@ -68,7 +68,7 @@ _NEVER_REPORTED = (
 )
 
 
-def host_step(  # noqa: PLR0911 - one row per status
+def host_step(
     state: ConversionState, host: HostRecord, snapshot: Snapshot
 ) -> ConversionStep:
     """Return the next step of a host that should be up in the end."""
@@ -161,7 +161,7 @@ def away_step(
     return mark(host, LEFT, f"it was {status_words(host.found)}, and stays so")
 
 
-def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> ConversionStep:  # noqa: PLR0911 - one row per status
+def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> ConversionStep:
     remounted = host.stage == LEAVING
     if state.kind == HEAL and host.goal == BACK:
         # It is not worse than before.

@@ -138,7 +138,7 @@ def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[ConversionS
         snapshot = _after(state, snapshot, step)
 
 
-def _after(  # noqa: PLR0911 - one row per status
+def _after(
     state: ConversionState, snapshot: Snapshot, step: ConversionStep
 ) -> Snapshot:
     if step.kind == PUSH:

@@ -127,7 +127,7 @@ def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[Conversio
     return _first(state, iter(steps))
 
 
-def _unmount(  # noqa: PLR0911 - one row per status
+def _unmount(
     state: ConversionState, host: HostRecord, status: Optional[str], snapshot: Snapshot
 ) -> ConversionStep:
     observed = snapshot.observations.get(host.name)
@@ -193,7 +193,7 @@ def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionSt
     return _first(state, iter(steps))
 
 
-def _prove(  # noqa: PLR0911 - one row per status
+def _prove(
     state: ConversionState, host: HostRecord, snapshot: Snapshot
 ) -> ConversionStep:
     present = snapshot.host(host)

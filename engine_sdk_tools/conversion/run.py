@@ -197,7 +197,7 @@ class _Work:
         except EngineProblem as problem:
             self._listener.note(problem.one_line)
 
-    def _do(  # noqa: PLR0911 - one row per kind of step
+    def _do(
         self, state: ConversionState, snapshot: Snapshot, step: ConversionStep
     ) -> ConversionState:
         if step.kind == FINISH:

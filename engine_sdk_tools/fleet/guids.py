@@ -7,9 +7,9 @@ one GUID for a cable that was moved, asks again, and writes ``FATAL: duplicated 
 then, or the other's. No single host can see that: here the reports of all hosts are
 compared.
 
-Derived GUIDs of VFs (:mod:`ovirt_rdma.host.rules.sriov.wanted`) differ between hosts.
-Equal ones are set by hand, by another program, or by a copy of an adapter's firmware
-image with its GUIDs.
+Derived GUIDs of VFs (:mod:`ovirt_rdma.host.rules.virtual_functions`) differ between
+hosts. Equal ones are set by hand, by another program, or by a copy of an adapter's
+firmware image with its GUIDs.
 """
 
 from __future__ import annotations

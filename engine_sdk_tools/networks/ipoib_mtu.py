@@ -13,12 +13,8 @@ from typing import Optional
 from ovirt_rdma.host.facts.ipoib import CONNECTED, CONNECTED_MTU, DATAGRAM
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.rules.infiniband.choice import may_be_group_mtu
-from ovirt_rdma.host.rules.infiniband.limits import (
-    mtu_limit,
-    no_connected_mode,
-)
-from ovirt_rdma.host.rules.infiniband.settings import MTU, settings_of
+from ovirt_rdma.host.rules.ipoib import may_be_group_mtu, mtu_limit, no_connected_mode
+from ovirt_rdma.host.rules.profiles import MTU, settings_of
 from ovirt_rdma.host.rules.view import Interface, View
 
 

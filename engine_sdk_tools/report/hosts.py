@@ -47,8 +47,8 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import TCP, Policy
+from ovirt_rdma.host.rules.adapters import model_of
 from ovirt_rdma.host.rules.base import Step
-from ovirt_rdma.host.rules.pci_ids import model_of
 from ovirt_rdma.storage.benchmark.model import Benchmark
 
 # Limits for what a host may have: it reports its facts, so they may be anything.

@@ -34,7 +34,7 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import BOOT_JSON, NET_CLASS, RUN_LOCK, under
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change
-from ovirt_rdma.host.rules.infiniband.settings import static_addresses
+from ovirt_rdma.host.rules.profiles import static_addresses
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import (
     fix_for,

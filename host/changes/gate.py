@@ -18,8 +18,8 @@ from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.changes.kinds.sysfs import MODE_FILE
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import LINK_DOWN, Step
-from ovirt_rdma.host.rules.infiniband.partitions import ID as PKEY_RULE
-from ovirt_rdma.host.rules.infiniband.settings import CONNECTION_TYPE
+from ovirt_rdma.host.rules.ipoib_children import CHILDREN
+from ovirt_rdma.host.rules.profiles import CONNECTION_TYPE
 
 _ALLOW = "--allow-link-down"
 _WAITS = (
@@ -106,7 +106,7 @@ def _depends_on(step: Step, base: Step) -> bool:
     leaves.
     """
     made = {c.target for c in base.changes if c.name == CONNECTION_TYPE}
-    child = base.subject if base.rule == PKEY_RULE else None
+    child = base.subject if base.rule == CHILDREN.id else None
     # If the hardware refuses a step, the rules have decided the others without it.
     modes = [] if base.refused else [kind_of(change) for change in base.changes]
     new_mode = step.subject in {k.netdev for k in modes if k.sysfs_file == MODE_FILE}

@@ -44,7 +44,7 @@ from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.rules.base import LINK_DOWN
-from ovirt_rdma.host.rules.infiniband.settings import static_addresses
+from ovirt_rdma.host.rules.profiles import static_addresses
 from ovirt_rdma.host.system.signals import delayed_signals
 
 

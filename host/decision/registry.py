@@ -13,82 +13,61 @@ from ovirt_rdma.host.decision import policy_names
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules import (
-    drivers,
+    adapters,
+    hardware,
     health,
     host,
-    kernel_config,
-    kernel_packages,
+    ipoib_children,
+    ipoib_mtu,
+    ipoib_profile,
+    kernel,
     metrics,
-    module_options,
     modules,
-    nfs_rdma,
-    rdma_stack,
+    nfs,
+    roce,
+    tso,
+    virtual_functions,
 )
 from ovirt_rdma.host.rules.base import FAIL, WARN, Finding, Rule, Step
-from ovirt_rdma.host.rules.hardware import locality, pcie, port_errors
-from ovirt_rdma.host.rules.infiniband import (
-    bond,
-    mode,
-    partitions,
-    port,
-    profile,
-    receive_buffers,
-)
-from ovirt_rdma.host.rules.infiniband import mtu as ipoib_mtu
-from ovirt_rdma.host.rules.infiniband import tso as ipoib_tso
-from ovirt_rdma.host.rules.nfs import connections, local_io, slots, versions
-from ovirt_rdma.host.rules.roce import flow_control, gid
-from ovirt_rdma.host.rules.roce import mtu as roce_mtu
-from ovirt_rdma.host.rules.roce import tso as roce_tso
-from ovirt_rdma.host.rules.sriov import port_type, virtual_functions
 from ovirt_rdma.host.rules.view import View
 
 RULES: tuple[Rule, ...] = (
-    *drivers.RULES,
-    *rdma_stack.RULES,
-    *kernel_config.RULES,
-    *kernel_packages.RULES,
+    *adapters.RULES,
+    *kernel.RULES,
     *modules.RULES,
-    *modules.WANTED_RULES,
-    *module_options.UNKNOWN_RULES,
-    *module_options.RULES,
-    *host.UNITS_RULES,
-    *policy_names.RULES,
-    *port.RULES,
+    host.UNITS,
+    policy_names.NAMES,
+    ipoib_profile.PORTS,
     # First: a new type recreates all netdevs of the adapter.
-    *port_type.RULES,
-    # In the order in which VFs are made and set.
+    virtual_functions.PORT_TYPE,
     *virtual_functions.RULES,
     # In the order in which steps must be applied: a new port MTU recreates all netdevs
     # of the adapter; TSO is turned off first if it must be off; a mode sets an MTU and
     # turns offloads off and on.
-    *receive_buffers.RULES,
-    *profile.RULES,
-    *partitions.RULES,
-    *ipoib_tso.A0_RULES,
-    *mode.RULES,
-    *ipoib_mtu.RULES,
-    *ipoib_mtu.NETWORK_MTU_RULES,
-    *ipoib_tso.RULES,
+    ipoib_mtu.BUFFERS,
+    ipoib_profile.PROFILES,
+    ipoib_children.CHILDREN,
+    tso.A0,
+    ipoib_mtu.MODE,
+    ipoib_mtu.UDEV,
+    ipoib_mtu.NETDEV_MTU,
+    ipoib_mtu.NETWORK_MTU,
+    tso.IPOIB,
     # The last that changes children: the unit manages them from then on.
-    *partitions.FOLLOW_RULES,
+    ipoib_children.FOLLOWER,
     *health.RULES,
-    *bond.RULES,
-    *roce_mtu.RULES,
-    *roce_tso.RULES,
-    *gid.RULES,
-    *flow_control.RULES,
-    *nfs_rdma.RULES,
-    *pcie.RULES,
-    *port_errors.RULES,
-    *locality.RULES,
-    *slots.RULES,
-    *connections.RULES,
-    *versions.RULES,
-    *local_io.RULES,
+    ipoib_profile.BONDS,
+    roce.MTU,
+    tso.ROCE,
+    roce.GIDS,
+    roce.PFC,
+    roce.ECN,
+    *nfs.REQUIREMENTS,
+    *hardware.RULES,
+    *nfs.MOUNTS,
     *metrics.RULES,
-    *host.VDSM_RULES,
-    *host.UNREAD_RULES,
+    host.VDSM,
+    host.UNREAD,
 )
 
 
@@ -97,7 +76,7 @@ def rule_by_id(rule_id: str) -> Rule:
     return {rule.id: rule for rule in RULES}[rule_id.upper()]
 
 
-_UNREAD = (host.UNREAD_ID, WARN)
+_UNREAD = (host.UNREAD.id, WARN)
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,12 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.network_setup.validate import NO_REFUSAL, WantedMode
 from ovirt_rdma.host.policy.model import InterfaceRule, Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, Step
-from ovirt_rdma.host.rules.infiniband import mode, profile
+from ovirt_rdma.host.rules.ipoib_mtu import MODE
+from ovirt_rdma.host.rules.ipoib_profile import PROFILES
 from ovirt_rdma.host.rules.view import Interface, View
 
 # The profile that keeps the mode must exist before the mode is set.
-_RULES = (profile.ID, mode.MODE)
+_RULES = (PROFILES.id, MODE.id)
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def mode_steps(facts: Facts, policy: Policy, wanted: Sequence[WantedMode]) -> Mo
 def _refusal(step: Step, wanted: WantedMode) -> Sentence:
     head = f"network {wanted.network}: {wanted.netdev}"
     if step.refused:
-        shown = step.after if step.rule == mode.MODE else wanted.mode
+        shown = step.after if step.rule == MODE.id else wanted.mode
         sentence = f"{head} cannot be set to {shown} mode: {step.refused}"
         return Sentence("ipoib-mode-refused", sentence)
     if step.effect == LINK_DOWN and step.users:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Define rules and their results: findings, and the steps and changes of a plan. Data.
-
-``no_device`` is the finding that rules share on a host without RDMA.
-"""
+"""Define rules and their results: findings, and steps and changes of a plan. Data."""
 
 from __future__ import annotations
 
@@ -125,18 +122,90 @@ class Step:
 
 Outcome = Union[Finding, Step]
 
-
-@dataclass(frozen=True)
-class Rule:
-    """A check with a stable ``id``; docs/rules has its page. ``decide`` is pure."""
-
-    id: str
-    decide: Callable[[View], Iterable[Outcome]]
-
-
 HOST = "host"
 
 
-def no_device(rule: str) -> Finding:
-    """Return the finding for a host without any RDMA device."""
-    return Finding(rule, HOST, SKIP, "this host has no RDMA device")
+@dataclass(frozen=True)
+class About:
+    """Make what ``rule`` says about one ``subject``: findings, each with a sentence and
+    a fix, and a step.
+    """
+
+    rule: str
+    subject: str = HOST
+
+    def passes(self, sentence: str) -> Finding:
+        """Return the finding that all is well."""
+        return Finding(self.rule, self.subject, PASS, sentence)
+
+    def warns(self, sentence: str, fix: str = "") -> Finding:
+        """Return the finding of something that may be wrong, or is not needed now."""
+        return Finding(self.rule, self.subject, WARN, sentence, fix)
+
+    def fails(self, sentence: str, fix: str = "") -> Finding:
+        """Return the finding of something that is wrong."""
+        return Finding(self.rule, self.subject, FAIL, sentence, fix)
+
+    def skips(self, sentence: str, fix: str = "") -> Finding:
+        """Return the finding that nothing is known, or there is nothing to check."""
+        return Finding(self.rule, self.subject, SKIP, sentence, fix)
+
+    def finds(self, verdict: str, sentence: str, fix: str = "") -> Finding:
+        """Return a finding whose verdict depends."""
+        return Finding(self.rule, self.subject, verdict, sentence, fix)
+
+    def step(
+        self,
+        sentence: str,
+        before: str,
+        after: str,
+        effect: str,
+        *,
+        reason: str,
+        source: str,
+        undo: str,
+        changes: tuple[Change, ...] = (),
+        refused: str = "",
+        users: tuple[str, ...] = (),
+    ) -> Step:
+        """Return a step. ``users`` are named if its links go down."""
+        return Step(
+            self.rule,
+            self.subject,
+            sentence,
+            before,
+            after,
+            effect,
+            reason,
+            source,
+            undo,
+            changes,
+            refused,
+            users if effect == LINK_DOWN else (),
+        )
+
+
+NO_DEVICE = "this host has no RDMA device"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A check with a stable ``id``; docs/rules has its page.
+
+    check: yields what it says about each subject; pure
+    otherwise, verdict: what is said of the host if that is nothing
+    rdma: it says nothing of a host without an RDMA device
+    """
+
+    id: str
+    check: Callable[[View], Iterable[Outcome]]
+    otherwise: str = NO_DEVICE
+    verdict: str = SKIP
+    rdma: bool = False
+
+    def decide(self, view: View) -> list[Outcome]:
+        """Return findings and steps: one finding at least."""
+        if self.rdma and not view.facts.rdma_devices:
+            return [About(self.id).skips(NO_DEVICE)]
+        found = list(self.check(view))
+        return found or [About(self.id).finds(self.verdict, self.otherwise)]

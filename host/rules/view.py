@@ -25,7 +25,37 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
-from ovirt_rdma.host.policy.model import InterfaceRule, Policy, interface_rule_for
+from ovirt_rdma.host.policy.model import (
+    TCP,
+    InterfaceRule,
+    Policy,
+    interface_rule_for,
+    names_port,
+)
+
+RDMA = "rdma"
+
+
+@dataclass(frozen=True)
+class Port:
+    """An RDMA port with its device and adapter; ``rules`` are those of the policy that
+    name the port, with a P_Key or without, in their order.
+    """
+
+    device: RdmaDevice
+    port: RdmaPort
+    adapter: Optional[Adapter]
+    rules: tuple[InterfaceRule, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``mlx4_0/1``."""
+        return f"{self.device.name}/{self.port.number}"
+
+    @property
+    def rule(self) -> Optional[InterfaceRule]:
+        """The first rule that names the port itself, not a partition of it."""
+        return next((rule for rule in self.rules if rule.pkey is None), None)
 
 
 @dataclass(frozen=True)
@@ -60,6 +90,21 @@ class Interface:
         return self.netdev.name
 
     @property
+    def port_name(self) -> str:
+        """``mlx4_0/1``."""
+        return f"{self.device.name}/{self.port.number}"
+
+    @property
+    def mode(self) -> Optional[str]:
+        """The present transport mode of IPoIB; None if it is unknown."""
+        return self.netdev.ipoib.mode if self.netdev.ipoib else None
+
+    @property
+    def pkey(self) -> Optional[str]:
+        """The P_Key of IPoIB; None if it is unknown."""
+        return self.netdev.ipoib.pkey if self.netdev.ipoib else None
+
+    @property
     def is_ipoib(self) -> bool:
         """Whether it is IPoIB."""
         return self.netdev.type == ARPHRD_INFINIBAND
@@ -90,6 +135,28 @@ class View:
         self._adapters = {adapter.pci.address: adapter for adapter in facts.adapters}
 
     @functools.cached_property
+    def ports(self) -> tuple[Port, ...]:
+        """All ports, device by device."""
+        rules = self.policy.host.interfaces
+        return tuple(
+            Port(
+                device,
+                port,
+                self.adapter(device),
+                tuple(rule for rule in rules if names_port(rule, device, port)),
+            )
+            for device in self.facts.rdma_devices
+            for port in device.ports
+        )
+
+    @functools.cached_property
+    def wants_nfs_over_rdma(self) -> bool:
+        """Whether a rule of the policy requires RDMA, or a mount uses it already."""
+        return any(rule.transport != TCP for rule in self.policy.nfs.rules) or any(
+            (mount.protocol or "").startswith(RDMA) for mount in self.facts.nfs_mounts
+        )
+
+    @functools.cached_property
     def interfaces(self) -> tuple[Interface, ...]:
         """All netdevs of RDMA ports, by name."""
         return tuple(self._interfaces())
@@ -106,37 +173,27 @@ class View:
             interface for interface in self.interfaces if not interface.is_ipoib
         )
 
-    @functools.cached_property
-    def _by_port(self) -> dict[tuple[str, int], list[Interface]]:
-        by_port: dict[tuple[str, int], list[Interface]] = {}
-        for interface in self.interfaces:
-            port = (interface.device.name, interface.port.number)
-            by_port.setdefault(port, []).append(interface)
-        return by_port
-
-    def on_port(self, device: RdmaDevice, port: RdmaPort) -> tuple[Interface, ...]:
-        """Return the netdevs of ``port`` of ``device``."""
-        return tuple(self._by_port.get((device.name, port.number), ()))
+    def on_port(self, port: Port) -> tuple[Interface, ...]:
+        """Return the netdevs of ``port``."""
+        return tuple(one for one in self.interfaces if one.port_name == port.name)
 
     def netdev(self, name: str) -> Optional[Netdev]:
         """Return the netdev ``name``, or None."""
         return self._netdevs.get(name)
 
-    def device(self, name: str) -> Optional[RdmaDevice]:
-        """Return the RDMA device ``name``, or None."""
-        return self._devices.get(name)
-
     def adapter(self, device: RdmaDevice) -> Optional[Adapter]:
         """Return the PCI function of ``device``, or None."""
         return self._adapters.get(device.pci.address) if device.pci else None
 
-    def above(self, name: str) -> tuple[str, ...]:
-        """Return ``name`` and all netdevs stacked on it, P_Key children included."""
-        return self._graph.above(name)
-
     def carriers(self, name: str) -> tuple[str, ...]:
         """Return ``name`` and the bonds, VLANs and bridges on it."""
         return self._graph.carriers(name)
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """The profiles of NetworkManager."""
+        manager = self.facts.network_manager
+        return manager.profiles if manager else ()
 
     @functools.cached_property
     def _profiles(self) -> dict[str, Profile]:
@@ -145,11 +202,9 @@ class View:
         A profile on disk takes precedence over one that NetworkManager has in memory
         only, as it creates for a netdev that another program set up.
         """
-        manager = self.facts.network_manager
-        profiles = manager.profiles if manager else ()
         by_netdev: dict[str, Profile] = {}
         for on_disk in (True, False):
-            chosen = [p for p in profiles if is_persistent(p) is on_disk]
+            chosen = [p for p in self.profiles if is_persistent(p) is on_disk]
             for profile in chosen:
                 if profile.active_on:
                     by_netdev.setdefault(profile.active_on, profile)

@@ -38,14 +38,14 @@ from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.paths import PARTITIONS_UNIT
 from ovirt_rdma.host.policy.store import StoredPolicy
 from ovirt_rdma.host.rules.base import Step
-from ovirt_rdma.host.rules.infiniband import partitions
-from ovirt_rdma.host.rules.infiniband.children import (
+from ovirt_rdma.host.rules.ipoib_children import (
+    CHILDREN,
     follows,
     planned_children,
     required_children,
     table_entry,
 )
-from ovirt_rdma.host.rules.infiniband.settings import P_KEY, bonds_of, static_addresses
+from ovirt_rdma.host.rules.profiles import P_KEY, bonds_of, static_addresses
 from ovirt_rdma.host.rules.view import Interface, View
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.lock import one_run
@@ -123,7 +123,7 @@ def made_by(ledger: Ledger, child: Interface) -> Optional[str]:
     run of ours made it, or it made another child of that name. Pure.
     """
     own = partition_of(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
-    step = f"{partitions.ID}/{child.name}"
+    step = f"{CHILDREN.id}/{child.name}"
     for entry in ledger.applied:
         if entry.act.step != step:
             continue

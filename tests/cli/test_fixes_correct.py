@@ -204,11 +204,11 @@ WITHOUT_ROW = {
     ],
     "virtual functions: tests/lab/test_virtual_functions_lab.py": [
         *fixed("engine_sdk_tools/fleet/guids.py:with_shared_guids", APPLY),
-        *fixed("host/rules/sriov/virtual_functions.py:_outcomes", APPLY),
-        *fixed("host/rules/sriov/wanted.py:no_number", REVERT),
+        *fixed("host/rules/virtual_functions.py:_outcomes", APPLY),
+        *fixed("host/rules/virtual_functions.py:no_number", REVERT),
     ],
     "the fake NetworkManager has no Ethernet: tests/host/changes/test_users.py": [
-        *fixed("host/rules/roce/mtu.py:_wanted", PLAN),
+        *fixed("host/rules/roce.py:_wanted_mtu", PLAN),
     ],
     "between two looks of one run: tests/host/changes/test_runs.py": [
         *fixed("host/changes/ledger.py:refuse_while_interrupted", REVERT),

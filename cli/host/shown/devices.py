@@ -14,7 +14,7 @@ from ovirt_rdma.host.facts.devices import Adapter, Dcb, Netdev, PKey, Profile, R
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.pkeys import is_full_member
 from ovirt_rdma.host.facts.uses import NetdevUsers
-from ovirt_rdma.host.rules.pci_ids import model_of
+from ovirt_rdma.host.rules.adapters import model_of
 
 NOTHING = "-"
 

@@ -16,7 +16,7 @@ from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Guid, Netdev
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.paths import NET_CLASS
-from ovirt_rdma.host.rules.infiniband.children import PARENT_LENGTH
+from ovirt_rdma.host.rules.ipoib_children import PARENT_LENGTH
 from ovirt_rdma.host.system.tree import FileTree
 
 

@@ -17,7 +17,7 @@ from typing import Optional
 
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host
 from ovirt_rdma.host.collect.parsers import nmcli as nmcli_output
-from ovirt_rdma.host.rules.infiniband.settings import P_KEY
+from ovirt_rdma.host.rules.profiles import P_KEY
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled
 from ovirt_rdma.host.system.files import sync_directory
 

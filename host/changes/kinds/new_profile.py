@@ -26,8 +26,8 @@ from ovirt_rdma.host.changes.kinds.pkey_child import CHILD_S
 from ovirt_rdma.host.changes.kinds.profile import ProfileProperty
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import PROFILE, Change
-from ovirt_rdma.host.rules.infiniband.partitions import ID as MAKES_CHILD
-from ovirt_rdma.host.rules.infiniband.settings import CONNECTION_TYPE, NEW
+from ovirt_rdma.host.rules.ipoib_children import CHILDREN
+from ovirt_rdma.host.rules.profiles import CONNECTION_TYPE, NEW
 from ovirt_rdma.host.system.files import (
     remove_unfinished,
     sync_directory,
@@ -64,7 +64,7 @@ class NewProfile(ProfileProperty):
             and change.target.startswith(NEW)
             for change in act.changes
         )
-        makes_child = act.step.partition("/")[0] == MAKES_CHILD
+        makes_child = act.step.partition("/")[0] == CHILDREN.id
         first = act.changes[0]
         return cls(first, act.uuid, act.changes, makes_child) if made else None
 

@@ -16,7 +16,7 @@ from ovirt_rdma.host.changes.kinds.sysfs import Sysfs
 from ovirt_rdma.host.facts.pkeys import full_member, full_member_bits, partition_of
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import LIVE, SYSFS, Change
-from ovirt_rdma.host.rules.infiniband.children import PARENT_LENGTH
+from ovirt_rdma.host.rules.ipoib_children import PARENT_LENGTH
 from ovirt_rdma.host.system.tree import FileTree
 
 CREATE_CHILD = "create_child"

@@ -2,7 +2,7 @@
 """The kind PROFILE: set properties of NetworkManager profiles.
 
 A changed profile is reapplied or activated, so that NetworkManager's applied connection
-is the same as the profile (:mod:`ovirt_rdma.host.rules.reapply`). An activation also
+is the same as the profile (:mod:`ovirt_rdma.host.rules.profiles`). An activation also
 sets the other properties of the profile, and addresses are removed and added. Mode, MTU
 and TSO that somebody has set on the netdev otherwise are not ours to change: they are
 restored.
@@ -33,10 +33,11 @@ from ovirt_rdma.host.changes.kinds.sysfs import MODE_FILE, MTU_FILE, Sysfs
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import OFFLOAD, PROFILE, SYSFS, Change
-from ovirt_rdma.host.rules.infiniband.limits import TSO_FEATURES
-from ovirt_rdma.host.rules.infiniband.settings import (
+from ovirt_rdma.host.rules.ipoib import TSO_FEATURES
+from ovirt_rdma.host.rules.profiles import (
     CONNECTION_ID,
     CONNECTION_TYPE,
+    ETHERNET_MTU,
     INFINIBAND_TYPE,
     INTERFACE_NAME,
     MTU,
@@ -46,8 +47,8 @@ from ovirt_rdma.host.rules.infiniband.settings import (
     TRANSPORT_MODE,
     TSO,
     UNSET,
+    needs_activation,
 )
-from ovirt_rdma.host.rules.reapply import ETHERNET_MTU, needs_activation
 from ovirt_rdma.host.system.safe_file import read_file
 
 _METHOD = r"disabled|auto|manual|link-local|shared|ignore|dhcp"

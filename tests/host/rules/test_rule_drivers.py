@@ -9,8 +9,7 @@ import pytest
 from support.host.rule_cases import adapter, facts, findings, ib_device, modprobe, pci
 
 from ovirt_rdma.host.facts.model import KernelOption
-from ovirt_rdma.host.rules.drivers import RULE
-from ovirt_rdma.host.rules.pci_ids import model_of
+from ovirt_rdma.host.rules.adapters import DRIVERS, model_of
 
 EL9 = {"distribution": "el9"}
 EL10 = {"distribution": "el10"}
@@ -159,7 +158,7 @@ def test_names_that_people_know(device, revision, name, module):
     ],
 )
 def test_adapter(host, verdict, words):
-    found = findings(RULE, facts(**host))["0000:04:00.0"]
+    found = findings(DRIVERS, facts(**host))["0000:04:00.0"]
     assert found[0] == verdict
     for word in words:
         assert word in found[1]
@@ -174,7 +173,7 @@ def test_virtual_functions_are_counted_with_their_own():
         )
         for number, driver in enumerate(("vfio-pci", "vfio-pci", None), 1)
     )
-    found = findings(RULE, facts(adapters=(parent, *functions)))
+    found = findings(DRIVERS, facts(adapters=(parent, *functions)))
     assert list(found) == ["0000:04:00.0"]
     assert found["0000:04:00.0"] == (
         "PASS",
@@ -184,4 +183,4 @@ def test_virtual_functions_are_counted_with_their_own():
 
 
 def test_no_adapter():
-    assert findings(RULE, facts())["host"][0] == "SKIP"
+    assert findings(DRIVERS, facts())["host"][0] == "SKIP"

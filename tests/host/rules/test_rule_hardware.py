@@ -23,8 +23,7 @@ from ovirt_rdma.host.facts.model import (
     Modules,
     NfsMount,
 )
-from ovirt_rdma.host.rules.hardware import locality, pcie, port_errors
-from ovirt_rdma.host.rules.nfs import connections, local_io, slots
+from ovirt_rdma.host.rules import hardware, nfs
 
 DEVICE = roce_device(rate_mbps=100_000, data_rate_mbps=100_000)
 ADDRESS = DEVICE.pci.address
@@ -55,7 +54,7 @@ def with_adapter(**parts):
     ],
 )
 def test_what_a_link_carries(speed, width, mbps):
-    assert pcie.mbps(speed, width) == mbps
+    assert hardware.mbps(speed, width) == mbps
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_what_a_link_carries(speed, width, mbps):
     ],
 )
 def test_a_link_against_its_port(link, verdict, words):
-    found = findings(pcie.RULE, with_adapter(pci_link=link))[ADDRESS]
+    found = findings(hardware.PCIE, with_adapter(pci_link=link))[ADDRESS]
     assert found[0] == verdict
     assert words in found[1]
 
@@ -89,7 +88,7 @@ def test_two_ports_that_together_have_more_than_the_link_are_no_fault():
         rdma_devices=(device,),
         adapters=(Adapter(device.pci, "0x020000", pci_link=link),),
     )
-    verdict, text = findings(pcie.RULE, host)[ADDRESS]
+    verdict, text = findings(hardware.PCIE, host)[ADDRESS]
     assert verdict == "PASS"
     assert "not for all together (200000 Mb/s)" in text
 
@@ -97,14 +96,14 @@ def test_two_ports_that_together_have_more_than_the_link_are_no_fault():
 def test_a_virtual_function_has_no_link_of_its_own():
     link = PciLink(8.0, 1)
     host = with_adapter(pci_link=link, physical_function="0000:3b:00.0")
-    assert findings(pcie.RULE, host)["host"][0] == "SKIP"
+    assert findings(hardware.PCIE, host)["host"][0] == "SKIP"
 
 
 def test_the_rate_of_a_bond_may_be_that_of_all_its_ports():
     bond = roce_device("mlx5_bond_0", data_rate_mbps=200_000)
     adapter = Adapter(bond.pci, "0x020000", pci_link=PciLink(8.0, 16))
     host = facts(rdma_devices=(bond,), adapters=(adapter,))
-    assert findings(pcie.RULE, host)["host"][0] == "SKIP"
+    assert findings(hardware.PCIE, host)["host"][0] == "SKIP"
 
 
 def with_port(*errors, seconds=2.0, packets=None, new_packets=0, read=True):
@@ -166,7 +165,7 @@ def with_port(*errors, seconds=2.0, packets=None, new_packets=0, read=True):
     ],
 )
 def test_error_counters(host, verdict, words):
-    found = findings(port_errors.RULE, host)["mlx5_0/1"]
+    found = findings(hardware.PORT_ERRORS, host)["mlx5_0/1"]
     assert found[0] == verdict
     assert words in found[1]
 
@@ -185,7 +184,7 @@ def test_a_port_that_gives_up_its_repeats_does_not_pass(name):
     packets = {"packets": 10**9, "new_packets": 10**8}
     for grown in (1, 50_000):
         host = with_port(PortError(name, 50_000, grown), **packets)
-        verdict, words = findings(port_errors.RULE, host)["mlx5_0/1"]
+        verdict, words = findings(hardware.PORT_ERRORS, host)["mlx5_0/1"]
         assert verdict == "WARN"
         assert f"connections ended in the last 2.0 s: {name} +{grown}" in words
 
@@ -193,13 +192,13 @@ def test_a_port_that_gives_up_its_repeats_does_not_pass(name):
 @pytest.mark.parametrize("name", ["port_rcv_errors", "max_retry_exceeded"])
 def test_errors_of_an_unknown_time_are_not_few(name):
     host = replace(with_port(PortError(name, 10**6)), uptime_s=0.0)
-    verdict, words = findings(port_errors.RULE, host)["mlx5_0/1"]
+    verdict, words = findings(hardware.PORT_ERRORS, host)["mlx5_0/1"]
     assert (verdict, name in words) == ("SKIP", True)
 
 
 def test_a_counter_that_this_version_does_not_know_is_no_error():
     host = with_port(PortError("of_another_version", 10**9, 10**9))
-    assert findings(port_errors.RULE, host)["mlx5_0/1"][0] == "PASS"
+    assert findings(hardware.PORT_ERRORS, host)["mlx5_0/1"][0] == "PASS"
 
 
 def test_a_port_without_link_is_not_judged():
@@ -207,7 +206,7 @@ def test_a_port_without_link_is_not_judged():
     errors = (PortError("symbol_error", 10**9, 10**9),)
     activity = Activity(2.0, ports=(PortActivity("mlx5_0", 1, True, errors=errors),))
     host = facts(rdma_devices=(down,), activity=activity)
-    assert findings(port_errors.RULE, host)["host"][0] == "SKIP"
+    assert findings(hardware.PORT_ERRORS, host)["host"][0] == "SKIP"
 
 
 def test_where_an_adapter_is_and_its_interrupts_go():
@@ -217,7 +216,7 @@ def test_where_an_adapter_is_and_its_interrupts_go():
         interrupts=(IrqCpus("8", 6), IrqCpus("0-1", 2)),
         tuning=Tuning(2, ("performance", "powersave")),
     )
-    assert findings(locality.RULE, host)[ADDRESS] == (
+    assert findings(hardware.LOCALITY, host)[ADDRESS] == (
         "PASS",
         "NUMA node 1 of 2 (CPUs 8-15); 8 interrupts on 2 sets of CPUs; 2 of them on "
         "CPUs of other nodes; governor performance and powersave | ",
@@ -236,7 +235,7 @@ def test_where_an_adapter_is_and_its_interrupts_go():
     ],
 )
 def test_lists_of_cpus(text, cpus):
-    assert locality.cpus_of(text) == cpus
+    assert hardware.cpus_of(text) == cpus
 
 
 MOUNT = NfsMount("nas:/a", "/mnt/a", "nfs4", "rw", version="4.2", protocol="rdma")
@@ -258,14 +257,14 @@ def with_mount(connections=2, **done):
     ],
 )
 def test_connections_that_are_blocked_or_may_be(done, verdict, words):
-    found = findings(connections.NCONNECT_RULE, with_mount(**done))["nas:/a"]
+    found = findings(nfs.NCONNECT, with_mount(**done))["nas:/a"]
     assert found[0] == verdict
     assert words in found[1]
 
 
 def test_a_connection_that_breaks_now():
     host = with_mount(operations=900, new_connects=1, new_retransmissions=40)
-    verdict, text = findings(connections.RESET_RULE, host)["nas:/a"]
+    verdict, text = findings(nfs.RESET, host)["nas:/a"]
     assert verdict == "WARN"
     assert "a connection broke within the last 1.5 s and 40 requests" in text
 
@@ -274,21 +273,21 @@ def test_few_reconnects_are_no_sign_of_a_server_that_resets():
     """Such as one restart of the server, after which all requests are sent again."""
     once = {"operations": 1000, "retransmissions": 50, "connections": 2}
     host = with_mount(**once, connects=4)
-    assert findings(connections.RESET_RULE, host)["nas:/a"][0] == "PASS"
+    assert findings(nfs.RESET, host)["nas:/a"][0] == "PASS"
     host = with_mount(**once, connects=5)
-    assert findings(connections.RESET_RULE, host)["nas:/a"][0] == "WARN"
+    assert findings(nfs.RESET, host)["nas:/a"][0] == "WARN"
 
 
 def test_a_reconnect_after_an_idle_time_is_no_break():
     host = with_mount(operations=900, new_connects=1, connects=40)
-    assert findings(connections.RESET_RULE, host)["nas:/a"][0] == "PASS"
+    assert findings(nfs.RESET, host)["nas:/a"][0] == "PASS"
 
 
 def test_data_of_a_pnfs_layout_goes_to_other_servers():
     host = with_mount(server_read=1 << 40, reads=1, layout="LAYOUT_FLEX_FILES")
     mount = replace(host.nfs_mounts[0], options="rw,rsize=1048576")
     host = replace(host, nfs_mounts=(mount,))
-    verdict, text = findings(local_io.RULE, host)["nas:/a"]
+    verdict, text = findings(nfs.LOCALIO, host)["nas:/a"]
     assert (verdict, "pNFS" in text) == ("SKIP", True)
 
 
@@ -325,7 +324,7 @@ def with_localio(enabled, reads=0, address="10.0.0.1"):
 )
 def test_data_past_the_connection(enabled, reads, address, verdict, words):
     host = with_localio(enabled, reads, address)
-    found, text = findings(local_io.RULE, host)["nas:/a"]
+    found, text = findings(nfs.LOCALIO, host)["nas:/a"]
     assert (found, text.partition(" | ")[0].endswith(words)) == (verdict, True)
 
 
@@ -351,7 +350,7 @@ def test_counters_of_a_kernel_with_localio(version, enabled, kind):
     mount = replace(host.nfs_mounts[0], version=version, options=options)
     modules = Modules(parameters=(ModuleParameter("nfs", "localio_enabled", enabled),))
     host = replace(host, nfs_mounts=(mount,), modules=modules)
-    verdict, text = findings(local_io.RULE, host)["nas:/a"]
+    verdict, text = findings(nfs.LOCALIO, host)["nas:/a"]
     assert verdict == ("WARN" if enabled == "Y" else "PASS")
     if enabled == "N":
         assert text == "its data uses its connection | "
@@ -364,7 +363,7 @@ def test_connections_to_another_address_are_not_those_of_the_mount():
     elsewhere = ConnectionActivity("switch-0/xprt-0-rdma", "10.9.9.9")
     activity = replace(host.activity, connections=(elsewhere,))
     host = replace(host, nfs_mounts=(mount,), activity=activity)
-    verdict, text = findings(connections.LISTENER_RULE, host)["nas:/a"]
+    verdict, text = findings(nfs.LISTENER, host)["nas:/a"]
     assert (verdict, "no connection to 10.0.0.1" in text) == ("SKIP", True)
 
 
@@ -372,7 +371,7 @@ def test_connections_to_another_address_are_not_those_of_the_mount():
     "slots_set, verdict", [(2, "WARN"), (127, "WARN"), (128, "SKIP")]
 )
 def test_a_setting_with_fewer_slots_than_the_kernels(slots_set, verdict):
-    found = findings(slots.RULE, facts(tuning=Tuning(rdma_slots=slots_set)))["host"]
+    found = findings(nfs.SLOTS, facts(tuning=Tuning(rdma_slots=slots_set)))["host"]
     assert found[0] == verdict
     if verdict == "WARN":
         assert f"have {slots_set} slots" in found[1]
@@ -380,12 +379,12 @@ def test_a_setting_with_fewer_slots_than_the_kernels(slots_set, verdict):
 
 def test_a_long_wait_without_backlog_has_another_cause():
     host = with_mount(operations=100, queue_ms=900_000, sends=100)
-    assert findings(slots.RULE, host)["nas:/a"][0] == "PASS"
+    assert findings(nfs.SLOTS, host)["nas:/a"][0] == "PASS"
 
 
 def test_a_backlog_without_long_waits_says_nothing_of_250_ms():
     host = with_mount(operations=100, queue_ms=100, rtt_ms=900, sends=100, backlog=300)
-    verdict, text = findings(slots.RULE, host)["nas:/a"]
+    verdict, text = findings(nfs.SLOTS, host)["nas:/a"]
     assert verdict == "WARN"
     assert "on average 3.00 requests waited" in text
     assert "250 ms" not in text
@@ -437,7 +436,7 @@ def with_slots(slots_set, count, queue_ms, rtt_ms, backlog, **more):
 def test_the_sleep_of_250_ms_is_told_by_its_behaviour(name):
     *counted, sleeps = RECORDED[name]
     host = with_slots(*counted)
-    verdict, text = findings(slots.RULE, host)["nas:/a"]
+    verdict, text = findings(nfs.SLOTS, host)["nas:/a"]
     assert ("250 ms" in text) == sleeps, text
     assert verdict == ("WARN" if host.activity.mounts[0].backlog else "PASS")
 
@@ -453,7 +452,7 @@ def test_the_sleep_of_250_ms_is_told_by_its_behaviour(name):
 )
 def test_a_wait_for_something_else_is_no_sleep_without_slot(more):
     *counted, _ = RECORDED[SLEEPS]
-    verdict, text = findings(slots.RULE, with_slots(*counted, **more))["nas:/a"]
+    verdict, text = findings(nfs.SLOTS, with_slots(*counted, **more))["nas:/a"]
     assert (verdict, "rarely" in text) == ("PASS", True)
 
 
@@ -470,7 +469,7 @@ def test_a_wait_for_something_else_is_no_sleep_without_slot(more):
     ],
 )
 def test_a_wait_that_may_have_another_cause_is_no_sleep_without_slot(counted):
-    assert "250 ms" not in findings(slots.RULE, with_slots(*counted))["nas:/a"][1]
+    assert "250 ms" not in findings(nfs.SLOTS, with_slots(*counted))["nas:/a"][1]
 
 
 def test_quick_reads_behind_slow_writes_are_no_sleep_without_slot():
@@ -478,17 +477,17 @@ def test_quick_reads_behind_slow_writes_are_no_sleep_without_slot():
     waited = {"new_reads": Requests(29_700, 120_000, 6_000)}
     waited["new_writes"] = Requests(300, 36_000, 19_000)
     host = with_slots(128, 30_000, 156_000, 25_000, 440_000, **waited)
-    assert "250 ms" not in findings(slots.RULE, host)["nas:/a"][1]
+    assert "250 ms" not in findings(nfs.SLOTS, host)["nas:/a"][1]
 
 
 def test_a_sleep_of_the_past_is_not_reported_as_of_now():
     _, count, queue_ms, rtt_ms, backlog, _ = RECORDED[SLEEPS]
     past = {"operations": count, "sends": count, "backlog": backlog}
     host = with_mount(**past, queue_ms=queue_ms, rtt_ms=rtt_ms)
-    assert "rarely" in findings(slots.RULE, host)["nas:/a"][1]
+    assert "rarely" in findings(nfs.SLOTS, host)["nas:/a"][1]
 
 
 def test_a_lost_connection_of_the_past_hides_no_sleep():
     *counted, _ = RECORDED[SLEEPS]
     host = with_slots(*counted, connects=9)
-    assert "250 ms" in findings(slots.RULE, host)["nas:/a"][1]
+    assert "250 ms" in findings(nfs.SLOTS, host)["nas:/a"][1]

@@ -16,9 +16,8 @@ from support.host.rule_cases import (
 )
 
 from ovirt_rdma.host.facts.model import OwnFile
-from ovirt_rdma.host.rules import module_options
-from ovirt_rdma.host.rules import module_options as dead_options
-from ovirt_rdma.host.rules.module_options import same_value
+from ovirt_rdma.host.rules import modules as module_rules
+from ovirt_rdma.host.rules.modules import same_value
 from ovirt_rdma.host.system.own_files import MODPROBE, own_text
 
 
@@ -26,7 +25,7 @@ from ovirt_rdma.host.system.own_files import MODPROBE, own_text
     ("line", "subject", "words"),
     [
         ("options mlx4_core mtu_4k=1", "mlx4_core.mtu_4k", "mlx4_portN_mtu"),
-        ("options mlx4-core set_4k_mtu=1", "mlx4-core.set_4k_mtu", "mlx4_portN_mtu"),
+        ("options mlx4-core set_4k_mtu=1", "mlx4_core.set_4k_mtu", "mlx4_portN_mtu"),
         (
             "options mlx4_core num_vfs=8 log_num_mtt=24",
             "mlx4_core.log_num_mtt",
@@ -38,7 +37,7 @@ from ovirt_rdma.host.system.own_files import MODPROBE, own_text
 )
 def test_dead_option(line, subject, words):
     host = facts(modules={"modprobe_lines": (modprobe(line),)})
-    found = findings(dead_options.UNKNOWN_RULE, host)
+    found = findings(module_rules.UNKNOWN, host)
     assert list(found) == [subject]
     assert found[subject][0] == "WARN"
     assert "/etc/modprobe.d/site.conf:3 sets" in found[subject][1]
@@ -62,16 +61,14 @@ def test_dead_option(line, subject, words):
     ],
 )
 def test_option_that_is_alive(modules):
-    assert (
-        findings(dead_options.UNKNOWN_RULE, facts(modules=modules))["host"][0] == "PASS"
-    )
+    assert findings(module_rules.UNKNOWN, facts(modules=modules))["host"][0] == "PASS"
 
 
 def test_dead_option_in_the_policy():
     policy = host_policy(module_options=(option("mlx4_core mtu_4k=1"),))
-    found = findings(dead_options.UNKNOWN_RULE, facts(), policy)["mlx4_core.mtu_4k"]
+    found = findings(module_rules.UNKNOWN, facts(), policy)["mlx4_core.mtu_4k"]
     assert "policy.yaml sets mtu_4k" in found[1]
-    assert steps(module_options.RULE, facts(), policy) == {}
+    assert steps(module_rules.OPTIONS, facts(), policy) == {}
 
 
 # MODOPT-02
@@ -83,7 +80,7 @@ LOADED = {"loaded": ("mlx4_core",), "parameters": (parameter("mlx4_core num_vfs=
 
 
 def test_option_of_a_loaded_module_takes_a_reboot():
-    step = steps(module_options.RULE, facts(modules=LOADED), VFS)["boot"]
+    step = steps(module_rules.OPTIONS, facts(modules=LOADED), VFS)["boot"]
     assert step.effect == "reboot"
     assert "dracut -f" in step.reason
     (change,) = step.changes
@@ -94,7 +91,7 @@ def test_option_of_a_loaded_module_takes_a_reboot():
 
 def test_option_of_a_module_that_is_not_loaded_is_live():
     host = facts(modules={"available": ("mlx4_core",)})
-    assert steps(module_options.RULE, host, VFS)["boot"].effect == "live"
+    assert steps(module_rules.OPTIONS, host, VFS)["boot"].effect == "live"
 
 
 def test_all_options_are_in_one_file():
@@ -105,7 +102,7 @@ def test_all_options_are_in_one_file():
             option("ib_ipoib send_queue_size=512"),
         )
     )
-    (step,) = steps(module_options.RULE, facts(), policy).values()
+    (step,) = steps(module_rules.OPTIONS, facts(), policy).values()
     assert step.changes[0].after.endswith(
         f"{LINE}\noptions mlx4_core port_type_array=1,2\n"
         "options ib_ipoib send_queue_size=512\n"
@@ -115,21 +112,21 @@ def test_all_options_are_in_one_file():
 def test_other_value_in_another_file_is_refused():
     line = modprobe("options mlx4-core debug_level=1 num-vfs=4")
     host = facts(modules={**LOADED, "modprobe_lines": (line,)})
-    found = steps(module_options.RULE, host, VFS)
+    found = steps(module_rules.OPTIONS, host, VFS)
     assert list(found) == ["mlx4_core.num_vfs"]
     step = found["mlx4_core.num_vfs"]
     assert step.refused.id == "module-option-set-elsewhere"
     assert step.refused == "/etc/modprobe.d/site.conf:3 sets num_vfs=4"
     assert step.changes == ()
-    verdict, text = findings(module_options.RULE, host, VFS)["mlx4_core.num_vfs"]
+    verdict, text = findings(module_rules.OPTIONS, host, VFS)["mlx4_core.num_vfs"]
     assert verdict == "FAIL"
     assert "/etc/modprobe.d/site.conf:3" in text
 
 
 def test_same_value_in_another_file_is_enough():
     host = facts(modules={"modprobe_lines": (modprobe("options mlx4_core num_vfs=8"),)})
-    assert steps(module_options.RULE, host, VFS) == {}
-    found = findings(module_options.RULE, host, VFS)["mlx4_core.num_vfs"]
+    assert steps(module_rules.OPTIONS, host, VFS) == {}
+    found = findings(module_rules.OPTIONS, host, VFS)["mlx4_core.num_vfs"]
     assert found[0] == "PASS"
 
 
@@ -150,8 +147,8 @@ def test_written_option_and_the_running_module(running, verdict, words):
         },
         software=OURS,
     )
-    assert steps(module_options.RULE, host, VFS) == {}
-    found = findings(module_options.RULE, host, VFS)["mlx4_core.num_vfs"]
+    assert steps(module_rules.OPTIONS, host, VFS) == {}
+    found = findings(module_rules.OPTIONS, host, VFS)["mlx4_core.num_vfs"]
     assert found[0] == verdict
     assert words in found[1]
 
@@ -159,22 +156,22 @@ def test_written_option_and_the_running_module(running, verdict, words):
 def test_option_of_a_module_that_this_host_does_not_have():
     """The policy is for all hosts: this is no reason for a file or a warning."""
     host = facts(modules={"available": ("mlx5_core",)})
-    assert steps(module_options.RULE, host, VFS) == {}
-    assert findings(module_options.RULE, host, VFS)["mlx4_core.num_vfs"][0] == "SKIP"
+    assert steps(module_rules.OPTIONS, host, VFS) == {}
+    assert findings(module_rules.OPTIONS, host, VFS)["mlx4_core.num_vfs"][0] == "SKIP"
 
 
 @pytest.mark.parametrize("text", ["options mlx4_core num_vfs=8\n", None, "# mine\n"])
 def test_file_of_somebody_else_is_left(text):
     host = facts(software={"own_files": (OwnFile(MODPROBE, text),)})
-    step = steps(module_options.RULE, host, VFS)["boot"]
+    step = steps(module_rules.OPTIONS, host, VFS)["boot"]
     assert step.refused
     assert step.changes == ()
 
 
 def test_without_policy_a_file_of_ours_is_only_named():
     host = facts(software=OURS)
-    assert steps(module_options.RULE, host, host_policy()) == {}
-    found = findings(module_options.RULE, host)["host"]
+    assert steps(module_rules.OPTIONS, host, host_policy()) == {}
+    found = findings(module_rules.OPTIONS, host)["host"]
     assert found[0] == "WARN"
     assert LINE in found[1]
 

@@ -25,8 +25,7 @@ from support.host.rule_cases import (
 
 from ovirt_rdma.host.facts.model import OwnFile, Unit
 from ovirt_rdma.host.rules import modules
-from ovirt_rdma.host.rules import modules as module_policy
-from ovirt_rdma.host.rules.module_loading import lists_for
+from ovirt_rdma.host.rules.modules import lists_for
 from ovirt_rdma.host.system.own_files import MODULES_LOAD, own_text
 
 UNITS = {"units": RDMA_CORE_UNITS}
@@ -63,7 +62,7 @@ def _ib(loaded=INFINIBAND_MODULES, software=UNITS, device=None, **more):
 
 
 def test_everything_loaded_by_rdma_core():
-    found = findings(modules.RULE, _ib())
+    found = findings(modules.NEEDED, _ib())
     assert {verdict for verdict, _ in found.values()} == {"PASS"}
     assert "rdma-core (/etc/rdma/modules/infiniband.conf:2)" in found["ib_ipoib"][1]
 
@@ -119,7 +118,7 @@ def test_everything_loaded_by_rdma_core():
     ],
 )
 def test_ipoib_that_nothing_loads(host, verdict, words):
-    found = findings(modules.RULE, host)["ib_ipoib"]
+    found = findings(modules.NEEDED, host)["ib_ipoib"]
     assert found[0] == verdict
     for word in words:
         assert word in found[1]
@@ -128,24 +127,24 @@ def test_ipoib_that_nothing_loads(host, verdict, words):
 def test_the_hint_is_not_given_to_those_who_followed_it():
     policy = host_policy(modules=("ib_ipoib",))
     host = _ib(software=NO_RDMA_CORE, load_lines=())
-    verdict, text = findings(modules.RULE, host, policy)["ib_ipoib"][:2]
+    verdict, text = findings(modules.NEEDED, host, policy)["ib_ipoib"][:2]
     assert (verdict, "MODULE-02" in text) == ("SKIP", True)
     host = _ib(WITHOUT_IPOIB, software=NO_RDMA_CORE, load_lines=())
-    verdict, text = findings(modules.RULE, host, policy)["ib_ipoib"][:2]
+    verdict, text = findings(modules.NEEDED, host, policy)["ib_ipoib"][:2]
     assert (verdict, "MODULE-02" in text) == ("WARN", True)
     assert "policy.yaml" not in text
 
 
 def test_missing_ipoib_fails_where_the_policy_names_infiniband():
     policy = host_policy(interfaces=(interface_rule(link_layer="infiniband"),))
-    assert findings(modules.RULE, _ib(WITHOUT_IPOIB), policy)["ib_ipoib"][0] == "FAIL"
+    assert findings(modules.NEEDED, _ib(WITHOUT_IPOIB), policy)["ib_ipoib"][0] == "FAIL"
     policy = host_policy(interfaces=(interface_rule(link_layer="ethernet"),))
-    assert findings(modules.RULE, _ib(WITHOUT_IPOIB), policy)["ib_ipoib"][0] == "WARN"
+    assert findings(modules.NEEDED, _ib(WITHOUT_IPOIB), policy)["ib_ipoib"][0] == "WARN"
 
 
 def test_what_the_kernel_loads_by_itself_need_not_be_loaded():
     host = _ib(("mlx4_core", "mlx4_ib", "ib_core", "ib_ipoib"), load_lines=())
-    found = findings(modules.RULE, host)
+    found = findings(modules.NEEDED, host)
     for module in ("rpcrdma", "ib_umad", "ib_uverbs", "rdma_ucm"):
         assert found[module][0] == "PASS"
         assert "the kernel loads it" in found[module][1]
@@ -162,14 +161,14 @@ def test_what_the_kernel_loads_by_itself_need_not_be_loaded():
 )
 def test_what_stops_the_kernel_from_loading_by_itself(line, blocked):
     host = _ib(("mlx4_core", "ib_ipoib"), modprobe_lines=(modprobe(line),))
-    found = findings(modules.RULE, host)
+    found = findings(modules.NEEDED, host)
     assert tuple(n for n, (verdict, _) in found.items() if verdict == "WARN") == blocked
 
 
 def test_rpcrdma_of_another_tree_is_not_loaded_when_it_is_first_used():
     paths = {"ib_core": "extra/ofa/ib_core.ko", "rpcrdma": "kernel/net/rpcrdma.ko.xz"}
     host = _ib(("mlx4_core", "ib_ipoib"), files=files(**paths))
-    verdict, text = findings(modules.RULE, host)["rpcrdma"]
+    verdict, text = findings(modules.NEEDED, host)["rpcrdma"]
     assert verdict == "SKIP"
     assert "NFSRDMA-01" in text
 
@@ -178,11 +177,11 @@ def test_roce_needs_no_ipoib():
     host = facts(
         rdma_devices=(roce_device(),), modules={"available": ("rpcrdma", "ib_ipoib")}
     )
-    assert "ib_ipoib" not in findings(modules.RULE, host)
+    assert "ib_ipoib" not in findings(modules.NEEDED, host)
 
 
 def test_no_rdma_core():
-    found = findings(modules.RULE, _ib(software=NO_RDMA_CORE))
+    found = findings(modules.NEEDED, _ib(software=NO_RDMA_CORE))
     assert found["host"][0] == "WARN"
     assert "dnf install rdma-core" in found["host"][1]
 
@@ -190,7 +189,7 @@ def test_no_rdma_core():
 def test_openibd_loads_modules_too():
     unit = Unit("openibd.service", "loaded", "active", "enabled")
     software = {"units": (*NO_RDMA_CORE["units"], unit)}
-    found = findings(modules.RULE, _ib(software=software, load_lines=()))
+    found = findings(modules.NEEDED, _ib(software=software, load_lines=()))
     assert "host" not in found
     assert found["ib_ipoib"][0] == "PASS"
     assert "openibd" in found["ib_ipoib"][1]
@@ -201,13 +200,13 @@ def test_driver_without_its_rdma_half():
         adapters=(adapter("0x1003", "mlx4_core"),),
         modules={"loaded": ("mlx4_core",), "available": ("mlx4_ib",)},
     )
-    found = findings(modules.RULE, host)
+    found = findings(modules.NEEDED, host)
     assert found["mlx4_ib"][0] == "WARN"
     assert "0000:04:00.0" in found["mlx4_ib"][1]
 
 
 def test_no_device():
-    assert findings(modules.RULE, facts())["host"] == (
+    assert findings(modules.NEEDED, facts())["host"] == (
         "SKIP",
         "this host has no RDMA device | ",
     )
@@ -220,7 +219,7 @@ AVAILABLE = {"available": ("nvme_rdma", "ib_srp", "rpcrdma", "ib_ipoib")}
 
 
 def test_module_of_the_policy_is_loaded_and_written():
-    found = steps(module_policy.WANTED_RULE, facts(modules=AVAILABLE), NVME)
+    found = steps(modules.WANTED, facts(modules=AVAILABLE), NVME)
     assert [step.effect for step in found.values()] == ["live", "live"]
     (load,) = found["nvme_rdma"].changes
     assert (load.kind, load.target, load.before) == ("module", "nvme_rdma", None)
@@ -238,23 +237,23 @@ def test_second_plan_is_empty():
         },
         software={"own_files": (OwnFile(MODULES_LOAD, own_text(["nvme_rdma"])),)},
     )
-    assert steps(module_policy.WANTED_RULE, host, NVME) == {}
-    assert findings(module_policy.WANTED_RULE, host, NVME)["nvme_rdma"][0] == "PASS"
+    assert steps(modules.WANTED, host, NVME) == {}
+    assert findings(modules.WANTED, host, NVME)["nvme_rdma"][0] == "PASS"
 
 
 def test_what_rdma_core_loads_gets_no_file():
     """rdma-core's own spelling is xprtrdma; the policy may use it too."""
     host = _ib()
     policy = host_policy(modules=("xprtrdma", "ib-ipoib"))
-    assert steps(module_policy.WANTED_RULE, host, policy) == {}
-    found = findings(module_policy.WANTED_RULE, host, policy)
+    assert steps(modules.WANTED, host, policy) == {}
+    found = findings(modules.WANTED, host, policy)
     assert {v for v, _ in found.values()} == {"PASS"}
 
 
 def test_what_another_file_loads_gets_no_line():
     lines = {"load_lines": (load_line("nvme_rdma"),)}
     host = facts(modules={**AVAILABLE, **lines})
-    found = steps(module_policy.WANTED_RULE, host, NVME)
+    found = steps(modules.WANTED, host, NVME)
     assert list(found) == ["nvme_rdma"]  # now; the other file loads it at boot
 
 
@@ -270,27 +269,27 @@ def test_what_another_file_loads_gets_no_line():
 )
 def test_module_that_cannot_be_loaded_is_refused(modules_, words):
     host = facts(modules=modules_)
-    found = steps(module_policy.WANTED_RULE, host, NVME)
+    found = steps(modules.WANTED, host, NVME)
     assert list(found) == ["nvme_rdma"]
     assert found["nvme_rdma"].refused.id == words[0]
     assert words[1] in found["nvme_rdma"].refused
     assert found["nvme_rdma"].changes == ()
-    assert findings(module_policy.WANTED_RULE, host, NVME)["nvme_rdma"][0] == "FAIL"
+    assert findings(modules.WANTED, host, NVME)["nvme_rdma"][0] == "FAIL"
 
 
 def test_loaded_module_that_a_blacklist_keeps_out_at_boot():
     lines = {"modprobe_lines": (modprobe("blacklist nvme_rdma"),)}
     host = facts(modules={**AVAILABLE, **lines, "loaded": ("nvme_rdma",)})
-    assert steps(module_policy.WANTED_RULE, host, NVME) == {}
-    assert findings(module_policy.WANTED_RULE, host, NVME)["nvme_rdma"][0] == "FAIL"
+    assert steps(modules.WANTED, host, NVME) == {}
+    assert findings(modules.WANTED, host, NVME)["nvme_rdma"][0] == "FAIL"
 
 
 def test_module_of_which_the_facts_say_nothing():
     """The facts do not show if 8021q is loaded, so only the file is checked."""
     policy = host_policy(modules=("8021q",))
     host = facts(modules=AVAILABLE)
-    assert list(steps(module_policy.WANTED_RULE, host, policy)) == ["boot"]
-    assert findings(module_policy.WANTED_RULE, host, policy)["8021q"][0] == "SKIP"
+    assert list(steps(modules.WANTED, host, policy)) == ["boot"]
+    assert findings(modules.WANTED, host, policy)["8021q"][0] == "SKIP"
 
 
 OLD = own_text(["ib_srp"])
@@ -311,7 +310,7 @@ def test_file_that_is_there(text, refused):
         modules={**AVAILABLE, "loaded": ("nvme_rdma",)},
         software={"own_files": (OwnFile(MODULES_LOAD, text),)},
     )
-    step = steps(module_policy.WANTED_RULE, host, NVME)["boot"]
+    step = steps(modules.WANTED, host, NVME)["boot"]
     assert refused in step.refused
     assert bool(step.refused) == bool(refused)
     if not refused:
@@ -329,14 +328,14 @@ def test_file_goes_when_something_else_loads_all():
         ),
     )
     policy = host_policy(modules=("rpcrdma",))
-    (change,) = steps(module_policy.WANTED_RULE, host, policy)["boot"].changes
+    (change,) = steps(modules.WANTED, host, policy)["boot"].changes
     assert change.after is None
 
 
 def test_without_policy_a_file_of_ours_is_only_named():
     host = facts(software={"own_files": (OwnFile(MODULES_LOAD, OLD),)})
-    assert steps(module_policy.WANTED_RULE, host, host_policy()) == {}
-    found = findings(module_policy.WANTED_RULE, host)["host"]
+    assert steps(modules.WANTED, host, host_policy()) == {}
+    found = findings(modules.WANTED, host)["host"]
     assert found[0] == "WARN"
     assert "ib_srp" in found[1]
     assert "revert MODULE-02/boot" in found[1]

@@ -16,8 +16,7 @@ from support.host.rule_cases import (
 
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.host.rules.nfs_rdma import MODULE_RULE, PORT_RULE, REGISTRATION_RULE
-from ovirt_rdma.host.rules.rdma_stack import wants_nfs_over_rdma
+from ovirt_rdma.host.rules.nfs import MODULE, PORT, REGISTRATION
 from ovirt_rdma.host.rules.view import View
 
 TCP_ONLY = Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", "*", "*", "tcp"),)))
@@ -39,7 +38,8 @@ PREFER = Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", "*", "*", "prefer-rdma"),)))
 )
 def test_whether_rdma_is_wanted(policy, mounts, expected):
     found = tuple(NfsMount("s:/d", "/mnt", "nfs", "", protocol=p) for p in mounts)
-    assert wants_nfs_over_rdma(View(facts(nfs_mounts=found), policy)) is expected
+    view = View(facts(nfs_mounts=found), policy)
+    assert view.wants_nfs_over_rdma is expected
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_whether_rdma_is_wanted(policy, mounts, expected):
 )
 def test_module(modules, verdict, wanted, words):
     host = facts(rdma_devices=(ib_device(),), modules=modules)
-    assert findings(MODULE_RULE, host)["rpcrdma"][0] == verdict
-    found = findings(MODULE_RULE, host, REQUIRE_RDMA)["rpcrdma"]
+    assert findings(MODULE, host)["rpcrdma"][0] == verdict
+    found = findings(MODULE, host, REQUIRE_RDMA)["rpcrdma"]
     assert found[0] == wanted
     assert words in found[1]
 
@@ -105,8 +105,8 @@ def test_module(modules, verdict, wanted, words):
 )
 def test_registration(driver, verdict, wanted):
     host = facts(rdma_devices=(ib_device("ib_dev", driver),))
-    assert findings(REGISTRATION_RULE, host)["ib_dev"][0] == verdict
-    found = findings(REGISTRATION_RULE, host, REQUIRE_RDMA)["ib_dev"]
+    assert findings(REGISTRATION, host)["ib_dev"][0] == verdict
+    found = findings(REGISTRATION, host, REQUIRE_RDMA)["ib_dev"]
     assert found[0] == wanted
     if wanted == "FAIL":
         assert "frwr mode is not supported" in found[1]
@@ -114,7 +114,7 @@ def test_registration(driver, verdict, wanted):
 
 def test_old_card_beside_a_good_one_is_a_warning():
     host = facts(rdma_devices=(ib_device("qib0", "ib_qib"), roce_device()))
-    found = findings(REGISTRATION_RULE, host, REQUIRE_RDMA)
+    found = findings(REGISTRATION, host, REQUIRE_RDMA)
     assert {name: verdict for name, (verdict, _) in found.items()} == {
         "qib0": "WARN",
         "mlx5_0": "PASS",
@@ -133,15 +133,15 @@ def test_old_card_beside_a_good_one_is_a_warning():
 def test_port(states, verdict, wanted, words):
     devices = tuple(ib_device(f"mlx4_{n}", state=s) for n, s in enumerate(states))
     host = facts(rdma_devices=devices)
-    assert findings(PORT_RULE, host)["host"][0] == verdict
-    found = findings(PORT_RULE, host, REQUIRE_RDMA)["host"]
+    assert findings(PORT, host)["host"][0] == verdict
+    found = findings(PORT, host, REQUIRE_RDMA)["host"]
     assert found[0] == wanted
     assert words in found[1]
 
 
 def test_no_device():
-    for rule in (REGISTRATION_RULE, PORT_RULE):
+    for rule in (REGISTRATION, PORT):
         assert findings(rule, facts())["host"][0] == "SKIP"
     # Only one of them fails.
-    assert findings(REGISTRATION_RULE, facts(), REQUIRE_RDMA)["host"][0] == "SKIP"
-    assert findings(PORT_RULE, facts(), REQUIRE_RDMA)["host"][0] == "FAIL"
+    assert findings(REGISTRATION, facts(), REQUIRE_RDMA)["host"][0] == "SKIP"
+    assert findings(PORT, facts(), REQUIRE_RDMA)["host"][0] == "FAIL"

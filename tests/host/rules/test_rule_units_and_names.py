@@ -82,7 +82,7 @@ OPENIBD = Unit("openibd.service", "loaded", "active", "enabled")
 )
 def test_units(found_units, subject, verdict, words):
     host = facts(rdma_devices=(ib_device(),), software={"units": found_units})
-    found = findings(host_rules.UNITS_RULE, host)
+    found = findings(host_rules.UNITS, host)
     assert list(found) == [subject]
     assert found[subject][0] == verdict
     assert words in found[subject][1]
@@ -91,7 +91,7 @@ def test_units(found_units, subject, verdict, words):
 def test_idle_units_are_one_finding():
     idle = tuple(replace(unit, active="inactive") for unit in RDMA_CORE_UNITS)
     host = facts(rdma_devices=(ib_device(),), software={"units": idle})
-    found = findings(host_rules.UNITS_RULE, host)
+    found = findings(host_rules.UNITS, host)
     assert list(found) == ["rdma-hw.target"]
     assert "rdma-load-modules@roce.service are inactive" in found["rdma-hw.target"][1]
 
@@ -99,14 +99,13 @@ def test_idle_units_are_one_finding():
 def test_idle_units_are_no_matter_where_openibd_loads():
     idle = tuple(replace(unit, active="inactive") for unit in RDMA_CORE_UNITS)
     host = facts(rdma_devices=(ib_device(),), software={"units": (*idle, OPENIBD)})
-    assert list(findings(host_rules.UNITS_RULE, host)) == ["openibd.service"]
+    assert list(findings(host_rules.UNITS, host)) == ["openibd.service"]
 
 
 def test_idle_units_without_a_device():
     idle = tuple(replace(unit, active="inactive") for unit in RDMA_CORE_UNITS)
     assert (
-        findings(host_rules.UNITS_RULE, facts(software={"units": idle}))["host"][0]
-        == "SKIP"
+        findings(host_rules.UNITS, facts(software={"units": idle}))["host"][0] == "SKIP"
     )
 
 
@@ -149,7 +148,7 @@ HOST = facts(
 )
 def test_interface_rule(rule, verdict, words):
     policy = host_policy(interfaces=(interface_rule(**rule),))
-    found = findings(policy_names.RULE, HOST, policy)["interface 1"]
+    found = findings(policy_names.NAMES, HOST, policy)["interface 1"]
     assert found[0] == verdict
     assert words in found[1]
 
@@ -161,7 +160,7 @@ def test_nothing_is_done_by_a_near_name():
 
 def test_no_device_at_all():
     policy = host_policy(interfaces=(interface_rule(device="mlx4_0"),))
-    found = findings(policy_names.RULE, facts(), policy)["interface 1"]
+    found = findings(policy_names.NAMES, facts(), policy)["interface 1"]
     assert "it has no RDMA device" in found[1]
 
 
@@ -172,7 +171,7 @@ def test_rule_after_another_has_no_effect():
             interface_rule(2, name="storage", device="mlx4_0"),
         )
     )
-    found = findings(policy_names.RULE, HOST, policy)
+    found = findings(policy_names.NAMES, HOST, policy)
     assert found["interface 1"][0] == "PASS"
     assert found["storage"][0] == "WARN"
     assert (
@@ -186,7 +185,7 @@ def test_port_without_a_netdev():
     host = facts(rdma_devices=(ib_device(),))
     assert (
         "interface 1 names mlx4_0/1, which has no netdev"
-        in (findings(policy_names.RULE, host, policy)["interface 1"][1])
+        in (findings(policy_names.NAMES, host, policy)["interface 1"][1])
     )
 
 
@@ -197,7 +196,7 @@ def test_rule_for_a_child_that_is_planned():
             interface_rule(2, device="mlx4_0", pkey_children=("0x8001",)),
         )
     )
-    assert findings(policy_names.RULE, HOST, policy)["interface 1"][0] == "PASS"
+    assert findings(policy_names.NAMES, HOST, policy)["interface 1"][0] == "PASS"
 
 
 @pytest.mark.parametrize(
@@ -209,7 +208,7 @@ def test_rule_for_a_child_that_is_planned():
 )
 def test_module_name_with_a_slip(parts, subject, words):
     host = facts(modules={"available": ("nvme_rdma", "mlx4_core")})
-    found = findings(policy_names.RULE, host, host_policy(**parts))
+    found = findings(policy_names.NAMES, host, host_policy(**parts))
     assert found[subject][0] == "WARN"
     assert words in found[subject][1]
 
@@ -218,11 +217,11 @@ def test_modules_that_are_none_of_ours_or_not_here():
     host = facts(modules={"available": ("nvme_rdma", "rdma_cm")})
     rule = interface_rule(device="x")
     policy = host_policy(modules=("8021q", "rdma_rxe"), interfaces=(rule,))
-    assert list(findings(policy_names.RULE, host, policy)) == ["interface 1"]
+    assert list(findings(policy_names.NAMES, host, policy)) == ["interface 1"]
 
 
 def test_policy_without_a_host_part():
-    assert findings(policy_names.RULE, HOST)["host"][0] == "SKIP"
+    assert findings(policy_names.NAMES, HOST)["host"][0] == "SKIP"
 
 
 # VDSM-01
@@ -245,21 +244,21 @@ def test_policy_without_a_host_part():
 )
 def test_vdsm(version, verdict):
     host = replace(HOST, software=replace(HOST.software, vdsm_version=version))
-    assert findings(host_rules.VDSM_RULE, host)["host"][0] == verdict
+    assert findings(host_rules.VDSM, host)["host"][0] == verdict
 
 
 def test_old_vdsm_fails_where_the_policy_uses_ipoib():
     host = replace(HOST, software=replace(HOST.software, vdsm_version="4.50.0.13"))
     policy = host_policy(interfaces=(interface_rule(device="mlx4_0"),))
-    found = findings(host_rules.VDSM_RULE, host, policy)["host"]
+    found = findings(host_rules.VDSM, host, policy)["host"]
     assert found[0] == "FAIL"
     assert "VDSM 4.50.0.13 does not report ib0" in found[1]
 
 
 def test_any_vdsm_without_ipoib():
-    assert findings(host_rules.VDSM_RULE, facts(software={"vdsm_version": "4.40"}))[
-        "host"
-    ][0] == ("SKIP")
+    assert findings(host_rules.VDSM, facts(software={"vdsm_version": "4.40"}))["host"][
+        0
+    ] == ("SKIP")
 
 
 # FACTS-01
@@ -275,21 +274,21 @@ def test_any_vdsm_without_ipoib():
 )
 def test_what_could_not_be_read(problem, fix):
     host = facts(problems=(problem,))
-    (found,) = host_rules.UNREAD_RULE.decide(_view(host))
+    (found,) = host_rules.UNREAD.decide(_view(host))
     assert (found.verdict, found.sentence) == ("WARN", problem)
     assert fix in found.fix
 
 
 def test_very_many_problems_are_counted():
     host = facts(problems=tuple(f"/sys/{n} cannot be read" for n in range(100)))
-    found = list(host_rules.UNREAD_RULE.decide(_view(host)))
+    found = list(host_rules.UNREAD.decide(_view(host)))
     assert len(found) == 21
     assert found[-1].sentence.startswith("80 more ")
     assert found[-1].fix == "ovirt-rdma-host facts shows them"
 
 
 def test_everything_read():
-    assert findings(host_rules.UNREAD_RULE, facts())["host"][0] == "PASS"
+    assert findings(host_rules.UNREAD, facts())["host"][0] == "PASS"
 
 
 def _view(host):

@@ -25,7 +25,7 @@ from ovirt_rdma.host.changes.kinds.model import (
 from ovirt_rdma.host.changes.ledger import fold
 from ovirt_rdma.host.paths import PARTITIONS_UNIT as UNIT
 from ovirt_rdma.host.rules.base import LIVE, SYSFS, Change
-from ovirt_rdma.host.rules.infiniband.settings import new_profile
+from ovirt_rdma.host.rules.profiles import new_profile
 from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.services.partition_children import made_by, open_run
 

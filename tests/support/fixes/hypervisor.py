@@ -214,21 +214,19 @@ HYPERVISOR = {
         then=True,
     ),
     "module that nobody wants": Row(
-        fixed("host/rules/modules.py:_without_policy", f"{REVERT} MODULE-02/boot"),
+        fixed("host/rules/modules.py:_wanted", f"{REVERT} MODULE-02/boot"),
         "check -v",
         all_of(follow(MODULES), run("apply"), follow(WITHOUT)),
     ),
     "module option that is not set": Row(
-        fixed("host/rules/module_options.py:_finding", PLAN),
+        fixed("host/rules/modules.py:_option_finding", PLAN),
         "check -v",
         follow(POLICY),
         "log_mtts_per_seg is not set",
         then=True,
     ),
     "module option that nobody wants": Row(
-        fixed(
-            "host/rules/module_options.py:_without_policy", f"{REVERT} MODOPT-02/boot"
-        ),
+        fixed("host/rules/modules.py:_options", f"{REVERT} MODOPT-02/boot"),
         "check -v",
         all_of(follow(POLICY), run("apply"), follow(WITHOUT)),
     ),
@@ -350,13 +348,13 @@ HYPERVISOR = {
         all_of(follow(SMALL_MTU), run("apply"), follow(POLICY), run("apply")),
     ),
     "mode that a network asks for": Row(
-        fixed("host/rules/infiniband/mode.py:_without_policy", LOAD, APPLY),
+        fixed("host/rules/ipoib_mtu.py:_without_policy", LOAD, APPLY),
         "check -v",
         network_with_mode,
         first=write(POLICY_YAML, CONNECTED),
     ),
     "MTU of InfiniBand": Row(
-        fixed("host/rules/infiniband/mtu.py:_compare", PLAN),
+        fixed("host/rules/ipoib_mtu.py:_mtu_fix", PLAN),
         "check -v",
         all_of(
             larger_group,
@@ -400,7 +398,7 @@ HYPERVISOR = {
 
 ROCE = {
     "TSO of Ethernet": Row(
-        fixed("host/rules/roce/tso.py:_wanted", PLAN),
+        fixed("host/rules/tso.py:_roce_outcomes", PLAN),
         "check -v",
         follow(interface("{device: rxe0}", "tso: off")),
         "is on, the policy requires off",

@@ -26,6 +26,7 @@ from ovirt_rdma.host.facts.model import (
     Software,
     Unit,
 )
+from ovirt_rdma.host.facts.module_names import module_name
 from ovirt_rdma.host.policy.model import (
     HostPolicy,
     InterfaceRule,
@@ -156,6 +157,7 @@ def modprobe(text: str, place: str = "/etc/modprobe.d/site.conf:3") -> ModprobeL
     """``options mlx4_core mtu_4k=1``."""
     file, _, line = place.rpartition(":")
     command, module, *rest = text.split(None, 2)
+    module = module_name(module)
     return ModprobeLine(file, int(line), command, module, " ".join(rest))
 
 

@@ -13,7 +13,7 @@ from ovirt_rdma.host.changes.kinds.model import DONE, AtomicChange
 from ovirt_rdma.host.changes.revert import interrupted_users
 from ovirt_rdma.host.changes.undo import UndoChange
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, PROFILE, Change, Step
-from ovirt_rdma.host.rules.reapply import needs_activation
+from ovirt_rdma.host.rules.profiles import needs_activation
 from ovirt_rdma.host.services.hook_runs import HookRun
 
 pytestmark = pytest.mark.hypervisor

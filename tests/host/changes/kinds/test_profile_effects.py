@@ -12,7 +12,7 @@ from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
 from ovirt_rdma.host.changes.kinds.model import AtomicChange
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import PROFILE, Change
-from ovirt_rdma.host.rules.infiniband.settings import new_profile
+from ovirt_rdma.host.rules.profiles import new_profile
 from ovirt_rdma.host.system import files as atomic_file
 
 pytestmark = pytest.mark.hypervisor

@@ -31,17 +31,15 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
+from ovirt_rdma.host.rules import roce, tso
 from ovirt_rdma.host.rules.base import Finding
-from ovirt_rdma.host.rules.roce import flow_control, tso
-from ovirt_rdma.host.rules.roce import gid as roce_gid
-from ovirt_rdma.host.rules.roce import mtu as roce_mtu
 
 STORAGE = {"addresses": ("10.0.0.2/24", "fe80::1/64")}
 ALL_RULES = (
-    roce_mtu.RULE,
-    roce_gid.RULE,
-    flow_control.PFC_RULE,
-    flow_control.ECN_RULE,
+    roce.MTU,
+    roce.GIDS,
+    roce.PFC,
+    roce.ECN,
 )
 
 
@@ -62,7 +60,7 @@ ALL_RULES = (
 )
 def test_ib_mtu_of_an_ethernet_mtu(mtu, expected):
     """include/rdma/ib_addr.h; 1500 and 4200 were seen on rxe."""
-    assert roce_mtu.ib_mtu(mtu) == expected
+    assert roce.ib_mtu(mtu) == expected
 
 
 @pytest.mark.parametrize("rule", ALL_RULES)
@@ -106,7 +104,7 @@ def _host(*netdevs, device=None, **more):
     ],
 )
 def test_mtu(netdevs, subject, verdict, words):
-    found = findings(roce_mtu.RULE, _host(*netdevs))
+    found = findings(roce.MTU, _host(*netdevs))
     assert list(found) == [subject]
     assert found[subject][0] == verdict
     assert words in found[subject][1]
@@ -117,20 +115,20 @@ def test_mtu_that_the_engine_sets():
         ethernet(mtu=1500, **STORAGE),
         ovirt_networks=(OvirtNetwork("storage", "ens1", mtu=1500),),
     )
-    assert "logical network storage" in findings(roce_mtu.RULE, host)["ens1"][1]
+    assert "logical network storage" in findings(roce.MTU, host)["ens1"][1]
 
 
 def test_port_that_can_do_2048_only():
     device = roce_device(max_mtu=2048)
     host = _host(ethernet(mtu=2200), device=device)
-    assert findings(roce_mtu.RULE, host)["ens1"][0] == "PASS"
+    assert findings(roce.MTU, host)["ens1"][0] == "PASS"
     host = _host(ethernet(mtu=1500), device=device)
-    assert "2144 or more" in findings(roce_mtu.RULE, host)["ens1"][1]
+    assert "2144 or more" in findings(roce.MTU, host)["ens1"][1]
 
 
 def test_soft_roce_is_not_held_to_it():
     host = _host(ethernet(mtu=1500), device=roce_device(driver="rdma_rxe"))
-    assert findings(roce_mtu.RULE, host)["ens1"][0] == "PASS"
+    assert findings(roce.MTU, host)["ens1"][0] == "PASS"
 
 
 def _profile(**properties):
@@ -155,7 +153,7 @@ JUMBO = host_policy(interfaces=(interface_rule(link_layer="ethernet", mtu=9000),
 
 def _policy_step(netdev, **more):
     more.setdefault("network_manager", _profile())
-    return steps(roce_mtu.RULE, _host(netdev, **more), JUMBO)
+    return steps(roce.MTU, _host(netdev, **more), JUMBO)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +173,7 @@ def _policy_step(netdev, **more):
 def test_too_small_an_mtu_is_said_once(wanted, words):
     host = _host(ethernet(mtu=1500), network_manager=_profile())
     rule = interface_rule(link_layer="ethernet", mtu=wanted)
-    found = outcomes(roce_mtu.RULE, host, host_policy(interfaces=(rule,)))
+    found = outcomes(roce.MTU, host, host_policy(interfaces=(rule,)))
     assert [f.sentence for f in found if isinstance(f, Finding)] == words
 
 
@@ -236,7 +234,7 @@ def test_mtu_is_not_lowered_below_that_of_a_vlan():
         above("ens1.7", "ens1", 9000, driver="vlan"),
         network_manager=_profile(),
     )
-    step = steps(roce_mtu.RULE, host, host_policy(interfaces=(rule,)))["ens1"]
+    step = steps(roce.MTU, host, host_policy(interfaces=(rule,)))["ens1"]
     assert step.refused.id == "mtu-below-vlan"
     assert step.refused.startswith("ens1.7 above it has MTU 9000")
     assert step.changes == ()
@@ -260,7 +258,7 @@ def test_auto_leaves_the_ethernet_mtu():
         interfaces=(interface_rule(link_layer="ethernet", mtu="auto"),)
     )
     host = _host(ethernet(mtu=1500), network_manager=_profile())
-    assert steps(roce_mtu.RULE, host, policy) == {}
+    assert steps(roce.MTU, host, policy) == {}
     texts = [(one.verdict, one.sentence) for one in _outcomes(host, policy)]
     assert [
         text for v, text in texts if v == "SKIP" and "auto" in text and "1500" in text
@@ -295,13 +293,13 @@ def test_mtu_of_a_port_of_a_bond_is_refused():
         above("bond0", "ens1", 1500, driver="bond"),
         network_manager=_profile(),
     )
-    refused = steps(roce_mtu.RULE, host, JUMBO)["ens1"].refused
+    refused = steps(roce.MTU, host, JUMBO)["ens1"].refused
     assert refused.id == "mtu-of-bond"
     assert refused.startswith("bond0 ")
 
 
 def _outcomes(host, policy):
-    return outcomes(roce_mtu.RULE, host, policy)
+    return outcomes(roce.MTU, host, policy)
 
 
 def test_profile_that_says_so_already_is_not_set_again():
@@ -342,8 +340,8 @@ def _tso(value):
 def test_tso_of_the_policy(offloads, wanted, verdict, changed):
     host = _host(ethernet(offloads=offloads), network_manager=_profile())
     policy = _tso(wanted)
-    assert findings(tso.RULE, host, policy)["ens1"][0] == verdict
-    found = steps(tso.RULE, host, policy)
+    assert findings(tso.ROCE, host, policy)["ens1"][0] == verdict
+    found = steps(tso.ROCE, host, policy)
     if changed is None:
         assert found == {}
         return
@@ -361,8 +359,8 @@ def test_tso_that_the_profile_would_turn_on_again(now, more):
     use = NetdevUse("ens1", "nfs", "10.0.0.1:/data at /mnt")
     netdev = ethernet(offloads=now)
     host = _host(netdev, network_manager=manager, netdev_uses=(use,))
-    assert findings(tso.RULE, host, _tso("off"))["ens1"][0] == "FAIL"
-    step = steps(tso.RULE, host, _tso("off"))["ens1"]
+    assert findings(tso.ROCE, host, _tso("off"))["ens1"][0] == "FAIL"
+    step = steps(tso.ROCE, host, _tso("off"))["ens1"]
     changed = tuple(change.name for change in step.changes)
     assert changed == ("ethtool.feature-tso", *more)
     assert step.effect == "link-down"
@@ -372,22 +370,22 @@ def test_tso_that_the_profile_would_turn_on_again(now, more):
 def test_tso_that_is_kept_already():
     manager = _profile(**{"ethtool__feature-tso": "off"})
     host = _host(ethernet(offloads=BOTH_OFF), network_manager=manager)
-    assert steps(tso.RULE, host, _tso("off")) == {}
-    assert findings(tso.RULE, host, _tso("off"))["ens1"][0] == "PASS"
+    assert steps(tso.ROCE, host, _tso("off")) == {}
+    assert findings(tso.ROCE, host, _tso("off"))["ens1"][0] == "PASS"
 
 
 def test_tso_without_a_profile():
     host = _host(ethernet(offloads=BOTH_ON))
-    step = steps(tso.RULE, host, _tso("off"))["ens1"]
+    step = steps(tso.ROCE, host, _tso("off"))["ens1"]
     assert (step.refused, step.effect) == ("", "live")
     host = _host(ethernet(offloads=BOTH_OFF))
-    assert findings(tso.RULE, host, _tso("off"))["ens1"][0] == "PASS"
+    assert findings(tso.ROCE, host, _tso("off"))["ens1"][0] == "PASS"
 
 
 def test_tso_that_the_policy_does_not_name():
     host = _host(ethernet(offloads=BOTH_ON))
-    assert findings(tso.RULE, host)["host"][0] == "SKIP"
-    assert findings(tso.RULE, facts())["host"][0] == "SKIP"
+    assert findings(tso.ROCE, host)["host"][0] == "SKIP"
+    assert findings(tso.ROCE, facts())["host"][0] == "SKIP"
 
 
 # ROCE-GID-01
@@ -432,7 +430,7 @@ def test_tso_that_the_policy_does_not_name():
 )
 def test_gid(port, subject, verdict, words):
     host = _host(ethernet(**STORAGE), device=roce_device(**port))
-    found = findings(roce_gid.RULE, host)[subject]
+    found = findings(roce.GIDS, host)[subject]
     assert found[0] == verdict
     assert words in found[1]
 
@@ -448,11 +446,11 @@ def test_gid_of_an_address_above_the_port():
         replace(gid("10.0.0.2", "br"), gid="fd00:0000:0000:0000:0000:0000:0000:0002"),
     )
     host = _host(*netdevs, device=roce_device(gids=gids))
-    assert findings(roce_gid.RULE, host) == {
+    assert findings(roce.GIDS, host) == {
         "mlx5_0/1": ("PASS", "mlx5_0/1 supports RoCE v2 | ")
     }
     host = _host(*netdevs, device=roce_device(gids=gids[:1]))
-    assert "fd00::2 of br" in findings(roce_gid.RULE, host)["br"][1]
+    assert "fd00::2 of br" in findings(roce.GIDS, host)["br"][1]
 
 
 # ROCE-PFC-01, ROCE-ECN-01
@@ -473,7 +471,7 @@ def test_gid_of_an_address_above_the_port():
     ],
 )
 def test_pfc(dcb, verdict, words):
-    found = findings(flow_control.PFC_RULE, _host(ethernet(dcb=dcb)))["ens1"]
+    found = findings(roce.PFC, _host(ethernet(dcb=dcb)))["ens1"]
     assert found[0] == verdict
     assert words in found[1]
 
@@ -489,12 +487,12 @@ def test_pfc(dcb, verdict, words):
     ],
 )
 def test_ecn(dcb, verdict, words):
-    found = findings(flow_control.ECN_RULE, _host(ethernet(dcb=dcb)))["ens1"]
+    found = findings(roce.ECN, _host(ethernet(dcb=dcb)))["ens1"]
     assert found[0] == verdict
     assert words in found[1]
 
 
-@pytest.mark.parametrize("rule", [flow_control.PFC_RULE, flow_control.ECN_RULE])
+@pytest.mark.parametrize("rule", [roce.PFC, roce.ECN])
 def test_soft_roce_has_no_flow_control(rule):
     host = _host(ethernet(), device=roce_device(driver="rdma_rxe"))
     assert findings(rule, host)["mlx5_0/1"][0] == "SKIP"

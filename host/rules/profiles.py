@@ -1,13 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Find the NetworkManager profile that stores the settings of an IPoIB netdev. Pure.
+"""Say which NetworkManager profile stores the settings of a netdev, and what a change
+of it does. Pure.
 
-It is the netdev's own profile or one that the plan creates. If NetworkManager does not
-manage the netdev, its settings are only in sysfs.
+IPoIB: it is the netdev's own profile or one that the plan creates. If NetworkManager
+does not manage the netdev, its settings are only in sysfs. RoCE: the netdev is an
+ordinary Ethernet one, so its profile belongs to the admin, the installer or the engine.
+Only single properties of it are set; no profile is created.
+
+NetworkManager keeps the connection that it applied separately from the profile. A
+Reapply applies some differences between the two without disruption, and is refused if
+anything else differs (``can_reapply_change``, NetworkManager
+src/core/devices/nm-device.c and nm-device-infiniband.c, the same in 1.42, 1.48, 1.54
+and 1.58). nmstate requests a Reapply at each network setup of VDSM. If that is refused,
+it activates the profile again (nmstate rust/src/lib/nm/query_apply/profile.rs,
+reapply_or_activate): an IPoIB netdev goes down, and any netdev loses its addresses and
+ports for a moment. Therefore the step that sets such a property activates the profile
+itself, and its class is link-down.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Optional
 
@@ -15,8 +29,7 @@ from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Guid, Netdev, Profile
 from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.paths import NET_CLASS
-from ovirt_rdma.host.rules.base import PROFILE, SYSFS, Change
-from ovirt_rdma.host.rules.reapply import INFINIBAND_MTU
+from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, PROFILE, SYSFS, Change
 from ovirt_rdma.host.rules.view import Interface, View, is_persistent
 
 INFINIBAND_TYPE = "infiniband"
@@ -26,14 +39,31 @@ CONNECTION_TYPE = "connection.type"
 CONNECTION_ID = "connection.id"
 INTERFACE_NAME = "connection.interface-name"
 TRANSPORT_MODE = "infiniband.transport-mode"
-MTU = INFINIBAND_MTU
+MTU = "infiniband.mtu"
+ETHERNET_MTU = "802-3-ethernet.mtu"
 P_KEY = "infiniband.p-key"
 PARENT = "infiniband.parent"
 MAC_ADDRESS = "infiniband.mac-address"
 TSO = "ethtool.feature-tso"
+# The properties set by our rules that a Reapply accepts.
+_REAPPLIED = (MTU, ETHERNET_MTU)
 
 # nmcli's output for a property that is not set.
 UNSET = ("", "--", "auto", "0", "default", "-1", "ignore", "unknown")
+
+
+def needs_activation(change: Change) -> bool:
+    """Whether ``change`` of an active profile takes effect only at an activation."""
+    return change.kind == PROFILE and change.name not in _REAPPLIED
+
+
+def class_of(changes: Iterable[Change], profile: Optional[Profile]) -> str:
+    """Return the class of a step whose other changes are live: LINK_DOWN if ``profile``
+    is active and must be activated again, else LIVE.
+    """
+    active = profile is not None and bool(profile.active_on)
+    down = active and any(needs_activation(change) for change in changes)
+    return LINK_DOWN if down else LIVE
 
 
 @dataclass(frozen=True)
@@ -43,7 +73,7 @@ class Settings:
     - ``target``: the profile for Changes (a UUID or ``new:NETDEV``); None if there is
       none, and only sysfs is set.
     - ``profile``: the existing profile.
-    - ``blocked``: a clause why no profile can be created.
+    - ``blocked``: a clause why no profile can be created, or changed.
     """
 
     target: Optional[str] = None
@@ -68,22 +98,48 @@ class Settings:
 
 
 def settings_of(view: View, interface: Interface) -> Settings:
-    """Return the Settings of ``interface``, an IPoIB netdev."""
+    """Return the Settings of ``interface``."""
+    profile = interface.profile
+    if not interface.is_ipoib:
+        blocked = _no_profile(view, interface)
+        return Settings(profile.uuid if profile else None, profile, blocked)
     if interface.planned:
         managed = is_managed(view, interface.parent or "")
         return Settings(NEW + interface.name if managed else None)
     if not is_managed(view, interface.name):
         return Settings()
-    profile = interface.profile or unnamed_profile(view, interface)
+    # It may name the port by GUID only, and no netdev.
+    profile = profile or _by_guid(view, interface, named=False)
     if profile and is_persistent(profile) and profile.type == INFINIBAND_TYPE:
         return Settings(profile.uuid, profile)
     blocked = _blocked(view, interface)
     return Settings(None if blocked else NEW + interface.name, blocked=blocked)
 
 
+def _no_profile(view: View, interface: Interface) -> str:
+    """Return why there is no profile of an Ethernet netdev to change, or nothing."""
+    manager = view.facts.network_manager
+    if manager is None or not manager.running:
+        return Sentence(
+            "network-manager-not-running",
+            "NetworkManager is not running: set it where the netdev is configured",
+        )
+    if interface.profile is None:
+        return Sentence(
+            "profile-missing",
+            f"no NetworkManager profile is active on {interface.name}",
+        )
+    if not is_persistent(interface.profile):
+        return Sentence(
+            "profile-in-memory-only",
+            f"the profile of {interface.name} is in NetworkManager's memory only",
+        )
+    return ""
+
+
 def _blocked(view: View, interface: Interface) -> str:
-    """Return a clause why no profile can be created for a netdev without one; empty if
-    one can.
+    """Return a clause why no profile can be created for an IPoIB netdev without one;
+    empty if one can.
     """
     name = interface.name
     foreign = renamed_profile(view, interface)
@@ -119,12 +175,11 @@ def child_pkey(interface: Interface) -> Optional[str]:
 
     None if NetworkManager would give that child another name than ``PARENT.%04x``.
     """
-    ipoib = interface.netdev.ipoib
     parent, dot, digits = interface.name.rpartition(".")
-    if not dot or len(digits) != 4 or not ipoib or ipoib.parent != parent:
+    if not dot or len(digits) != 4 or interface.parent != parent:
         return None
     partition = partition_of(f"0x{digits}")
-    same = partition is not None and partition == partition_of(ipoib.pkey)
+    same = partition is not None and partition == partition_of(interface.pkey)
     return f"0x{digits}" if same else None
 
 
@@ -153,30 +208,21 @@ def is_managed(view: View, name: str) -> bool:
     return name in view.managed
 
 
-def unnamed_profile(view: View, interface: Interface) -> Optional[Profile]:
-    """Return the profile that names the port by GUID only, and no netdev, or None."""
-    return _by_guid(view, interface, named=False)
-
-
 def renamed_profile(view: View, interface: Interface) -> Optional[Profile]:
     """Return the profile of the port's GUID that names another netdev, or None."""
     return _by_guid(view, interface, named=True)
 
 
 def _by_guid(view: View, interface: Interface, *, named: bool) -> Optional[Profile]:
-    manager = view.facts.network_manager
-    if interface.is_child or manager is None:
-        return None  # children share their parent's GUID
     guid = Guid.of_address(interface.netdev.address)
-    for profile in manager.profiles:
-        mac = profile.value(MAC_ADDRESS)
+    if interface.is_child or guid is None:
+        return None  # children share their parent's GUID
+    for profile in view.profiles:
         settings = Settings(profile=profile)
         if (
             profile.type == INFINIBAND_TYPE
             and is_persistent(profile)
-            and mac is not None
-            and guid is not None
-            and Guid.of_address(mac) == guid
+            and Guid.of_address(profile.value(MAC_ADDRESS) or "") == guid
             and settings.value(P_KEY) is None
             and profile.interface_name != interface.name
             and (profile.interface_name is not None) is named
@@ -210,7 +256,5 @@ def write(interface: Interface, name: str, after: str) -> Change:
     """Return the Change that writes ``after`` to the netdev's sysfs file ``name``."""
     before: Optional[str] = None
     if not interface.planned:
-        ipoib = interface.netdev.ipoib
-        mode = ipoib.mode if ipoib else None
-        before = mode if name == "mode" else str(interface.netdev.mtu)
+        before = interface.mode if name == "mode" else str(interface.netdev.mtu)
     return Change(SYSFS, f"{NET_CLASS}/{interface.name}/{name}", before, after)

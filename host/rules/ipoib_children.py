@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""P_Key children that the policy requires, existing and planned ones. Pure.
+
+IPOIB-PKEY-01 creates them, and checks that the port is a member of their partitions.
+IPOIB-PKEY-02 enables the unit that updates the children from the port's P_Key table if
+the policy has ``partitions: follow``. A planned child is an Interface with the values
+that it has right after its creation.
+
+Sources: Linux Documentation/infiniband/ipoib.rst and ipoib_vlan_add in
+drivers/infiniband/ulp/ipoib/ipoib_vlan.c (Linux 6.1); nm_net_devname_infiniband in
+NetworkManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Optional
+
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.devices import Ipoib, Profile, RdmaPort
+from ovirt_rdma.host.facts.ipoib import DATAGRAM
+from ovirt_rdma.host.facts.pkeys import (
+    DEFAULT_PARTITION,
+    full_member,
+    is_full_member,
+    partition_bits,
+    partition_of,
+)
+from ovirt_rdma.host.paths import NET_CLASS, PARTITIONS_UNIT
+from ovirt_rdma.host.policy.model import FOLLOW, interface_rule_for
+from ovirt_rdma.host.rules.base import (
+    LIVE,
+    SYSFS,
+    About,
+    Change,
+    Finding,
+    Outcome,
+    Rule,
+    Step,
+)
+from ovirt_rdma.host.rules.ipoib import choose_mode, port_limit
+from ovirt_rdma.host.rules.own_unit import OwnUnit, decide_unit
+from ovirt_rdma.host.rules.profiles import (
+    INFINIBAND_TYPE,
+    P_KEY,
+    PARENT,
+    is_managed,
+    new_profile,
+)
+from ovirt_rdma.host.rules.view import Interface, View, is_persistent, once_per_view
+
+# The kernel names a child "%.10s.%04x".
+PARENT_LENGTH = 10
+
+
+@dataclass(frozen=True)
+class WantedChild:
+    """A child that the policy requires on ``parent``, a port's base netdev.
+
+    - ``pkey``: such as ``0x8001``, with bit 15 set, as the kernel sets it.
+    - ``name``: the name that the kernel gives it; if it exists, its present name.
+    - ``exists``: the child exists.
+    - ``member``: the port's P_Key table entry for the partition (``0x0001``: limited
+      member), None if the table has none.
+    - ``refused``: a clause with the reason why it cannot be created, and its ``fix``.
+    """
+
+    parent: Interface
+    pkey: str
+    name: str
+    exists: bool
+    member: Optional[str]
+    refused: str = ""
+    fix: str = ""
+
+
+@once_per_view
+def required_children(view: View) -> tuple[WantedChild, ...]:
+    """Return the children that the policy requires, port by port."""
+    present = {
+        (interface.parent, partition_of(interface.pkey)): interface.name
+        for interface in view.ipoib
+        if interface.parent
+    }
+    taken = {netdev.name for netdev in view.facts.netdevs}
+    wanted = []
+    for parent in view.ipoib:
+        if parent.is_child or parent.wanted is None:
+            continue
+        for partition in _partitions(parent):
+            pkey = full_member(partition)
+            existing = present.get((parent.name, partition))
+            name = existing or f"{parent.name[:PARENT_LENGTH]}.{pkey[2:]}"
+            refused, fix = "", ""
+            if not existing:
+                refused, fix = _refused(view, parent, partition, name)
+            if not existing and name in taken:
+                refused = Sentence(
+                    "netdev-name-taken",
+                    f"another netdev {name} exists, or will exist",
+                )
+                name = f"{parent.name}.{pkey[2:]}"
+            taken.add(name)
+            member = table_entry(parent.port, partition)
+            wanted.append(
+                WantedChild(parent, pkey, name, bool(existing), member, refused, fix)
+            )
+    return tuple(wanted)
+
+
+def _partitions(parent: Interface) -> tuple[int, ...]:
+    """Return the partitions for which ``parent`` needs children."""
+    if follows(parent):
+        return followed_partitions(parent)
+    named = parent.wanted.pkey_children if parent.wanted else ()
+    return tuple(dict.fromkeys(partition_bits(int(text, 16)) for text in named))
+
+
+def follows(parent: Interface) -> bool:
+    """Whether the policy lets the children of ``parent`` follow the P_Key table."""
+    return (
+        not parent.is_child
+        and parent.wanted is not None
+        and parent.wanted.partitions == FOLLOW
+    )
+
+
+def followed_partitions(parent: Interface) -> tuple[int, ...]:
+    """Return the partitions of the port of ``parent``, in the order of its table.
+
+    Without the default partition and the base netdev's own, which is at index 0
+    (ipoib_parent_init in drivers/infiniband/ulp/ipoib/ipoib_main.c).
+    """
+    excluded = {None, DEFAULT_PARTITION, partition_of(parent.pkey)}
+    excluded |= {partition_of(e.value) for e in parent.port.pkeys if e.index == 0}
+    partitions = (partition_of(entry.value) for entry in parent.port.pkeys)
+    return tuple(
+        dict.fromkeys(p for p in partitions if p is not None and p not in excluded)
+    )
+
+
+def planned_children(view: View) -> tuple[Interface, ...]:
+    """Return the children that the plan creates, with their values right after."""
+    planned = []
+    for child in required_children(view):
+        if child.exists or child.member is None or child.refused:
+            continue
+        parent = child.parent
+        limit = port_limit(parent)
+        netdev = replace(
+            parent.netdev,
+            name=child.name,
+            mtu=limit.mtu if limit else parent.netdev.mtu,
+            driver="ipoib",
+            operstate="down",
+            carrier=None,
+            uppers=(),
+            lowers=(),
+            addresses=(),
+            ipoib=Ipoib(DATAGRAM, child.pkey, parent.name, umcast=False),
+        )
+        interface = replace(
+            parent,
+            netdev=netdev,
+            wanted=interface_rule_for(
+                view.policy.host, netdev, parent.device, parent.port
+            ),
+            profile=None,
+            network=None,
+            uses=(),
+            planned=True,
+        )
+        planned.append(interface)
+    return tuple(planned)
+
+
+@once_per_view
+def parents_first(view: View) -> tuple[Interface, ...]:
+    """Return all IPoIB netdevs, planned ones included, parents before children."""
+    everything = (*view.ipoib, *planned_children(view))
+    return tuple(sorted(everything, key=lambda i: (i.is_child, i.name)))
+
+
+def table_entry(port: RdmaPort, partition: int) -> Optional[str]:
+    """Return the port's table entry for ``partition``, None if it has none.
+
+    An entry of a full member takes precedence over one of a limited member.
+    """
+    entries = [e.value for e in port.pkeys if partition_of(e.value) == partition]
+    return max(entries, key=lambda value: int(value, 16), default=None)
+
+
+def _refused(
+    view: View, parent: Interface, partition: int, name: str
+) -> tuple[str, str]:
+    """Return a clause why a child cannot be created, and the fix; empty if it can."""
+    if partition_of(parent.pkey) == partition:
+        why = f"{parent.name} itself is in that partition"
+        return Sentence("partition-of-parent", why), ""
+    if not is_managed(view, parent.name):
+        return "", ""
+    if len(parent.name) > PARENT_LENGTH:
+        why = (
+            f"the kernel names children by the first {PARENT_LENGTH} letters of "
+            f"{parent.name}, and NetworkManager expects another name"
+        )
+        return Sentence("parent-name-too-long", why), ""
+    profile = _profile_of(view, parent, partition, name)
+    if profile:
+        why = (
+            f"the profile {profile.name!r} is for this child, but NetworkManager has "
+            "not activated it"
+        )
+        fix = f"nmcli connection up {profile.uuid}; or delete it, and apply creates one"
+        return Sentence("profile-not-active", why), fix
+    return "", ""
+
+
+def _profile_of(
+    view: View, parent: Interface, partition: int, name: str
+) -> Optional[Profile]:
+    """Return the profile for a child that does not exist; None if there is none."""
+    for profile in view.profiles:
+        if profile.type != INFINIBAND_TYPE or not is_persistent(profile):
+            continue
+        pkey = partition_of(profile.value(P_KEY))
+        if profile.interface_name == name or (
+            profile.value(PARENT) == parent.name and pkey == partition
+        ):
+            return profile
+    return None
+
+
+def _children(view: View) -> Iterator[Outcome]:
+    """Yield findings for the required children and the existing ones."""
+    named = set()
+    for child in required_children(view):
+        named.add(child.name)
+        yield from _wanted(view, child)
+    for interface in view.ipoib:
+        if interface.is_child and interface.name not in named:
+            yield _existing(view, interface)
+    for interface in view.ipoib:
+        if follows(interface) and not followed_partitions(interface):
+            about = About(CHILDREN.id, interface.name)
+            port = interface.port_name
+            yield (
+                about.passes(
+                    f"{port} is in no partition that needs a child of {interface.name}"
+                )
+                if interface.port.pkeys
+                else about.fails(
+                    f"the P_Key table of {port} could not be read, so no child follows "
+                    "it"
+                )
+            )
+    yield from _without_parent(view)
+
+
+def _wanted(view: View, child: WantedChild) -> Iterator[Outcome]:
+    name, parent, port = child.name, child.parent, child.parent.port_name
+    about = About(CHILDREN.id, name)
+    if child.member is None:
+        table = f"the P_Key table of {port} could not be read"
+        if parent.port.pkeys:
+            table = f"the P_Key table of {port} has no {child.pkey}"
+        state = f"{name} has no carrier" if child.exists else f"{name} is not created"
+        guid = (parent.port.guid or "GUID").replace(":", "")
+        yield about.fails(
+            f"{table}, so {state}",
+            "add the port to the partition in the subnet manager (opensm's "
+            f"partitions.conf: NAME=0x{partition_bits(int(child.pkey, 16)):04x},ipoib "
+            f": 0x{guid}=full ;)",
+        )
+        return
+    limited = not is_full_member(child.member)
+    if child.exists:
+        sentence = f"{name} exists, for P_Key {child.pkey}"
+        if not limited:
+            yield about.passes(sentence)
+    else:
+        sentence = f"{name} will be created, for P_Key {child.pkey}"
+        rule = parent.wanted.title if parent.wanted else "the policy"
+        missing = f"{rule} requires {name}, which does not exist"
+        why = f"; {child.refused}" if child.refused else ""
+        yield about.fails(missing + why, child.fix)
+        yield _step(view, about, child)
+    if limited:
+        yield about.warns(
+            f"{sentence}, of which {port} is a limited member: it reaches full members "
+            "only",
+            "unless this is intended, set the port to full member in the subnet "
+            "manager's partitions (=full in partitions.conf)",
+        )
+
+
+def _step(view: View, about: About, child: WantedChild) -> Step:
+    parent, name, pkey = child.parent.name, child.name, child.pkey
+    if is_managed(view, parent):
+        planned = [i for i in parents_first(view) if i.planned and i.name == name]
+        choice = choose_mode(view, planned[0]) if planned else None
+        mode = DATAGRAM if choice is None or choice.refused else choice.mode
+        changes = new_profile(name, mode, parent, pkey)
+        after = f"profile {name!r} on {parent}, P_Key {pkey}, {mode} mode"
+        undo = f"deletes the profile, and NetworkManager removes {name}"
+    else:
+        folder = f"{NET_CLASS}/{parent}"
+        changes = (Change(SYSFS, f"{folder}/create_child", None, pkey),)
+        after = f"{name} on {parent}, P_Key {pkey}"
+        undo = f"writes {pkey} to {folder}/delete_child"
+    return about.step(
+        f"create {name}",
+        "none",
+        after,
+        LIVE,
+        reason="the children follow the port's P_Key table"
+        if follows(child.parent)
+        else "the policy requires it, and the port is a member of its partition",
+        source="Linux Documentation/infiniband/ipoib.rst and ulp/ipoib/ipoib_vlan.c",
+        undo=undo,
+        changes=changes,
+        refused=child.refused,
+    )
+
+
+def _existing(view: View, interface: Interface) -> Finding:
+    """Return the finding for a child that the policy does not name; it is unchanged."""
+    name, partition = interface.name, partition_of(interface.pkey)
+    about = About(CHILDREN.id, name)
+    shown = f"{name} (P_Key {interface.pkey})"
+    if partition is None:
+        return about.warns(f"the P_Key of {name} could not be read")
+    if interface.port.pkeys and table_entry(interface.port, partition) is None:
+        fix = (
+            "add the port to the partition in the subnet manager, or remove the child; "
+            "it comes up by itself when the P_Key appears"
+        )
+        if any(p.name == interface.parent and follows(p) for p in view.ipoib):
+            fix += (
+                "; ovirt-rdma-partitions.service removes children that our runs "
+                "created and that are not in use"
+            )
+        return about.warns(
+            f"{shown} has no carrier: its P_Key is not in the port's table", fix
+        )
+    return about.passes(f"{shown} is in a partition of its port")
+
+
+def _without_parent(view: View) -> Iterator[Finding]:
+    """Yield a finding for each port that needs children but has no IPoIB netdev."""
+    for port in view.ports:
+        needing = [rule for rule in port.rules if rule.pkey_children or rule.partitions]
+        if needing and not any(i.is_ipoib for i in view.on_port(port)):
+            keys = ", ".join(needing[0].pkey_children) or f"partitions: {FOLLOW}"
+            yield About(CHILDREN.id, port.name).fails(
+                f"{port.name} has no IPoIB netdev for the children of "
+                f"{needing[0].title} ({keys})",
+                "modprobe ib_ipoib, and see IB-PORT-01 and DRIVER-01; a RoCE port has "
+                "no IPoIB",
+            )
+
+
+_FOLLOWER = OwnUnit(
+    "IPOIB-PKEY-02",
+    PARTITIONS_UNIT,
+    key="partitions: follow",
+    running="follows the P_Key tables",
+    kept="the children are unchanged",
+    failed="so the children do not follow the P_Key tables",
+    reason="the kernel sends no event for a new P_Key, so the unit reads the table "
+    "every few seconds",
+    source="Linux drivers/infiniband/core/device.c: no uevent for a new P_Key",
+    undo="; the children stay",
+)
+
+
+def _follower(view: View) -> Iterator[Outcome]:
+    """Yield one finding for the host, and a step if the unit must be enabled."""
+    parents = [interface.name for interface in view.ipoib if follows(interface)]
+    wanted = f"the children of {', '.join(parents)} should follow the P_Key table"
+    follow = view.policy.host.follows_partitions
+    outcomes = list(decide_unit(view, _FOLLOWER, wanted if follow else ""))
+    if not parents and any(isinstance(one, Step) for one in outcomes):
+        sentence = "no rule with partitions: follow applies to an IPoIB netdev here"
+        outcomes = [About(FOLLOWER.id).skips(sentence)]
+    yield from outcomes
+
+
+CHILDREN = Rule(
+    "IPOIB-PKEY-01",
+    _children,
+    "there are no P_Key children, and the policy requires none",
+)
+FOLLOWER = Rule("IPOIB-PKEY-02", _follower)

@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules about InfiniBand ports, and about profiles, bonds, bridges and VLANs of IPoIB.
+Pure.
+
+IB-PORT-01: InfiniBand ports are up and have a subnet manager. IPOIB-BOND-01: bonds,
+bridges and VLANs on IPoIB netdevs. IPOIB-PROFILE-01: NetworkManager profiles of IPoIB
+netdevs. A netdev needs a profile before the engine attaches a network to it. VDSM's
+request has no interface type and no transport mode. nmstate changes the profile that it
+finds by ``connection.interface-name``; without one it creates a profile without
+``infiniband.transport-mode``, which NetworkManager refuses. The rule also reports
+profiles whose netdev does not exist: the adapter was removed, or the netdev was
+renamed.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Optional
+
+from ovirt_rdma.host.facts.devices import Bond, Profile, RdmaPort
+from ovirt_rdma.host.facts.ipoib import ACTIVE_BACKUP, DATAGRAM, DEFAULT_BOND_MODE
+from ovirt_rdma.host.policy.model import InterfaceRule
+from ovirt_rdma.host.rules.base import (
+    FAIL,
+    LINK_DOWN,
+    SKIP,
+    WARN,
+    About,
+    Finding,
+    Outcome,
+    Rule,
+    Step,
+)
+from ovirt_rdma.host.rules.ipoib_children import parents_first
+from ovirt_rdma.host.rules.profiles import (
+    INFINIBAND_TYPE,
+    INTERFACE_NAME,
+    PARENT,
+    TRANSPORT_MODE,
+    Settings,
+    bonds_of,
+    child_pkey,
+    class_of,
+    is_managed,
+    new_profile,
+    renamed_profile,
+    settings_of,
+    static_addresses,
+)
+from ovirt_rdma.host.rules.view import Interface, Port, View, is_persistent
+
+_NO_MANAGER = (
+    "start a subnet manager: on a switch that has one, or opensm on one machine of the "
+    "fabric (two hosts connected back-to-back need one too)"
+)
+_LINK_FIX = {
+    "Polling": "check the cable, and that the port at its other end is on and has the "
+    "same link layer",
+    "Disabled": "reload the port's driver, or enable the port from the switch",
+    "Sleep": "reload the port's driver",
+    "LinkErrorRecovery": "the link keeps failing: check or replace the cable",
+    "PortConfigurationTraining": "check again in some seconds; if it does not change, "
+    "check the cable",
+}
+
+
+def _ports(view: View) -> Iterator[Finding]:
+    """Yield a finding for each InfiniBand port."""
+    for place in view.ports:
+        port, name = place.port, place.name
+        about = About(PORTS.id, name)
+        if not port.is_infiniband:
+            continue
+        if port.is_active and port.sm_lid != 0:
+            yield about.passes(f"{name} is ACTIVE{_details(port)}")
+            continue
+        verdict, need = _need(view, place)
+        if port.is_active:
+            sentence = f"{name} is ACTIVE, but has lost its subnet manager (SM LID 0)"
+            yield about.finds(verdict, f"{sentence}; {need}", _manager_fix(view))
+        elif port.state in ("INIT", "ARMED"):
+            sentence = (
+                f"{name} has a link, but is {port.state}: no subnet manager has "
+                "configured it"
+            )
+            yield about.finds(verdict, f"{sentence}; {need}", _manager_fix(view))
+        else:
+            sentence = f"{name} is {port.state} (link: {port.physical_state}); {need}"
+            fix = "" if verdict == SKIP else _link_fix(place)
+            yield about.finds(verdict, sentence, fix)
+
+
+def _link_fix(place: Port) -> str:
+    if place.adapter and place.adapter.physical_function:
+        return (
+            "the port of this virtual function must follow the physical one's: on "
+            f"{place.adapter.physical_function}, set the link state of the VF to auto"
+        )
+    state = place.port.physical_state
+    return _LINK_FIX.get(state, "check the cable and the switch port")
+
+
+def _details(port: RdmaPort) -> str:
+    """Return rate and LIDs, as far as they are known, for the end of a sentence."""
+    details = ""
+    if port.rate_mbps is not None:
+        details += f", {port.rate_mbps / 1000:g} Gb/s"
+    if port.lid:
+        details += f", LID {port.lid}"
+    if port.sm_lid:
+        details += f", subnet manager at LID {port.sm_lid}"
+    return details
+
+
+def _need(view: View, place: Port) -> tuple[str, str]:
+    """Return the verdict for a port that does not work, and a clause about who needs
+    it.
+    """
+    if place.rules:
+        rule = place.rules[0]
+        other = _active_port(view, rule) if place.port.state == "DOWN" else ""
+        if other:
+            return WARN, f"the policy names it and {other} ({rule.title})"
+        return FAIL, f"the policy names it ({rule.title})"
+    for interface in view.on_port(place):
+        name = interface.name
+        if interface.uses:
+            return WARN, f"{name} is in use ({interface.uses[0].purpose})"
+        if interface.network:
+            return WARN, f"{name} has network {interface.network.name!r}"
+        addresses = static_addresses(interface.netdev)
+        if addresses:
+            return WARN, f"{name} has the address {addresses[0]}"
+    return SKIP, "nothing on this host needs it"
+
+
+def _active_port(view: View, rule: InterfaceRule) -> str:
+    """Return an ACTIVE port for which ``rule`` is the first; empty if there is none.
+
+    A rule for several ports is satisfied even if some have no cable.
+    """
+    ports = (p.name for p in view.ports if p.port.is_active and p.rules[:1] == (rule,))
+    return next(ports, "")
+
+
+def _manager_fix(view: View) -> str:
+    unit = view.facts.software.subnet_manager
+    if unit is None:
+        return _NO_MANAGER
+    return (
+        f"{unit} is running on this host: see its log, and check that it serves this "
+        "port's fabric (GUIDS in /etc/sysconfig/opensm, guid in opensm.conf)"
+    )
+
+
+_BOND_FIX = (
+    "set the bond's mode to active-backup: in the engine's host networks, custom bond "
+    "mode 'mode=1 miimon=100 fail_over_mac=1'"
+)
+
+
+def _bonds(view: View) -> Iterator[Finding]:
+    """Yield findings for bonds of IPoIB netdevs, profiles that configure one, and
+    logical networks that would need a bridge or a VLAN on IPoIB.
+    """
+    names = {interface.name for interface in view.ipoib}
+    for netdev in view.facts.netdevs:
+        if netdev.bond is None:
+            continue
+        lowers = dict.fromkeys((*netdev.bond.members, *netdev.lowers))
+        members = tuple(name for name in lowers if name in names)
+        if members:
+            yield _bond(view, netdev.name, netdev.bond, members)
+    yield from _planned_bonds(view)
+    yield from _networks(view)
+
+
+def _bond(view: View, name: str, bond: Bond, members: tuple[str, ...]) -> Finding:
+    about = About(BONDS.id, name)
+    shown = f"{name} of {', '.join(members)} is in mode {bond.mode}"
+    if bond.mode not in ACTIVE_BACKUP:
+        return about.fails(
+            f"{shown}, but IPoIB supports only {ACTIVE_BACKUP[0]}", _BOND_FIX
+        )
+    if bond.fail_over_mac not in (None, "active"):
+        return about.fails(
+            f"{shown} with fail_over_mac {bond.fail_over_mac} instead of active",
+            "set fail_over_mac=active: an IPoIB address cannot move to another port",
+        )
+    modes = {i.mode for i in view.ipoib if i.name in members and i.mode}
+    if len(modes) > 1:
+        return about.warns(
+            f"{shown}, but its members have different transport modes",
+            "name all members in one policy rule: a failover must not change the MTU",
+        )
+    return about.passes(f"{shown}, which IPoIB requires")
+
+
+def _planned_bonds(view: View) -> Iterator[Finding]:
+    """Yield a finding for each infiniband profile that is a port of a bridge, or of a
+    bond in another mode than active-backup.
+    """
+    for profile in view.profiles:
+        master = profile.value("connection.master") or profile.value(
+            "connection.controller"
+        )
+        if profile.type != INFINIBAND_TYPE or not master:
+            continue
+        for above in view.profiles:
+            if master not in (above.uuid, above.interface_name):
+                continue
+            about = About(BONDS.id, above.interface_name or above.name)
+            port = f"the profile {profile.name!r} makes an IPoIB netdev a port of the"
+            mode = _bond_mode(above)
+            if above.type == "bridge":
+                yield about.fails(
+                    f"{port} bridge {above.name!r}: the kernel refuses it",
+                    "remove it from the bridge",
+                )
+            elif above.type == "bond" and mode not in ACTIVE_BACKUP:
+                yield about.fails(
+                    f"{port} bond {above.name!r}, whose mode is {mode}: the kernel "
+                    "refuses it",
+                    _BOND_FIX,
+                )
+
+
+def _bond_mode(profile: Profile) -> str:
+    """Return the mode in ``bond.options``, or the default."""
+    for option in (profile.value("bond.options") or "").split(","):
+        key, _, value = option.partition("=")
+        if key.strip() == "mode":
+            return value.strip()
+    return DEFAULT_BOND_MODE
+
+
+def _networks(view: View) -> Iterator[Finding]:
+    carriers = {name for one in view.ipoib for name in view.carriers(one.name)}
+    for network in view.facts.ovirt_networks:
+        base = southbound = network.southbound or ""
+        if network.vlan is not None:
+            base = southbound.removesuffix(f".{network.vlan}")
+        if southbound not in carriers and base not in carriers:
+            continue
+        about = About(BONDS.id, southbound)
+        if network.vlan is not None:
+            yield about.fails(
+                f"network {network.name!r} has VLAN {network.vlan} on {base}, but "
+                "IPoIB does not support VLANs",
+                "remove the VLAN from the network and use a P_Key child (pkey_children "
+                "in the policy)",
+            )
+        elif network.bridged:
+            yield about.fails(
+                f"network {network.name!r} is a VM network on {southbound}, but IPoIB "
+                "cannot be a port of a bridge",
+                "change it to a non-VM network: clear 'VM network' in the engine",
+            )
+
+
+_SOURCE = "nm-settings-nmcli(5), infiniband; nmstate rust/src/lib/nm/settings"
+
+
+def _profiles(view: View) -> Iterator[Outcome]:
+    """Yield a finding for each IPoIB netdev, and a step if the policy names it."""
+    manager = view.facts.network_manager
+    if not view.ipoib:
+        yield About(PROFILES.id).skips(NO_NETDEV)
+    elif manager is None or not manager.running:
+        names = ", ".join(interface.name for interface in view.ipoib)
+        state = "is not running" if manager else "is not installed"
+        start = "systemctl enable --now NetworkManager; VDSM needs it too"
+        yield About(PROFILES.id).warns(
+            f"NetworkManager {state}, so nothing stores the settings of {names}",
+            start if manager else f"install it; {start}",
+        )
+    for interface in parents_first(view):
+        if not interface.planned:
+            yield from _profile(view, interface)
+    yield from _orphans(view)
+
+
+NO_NETDEV = "this host has no IPoIB netdev"
+
+
+def _orphans(view: View) -> Iterator[Finding]:
+    """Yield a finding for each profile whose netdev does not exist."""
+    for profile in view.profiles:
+        name = profile.interface_name
+        if (
+            name is None
+            or profile.type != INFINIBAND_TYPE
+            or not is_persistent(profile)
+            or Settings(profile=profile).value(PARENT) is not None
+            or view.netdev(name) is not None
+            or any(renamed_profile(view, one) is profile for one in view.ipoib)
+        ):
+            continue
+        yield About(PROFILES.id, name).warns(
+            f"the profile {profile.name!r} is for {name}, which does not exist",
+            "if the netdev was renamed, write its name into connection.interface-name "
+            f"of {profile.uuid}; if the adapter was removed: nmcli connection delete "
+            f"{profile.uuid}",
+        )
+
+
+def _profile(view: View, interface: Interface) -> Iterator[Outcome]:
+    name = interface.name
+    about = About(PROFILES.id, name)
+    if not is_managed(view, name):
+        yield from _unmanaged(view, interface, about)
+        return
+    settings = settings_of(view, interface)
+    if settings.blocked:
+        yield _blocked(view, interface, about, settings)
+        return
+    profile = settings.profile
+    step = _step(interface, about, settings)
+    if step is None:
+        mode = settings.value(TRANSPORT_MODE)
+        shown = f"{name} has the profile {profile.name!r}" if profile else name
+        yield about.passes(f"{shown} with transport mode {mode}")
+        return
+    missing = f"{name} has no NetworkManager profile of its own"
+    if profile:
+        missing = f"the profile {profile.name!r} of {name} has no {INTERFACE_NAME}"
+    if interface.wanted:
+        yield about.fails(missing)
+        yield step
+    elif (
+        interface.netdev.carrier is False
+        and not static_addresses(interface.netdev)
+        and not interface.uses
+        and interface.network is None
+    ):
+        yield about.skips(
+            f"{missing}; it has no link, and nothing on this host needs it"
+        )
+    else:
+        guid = interface.port.guid or "..."
+        yield about.warns(
+            missing,
+            "name the netdev in the policy (host: interfaces: - match: {guid: "
+            f'"{guid}"}}), and apply creates a profile',
+        )
+
+
+def _step(interface: Interface, about: About, settings: Settings) -> Optional[Step]:
+    name, profile = interface.name, settings.profile
+    mode = interface.mode or DATAGRAM
+    if profile is None:
+        return about.step(
+            f"create a NetworkManager profile for {name}",
+            "none",
+            f"profile {name!r}, transport mode {mode}, no IP address",
+            LINK_DOWN,
+            reason="VDSM's network request has no transport mode, and NetworkManager "
+            "refuses an infiniband profile without one",
+            source=_SOURCE,
+            undo=f"deletes the profile: nmcli connection delete {shlex.quote(name)}",
+            changes=new_profile(name, mode, interface.parent, child_pkey(interface)),
+            users=interface.users,
+        )
+    if settings.value(INTERFACE_NAME) or profile.interface_name:
+        return None
+    changes = settings.change(INTERFACE_NAME, name)
+    return about.step(
+        f"set {INTERFACE_NAME} in the profile {profile.name!r} of {name}",
+        "not set",
+        f"{INTERFACE_NAME} {name}",
+        class_of(changes, profile),
+        reason="nmstate finds a profile by its interface-name only",
+        source=_SOURCE,
+        undo="removes the property from the profile",
+        changes=changes,
+        users=interface.users,
+    )
+
+
+def _unmanaged(view: View, interface: Interface, about: About) -> Iterator[Finding]:
+    name, owner = interface.name, interface.netdev.owner
+    manager = view.facts.network_manager
+    if manager is None or not manager.running:
+        return
+    why = f"{name} is unknown to NetworkManager"
+    if name in manager.unmanaged:
+        why = f"{name} is an unmanaged device of NetworkManager"
+    if owner:
+        why += f" and set up by {owner}"
+    yield about.warns(
+        f"{why}, so NetworkManager does not store its transport mode and MTU, and VDSM "
+        "cannot attach a network to it",
+        "remove it from unmanaged-devices (NetworkManager.conf(5)) and from udev's "
+        "NM_UNMANAGED, or set transport mode and MTU in "
+        f"{owner or 'the program that sets it up'}",
+    )
+
+
+def _blocked(
+    view: View, interface: Interface, about: About, settings: Settings
+) -> Finding:
+    verdict = FAIL if interface.wanted else WARN
+    foreign = renamed_profile(view, interface)
+    if foreign:
+        return about.finds(
+            verdict,
+            f"{settings.blocked}, but the netdev was renamed to {interface.name}",
+            f"nmcli connection modify {foreign.uuid} connection.interface-name "
+            f"{shlex.quote(interface.name)}, or restore the netdev's old name",
+        )
+    fix = (
+        f"move the address to a profile of type infiniband for {interface.name} with "
+        f"infiniband.transport-mode {DATAGRAM}, or remove it and let the engine assign "
+        "one"
+    )
+    if interface.is_child and child_pkey(interface) is None:
+        fix = "delete the child, and add its P_Key to pkey_children in the policy"
+    elif bonds_of(view, interface):
+        fix = "create the bond in the engine, or create profiles for it and its members"
+    return about.finds(verdict, settings.blocked, fix)
+
+
+PORTS = Rule("IB-PORT-01", _ports, "this host has no InfiniBand port")
+PROFILES = Rule("IPOIB-PROFILE-01", _profiles, NO_NETDEV)
+BONDS = Rule("IPOIB-BOND-01", _bonds, "no bond, bridge or VLAN is on an IPoIB netdev")

@@ -1,0 +1,600 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules about NFS over RDMA: what a mount needs, and known defects of mounts. Pure.
+
+NFSRDMA-01 to -03 check the host's requirements: a missing one is a failure if the
+policy or an existing mount uses RDMA, else a warning. The other rules look at the
+mounts over RDMA. Their subject is the export: mounts of one export, which are rare,
+count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Callable, Optional
+
+from ovirt_rdma.host.export import Export, nfs_check
+from ovirt_rdma.host.facts.activity import (
+    ConnectionActivity,
+    MountActivity,
+    Requests,
+)
+from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.facts.statistics import beyond_requests
+from ovirt_rdma.host.mount_options import MountOptions
+from ovirt_rdma.host.policy.model import rule_for
+from ovirt_rdma.host.rules.base import (
+    FAIL,
+    WARN,
+    About,
+    Finding,
+    Rule,
+)
+from ovirt_rdma.host.rules.modules import (
+    NFS_MODULE,
+    blocking_line,
+    is_available,
+    is_loaded,
+    mismatch,
+    place_of,
+)
+from ovirt_rdma.host.rules.view import RDMA, View, once_per_view
+
+# Drivers of bus devices whose RDMA devices set IB_DEVICE_MEM_MGT_EXTENSIONS
+# (drivers/infiniband in Linux 6.1): mlx4, mlx5, hfi1, irdma on ice and i40e, bnxt_re on
+# bnxt_en, cxgb4, qedr on qede, ocrdma on be2net, pvrdma, erdma, hns on hns3, rxe.
+_NVIDIA_AND_INTEL = "mlx4_core mlx5_core hfi1 ice i40e irdma"
+_OTHERS = "bnxt_en cxgb4 qede be2net vmw_pvrdma erdma hns3 hns rdma_rxe"
+WITH_REGISTRATION = frozenset(f"{_NVIDIA_AND_INTEL} {_OTHERS}".split())
+# Drivers whose devices do not set it.
+WITHOUT_REGISTRATION = frozenset(("ib_qib", "ib_mthca"))
+
+
+def _module(view: View) -> Iterator[Finding]:
+    """Yield a finding: rpcrdma is loaded, available, blocked or missing."""
+    modules, about = view.facts.modules, About("NFSRDMA-01", NFS_MODULE)
+    bad = FAIL if view.wants_nfs_over_rdma else WARN
+    line = blocking_line(modules, NFS_MODULE)
+    if is_loaded(modules, NFS_MODULE):
+        yield about.passes("rpcrdma is loaded")
+    elif is_available(modules, NFS_MODULE) is False:
+        if view.facts.rdma_devices or bad == FAIL:
+            yield about.finds(
+                bad,
+                "this kernel has no rpcrdma, so NFS cannot be mounted over RDMA",
+                "see STACK-01 and KERNEL-01",
+            )
+    elif line and line.command == "install":
+        sentence = f"{place_of(line)} prevents loading rpcrdma (install)"
+        yield about.finds(bad, sentence, "remove that line")
+    elif mismatch(modules):
+        sentence = "rpcrdma cannot be loaded: it does not match the other RDMA modules"
+        yield about.finds(bad, sentence, "see STACK-01")
+    elif is_available(modules, NFS_MODULE):
+        yield about.passes(
+            "rpcrdma is available; the kernel loads it at the first mount"
+        )
+    else:
+        yield about.skips(
+            "it is unknown if this kernel has rpcrdma", "modprobe rpcrdma"
+        )
+
+
+def _registration(view: View) -> Iterator[Finding]:
+    """Yield a finding for each device: its driver supports FRWR, or does not."""
+    devices = view.facts.rdma_devices
+    others = any(device.driver in WITH_REGISTRATION for device in devices)
+    for device in devices:
+        name, driver = device.name, device.driver
+        about = About("NFSRDMA-02", name)
+        if driver in WITH_REGISTRATION:
+            yield about.passes(
+                f"{driver} supports the memory registration (FRWR) that NFS over RDMA "
+                "requires"
+            )
+        elif driver in WITHOUT_REGISTRATION:
+            yield about.finds(
+                FAIL if view.wants_nfs_over_rdma and not others else WARN,
+                f"{driver} does not support fast memory registration (FRWR): NFS "
+                f"mounts over {name} fail (frwr mode is not supported by device)",
+                "mount over TCP (IPoIB), or use another adapter",
+            )
+        else:
+            yield about.skips(
+                f"it is unknown if {driver or 'the driver of ' + name} supports fast "
+                "memory registration (FRWR)",
+                "if it does, ibv_devinfo -v shows MEM_MGT_EXTENSIONS in "
+                "device_cap_flags",
+            )
+
+
+def _port(view: View) -> Iterator[Finding]:
+    """Yield a finding: an RDMA port is ACTIVE, or none is."""
+    about, wanted = About("NFSRDMA-03"), view.wants_nfs_over_rdma
+    ports = [
+        (f"{d.name}/{p.number}", p) for d in view.facts.rdma_devices for p in d.ports
+    ]
+    active = [name for name, port in ports if port.is_active]
+    if active:
+        verb = "is" if len(active) == 1 else "are"
+        yield about.passes(f"{', '.join(active)} {verb} ACTIVE")
+    elif view.facts.rdma_devices:
+        states = ", ".join(f"{n} is {p.state} ({p.physical_state})" for n, p in ports)
+        yield about.finds(
+            FAIL if wanted else WARN,
+            f"no RDMA port is ACTIVE: {states or 'the devices have no port'}",
+            "check cable and switch; on InfiniBand also check that a subnet manager is "
+            "running",
+        )
+    elif wanted:
+        yield about.fails(
+            "the policy requires NFS over RDMA, but this host has no RDMA device",
+            "see DRIVER-01",
+        )
+
+
+MODULE = Rule("NFSRDMA-01", _module)
+REGISTRATION = Rule("NFSRDMA-02", _registration)
+PORT = Rule("NFSRDMA-03", _port)
+REQUIREMENTS = (MODULE, REGISTRATION, PORT)
+
+
+@dataclass(frozen=True)
+class RdmaMount:
+    """A mount whose connections are over RDMA, what it did, and what was asked for.
+
+    activity: None if the counters were not read
+    asked: the extra options of the policy's rule for this export
+    """
+
+    mount: NfsMount
+    activity: Optional[MountActivity]
+    asked: MountOptions
+
+    def shown(self, name: str) -> Optional[int]:
+        """Return the number of an option that the kernel shows, or None."""
+        return MountOptions.parse(self.mount.options).number(name)
+
+
+@once_per_view
+def rdma_mounts(view: View) -> tuple[RdmaMount, ...]:
+    """Return the mounts over RDMA, the first one of each export."""
+    activity = view.facts.activity
+    done = {one.mountpoint: one for one in activity.mounts} if activity else {}
+    found: dict[str, RdmaMount] = {}
+    for mount in view.facts.nfs_mounts:
+        if mount.source in found or not is_over_rdma(mount):
+            continue
+        export = Export.maybe(mount.source)
+        match = rule_for(view.policy, export) if export else None
+        asked = MountOptions.parse(match.rule.options if match else "")
+        found[mount.source] = RdmaMount(mount, done.get(mount.mountpoint), asked)
+    return tuple(found.values())
+
+
+def is_over_rdma(mount: NfsMount) -> bool:
+    """Whether mountstats shows connections over RDMA, or mountinfo alone says so."""
+    if mount.protocols:
+        return RDMA in mount.protocols
+    return (mount.protocol or "").startswith(RDMA)
+
+
+NO_MOUNT = "this host has no NFS mount over RDMA"
+
+
+_UNREAD = "the counters of this mount are unknown"
+
+
+def _each(
+    view: View, rule: str, judge: Callable[[View, About, RdmaMount], Finding]
+) -> Iterator[Finding]:
+    for one in rdma_mounts(view):
+        yield judge(view, About(rule, one.mount.source), one)
+
+
+def _of_mounts(rule: str, judge: Callable[[View, About, RdmaMount], Finding]) -> Rule:
+    """Return a rule with one finding for each mount."""
+    return Rule(rule, lambda view: _each(view, rule, judge), NO_MOUNT)
+
+
+# net/sunrpc/xprtrdma: RPCRDMA_DEF_SLOT_TABLE.
+DEFAULT_SLOTS = 128
+# Waiting requests, as an average over all requests, up to which waiting is rare.
+_RARE = 0.01
+# Where requests wait for a slot only, they wait less than this many times the reply
+# takes, beyond what the backlog explains: at most 1.04 on Debian's 6.1.192 and at least
+# 1.5 on its 6.1.170, in bursts and with constant queues (docs/health.md).
+_SLEEPS = 1.3
+# One sleep.
+_SLEEP_MS = 250
+# Requests whose mean wait says something.
+_MANY = 20
+# The share of the slots that may wait in the mean. Those that sleep are few, and those
+# of a long backlog wait so long that how evenly they come decides.
+_SHORT = 0.25
+# Requests over the connections of a mount, for each of its own. More are of other
+# mounts of the server, whose waits are in other statistics.
+_OWN = 1.2
+# The requests that a server takes at once over a connection: 64 on newer Linux servers,
+# 32 on older ones (include/linux/sunrpc/svc_rdma.h, RPCRDMA_MAX_REQUESTS).
+_CREDITS = 32
+_RAISE = (
+    "set sunrpc.rdma_slot_table_entries=512 by sysctl and mount again; or ask for "
+    "several connections (nconnect); more in explain NFS-SLOTS-01"
+)
+
+
+def _slots(view: View) -> Iterator[Finding]:
+    """Yield a finding for each mount, and one for a setting that is too small."""
+    tuning = view.facts.tuning
+    slots = tuning.rdma_slots if tuning else None
+    if slots is not None and slots < DEFAULT_SLOTS:
+        yield About(SLOTS.id).warns(
+            f"connections to come have {slots} slots (sunrpc.rdma_slot_table_entries), "
+            f"fewer than the kernel's {DEFAULT_SLOTS}",
+            "remove the setting from sysctl.d, or raise it",
+        )
+    yield from _each(view, SLOTS.id, _waiting)
+
+
+def _waiting(view: View, about: About, one: RdmaMount) -> Finding:
+    done, slots = one.activity, _slots_now(view, one.mount.address)
+    if done is None:
+        return about.skips(_UNREAD)
+    of = f"{slots} slots" if slots is not None else "slots"
+    if not done.backlog:
+        return about.passes(f"no request had to wait for one of its {of}")
+    average = done.backlog / max(1, done.sends)
+    waited = f"on average {average:.2f} requests waited for one of its {of}"
+    # Requests that wait until a lost connection is made again are not in the backlog.
+    broke = done.new_connects or done.new_retransmissions
+    if not broke and sleep_without_slot(
+        (done.new_reads, done.new_writes),
+        calls=done.new_operations,
+        sends=done.new_sends,
+        backlog=done.new_backlog / max(1, done.new_sends),
+        slots=slots,
+    ):
+        count = done.new_reads.count + done.new_writes.count
+        queue_ms = (done.new_reads.queue_ms + done.new_writes.queue_ms) / count
+        rtt_ms = (done.new_reads.rtt_ms + done.new_writes.rtt_ms) / count
+        return about.warns(
+            f"{waited}, and a read or write now waits {queue_ms:.1f} ms before it is "
+            f"sent, while its reply takes {rtt_ms:.1f} ms: as in kernels where the "
+            "first request without a free slot waits 250 ms",
+            _RAISE,
+        )
+    if average < _RARE:
+        return about.passes(f"requests rarely had to wait for one of its {of}")
+    return about.warns(waited, _RAISE)
+
+
+def sleep_without_slot(
+    data: Iterable[Requests],
+    *,
+    calls: int,
+    sends: int,
+    backlog: float,
+    slots: Optional[int],
+) -> bool:
+    """Whether requests over RDMA seem to sleep when all slots are in use, longer than
+    until one is free again. All values are of the same seconds, with no connection
+    lost.
+
+    - ``data``: the reads, and the writes; those of a kind are alike
+    - ``calls``: all requests of the mount; ``sends``: of all mounts on its connections
+    - ``backlog``: the mean number of requests that wait for a slot
+    - ``slots``: of the connection; None: unknown, so no sleep is seen
+
+    With n requests in the backlog and m more with slots than the server takes at once,
+    (n + m) / (taken at once) replies come before a request is sent. The defect: commit
+    a721035477fb of Linux.
+    """
+    if slots is None or sends > _OWN * calls or not 0 < backlog < _SHORT * slots:
+        return False
+    at_once = min(slots, _CREDITS)
+    replies = (backlog + slots - at_once) / at_once
+    many = [one for one in data if one.count >= _MANY]
+    slept_ms = sum(one.queue_ms - replies * one.rtt_ms for one in many)
+    # Slow writes keep quick reads waiting too, but then the writes wait as explained.
+    return slept_ms >= _SLEEP_MS and all(
+        one.queue_ms > (replies + _SLEEPS) * one.rtt_ms for one in many
+    )
+
+
+def _slots_now(view: View, address: Optional[str]) -> Optional[int]:
+    known = [
+        connection.slots_max
+        for connection in _connections_of(view, address) or ()
+        if connection.slots_max is not None
+    ]
+    return max(known, default=None)
+
+
+def _connections_of(
+    view: View, address: Optional[str]
+) -> Optional[tuple[ConnectionActivity, ...]]:
+    """Return the connections to a server; None if the kernel shows none."""
+    activity = view.facts.activity
+    if activity is None or activity.connections is None or not address:
+        return None
+    return tuple(c for c in activity.connections if c.destination == address)
+
+
+_SWITCHES = "/sys/kernel/sunrpc/xprt-switches"
+_REMOUNT = "all mounts of the server must be mounted again"
+_FIXES = "boot a kernel with the fixes of March 2026"
+_UNBLOCK = f"mount without nconnect ({_REMOUNT}), or {_FIXES}"
+# Repeated requests, as a part of all, and connections made, from which they are no
+# accident. An idle connection is made again every five minutes without repeating any.
+_OFTEN, _AT_LEAST, _CONNECTS = 0.01, 10, 3
+
+
+def _nconnect(view: View, about: About, one: RdmaMount) -> Finding:
+    """Return the finding about connections asked for, made and blocked."""
+    made = len(one.mount.protocols)
+    taken = one.shown("nconnect") or 0
+    asked = one.asked.number("nconnect") or taken or 1
+    done = one.activity
+    if done and done.blocked:
+        return about.fails(
+            f"requests wait on {done.blocked} of {made} connections where none is "
+            "under way that they could wait for: it is blocked",
+            _UNBLOCK,
+        )
+    if done and done.unanswered:
+        return about.warns(
+            f"{done.unanswered} of {made} connections sent requests and got no reply "
+            "while others got some: it may be blocked, or the server is late",
+            f"check again; if it stays so: {_UNBLOCK}",
+        )
+    if not made:
+        return about.skips("the kernel shows no connections of this mount")
+    if made < asked:
+        why = (
+            "it shares the connections of an earlier mount of this server, or is older "
+            f"than the policy: {_REMOUNT}"
+        )
+        if one.asked.number("nconnect") and not taken and one.mount.version != "3":
+            why = (
+                "this kernel may ignore nconnect for NFS 4 over RDMA (before Linux "
+                "6.9): use NFS 3 or a newer kernel; or the mount is older than the "
+                f"policy: {_REMOUNT}"
+            )
+        return about.warns(f"{asked} connections are asked for, and it has {made}", why)
+    if made == 1:
+        return about.passes("it has 1 connection, as asked for")
+    return about.passes(
+        f"it has {made} connections, and none of them is blocked; it is unknown if "
+        "this kernel has the fixes for several connections"
+    )
+
+
+def _reset(view: View, about: About, one: RdmaMount) -> Finding:
+    """Return the finding whether connections break with requests."""
+    done, activity = one.activity, view.facts.activity
+    if done is None or activity is None:
+        return about.skips(_UNREAD)
+    again = f"{done.retransmissions} of {done.operations} requests were sent again"
+    connects = f"its connections were made {done.connects} times"
+    fix = (
+        "look at the server's log and CPU, then at PORT-ERRORS-01; for Linux servers "
+        "see explain NFS-RESET-01"
+    )
+    if done.new_connects and done.new_retransmissions:
+        return about.warns(
+            f"a connection broke within the last {activity.seconds:.1f} s and "
+            f"{done.new_retransmissions} requests were sent again; {again} in all",
+            fix,
+        )
+    part = done.retransmissions / max(1, done.operations)
+    extra = done.connects - done.connections
+    if part >= _OFTEN and done.retransmissions >= _AT_LEAST and extra >= _CONNECTS:
+        return about.warns(f"{again}, and {connects}", fix)
+    return about.passes(f"{again}; {connects}")
+
+
+def _listener(view: View, about: About, one: RdmaMount) -> Finding:
+    """Return the finding whether the server takes its connections."""
+    address = one.mount.address
+    found = _connections_of(view, address)
+    if found is None:
+        return about.skips("this kernel does not show the state of its connections")
+    if not found:
+        return about.skips(f"the kernel shows no connection to {address}")
+    trying = [c for c in found if "CONNECTING" in c.state and not c.connected]
+    if trying:
+        return about.warns(
+            f"{len(trying)} of {len(found)} connections to {address} cannot be made "
+            "again",
+            f"{nfs_check(one.mount.source)}; if the server refuses, restart its NFS "
+            "service: it may have lost its RDMA listener when its address moved",
+        )
+    idle = sum(not connection.connected for connection in found)
+    return about.passes(f"{len(found) - idle} connected, {idle} idle")
+
+
+def _rpcctl(view: View) -> Iterator[Finding]:
+    """Yield a finding: connections that somebody has set offline or removed."""
+    activity = view.facts.activity
+    about = About(RPCCTL.id)
+    if activity is None or activity.connections is None:
+        yield about.skips("this kernel does not show the state of connections")
+        return
+    off = [c for c in activity.connections if {"OFFLINE", "REMOVE"} & set(c.state)]
+    for one in off:
+        yield About(RPCCTL.id, one.name).warns(
+            f"somebody has set this connection to {one.destination} offline",
+            "set it online again, and never remove it (kernels from 6.12 on crash): "
+            f"echo online > {_SWITCHES}/{one.name}/xprt_state",
+        )
+    if activity.connections and not off:
+        yield about.passes("no connection is offline; none must be removed with rpcctl")
+
+
+def _version(view: View, about: About, one: RdmaMount) -> Finding:
+    """Return the finding whether servers will offer its version."""
+    version = one.mount.version
+    if version == "4.0":
+        return about.warns(
+            "it uses NFS 4.0, which Linux servers with nfs-utils 2.9.1 or later do not "
+            "offer by default",
+            "choose NFS version 4.2 (or auto) for the storage domain in the engine",
+        )
+    if version is None:
+        return about.skips("its NFS version is unknown")
+    return about.passes(f"it uses NFS {version}")
+
+
+def _copy(view: View, about: About, one: RdmaMount) -> Finding:
+    """Return the finding whether server-side copies came to an end."""
+    if one.mount.version not in (None, "4.2"):
+        return about.passes(f"NFS {one.mount.version} has no server-side copy")
+    if one.activity is None:
+        return about.skips(_UNREAD)
+    copies, cancelled = one.activity.copies, one.activity.cancelled_copies
+    if cancelled:
+        return about.warns(
+            f"{cancelled} of {copies} server-side copies were given up: the server's "
+            "message about the end may be lost",
+            "choose NFS version 4.1 for the storage domain in the engine",
+        )
+    if copies:
+        return about.passes(f"none of {copies} server-side copies was given up")
+    return about.skips(
+        "no server-side copy was made yet, so it is unknown if it would end"
+    )
+
+
+def _size(view: View, about: About, one: RdmaMount) -> Finding:
+    """Return the finding about rsize and wsize, asked for and negotiated."""
+    shown: list[str] = []
+    smaller: list[str] = []
+    for name in ("rsize", "wsize"):
+        negotiated, asked = one.shown(name), one.asked.number(name)
+        if negotiated is None:
+            continue
+        shown.append(f"{name} is {negotiated}")
+        # The kernel rounds down to a power of two, or to a page (nfs_block_size).
+        if asked is not None and negotiated < asked // 2 + 1:
+            smaller.append(f"{name} is {negotiated}, and {asked} is asked for")
+    if smaller:
+        return about.warns(
+            "; ".join(smaller),
+            "raise the server's largest size (knfsd: max_block_size, which it lowers "
+            "itself with little memory), or ask for less; then mount again",
+        )
+    if not shown:
+        return about.skips("its rsize and wsize are unknown")
+    return about.passes(", ".join(shown))
+
+
+def _firewall(view: View) -> Iterator[Finding]:
+    """Yield findings: Soft-RoCE's UDP port, and the ports beside NFS 3."""
+    connected = {c.device for c in view.facts.cm_ids or () if c.state == "CONNECT"}
+    soft = [d.name for d in view.facts.rdma_devices if d.is_soft_roce]
+    for name in soft:
+        about = About(FIREWALL.id, name)
+        if name in connected:
+            yield about.passes("Soft-RoCE has a connection, so UDP port 4791 is open")
+        else:
+            yield about.skips(
+                "Soft-RoCE needs UDP port 4791 in both directions; it is unknown if "
+                "firewalls let it pass",
+                "firewall-cmd --permanent --add-port=4791/udp; firewall-cmd --reload",
+            )
+    mounts = [one.mount for one in rdma_mounts(view)]
+    locking = [
+        mount
+        for mount in mounts
+        if mount.version == "3"
+        and not {"nolock", "local_lock=all"} & set(mount.options.split(","))
+    ]
+    for mount in locking:
+        yield About(FIREWALL.id, mount.source).skips(
+            "NFS 3 with locks also needs TCP ports in both directions (rpcbind 111, "
+            "mountd, lockd, statd); it is unknown if firewalls let them pass",
+            "mount with nolock as VDSM does, or fix the ports in /etc/nfs.conf",
+        )
+    if mounts and not soft and not locking:
+        yield About(FIREWALL.id).passes("nothing here needs other ports than RDMA's")
+
+
+# Without LOCALIO the kernel has no such parameter.
+_MODULE, _PARAMETER = "nfs", "localio_enabled"
+
+
+def _localio(view: View, about: About, one: RdmaMount) -> Finding:
+    """Return the finding whether the data of a mount uses its connection."""
+    enabled = {
+        parameter.value == "Y"
+        for parameter in view.facts.modules.parameters
+        if (parameter.module, parameter.name) == (_MODULE, _PARAMETER)
+    }
+    past = _past_the_connection(one)
+    if past and enabled == {False}:
+        return about.passes(
+            "its data uses its connection since LOCALIO was disabled; before that, "
+            f"{past}"
+        )
+    if past:
+        return about.warns(
+            f"{past}: the kernel reads and writes the server's files directly "
+            "(LOCALIO), so the proof of RDMA says nothing about the data",
+            "no fix is needed for the data; to have it use RDMA: echo N > "
+            f"/sys/module/{_MODULE}/parameters/{_PARAMETER}",
+        )
+    if one.activity and one.activity.layout:
+        return about.skips(
+            "it uses pNFS, so its data uses connections to other servers"
+        )
+    if not enabled:
+        return about.passes("this kernel has no LOCALIO")
+    if one.activity is None:
+        return about.skips(_UNREAD)
+    here = {
+        address.partition("/")[0]
+        for netdev in view.facts.netdevs
+        for address in netdev.addresses
+    }
+    if one.mount.address in here and enabled == {True}:
+        return about.skips(
+            "the server is this host, and LOCALIO is enabled; the counters do not show "
+            "if it is used"
+        )
+    return about.passes("its data uses its connection")
+
+
+def _past_the_connection(one: RdmaMount) -> str:
+    """Return what shows that data was moved without requests, or nothing.
+
+    With pNFS the requests are in the counters of other servers.
+    """
+    done = one.activity
+    if done is None or done.layout:
+        return ""
+    for what, moved, requests, size in (
+        ("read", done.server_read, done.reads, one.shown("rsize")),
+        ("written", done.server_written, done.writes, one.shown("wsize")),
+    ):
+        if moved is None or size is None:
+            continue
+        if beyond_requests(moved, requests, size) > 0:
+            return f"{moved} bytes were {what} with {requests} requests"
+    return ""
+
+
+SLOTS = Rule("NFS-SLOTS-01", _slots, NO_MOUNT)
+NCONNECT = _of_mounts("NFS-NCONNECT-01", _nconnect)
+RESET = _of_mounts("NFS-RESET-01", _reset)
+LISTENER = _of_mounts("NFS-LISTENER-01", _listener)
+RPCCTL = Rule("RPCCTL-01", _rpcctl, NO_MOUNT)
+VERSION = _of_mounts("NFS-VERS-01", _version)
+COPY = _of_mounts("NFS-COPY-01", _copy)
+SIZE = _of_mounts("NFS-SIZE-01", _size)
+FIREWALL = Rule("FIREWALL-01", _firewall, NO_MOUNT)
+LOCALIO = _of_mounts("NFS-LOCALIO-01", _localio)
+MOUNTS = (
+    *(SLOTS, NCONNECT, RESET, LISTENER, RPCCTL),
+    *(VERSION, COPY, SIZE, FIREWALL, LOCALIO),
+)

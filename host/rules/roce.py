@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules about RoCE ports and the Ethernet below them. Pure.
+
+ROCE-MTU-01: the Ethernet MTU below RoCE and the IB MTU that it allows. ``auto`` does
+not change an Ethernet MTU: the switch's limit is unknown to the host, and packets above
+it are lost. ROCE-GID-01: type and addresses of the GIDs; RDMA CM finds a port by the
+GID of the source address. ROCE-PFC-01 and ROCE-ECN-01: flow control and congestion
+notification. Without them the network below RoCE may lose packets. They only warn: it
+depends on switches and adapters if a fabric needs them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Callable, Optional, Union
+
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.devices import Dcb, Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.policy.model import AUTO
+from ovirt_rdma.host.rules.adapters import MLX5
+from ovirt_rdma.host.rules.base import (
+    LINK_DOWN,
+    LIVE,
+    About,
+    Finding,
+    Outcome,
+    Rule,
+)
+from ovirt_rdma.host.rules.profiles import ETHERNET_MTU, settings_of, write
+from ovirt_rdma.host.rules.view import Interface, View, once_per_view
+
+
+@dataclass(frozen=True)
+class RocePort:
+    """A RoCE port; ``bases`` are its own netdevs, ``netdevs`` these and all above: the
+    GID table of a port includes every bond, VLAN and bridge above its netdev
+    (drivers/infiniband/core/roce_gid_mgmt.c), so the address may be on any of them.
+    """
+
+    name: str
+    device: RdmaDevice
+    port: RdmaPort
+    bases: tuple[Interface, ...]
+    netdevs: tuple[Netdev, ...]
+
+    @property
+    def with_address(self) -> tuple[Netdev, ...]:
+        """The netdevs that have an address; link-local ones do not count."""
+        return tuple(netdev for netdev in self.netdevs if any(global_addresses(netdev)))
+
+
+@once_per_view
+def roce_ports(view: View) -> tuple[RocePort, ...]:
+    """Return the ports with an Ethernet link layer, except iWARP's."""
+    ports = []
+    for place in view.ports:
+        if place.device.is_iwarp or not place.port.is_ethernet:
+            continue
+        bases = tuple(one for one in view.on_port(place) if not one.is_ipoib)
+        names = [name for base in bases for name in view.carriers(base.name)]
+        names += [gid.netdev for gid in place.port.gids if gid.netdev]
+        netdevs = (view.netdev(name) for name in dict.fromkeys(names))
+        found = tuple(netdev for netdev in netdevs if netdev)
+        ports.append(RocePort(place.name, place.device, place.port, bases, found))
+    return tuple(ports)
+
+
+_WITHOUT = "this host has no RoCE port"
+
+
+def global_addresses(netdev: Netdev) -> Iterator[str]:
+    """Yield a netdev's addresses without prefix lengths.
+
+    Link-local ones are left out: every netdev has them.
+    """
+    for text in netdev.addresses:
+        address = text.partition("/")[0]
+        parsed = _parsed(address)
+        if parsed is not None and not parsed.is_link_local:
+            yield address
+
+
+def gid_of(address: str) -> Optional[str]:
+    """Return the GID of an IP address, in the kernel's form; None if it is not valid.
+
+    An IPv4 address is at the end of ``::ffff:0:0/96`` (rdma_ip2gid).
+    """
+    parsed = _parsed(address)
+    if parsed is None:
+        return None
+    if isinstance(parsed, ipaddress.IPv4Address):
+        parsed = ipaddress.IPv6Address(f"::ffff:{parsed}")
+    digits = parsed.packed.hex()  # .exploded of a mapped address differs from 3.13 on
+    return ":".join(digits[at : at + 4] for at in range(0, len(digits), 4))
+
+
+def _parsed(
+    address: str,
+) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, None]:
+    try:
+        return ipaddress.ip_address(address)
+    except ValueError:
+        return None
+
+
+# include/rdma/ib_addr.h, iboe_get_mtu: GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28,
+# ICRC 4.
+_HEADERS = 96
+_IB_MTUS = (4096, 2048, 1024, 512, 256)
+LARGEST = _IB_MTUS[0]
+# The usual round number that is sufficient for LARGEST with its headers (4192).
+ENOUGH = 4200
+
+
+def ib_mtu(mtu: int) -> Optional[int]:
+    """Return the IB MTU in bytes that an Ethernet MTU allows; None if it has none."""
+    return next((ib for ib in _IB_MTUS if ib + _HEADERS <= mtu), None)
+
+
+def _mtu(view: View) -> Iterator[Outcome]:
+    """Yield a finding for each netdev that carries RoCE, and steps for the policy."""
+    ports = roce_ports(view)
+    reported = set()
+    for port in ports:
+        carriers = port.with_address or tuple(base.netdev for base in port.bases)
+        if not carriers:
+            yield About(MTU.id, port.name).skips(f"{port.name} has no netdev")
+        for netdev in carriers:
+            if netdev.name not in reported and not _is_fixed_by_policy(port, netdev):
+                reported.add(netdev.name)
+                yield _carrier(view, port, netdev)
+    for port in ports:
+        for interface in port.bases:
+            if interface.wanted and interface.wanted.mtu is not None:
+                yield from _wanted_mtu(view, interface, interface.wanted.mtu)
+
+
+def _is_fixed_by_policy(port: RocePort, netdev: Netdev) -> bool:
+    """Whether the policy's MTU for this netdev is sufficient: one finding is enough."""
+    for base in port.bases:
+        wanted = base.wanted.mtu if base.wanted else None
+        if base.netdev == netdev and isinstance(wanted, int):
+            most = port.port.max_mtu or LARGEST
+            return netdev.mtu != wanted and (ib_mtu(wanted) or 0) >= most
+    return False
+
+
+def _carrier(view: View, port: RocePort, netdev: Netdev) -> Finding:
+    """Return the finding about the lowest MTU from the port to ``netdev``."""
+    about, most = About(MTU.id, netdev.name), port.port.max_mtu or LARGEST
+    below = [
+        lower
+        for base in port.bases
+        for name in view.carriers(base.name)
+        if (lower := view.netdev(name)) and netdev.name in view.carriers(name)
+    ]
+    lowest = min([netdev, *below], key=lambda lower: lower.mtu)
+    allowed, shown = ib_mtu(lowest.mtu), f"{lowest.name} has MTU {lowest.mtu}"
+    if allowed is None:
+        sentence = f"{shown}, which is too small for RoCE"
+        return about.warns(sentence, _mtu_fix(view, lowest, most))
+    allows = f"{shown}, which allows an IB MTU of {allowed}"
+    if port.device.is_soft_roce:
+        return about.passes(f"{allows} (Soft-RoCE)")
+    if allowed >= most:
+        return about.passes(allows)
+    sentence = f"{allows}; the port supports {most}"
+    return about.warns(sentence, _mtu_fix(view, lowest, most))
+
+
+def _mtu_fix(view: View, netdev: Netdev, most: int) -> str:
+    enough = ENOUGH if most == LARGEST else most + _HEADERS
+    size = f"{most} needs {enough} or more (9000), also on the switch and the server"
+    above = view.carriers(netdev.name)
+    for network in view.facts.ovirt_networks:
+        if network.southbound in above:
+            return f"set the MTU of the logical network {network.name}; {size}"
+    return f"set the MTU of {netdev.name}; {size}"
+
+
+def _wanted_mtu(view: View, interface: Interface, wanted: object) -> Iterator[Outcome]:
+    """Yield how the policy's MTU for a port's own netdev is applied."""
+    name, mtu = interface.name, interface.netdev.mtu
+    about = About(MTU.id, name)
+    if wanted == AUTO or not isinstance(wanted, int):
+        sentence = f"auto does not change the MTU {mtu} of {name}: the switch's limit"
+        yield about.skips(f"{sentence} is unknown", "set mtu to a number")
+        return
+    settings = settings_of(view, interface)
+    refused = _bond_or_vlan(view, interface, wanted) or settings.blocked
+    # NetworkManager reads a profile only when it activates it.
+    changes = () if refused else settings.change(ETHERNET_MTU, str(wanted))
+    if mtu != wanted and not refused:
+        changes = (*changes, write(interface, "mtu", str(wanted)))
+    if mtu == wanted and (interface.network or not changes):
+        yield about.passes(f"{name} has the policy's MTU {wanted}")
+        return
+    differs = f"{name} has MTU {mtu}, the policy requires {wanted}"
+    if interface.network:
+        network = interface.network.name
+        yield about.warns(
+            f"{differs}; the engine's network {network} sets it",
+            f"set the MTU of {network} to {wanted} in the engine",
+        )
+        return
+    if mtu == wanted:
+        differs = f"{name} has the policy's MTU {wanted}, but its profile does not"
+    yield about.warns(differs, refused or "ovirt-rdma-host plan")
+    if mtu == wanted:
+        yield about.step(
+            f"set the MTU of {name} to {wanted}",
+            f"profile {settings.value(ETHERNET_MTU)}",
+            f"profile {wanted}",
+            LIVE,
+            reason="the policy requires it, also after a reboot",
+            source=_MTU_SOURCE,
+            undo="restores the profile's earlier value",
+            changes=changes,
+            refused=refused,
+        )
+        return
+    yield about.step(
+        f"set the MTU of {name} to {wanted}",
+        str(mtu),
+        str(wanted),
+        LINK_DOWN,
+        reason=f"the policy requires it: an IB MTU of {ib_mtu(wanted) or 'none'} "
+        f"instead of {ib_mtu(mtu) or 'none'}; drivers restart their queues",
+        source=_MTU_SOURCE,
+        undo="restores the earlier values of netdev and profile",
+        changes=changes,
+        refused=refused,
+        users=view.users.of_mtu(name),
+    )
+
+
+_MTU_SOURCE = "include/rdma/ib_addr.h, iboe_get_mtu; nm-settings-nmcli(5)"
+
+
+def _bond_or_vlan(view: View, interface: Interface, wanted: int) -> str:
+    """Return why a netdev above does not allow the MTU; empty if they allow it."""
+    for name in interface.netdev.uppers:
+        upper = view.netdev(name)
+        if upper and upper.driver == "bond":
+            return Sentence(
+                "mtu-of-bond", f"{name} sets the MTU of its ports: set it there"
+            )
+        # The kernel lowers a VLAN's MTU with its netdev's, and never raises it again.
+        if upper and upper.driver == "vlan" and upper.mtu > wanted:
+            return Sentence(
+                "mtu-below-vlan",
+                f"{name} above it has MTU {upper.mtu}: lower that first",
+            )
+    return ""
+
+
+V1, V2 = "IB/RoCE v1", "RoCE v2"
+
+
+def _gids(view: View) -> Iterator[Finding]:
+    """Yield findings for each RoCE port."""
+    for port in roce_ports(view):
+        about, name = About(GIDS.id, port.name), port.name
+        types = {gid.type for gid in port.port.gids}
+        default = port.port.default_gid_type
+        if not types - {None}:
+            yield about.skips(f"{name} shows no GID with a type", _show_gids(port))
+            continue
+        if V2 not in types:
+            yield about.warns(
+                f"{name} supports RoCE v1 only, which is limited to one Ethernet "
+                "segment and to servers that support v1",
+                "use ConnectX-3 Pro or later: many NFS servers support RoCE v2 only",
+            )
+        elif default == V1:
+            folder = shlex.quote(f"/sys/kernel/config/rdma_cm/{port.device.name}")
+            yield about.warns(
+                f"RDMA CM uses RoCE v1 on {name}, although the port supports v2",
+                f"mkdir -p {folder}; echo 'RoCE v2' > "
+                f"{folder}/ports/{port.port.number}/default_roce_mode",
+            )
+        else:
+            used = "" if default is None else f", and RDMA CM uses {default}"
+            yield about.passes(f"{name} supports RoCE v2{used}")
+        yield from _addresses(port)
+
+
+def _addresses(port: RocePort) -> Iterator[Finding]:
+    """Compare the addresses of the port's netdevs with its GID table."""
+    gids = {gid.gid.lower() for gid in port.port.gids}
+    if not port.with_address:
+        names = ", ".join(base.name for base in port.bases) or port.name
+        yield About(GIDS.id, port.name).skips(
+            f"neither {names} nor a netdev above has an address",
+            "assign an address to the storage network: RDMA CM finds the port by it",
+        )
+    for netdev in port.with_address:
+        missing = [a for a in global_addresses(netdev) if gid_of(a) not in gids]
+        if missing:
+            yield About(GIDS.id, netdev.name).warns(
+                f"{', '.join(missing)} of {netdev.name} is not in the GID table of "
+                f"{port.name}: RDMA CM cannot use it there",
+                f"ip link set {netdev.name} up; {_show_gids(port)}",
+            )
+
+
+def _show_gids(port: RocePort) -> str:
+    folder = f"/sys/class/infiniband/{port.device.name}/ports/{port.port.number}"
+    return f"grep . {folder}/gids/* shows the table"
+
+
+def _of_netdevs(
+    rule: str, judge: Callable[[About, str, Dcb, RdmaDevice], Finding]
+) -> Rule:
+    """Return a rule about the data center bridging of each RoCE port's own netdevs."""
+
+    def check(view: View) -> Iterator[Finding]:
+        ports = roce_ports(view)
+        for port in ports:
+            about = About(rule, port.name)
+            if port.device.is_soft_roce:
+                yield about.skips(
+                    f"{port.name} is Soft-RoCE: it has no flow control of its own"
+                )
+            elif not port.bases:
+                yield about.skips(f"{port.name} has no netdev")
+        for port in ports:
+            for base in () if port.device.is_soft_roce else port.bases:
+                about = About(rule, base.name)
+                yield judge(about, base.name, base.netdev.dcb or Dcb(), port.device)
+
+    return Rule(rule, check, _WITHOUT, rdma=True)
+
+
+def _pfc(about: About, name: str, dcb: Dcb, device: RdmaDevice) -> Finding:
+    paused = bool(dcb.pause_rx or dcb.pause_tx)
+    shown = f"PFC for priority {_list(dcb.pfc_priorities or ())}"
+    if dcb.pfc_priorities is None and not paused:
+        sentence = f"the priority flow control of {name} is unknown"
+        return about.skips(sentence, f"dcb pfc show dev {name}")
+    if dcb.pfc_priorities and paused:
+        return about.warns(
+            f"{name} has both PFC (priority {_list(dcb.pfc_priorities)}) and global "
+            "pause, but the adapter uses only one of them",
+            f"ethtool -A {name} rx off tx off",
+        )
+    if dcb.pfc_priorities and dcb.trust == "pcp":
+        return about.warns(
+            f"{name} has {shown}, but takes the priority from the VLAN tag: untagged "
+            "RoCE has priority 0",
+            f"mlnx_qos -i {name} --trust dscp, or a VLAN with an egress priority map",
+        )
+    if dcb.pfc_priorities:
+        return about.passes(f"{name} has {shown}")
+    if paused:
+        return about.passes(
+            f"{name} has global pause, which stops all traffic of the link"
+        )
+    return about.warns(
+        f"{name} has no flow control: under congestion the switch drops RoCE packets",
+        f"use the switch's setting, for example: dcb pfc set dev {name} prio-pfc 3:on, "
+        "for priority 3",
+    )
+
+
+def _ecn(about: About, name: str, dcb: Dcb, device: RdmaDevice) -> Finding:
+    folder = f"/sys/class/net/{name}/ecn"
+    if dcb.ecn_priorities is None:
+        fix = "the vendor's tool for the adapter shows it"
+        if device.driver == MLX5:
+            fix = (
+                f"with MLNX_OFED: grep . {folder}/roce_*/enable/*; with the kernel's "
+                "mlx5: cc_params below /sys/kernel/debug/mlx5"
+            )
+        return about.skips(f"the ECN state of RoCE on {name} is unknown", fix)
+    if not dcb.ecn_priorities:
+        return about.warns(
+            f"{name} has no ECN for RoCE: senders slow down by PFC only, if at all",
+            f"enable it for the priority of RoCE in roce_np and roce_rp of {folder}",
+        )
+    without = sorted(set(dcb.pfc_priorities or ()) - set(dcb.ecn_priorities))
+    if without:
+        return about.warns(
+            f"{name} has PFC but no ECN for priority {_list(without)}",
+            "; ".join(
+                f"echo 1 > {folder}/{part}/enable/{priority}"
+                for priority in without
+                for part in ("roce_np", "roce_rp")
+            ),
+        )
+    return about.passes(f"{name} has ECN for priority {_list(dcb.ecn_priorities)}")
+
+
+def _list(priorities: Iterable[int]) -> str:
+    return ", ".join(str(priority) for priority in priorities)
+
+
+MTU = Rule("ROCE-MTU-01", _mtu, _WITHOUT, rdma=True)
+GIDS = Rule("ROCE-GID-01", _gids, _WITHOUT, rdma=True)
+PFC = _of_netdevs("ROCE-PFC-01", _pfc)
+ECN = _of_netdevs("ROCE-ECN-01", _ecn)

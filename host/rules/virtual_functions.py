@@ -1,0 +1,545 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules for virtual functions (SR-IOV) and for the link types of ports. Pure.
+
+VF-01 to VF-04: number of VFs, their GUIDs, link state, P_Keys and drivers. VFs that a
+virtual machine has (vfio-pci) are never changed: a finding names them. PORT-TYPE-01:
+InfiniBand or Ethernet, the type of a VPI adapter's port. mlx4 changes it at once,
+through sysfs; mlx5 with its firmware only.
+
+The GUIDs of a VF are the first 64 bits of SHA-256 over five lines: ``ovirt_rdma VF
+1``, the host's id in VDSM, the node GUID of the physical function's RDMA
+device, the number of the VF from 0, and ``node`` or ``port N``. In the first byte the
+bit for groups is 0, and the bit for locally administered is 1 (EUI-64). So they are the
+same after each boot, and no other host and no other adapter has them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Callable, Optional
+
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.devices import Adapter, Guid, RdmaDevice
+from ovirt_rdma.host.facts.functions import VirtualFunction
+from ovirt_rdma.host.facts.pkeys import partition_of
+from ovirt_rdma.host.policy.model import DERIVED, ETH, IB, VfRule, vf_rule_for
+from ovirt_rdma.host.rules.adapters import MLX4, MLX5
+from ovirt_rdma.host.rules.base import (
+    LINK_DOWN,
+    LIVE,
+    SYSFS,
+    VF,
+    About,
+    Change,
+    Finding,
+    Outcome,
+    Rule,
+)
+from ovirt_rdma.host.rules.view import Port, View, once_per_view
+
+_PORT_TYPE_SOURCE = "Linux drivers/net/ethernet/mellanox/mlx4/main.c, set_port_type"
+# The numbers of mstconfig.
+_LINK_TYPES = {IB: 1, ETH: 2}
+
+
+def _port_type(view: View) -> Iterator[Outcome]:
+    """Yield outcomes for each port whose rule has a port_type."""
+    for place in view.ports:
+        rule, device, port = place.rule, place.device, place.port
+        wanted = rule.port_type if rule else None
+        if rule is None or wanted is None:
+            continue
+        about, adapter = About(PORT_TYPE.id, place.name), place.adapter
+        types = adapter.port_types if adapter else ()
+        # ``ib``, ``eth`` or ``auto``, as mlx4 is set; other drivers do not show it.
+        now = IB if port.is_infiniband else ETH
+        if port.number <= len(types):
+            now = types[port.number - 1].split()[0] or now
+        if now == wanted:
+            yield about.passes(
+                f"{place.name} has the type {wanted}: the policy requires it"
+            )
+            continue
+        refused, fix = _no_type(place, wanted)
+        shown = f"{place.name} has the type {now}, but the policy requires {wanted}"
+        yield about.fails(shown + (f": {refused}" if refused else ""), fix)
+        if adapter is None or device.driver != MLX4:
+            continue
+        address = adapter.pci.address
+        target = f"/sys/bus/pci/devices/{address}/mlx4_port{port.number}"
+        yield about.step(
+            f"change {place.name} to {wanted}; all netdevs of {device.name} are "
+            "removed and recreated",
+            now,
+            wanted,
+            LINK_DOWN,
+            reason=f"the policy requires it ({rule.title})",
+            source=_PORT_TYPE_SOURCE,
+            undo=f"restores {now}",
+            changes=() if refused else (Change(SYSFS, target, now, wanted),),
+            refused=Sentence("port-type-not-settable", refused) if refused else "",
+            users=() if refused else view.users.of_adapter(address, removed=True),
+        )
+
+
+def _no_type(place: Port, wanted: str) -> tuple[str, str]:
+    """Return why it cannot be changed now, and the fix; both empty if it can."""
+    device, adapter, number = place.device, place.adapter, place.port.number
+    remove = "remove port_type for it"
+    if adapter is not None and adapter.physical_function is not None:
+        return "it is a virtual function", remove
+    if device.driver == MLX5:
+        # mstconfig takes the device's name too. The first function of an adapter is
+        # for its first port.
+        address, of = device.name, number
+        if device.pci:
+            address = device.pci.address
+            of = int(address[-1]) + 1 if address[-1].isdigit() else number
+        return (
+            "mlx5 has it in its firmware",
+            f"mstconfig -d {address} set LINK_TYPE_P{of}={_LINK_TYPES[wanted]}, then "
+            "power the host off and on",
+        )
+    if device.driver != MLX4:
+        return "its driver cannot change it", remove
+    types = adapter.port_types if adapter else ()
+    if adapter and adapter.vfs:
+        after = [one.split()[0] for one in types]
+        after[number - 1 : number] = [wanted]
+        # Of mlx4; 0 is the adapter's own default.
+        array = ",".join(str(_LINK_TYPES.get(one, 0)) for one in after)
+        return (
+            f"mlx4 does not allow it while there are {adapter.vfs} VFs",
+            f'module_options: {{mlx4_core: {{port_type_array: "{array}"}}}}, and a '
+            "reboot",
+        )
+    if number > len(types):
+        return "the driver does not show it (mlx4_portN)", remove
+    if (number, wanted, *types[1:2]) == (1, ETH, IB):
+        return (
+            "mlx4 has no Ethernet port before an InfiniBand port",
+            "write port_type: eth for port 2, apply that, then port 1",
+        )
+    return "", ""
+
+
+PORT_TYPE = Rule(
+    "PORT-TYPE-01", _port_type, "the policy has no port_type for a port of this host"
+)
+
+NO_GUID = "0000:0000:0000:0000"
+_GROUP, _LOCAL = 0x01, 0x02
+
+
+@dataclass(frozen=True)
+class Pf:
+    """A physical function: its adapter, RDMA device, VFs and the policy's rule.
+
+    ``made`` is the number of VFs that the plan makes; 0 if there are some already, or
+    if it cannot make them.
+    """
+
+    adapter: Adapter
+    device: RdmaDevice
+    rule: Optional[VfRule]
+    made: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its RDMA device's name."""
+        return self.device.name
+
+    @property
+    def address(self) -> str:
+        """Its PCI address."""
+        return self.adapter.pci.address
+
+    @property
+    def is_mlx4(self) -> bool:
+        """Whether its driver is mlx4."""
+        return self.adapter.driver == MLX4
+
+    @property
+    def is_infiniband(self) -> bool:
+        """Whether a port of it is InfiniBand, so that its VFs need GUIDs."""
+        return any(port.is_infiniband for port in self.device.ports)
+
+    @property
+    def vfs(self) -> tuple[VirtualFunction, ...]:
+        """Its VFs, those that the plan makes too."""
+        if not self.made:
+            return self.adapter.virtual_functions
+        return tuple(VirtualFunction(n, "") for n in range(self.made))
+
+
+@once_per_view
+def pfs(view: View) -> tuple[Pf, ...]:
+    """Return the physical functions that have VFs, or for which the policy wants some,
+    by RDMA device.
+    """
+    found: dict[str, Pf] = {}
+    for device in view.facts.rdma_devices:
+        adapter = view.adapter(device)
+        if adapter is None or adapter.physical_function is not None:
+            continue
+        rules = (vf_rule_for(view.policy.host, device, p) for p in device.ports)
+        rule = next(filter(None, rules), None)
+        if rule or adapter.virtual_functions:
+            pf = Pf(adapter, device, rule)
+            if rule and not adapter.vfs and not no_number(pf):
+                pf = Pf(adapter, device, rule, rule.count)
+            found.setdefault(adapter.pci.address, pf)
+    return tuple(found.values())
+
+
+def no_number(pf: Pf) -> str:
+    """Return why the number of VFs cannot become what the policy wants, and what to do;
+    empty if it can, or is that.
+    """
+    rule, adapter = pf.rule, pf.adapter
+    if rule is None or adapter.vfs == rule.count:
+        return ""
+    if pf.is_mlx4:
+        return (
+            "mlx4 makes VFs only when it is loaded: write module_options: "
+            f"{{mlx4_core: {{num_vfs: {rule.count}, probe_vf: {rule.count}}}}}, and "
+            "reboot"
+        )
+    if adapter.max_vfs is None or rule.count > adapter.max_vfs:
+        most = adapter.max_vfs or 0
+        return (
+            f"its firmware allows {most}: mstconfig -d {pf.address} set SRIOV_EN=1 "
+            f"NUM_OF_VFS={rule.count}, then power the host off and on"
+        )
+    if adapter.vfs:
+        return (
+            f"it has {adapter.vfs}, and the kernel changes that only by removing them "
+            "all: revert ours with ovirt-rdma-host revert, others with echo 0 > "
+            f"/sys/bus/pci/devices/{pf.address}/sriov_numvfs"
+        )
+    return ""
+
+
+def derived_guids(host_uuid: str, pf: Pf, vf: int) -> tuple[str, ...]:
+    """Return the GUIDs of VF number ``vf`` in the order in which they are set: for mlx4
+    that of each port, else the node's and the port's.
+    """
+    parts = ["node", "port 1"]
+    if pf.is_mlx4:
+        parts = [f"port {port.number}" for port in pf.device.ports]
+    guids = []
+    for part in parts:
+        lines = ("ovirt_rdma VF 1", host_uuid, pf.device.node_guid, str(vf), part)
+        digest = bytearray(hashlib.sha256("\n".join(lines).encode()).digest()[:8])
+        digest[0] = digest[0] & ~_GROUP | _LOCAL
+        guids.append(Guid(digest.hex()).in_groups)
+    return tuple(guids)
+
+
+def present_guids(pf: Pf, vf: VirtualFunction) -> tuple[str, ...]:
+    """Return the GUIDs that ``vf`` has now, in the same order; empty if unknown."""
+    guids = [port.guid for port in vf.ports]
+    if not pf.is_mlx4:
+        guids.insert(0, vf.node_guid)
+    return tuple(guid for guid in guids if guid) if guids and all(guids) else ()
+
+
+_IOV = "Linux drivers/pci/iov.c, sriov_numvfs_store"
+_MLX5_SOURCE = "Linux drivers/infiniband/hw/mlx5/ib_virt.c"
+_MLX4_SOURCE = "Linux drivers/infiniband/hw/mlx4/sysfs.c"
+_Values = dict[int, str]
+
+
+def _number(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
+    present, rule = pf.adapter.vfs or 0, pf.rule
+    if rule is None:
+        yield about.passes(
+            f"{pf.name} has {present} VFs; the policy has no rule for them"
+        )
+        return
+    if present == rule.count:
+        yield about.passes(f"{pf.name} has {rule.count} VFs: the policy requires it")
+        return
+    refused = no_number(pf)
+    shown = f"{pf.name} has {present} VFs, but the policy requires {rule.count}"
+    yield about.fails(shown, refused)
+    change = Change(VF, pf.address, str(present), str(rule.count), "number")
+    interrupted = view.users.of_new_vfs(pf.address)
+    yield about.step(
+        f"make {rule.count} VFs of {pf.name}, without a driver on this host",
+        str(present),
+        str(rule.count),
+        LIVE if interrupted is None else LINK_DOWN,
+        reason=f"the policy requires it ({rule.title})",
+        source=_IOV,
+        undo="removes them; refused as long as a virtual machine has one "
+        f"({present} again)",
+        changes=() if refused else (change,),
+        refused=Sentence("vf-number-not-settable", refused) if refused else "",
+        users=interrupted or (),
+    )
+
+
+def _guids(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
+    if not pf.is_infiniband:
+        yield about.skips(f"{pf.name} has no InfiniBand port, so its VFs need no GUIDs")
+        return
+    derived = pf.rule is not None and pf.rule.guids == DERIVED
+    host_uuid = view.facts.host_uuid
+    if derived and host_uuid is None and pf.vfs:
+        yield about.fails(
+            f"the GUIDs of the VFs of {pf.name} cannot be derived: the host's id in "
+            "VDSM could not be read",
+            "run this as root",
+        )
+        return
+    wanted = {
+        vf.number: "/".join(derived_guids(host_uuid, pf, vf.number))
+        for vf in pf.vfs
+        if derived and host_uuid is not None
+    }
+    present = {vf.number: "/".join(present_guids(pf, vf)) for vf in pf.vfs}
+    without = [vf for vf in pf.vfs if NO_GUID in present_guids(pf, vf)]
+    # Those without any driver are nobody's yet.
+    used = [vf.number for vf in without if vf.driver and vf.number not in wanted]
+    if used:
+        yield about.warns(
+            f"{_named(used)} of {pf.name} without a GUID: the subnet manager cannot "
+            "configure such a port, which never becomes ACTIVE",
+            "virtual_functions in the policy assigns GUIDs; or set node_guid and "
+            "port_guid with ip-link(8), then bind the VF to its driver again",
+        )
+    elif not wanted:
+        missing = f"; {len(without)} have none, and no driver" if without else ""
+        yield about.passes(f"the VFs of {pf.name} that are used have GUIDs{missing}")
+    yield from _twice(pf, present)
+    if wanted:
+        yield from _outcomes(
+            view,
+            about,
+            pf,
+            "guids",
+            present=present,
+            wanted=wanted,
+            sentence=f"set the GUIDs of the VFs of {pf.name}",
+            reason="a VF without GUID never becomes ACTIVE, and one with another GUID "
+            "at each boot is in no partition",
+            source=_MLX4_SOURCE if pf.is_mlx4 else _MLX5_SOURCE,
+            rebinds=not pf.is_mlx4,
+        )
+
+
+def _twice(pf: Pf, present: _Values) -> Iterator[Finding]:
+    """Yield a finding for GUIDs that several VFs of ``pf`` have."""
+    owners: dict[str, list[str]] = {}
+    for number, guids in present.items():
+        for guid in {*guids.split("/")} - {"", NO_GUID}:
+            owners.setdefault(guid, []).append(str(number))
+    for guid, numbers in owners.items():
+        if len(numbers) > 1:
+            yield About(GUIDS.id, f"{pf.name}/{guid}").fails(
+                f"VFs {', '.join(numbers)} of {pf.name} have the same GUID {guid}",
+                "guids: derived in the policy gives each its own",
+            )
+
+
+def _links(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
+    rule = pf.rule
+    if rule is None or (rule.link_state is None and not rule.pkeys):
+        yield about.skips(
+            f"the policy sets neither link state nor P_Keys of VFs of {pf.name}"
+        )
+        return
+    if rule.link_state is not None and pf.is_mlx4:
+        why = "mlx4 has no link state of its own for a VF"
+        yield _not_there(pf, about, "link_state", why)
+    elif rule.link_state is not None:
+        present = {vf.number: vf.link_state or "" for vf in pf.vfs}
+        yield from _outcomes(
+            view,
+            about,
+            pf,
+            "link-states",
+            present=present,
+            wanted=dict.fromkeys(present, rule.link_state),
+            sentence=f"set the link state of the VFs of {pf.name} to {rule.link_state}",
+            reason=f"the policy requires it ({rule.title})",
+            source=_MLX5_SOURCE,
+        )
+    if rule.pkeys and not pf.is_mlx4:
+        why = (
+            f"{pf.adapter.driver} gives each VF its own P_Key table, which the subnet "
+            "manager fills: write the VFs' port GUIDs in its partitions"
+        )
+        yield _not_there(pf, about, "pkeys", why)
+    elif rule.pkeys:
+        yield from _pkeys(view, pf, about, rule.pkeys)
+
+
+def _not_there(pf: Pf, about: About, key: str, why: str) -> Finding:
+    sentence = f"{key} is not possible for the VFs of {pf.name}: {why}"
+    return about.fails(sentence, f"remove {key} from the policy")
+
+
+def _pkeys(
+    view: View, pf: Pf, about: About, pkeys: tuple[str, ...]
+) -> Iterator[Outcome]:
+    """Yield outcomes for mlx4's table, which has places in the port's own table."""
+    tables = []
+    for port in pf.device.ports:
+        if not port.is_infiniband:
+            continue
+        places = {partition_of(p.value): p.index for p in reversed(port.pkeys)}
+        missing = [p for p in pkeys if partition_of(p) not in places]
+        if missing:
+            subject = f"{pf.name}/{port.number}"
+            yield About(LINKS.id, subject).fails(
+                f"{subject} is not in {', '.join(missing)}, so its VFs cannot be",
+                "add the port to the partition in the subnet manager",
+            )
+            return
+        indexes = ",".join(str(places[partition_of(p)]) for p in pkeys)
+        tables.append(f"{port.number}:{indexes}")
+    present = {
+        vf.number: "/".join(
+            f"{port.number}:{','.join(map(str, port.pkey_indexes))}"
+            for port in vf.ports
+        )
+        for vf in pf.vfs
+    }
+    yield from _outcomes(
+        view,
+        about,
+        pf,
+        "pkeys",
+        present=present,
+        wanted=dict.fromkeys(present, "/".join(tables)),
+        sentence=f"give the VFs of {pf.name} the P_Keys {', '.join(pkeys)}",
+        reason="mlx4 shows a VF only those entries of the port's P_Key table that it "
+        "is given",
+        source=_MLX4_SOURCE,
+    )
+
+
+def _drivers(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
+    if pf.rule is None:
+        yield about.skips(f"the policy has no rule for the VFs of {pf.name}")
+        return
+    guests = [vf.number for vf in pf.vfs if vf.in_virtual_machine]
+    if guests:
+        sentence = f"virtual machines have {_named(guests)} of {pf.name}"
+        yield About(DRIVERS.id, f"{pf.name}/guests").passes(sentence)
+    driver = pf.adapter.driver or ""
+    # The engine takes VFs for vNICs only with a netdev on the host; those of InfiniBand
+    # are given to virtual machines as host devices, and need none.
+    wanted = {
+        vf.number: driver
+        for vf in pf.vfs
+        if not vf.driver and not (pf.is_infiniband and pf.rule.is_for_guest(vf.number))
+    }
+    yield from _outcomes(
+        view,
+        about,
+        pf,
+        "drivers",
+        present={vf.number: vf.driver or "-" for vf in pf.vfs},
+        wanted=wanted,
+        sentence=f"bind {driver} to VFs of {pf.name} that stay on this host",
+        reason="they were made without a driver, so that it sees their GUIDs",
+        source=_IOV,
+    )
+
+
+# A property of VFs in a change, and in a sentence.
+_LABELS = {
+    "guids": "GUIDs",
+    "link-states": "link states",
+    "pkeys": "P_Keys",
+    "drivers": "drivers",
+}
+
+
+def _outcomes(
+    view: View,
+    about: About,
+    pf: Pf,
+    name: str,
+    *,
+    present: _Values,
+    wanted: _Values,
+    sentence: str,
+    reason: str,
+    source: str,
+    rebinds: bool = False,
+) -> Iterator[Outcome]:
+    """Yield the finding about the property ``name`` of the VFs of ``pf``, and the step
+    that brings ``present`` to ``wanted``.
+
+    ``rebinds``: the driver of a VF that changes is bound again.
+    """
+    guests = {vf.number for vf in pf.vfs if vf.in_virtual_machine}
+    other = {n for n, value in wanted.items() if present.get(n) != value}
+    left, change = sorted(other & guests), other - guests
+    label = _LABELS[name]
+    if left:
+        yield About(about.rule, f"{pf.name}/{name}").warns(
+            f"the {label} of {_named(left)} of {pf.name} are not those of the policy, "
+            "but a virtual machine has them",
+            "ovirt-rdma-host apply, after the virtual machine is shut down",
+        )
+    if not change:
+        done = f"the {label} of the {'other ' if left else ''}VFs"
+        yield about.passes(f"{done} of {pf.name} are as the policy requires")
+        return
+    counted = f"{len(change)} of {len(pf.vfs)} VFs"
+    yield about.fails(
+        f"the {label} of {counted} of {pf.name} are not those of the policy"
+    )
+    before = None if pf.made else _text({n: present[n] for n in change})
+    after = _text({n: wanted[n] for n in change})
+    bound = {vf.number for vf in pf.vfs if vf.number in change and vf.driver}
+    again = bound if rebinds else set()
+    yield about.step(
+        f"{sentence}; their drivers are bound again" if again else sentence,
+        "none yet" if pf.made else f"{counted} differ",
+        "as the policy requires",
+        LINK_DOWN if again else LIVE,
+        reason=reason,
+        source=source,
+        undo="restores the earlier values",
+        changes=(Change(VF, pf.address, before, after, name),),
+        users=view.users.of_vfs(pf.address, again),
+    )
+
+
+def _text(values: _Values) -> Optional[str]:
+    return " ".join(f"{n}={value}" for n, value in sorted(values.items()) if value) or (
+        None
+    )
+
+
+def _named(numbers: Collection[int]) -> str:
+    """Return ``VF 3`` or ``VFs 3, 4``."""
+    noun = "VF" if len(numbers) == 1 else "VFs"
+    return f"{noun} {', '.join(map(str, numbers))}"
+
+
+def _of_each(rule: str, judge: Callable[[View, Pf, About], Iterator[Outcome]]) -> Rule:
+    """Return a rule about each physical function."""
+
+    def check(view: View) -> Iterator[Outcome]:
+        for pf in pfs(view):
+            yield from judge(view, pf, About(rule, pf.name))
+
+    sentence = "this host has no virtual functions, and the policy wants none"
+    return Rule(rule, check, sentence)
+
+
+NUMBER = _of_each("VF-01", _number)
+GUIDS = _of_each("VF-02", _guids)
+LINKS = _of_each("VF-03", _links)
+DRIVERS = _of_each("VF-04", _drivers)
+# In the order in which VFs are made and set.
+RULES = (NUMBER, GUIDS, LINKS, DRIVERS)
