@@ -89,7 +89,6 @@ class Bench(HostVerb):
     repeats: int
     seconds: int
     size_mib: int
-    time_limit: int
     compare: Optional[str]
     policy: Optional[str]
     yes_write: bool
@@ -128,7 +127,6 @@ class Bench(HostVerb):
             ("--repeats", 9, 3, "how often each mount is measured"),
             ("--seconds", 60, 3, "for each run of fio"),
             ("--size-mib", 65536, 256, "the size of fio's file"),
-            ("--time-limit", 600, 30, "minutes that it may take by the plan"),
         ):
             parser.add_argument(
                 name,
@@ -185,7 +183,6 @@ class Bench(HostVerb):
             repeats=self.repeats,
             seconds=self.seconds,
             size=self.size_mib * MIB,
-            limit_s=self.time_limit * 60,
         )
 
     def _measured(self, context: Context, request: Request) -> Benchmark:

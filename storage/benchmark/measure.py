@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Optional
 
 from ovirt_rdma.host.collect.statistics import read_statistics
-from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts, NfsMount
@@ -64,7 +64,6 @@ class Request:
     """What to measure.
 
     seconds: of each run of fio; size: of the file, in bytes
-    limit_s: how long all may take by the plan
     """
 
     versions: Sequence[str] = ("4.2",)
@@ -72,7 +71,6 @@ class Request:
     repeats: int = 3
     seconds: int = 3
     size: int = 256 * MIB
-    limit_s: float = 1800.0
 
 
 @dataclass(frozen=True)
@@ -88,19 +86,16 @@ def turns(request: Request, slots: Optional[int]) -> tuple[Turn, ...]:
     """Return the mounts in their order.
 
     ``slots`` is the number of slots of an RDMA connection: one load has twice as many
-    requests under way. Raises UsageProblem for a plan that takes too long.
+    requests under way.
     """
     loads = _loads(slots or DEFAULT_SLOTS)
-    planned = tuple(_in_order(request, loads))
-    needed = duration_s(request, planned)
-    if needed > request.limit_s:
-        raise UsageProblem(
-            "bench-too-long",
-            f"this would take {needed / 60:.0f} minutes, and the limit is "
-            f"{request.limit_s / 60:.0f}",
-            "measure fewer versions, connections or repeats, or raise --time-limit",
-        )
-    return planned
+    return tuple(
+        Turn(Setting(transport, version, nconnect), repeat, loads)
+        for repeat in range(1, request.repeats + 1)
+        for version in request.versions
+        for nconnect in request.nconnect
+        for transport in ((RDMA, TCP) if repeat % 2 else (TCP, RDMA))
+    )
 
 
 def _loads(slots: int) -> tuple[Load, ...]:
@@ -112,17 +107,6 @@ def _loads(slots: int) -> tuple[Load, ...]:
         *(Load(RANDOM_READ, _BLOCK, depth) for depth in depths),
         Load(RANDOM_WRITE, _BLOCK, DEPTH),
     )
-
-
-def _in_order(request: Request, loads: tuple[Load, ...]) -> Iterator[Turn]:
-    for repeat in range(1, request.repeats + 1):
-        for version in request.versions:
-            for nconnect in request.nconnect:
-                transports = [RDMA, TCP]
-                if repeat % 2 == 0:
-                    transports.reverse()
-                for transport in transports:
-                    yield Turn(Setting(transport, version, nconnect), repeat, loads)
 
 
 def duration_s(request: Request, planned: Sequence[Turn]) -> float:

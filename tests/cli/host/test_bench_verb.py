@@ -150,7 +150,6 @@ def test_a_storage_domain_is_refused(bench):
         ((EXPORT, "--seconds", "0"), "'0' is not a number from 1 to 60"),
         (("--peer", "-c"), "expected one argument"),
         (("--peer=-c",), "'-c' is not a host"),
-        ((EXPORT, "--time-limit", "1"), "this would take 3 minutes"),
         ((EXPORT, "--facts", "x"), "does not accept a facts file"),
     ],
 )

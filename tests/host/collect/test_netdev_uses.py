@@ -217,6 +217,15 @@ def test_srp_over_a_port_without_a_netdev_uses_none(host):
     assert uses(host) == ((), [])
 
 
+def test_an_srp_session_that_cannot_be_read_is_a_sentence(host):
+    """The caller counts it as a user of an unknown netdev."""
+    host.srp_session(7, "mlx4_0", "1")
+    host.unreadable("/sys/class/scsi_host/host7/ioc_guid")
+    found, (sentence,) = uses(host)
+    assert found == ()
+    assert sentence.startswith("/sys/class/scsi_host/host7/ioc_guid ")
+
+
 @pytest.mark.parametrize("port", ["first", "", "-1"])
 def test_an_odd_srp_port_is_a_sentence(host, port):
     host.srp_session(7, "mlx4_0", port)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.storage.fake_mount import FakeMount
 
-from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts, NfsMount, Route
 from ovirt_rdma.host.facts.statistics import Statistics
@@ -297,13 +297,6 @@ def test_an_export_that_is_almost_full_gets_no_file(measuring, mounts, monkeypat
     assert "10.0.0.1:/x has 2 MiB free, and bench needs 6 MiB" in str(caught.value)
     assert measuring.scratch.runs == 0
     assert mounts.is_clean()
-
-
-def test_a_plan_beyond_the_limit_is_a_usage_error():
-    wide = Request(versions=("3", "4.2"), nconnect=(1, 2, 4, 8), limit_s=600)
-    with pytest.raises(UsageProblem) as caught:
-        turns(wide, 128)
-    assert str(caught.value) == ("this would take 21 minutes, and the limit is 10")
 
 
 @pytest.mark.parametrize(
