@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
@@ -33,6 +33,7 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.fabric.check import findings, own_findings
+from ovirt_rdma.host.fabric.manager import PlannedPort
 from ovirt_rdma.host.fabric.partitions import (
     definitions_of,
     ports_of,
@@ -50,14 +51,17 @@ from ovirt_rdma.host.fabric.subnet import (
     FabricFacts,
     FabricPort,
     FabricReader,
+    LocalPort,
     OpensmProcess,
     Subnet,
     fabric_ports,
 )
 from ovirt_rdma.host.facts.dump import load
+from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import OPENSM_UNIT, PARTITIONS_FILES, under
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN
+from ovirt_rdma.host.policy.store import StoredPolicy
+from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN, Step
 from ovirt_rdma.host.services.opensm import (
     START_TIMEOUT_S,
     SWEEP_TIMEOUT_S,
@@ -317,20 +321,24 @@ class Check(HostVerb, AllowNone):
         )
 
 
-class _Outcome(NamedTuple):
-    """``content`` is what the documents of all these verbs have."""
+class _Decision(NamedTuple):
+    """``step`` is carried out and then proven within ``timeout_s`` seconds by
+    ``prove``; None if ``sentence`` is so already.
+    """
 
-    result: RunResult
-    proof: Proof
-    content: dict[str, Any]
+    step: Optional[Step]
+    sentence: str
+    prove: Callable[[], Proof]
+    timeout_s: float
 
 
 class _Changing(HostVerb):
     """A verb that changes this host: recover, decide, carry out, report."""
 
-    # The outcome of a step that is done.
-    word = "done"
+    # The verb in the journal, the kind of its document, the outcome of a step.
     words: str
+    kind: str
+    word = "done"
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
@@ -348,22 +356,27 @@ class _Changing(HostVerb):
             result, proof = self.carry_out(run, host, report)
             if result.run is not None:
                 host.finish(report)
-        content = {
-            "run": result.run,
-            "outcome": result.outcome,
-            "sentence": result.sentence,
-            "steps": [asdict(line) for line in report.lines],
-            "left": [left.document() for left in result.left],
-            "notes": [*report.notes, *proof.notes],
-        }
-        if output.for_people:
+        if not output.for_people:
+            content = {
+                "run": result.run,
+                "outcome": result.outcome,
+                "sentence": result.sentence,
+                "steps": [asdict(line) for line in report.lines],
+                "left": [left.document() for left in result.left],
+                "notes": [*report.notes, *proof.notes],
+                "proven": proof.proven,
+                "unlike": _sentences(proof.unlike),
+            }
+            output.document(self.kind, {**content, **self.content()})
+        else:
             for note in proof.notes:
                 output.message(f"note: {note}")
             output.text(f"{result.sentence}.")
             for left in result.left:
                 output.text(f"{left.step} {left.what}: {left.why}".strip())
                 output.fix(left.fix)
-        self.show(_Outcome(result, proof, content), output)
+            if result.outcome == DONE:
+                self.tell(proof, output)
         if result.outcome == PARTLY:
             return ExitCode.FAILED
         if result.outcome != DONE:
@@ -373,11 +386,32 @@ class _Changing(HostVerb):
     def carry_out(
         self, run: OpensmRun, host: ThisHost, report: RunReport
     ) -> tuple[RunResult, Proof]:
-        """Decide, and do it; the lock is held."""
+        """Do what :meth:`decide` returns; the lock is held."""
+        policy, facts = loaded_policy(host.root), host.facts()
+        found = self.decide(run, policy, facts, report)
+        if found.step is None:
+            return RunResult(None, DONE, found.sentence), found.prove()
+        return run.apply(
+            found.step,
+            found.prove,
+            found.timeout_s,
+            policy.digest,
+            facts,
+            by=f"{PROGRAM} {self.words}",
+        )
+
+    def decide(
+        self, run: OpensmRun, policy: StoredPolicy, facts: Facts, report: RunReport
+    ) -> _Decision:
+        """Return what the verb does. Raises Problem."""
         raise NotImplementedError
 
-    def show(self, done: _Outcome, output: Output) -> None:
-        """Print the document, or what people read after the result's sentence."""
+    def content(self) -> dict[str, Any]:
+        """Return what only the document of this verb has."""
+        raise NotImplementedError
+
+    def tell(self, proof: Proof, output: Output) -> None:
+        """Print what people read after the sentence of a run that is done."""
         raise NotImplementedError
 
 
@@ -393,37 +427,32 @@ class Apply(_Changing):
         "Reads the loaded policy. The earlier file is in the journal; revert\n"
         "restores it."
     )
-    words = "fabric partitions apply"
+    words, kind = "fabric partitions apply", "fabric-apply"
     path = ""
 
-    def carry_out(
-        self, run: OpensmRun, host: ThisHost, report: RunReport
-    ) -> tuple[RunResult, Proof]:
-        policy, facts = loaded_policy(host.root), host.facts()
+    def decide(
+        self, run: OpensmRun, policy: StoredPolicy, facts: Facts, report: RunReport
+    ) -> _Decision:
         definitions = _definitions(policy.policy, policy.source)
         self.path, step = run.partitions_step(definitions)
+        sentence = f"{self.path} is as the policy says"
         prove = partial(run.partitions_proof, definitions, facts)
-        if step is None:
-            sentence = f"{self.path} is as the policy says"
-            return RunResult(None, DONE, sentence), prove()
-        by = f"{PROGRAM} {self.words}"
-        return run.apply(step, prove, SWEEP_TIMEOUT_S, policy.digest, facts, by=by)
+        return _Decision(step, sentence, prove, SWEEP_TIMEOUT_S)
 
-    def show(self, done: _Outcome, output: Output) -> None:
-        if not output.for_people:
-            more = {"file": self.path, **_proof_document(done.proof)}
-            output.document("fabric-apply", {**done.content, **more})
-        elif done.result.outcome == DONE:
-            if done.proof.proven:
-                output.line("The subnet manager has these partitions.")
-            for sentence in done.proof.unlike:
-                output.text(f"{sentence}.")
-            if done.proof.proven is False:
-                output.fix(
-                    "send SIGHUP to opensm, so that it reads the file, and see its log"
-                )
-            elif done.proof.unlike:
-                output.fix("restart opensm, when no host needs the fabric")
+    def content(self) -> dict[str, Any]:
+        return {"file": self.path}
+
+    def tell(self, proof: Proof, output: Output) -> None:
+        if proof.proven:
+            output.line("The subnet manager has these partitions.")
+        for sentence in proof.unlike:
+            output.text(f"{sentence}.")
+        if proof.proven is False:
+            output.fix(
+                "send SIGHUP to opensm, so that it reads the file, and see its log"
+            )
+        elif proof.unlike:
+            output.fix("restart opensm, when no host needs the fabric")
 
 
 class Enable(_Changing):
@@ -439,50 +468,42 @@ class Enable(_Changing):
         "does not name this host, or if the fabric has a subnet manager that the\n"
         "policy does not know of. A subnet manager on the switch is preferred."
     )
-    words = "fabric sm enable"
+    words, kind = "fabric sm enable", "fabric-sm-enable"
+    ports: tuple[PlannedPort, ...] = ()
 
-    def carry_out(
-        self, run: OpensmRun, host: ThisHost, report: RunReport
-    ) -> tuple[RunResult, Proof]:
-        policy, facts = loaded_policy(host.root), host.facts()
+    def decide(
+        self, run: OpensmRun, policy: StoredPolicy, facts: Facts, report: RunReport
+    ) -> _Decision:
         report.reading("asking the subnet manager")
         plan = run.manager_plan(policy.policy.fabric, facts)
         self.ports = plan.ports
+        sentence = "opensm is set up as the policy says"
         prove = partial(run.manager_proof, plan.ports)
-        if plan.step is None:
-            sentence = "opensm is set up as the policy says"
-            return RunResult(None, DONE, sentence), prove()
-        by = f"{PROGRAM} {self.words}"
-        return run.apply(plan.step, prove, START_TIMEOUT_S, policy.digest, facts, by=by)
+        return _Decision(plan.step, sentence, prove, START_TIMEOUT_S)
 
-    def show(self, done: _Outcome, output: Output) -> None:
-        if not output.for_people:
-            ports = [
-                {
-                    "device": one.port.device,
-                    "port": one.port.number,
-                    "guid": one.port.guid,
-                    "priority": one.priority,
-                    "state": one.state,
-                    "reason": one.reason,
-                }
-                for one in self.ports
-            ]
-            more = {"ports": ports, **_proof_document(done.proof)}
-            output.document("fabric-sm-enable", {**done.content, **more})
-        elif done.result.outcome == DONE:
-            for one in self.ports if done.proof.proven else ():
-                why = f"{one.state} at {one.port.title} with priority {one.priority}"
-                output.text(f"opensm is {why} ({one.reason}).")
-            for sentence in done.proof.unlike:
-                output.text(f"{sentence}.")
-            if not done.proof.proven:
-                units = " ".join(
-                    OPENSM_UNIT.format(one.port.guid) for one in self.ports
-                )
-                output.fix(
-                    f"see systemctl status {units}; then: systemctl restart {units}"
-                )
+    def content(self) -> dict[str, Any]:
+        ports = [
+            {
+                "device": one.port.device,
+                "port": one.port.number,
+                "guid": one.port.guid,
+                "priority": one.priority,
+                "state": one.state,
+                "reason": one.reason,
+            }
+            for one in self.ports
+        ]
+        return {"ports": ports}
+
+    def tell(self, proof: Proof, output: Output) -> None:
+        for one in self.ports if proof.proven else ():
+            why = f"{one.state} at {one.port.title} with priority {one.priority}"
+            output.text(f"opensm is {why} ({one.reason}).")
+        for sentence in proof.unlike:
+            output.text(f"{sentence}.")
+        if not proof.proven:
+            units = " ".join(OPENSM_UNIT.format(one.port.guid) for one in self.ports)
+            output.fix(f"see systemctl status {units}; then: systemctl restart {units}")
 
 
 class Disable(_Changing):
@@ -497,30 +518,33 @@ class Disable(_Changing):
         "Links and traffic stay as they are. Without another subnet manager, a\n"
         "port that comes up later stays without an address (INIT)."
     )
-    words = "fabric sm disable"
+    words, kind = "fabric sm disable", "fabric-sm-disable"
     word = BACK
+    # The ports behind which ours is the only subnet manager that is known.
+    alone: Sequence[LocalPort] = ()
 
     def carry_out(
         self, run: OpensmRun, host: ThisHost, report: RunReport
     ) -> tuple[RunResult, Proof]:
         fabric = FabricReader(run.tree, host.run).facts(host.facts())
         ours = {one.guid for one in fabric.ours}
-        # The ports behind which ours is the only subnet manager that is known.
-        self.alone = [
-            one.port
-            for one in fabric.subnets
-            if one.master and one.master.guid in ours and len(one.managers or ()) < 2
-        ]
-        return run.disable(host.facts(), f"{PROGRAM} {self.words}"), Proof(None)
+        result = run.disable(host.facts(), f"{PROGRAM} {self.words}")
+        if result.run is not None:
+            self.alone = [
+                one.port
+                for one in fabric.subnets
+                if one.master
+                and one.master.guid in ours
+                and len(one.managers or ()) < 2
+            ]
+        return result, Proof(None)
 
-    def show(self, done: _Outcome, output: Output) -> None:
-        alone = self.alone if done.result.run is not None else []
-        if not output.for_people:
-            ports = [{"port": one.title, "guid": one.guid} for one in alone]
-            more = {"without_manager": ports}
-            output.document("fabric-sm-disable", {**done.content, **more})
-            return
-        for port in alone:
+    def content(self) -> dict[str, Any]:
+        ports = [{"port": one.title, "guid": one.guid} for one in self.alone]
+        return {"without_manager": ports}
+
+    def tell(self, proof: Proof, output: Output) -> None:
+        for port in self.alone:
             output.text(
                 f"No other subnet manager is known at {port.title}: links stay, and "
                 "ports that come up later stay INIT."
@@ -584,10 +608,6 @@ def _subnet_document(subnet: Subnet) -> dict[str, Any]:
 
 def _sentences(found: Iterable[Sentence]) -> list[dict[str, Any]]:
     return [{"id": one.id, "sentence": one} for one in found]
-
-
-def _proof_document(proof: Proof) -> dict[str, Any]:
-    return {"proven": proof.proven, "unlike": _sentences(proof.unlike)}
 
 
 def _add_file(parser: Parser) -> None:
