@@ -16,7 +16,7 @@ ENABLED = "/etc/ovirt-rdma/enabled"
 # Names the folder that enable created and that disable removes.
 FOLDER_NOTE = "/etc/ovirt-rdma/folder-made"
 # Every change to this host with the value before it; only for root.
-JOURNAL = "/var/lib/ovirt-rdma/journal"
+JOURNAL = "/var/lib/ovirt-rdma/journal.json"
 # The boot settings, which our units set again at boot; only for root.
 BOOT_JSON = "/var/lib/ovirt-rdma/boot.json"
 # What fails or warns with this kernel and with the one before.

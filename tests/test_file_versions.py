@@ -18,12 +18,11 @@ from ovirt_rdma.engine_sdk_tools.preparation.state_file import (
     PREPARATION,
     PreparationFile,
 )
-from ovirt_rdma.host.changes import boot, plan_file
-from ovirt_rdma.host.changes.kinds.model import RECORDS
+from ovirt_rdma.host.changes import boot, journal, plan_file
 from ovirt_rdma.host.collect.parsers.mounts import MARKS, marks_from_json
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
-from ovirt_rdma.host.paths import BOOT_JSON, FINDINGS_JSON, under
+from ovirt_rdma.host.paths import BOOT_JSON, FINDINGS_JSON, JOURNAL, under
 from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.services import capabilities, kernel_change
 from ovirt_rdma.host.system.json_document import Envelope
@@ -52,6 +51,12 @@ ROWS = (
         boot.BOOT_SETTINGS,
         lambda path: boot.read_boot_settings(path.parents[3]),
         BOOT_JSON,
+    ),
+    Stored(
+        "journal.json",
+        journal.DOCUMENT,
+        lambda path: journal.Journal(path.parents[3]).ledger(),
+        JOURNAL,
     ),
     Stored("policy.json", store.STORED, store.read),
     Stored(
@@ -141,8 +146,6 @@ def test_every_envelope_is_in_the_table():
         for node in ast.walk(ast.parse(path.read_bytes()))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Envelope"
     ]
-    # No line of the journal has a kind.
-    kinds = {node.args[0].value for node in made} - {RECORDS.kind} | {"none"}
+    kinds = {node.args[0].value for node in made}
     assert {cells[0] for cells in table().values()} == kinds
     assert len(table()) == len(made)
-    assert row_of("journal")[:2] == ["none", str(RECORDS.version)]

@@ -8,7 +8,7 @@ keeps the changes of ``apply --confirm-timeout``.
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Optional
 
 from ovirt_rdma.cli.context import Context
@@ -34,18 +34,16 @@ from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.host.changes import plan_file
 from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.journal import iso
+from ovirt_rdma.host.changes.journal import Ledger, Run, iso
 from ovirt_rdma.host.changes.kinds.model import (
     APPLY,
     DONE,
     PARTLY,
     ROLLED_BACK,
-    Confirmed,
     Left,
     RunRequest,
     RunResult,
 )
-from ovirt_rdma.host.changes.ledger import Ledger, Run
 from ovirt_rdma.host.changes.plan_file import Plan
 from ovirt_rdma.host.changes.prepare import (
     Decided,
@@ -254,8 +252,8 @@ def _print_applied(done: _Done, output: Output) -> None:
     output.text(f"{_nothing(done) if result.run is None else _changed(done)}.")
     if done.left:
         output.fix(f"put the host into maintenance, then: {PROGRAM} apply")
-    if done.awaiting is not None and done.awaiting.begin.confirm_by is not None:
-        at = when(done.awaiting.begin.confirm_by)
+    if done.awaiting is not None and done.awaiting.confirm_by is not None:
+        at = when(done.awaiting.confirm_by)
         output.text(
             f"Run {done.awaiting.number} is rolled back at {at} unless you confirm it."
         )
@@ -342,7 +340,8 @@ class Confirm(HostVerb):
             ledger = host.journal.ledger()
             run = ledger.awaiting
             if run is not None:
-                host.journal.append(Confirmed(run.number, iso(host.effects.now())))
+                now = iso(host.effects.now())
+                host.journal.write(ledger.with_run(replace(run, confirmed=now)))
                 problem = host.timer(run.number).cancel()
                 if problem:
                     report.note(problem)
@@ -355,8 +354,8 @@ class Confirm(HostVerb):
 def _refuse_late(ledger: Ledger) -> None:
     # The newest run may be one of a hook or of the P_Key follower.
 
-    newest = next((r for r in reversed(ledger.runs) if r.begin.verb == APPLY), None)
-    if newest is None or newest.begin.confirm_by is None or newest.confirmed:
+    newest = next((r for r in reversed(ledger.runs) if r.verb == APPLY), None)
+    if newest is None or newest.confirm_by is None or newest.confirmed:
         return
     if newest.outcome != DONE:
         raise TooLate(

@@ -33,9 +33,8 @@ from ovirt_rdma.cli.host.shown.runs import (
 )
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
 from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, ROLLED_BACK, RunResult
-from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger, Run
 from ovirt_rdma.host.changes.revert import revert as revert_changes
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.system.lock import one_run
@@ -76,7 +75,7 @@ def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
     rows = [
         (
             str(run.number),
-            when_iso(run.begin.at)[: len("2026-01-02 03:04")],
+            when_iso(run.at)[: len("2026-01-02 03:04")],
             _by(run),
             run.outcome or "interrupted",
             str(len({applied.act.step for applied in run.applied})),
@@ -97,7 +96,7 @@ def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
 
 
 def _by(run: Run) -> str:
-    own, by = f"{PROGRAM} ", run.begin.by or run.begin.verb
+    own, by = f"{PROGRAM} ", run.by or run.verb
     return by[len(own) :] if by.startswith(own) else by
 
 
@@ -113,8 +112,8 @@ def _steps(run: Run, ledger: Ledger) -> list[str]:
 
 
 def _remark(run: Run) -> str:
-    if run.awaits_confirmation and run.begin.confirm_by is not None:
-        return f"awaits confirmation until {when(run.begin.confirm_by)}"
+    if run.awaits_confirmation and run.confirm_by is not None:
+        return f"awaits confirmation until {when(run.confirm_by)}"
     return "" if run.outcome == DONE else run.sentence
 
 
@@ -143,17 +142,17 @@ def _state(applied: AppliedChange) -> str:
 def _history_document(run: Run) -> dict[str, Any]:
     return {
         "run": run.number,
-        "verb": run.begin.verb,
-        "by": run.begin.by,
-        "at": run.begin.at,
-        "policy": run.begin.policy,
+        "verb": run.verb,
+        "by": run.by,
+        "at": run.at,
+        "policy": run.policy,
         "outcome": run.outcome,
         "ended": run.ended,
         "sentence": run.sentence,
-        "confirm_by": run.begin.confirm_by,
+        "confirm_by": run.confirm_by,
         "confirmed": run.confirmed,
         "awaits_confirmation": run.awaits_confirmation,
-        "only": run.begin.only,
+        "only": run.only,
         "acts": [_act(applied) for applied in run.acts],
     }
 

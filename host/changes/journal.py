@@ -1,122 +1,225 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read, write and compact the journal of changes.
+"""Keep the journal: the runs that changed this host, each change with the value before.
 
-The journal has one record per line, as JSON with a checksum: the first key, which is
-the CRC-32 of the line without it. Each record is on disk before the next thing is done.
+The journal is one JSON document with a digest. It is replaced as a whole, and is on
+disk before the next thing is done: a power cut leaves the document from before or the
+one from after. A damaged journal is refused, so that a person looks at it.
 
-A last line that a power cut has torn is ignored, and the next writer removes it:
-nothing was done yet because of it. Any other damage, also to the end of the last line,
-shows in a checksum and is refused, so that a person looks at it.
+A run is recorded when it begins, each step before the first of its changes is made, and
+each change after it was read back; then the run's end. For a change that is undone, the
+values that are restored are recorded before, and that it is undone, after. A run
+without an end was interrupted.
 
 JournalWriter records a run and reports it to a listener. A change that cannot be
 recorded is not made. A rollback continues without records: a full disk must not leave a
 host half changed. After the first record that could not be written, none is written:
 the journal then shows an open run, which the next one closes.
-
-Compaction keeps all records of the newest runs, of open runs, and of runs with changes
-that are still applied.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
-import re
 import stat
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Optional, Union, cast, get_args
+from typing import Optional, Union
 
 from ovirt_rdma.host.changes.kinds.model import (
-    OUTCOMES,
-    RECORDS,
-    VERBS,
-    Begin,
-    End,
+    DONE,
+    AtomicChange,
     Listener,
-    Record,
+    Refused,
+    Values,
 )
-from ovirt_rdma.host.changes.ledger import Ledger, WrongOrder, fold
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import JOURNAL, under
-from ovirt_rdma.host.system.files import fix_for, sync_directory, write_atomically
+from ovirt_rdma.host.system.files import NotDurable, fix_for, write_atomically
 from ovirt_rdma.host.system.json_codec import Records, plain
-from ovirt_rdma.host.system.json_document import (
-    WrongRecord,
-    json_value,
-)
+from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, json_value
 
+# The newest runs, which the journal keeps besides open ones and those with changes that
+# are applied.
 RUNS_KEPT = 100
-
-
-def compacted(records: Sequence[Record], newest: int = RUNS_KEPT) -> tuple[Record, ...]:
-    """Return the records of the runs to keep, in their order. Their ledger is the
-    ledger of all records without the other runs. Pure. Raises WrongOrder as
-    :func:`fold`.
-    """
-    runs = fold(records).runs
-    kept = {run.number for run in runs[len(runs) - min(newest, len(runs)) :]}
-    kept |= {run.number for run in runs if run.applied or run.outcome is None}
-    return tuple(record for record in records if record.run in kept)
-
-
-_KEY = "record"
-_KINDS: dict[str, Any] = {cls.__name__.lower(): cls for cls in get_args(Record)}
-# At the front and in this form only: anywhere else it is an unknown key.
-_CHECKED = re.compile(rb'\{"crc32":"([0-9a-f]{8})",')
-
-
-def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the key and the problem of a verb or outcome that is unknown."""
-    if cls is Begin and values["verb"] not in VERBS:
-        return "verb", f"is {values['verb']!a}, which is not a verb of a run"
-    if cls is End and values["outcome"] not in OUTCOMES:
-        return "outcome", f"is {values['outcome']!a}, which is not an outcome of a run"
-    return "", ""
-
-
-_records = Records("the journal", _check)
-
-
-def line_of(record: Record) -> bytes:
-    """Return ``record`` as a line: the checksum, then ``record`` with the kind in small
-    letters, then its fields. ASCII only.
-    """
-    data = {_KEY: type(record).__name__.lower(), **plain(record)}
-    text = json.dumps(data, separators=(",", ":")).encode("ascii")
-    return b'{"crc32":"%08x",%b\n' % (zlib.crc32(text), text[1:])
-
-
-def _checked(line: bytes) -> Optional[bytes]:
-    """Return ``line`` without its checksum; None if that is missing or differs."""
-    found = _CHECKED.match(line)
-    text = b"{" + line[found.end() :] if found else b""
-    return text if found and zlib.crc32(text) == int(found[1], 16) else None
-
-
-def record_in(line: bytes) -> Record:
-    """Return the record of ``line``, without its newline. Raises WrongRecord."""
-    text = _checked(line)
-    if text is None:
-        raise WrongRecord("it is damaged (its checksum is missing or differs)")
-    data = cast("dict[str, Any]", json_value(text))  # it begins with a brace
-    name = data.pop(_KEY, None)
-    cls = _KINDS.get(name) if isinstance(name, str) else None
-    if cls is Begin or "schema_version" in data:
-        RECORDS.check_version(data)
-    if cls is None:
-        raise WrongRecord(f"it has a record {name!a}, which is unknown to this version")
-    return cast("Record", _records.read(cls, data))
-
-
 FILE_MODE = 0o600
-_DIRECTORY_MODE = 0o755
-# The file is compacted when it has so many runs.
-_RUNS_TOO_MANY = 2 * RUNS_KEPT
+_FOLDER_MODE = 0o755
+
+DOCUMENT = Envelope("journal", digested="runs")
+_records = Records("the journal")
+
+
+@dataclass(frozen=True)
+class AppliedChange:
+    """A change of a run. ``boot`` is the kernel's boot id then.
+
+    ``found`` are the values that were read back, None if it was not completed. While
+    it is undone, ``undoing`` are the values that the run ``undoing_run`` sets: the
+    earlier ones, or somebody else's, which stay. ``undone_by`` is the run in which it
+    was undone. ``why`` says why it was left, or nothing had to be done.
+    """
+
+    run: int
+    number: int
+    act: AtomicChange
+    boot: str
+    found: Optional[Values] = None
+    undoing: Optional[Values] = None
+    undoing_run: Optional[int] = None
+    undone_by: Optional[int] = None
+    why: str = ""
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether it is applied: it was made, or may have been, and was not undone."""
+        return self.undone_by is None
+
+    @property
+    def group(self) -> tuple[int, str]:
+        """Run and step: the changes that are undone together."""
+        return self.run, self.act.step
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, its changes, and how it ended. Times are ISO 8601 in UTC.
+
+    ``at`` is when it began, ``boot`` the kernel's boot id then. ``by`` is for people:
+    who started it (``ovirt-rdma-host apply``, a hook's name). ``policy`` is the
+    policy's digest. ``confirm_by`` is when an unconfirmed run is rolled back, in
+    seconds since 1970 UTC; None if no confirmation is needed. ``only`` is the step that
+    ``revert STEP`` names.
+
+    ``confirmed`` is when the operator confirmed it. ``outcome`` and ``ended`` are None
+    while it is running, or if it was interrupted; ``sentence`` says why if the outcome
+    is not DONE. A run that is rolled back because nobody confirmed it ends a second
+    time.
+    """
+
+    number: int
+    verb: str
+    at: str
+    boot: str
+    by: str = ""
+    policy: str = ""
+    confirm_by: Optional[int] = None
+    only: Optional[str] = None
+    acts: tuple[AppliedChange, ...] = ()
+    confirmed: Optional[str] = None
+    outcome: Optional[str] = None
+    ended: Optional[str] = None
+    sentence: str = ""
+
+    @property
+    def applied(self) -> tuple[AppliedChange, ...]:
+        """Its changes that are applied."""
+        return tuple(act for act in self.acts if act.is_applied)
+
+    @property
+    def awaits_confirmation(self) -> bool:
+        """Whether it is done and will be rolled back unless it is confirmed."""
+        return (
+            self.confirm_by is not None
+            and self.confirmed is None
+            and self.outcome == DONE
+            and bool(self.applied)
+        )
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All runs, the newest last: the content of the journal."""
+
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def next_run(self) -> int:
+        """The number for a new run."""
+        return self.runs[-1].number + 1 if self.runs else 1
+
+    @cached_property
+    def applied(self) -> tuple[AppliedChange, ...]:
+        """All changes that are applied, in the order in which they were made."""
+        return tuple(act for run in self.runs for act in run.applied)
+
+    @property
+    def interrupted(self) -> Optional[Run]:
+        """The run that has not ended."""
+        return next((run for run in self.runs if run.outcome is None), None)
+
+    @property
+    def awaiting(self) -> Optional[Run]:
+        """The run that awaits confirmation."""
+        awaiting = [run for run in self.runs if run.awaits_confirmation]
+        return awaiting[-1] if awaiting else None
+
+    def run(self, number: int) -> Optional[Run]:
+        """Return the run with that number."""
+        return next((run for run in self.runs if run.number == number), None)
+
+    def with_run(self, run: Run) -> Ledger:
+        """Return the ledger with ``run``, a new one or an earlier one's new state."""
+        runs = {known.number: known for known in self.runs}
+        runs[run.number] = run
+        return Ledger(tuple(runs.values()))
+
+    def with_changes(self, changes: Iterable[AppliedChange]) -> Ledger:
+        """Return the ledger with the new states of ``changes``, or new changes."""
+        new: dict[int, dict[int, AppliedChange]] = {}
+        for change in changes:
+            new.setdefault(change.run, {})[change.number] = change
+        return Ledger(
+            tuple(
+                replace(
+                    run,
+                    acts=tuple(
+                        {**{a.number: a for a in run.acts}, **new[run.number]}.values()
+                    ),
+                )
+                if run.number in new
+                else run
+                for run in self.runs
+            )
+        )
+
+    def compacted(self, newest: int = RUNS_KEPT) -> Ledger:
+        """Return the ledger with the newest runs, open runs, and runs with changes that
+        are applied.
+        """
+        old = len(self.runs) - newest
+        return Ledger(
+            tuple(
+                run
+                for number, run in enumerate(self.runs)
+                if number >= old or run.applied or run.outcome is None
+            )
+        )
+
+
+def refuse_while_interrupted(ledger: Ledger) -> None:
+    """Raise Refused where a run was interrupted and is not rolled back yet."""
+    run = ledger.interrupted
+    if run:
+        raise Refused(
+            "run-interrupted",
+            f"run {run.number} was interrupted, and could not be rolled back; nothing "
+            "was changed",
+            "find out why the journal cannot be written, then: ovirt-rdma-host revert",
+        )
+
+
+def refuse_while_awaiting(ledger: Ledger) -> None:
+    """Raise Refused where a run awaits confirmation."""
+    run = ledger.awaiting
+    if run:
+        raise Refused(
+            "run-awaits-confirmation",
+            f"run {run.number} awaits confirmation",
+            "ovirt-rdma-host confirm, or to undo it: ovirt-rdma-host revert",
+        )
 
 
 class JournalProblem(Problem):
@@ -129,47 +232,47 @@ class Journal:
     def __init__(self, root: Union[str, Path] = "/") -> None:
         self.path = under(root, JOURNAL)
 
-    def records(self) -> tuple[Record, ...]:
-        """Return all records; none if there is no journal.
-
-        Raises JournalProblem where it cannot be read, is damaged, or was written by a
-        newer version.
-        """
-        lines = self._whole(self._bytes()).split(b"\n")[:-1]
-        records = []
-        for number, line in enumerate(lines, 1):
-            try:
-                records.append(record_in(line))
-            except WrongRecord as wrong:
-                raise JournalProblem(
-                    "journal-damaged",
-                    f"{self.path}, line {number}: {wrong}",
-                    wrong.fix or self._fix(),
-                ) from None
-        return tuple(records)
-
     def ledger(self) -> Ledger:
-        """Return the ledger of all records. Raises JournalProblem as ``records``."""
-        return self.ledger_of(self.records())
+        """Return its content; no runs if there is no journal.
 
-    def ledger_of(self, records: Sequence[Record]) -> Ledger:
-        """Return the ledger of ``records``, which are this journal's. Raises
-        JournalProblem.
+        Raises JournalProblem where it cannot be read, is damaged, or was written by
+        another version.
         """
+        data = self._bytes()
+        if data is None:
+            return Ledger()
         try:
-            return fold(records)
-        except WrongOrder as wrong:
+            return _records.read(Ledger, DOCUMENT.content(json_value(data)))
+        except WrongRecord as wrong:
             raise JournalProblem(
-                "journal-damaged", f"{self.path}: {wrong}", self._fix()
+                "journal-damaged",
+                f"{self.path}: {wrong}",
+                wrong.fix
+                or "nothing is changed until this is fixed; restore it from a backup, "
+                "or move it away, and keep it: it has the earlier values of this host",
             ) from None
 
-    def append(self, record: Record) -> None:
-        """Write ``record``; it is on disk when this returns.
+    def write(self, ledger: Ledger) -> None:
+        """Replace the content; it is on disk when this returns.
 
         Raises JournalProblem where it cannot be written; the journal is unchanged then.
         """
+        data = DOCUMENT.text(plain(ledger), indent=None).encode("ascii")
+        folder = self.path.parent
         try:
-            self._append(line_of(record))
+            if not folder.is_dir():
+                folder.mkdir(parents=True)
+                folder.chmod(_FOLDER_MODE)
+            earlier = self._bytes()
+            try:
+                write_atomically(self.path, data, FILE_MODE)
+            except NotDurable:
+                # What is not certainly recorded is not done, so it must not be there.
+                if earlier is None:
+                    self.path.unlink()
+                else:
+                    write_atomically(self.path, earlier, FILE_MODE)
+                raise
         except OSError as error:
             raise JournalProblem(
                 "journal-not-written",
@@ -177,63 +280,14 @@ class Journal:
                 fix_for(error, self.path),
             ) from error
 
-    def compact(self) -> bool:
-        """Compact the journal if it has too many runs; return True if it was. If
-        writing fails, the old journal stays, which does no harm.
-
-        Raises JournalProblem as ``records``.
-        """
-        records = self.records()
-        if len(self.ledger_of(records).runs) <= _RUNS_TOO_MANY:
-            return False
-        data = b"".join(line_of(record) for record in compacted(records))
-        try:
-            write_atomically(self.path, data, FILE_MODE)
-        except OSError:
-            return False
-        return True
-
-    def _append(self, line: bytes) -> None:
-        if not self.path.parent.is_dir():
-            self.path.parent.mkdir(parents=True)
-            self.path.parent.chmod(_DIRECTORY_MODE)
-        new = not self.path.exists()
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self.path, flags, FILE_MODE)
-        try:
-            size = self._whole_size(descriptor)
-            os.ftruncate(descriptor, size)
-            try:
-                self._write(descriptor, line, size)
-                os.fsync(descriptor)
-            except OSError:
-                os.ftruncate(descriptor, size)
-                raise
-        finally:
-            os.close(descriptor)
-        if new:
-            sync_directory(self.path.parent)
-
-    def _whole_size(self, descriptor: int) -> int:
-        """Return the size of the whole lines in bytes."""
-        size = os.fstat(descriptor).st_size
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            return len(self._whole(self._bytes()))
-        return size
-
-    @staticmethod
-    def _write(descriptor: int, line: bytes, offset: int) -> None:
-        while line:
-            written = os.pwrite(descriptor, line, offset)
-            line, offset = line[written:], offset + written
-
-    def _bytes(self) -> bytes:
+    def _bytes(self) -> Optional[bytes]:
+        """Return the text; None if there is no journal."""
         try:
             # O_NONBLOCK: a named pipe would wait for its writer.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(self.path, flags)
         except FileNotFoundError:
-            return b""
+            return None
         except PermissionError:
             raise JournalProblem(
                 "not-root",
@@ -263,28 +317,6 @@ class Journal:
             "restore the journal: a regular file of root's with mode 0600",
         )
 
-    def _whole(self, data: bytes) -> bytes:
-        """Return the whole lines. Raises JournalProblem where the last line is complete
-        but does not end with a newline: it is damaged, not torn.
-        """
-        end = data.rfind(b"\n") + 1
-        if _checked(data[end:-1]) is not None:
-            number = data.count(b"\n") + 1
-            raise JournalProblem(
-                "journal-damaged",
-                f"{self.path}, line {number}: ends with {data[-1:]!a}, not with a "
-                "newline, so it is damaged",
-                self._fix(),
-            )
-        return data[:end]
-
-    def _fix(self) -> str:
-        return (
-            f"nothing is changed until this is fixed; keep a copy of {self.path}, it "
-            "has the earlier values of this host, and restore it from a backup, or "
-            "remove that line"
-        )
-
 
 def _why_not_ours(status: os.stat_result) -> str:
     """Return, as a clause, why a file with this status cannot be trusted, or ""."""
@@ -300,56 +332,58 @@ def _why_not_ours(status: os.stat_result) -> str:
 class JournalWriter:
     """Records a run in the journal, and reports it to ``listener``.
 
-    ``problem`` says why a record could not be written, or is empty. Raises
-    JournalProblem where the journal is damaged.
+    ``ledger`` is the content, also what could not be written; ``problem`` says why that
+    was, or is empty. Raises JournalProblem where the journal is damaged.
     """
 
     def __init__(self, journal: Journal, listener: Listener) -> None:
         self._journal = journal
         self._listener = listener
-        self._records = list(journal.records())
-        self._ledger: Optional[Ledger] = journal.ledger_of(self._records)
+        self.ledger = journal.ledger()
         self.problem = ""
-
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger of all records, also of those that could not be written."""
-        if self._ledger is None:
-            self._ledger = fold(self._records)
-        return self._ledger
 
     @property
     def unrecorded(self) -> str:
         """The end of a sentence about the run if not all of it could be recorded."""
         return f"; this is not in the journal: {self.problem}" if self.problem else ""
 
-    def write(self, record: Record) -> None:
-        """Write ``record``. Raises JournalProblem where that is not possible."""
-        if self.problem:
-            raise JournalProblem("journal-not-written", self.problem)
-        self._journal.append(record)
-        self._add(record)
+    def begin(self, run: Run) -> None:
+        """Record that ``run`` begins. Raises JournalProblem."""
+        self._write(self.ledger.compacted().with_run(run), must=True)
 
-    def write_if_possible(self, record: Record) -> None:
-        """Write ``record``; if that is not possible, set ``problem`` and report it."""
-        self._add(record)
-        if self.problem:
-            return
+    def record(self, *changes: AppliedChange, must: bool = False) -> None:
+        """Record ``changes``. If that is not possible, raise JournalProblem if it
+        ``must`` be, else set ``problem``, and report it.
+        """
+        if changes:
+            self._write(self.ledger.with_changes(changes), must=must)
+
+    def end(
+        self,
+        number: int,
+        outcome: str,
+        now: float,
+        sentence: str,
+        *,
+        must: bool = False,
+    ) -> None:
+        """Record that the run ``number`` has ended; ``must`` as for :meth:`record`."""
+        run = next(run for run in self.ledger.runs if run.number == number)
+        run = replace(run, outcome=outcome, ended=iso(now), sentence=sentence)
+        self._write(self.ledger.with_run(run), must=must)
+
+    def _write(self, ledger: Ledger, *, must: bool) -> None:
+        if self.problem and must:
+            raise JournalProblem("journal-not-written", self.problem)
         try:
-            self._journal.append(record)
+            if not self.problem:
+                self._journal.write(ledger)
         except JournalProblem as problem:
+            if must:
+                raise
             self.problem = str(problem)
             self.say(f"{problem}: the next run checks all of this again")
-
-    def _add(self, record: Record) -> None:
-        self._records.append(record)
-        self._ledger = None
-
-    def compact(self) -> None:
-        """Compact a long journal, if all records could be written."""
-        if not self.problem:
-            with suppress(JournalProblem):
-                self._journal.compact()
+        self.ledger = ledger
 
     def doing(self, step_id: str, sentence: str) -> None:
         """Report that a step begins."""

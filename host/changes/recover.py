@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Callable, Optional
 
-from ovirt_rdma.host.changes.journal import Journal, JournalWriter
+from ovirt_rdma.host.changes.journal import Journal, JournalWriter, Ledger, Run
 from ovirt_rdma.host.changes.kinds.model import (
     PARTLY,
     REVERT,
@@ -14,7 +14,6 @@ from ovirt_rdma.host.changes.kinds.model import (
     Refused,
     RunResult,
 )
-from ovirt_rdma.host.changes.ledger import Ledger, Run
 from ovirt_rdma.host.changes.revert import finish_revert, links_in_use, rest_of_revert
 from ovirt_rdma.host.changes.rollback import plan_rollback, roll_back
 from ovirt_rdma.host.facts.model import Facts
@@ -44,7 +43,7 @@ def recover(
         run = writer.ledger.interrupted
         if run and facts:
             _refuse_users(host, writer.ledger, run, facts())
-        if run and run.begin.verb == REVERT:
+        if run and run.verb == REVERT:
             writer.say(f"run {run.number}, a revert, was interrupted; finishing it")
             results.append(finish_revert(host, writer, run))
         elif run:
@@ -56,7 +55,6 @@ def recover(
         if run and reason:
             writer.say(f"{reason}; rolling it back")
             results.append(roll_back(host, writer, run.number, reason))
-        writer.compact()
     return _together(results)
 
 
@@ -81,15 +79,15 @@ def may_be_rolled_back(ledger: Ledger, number: int) -> bool:
     confirmation, is running, or a revert of it is. Pure.
     """
     run, opened = ledger.run(number), ledger.interrupted
-    if run is None or run.begin.confirm_by is None or run.confirmed:
+    if run is None or run.confirm_by is None or run.confirmed:
         return False
-    if opened and (opened.number == number or opened.begin.verb == REVERT):
+    if opened and (opened.number == number or opened.verb == REVERT):
         return True
     return run.awaits_confirmation
 
 
 def _refuse_users(host: HostBackend, ledger: Ledger, run: Run, facts: Facts) -> None:
-    reverts = run.begin.verb == REVERT
+    reverts = run.verb == REVERT
     plan = (
         rest_of_revert(host, ledger, run)
         if reverts
@@ -113,10 +111,10 @@ def _why_roll_back(host: HostBackend, run: Run, now: float) -> str:
     """Return, as a clause, why ``run``, which awaits confirmation, must be rolled back
     now, or "".
     """
-    limit, boot = run.begin.confirm_by, host.boot_id()
+    limit, boot = run.confirm_by, host.boot_id()
     if limit is not None and now >= limit:
         return f"run {run.number} was not confirmed in time"
-    if boot and boot != run.begin.boot:
+    if boot and boot != run.boot:
         return f"run {run.number} was not confirmed before the host was booted"
     if any(run.number in (act.undoing_run, act.undone_by) for act in run.acts):
         return f"the rollback of run {run.number} was interrupted"

@@ -13,26 +13,26 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Optional
 
 from ovirt_rdma.host.changes.gate import link_in_use
-from ovirt_rdma.host.changes.journal import Journal, JournalWriter, iso
+from ovirt_rdma.host.changes.journal import (
+    AppliedChange,
+    Journal,
+    JournalWriter,
+    Ledger,
+    Run,
+    iso,
+    refuse_while_awaiting,
+    refuse_while_interrupted,
+)
 from ovirt_rdma.host.changes.kinds.model import (
     DONE,
     PARTLY,
     REVERT,
-    Begin,
-    End,
     HostBackend,
     Listener,
     Refused,
     RunResult,
 )
 from ovirt_rdma.host.changes.kinds.registry import kind_of_act
-from ovirt_rdma.host.changes.ledger import (
-    AppliedChange,
-    Ledger,
-    Run,
-    refuse_while_awaiting,
-    refuse_while_interrupted,
-)
 from ovirt_rdma.host.changes.rollback import (
     carry_out_undo,
     is_undo_needed,
@@ -113,10 +113,8 @@ def revert(
         _refuse_blocked(plan)
         if not allow_link_down:
             _refuse_users(host, plan, facts)
-        writer.write(Begin(run, REVERT, iso(host.now()), host.boot_id(), by, only=only))
-        result = _carry_out(host, writer, plan, run)
-        writer.compact()
-        return result
+        writer.begin(Run(run, REVERT, iso(host.now()), host.boot_id(), by, only=only))
+        return _carry_out(host, writer, plan, run)
 
 
 def finish_revert(host: HostBackend, writer: JournalWriter, run: Run) -> RunResult:
@@ -130,7 +128,7 @@ def finish_revert(host: HostBackend, writer: JournalWriter, run: Run) -> RunResu
 
 def rest_of_revert(host: HostBackend, ledger: Ledger, run: Run) -> UndoPlan:
     """Return the plan for the rest of the revert ``run``, which was interrupted."""
-    scope = _scope(ledger.applied, run.begin.only)
+    scope = _scope(ledger.applied, run.only)
     return undo_plan(host, ledger.applied, scope, run.number)
 
 
@@ -186,6 +184,6 @@ def _carry_out(
     undone = carry_out_undo(host, writer, plan, run)
     outcome = PARTLY if undone.failed else DONE
     sentence = undo_summary(undone)
-    writer.write_if_possible(End(run, outcome, iso(host.now()), sentence))
+    writer.end(run, outcome, host.now(), sentence)
     sentence += writer.unrecorded
     return RunResult(run, outcome, sentence, tuple(undone.steps), tuple(undone.left))

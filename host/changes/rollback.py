@@ -7,26 +7,22 @@ afterwards. An undo can be interrupted anywhere and started again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from ovirt_rdma.host.changes.journal import JournalWriter, iso
+from ovirt_rdma.host.changes.journal import AppliedChange, JournalWriter, Ledger
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
 from ovirt_rdma.host.changes.kinds.kind import Property
 from ovirt_rdma.host.changes.kinds.model import (
     PARTLY,
     ROLLED_BACK,
     AtomicChange,
-    End,
     HostBackend,
     Left,
     RunResult,
-    Undoing,
-    Undone,
 )
 from ovirt_rdma.host.changes.kinds.registry import describe, kind_of_act
-from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger
 from ovirt_rdma.host.changes.undo import (
     Key,
     Present,
@@ -83,9 +79,12 @@ def carry_out_undo(
     cannot be undone, or the journal cannot be written any more.
     """
     execution = _Execution(host, writer, by_run)
-    for released in plan.released:
-        entry = released.entry
-        writer.write_if_possible(Undone(entry.run, entry.number, by_run, released.why))
+    writer.record(
+        *(
+            replace(released.entry, undone_by=by_run, why=released.why)
+            for released in plan.released
+        )
+    )
     for blocked in plan.blocked:
         act = blocked.entry.act
         why = Sentence(
@@ -93,12 +92,11 @@ def carry_out_undo(
             f"{blocked.by.act.step} of run {blocked.by.run} depends on it",
         )
         execution.leave(act.step, act, why, kind_of_act(act).manual_fix(act.before[0]))
-    # Recorded before anything is done, the oldest first: once the newer changes are
-    # closed, a value that stays may look like one that an older change had set.
-    for undo in (undo for group in reversed(plan.groups) for undo in reversed(group)):
-        if undo.why:
-            entry = undo.entry
-            writer.write_if_possible(Undoing(entry.run, entry.number, by_run, undo.to))
+    # Recorded before anything is done: once the newer changes are closed, a value that
+    # stays may look like one that an older change had set.
+    execution.record_undoing(
+        undo for group in plan.groups for undo in group if undo.why
+    )
     for group in plan.groups:
         execution.group(group)
     touched = dict.fromkeys(execution.closed)
@@ -131,15 +129,20 @@ class _Execution:
         ):
             self.result.left.append(left)
 
+    def record_undoing(self, undone: Iterable[UndoChange]) -> None:
+        """Record to which values changes are about to be undone."""
+        self.writer.record(
+            *(
+                replace(undo.entry, undoing=undo.to, undoing_run=self.by_run)
+                for undo in undone
+            )
+        )
+
     def group(self, group: Sequence[UndoChange]) -> None:
         """Undo the changes of one step, unless all values are restored already."""
         failed: dict[Key, EffectFailed] = {}
         if is_undo_needed(self.host, group):
-            for undo in reversed(group):
-                entry = undo.entry
-                self.writer.write_if_possible(
-                    Undoing(entry.run, entry.number, self.by_run, undo.to)
-                )
+            self.record_undoing(group)
             for undo in group:
                 try:
                     self._restore(undo)
@@ -161,18 +164,17 @@ class _Execution:
             fix = error.fix or kind_of_act(act).manual_fix(undo.to[0])
             self.leave(act.step, act, why, fix)
             return
-        entry = undo.entry
-        self.writer.write_if_possible(
-            Undone(entry.run, entry.number, self.by_run, undo.why or "")
+        removed = f"removed with {describe(act)}"
+        self.writer.record(
+            replace(undo.entry, undone_by=self.by_run, why=undo.why or ""),
+            *(
+                replace(part, undone_by=self.by_run, why=removed)
+                for part in undo.going_with
+            ),
         )
         if undo.why:
             self.leave(act.step, act, undo.why)
-        for part in undo.going_with:
-            reason = f"removed with {describe(act)}"
-            self.writer.write_if_possible(
-                Undone(part.run, part.number, self.by_run, reason)
-            )
-            self.closed.append(part.act.step)
+        self.closed += [part.act.step for part in undo.going_with]
         self.closed.append(act.step)
 
     def _restore(self, undo: UndoChange) -> None:
@@ -216,7 +218,7 @@ def roll_back(
     undone = carry_out_undo(host, writer, plan_rollback(host, writer.ledger, run), run)
     outcome = PARTLY if undone.failed else ROLLED_BACK
     sentence = f"{reason}; {undo_summary(undone)}"
-    writer.write_if_possible(End(run, outcome, iso(host.now()), sentence))
+    writer.end(run, outcome, host.now(), sentence)
     sentence += writer.unrecorded
     return RunResult(run, outcome, sentence, (), tuple(undone.left))
 

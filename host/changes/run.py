@@ -12,31 +12,30 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Callable, Optional
 
-from ovirt_rdma.host.changes.journal import Journal, JournalWriter, iso
+from ovirt_rdma.host.changes.journal import (
+    AppliedChange,
+    Journal,
+    JournalWriter,
+    Run,
+    iso,
+    refuse_while_awaiting,
+    refuse_while_interrupted,
+)
 from ovirt_rdma.host.changes.kinds.base import EffectFailed
 from ovirt_rdma.host.changes.kinds.kind import Kind, Property
 from ovirt_rdma.host.changes.kinds.model import (
     DONE,
     ROLLED_BACK,
     AtomicChange,
-    Begin,
-    Doing,
-    End,
     HostBackend,
     Left,
     Listener,
     Refused,
     RunRequest,
     RunResult,
-    Undone,
 )
-from ovirt_rdma.host.changes.kinds.model import Done as ReadBack
 from ovirt_rdma.host.changes.kinds.registry import kind_of, kind_of_act
 from ovirt_rdma.host.changes.kinds.sysfs import MTU_FILE
-from ovirt_rdma.host.changes.ledger import (
-    refuse_while_awaiting,
-    refuse_while_interrupted,
-)
 from ovirt_rdma.host.changes.rollback import roll_back
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.model import Facts
@@ -191,16 +190,13 @@ def apply_steps(
         return RunResult(None, DONE, "there is nothing to do")
     with delayed_signals() as signals:
         writer = JournalWriter(journal, listener)
-        ledger = writer.ledger
-        refuse_while_interrupted(ledger)
-        refuse_while_awaiting(ledger)
+        refuse_while_interrupted(writer.ledger)
+        refuse_while_awaiting(writer.ledger)
         acts = with_earlier_values(
             host, atomic_changes_of(steps, request.facts, request.new_uuid)
         )
-        run = _Run(host, writer, ledger.next_run, signals, request)
-        result = run.carry_out(steps, acts)
-        writer.compact()
-        return result
+        run = _Run(host, writer, writer.ledger.next_run, signals, request)
+        return run.carry_out(steps, acts)
 
 
 class _Stopped(Exception):
@@ -214,6 +210,10 @@ class _Run:
     number: int
     signals: Signals
     request: RunRequest
+    boot: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.boot = self.host.boot_id()
 
     def carry_out(
         self, steps: Sequence[Step], acts: Sequence[AtomicChange]
@@ -226,7 +226,7 @@ class _Run:
             self._check_signals()
             count = f"{len(steps)} step{'' if len(steps) == 1 else 's'}"
             sentence = f"{count} done and verified"
-            self.writer.write(End(self.number, DONE, iso(self.host.now()), sentence))
+            self.writer.end(self.number, DONE, self.host.now(), sentence, must=True)
         except (_Stopped, Problem) as error:
             return roll_back(self.host, self.writer, self.number, str(error))
         except Exception as error:
@@ -238,12 +238,12 @@ class _Run:
 
     def _begin(self) -> None:
         request = self.request
-        self.writer.write(
-            Begin(
+        self.writer.begin(
+            Run(
                 self.number,
                 request.verb,
                 iso(self.host.now()),
-                self.host.boot_id(),
+                self.boot,
                 request.by,
                 request.policy,
                 request.confirm_by,
@@ -252,28 +252,29 @@ class _Run:
         try:
             request.on_begin(self.number)
         except Exception as error:
-            sentence, at = f"{error}; nothing was done", iso(self.host.now())
-            self.writer.write_if_possible(End(self.number, ROLLED_BACK, at, sentence))
+            sentence = f"{error}; nothing was done"
+            self.writer.end(self.number, ROLLED_BACK, self.host.now(), sentence)
             raise
 
     def _do(self, step: Step, acts: Sequence[tuple[int, AtomicChange]]) -> None:
         self._check_signals()
         self.writer.doing(step.id, step.sentence)
-        for number, act in acts:
-            self.writer.write(Doing(self.number, number, act))
-        for number, act in acts:
+        changes = [
+            AppliedChange(self.number, number, act, self.boot) for number, act in acts
+        ]
+        # All before the first is made: one can alter what another sets.
+        self.writer.record(*changes, must=True)
+        for change in changes:
             self._check_signals()
             try:
-                self.host.do(act)
+                self.host.do(change.act)
             except EffectFailed as error:
                 if error.untouched:
                     why = "it was not done"
-                    self.writer.write_if_possible(
-                        Undone(self.number, number, self.number, why)
-                    )
+                    self.writer.record(replace(change, undone_by=self.number, why=why))
                 raise _Stopped(f"{step.id} failed: {error}") from None
-            values = self._read_back(step, act)
-            self.writer.write(ReadBack(self.number, number, values))
+            found = self._read_back(step, change.act)
+            self.writer.record(replace(change, found=found), must=True)
         self.writer.done(step.id, step.before, step.after)
 
     def _read_back(self, step: Step, act: AtomicChange) -> tuple[Optional[str], ...]:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Optional, Union
 
 from ovirt_rdma.host.changes.boot import BootSetting, boot_settings, read_boot_settings
-from ovirt_rdma.host.changes.journal import Journal, JournalProblem
+from ovirt_rdma.host.changes.journal import Journal, JournalProblem, Ledger
 from ovirt_rdma.host.changes.kinds.model import HostBackend
-from ovirt_rdma.host.changes.ledger import Ledger
 from ovirt_rdma.host.changes.rollback import undo_plan
 from ovirt_rdma.host.changes.undo import key_of
 from ovirt_rdma.host.errors import Problem
@@ -66,11 +65,11 @@ def change_status(
     at_boot = len(set(wanted).intersection(_at_boot(root)))
     return ChangeStatus(
         held=tuple(dict.fromkeys(entry.act.step for entry in acts)),
-        since=runs[0].begin.at if runs else None,
-        policies=tuple(dict.fromkeys(run.begin.policy for run in runs)),
+        since=runs[0].at if runs else None,
+        policies=tuple(dict.fromkeys(run.policy for run in runs)),
         interrupted=open_run.number if open_run else None,
         awaiting=awaiting.number if awaiting else None,
-        confirm_by=awaiting.begin.confirm_by if awaiting else None,
+        confirm_by=awaiting.confirm_by if awaiting else None,
         kept=_kept(host, ledger),
         at_boot=at_boot,
         not_at_boot=len(wanted) - at_boot,

@@ -36,16 +36,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
+from ovirt_rdma.host.changes.journal import AppliedChange
 from ovirt_rdma.host.changes.kinds.base import Reading
 from ovirt_rdma.host.changes.kinds.kind import Property
-from ovirt_rdma.host.changes.kinds.model import AtomicChange, HostBackend
+from ovirt_rdma.host.changes.kinds.model import AtomicChange, HostBackend, Values
 from ovirt_rdma.host.changes.kinds.registry import (
     describe,
     kind_of,
     kind_of_act,
 )
 from ovirt_rdma.host.changes.kinds.sysfs import MODE_FILE, MTU_FILE
-from ovirt_rdma.host.changes.ledger import AppliedChange
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.ipoib import DATAGRAM, GROUP_MTUS
 from ovirt_rdma.host.paths import NET_CLASS
@@ -74,7 +74,6 @@ def may_be_group_mtu(change: Change, value: Optional[str]) -> bool:
 
 Key = tuple[int, int]
 """The run and number of a change."""
-Values = tuple[Optional[str], ...]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.changes.boot import update_boot_settings
 from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.journal import Journal, Ledger
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import (
     DONE,
@@ -26,7 +26,6 @@ from ovirt_rdma.host.changes.kinds.model import (
     RunRequest,
     RunResult,
 )
-from ovirt_rdma.host.changes.ledger import Ledger
 from ovirt_rdma.host.changes.prepare import Decided, EarlyFacts, decide_for
 from ovirt_rdma.host.changes.recover import recover
 from ovirt_rdma.host.changes.run import apply_steps
@@ -134,7 +133,7 @@ def blocked_by(ledger: Ledger) -> str:
     run = ledger.interrupted
     if run and any(act.act.effect != LIVE for act in run.applied):
         return (
-            f"run {run.number} ({run.begin.by}) was interrupted, and its rollback may "
+            f"run {run.number} ({run.by}) was interrupted, and its rollback may "
             "take a link down (roll it back with ovirt-rdma-host apply, or revert)"
         )
     return ""

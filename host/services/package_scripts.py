@@ -11,10 +11,9 @@ import os
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
-from ovirt_rdma.host.changes.journal import Journal, JournalProblem
+from ovirt_rdma.host.changes.journal import Journal, JournalProblem, Ledger
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import DONE
-from ovirt_rdma.host.changes.ledger import Ledger
 from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.enablement.apply import disable

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Optional, Union
 
 from ovirt_rdma.host.changes.boot import update_boot_settings
-from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.journal import Journal, Ledger
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import (
     DONE,
@@ -24,7 +24,6 @@ from ovirt_rdma.host.changes.kinds.model import (
     RunRequest,
 )
 from ovirt_rdma.host.changes.kinds.pkey_child import PkeyChild
-from ovirt_rdma.host.changes.ledger import Ledger
 from ovirt_rdma.host.changes.prepare import (
     Decided,
     EarlyFacts,
@@ -146,9 +145,9 @@ def open_run(ledger: Ledger) -> str:
             "P_Key table again after ovirt-rdma-host confirm, or revert"
         )
     run = ledger.interrupted
-    if run and run.begin.by != PARTITIONS_UNIT:
+    if run and run.by != PARTITIONS_UNIT:
         return (
-            f"run {run.number} ({run.begin.by or run.begin.verb}) was interrupted; "
+            f"run {run.number} ({run.by or run.verb}) was interrupted; "
             "children follow the P_Key table again after ovirt-rdma-host apply, or "
             "revert"
         )

@@ -2,7 +2,7 @@
 """Run a hypervisor guest with our package, a policy and one IPoIB netdev.
 
 The tests of ``apply``, ``confirm`` and ``revert`` use it: it runs the operator's
-commands, reads the host with its own tools, and sends signals at a chosen record of the
+commands, reads the host with its own tools, and sends signals at a chosen state of the
 journal.
 """
 
@@ -38,39 +38,45 @@ host:
 """
 CONNECTED_AND_TSO = CONNECTED.replace("mtu: auto\n", "mtu: auto\n      tso: auto\n")
 KILLED = 128 + 9
-JOURNAL = "/var/lib/ovirt-rdma/journal"
+JOURNAL = "/var/lib/ovirt-rdma/journal.json"
 POLICY = "/etc/ovirt-rdma/policy.yaml"
-# Signals for a command, each as soon as the journal has a number of new records of a
-# kind: "done 1 KILL". inotify wakes this script when the record is written, while the
-# command still waits for the disk.
+# Signals for a command, each as soon as the journal shows for its run a number of
+# changes that are done, or being undone: "done 1 KILL". inotify wakes this script when
+# the journal is replaced, while the command still waits for the disk.
 _SIGNAL_AT = r"""
 import ctypes, json, os, select, signal, subprocess, sys
 
 folder, name = os.path.split(sys.argv[1])
 orders = [order.split() for order in sys.argv[2].split(",")]
+KEYS = {"done": "found", "undoing": "undoing"}
 
 
-def records():
+def newest():
     try:
         with open(f"{folder}/{name}", "rb") as file:
-            lines = file.read().split(b"\n")
+            return json.load(file)["runs"][-1]
     except FileNotFoundError:
-        return []
-    return [json.loads(line)["record"] for line in lines[:-1]]
+        return {"number": 0, "acts": []}
 
 
-earlier = len(records())
+def count(kind):
+    run = newest()
+    acts = run["acts"] if run["number"] > earlier else []
+    return sum(act[KEYS[kind]] is not None for act in acts)
+
+
+earlier = newest()["number"]
 libc = ctypes.CDLL(None)
 watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-modified, created = 0x2, 0x100
-assert libc.inotify_add_watch(watch, folder.encode(), modified | created) > 0
+moved_to = 0x80
+assert libc.inotify_add_watch(watch, folder.encode(), moved_to) > 0
 command = subprocess.Popen(sys.argv[3:])
 with open("/run/signalled", "w") as file:
     file.write(str(command.pid))
 while command.poll() is None:
     while orders:
-        kind, count, name_of = orders[0]
-        if records()[earlier:].count(kind) < int(count):
+        kind, wanted, name_of = orders[0]
+        if count(kind) < int(wanted):
             break
         command.send_signal(getattr(signal, "SIG" + name_of))
         orders.pop(0)

@@ -22,7 +22,7 @@ Shape = tuple[str, int, str]
 Shapes = Mapping[str, Shape]
 REQUESTED = "off [requested on]"
 
-JOURNAL = "/var/lib/ovirt-rdma/journal"
+JOURNAL = "/var/lib/ovirt-rdma/journal.json"
 BOOT_JSON = "/var/lib/ovirt-rdma/boot.json"
 _POLICY = "/etc/ovirt-rdma/policy.yaml"
 # The folders of our files. NetworkManager records when a profile was last active.

@@ -85,7 +85,7 @@ def test_nobody_confirms(host: ChangedHost, before: list[str]) -> None:
 def test_killed_before_anybody_confirms(host: ChangedHost, before: list[str]) -> None:
     killed = host.signalled("done 2 KILL", "apply", "--confirm-timeout", SHORT)
     assert killed.exit_code == KILLED, killed
-    host.wait_until(f"tail -n 1 {JOURNAL} | grep -q '\"end\"'")
+    host.wait_until(f"! grep -q '\"outcome\": null' {JOURNAL}")
     assert host.look() == before
     number, outcome, sentence = host.newest()
     assert (outcome, sentence) == (

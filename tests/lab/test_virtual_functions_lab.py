@@ -106,7 +106,7 @@ def test_made_and_reverted() -> None:
         assert guids == [derived(own, number, part) for number, part in parts]
         assert host.command("revert").exit_code == 0
         after = host.said(_AS_FOUND).splitlines()
-        assert [line for line in after if line != "journal"] == found.splitlines()
+        assert [line for line in after if line != "journal.json"] == found.splitlines()
 
 
 @pytest.mark.faults
@@ -172,7 +172,7 @@ def test_made_used_and_reverted() -> None:
         host.must("revert")
         host.said("rm -f /var/lib/ovirt-rdma/findings.json")
         after = host.said(_AS_FOUND).splitlines()
-        assert [line for line in after if line != "journal"] == found.splitlines()
+        assert [line for line in after if line != "journal.json"] == found.splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -218,4 +218,4 @@ def test_sixteen_over_three_boots(rebooted: ChangedHost) -> None:
     assert reverted.exit_code == 0, reverted
     host.said("rm -f /var/lib/ovirt-rdma/findings.json")
     after = host.said(_AS_FOUND).splitlines()
-    assert [line for line in after if line != "journal"] == found.splitlines()
+    assert [line for line in after if line != "journal.json"] == found.splitlines()

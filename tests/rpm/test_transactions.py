@@ -14,13 +14,9 @@ from support.packages.built import EARLIER, EARLIER_MODULE, files
 from support.packages.machine import DATABASE, Machine, differences
 
 from ovirt_rdma.host.changes.boot import update_boot_settings
-from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
 from ovirt_rdma.host.changes.kinds.model import (
     AtomicChange,
-    Begin,
-    Doing,
-    Done,
-    End,
     Place,
 )
 from ovirt_rdma.host.rules.base import Change
@@ -69,10 +65,10 @@ def record_a_run(root: Path) -> None:
         lasting=False,
     )
     journal, at = Journal(root), "2026-11-21T10:00:00Z"
-    journal.append(Begin(1, "apply", at, "boot", "ovirt-rdma-host apply"))
-    journal.append(Doing(1, 0, act))
-    journal.append(Done(1, 0, ("connected",)))
-    journal.append(End(1, "done", at, "1 step done and proved"))
+    change = AppliedChange(1, 0, act, "boot", ("connected",))
+    more = {"acts": (change,), "outcome": "done", "ended": at}
+    run = Run(1, "apply", at, "boot", "ovirt-rdma-host apply", **more)
+    journal.write(Ledger((run,)))
     assert update_boot_settings(root, journal) == ""
 
 
@@ -162,7 +158,7 @@ def test_erase_of_an_enabled_host_without_changes(machine, new):
 def test_erase_names_what_is_still_applied(machine, new):
     machine.install(*of(new))
     use(machine)
-    journal = machine.path(f"{STATE}/journal").read_bytes()
+    journal = machine.path(f"{STATE}/journal.json").read_bytes()
     output = machine.rpm("-e", *NAMES)
     assert "these steps stay applied, and the journal is kept" in output
     assert STEP in output
@@ -170,7 +166,7 @@ def test_erase_names_what_is_still_applied(machine, new):
     for path in (LINK, MARKER, "/run/ovirt-rdma"):
         assert not machine.path(path).exists(), path
         assert not machine.path(path).is_symlink(), path
-    assert machine.path(f"{STATE}/journal").read_bytes() == journal
+    assert machine.path(f"{STATE}/journal.json").read_bytes() == journal
     assert machine.path(f"{STATE}/policy.json").exists()
     assert machine.path(DROP_IN).exists()
     # As promised.

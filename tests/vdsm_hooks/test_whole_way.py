@@ -35,7 +35,7 @@ def mode(host):
 
 def runs(host):
     runs = Journal(host.root).ledger().runs
-    return [(run.begin.verb, run.begin.by, run.outcome) for run in runs]
+    return [(run.verb, run.by, run.outcome) for run in runs]
 
 
 def policy(**rule):

@@ -19,11 +19,10 @@ from typing import Optional
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.changes.boot import update_boot_settings
 from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
-from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import PARTLY, AtomicChange, RunResult
 from ovirt_rdma.host.changes.kinds.registry import kind_of, kind_of_act
-from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger
 from ovirt_rdma.host.changes.prepare import EarlyFacts
 from ovirt_rdma.host.changes.recover import recover
 from ovirt_rdma.host.errors import Problem

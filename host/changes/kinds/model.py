@@ -1,26 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Define the data of a run: changes, journal records, request, result, the protocols.
-
-A run writes these records to the journal: Begin; for each step a Doing for every change
-before the first of them is made, and a Done for each after it was verified; End. For a
-change that a rollback or ``revert`` undoes, it writes Undoing before, for all changes
-of a step together, and Undone after. If the last run of a journal has no End, it was
-interrupted.
-"""
+"""Define the data of a run: changes, request, result, the protocols."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Callable, Optional, Protocol, Union
+from typing import Callable, Optional, Protocol
 
 from ovirt_rdma.host.changes.kinds.base import Reading
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.rules.base import Change
-from ovirt_rdma.host.system.json_document import Envelope
+
+Values = tuple[Optional[str], ...]
+"""A value for each of some changes; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ class AtomicChange:
     effect: str
     reason: str
     changes: tuple[Change, ...]
-    before: tuple[Optional[str], ...] = ()
+    before: Values = ()
     uuid: Optional[str] = None
     place: Optional[Place] = None
     lasting: bool = True
@@ -97,111 +92,17 @@ class HostBackend(Protocol):
         """Return the time in seconds since 1970 UTC."""
 
 
-# A run's first record has the version, which is incremented when an older program could
-# misread the records. The journal's lines have no other part of an envelope.
-RECORDS = Envelope("journal")
-
 # The verbs of runs.
 APPLY = "apply"
 REVERT = "revert"
 HOOK = "hook"
 PARTITIONS = "partitions"
-VERBS = (APPLY, REVERT, HOOK, PARTITIONS)
 
 # The outcomes of runs.
 DONE = "done"
 ROLLED_BACK = "rolled back"
 # Some changes could not be undone, and are still applied.
 PARTLY = "partly rolled back"
-OUTCOMES = (DONE, ROLLED_BACK, PARTLY)
-
-
-@dataclass(frozen=True)
-class Begin:
-    """A run begins. ``at`` is ISO 8601 in UTC, ``boot`` the kernel's boot id.
-
-    ``by`` is for people: who started it (``ovirt-rdma-host apply``, a hook's name).
-    ``policy`` is the policy's digest. ``confirm_by`` is when an unconfirmed run is
-    rolled back, in seconds since 1970 UTC; None if no confirmation is needed.
-    ``only`` is the step that ``revert STEP`` names.
-    """
-
-    run: int
-    verb: str
-    at: str
-    boot: str
-    by: str = ""
-    policy: str = ""
-    confirm_by: Optional[int] = None
-    only: Optional[str] = None
-    schema_version: int = RECORDS.version
-
-
-@dataclass(frozen=True)
-class Doing:
-    """Change ``number`` (from 0) of ``run`` is about to be made. All changes of a step
-    are recorded before the first is made: one can alter what another sets.
-    """
-
-    run: int
-    number: int
-    act: AtomicChange
-
-
-@dataclass(frozen=True)
-class Done:
-    """The change was made and read back: ``found`` has the value of each Change."""
-
-    run: int
-    number: int
-    found: tuple[Optional[str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Undoing:
-    """Change ``number`` of ``run`` is about to be undone in the run ``by_run``. ``to``
-    has the value for each Change: the earlier one, or somebody else's, which stays.
-    """
-
-    run: int
-    number: int
-    by_run: int
-    to: tuple[Optional[str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Undone:
-    """Change ``number`` of ``run`` is no longer applied: the run ``by_run`` has undone
-    it; or it was left, or nothing had to be done, because of ``why``.
-    """
-
-    run: int
-    number: int
-    by_run: int
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class Confirmed:
-    """The operator confirmed ``run``."""
-
-    run: int
-    at: str
-
-
-@dataclass(frozen=True)
-class End:
-    """``run`` has ended; ``sentence`` says why if it is not DONE. A run that is rolled
-    back because nobody confirmed it ends a second time.
-    """
-
-    run: int
-    outcome: str
-    at: str
-    sentence: str = ""
-
-
-Record = Union[Begin, Doing, Done, Undoing, Undone, Confirmed, End]
 
 
 class Refused(Problem):
@@ -267,7 +168,7 @@ def _new_uuid() -> str:
 class RunRequest:
     """The parameters of a run.
 
-    ``verb``, ``by``, ``policy`` (its digest) and ``confirm_by`` are as in Begin.
+    ``verb``, ``by``, ``policy`` (its digest) and ``confirm_by`` are as in Run.
     ``facts`` are those from which the steps were decided; they identify netdevs.
     ``on_begin`` is called with the run's number before the first change, to set a
     timer: if it raises Problem, nothing is done. ``verify`` reads the host again after

@@ -193,9 +193,9 @@ def test_not_root(capsys, monkeypatch):
 
 def test_a_damaged_journal_stops_everything(ready):
     under(ready.root, JOURNAL).write_text("{\n{\n")
-    ready("apply").refused(1, "line 1: it is damaged", "fix: ")
-    ready("revert").refused(1, "line 1: it is damaged")
-    ready("confirm").refused(1, "line 1: it is damaged")
+    ready("apply").refused(1, "journal.json: it is not JSON", "fix: ")
+    ready("revert").refused(1, "journal.json: it is not JSON")
+    ready("confirm").refused(1, "journal.json: it is not JSON")
     assert modes(ready) == ["datagram", "datagram"]
 
 

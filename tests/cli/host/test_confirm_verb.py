@@ -14,8 +14,8 @@ from support.host.changes_wanted import modes
 
 from ovirt_rdma.cli.host import units
 from ovirt_rdma.host.changes.holder import HolderTimeouts
-from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.kinds.model import ROLLED_BACK, Begin, End
+from ovirt_rdma.host.changes.journal import Journal, Ledger, Run
+from ovirt_rdma.host.changes.kinds.model import ROLLED_BACK
 from ovirt_rdma.host.paths import JOURNAL, SYSTEMD_BOOTED, under
 from ovirt_rdma.host.system.lock import one_run
 
@@ -138,8 +138,9 @@ def test_too_late_before_the_timer_has_come(waiting):
 def test_too_late_also_where_a_hook_has_done_something_since(waiting):
     waiting("unit", "unconfirmed", "1")
     journal = Journal(waiting.root)
-    journal.append(Begin(2, "hook", "2023-11-14T23:15:00Z", "boot", "after_x"))
-    journal.append(End(2, "done", "2023-11-14T23:15:01Z"))
+    at = "2023-11-14T23:15:00Z"
+    hook = Run(2, "hook", at, "boot", "after_x", outcome="done", ended=at)
+    journal.write(journal.ledger().with_run(hook))
     waiting("confirm").refused(1, "run 1 cannot be confirmed", "not confirmed")
 
 
@@ -260,7 +261,8 @@ def test_status_tells_who_is_at_work(waiting):
 
 def test_a_run_at_work_was_not_interrupted(ready):
     journal = Journal(ready.root)
-    journal.append(Begin(1, "apply", "2023-11-14T23:15:00Z", "boot", "apply"))
+    run = Run(1, "apply", "2023-11-14T23:15:00Z", "boot", "apply")
+    journal.write(Ledger((run,)))
     assert "was interrupted" in ready("status").out
     with one_run(ready.root, by="apply"):
         assert "interrupted" not in ready("status").out

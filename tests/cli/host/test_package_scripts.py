@@ -172,7 +172,7 @@ def test_erased_keeps_a_damaged_journal(installed):
     under(installed.root, JOURNAL).write_text("{\n")
     result = installed("unit", "erased")
     assert result.code == 0
-    assert f"{under(installed.root, JOURNAL)}, line 1" in result.err
+    assert f"{under(installed.root, JOURNAL)}: it is not JSON" in result.err
     assert under(installed.root, JOURNAL).read_text() == "{\n"
 
 

@@ -151,7 +151,7 @@ MAKER = tuple(
             Change("file", "/etc/f", "old", "x"),
             "old",
             "/etc/f",
-            "write the text that /var/lib/ovirt-rdma/journal has for it to /etc/f",
+            "write the text that /var/lib/ovirt-rdma/journal.json has for it to /etc/f",
         ),
         (
             Change("unit", "a.service", "disabled", "enabled", "enabled"),

@@ -11,7 +11,7 @@ from support.host.effects_host import MemoryJournal, Told, applied
 from support.host.memory_host import FakeHost, Killed, Points
 
 from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.journal import JournalProblem
+from ovirt_rdma.host.changes.journal import JournalProblem, Ledger
 from ovirt_rdma.host.changes.recover import recover
 from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.decision.registry import decide
@@ -164,7 +164,7 @@ def test_a_disk_that_is_full_at_any_record_leaves_all_as_before(name):
     host, journal, steps, _ = _start(name)
     before = host.settings()
     applied(host, journal, steps)
-    for full_at in range(2, journal.appends + 1):
+    for full_at in range(2, journal.writes + 1):
         host, journal, steps, _ = _start(name)
         journal.full_at = full_at
         result = applied(host, journal, steps)
@@ -184,7 +184,7 @@ def test_a_disk_that_is_full_for_a_moment_leaves_all_as_before(name):
     before = host.settings()
     still = [step.id for step in steps]
     applied(host, journal, steps, verify=lambda: still)
-    for full_at in range(2, journal.appends + 1):
+    for full_at in range(2, journal.writes + 1):
         host, journal, steps, _ = _start(name)
         journal.full_at, journal.full_once = full_at, True
         result = applied(host, journal, steps, verify=lambda: still)
@@ -199,4 +199,4 @@ def test_a_disk_that_is_full_from_the_start_keeps_all_from_being_done(name):
     journal.full_at = 1
     with pytest.raises(JournalProblem, match="No space left"):
         applied(host, journal, steps)
-    assert (host.effects, journal.data) == (0, b"")
+    assert (host.effects, journal.data) == (0, Ledger())

@@ -14,7 +14,6 @@ from support.host.effects_host import Told
 from ovirt_rdma.host.changes.boot import restore_netdev, write_boot_settings
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.model import RunRequest
-from ovirt_rdma.host.changes.ledger import fold
 from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.decision.registry import decide
@@ -119,7 +118,7 @@ class Run:
         return result
 
     def keep(self):
-        held = fold(self.journal.records()).applied
+        held = self.journal.ledger().applied
         write_boot_settings(self.host.path, [one.act for one in held])
 
     def boot(self):

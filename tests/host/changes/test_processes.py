@@ -17,18 +17,9 @@ from support.host.effects_host import Told
 
 from ovirt_rdma.host.changes import holder as end_holder
 from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
-from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
 from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import (
-    AtomicChange,
-    Begin,
-    Confirmed,
-    Doing,
-    End,
-    RunRequest,
-    Undone,
-)
-from ovirt_rdma.host.changes.ledger import fold
+from ovirt_rdma.host.changes.kinds.model import AtomicChange, RunRequest
 from ovirt_rdma.host.changes.recover import (
     may_be_rolled_back,
     recover,
@@ -91,9 +82,9 @@ class KilledJournal(Journal):
         super().__init__(root)
         self.points = points
 
-    def append(self, record):
+    def write(self, ledger):
         self.points.point()
-        super().append(record)
+        super().write(ledger)
         self.points.point()
 
 
@@ -346,24 +337,27 @@ def test_who_holds_the_lock_no_more_is_let_be(root):
 
 def test_what_may_be_taken_back():
     """Only a run that has not ended or awaits confirmation."""
-    begun = Begin(1, "apply", "t", "boot", confirm_by=9)
-    act = Doing(1, 0, AtomicChange("s", "live", "", (Change("sysfs", "/x", "a", "b"),)))
-    end, back = End(1, "done", "t"), Undone(1, 0, 2)
-    revert = Begin(2, "revert", "t", "boot")
-    ended, other = End(2, "done", "t"), Begin(2, "apply", "t", "boot")
-    for records, due in (
+    act = AtomicChange("s", "live", "", (Change("sysfs", "/x", "a", "b"),))
+    change = AppliedChange(1, 0, act, "boot")
+    begun = Run(1, "apply", "t", "boot", confirm_by=9)
+    open_ = replace(begun, acts=(change,))
+    done = replace(open_, outcome="done")
+    confirmed = replace(done, confirmed="t")
+    back = replace(done, acts=(replace(change, undone_by=2),))
+    revert, other = Run(2, "revert", "t", "boot"), Run(3, "apply", "t", "boot")
+    for runs, due in (
         ([], False),
         ([begun], True),
-        ([begun, act], True),
-        ([begun, act, end], True),
-        ([begun, act, end, Confirmed(1, "t")], False),
-        ([begun, act, end, Confirmed(1, "t"), other], False),
-        ([begun, act, end, Confirmed(1, "t"), revert], False),
-        ([begun, act, end, revert], True),
-        ([begun, act, end, revert, back], True),
-        ([begun, act, end, revert, back, ended], False),
-        ([begun, act, end, revert, back, ended, replace(other, run=3)], False),
-        ([replace(begun, confirm_by=None), act], False),
+        ([open_], True),
+        ([done], True),
+        ([confirmed], False),
+        ([confirmed, other], False),
+        ([confirmed, revert], False),
+        ([done, revert], True),
+        ([back, revert], True),
+        ([back, replace(revert, outcome="done")], False),
+        ([back, replace(revert, outcome="done"), other], False),
+        ([replace(open_, confirm_by=None)], False),
     ):
-        assert may_be_rolled_back(fold(records), 1) is due, records
-    assert not may_be_rolled_back(fold([begun]), 2)
+        assert may_be_rolled_back(Ledger(tuple(runs)), 1) is due, runs
+    assert not may_be_rolled_back(Ledger((begun,)), 2)

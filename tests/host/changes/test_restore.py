@@ -2,6 +2,7 @@
 """Tests that boot settings are set again when a netdev appears."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from support.fakes.fake_changes import changing
@@ -10,17 +11,9 @@ from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.changes import boot
 from ovirt_rdma.host.changes.boot import write_boot_settings
-from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
 from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import (
-    AtomicChange,
-    Begin,
-    Doing,
-    Done,
-    End,
-    Undoing,
-    Undone,
-)
+from ovirt_rdma.host.changes.kinds.model import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.paths import BOOT_JSON, under
 from ovirt_rdma.host.rules.base import OFFLOAD, SYSFS, Change
@@ -207,17 +200,18 @@ def test_it_says_so_on_stderr(host, capsys):
 def test_what_an_interrupted_revert_has_taken_back_is_not_set_again(host, said):
     """The file is updated at the end of a run, and a power cut came before that."""
     acts = hold(host, sysfs("mode", "connected"), sysfs("mtu", "32000"))
-    journal = Journal(host.path)
-    journal.append(Begin(1, "apply", "2026-11-21T12:00:00Z", "boot"))
-    for number, act in enumerate(acts):
-        journal.append(Doing(1, number, act))
-        journal.append(Done(1, number, (act.changes[0].after,)))
-    journal.append(End(1, "done", "2026-11-21T12:00:01Z"))
+    journal, at = Journal(host.path), "2026-11-21T12:00:00Z"
+    changes = [
+        AppliedChange(1, number, act, "boot", (act.changes[0].after,))
+        for number, act in enumerate(acts)
+    ]
+    run = Run(1, "apply", at, "boot", acts=tuple(changes), outcome="done", ended=at)
+    journal.write(Ledger((run,)))
     assert again(host, "ib0", said) == 0
     assert host.state("ib0")[:2] == ("connected", "32000")
-    journal.append(Begin(2, "revert", "2026-11-21T13:00:00Z", "boot"))
-    journal.append(Undoing(1, 1, 2, ("65520",)))
-    journal.append(Undone(1, 1, 2))
+    undone = replace(changes[1], undoing=("65520",), undoing_run=2, undone_by=2)
+    revert = Run(2, "revert", "2026-11-21T13:00:00Z", "boot")
+    journal.write(Ledger((run, revert)).with_changes([undone]))
     host.reboot()
     assert again(host, "ib0", said) == 0
     assert host.state("ib0")[:2] == ("connected", "65520")

@@ -16,9 +16,8 @@ from support.host.memory_host import FakeHost, Killed, Points
 from support.problems import problem
 
 from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.journal import JournalProblem
+from ovirt_rdma.host.changes.journal import Journal, JournalProblem, Ledger, Run
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
-from ovirt_rdma.host.changes.kinds.model import Begin, Confirmed
 from ovirt_rdma.host.changes.recover import recover, roll_back_unconfirmed
 from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.decision.registry import decide
@@ -70,7 +69,7 @@ def test_a_closed_pipe_stops_nothing():
 def test_nothing_to_do_begins_no_run():
     there, journal = fake(), MemoryJournal()
     result = applied(there, journal, ())
-    assert (result.run, result.outcome, journal.data) == (None, "done", b"")
+    assert (result.run, result.outcome, journal.data) == (None, "done", Ledger())
 
 
 @pytest.mark.parametrize("forgotten", [("sysfs", "mode"), ("sysfs", "mtu")])
@@ -259,7 +258,7 @@ def test_what_has_changed_since_the_plan_is_refused(change, id, words):
     with problem(id, *words) as caught:
         applied(there, journal, [first, step(change)])
     assert caught.value.exit_code == 4
-    assert (there.effects, journal.data) == (0, b"")
+    assert (there.effects, journal.data) == (0, Ledger())
 
 
 def test_what_cannot_be_read_is_refused():
@@ -267,7 +266,7 @@ def test_what_cannot_be_read_is_refused():
     there.read = lambda *words: Reading(None, "nmcli does not answer")
     with problem("value-unreadable", "nmcli does not answer"):
         applied(there, journal, [step(mtu("1500"))])
-    assert journal.data == b""
+    assert journal.data == Ledger()
 
 
 def test_a_timer_that_cannot_be_set_keeps_all_from_being_done():
@@ -445,7 +444,8 @@ def test_taken_back_by_half_when_killed_the_rest_follows_in_any_case():
 
 def test_confirmed_it_stays():
     there, journal, before = _awaiting()
-    journal.append(Confirmed(1, "2026-11-21T10:00:00Z"))
+    confirmed = replace(journal.ledger().run(1), confirmed="2026-11-21T10:00:00Z")
+    journal.write(journal.ledger().with_run(confirmed))
     assert roll_back_unconfirmed(there, journal, 1, Told()) is None
     assert recover(there, journal, 1_900_000_000, Told()) is None
     assert there.settings() != before
@@ -462,7 +462,7 @@ def test_a_boot_takes_it_back():
 
 def test_an_open_run_that_cannot_be_noted_keeps_others_from_beginning():
     there, journal = fake(), MemoryJournal()
-    journal.append(Begin(1, "apply", "at", "boot-1"))
+    journal.write(Ledger((Run(1, "apply", "at", "boot-1"),)))
     for work in (
         lambda: applied(there, journal, [step(mtu("1500"))]),
         lambda: revert(there, journal, there.facts, Told()),
@@ -475,19 +475,20 @@ def test_an_open_run_that_cannot_be_noted_keeps_others_from_beginning():
     assert recover(there, journal, 0, Told()).outcome == "rolled back"
 
 
-def test_a_damaged_journal_keeps_all_from_being_done():
-    for data in (b"{}\n", b'{"record":"begin","schema_version":7}\n'):
-        there, journal = fake(), MemoryJournal()
-        journal.data = data
-        for work in (
-            lambda t=there, j=journal: applied(t, j, [step(mtu("1500"))]),
-            lambda t=there, j=journal: revert(t, j, t.facts, Told()),
-            lambda t=there, j=journal: recover(t, j, 0, Told()),
-            lambda t=there, j=journal: roll_back_unconfirmed(t, j, 1, Told()),
-        ):
-            with pytest.raises(JournalProblem):
-                work()
-        assert (there.effects, journal.data) == (0, data)
+@pytest.mark.parametrize("text", ["{}\n", '{"kind":"journal","schema_version":7}\n'])
+def test_a_damaged_journal_keeps_all_from_being_done(text, tmp_path):
+    there, journal = fake(), Journal(tmp_path)
+    journal.path.parent.mkdir(parents=True)
+    journal.path.write_text(text)
+    for work in (
+        lambda: applied(there, journal, [step(mtu("1500"))]),
+        lambda: revert(there, journal, there.facts, Told()),
+        lambda: recover(there, journal, 0, Told()),
+        lambda: roll_back_unconfirmed(there, journal, 1, Told()),
+    ):
+        with pytest.raises(JournalProblem):
+            work()
+    assert (there.effects, journal.path.read_text()) == (0, text)
 
 
 def test_a_child_and_what_is_set_of_it_come_and_go():

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from support.host.ipoib_host import child, host, netdev, policy
 
+from ovirt_rdma.host.changes.journal import AppliedChange, Ledger, Run
 from ovirt_rdma.host.changes.kinds.model import (
     APPLY,
     DONE,
@@ -15,14 +16,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     REVERT,
     ROLLED_BACK,
     AtomicChange,
-    Begin,
-    Confirmed,
-    Doing,
-    Done,
-    End,
-    Undone,
 )
-from ovirt_rdma.host.changes.ledger import fold
 from ovirt_rdma.host.paths import PARTITIONS_UNIT as UNIT
 from ovirt_rdma.host.rules.base import LIVE, SYSFS, Change
 from ovirt_rdma.host.rules.profiles import new_profile
@@ -39,13 +33,23 @@ OTHER = (Change(SYSFS, "/sys/class/net/ib0/create_child", None, "0x8002"),)
 
 
 def begun(verb=APPLY, number=1, by="apply's"):
-    return Begin(number, verb, AT, "boot", by)
+    return Run(number, verb, AT, "boot", by)
+
+
+def ended(run, outcome=DONE):
+    return replace(run, outcome=outcome, ended=AT)
 
 
 def made(changes, step=STEP, verb=APPLY):
     act = AtomicChange(step, LIVE, "reason", changes, before=(None,) * len(changes))
     values = tuple(change.after for change in changes)
-    return [begun(verb), Doing(1, 0, act), Done(1, 0, values), End(1, DONE, AT)]
+    change = AppliedChange(1, 0, act, "boot", values)
+    return ended(replace(begun(verb), acts=(change,)))
+
+
+def undone(run):
+    (change,) = run.acts
+    return replace(run, acts=(replace(change, undone_by=2),))
 
 
 def the_child(**parts):
@@ -57,50 +61,50 @@ def the_child(**parts):
 @pytest.mark.parametrize("changes", [BY_SYSFS, BY_PROFILE])
 @pytest.mark.parametrize("verb", [APPLY, PARTITIONS])
 def test_a_child_that_a_run_of_ours_made_is_ours(changes, verb):
-    ledger = fold(made(changes, verb=verb))
+    ledger = Ledger((made(changes, verb=verb),))
     assert made_by(ledger, the_child()) == STEP
     assert made_by(ledger, the_child(pkey="0x0001")) == STEP
 
 
 @pytest.mark.parametrize(
-    "records",
+    "runs",
     [
         [],
-        [*made(BY_SYSFS), begun(number=2), Undone(1, 0, 2), End(2, DONE, AT)],
-        made(OTHER),
-        made(BY_SYSFS, "IPOIB-PKEY-01/ib1.8001"),
-        made(BY_SYSFS, "IPOIB-MODE-01/ib0.8001"),
+        [undone(made(BY_SYSFS)), ended(begun(number=2))],
+        [made(OTHER)],
+        [made(BY_SYSFS, "IPOIB-PKEY-01/ib1.8001")],
+        [made(BY_SYSFS, "IPOIB-MODE-01/ib0.8001")],
     ],
 )
-def test_any_other_is_not(records):
-    assert made_by(fold(records), the_child()) is None
+def test_any_other_is_not(runs):
+    assert made_by(Ledger(tuple(runs)), the_child()) is None
 
 
 @pytest.mark.parametrize("pkey", ["0x8002", None, "what"])
 def test_one_that_somebody_made_anew_for_another_partition_is_not(pkey):
-    assert made_by(fold(made(BY_SYSFS)), the_child(pkey=pkey)) is None
+    assert made_by(Ledger((made(BY_SYSFS),)), the_child(pkey=pkey)) is None
 
 
-WAITS = [replace(r, confirm_by=99) if isinstance(r, Begin) else r for r in made(OTHER)]
+WAITS = replace(made(OTHER), confirm_by=99)
 
 
 @pytest.mark.parametrize(
-    ("records", "words"),
+    ("runs", "words"),
     [
         ([], ""),
-        (made(OTHER), ""),
-        (made(OTHER)[:2], "run 1 (apply's) was interrupted"),
+        ([made(OTHER)], ""),
+        ([replace(made(OTHER), outcome=None)], "run 1 (apply's) was interrupted"),
         ([begun(REVERT)], "run 1 (apply's) was interrupted"),
         ([begun(by="")], "run 1 (apply) was interrupted"),
         # The follower's own runs, of both verbs.
         ([begun(PARTITIONS, by=UNIT)], ""),
         ([begun(REVERT, by=UNIT)], ""),
-        ([begun(), End(1, ROLLED_BACK, AT)], ""),
-        (WAITS, "run 1 awaits confirmation"),
-        ([*WAITS, Confirmed(1, AT)], ""),
+        ([ended(begun(), ROLLED_BACK)], ""),
+        ([WAITS], "run 1 awaits confirmation"),
+        ([replace(WAITS, confirmed=AT)], ""),
     ],
 )
-def test_which_run_is_in_the_way(records, words):
-    said = open_run(fold(records))
+def test_which_run_is_in_the_way(runs, words):
+    said = open_run(Ledger(tuple(runs)))
     assert said.startswith(words)
     assert bool(said) == bool(words)

@@ -21,7 +21,6 @@ from ovirt_rdma.host.changes.kinds.model import (
     DONE,
     PARTITIONS,
     REVERT,
-    Begin,
     RunRequest,
 )
 from ovirt_rdma.host.changes.prepare import (
@@ -100,8 +99,7 @@ class Site:
     @property
     def verbs(self):
         """Return the verbs of the runs in the journal."""
-        records = Journal(self.host.path).records()
-        return [record.verb for record in records if isinstance(record, Begin)]
+        return [run.verb for run in Journal(self.host.path).ledger().runs]
 
     @property
     def held(self):
@@ -522,7 +520,7 @@ def test_an_apply_that_was_killed_is_left_to_the_operator(site):
 
 
 def test_a_damaged_journal_is_said_once_and_nothing_done(site):
-    site.host.write("/var/lib/ovirt-rdma/journal", "what?")
+    site.host.write("/var/lib/ovirt-rdma/journal.json", "what?")
     site.table("0x8001")
     (said,) = site.look(5)
     assert "journal" in said

@@ -57,7 +57,7 @@ class Site:
     @property
     def runs(self):
         runs = Journal(self.host.path).ledger().runs
-        return [(run.begin.verb, run.begin.by, run.outcome) for run in runs]
+        return [(run.verb, run.by, run.outcome) for run in runs]
 
     @property
     def held(self):

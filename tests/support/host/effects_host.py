@@ -5,44 +5,36 @@ point.
 
 from __future__ import annotations
 
-from ovirt_rdma.host.changes.journal import Journal, JournalProblem, line_of
+from ovirt_rdma.host.changes.journal import Journal, JournalProblem, Ledger
 from ovirt_rdma.host.changes.kinds.model import RunRequest
 from ovirt_rdma.host.changes.run import apply_steps
 from support.host.memory_host import Points
 
-_READ = {}  # records by line, because parsing is slow
-
 
 class MemoryJournal(Journal):
-    """A journal whose bytes are ``data``. From the append number ``full_at`` on the
+    """A journal whose content is ``data``. From the write number ``full_at`` on the
     disk is full; with ``full_once`` only at that one.
     """
 
     def __init__(self, points=None, full_at=None):
         super().__init__("/nowhere")
-        self.data = b""
+        self.data = Ledger()
         self.points = points or Points()
         self.full_at = full_at
         self.full_once = False
-        self.appends = 0
+        self.writes = 0
 
-    def _bytes(self):
+    def ledger(self):
         return self.data
 
-    def records(self):
-        lines = self.data.splitlines()
-        if not all(line in _READ for line in lines):
-            _READ.update(zip(lines, super().records()))
-        return tuple(_READ[line] for line in lines)
-
-    def append(self, record):
+    def write(self, ledger):
         self.points.point()
-        self.appends += 1
-        if self.full_at is not None and self.appends >= self.full_at:
+        self.writes += 1
+        if self.full_at is not None and self.writes >= self.full_at:
             if self.full_once:
                 self.full_at = None
             raise JournalProblem("journal-not-written", "No space left on device")
-        self.data = self.data[: self.data.rfind(b"\n") + 1] + line_of(record)
+        self.data = ledger
         self.points.point()
 
 

@@ -1,23 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A journal with the records of runs of every kind, for tests of the commands."""
+"""A journal with runs of every kind, for tests of the commands."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Run
 from ovirt_rdma.host.changes.kinds.model import (
     APPLY,
     DONE,
     HOOK,
     ROLLED_BACK,
     AtomicChange,
-    Begin,
-    Doing,
-    Done,
-    End,
-    Record,
-    Undone,
 )
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, Change
 
@@ -48,28 +43,35 @@ OPTIONS = AtomicChange(
 )
 
 
-def write(root: Path, *records: Record) -> None:
-    """Append records to the journal below ``root``."""
+def write(root: Path, *runs: Run) -> None:
+    """Write ``runs`` to the journal below ``root``, besides those that it has."""
     journal = Journal(root)
-    for record in records:
-        journal.append(record)
+    ledger = journal.ledger()
+    for run in runs:
+        ledger = ledger.with_run(run)
+    journal.write(ledger)
 
 
-def done_run(number: int, *acts: AtomicChange, **more) -> list[Record]:
-    """Return the records of an apply that did ``acts``."""
+def changes_of(number: int, *acts: AtomicChange) -> tuple[AppliedChange, ...]:
+    """Return ``acts`` as the changes of a run, made and read back."""
+    return tuple(
+        AppliedChange(number, index, act, BOOT, tuple(c.after for c in act.changes))
+        for index, act in enumerate(acts)
+    )
+
+
+def done_run(number: int, *acts: AtomicChange, **more) -> Run:
+    """Return an apply that did ``acts``."""
+    at = AT.format(number)
+    ends = {"outcome": DONE, "ended": at, "acts": changes_of(number, *acts)}
     by = {"by": "ovirt-rdma-host apply", "policy": "sha256:0", **more}
-    records: list[Record] = [Begin(number, APPLY, AT.format(number), BOOT, **by)]
-    for index, act in enumerate(acts):
-        found = tuple(change.after for change in act.changes)
-        records += [Doing(number, index, act), Done(number, index, found)]
-    return [*records, End(number, DONE, AT.format(number))]
+    return Run(number, APPLY, at, BOOT, **{**ends, **by})
 
 
-def rolled_back_run(number: int, act: AtomicChange, why: str) -> list[Record]:
-    """Return the records of a hook's run that was rolled back."""
-    return [
-        Begin(number, HOOK, AT.format(number), BOOT, by="before_vdsm_start"),
-        Doing(number, 0, act),
-        Undone(number, 0, number),
-        End(number, ROLLED_BACK, AT.format(number), why),
-    ]
+def rolled_back_run(number: int, act: AtomicChange, why: str) -> Run:
+    """Return a hook's run that was rolled back."""
+    at = AT.format(number)
+    (change,) = changes_of(number, act)
+    undone = replace(change, found=None, undone_by=number)
+    more = {"acts": (undone,), "outcome": ROLLED_BACK, "ended": at, "sentence": why}
+    return Run(number, HOOK, at, BOOT, by="before_vdsm_start", **more)
