@@ -17,8 +17,6 @@ ENABLED = "/etc/ovirt-rdma/enabled"
 FOLDER_NOTE = "/etc/ovirt-rdma/folder-made"
 # Every change to this host with the value before it; only for root.
 JOURNAL = "/var/lib/ovirt-rdma/journal.json"
-# The boot settings, which our units set again at boot; only for root.
-BOOT_JSON = "/var/lib/ovirt-rdma/boot.json"
 # What fails or warns with this kernel and with the one before.
 FINDINGS_JSON = "/var/lib/ovirt-rdma/findings.json"
 # Locked by the run that changes the host.

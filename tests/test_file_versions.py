@@ -18,11 +18,11 @@ from ovirt_rdma.engine_sdk_tools.preparation.state_file import (
     PREPARATION,
     PreparationFile,
 )
-from ovirt_rdma.host.changes import boot, journal, plan_file
+from ovirt_rdma.host.changes import journal, plan_file
 from ovirt_rdma.host.collect.parsers.mounts import MARKS, marks_from_json
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
-from ovirt_rdma.host.paths import BOOT_JSON, FINDINGS_JSON, JOURNAL, under
+from ovirt_rdma.host.paths import FINDINGS_JSON, JOURNAL, under
 from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.services import capabilities, kernel_change
 from ovirt_rdma.host.system.json_document import Envelope
@@ -46,12 +46,6 @@ class Stored:
 ROWS = (
     Stored("facts", dump.FACTS, dump.load),
     Stored("a saved plan", plan_file.PLAN, plan_file.load),
-    Stored(
-        "boot.json",
-        boot.BOOT_SETTINGS,
-        lambda path: boot.read_boot_settings(path.parents[3]),
-        BOOT_JSON,
-    ),
     Stored(
         "journal.json",
         journal.DOCUMENT,

@@ -225,7 +225,6 @@ class _Apply:
                 raise
             if result.outcome != DONE:
                 self._stop_timer()
-            host.finish(report)
         return _Done(prepared, left, result, confirm_by, host.journal.ledger().awaiting)
 
     def _set_timer(self, run: int) -> None:

@@ -354,8 +354,6 @@ class _Changing(HostVerb):
             host.recover(report)
             run = OpensmRun(root, host.run, host.effects, host.journal, report)
             result, proof = self.carry_out(run, host, report)
-            if result.run is not None:
-                host.finish(report)
         if not output.for_people:
             content = {
                 "run": result.run,

@@ -228,8 +228,6 @@ class Revert(HostVerb):
                 by=f"{PROGRAM} revert",
             )
             after = host.journal.ledger()
-            if result.run is not None:
-                host.finish(report)
             awaited = ledger.awaiting
             if awaited is not None and after.awaiting is None:
                 problem = host.timer(awaited.number).cancel()

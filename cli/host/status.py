@@ -54,7 +54,7 @@ def read_changes(root: str) -> ChangeStatus:
         return ChangeStatus()
     # Imported only on a host where something was changed.
 
-    return change_status(runs.host_effects(root), Journal(root), root)
+    return change_status(runs.host_effects(root), Journal(root))
 
 
 def change_lines(
@@ -97,9 +97,6 @@ def change_advice(
             f"Run {changes.interrupted} was interrupted",
             f"{PROGRAM} apply or {PROGRAM} revert: each rolls it back first",
         )
-    if changes.not_at_boot:
-        values = count(changes.not_at_boot, "value")
-        yield f"{values} will not be set at the next boot", f"{PROGRAM} apply"
     for sentence in changes.kept:
         yield f"{sentence}; revert would not change it", ""
 

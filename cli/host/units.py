@@ -91,8 +91,6 @@ class Recover(UnitVerb):
         host, report = ThisHost(context.root), RunReport(context.output)
         with one_run(context.root, _RECOVER_WAIT_S, by="unit recover"):
             result = host.recover(report, even_in_use=True)
-            # Also if a run was interrupted right before its own finish().
-            host.finish(report)
         return _print_result(result, report, context.output)
 
 
@@ -131,7 +129,6 @@ class RollBackUnconfirmed(UnitVerb):
                     host.effects, host.journal, self.number, report
                 )
                 if result is not None:
-                    host.finish(report)
                     report.note(result.sentence)
         return _print_result(result, report, context.output)
 

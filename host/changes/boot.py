@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Store the boot settings, and set them again when a netdev appears.
+"""Set the boot settings again when a netdev appears.
 
 Boot settings are values that neither a profile nor a file keeps: offloads; transport
 mode and MTU where NetworkManager does not manage the netdev; P_Key children made in
-sysfs; MTU and type of mlx4 ports; virtual functions. They are stored in
-/var/lib/ovirt-rdma/boot.json, which is derived from the applied changes; if none of
-these is a boot setting, there is no file. The unit ovirt-rdma-netdev@.service restores
-them at boot, and after the driver of a netdev was loaded again.
+sysfs; MTU and type of mlx4 ports; virtual functions. The journal has them. The unit
+ovirt-rdma-netdev@.service restores them at boot, and after the driver of a netdev was
+loaded again.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Optional, Union
 
-from ovirt_rdma.host.changes.journal import Journal, JournalProblem
+from ovirt_rdma.host.changes.journal import Journal, Ledger
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.location import (
@@ -32,33 +31,14 @@ from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, OvirtNetwork
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
-from ovirt_rdma.host.paths import BOOT_JSON, NET_CLASS, RUN_LOCK, under
+from ovirt_rdma.host.paths import NET_CLASS, RUN_LOCK, under
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change
 from ovirt_rdma.host.rules.profiles import static_addresses
 from ovirt_rdma.host.system.commands import Runner
-from ovirt_rdma.host.system.files import (
-    fix_for,
-    remove_unfinished,
-    sync_directory,
-    write_atomically,
-)
-from ovirt_rdma.host.system.json_codec import Records, plain
-from ovirt_rdma.host.system.json_document import (
-    Envelope,
-    UnreadableJson,
-    WrongRecord,
-    WrongVersion,
-    read_json,
-)
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.printable import printable
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import FileTree
-
-_FILE_MODE = 0o600
-_FOLDER_MODE = 0o755
-_FIX = "ovirt-rdma-host apply writes it again"
-BOOT_SETTINGS = Envelope("boot-settings")
 
 
 @dataclass(frozen=True)
@@ -71,44 +51,25 @@ class BootSetting:
     change: Change
 
 
-@dataclass(frozen=True)
-class _File:
-    settings: tuple[BootSetting, ...]
-
-
-_records = Records("the boot settings")
-
-
-def boot_settings(applied: Iterable[AtomicChange]) -> tuple[BootSetting, ...]:
-    """Return the boot settings among the applied changes, which come oldest first: the
+def boot_settings(ledger: Ledger) -> tuple[BootSetting, ...]:
+    """Return the boot settings among the applied changes of runs that have ended: the
     last value of each property, in the order in which they were set. Pure.
     """
+    interrupted = ledger.interrupted
     settings: dict[Hashable, BootSetting] = {}
-    for act in applied:
-        for change in () if act.lasting else act.changes:
+    for entry in ledger.applied:
+        if entry.act.lasting or (interrupted and entry.run == interrupted.number):
+            continue
+        for change in entry.act.changes:
             kind = kind_of(change)
             if not kind.is_volatile or change.after is None:
                 continue
-            place = act.place or Place(netdev=kind.netdev)
+            place = entry.act.place or Place(netdev=kind.netdev)
             setting = BootSetting(place, replace(change, before=None))
             key = _property(setting)
             settings.pop(key, None)  # so that it comes last
             settings[key] = setting
     return tuple(settings.values())
-
-
-def still_applied(
-    settings: Iterable[BootSetting], applied: Iterable[AtomicChange]
-) -> tuple[BootSetting, ...]:
-    """Return those of ``settings`` whose value an applied change has set. A revert that
-    a power cut ended has undone some changes without updating the file. Pure.
-    """
-    known = {
-        (_property(setting), setting.change.after)
-        for act in applied
-        for setting in boot_settings([act])
-    }
-    return tuple(s for s in settings if (_property(s), s.change.after) in known)
 
 
 def _property(setting: BootSetting) -> Hashable:
@@ -119,82 +80,6 @@ def _property(setting: BootSetting) -> Hashable:
         place = replace(place, netdev=None)  # it may have been renamed since
     # A child is a property of its own by its P_Key.
     return setting.change.kind, kind.label, kind.sets.name, place
-
-
-def update_boot_settings(root: Union[str, Path], journal: Journal) -> str:
-    """Update the file below ``root`` from ``journal``; to be called after each run.
-    Return "", or if it failed a sentence with the reason and the fix.
-    """
-    try:
-        applied = journal.ledger().applied
-        write_boot_settings(root, (entry.act for entry in applied))
-    except Problem as problem:
-        return f"{problem}; fix: {problem.fix}" if problem.fix else str(problem)
-    return ""
-
-
-def write_boot_settings(
-    root: Union[str, Path], applied: Iterable[AtomicChange]
-) -> bool:
-    """Update the file below ``root`` from the applied changes; return True if it
-    changed. Raises Problem where it cannot be written.
-    """
-    path = under(root, BOOT_JSON)
-    settings = boot_settings(applied)
-    data = BOOT_SETTINGS.text(plain(_File(settings)))
-    remove_unfinished(path.parent)  # also where there is nothing to write
-    try:
-        if not settings:
-            return _remove(path)
-        if path.is_file() and read_file(path) == data.encode():
-            return False
-        if not path.parent.is_dir():
-            path.parent.mkdir(parents=True)
-            path.parent.chmod(_FOLDER_MODE)
-        write_atomically(path, data.encode(), _FILE_MODE)
-    except OSError as e:
-        raise Problem(
-            "boot-settings-not-written",
-            f"{path} cannot be written ({e.strerror}); the boot settings will be wrong "
-            "after the next boot",
-            f"{fix_for(e, path)}; then: ovirt-rdma-host apply",
-        ) from e
-    return True
-
-
-def _remove(path: Path) -> bool:
-    if not path.exists():
-        return False
-    path.unlink()
-    sync_directory(path.parent)
-    return True
-
-
-def read_boot_settings(root: Union[str, Path]) -> tuple[BootSetting, ...]:
-    """Return the boot settings in the file; none if there is no file. Raises Problem
-    where it is damaged, or asks for a change that none of our rules makes.
-    """
-    path = under(root, BOOT_JSON)
-    if not path.exists():
-        return ()
-    try:
-        data = read_json(path, read_file)
-        file = _records.read(_File, BOOT_SETTINGS.content(data))
-    except UnreadableJson as e:
-        raise Problem(
-            "boot-settings-unreadable",
-            f"{path}: {e}",
-            _FIX if e.is_file else "run as root",
-        ) from e
-    except WrongVersion as e:
-        raise Problem("boot-settings-version", f"{path}: {e}", _FIX) from e
-    except WrongRecord as e:
-        raise Problem("boot-settings-invalid", f"{path}: {e}", _FIX) from e
-    for setting in file.settings:
-        refusal = kind_of(setting.change).refusal()
-        if refusal:
-            raise Problem("boot-settings-invalid", f"{path}: {refusal}", _FIX)
-    return file.settings
 
 
 # A netdev may be announced before it has all its files in /sys.
@@ -211,7 +96,7 @@ def restore_netdev(
     say: Optional[Callable[[str], None]] = None,
     effects: Optional[HostEffects] = None,
 ) -> int:
-    """Set the values again that boot.json has for the netdev ``name`` and its adapter,
+    """Set the values again that a run has set for the netdev ``name`` and its adapter,
     unless they are already set.
 
     ``say`` gets a sentence for each value that is set or cannot be set; by default it
@@ -221,7 +106,7 @@ def restore_netdev(
     say = say or _to_stderr
     try:
         with one_run(root, LOCK_S, by=f"unit netdev {name}"):
-            settings = _settings(root)
+            settings = boot_settings(Journal(root).ledger())
             host = Host(Path(root), run)
             if settings:
                 _wait_for_files(host, name)
@@ -235,17 +120,6 @@ def restore_netdev(
     except Exception as error:  # noqa: BLE001  (a unit at boot, with no operator)
         say(f"{name}: its settings could not be set again: {error!r}")
     return ExitCode.FAILED
-
-
-def _settings(root: Union[str, Path]) -> tuple[BootSetting, ...]:
-    """Return the boot settings that are still applied. Raises Problem."""
-    settings = read_boot_settings(root)
-    try:
-        ledger = Journal(root).ledger()
-    except JournalProblem:
-        return settings  # ovirt-rdma-recover.service reports the journal
-    applied = (entry.act for entry in ledger.applied)
-    return still_applied(settings, applied) if ledger.runs else settings
 
 
 def _wait_for_files(host: Host, name: str) -> None:

@@ -8,15 +8,13 @@ the journal or the host has.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Optional, Union
+from typing import Optional
 
-from ovirt_rdma.host.changes.boot import BootSetting, boot_settings, read_boot_settings
+from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import Journal, JournalProblem, Ledger
 from ovirt_rdma.host.changes.kinds.model import HostBackend
 from ovirt_rdma.host.changes.rollback import undo_plan
 from ovirt_rdma.host.changes.undo import key_of
-from ovirt_rdma.host.errors import Problem
 
 
 @dataclass(frozen=True)
@@ -30,9 +28,9 @@ class ChangeStatus:
     1970 UTC).
 
     ``kept`` has a sentence for each value that somebody has changed since, so that
-    revert would leave it. ``at_boot`` is the number of changes that our units set again
-    at each boot, ``not_at_boot`` of those that are missing in boot.json (the disk was
-    full). ``problem`` says why the journal cannot be read; then the rest is empty.
+    revert would leave it. ``at_boot`` is the number of values that our units set again
+    at each boot. ``problem`` says why the journal cannot be read; then the rest is
+    empty.
     """
 
     held: tuple[str, ...] = ()
@@ -43,15 +41,12 @@ class ChangeStatus:
     confirm_by: Optional[int] = None
     kept: tuple[str, ...] = ()
     at_boot: int = 0
-    not_at_boot: int = 0
     problem: str = ""
     fix: str = ""
 
 
-def change_status(
-    host: HostBackend, journal: Journal, root: Union[str, Path]
-) -> ChangeStatus:
-    """Return the state of ``journal``, compared with ``host``, below ``root``."""
+def change_status(host: HostBackend, journal: Journal) -> ChangeStatus:
+    """Return the state of ``journal``, compared with ``host``."""
     try:
         ledger = journal.ledger()
     except JournalProblem as problem:
@@ -60,9 +55,6 @@ def change_status(
     numbers = {act.run for act in acts}
     runs = [run for run in ledger.runs if run.number in numbers]
     awaiting = ledger.awaiting
-    # The file is written when a run has ended.
-    wanted = () if open_run else boot_settings(entry.act for entry in acts)
-    at_boot = len(set(wanted).intersection(_at_boot(root)))
     return ChangeStatus(
         held=tuple(dict.fromkeys(entry.act.step for entry in acts)),
         since=runs[0].at if runs else None,
@@ -71,16 +63,8 @@ def change_status(
         awaiting=awaiting.number if awaiting else None,
         confirm_by=awaiting.confirm_by if awaiting else None,
         kept=_kept(host, ledger),
-        at_boot=at_boot,
-        not_at_boot=len(wanted) - at_boot,
+        at_boot=len(boot_settings(ledger)),
     )
-
-
-def _at_boot(root: Union[str, Path]) -> tuple[BootSetting, ...]:
-    try:
-        return read_boot_settings(root)
-    except Problem:  # then the units set nothing
-        return ()
 
 
 def _kept(host: HostBackend, ledger: Ledger) -> tuple[str, ...]:

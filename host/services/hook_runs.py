@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, Union
 
-from ovirt_rdma.host.changes.boot import update_boot_settings
 from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.journal import Journal, Ledger
 from ovirt_rdma.host.changes.kinds.host import HostEffects
@@ -83,7 +82,6 @@ class HookRun:
         result = recover(self._host, self._journal, now, self, self.facts)
         if result is None:
             return ""
-        self._keep_for_boot()
         if result.outcome == PARTLY:
             return result.sentence
         self.say(result.sentence)
@@ -96,15 +94,7 @@ class HookRun:
         :meth:`recover` returned "". Raises as apply_steps does.
         """
         request = RunRequest(HOOK, self._by, policy, facts)
-        result = apply_steps(self._host, self._journal, steps, request, self)
-        if result.run is not None:
-            self._keep_for_boot()
-        return result
-
-    def _keep_for_boot(self) -> None:
-        problem = update_boot_settings(self.root, self._journal)
-        if problem:
-            self.say(problem)
+        return apply_steps(self._host, self._journal, steps, request, self)
 
     # The methods of a run's listener:
 

@@ -71,9 +71,9 @@ def prepare_erase(
     """Disable everything below ``root``, end our opensm, and remove our files if
     nothing is applied.
 
-    Policy in force, journal and boot settings stay as long as there is something to
-    revert. ``run`` as for :func:`.apply.disable`, whose errors this raises too. Returns
-    what the admin has to know.
+    Policy in force and journal stay as long as there is something to revert. ``run`` as
+    for :func:`.apply.disable`, whose errors this raises too. Returns what the admin has
+    to know.
     """
     # disable() does not wait for a run that is about to end.
     with one_run(root, _WAIT_S, by="erasing the package"):

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.changes.boot import update_boot_settings
 from ovirt_rdma.host.changes.journal import Journal, Ledger
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import (
@@ -229,7 +228,6 @@ class ChildrenRun:
             for name in seen.gone:
                 if name in now.gone and not self._stop.wait(0):
                     self._remove(view, name)
-            self._keep_for_boot()
         return Outcome(tuple(self._sentences), frozenset(failed))
 
     def _recover(self) -> str:
@@ -238,17 +236,10 @@ class ChildrenRun:
         """
         now = self._host.now()
         result = recover(self._host, self._journal, now, self._listener, self._facts)
-        self._keep_for_boot()
         if result is None or result.outcome == PARTLY:
             return result.sentence if result else "a run is open"
         self._listener.note(result.sentence)
         return ""
-
-    def _keep_for_boot(self) -> None:
-        """Have children that no profile keeps made again at the next boot."""
-        problem = update_boot_settings(self._root, self._journal)
-        if problem:
-            self._sentences.append(problem)
 
     def _make(
         self, prepared: Decided, names: Collection[str], alone: Collection[str]

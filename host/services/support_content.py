@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO, MOUNTSTATS
 from ovirt_rdma.host.paths import (
-    BOOT_JSON,
     CAPS_JSON,
     DROP_INS,
     DROPIN_DIRECTORY,
@@ -61,7 +60,6 @@ FILES = (
     POLICY_JSON,
     POLICY_COPY,
     JOURNAL,
-    BOOT_JSON,
     FINDINGS_JSON,
     CAPS_JSON,
     *OWN_FILES,

@@ -9,8 +9,8 @@ import pytest
 
 from ovirt_rdma.cli.engine import settings
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.host.changes.boot import write_boot_settings
-from ovirt_rdma.host.paths import BOOT_JSON, POLICY_JSON, under
+from ovirt_rdma.host.changes.journal import Journal, Ledger
+from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, under
 from ovirt_rdma.host.system import files
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.storage.degraded import DegradedMarks
@@ -51,9 +51,9 @@ def test_of_the_policy_with_the_next_load_of_the_same(host, killed_write):
     assert not rest.exists()
 
 
-def test_of_the_boot_settings_where_nothing_is_held_any_more(tmp_path, killed_write):
-    rest = killed_write(under(tmp_path, BOOT_JSON))
-    assert not write_boot_settings(tmp_path, [])
+def test_of_the_journal_with_the_next_record(tmp_path, killed_write):
+    rest = killed_write(under(tmp_path, JOURNAL))
+    Journal(tmp_path).write(Ledger())
     assert not rest.exists()
 
 

@@ -23,7 +23,6 @@ Shapes = Mapping[str, Shape]
 REQUESTED = "off [requested on]"
 
 JOURNAL = "/var/lib/ovirt-rdma/journal.json"
-BOOT_JSON = "/var/lib/ovirt-rdma/boot.json"
 _POLICY = "/etc/ovirt-rdma/policy.yaml"
 # The folders of our files. NetworkManager records when a profile was last active.
 _KEPT = """
@@ -34,7 +33,6 @@ for folder in NetworkManager/system-connections modprobe.d modules-load.d; do
         sed '/^timestamp=/d' $file
     done
 done
-find /var/lib/ovirt-rdma -name boot.json
 systemctl is-enabled ovirt-rdma-partitions.service 2>/dev/null
 """
 # Under emulation the command's imports take longer than most of its work. So a process

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import pytest
 from prepared_host import (
-    BOOT_JSON,
     JOURNAL,
     REQUESTED,
     PreparedHost,
@@ -167,4 +166,3 @@ def test_what_network_manager_refuses_is_taken_back(host: PreparedHost) -> None:
     assert "the new profile of ib2 cannot be activated" in applied.stdout
     assert "all is as before" in applied.stdout
     assert (host.shapes(), host.kept()) == (found, kept)
-    assert host.guest.run(f"test -e {BOOT_JSON}").exit_code == 1

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Test ``apply --confirm-timeout`` with systemd's timers, two runs, and a full disk.
 
-The guest has no NetworkManager, so sysfs and boot.json keep the values.
+The guest has no NetworkManager, so sysfs keeps the values, and the journal over a boot.
 """
 
 from __future__ import annotations

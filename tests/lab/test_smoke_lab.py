@@ -25,7 +25,6 @@ APPLIED = {
     "ib1 mode connected",
     "ib1 tso tx-tcp-segmentation: off",
     "modprobe.d/ovirt-rdma.conf options ib_ipoib recv_queue_size=512",
-    "boot.json",
 }
 
 

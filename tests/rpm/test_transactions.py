@@ -13,7 +13,6 @@ import pytest
 from support.packages.built import EARLIER, EARLIER_MODULE, files
 from support.packages.machine import DATABASE, Machine, differences
 
-from ovirt_rdma.host.changes.boot import update_boot_settings
 from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
 from ovirt_rdma.host.changes.kinds.model import (
     AtomicChange,
@@ -57,7 +56,7 @@ def use(machine: Machine) -> dict[str, str]:
 
 
 def record_a_run(root: Path) -> None:
-    """Write journal and boot.json as a run that has changed a netdev's mode."""
+    """Write the journal of a run that has changed a netdev's mode."""
     change = Change("sysfs", "/sys/class/net/ib0/mode", "datagram", "connected")
     act = AtomicChange(
         *(STEP, "link-down", "the policy asks for it", (change,), ("datagram",)),
@@ -69,7 +68,6 @@ def record_a_run(root: Path) -> None:
     more = {"acts": (change,), "outcome": "done", "ended": at}
     run = Run(1, "apply", at, "boot", "ovirt-rdma-host apply", **more)
     journal.write(Ledger((run,)))
-    assert update_boot_settings(root, journal) == ""
 
 
 def state(machine: Machine) -> dict[str, str]:

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Optional
 
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.host.changes.boot import update_boot_settings
 from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
 from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger
 from ovirt_rdma.host.changes.kinds.host import HostEffects
@@ -197,7 +196,6 @@ class ThisHost:
         result = recover(self.effects, self.journal, self.effects.now(), report, facts)
         if result is None:
             return None
-        self.finish(report)
         if result.outcome == PARTLY:
             reasons = [
                 f"{left.step}: {left.why}" for left in result.left if left.failed
@@ -210,15 +208,6 @@ class ThisHost:
             )
         report.note(result.sentence)
         return result
-
-    def finish(self, report: RunReport) -> None:
-        """Update the boot settings after a change of the journal.
-
-        A failure is reported in a note; it is not a failure of the run.
-        """
-        problem = update_boot_settings(self.root, self.journal)
-        if problem:
-            report.note(problem)
 
 
 def as_root(verb: str, root: str) -> None:

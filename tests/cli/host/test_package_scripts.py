@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from ovirt_rdma.host.paths import (
-    BOOT_JSON,
     DROPIN_LINK,
     DROPIN_SOURCE,
     ENABLED,
@@ -154,7 +153,7 @@ def test_erased_keeps_what_revert_needs(installed):
         "fix: to undo them, install the package again, run ovirt-rdma-host revert, and "
         "remove the package then"
     )
-    for path in (JOURNAL, BOOT_JSON, POLICY_JSON):
+    for path in (JOURNAL, POLICY_JSON):
         assert under(installed.root, path).exists()
     assert installed("revert").code == 0
     assert installed("unit", "erased").err == ""

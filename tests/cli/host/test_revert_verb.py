@@ -9,8 +9,9 @@ import os
 import pytest
 from support.host.changes_wanted import MODES, POLICY, modes
 
-from ovirt_rdma.host.changes import boot
-from ovirt_rdma.host.paths import BOOT_JSON, JOURNAL, under
+from ovirt_rdma.host.changes.boot import boot_settings
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.paths import JOURNAL, under
 
 pytestmark = pytest.mark.hypervisor
 
@@ -25,6 +26,10 @@ back     MODOPT-02/boot     /etc/modprobe.d/ovirt-rdma.conf: a file of 4 lines -
 DATAGRAM = ["datagram"] * 2
 
 
+def settings_of(host):
+    return boot_settings(Journal(host.root).ledger())
+
+
 @pytest.fixture
 def applied(ready):
     """A host on which three steps are applied."""
@@ -33,13 +38,13 @@ def applied(ready):
 
 
 def test_everything_is_set_back(applied):
-    assert under(applied.root, BOOT_JSON).exists()
+    assert settings_of(applied)
     result = applied("revert")
     assert (result.code, result.out, result.err) == (0, BACK, "")
     assert modes(applied) == DATAGRAM
     assert [applied.fake.text(name, "mtu") for name in ("ib0", "ib1")] == ["2044"] * 2
     assert not under(applied.root, "/etc/modprobe.d/ovirt-rdma.conf").exists()
-    assert not under(applied.root, BOOT_JSON).exists()
+    assert not settings_of(applied)
 
 
 def test_a_second_revert(applied):
@@ -181,23 +186,6 @@ def test_status_of_what_is_held(applied):
     applied.follow(POLICY.replace("5}", "6}"))
     told = "UTC, not all by the policy that is loaded now\n"
     assert told in applied("status").out
-
-
-def test_what_a_full_disk_kept_from_being_set_at_boot_is_said(ready, monkeypatch):
-    def full(path, data, mode):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(boot, "write_atomically", full)
-    result = ready("apply")
-    assert result.code == 0
-    assert "boot.json cannot be written (No space left on device)" in result.err
-    shown = ready("status").out
-    assert "at boot " not in shown
-    fix = "fix: ovirt-rdma-host apply\n"
-    assert f"4 values will not be set at the next boot.\n{fix}" in shown
-    monkeypatch.undo()
-    ready("apply")
-    assert under(ready.root, BOOT_JSON).exists()
 
 
 def test_status_with_a_damaged_journal(applied):

@@ -12,7 +12,7 @@ from support.command_line import COMMAND
 from support.host.changes_wanted import modes
 
 from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_text
-from ovirt_rdma.host.paths import BOOT_JSON, CAPS_JSON, ENABLED, under
+from ovirt_rdma.host.paths import CAPS_JSON, ENABLED, JOURNAL, under
 
 pytestmark = pytest.mark.hypervisor
 
@@ -42,30 +42,10 @@ def test_a_netdev_of_which_nothing_is_held(booted):
 
 
 def test_boot_settings_that_cannot_be_used(booted):
-    under(booted.root, BOOT_JSON).write_text("{")
+    under(booted.root, JOURNAL).write_text("{")
     result = booted("unit", "netdev", "ib0")
     assert (result.code, result.out) == (1, "")
-    assert "ovirt-rdma-host apply" in result.err
-
-
-@pytest.mark.parametrize("words", [["apply"], ["unit", "recover"]])
-def test_lost_boot_settings_are_written_anew(ready, words):
-    ready("apply")
-    wanted = under(ready.root, BOOT_JSON).read_bytes()
-    for text in (None, "{"):
-        under(ready.root, BOOT_JSON).unlink()
-        if text:
-            under(ready.root, BOOT_JSON).write_text(text)
-        assert ready(*words).code == 0
-        assert under(ready.root, BOOT_JSON).read_bytes() == wanted
-
-
-def test_boot_settings_that_cannot_be_written_are_said(ready):
-    under(ready.root, BOOT_JSON).mkdir(parents=True)
-    result = ready("apply")
-    assert result.code == 0
-    assert result.err.startswith(f"note: {under(ready.root, BOOT_JSON)} ")
-    assert modes(ready) == ["connected", "connected"]
+    assert "it is not JSON" in result.err
 
 
 def test_nothing_to_recover(ready):

@@ -11,7 +11,7 @@ from support.fakes.fake_hosts import connectx3_ib
 from support.fakes.fake_root import Pci
 from support.host.effects_host import Told
 
-from ovirt_rdma.host.changes.boot import restore_netdev, write_boot_settings
+from ovirt_rdma.host.changes.boot import restore_netdev
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.model import RunRequest
 from ovirt_rdma.host.changes.revert import revert
@@ -107,19 +107,11 @@ class Run:
     def apply(self):
         request = RunRequest(facts=self.facts(), verify=self.still_planned)
         effects, steps = self.host.effects(), self.planned()
-        result = apply_steps(effects, self.journal, steps, request, Told())
-        self.keep()
-        return result
+        return apply_steps(effects, self.journal, steps, request, Told())
 
     def revert(self):
         effects, facts = self.host.effects(), self.facts()
-        result = revert(effects, self.journal, facts, Told(), allow_link_down=True)
-        self.keep()
-        return result
-
-    def keep(self):
-        held = self.journal.ledger().applied
-        write_boot_settings(self.host.path, [one.act for one in held])
+        return revert(effects, self.journal, facts, Told(), allow_link_down=True)
 
     def boot(self):
         """With udev, which starts our unit for each netdev that appears."""
@@ -160,4 +152,3 @@ def test_done_kept_over_a_boot_and_taken_back(tmp_path, policy, manager, monkeyp
     assert (result.outcome, result.left) == ("done", ()), result.sentence
     assert state(host) == before
     assert host.refused() == {}
-    assert not (host.path / "var/lib/ovirt-rdma/boot.json").exists()

@@ -10,12 +10,10 @@ from support.fakes.fake_hosts import connectx3_ib
 from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.changes import boot
-from ovirt_rdma.host.changes.boot import write_boot_settings
 from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import kind_of
-from ovirt_rdma.host.paths import BOOT_JSON, under
 from ovirt_rdma.host.rules.base import OFFLOAD, SYSFS, Change
 from ovirt_rdma.host.system.lock import one_run
 
@@ -59,8 +57,18 @@ def hold(host, *changes):
         )
         for c in changes
     ]
-    write_boot_settings(host.path, acts)
+    Journal(host.path).write(Ledger((done(acts),)))
     return acts
+
+
+def done(acts):
+    """Return a run that has made ``acts``."""
+    changes = [
+        AppliedChange(1, number, act, "boot", (act.changes[0].after,))
+        for number, act in enumerate(acts)
+    ]
+    at = "2026-11-21T12:00:00Z"
+    return Run(1, "apply", at, "boot", acts=tuple(changes), outcome="done", ended=at)
 
 
 def again(host, name, said):
@@ -144,10 +152,10 @@ def test_without_boot_settings_nothing_is_done(host, said):
 
 def test_damage_is_said(host, said):
     hold(host, *ALL)
-    under(host.path, BOOT_JSON).write_text("{")
+    Journal(host.path).path.write_text("{")
     assert again(host, "ib0", said) == 1
     (sentence,) = said
-    assert "boot.json" in sentence
+    assert "journal.json: it is not JSON" in sentence
     assert host.written == []
 
 
@@ -198,20 +206,13 @@ def test_it_says_so_on_stderr(host, capsys):
 
 
 def test_what_an_interrupted_revert_has_taken_back_is_not_set_again(host, said):
-    """The file is updated at the end of a run, and a power cut came before that."""
     acts = hold(host, sysfs("mode", "connected"), sysfs("mtu", "32000"))
-    journal, at = Journal(host.path), "2026-11-21T12:00:00Z"
-    changes = [
-        AppliedChange(1, number, act, "boot", (act.changes[0].after,))
-        for number, act in enumerate(acts)
-    ]
-    run = Run(1, "apply", at, "boot", acts=tuple(changes), outcome="done", ended=at)
-    journal.write(Ledger((run,)))
     assert again(host, "ib0", said) == 0
     assert host.state("ib0")[:2] == ("connected", "32000")
-    undone = replace(changes[1], undoing=("65520",), undoing_run=2, undone_by=2)
+    run = done(acts)
+    undone = replace(run.acts[1], undoing=("65520",), undoing_run=2, undone_by=2)
     revert = Run(2, "revert", "2026-11-21T13:00:00Z", "boot")
-    journal.write(Ledger((run, revert)).with_changes([undone]))
+    Journal(host.path).write(Ledger((run, revert)).with_changes([undone]))
     host.reboot()
     assert again(host, "ib0", said) == 0
     assert host.state("ib0")[:2] == ("connected", "65520")

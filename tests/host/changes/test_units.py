@@ -11,7 +11,6 @@ import pytest
 
 from ovirt_rdma.cli.host.main import unit_parser
 from ovirt_rdma.host.paths import (
-    BOOT_JSON,
     CAPS_JSON,
     ENABLED,
     HOOKS,
@@ -144,7 +143,7 @@ def test_no_unit_does_anything_before_the_operator_has():
         for unit in UNITS
     }
     assert conditions == {
-        "ovirt-rdma-netdev@.service": {BOOT_JSON},
+        "ovirt-rdma-netdev@.service": {JOURNAL},
         "ovirt-rdma-recover.service": {JOURNAL},
         "ovirt-rdma-caps.service": {
             f"|{ENABLED}",

@@ -15,6 +15,7 @@ import pytest
 from support.fakes.fake_changes import ChangingRoot, changing
 from support.fakes.fake_hosts import connectx3_ib
 
+from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.model import (
     APPLY,
@@ -31,8 +32,8 @@ from ovirt_rdma.host.changes.prepare import (
 from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.decision.registry import decide
-from ovirt_rdma.host.paths import BOOT_JSON, POLICY_JSON
 from ovirt_rdma.host.paths import PARTITIONS_UNIT as UNIT
+from ovirt_rdma.host.paths import POLICY_JSON
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.store import store
 from ovirt_rdma.host.services.partition_follower import Follower, follow_partitions
@@ -189,20 +190,20 @@ def test_with_networkmanager_a_profile_keeps_the_child(managed):
     profile = managed.host.profile("ib0.8002")
     assert profile["infiniband.parent"] == "ib0"
     assert profile["infiniband.transport-mode"] == "connected"
-    assert not (managed.host.path / BOOT_JSON.lstrip("/")).exists()
+    assert not boot_settings(Journal(managed.host.path).ledger())
     managed.table()
     managed.look(2)
     assert managed.host.profile("ib0.8002") is None
 
 
 def test_without_networkmanager_boot_settings_keep_it(plain):
-    file = plain.host.path / BOOT_JSON.lstrip("/")
     plain.table("0x8001")
     plain.look()
-    assert '"0x8001"' in file.read_text()
+    settings = boot_settings(Journal(plain.host.path).ledger())
+    assert "0x8001" in [setting.change.after for setting in settings]
     plain.table()
     plain.look(2)
-    assert not file.exists()
+    assert not boot_settings(Journal(plain.host.path).ledger())
 
 
 def test_all_that_appears_at_once_is_one_run(site):

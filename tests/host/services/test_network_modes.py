@@ -11,6 +11,7 @@ import pytest
 from support.fakes.fake_changes import ChangingRoot, changing
 from support.fakes.fake_hosts import connectx3_ib
 
+from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.model import (
     APPLY,
@@ -22,7 +23,7 @@ from ovirt_rdma.host.changes.kinds.model import (
 from ovirt_rdma.host.changes.prepare import loaded_policy, read_and_decide
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.network_setup.validate import WantedMode
-from ovirt_rdma.host.paths import BOOT_JSON, POLICY_JSON, under
+from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.store import StoredPolicyProblem, store
 from ovirt_rdma.host.services.hook_runs import set_modes
@@ -93,7 +94,7 @@ def test_it_is_set_with_the_networks_mtu_and_in_the_journal(plain):
     assert plain.runs == [(HOOK, POINT, DONE)]
     assert "IPOIB-MODE-01/ib0: datagram -> connected" in plain.said
     # It is a boot setting.
-    assert under(plain.host.path, BOOT_JSON).exists()
+    assert boot_settings(Journal(plain.host.path).ledger())
 
 
 def test_a_profile_keeps_it(managed):
@@ -156,7 +157,7 @@ def test_a_mode_that_does_not_stick_is_taken_back_and_told(plain):
     )
     assert plain.state == before
     assert plain.runs == [(HOOK, POINT, ROLLED_BACK)]
-    assert not under(plain.host.path, BOOT_JSON).exists()
+    assert not boot_settings(Journal(plain.host.path).ledger())
 
 
 def test_another_run_is_waited_for_and_then_told(plain):

@@ -12,7 +12,6 @@ import pytest
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.paths import (
-    BOOT_JSON,
     DROPIN_LINK,
     LAUNCHER,
     POLICY_COPY,
@@ -284,22 +283,6 @@ HYPERVISOR = {
         fixed("host/changes/recover.py:_refuse_users", f"{APPLY} --allow-link-down"),
         "confirm",
         all_of(follow(POLICY), killed_apply, mounted),
-    ),
-    "boot settings that are damaged": Row(
-        fixed("host/changes/boot.py:read_boot_settings", APPLY),
-        "unit netdev ib0",
-        all_of(follow(POLICY), run("apply"), write(BOOT_JSON, "{")),
-    ),
-    "boot settings that cannot be written": Row(
-        fixed("host/changes/boot.py:write_boot_settings", APPLY),
-        "apply",
-        all_of(follow(POLICY), make_folder(BOOT_JSON)),
-        first=lambda host: under(host.root, BOOT_JSON).rmdir(),
-    ),
-    "boot settings that are missing": Row(
-        fixed("cli/host/status.py:change_advice", APPLY),
-        "status",
-        all_of(follow(POLICY), run("apply"), remove(BOOT_JSON)),
     ),
     "plan of another day": Row(
         fixed("host/changes/prepare.py:Decided.hold_against", f"{PLAN} --out 1"),

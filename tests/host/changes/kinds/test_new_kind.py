@@ -124,7 +124,7 @@ def test_it_is_planned_applied_verified_and_reverted(host):
     journal = Journal(host.path)
     (entry,) = journal.ledger().applied
     assert list(describe_changes(entry)) == [f"the kernel setting {SLOTS}: 128 -> 256"]
-    assert change_status(host.effects(), journal, host.path).held == (STEP.id,)
+    assert change_status(host.effects(), journal).held == (STEP.id,)
     result = revert(host.effects(), journal, host.reader().facts(), Told())
     assert (result.outcome, present(host)) == (DONE, "128")
     assert journal.ledger().applied == ()
@@ -168,7 +168,7 @@ def test_what_somebody_else_has_set_is_noticed(host):
     applied(host)
     host.write(f"/proc/sys/{SLOTS.replace('.', '/')}", "300")
     journal = Journal(host.path)
-    (why,) = change_status(host.effects(), journal, host.path).kept
+    (why,) = change_status(host.effects(), journal).kept
     assert f"the kernel setting {SLOTS} was changed since" in why
     revert(host.effects(), journal, host.reader().facts(), Told())
     assert present(host) == "300"
