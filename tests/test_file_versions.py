@@ -18,7 +18,7 @@ from ovirt_rdma.engine_sdk_tools.preparation.state_file import (
     PREPARATION,
     PreparationFile,
 )
-from ovirt_rdma.host.changes import journal, plan_file
+from ovirt_rdma.host.changes import journal, plan
 from ovirt_rdma.host.collect.parsers.mounts import MARKS, marks_from_json
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
@@ -45,7 +45,7 @@ class Stored:
 
 ROWS = (
     Stored("facts", dump.FACTS, dump.load),
-    Stored("a saved plan", plan_file.PLAN, plan_file.load),
+    Stored("a saved plan", plan.PLAN, plan.load),
     Stored(
         "journal.json",
         journal.DOCUMENT,

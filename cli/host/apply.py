@@ -32,7 +32,7 @@ from ovirt_rdma.cli.host.shown.runs import (
 )
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Parser, file_name
-from ovirt_rdma.host.changes import plan_file
+from ovirt_rdma.host.changes import plan as plans
 from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.journal import Ledger, Run, iso
 from ovirt_rdma.host.changes.kinds.model import (
@@ -44,7 +44,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     RunRequest,
     RunResult,
 )
-from ovirt_rdma.host.changes.plan_file import Plan
+from ovirt_rdma.host.changes.plan import Plan
 from ovirt_rdma.host.changes.prepare import (
     Decided,
     decide_for,
@@ -122,7 +122,7 @@ class Apply(HostVerb):
     def run(self, context: Context) -> int:
         root, output = context.root, context.output
         as_root("apply", root)
-        saved = None if self.planfile is None else plan_file.load(self.planfile)
+        saved = None if self.planfile is None else plans.load(self.planfile)
         host, report = ThisHost(root), RunReport(output)
         if self.confirm_timeout is not None:
             host.timer(0).check()

@@ -15,9 +15,8 @@ from ovirt_rdma.cli.host.decision import HostDecision, command, load_decision
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, file_name
-from ovirt_rdma.host.changes import plan_file
-from ovirt_rdma.host.changes.plan_diff import diff
-from ovirt_rdma.host.changes.plan_file import Plan, PlannedBy
+from ovirt_rdma.host.changes import plan as plans
+from ovirt_rdma.host.changes.plan import Plan, PlannedBy, diff
 from ovirt_rdma.host.errors import NOTHING_CHANGED
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy import json_form
@@ -79,12 +78,12 @@ class ShowPlan(HostVerb, Source):
             context.output.message(f"note: {sentence}")
         planned = _plan(decided)
         if self.out is not None:
-            plan_file.save(planned, Path(self.out))
+            plans.save(planned, Path(self.out))
         if context.output.for_people:
             _print(decided, self, context.output)
         else:
             # The document is the plan file itself.
-            context.output.raw_document(plan_file.to_json_dict(planned))
+            context.output.raw_document(plans.to_json_dict(planned))
         bad = self.exit_code and decided.decision.applicable
         return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
 

@@ -26,7 +26,6 @@ from ovirt_rdma.cli.host.shown.runs import (
     Line,
     RunReport,
     ThisHost,
-    applied_steps,
     as_root,
     describe_changes,
     values_of,
@@ -90,7 +89,7 @@ def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
         for run in runs:
             _print_acts(run, output)
         return
-    applied = count(len(applied_steps(ledger)), "step")
+    applied = count(len(ledger.applied_steps), "step")
     output.line(f"{applied} can be reverted.")
     output.next(f"{PROGRAM} history -v")
 
@@ -140,21 +139,14 @@ def _state(applied: AppliedChange) -> str:
 
 
 def _history_document(run: Run) -> dict[str, Any]:
-    return {
+    content = {
         "run": run.number,
-        "verb": run.verb,
-        "by": run.by,
-        "at": run.at,
-        "policy": run.policy,
-        "outcome": run.outcome,
-        "ended": run.ended,
-        "sentence": run.sentence,
-        "confirm_by": run.confirm_by,
-        "confirmed": run.confirmed,
+        **vars(run),
         "awaits_confirmation": run.awaits_confirmation,
-        "only": run.only,
         "acts": [_act(applied) for applied in run.acts],
     }
+    del content["number"], content["boot"]
+    return content
 
 
 def _act(applied: AppliedChange) -> dict[str, Any]:
@@ -214,7 +206,7 @@ class Revert(HostVerb):
         with one_run(context.root, by="revert"):
             recovered = host.recover(report, even_in_use=self.allow_link_down)
             ledger = host.journal.ledger()
-            applied = applied_steps(ledger)
+            applied = ledger.applied_steps
             only = _known(self.step, applied)
             report.expect(applied)
             facts = host.facts()

@@ -23,7 +23,7 @@ from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.status import ChangeStatus, change_status
+from ovirt_rdma.host.changes.revert import ChangeStatus, change_status
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.enablement import apply
 from ovirt_rdma.host.enablement.apply import EnablementResult

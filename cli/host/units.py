@@ -19,9 +19,8 @@ from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.changes.boot import restore_netdev
-from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
 from ovirt_rdma.host.changes.kinds.model import PARTLY, RunResult
-from ovirt_rdma.host.changes.recover import may_be_rolled_back, roll_back_unconfirmed
+from ovirt_rdma.host.changes.revert import may_be_rolled_back, roll_back_unconfirmed
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.policy.json_form import digest as policy_digest
 from ovirt_rdma.host.services import kernel_change
@@ -37,7 +36,7 @@ from ovirt_rdma.host.services.package_scripts import (
     prepare_erase,
 )
 from ovirt_rdma.host.services.partition_follower import follow_partitions
-from ovirt_rdma.host.system.lock import one_run
+from ovirt_rdma.host.system.lock import HolderTimeouts, lock_or_end_holder, one_run
 from ovirt_rdma.host.system.signals import StopSignal
 from ovirt_rdma.storage.benchmark.scratch import end_benchmark
 from ovirt_rdma.storage.health.watch import HealthWatch

@@ -10,7 +10,6 @@ loaded again.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,12 +18,13 @@ from typing import Callable, Optional, Union
 from ovirt_rdma.host.changes.journal import Journal, Ledger
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host
 from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.changes.kinds.kind import Kind
 from ovirt_rdma.host.changes.kinds.location import (
     netdevs_of_pci,
     present_name,
 )
 from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place
-from ovirt_rdma.host.changes.kinds.registry import kind_of
+from ovirt_rdma.host.changes.kinds.registry import kind_of, kind_of_act
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
@@ -36,27 +36,16 @@ from ovirt_rdma.host.rules.base import LINK_DOWN, Change
 from ovirt_rdma.host.rules.profiles import static_addresses
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.lock import one_run
-from ovirt_rdma.host.system.printable import printable
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import FileTree
 
 
-@dataclass(frozen=True)
-class BootSetting:
-    """The value ``change.after`` for ``place``. The change's target has the name that
-    the netdev had when the value was set.
-    """
-
-    place: Place
-    change: Change
-
-
-def boot_settings(ledger: Ledger) -> tuple[BootSetting, ...]:
-    """Return the boot settings among the applied changes of runs that have ended: the
-    last value of each property, in the order in which they were set. Pure.
+def boot_settings(ledger: Ledger) -> tuple[AtomicChange, ...]:
+    """Return the boot settings: the applied changes of runs that have ended, for each
+    property the last one, in the order in which they were made. Each has a place. Pure.
     """
     interrupted = ledger.interrupted
-    settings: dict[Hashable, BootSetting] = {}
+    settings: dict[Hashable, AtomicChange] = {}
     for entry in ledger.applied:
         if entry.act.lasting or (interrupted and entry.run == interrupted.number):
             continue
@@ -65,21 +54,25 @@ def boot_settings(ledger: Ledger) -> tuple[BootSetting, ...]:
             if not kind.is_volatile or change.after is None:
                 continue
             place = entry.act.place or Place(netdev=kind.netdev)
-            setting = BootSetting(place, replace(change, before=None))
-            key = _property(setting)
+            key = _property(kind, place)
             settings.pop(key, None)  # so that it comes last
-            settings[key] = setting
+            settings[key] = replace(
+                entry.act,
+                effect=kind.effect,
+                changes=(replace(change, before=None),),
+                before=(),
+                place=place,
+            )
     return tuple(settings.values())
 
 
-def _property(setting: BootSetting) -> Hashable:
-    place, kind = setting.place, kind_of(setting.change)
+def _property(kind: Kind, place: Place) -> Hashable:
     if kind.adapter:
         place = Place(pci=kind.adapter, port=kind.port[1] if kind.port else None)
     if place.guid or place.pci:
         place = replace(place, netdev=None)  # it may have been renamed since
     # A child is a property of its own by its P_Key.
-    return setting.change.kind, kind.label, kind.sets.name, place
+    return kind.change.kind, kind.label, kind.sets.name, place
 
 
 # A netdev may be announced before it has all its files in /sys.
@@ -93,17 +86,15 @@ def restore_netdev(
     root: Union[str, Path],
     run: Optional[Runner],
     name: str,
-    say: Optional[Callable[[str], None]] = None,
+    say: Callable[[str], None],
     effects: Optional[HostEffects] = None,
 ) -> int:
     """Set the values again that a run has set for the netdev ``name`` and its adapter,
     unless they are already set.
 
-    ``say`` gets a sentence for each value that is set or cannot be set; by default it
-    goes to stderr, which for a unit is systemd's journal. Returns 0, or 1 if a value is
-    still wrong. Never raises.
+    ``say`` gets a sentence for each value that is set or cannot be set. Returns 0, or 1
+    if a value is still wrong. Never raises.
     """
-    say = say or _to_stderr
     try:
         with one_run(root, LOCK_S, by=f"unit netdev {name}"):
             settings = boot_settings(Journal(root).ledger())
@@ -111,9 +102,11 @@ def restore_netdev(
             if settings:
                 _wait_for_files(host, name)
             wanted = [s for s in settings if _is_about(host, s, name)]
+            # The adapter's settings first: they remove and recreate the netdevs.
+            wanted.sort(key=lambda setting: kind_of_act(setting).port is None)
             effects = effects or HostEffects(root, run)
             restorer = _Restorer(Path(root), run, effects, say)
-            results = [restorer.restore(name, setting) for setting in _in_order(wanted)]
+            results = [restorer.restore(name, setting) for setting in wanted]
             return ExitCode.DONE if all(results) else ExitCode.FAILED
     except Problem as problem:
         say(f"{name}: {problem}" + (f"; {problem.fix}" if problem.fix else ""))
@@ -133,17 +126,12 @@ def _wait_for_files(host: Host, name: str) -> None:
         host.wait_for(lambda: bool(last.intersection(tree.names(folder))), FILES_S)
 
 
-def _is_about(host: Host, setting: BootSetting, name: str) -> bool:
+def _is_about(host: Host, setting: AtomicChange, name: str) -> bool:
     """Whether ``setting`` is for the netdev ``name`` or its adapter."""
-    adapter = kind_of(setting.change).adapter
+    adapter = kind_of_act(setting).adapter
     if adapter:
         return name in netdevs_of_pci(host, adapter)
-    return present_name(host, setting.place) == name
-
-
-def _in_order(settings: list[BootSetting]) -> list[BootSetting]:
-    """Return the adapter's settings first: they remove and recreate the netdevs."""
-    return sorted(settings, key=lambda setting: kind_of(setting.change).port is None)
+    return setting.place is not None and present_name(host, setting.place) == name
 
 
 @dataclass(frozen=True)
@@ -153,25 +141,23 @@ class _Restorer:
     effects: HostEffects
     say: Callable[[str], None]
 
-    def restore(self, name: str, setting: BootSetting) -> bool:
+    def restore(self, name: str, setting: AtomicChange) -> bool:
         """Set one value; return True if the netdev has it then."""
-        change, kind = setting.change, kind_of(setting.change)
+        change, kind = setting.changes[0], kind_of_act(setting)
         what = f"{name}: {kind.label}"
         value = self._read(setting)
         if value is not None and kind.accepts(value):
             self._tried(change).unlink(missing_ok=True)
             return True
-        act = _act(setting)
-        if act.effect == LINK_DOWN:
-            users = self._users(setting)
-            if users:
-                self.say(f"{what} stays {value}: in use ({', '.join(users)})")
-                return False
+        users = self._users(setting) if setting.effect == LINK_DOWN else ()
+        if users:
+            self.say(f"{what} stays {value}: in use ({', '.join(users)})")
+            return False
         if kind.port and not self._first_try(change):
             self.say(f"{what} stays {value}: an earlier write was not accepted")
             return False
         try:
-            self.effects.do(act)
+            self.effects.do(setting)
         except EffectFailed as failed:
             self.say(f"{what} stays {value}: {failed}")
             return False
@@ -182,16 +168,16 @@ class _Restorer:
         self.say(f"{what} was {value}, is {now}")
         return True
 
-    def _read(self, setting: BootSetting) -> Optional[str]:
-        return self.effects.read(setting.change, place=setting.place).value
+    def _read(self, setting: AtomicChange) -> Optional[str]:
+        return self.effects.read(setting.changes[0], place=setting.place).value
 
-    def _users(self, setting: BootSetting) -> tuple[str, ...]:
+    def _users(self, setting: AtomicChange) -> tuple[str, ...]:
         """Return whom a link that goes down would interrupt. They are read under the
         lock, because somebody may have started to use the netdev while we waited.
         """
         facts = HostReader(self.root, self.run).facts()
-        (change,) = self.effects.present(_act(setting)).changes
-        return kind_of(change).interrupts(NetdevUsers(_without_stored(facts)))
+        present = kind_of_act(self.effects.present(setting))
+        return present.interrupts(NetdevUsers(_without_stored(facts)))
 
     def _first_try(self, change: Change) -> bool:
         """Record that the value was tried, or return False if it was before. Writing it
@@ -233,18 +219,3 @@ def _is_set_up(network: OvirtNetwork, facts: Facts) -> bool:
     found = [netdev for netdev in facts.netdevs if netdev.name in on_it]
     vlan = network.vlan is not None and bool(found)
     return vlan or len(found) > 1 or any(map(static_addresses, found))
-
-
-def _act(setting: BootSetting) -> AtomicChange:
-    return AtomicChange(
-        step="",
-        effect=kind_of(setting.change).effect,
-        reason="",
-        changes=(setting.change,),
-        place=setting.place,
-        lasting=False,
-    )
-
-
-def _to_stderr(sentence: str) -> None:
-    print(printable(sentence), file=sys.stderr, flush=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.changes.kinds.model import Left, Refused
+from ovirt_rdma.host.changes.kinds.netdev import MODE_FILE
 from ovirt_rdma.host.changes.kinds.registry import kind_of
-from ovirt_rdma.host.changes.kinds.sysfs import MODE_FILE
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import LINK_DOWN, Step
 from ovirt_rdma.host.rules.ipoib_children import CHILDREN

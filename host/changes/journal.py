@@ -51,6 +51,9 @@ _FOLDER_MODE = 0o755
 DOCUMENT = Envelope("journal", digested="runs")
 _records = Records("the journal")
 
+Key = tuple[int, int]
+"""The run and number of a change."""
+
 
 @dataclass(frozen=True)
 class AppliedChange:
@@ -71,6 +74,11 @@ class AppliedChange:
     undoing_run: Optional[int] = None
     undone_by: Optional[int] = None
     why: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Its run and number."""
+        return self.run, self.number
 
     @property
     def is_applied(self) -> bool:
@@ -144,6 +152,11 @@ class Ledger:
     def applied(self) -> tuple[AppliedChange, ...]:
         """All changes that are applied, in the order in which they were made."""
         return tuple(act for run in self.runs for act in run.applied)
+
+    @property
+    def applied_steps(self) -> tuple[str, ...]:
+        """The ids of the steps that can be reverted, in their order."""
+        return tuple(dict.fromkeys(entry.act.step for entry in self.applied))
 
     @property
     def interrupted(self) -> Optional[Run]:

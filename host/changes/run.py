@@ -22,21 +22,21 @@ from ovirt_rdma.host.changes.journal import (
     refuse_while_interrupted,
 )
 from ovirt_rdma.host.changes.kinds.base import EffectFailed
+from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.kind import Kind, Property
 from ovirt_rdma.host.changes.kinds.model import (
     DONE,
     ROLLED_BACK,
     AtomicChange,
-    HostBackend,
     Left,
     Listener,
     Refused,
     RunRequest,
     RunResult,
 )
+from ovirt_rdma.host.changes.kinds.netdev import MTU_FILE
 from ovirt_rdma.host.changes.kinds.registry import kind_of, kind_of_act
-from ovirt_rdma.host.changes.kinds.sysfs import MTU_FILE
-from ovirt_rdma.host.changes.rollback import roll_back
+from ovirt_rdma.host.changes.undo import roll_back
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.rules.base import REBOOT, Change, Step
@@ -44,55 +44,42 @@ from ovirt_rdma.host.system.signals import Signals, delayed_signals
 
 
 def atomic_changes_of(
-    steps: Iterable[Step], facts: Optional[Facts], new_uuid: Callable[[], str]
-) -> tuple[AtomicChange, ...]:
-    """Return the atomic changes of ``steps``, in order and without ``before``. Pure.
+    steps: Iterable[Step], facts: Optional[Facts], new_uuid: Callable[[], object]
+) -> Iterator[AtomicChange]:
+    """Yield the atomic changes of ``steps``, in order and without ``before``. Pure.
 
     ``facts`` are those from which the steps were decided; without them no change has a
     place. ``new_uuid`` returns a UUID for each new profile.
     """
-    return tuple(_AtomicChanges(facts, new_uuid).of(steps))
-
-
-@dataclass
-class _AtomicChanges:
-    facts: Optional[Facts]
-    new_uuid: Callable[[], str]
+    manager = facts.network_manager if facts else None
+    managed = manager.managed if manager and manager.running else ()
     # The UUIDs of new profiles, by netdev.
-    uuids: dict[Optional[str], str] = field(default_factory=dict)
-
-    def of(self, steps: Iterable[Step]) -> Iterator[AtomicChange]:
-        for step in steps:
-            changes = list(step.changes)
-            while changes:
-                first = changes.pop(0)
-                kind = kind_of(first)
-                together = [first]
-                if kind.needs_uuid and kind.netdev not in self.uuids:
-                    self.uuids[kind.netdev] = self.new_uuid()
-                    together += [c for c in changes if c.target == first.target]
-                    changes = [c for c in changes if c.target != first.target]
-                yield AtomicChange(
-                    step=step.id,
-                    effect=step.effect,
-                    reason=step.reason,
-                    changes=tuple(together),
-                    uuid=self.uuids[kind.netdev] if kind.needs_uuid else None,
-                    place=kind.place(self.facts) if self.facts else None,
-                    lasting=kind.lasts(self._is_managed(kind.netdev)),
-                )
-
-    def _is_managed(self, netdev: Optional[str]) -> bool:
-        manager = self.facts.network_manager if self.facts else None
-        managed = manager.managed if manager and manager.running else ()
-        return netdev in managed or netdev in self.uuids
+    uuids: dict[Optional[str], str] = {}
+    for step in steps:
+        changes = list(step.changes)
+        while changes:
+            first = changes.pop(0)
+            kind = kind_of(first)
+            together = [first]
+            if kind.needs_uuid and kind.netdev not in uuids:
+                uuids[kind.netdev] = str(new_uuid())
+                together += [c for c in changes if c.target == first.target]
+                changes = [c for c in changes if c.target != first.target]
+            yield AtomicChange(
+                step=step.id,
+                effect=step.effect,
+                changes=tuple(together),
+                uuid=uuids[kind.netdev] if kind.needs_uuid else None,
+                place=kind.place(facts) if facts else None,
+                lasting=kind.lasts(kind.netdev in managed or kind.netdev in uuids),
+            )
 
 
 _FIX = "run ovirt-rdma-host plan again"
 
 
 def with_earlier_values(
-    host: HostBackend, acts: Iterable[AtomicChange]
+    host: HostEffects, acts: Iterable[AtomicChange]
 ) -> tuple[AtomicChange, ...]:
     """Return ``acts`` with the present values of ``host`` as ``before``. Nothing is
     changed.
@@ -136,7 +123,7 @@ def with_earlier_values(
     return tuple(complete)
 
 
-def _read(host: HostBackend, act: AtomicChange, change: Change) -> Optional[str]:
+def _read(host: HostEffects, act: AtomicChange, change: Change) -> Optional[str]:
     reading = host.read(change, act.uuid, act.place)
     if reading.problem:
         raise Refused(
@@ -173,14 +160,14 @@ __all__ = ["Left", "Listener", "Refused", "RunRequest", "RunResult", "apply_step
 
 
 def apply_steps(
-    host: HostBackend,
+    host: HostEffects,
     journal: Journal,
     steps: Sequence[Step],
     request: RunRequest,
     listener: Listener,
 ) -> RunResult:
     """Do ``steps``, which :func:`.gate.gate` has allowed, and verify them. The caller
-    has the lock, and has called :func:`.recover.recover`.
+    has the lock, and has called :func:`.revert.recover`.
 
     Returns DONE with ``run`` None if there are no steps: no run begins. Raises Refused
     where a run is open or awaits confirmation, or a value is not what the plan says,
@@ -205,7 +192,7 @@ class _Stopped(Exception):
 
 @dataclass
 class _Run:
-    host: HostBackend
+    host: HostEffects
     writer: JournalWriter
     number: int
     signals: Signals

@@ -21,12 +21,13 @@ from ovirt_rdma.host.changes.kinds.model import (
     DONE,
     HOOK,
     PARTLY,
+    Listener,
     Refused,
     RunRequest,
     RunResult,
 )
 from ovirt_rdma.host.changes.prepare import Decided, EarlyFacts, decide_for
-from ovirt_rdma.host.changes.recover import recover
+from ovirt_rdma.host.changes.revert import recover
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.network_setup.modes import mode_steps
@@ -44,7 +45,7 @@ TOOL_TIMEOUT_S = 5.0
 Say = Callable[[str], None]
 
 
-class HookRun:
+class HookRun(Listener):
     """A run of the hook ``by`` on the host below ``root``. ``say`` gets lines for the
     host's log. ``run`` runs tools, by default with TOOL_TIMEOUT_S on this host, and not
     at all below another root; ``host`` makes the changes.
@@ -97,9 +98,6 @@ class HookRun:
         return apply_steps(self._host, self._journal, steps, request, self)
 
     # The methods of a run's listener:
-
-    def doing(self, step_id: str, sentence: str) -> None:
-        """Log nothing yet."""
 
     def done(self, step_id: str, before: str, after: str) -> None:
         """Log the step now, because the run may be killed later."""

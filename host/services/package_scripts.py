@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional, Union
 
 from ovirt_rdma.host.changes.journal import Journal, JournalProblem, Ledger
 from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import DONE
+from ovirt_rdma.host.changes.kinds.model import DONE, Listener
 from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.enablement.apply import disable
@@ -109,7 +109,7 @@ def _without_opensm(root: Union[str, Path], run: Optional[Runner]) -> list[Note]
         facts = HostReader(root, run).facts()
         by = "erasing the package"
         result = revert(
-            HostEffects(root, run), journal, facts, _Silent(), only=STEP, by=by
+            HostEffects(root, run), journal, facts, Listener(), only=STEP, by=by
         )
     except Problem as problem:
         return [Note(problem.one_line, problem.fix)]
@@ -117,19 +117,6 @@ def _without_opensm(root: Union[str, Path], run: Optional[Runner]) -> list[Note]
         return [Note(f"opensm: {left.why}", left.fix) for left in result.left]
     fix = "have another subnet manager: without one, ports that come up later stay INIT"
     return [Note("opensm, which fabric sm enable had started, was ended", fix)]
-
-
-class _Silent:
-    """A listener to a run that says its result only."""
-
-    def doing(self, step_id: str, sentence: str) -> None:
-        pass
-
-    def done(self, step_id: str, before: str, after: str) -> None:
-        pass
-
-    def note(self, sentence: str) -> None:
-        pass
 
 
 def _left(ledger: Ledger) -> Optional[Note]:

@@ -22,15 +22,14 @@ from ovirt_rdma.host.changes.kinds.model import (
     Refused,
     RunRequest,
 )
-from ovirt_rdma.host.changes.kinds.pkey_child import PkeyChild
+from ovirt_rdma.host.changes.kinds.netdev import PkeyChild
 from ovirt_rdma.host.changes.prepare import (
     Decided,
     EarlyFacts,
     decide_for,
     still_planned,
 )
-from ovirt_rdma.host.changes.recover import recover
-from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.changes.revert import recover, revert
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.paths import PARTITIONS_UNIT
@@ -314,15 +313,12 @@ class ChildrenRun:
         return "; ".join(left) if left or result.outcome == DONE else result.sentence
 
 
-class _DelayedListener:
+class _DelayedListener(Listener):
     """A run's listener that passes on what was done after all of it was verified."""
 
     def __init__(self) -> None:
         self._done: list[tuple[str, str, str]] = []
         self._notes: list[str] = []
-
-    def doing(self, step_id: str, sentence: str) -> None:
-        """Ignore it."""
 
     def done(self, step_id: str, before: str, after: str) -> None:
         """Store it."""

@@ -4,6 +4,11 @@
 Commands that only read do not take the lock. The lock ends with its process. The file
 stays, because after a removal two runs could lock two files of the same name.
 
+A rollback that must not wait ends a process that keeps the lock. That is safe at any
+point: its changes are in the journal, and the next run rolls them back. A process that
+waits in the kernel, where no signal ends it, keeps the lock; then the unit tries again
+(``changes/confirmation``).
+
 A run writes its name and process into the file. That is used only if the process with
 this id and start time really has the lock according to /proc (proc(5), /proc/pid/stat
 and /proc/pid/fdinfo), so the text of a run that has ended or was killed does no harm.
@@ -15,12 +20,13 @@ import errno
 import fcntl
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
@@ -212,3 +218,86 @@ def _unusable(path: Path, action: str, error: OSError) -> Problem:
         f"{path} cannot be {action}: {error.strerror or error}; nothing was changed",
         f"{fix.format(folder=path.parent)}, then run this command again",
     )
+
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class HolderTimeouts:
+    """How many seconds the holder of the lock gets before SIGTERM, after it, and after
+    SIGKILL.
+
+    Before: hooks, ``policy load`` and ``confirm`` end within that time. A run that is
+    still running is rolled back in any case, because its deadline for the confirmation
+    has passed. After SIGTERM a run finishes the change that it is making and rolls
+    back: a tool gets 60 s at most (``base.COMMAND_TIMEOUT_S``), once for the change,
+    once to undo it, and once more for everything short. The next run rolls back the
+    rest.
+    """
+
+    before_sigterm_s: float = 60.0
+    after_sigterm_s: float = 180.0
+    after_sigkill_s: float = 10.0
+
+
+def lock_or_end_holder(
+    stack: ExitStack,
+    root: Union[str, Path],
+    by: str,
+    *,
+    is_needed: Callable[[], bool],
+    say: Say,
+    patience: HolderTimeouts,
+    lock: str = RUN_LOCK,
+) -> bool:
+    """Take ``lock`` of the host below ``root``, for ``by``, until ``stack`` ends. A
+    holder that keeps it is asked to end, then killed; ``say`` gets a sentence for each.
+
+    Returns False, without the lock, if somebody has it and ``is_needed()`` is False by
+    then. Raises LockHeld if the holder is unknown or does not end, and as
+    :func:`.one_run`.
+    """
+    asked: Optional[Holder] = None
+    killed: Optional[Holder] = None
+    wait_s = patience.before_sigterm_s
+    while True:
+        try:
+            stack.enter_context(one_run(root, wait_s, by=by, lock=lock))
+        except LockHeld:
+            if not is_needed():
+                return False
+            holder = holder_of(root, lock)
+            if holder is None or holder == killed:
+                raise
+            if holder == asked:
+                say(f"{holder} does not end, and is killed")
+                _signal(root, holder, signal.SIGKILL)
+                killed, wait_s = holder, patience.after_sigkill_s
+            else:
+                say(f"{holder} holds the lock of this host, and is asked to end")
+                # In this order: a stopped process has both signals when it continues.
+                _signal(root, holder, signal.SIGTERM, signal.SIGCONT)
+                asked, wait_s = holder, patience.after_sigterm_s
+        else:
+            return True
+
+
+def _signal(root: Union[str, Path], holder: Holder, *numbers: signal.Signals) -> None:
+    """Send signals to ``holder`` if it still has the lock: another process may have
+    its process id by now.
+    """
+    if holder.pid == os.getpid():
+        return
+    try:
+        process = os.pidfd_open(holder.pid)
+    except OSError:
+        return  # it has ended
+    try:
+        if holder_of(root, holder.lock) == holder:
+            for number in numbers:
+                signal.pidfd_send_signal(process, number)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(process)

@@ -24,7 +24,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Callable, Optional
 
-from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
 from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
@@ -41,7 +40,12 @@ from ovirt_rdma.host.system.commands import (
     run_command,
 )
 from ovirt_rdma.host.system.files import fix_for, write_atomically
-from ovirt_rdma.host.system.lock import LockHeld, one_run
+from ovirt_rdma.host.system.lock import (
+    HolderTimeouts,
+    LockHeld,
+    lock_or_end_holder,
+    one_run,
+)
 from ovirt_rdma.host.system.safe_file import has_line, read_file
 from ovirt_rdma.storage.benchmark import fio
 from ovirt_rdma.storage.mount_errors import classify

@@ -18,12 +18,17 @@ from typing import Optional
 
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
-from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger
+from ovirt_rdma.host.changes.journal import AppliedChange, Journal
 from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import PARTLY, AtomicChange, RunResult
+from ovirt_rdma.host.changes.kinds.model import (
+    PARTLY,
+    AtomicChange,
+    Listener,
+    RunResult,
+)
 from ovirt_rdma.host.changes.kinds.registry import kind_of, kind_of_act
 from ovirt_rdma.host.changes.prepare import EarlyFacts
-from ovirt_rdma.host.changes.recover import recover
+from ovirt_rdma.host.changes.revert import recover
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.rules.base import Change
 from ovirt_rdma.host.system.commands import Runner, run_command
@@ -62,11 +67,6 @@ def describe_changes(applied: AppliedChange, *, back: bool = False) -> Iterator[
         yield f"{kind.describe()}: {' -> '.join(map(kind.summary, pair))}"
 
 
-def applied_steps(ledger: Ledger) -> list[str]:
-    """Return the ids of the steps that can be reverted, in their order."""
-    return list(dict.fromkeys(applied.act.step for applied in ledger.applied))
-
-
 DONE = "done"
 LEFT = "left"
 REFUSED = "refused"
@@ -98,7 +98,7 @@ class Line:
     after: str = ""
 
 
-class RunReport:
+class RunReport(Listener):
     """Listens to a run, prints its steps and collects them for the document.
 
     ``steps`` are the ids that may occur, for the width of their column; ``word`` is the

@@ -1,26 +1,42 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The kind FILE: write our configuration files.
+"""The kinds FILE, OPENSM_FILE and OPENSM_SETTINGS: write configuration files.
 
 A file is written atomically, and only if there is none or it is ours.
+
+OPENSM_FILE is partitions.conf. It may be the operator's: its text is in the journal,
+and is there again after an undo. opensm reads the file at each heavy sweep, and SIGHUP
+makes it sweep (opensm(8)). OPENSM_SETTINGS are the settings of our opensm at one port.
+It reads the GUID only when it starts, and one on standby does not sweep
+(opensm/osm_state_mgr.c, do_sweep), so it is started again.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
+import stat
 from pathlib import Path
 from typing import ClassVar, Optional
 
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
 from ovirt_rdma.host.changes.kinds.kind import Kind
-from ovirt_rdma.host.paths import JOURNAL
-from ovirt_rdma.host.rules.base import FILE
+from ovirt_rdma.host.fabric.subnet import running_opensm
+from ovirt_rdma.host.paths import (
+    JOURNAL,
+    OPENSM_SETTINGS_FILE,
+    OPENSM_UNIT,
+    PARTITIONS_FILES,
+    SYSTEMD_BOOTED,
+)
+from ovirt_rdma.host.rules.base import FILE, OPENSM_FILE, OPENSM_SETTINGS
 from ovirt_rdma.host.system.files import (
     remove_unfinished,
     sync_directory,
     write_atomically,
 )
-from ovirt_rdma.host.system.own_files import OWN_FILES, foreign_reason
+from ovirt_rdma.host.system.own_files import OWN_FILES, foreign_reason, kept_reason
 from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.host.system.tree import FileTree
 
 _MODE = 0o644
 _FIX = "move the file away, or remove from the policy what it sets"
@@ -71,6 +87,7 @@ class File(Kind):
         present file is not ours, or the disk is full; the file is unchanged then.
         """
         self._put(host, self.change.after)
+        self._use(host)
 
     def undo(self, host: Host, before: Optional[str]) -> None:
         """Write the earlier text again, or remove the file if there was none."""
@@ -80,6 +97,11 @@ class File(Kind):
         else:
             # A write may have been killed before the rename.
             remove_unfinished(host.path(self.change.target).parent)
+        # Also if the text is there: the run may have been killed before this.
+        self._use(host)
+
+    def _use(self, host: Host) -> None:
+        """Let the program that the file is for read it. Raises EffectFailed."""
 
     def _foreign(self, text: str) -> str:
         """Return why a file with this ``text`` must not be written, or ""."""
@@ -112,3 +134,54 @@ class File(Kind):
             raise EffectFailed(
                 "file-not-written", f"{target} cannot be written: {e.strerror}"
             ) from None
+
+
+_SETTINGS = re.compile(OPENSM_SETTINGS_FILE.format("(0x[0-9a-f]{16})"))
+
+
+class OpensmFile(File):
+    """The text of partitions.conf; ``after`` is None if it is removed."""
+
+    name = OPENSM_FILE
+    fix_of_foreign = "remove that line, if the file may be replaced"
+
+    def values(self) -> Optional[str]:
+        return r"[^\0]*" if self.change.target in PARTITIONS_FILES else None
+
+    def _foreign(self, text: str) -> str:
+        return kept_reason(self.change.target, text)
+
+    def _mode(self, path: Path) -> int:
+        try:
+            return stat.S_IMODE(path.stat().st_mode)
+        except OSError:
+            return super()._mode(path)
+
+    def _use(self, host: Host) -> None:
+        """Signal each opensm."""
+        for process in running_opensm(FileTree(host.root)):
+            host.run_or_fail(
+                f"opensm (process {process.pid}) could not be signalled to read "
+                f"{self.change.target} again",
+                ("kill", "-HUP", str(process.pid)),
+                f"kill -HUP {process.pid}",
+            )
+
+
+class OpensmSettings(File):
+    """The text of the settings of our opensm; ``after`` is None if it is removed."""
+
+    name = OPENSM_SETTINGS
+    fix_of_foreign = "move the file away, if ovirt-rdma may write it"
+
+    def values(self) -> Optional[str]:
+        return r"[^\0]*" if _SETTINGS.fullmatch(self.change.target) else None
+
+    def _use(self, host: Host) -> None:
+        """Start opensm again if it is running."""
+        match = _SETTINGS.fullmatch(self.change.target)
+        if match is None or not host.path(SYSTEMD_BOOTED).is_dir():
+            return
+        command = ("systemctl", "try-restart", OPENSM_UNIT.format(match[1]))
+        failure = f"opensm could not be started again with {self.change.target}"
+        host.run_or_fail(failure, command, " ".join(command))

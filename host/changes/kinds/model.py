@@ -6,9 +6,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Callable, Optional, Protocol
+from typing import Callable, Optional
 
-from ovirt_rdma.host.changes.kinds.base import Reading
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.model import Facts
@@ -39,57 +38,20 @@ class AtomicChange:
     """An atomic change: what is made, recorded and undone as one.
 
     ``changes`` is one Change, or all those that make a new profile, which is made
-    completely or not at all. ``step`` is the step's id, ``effect`` its class, and
-    ``reason`` its sentence. ``uuid`` is the profile's, chosen before it is made, if the
-    target of the changes is ``new:NETDEV``. ``before`` has the value from before the
-    run for each change: None if there was none. ``lasting`` is True if a profile or
-    file keeps the value over a boot; other values are set again by our units
-    (``ovirt-rdma-host unit netdev``).
+    completely or not at all. ``step`` is the step's id, and ``effect`` its class.
+    ``uuid`` is the profile's, chosen before it is made, if the target of the changes is
+    ``new:NETDEV``. ``before`` has the value from before the run for each change: None
+    if there was none. ``lasting`` is True if a profile or file keeps the value over a
+    boot; other values are set again by our units (``ovirt-rdma-host unit netdev``).
     """
 
     step: str
     effect: str
-    reason: str
     changes: tuple[Change, ...]
     before: Values = ()
     uuid: Optional[str] = None
     place: Optional[Place] = None
     lasting: bool = True
-
-
-class HostBackend(Protocol):
-    """Reads and changes a host: :class:`.host.HostEffects`, which describes each
-    method, or a stand-in for tests.
-    """
-
-    def refusal(self, change: Change) -> str:
-        """Return why none of our rules makes such a change, or ""."""
-
-    def read(
-        self,
-        change: Change,
-        uuid: Optional[str] = None,
-        place: Optional[Place] = None,
-    ) -> Reading:
-        """Return the present value of the property that ``change`` sets."""
-
-    def do(self, act: AtomicChange) -> None:
-        """Make ``act``. Raises EffectFailed."""
-
-    def undo(self, act: AtomicChange) -> None:
-        """Undo ``act``, to ``act.before``. Raises EffectFailed."""
-
-    def gone(self, act: AtomicChange) -> bool:
-        """Whether the target of ``act`` no longer exists."""
-
-    def present(self, act: AtomicChange) -> AtomicChange:
-        """Return ``act`` with the present name of its netdev."""
-
-    def boot_id(self) -> str:
-        """Return the kernel's boot id."""
-
-    def now(self) -> float:
-        """Return the time in seconds since 1970 UTC."""
 
 
 # The verbs of runs.
@@ -125,9 +87,9 @@ class Refused(Problem):
         return self._reasons
 
 
-class Listener(Protocol):
-    """Receives the progress of a run. An OSError that it raises (a closed pipe) does
-    not stop the run.
+class Listener:
+    """Receives the progress of a run; this one ignores it. An OSError that it raises (a
+    closed pipe) does not stop the run.
     """
 
     def doing(self, step_id: str, sentence: str) -> None:
@@ -156,14 +118,6 @@ class LastReport:
         self._sentences = frozenset(now)
 
 
-def _nothing(run: int) -> None:
-    pass
-
-
-def _new_uuid() -> str:
-    return str(uuid.uuid4())
-
-
 @dataclass(frozen=True)
 class RunRequest:
     """The parameters of a run.
@@ -181,9 +135,9 @@ class RunRequest:
     policy: str = ""
     facts: Optional[Facts] = None
     confirm_by: Optional[int] = None
-    on_begin: Callable[[int], None] = _nothing
+    on_begin: Callable[[int], object] = lambda run: None
     verify: Optional[Callable[[], Collection[str]]] = None
-    new_uuid: Callable[[], str] = _new_uuid
+    new_uuid: Callable[[], object] = uuid.uuid4
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import Optional
 
-from ovirt_rdma.host.changes.kinds.file import File
+from ovirt_rdma.host.changes.kinds.file import File, OpensmFile, OpensmSettings
 from ovirt_rdma.host.changes.kinds.kind import Kind
 from ovirt_rdma.host.changes.kinds.model import AtomicChange
-from ovirt_rdma.host.changes.kinds.module import Module
-from ovirt_rdma.host.changes.kinds.new_profile import NewProfile
-from ovirt_rdma.host.changes.kinds.offload import OffloadState
-from ovirt_rdma.host.changes.kinds.opensm_file import OpensmFile, OpensmSettings
-from ovirt_rdma.host.changes.kinds.pkey_child import PkeyChild
-from ovirt_rdma.host.changes.kinds.profile import ProfileProperty
-from ovirt_rdma.host.changes.kinds.sysfs import PortType, Sysfs
-from ovirt_rdma.host.changes.kinds.unit import Unit
+from ovirt_rdma.host.changes.kinds.netdev import (
+    OffloadState,
+    PkeyChild,
+    PortType,
+    Sysfs,
+)
+from ovirt_rdma.host.changes.kinds.profile import NewProfile, ProfileProperty
+from ovirt_rdma.host.changes.kinds.system import Module, Unit
 from ovirt_rdma.host.changes.kinds.virtual_function import (
     VfDrivers,
     VfGuids,

@@ -20,7 +20,7 @@ from typing import ClassVar, Optional
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
 from ovirt_rdma.host.changes.kinds.kind import NUMBER, Kind, Property
 from ovirt_rdma.host.changes.kinds.location import netdevs_of_pci
-from ovirt_rdma.host.changes.kinds.sysfs import Sysfs
+from ovirt_rdma.host.changes.kinds.netdev import Sysfs
 from ovirt_rdma.host.collect.hcas import PCI_DEVICES
 from ovirt_rdma.host.collect.parsers.iproute import IpVf, rows, virtual_functions
 from ovirt_rdma.host.facts.devices import (

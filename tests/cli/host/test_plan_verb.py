@@ -7,7 +7,7 @@ import pytest
 from support.host import sample_rules
 from support.host.sample_rules import REFUSED, TSO, findings, rule
 
-from ovirt_rdma.host.changes import plan_file
+from ovirt_rdma.host.changes import plan as plans
 from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import PASS, WARN
@@ -165,7 +165,7 @@ def test_document_is_the_saved_plan(sampled):
         "SAMPLE-TSO-01/ib0",
         "SAMPLE-OPTION-01/mlx4_core",
     ]
-    assert plan_file.load(file).steps == (
+    assert plans.load(file).steps == (
         sample_rules.MODE,
         sample_rules.REFUSED,
         sample_rules.TSO,

@@ -27,7 +27,7 @@ WANTED = policy(transport_mode="connected", mtu=9000, pkey_children=("0x8001",))
 def _acts(facts, wanted=WANTED):
     numbers = iter(range(100))
     steps = decide(facts, wanted, OTHERS).steps
-    return atomic_changes_of(steps, facts, lambda: f"uuid-{next(numbers)}")
+    return [*atomic_changes_of(steps, facts, lambda: f"uuid-{next(numbers)}")]
 
 
 def test_a_new_profile_is_one_act_and_what_is_set_in_it_later_another():
@@ -68,7 +68,7 @@ def test_acts_know_their_place_and_keep_it_without_facts_too():
     act = _acts(facts)[0]
     assert act.place.guid
     assert (
-        atomic_changes_of(decide(facts, WANTED, OTHERS).steps, None, str)[0].place
+        next(atomic_changes_of(decide(facts, WANTED, OTHERS).steps, None, str)).place
         is None
     )
 
@@ -162,12 +162,12 @@ MAKER = tuple(
     ],
 )
 def test_how_to_set_it_back_by_hand(change, value, words, command):
-    act = AtomicChange("step", LIVE, "reason", (change,))
+    act = AtomicChange("step", LIVE, (change,))
     assert kind_of_act(act).manual_fix(value) == command
     assert describe(act) == words
 
 
 def test_how_to_delete_a_profile_by_hand():
-    act = replace(AtomicChange("IPOIB-PROFILE-01/ib0", LIVE, "", MAKER), uuid="u-1")
+    act = replace(AtomicChange("IPOIB-PROFILE-01/ib0", LIVE, MAKER), uuid="u-1")
     assert kind_of_act(act).manual_fix(None) == "nmcli connection delete u-1"
     assert describe(act) == "the profile of ib0"

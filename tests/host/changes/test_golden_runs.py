@@ -12,8 +12,7 @@ from support.host.memory_host import FakeHost, Killed, Points
 
 from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.journal import JournalProblem, Ledger
-from ovirt_rdma.host.changes.recover import recover
-from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.changes.revert import recover, revert
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.policy.load import load_policy_file

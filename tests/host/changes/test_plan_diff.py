@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.changes.plan_diff import diff
+from ovirt_rdma.host.changes.plan import diff
 from ovirt_rdma.host.rules.base import (
     FILE,
     MODULE,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.host import sample_rules
 from support.problems import problem
 
-from ovirt_rdma.host.changes.plan_file import (
+from ovirt_rdma.host.changes.plan import (
     Plan,
     PlanFileProblem,
     PlannedBy,

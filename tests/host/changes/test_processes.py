@@ -15,19 +15,24 @@ from dataclasses import replace
 import pytest
 from support.host.effects_host import Told
 
-from ovirt_rdma.host.changes import holder as end_holder
-from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
 from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import AtomicChange, RunRequest
-from ovirt_rdma.host.changes.recover import (
+from ovirt_rdma.host.changes.revert import (
     may_be_rolled_back,
     recover,
     roll_back_unconfirmed,
 )
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
-from ovirt_rdma.host.system.lock import Holder, LockHeld, one_run
+from ovirt_rdma.host.system import lock as end_holder
+from ovirt_rdma.host.system.lock import (
+    Holder,
+    HolderTimeouts,
+    LockHeld,
+    lock_or_end_holder,
+    one_run,
+)
 from ovirt_rdma.host.system.own_files import own_text
 
 pytestmark = pytest.mark.hypervisor
@@ -337,7 +342,7 @@ def test_who_holds_the_lock_no_more_is_let_be(root):
 
 def test_what_may_be_taken_back():
     """Only a run that has not ended or awaits confirmation."""
-    act = AtomicChange("s", "live", "", (Change("sysfs", "/x", "a", "b"),))
+    act = AtomicChange("s", "live", (Change("sysfs", "/x", "a", "b"),))
     change = AppliedChange(1, 0, act, "boot")
     begun = Run(1, "apply", "t", "boot", confirm_by=9)
     open_ = replace(begun, acts=(change,))

@@ -25,8 +25,7 @@ from support.host.ipoib_plans import hosts, policies
 from support.host.memory_host import FakeHost, Killed, Points
 
 from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.recover import recover
-from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.changes.revert import recover, revert
 from ovirt_rdma.host.decision.registry import decide
 
 pytestmark = pytest.mark.hypervisor

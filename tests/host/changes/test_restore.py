@@ -52,9 +52,7 @@ def hold(host, *changes):
     """Record a change as a run does: applied, and a boot setting."""
     facts = host.reader().facts()
     acts = [
-        AtomicChange(
-            "S/x", "live", "", (c,), (None,), None, kind_of(c).place(facts), False
-        )
+        AtomicChange("S/x", "live", (c,), (None,), None, kind_of(c).place(facts), False)
         for c in changes
     ]
     Journal(host.path).write(Ledger((done(acts),)))
@@ -197,12 +195,6 @@ def test_no_surprise_escapes(host, said):
     )
     assert code == 1
     assert said == ["ib0: its settings could not be set again: RuntimeError('odd')"]
-
-
-def test_it_says_so_on_stderr(host, capsys):
-    hold(host, sysfs("mtu", "2000"))
-    boot.restore_netdev(host.path, host.run, "ib0", effects=host.effects())
-    assert capsys.readouterr() == ("", "ib0: mtu was 2044, is 2000\n")
 
 
 def test_what_an_interrupted_revert_has_taken_back_is_not_set_again(host, said):

@@ -13,8 +13,7 @@ from support.problems import problem
 
 from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.journal import Ledger
-from ovirt_rdma.host.changes.recover import recover
-from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.changes.revert import recover, revert
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts.devices import NetdevUse
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, Change, Step

@@ -18,8 +18,8 @@ from support.problems import problem
 from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.journal import Journal, JournalProblem, Ledger, Run
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
-from ovirt_rdma.host.changes.recover import recover, roll_back_unconfirmed
-from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.changes.kinds.netdev import Sysfs
+from ovirt_rdma.host.changes.revert import recover, revert, roll_back_unconfirmed
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.rules.base import LIVE, REBOOT, Change, Step
@@ -154,6 +154,20 @@ def test_what_cannot_be_set_back_is_named_with_the_way_to_do_it():
     there.on_undo = lambda act: None
     assert revert(there, journal, there.facts, Told()).outcome == "done"
     assert there.facts.netdevs[0].ipoib.mode == "datagram"
+
+
+def test_what_cannot_be_set_back_is_no_change_of_others_without_a_command_either(
+    monkeypatch,
+):
+    """No command restores the GUIDs of virtual functions, for example."""
+    monkeypatch.setattr(Sysfs, "manual_fix", lambda *_: "")
+    there, journal = fake(), MemoryJournal()
+    there.on_undo = _refuse(MTU)
+    one = step(mtu("1500"))
+    result = applied(there, journal, [one], verify=lambda: {one.id})
+    assert result.outcome == "partly rolled back"
+    assert result.sentence.endswith("not restored: mtu of ib0 (read-only)")
+    assert [(left.failed, left.fix) for left in result.left] == [(True, "")]
 
 
 def test_what_cannot_be_set_back_keeps_nothing_else_from_going_back():

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from support.golden.golden_hosts import DATA, HOSTS
 
-from ovirt_rdma.host.changes.plan_file import (
+from ovirt_rdma.host.changes.plan import (
     Plan,
     PlannedBy,
+    differences,
     from_json_dict,
     to_json_dict,
 )
-from ovirt_rdma.host.changes.prepare import differences
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.policy import json_form
@@ -90,39 +90,26 @@ def change(kind=PROFILE, target="u1", before="2044", after="4092", name="mtu"):
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "said"),
+    ("then", "now"),
     [
-        (change(), change(before="1500"), ["mtu of u1 was 2044, is 1500"]),
-        (change(before=None), change(), ["mtu of u1 was not set, is 2044"]),
+        (change(), change(before="1500")),
+        (change(before=None), change()),
         # An edited file.
-        (change(after="9000"), change(), ["mtu of u1 would become 9000, is 4092"]),
-        (
-            change(target="/etc/shadow", kind=FILE, name="", after="x"),
-            change(),
-            ["S-01/x0 would make other changes than the plan says"],
-        ),
-        (
-            change(FILE, "/etc/m.conf", "a\n", "b\n", ""),
-            change(FILE, "/etc/m.conf", "c\n", "b\n", ""),
-            ["/etc/m.conf was another text than now"],
-        ),
-        (
-            change(FILE, "/etc/m.conf", None, "b\n", ""),
-            change(FILE, "/etc/m.conf", "c\n", "b\n", ""),
-            ["/etc/m.conf was not present, and is"],
-        ),
+        (change(after="9000"), change()),
+        (change(target="/etc/shadow", kind=FILE, name="", after="x"), change()),
         (
             replace(change(OFFLOAD, "ib0", "on", "off", "tso"), clamped=True),
             change(OFFLOAD, "ib0", "on", "off", "tso"),
-            ["S-01/x0 would make other changes than the plan says"],
         ),
     ],
 )
-def test_steps_that_are_not_the_same(host, then, now, said):
+def test_steps_that_are_not_the_same(host, then, now):
     facts, policy, _ = host
     plan = replace(planned(facts, policy), steps=(step([then]),))
     digest = json_form.digest(policy)
-    assert list(differences(plan, facts.hostname, digest, [step([now])])) == said
+    assert list(differences(plan, facts.hostname, digest, [step([now])])) == [
+        "S-01/x0 would make other changes than the plan says"
+    ]
 
 
 def test_steps_that_are_new_gone_or_in_another_order(host):

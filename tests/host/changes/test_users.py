@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_rdma.host.changes import boot
-from ovirt_rdma.host.changes.boot import BootSetting, _Restorer
+from ovirt_rdma.host.changes.boot import _Restorer
 from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.kinds.base import Reading
 from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place, Refused
+from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.changes.revert import interrupted_users
 from ovirt_rdma.host.changes.undo import UndoChange
 from ovirt_rdma.host.decision.registry import decide
@@ -210,7 +211,7 @@ def refusal(steps: Iterable[Step]) -> str:
 
 
 def act(case: Case) -> AtomicChange:
-    return AtomicChange(case.step, LINK_DOWN, "", (case.change,), (case.change.before,))
+    return AtomicChange(case.step, LINK_DOWN, (case.change,), (case.change.before,))
 
 
 def revert(facts: Facts, case: Case) -> str:
@@ -239,7 +240,11 @@ def at_boot(facts: Facts, case: Case) -> str:
         def facts(self):
             return facts
 
-    setting = BootSetting(Place(), replace(case.change, before=None))
+    setting = AtomicChange(
+        *("", kind_of(case.change).effect),
+        changes=(replace(case.change, before=None),),
+        place=Place(),
+    )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(boot, "HostReader", Reader)
         patched.setattr(_Restorer, "_first_try", lambda *_: True)
@@ -398,7 +403,7 @@ def test_an_adapters_netdev_in_a_container(name, ask):
 def test_a_vf_that_a_virtual_machine_has_counts_for_its_adapter():
     facts = host(vf=replace(VF0, driver=VFIO, netdev=None, rdma_device=None))
     number = Change(VF, IB, "0", "1", "number")
-    undo = UndoChange(None, AtomicChange("VF-01/x", LIVE, "", (number,)), ("0",))
+    undo = UndoChange(None, AtomicChange("VF-01/x", LIVE, (number,)), ("0",))
     ((_, users),) = interrupted_users([[undo]], facts)
     assert users == ("vm: VF 0 (0000:43:00.1)",)
 
@@ -414,7 +419,7 @@ def test_a_vf_that_a_virtual_machine_has_counts_for_its_adapter():
 def test_the_revert_of_a_live_step_for_vfs_asks_who_uses_them(change, users):
     """Making a VF and binding its driver is live; the undo removes its netdev."""
     facts = mounted(host(), "ib5v0")
-    undo = UndoChange(None, AtomicChange("VF-01/x", LIVE, "", (change,)), ("0",))
+    undo = UndoChange(None, AtomicChange("VF-01/x", LIVE, (change,)), ("0",))
     found = [user for _, named in interrupted_users([[undo]], facts) for user in named]
     assert tuple(found) == users
 

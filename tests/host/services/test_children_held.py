@@ -41,7 +41,7 @@ def ended(run, outcome=DONE):
 
 
 def made(changes, step=STEP, verb=APPLY):
-    act = AtomicChange(step, LIVE, "reason", changes, before=(None,) * len(changes))
+    act = AtomicChange(step, LIVE, changes, before=(None,) * len(changes))
     values = tuple(change.after for change in changes)
     change = AppliedChange(1, 0, act, "boot", values)
     return ended(replace(begun(verb), acts=(change,)))

@@ -25,8 +25,8 @@ from ovirt_rdma.host.changes.kinds.model import (
     RunRequest,
 )
 from ovirt_rdma.host.changes.prepare import (
+    decide_for,
     loaded_policy,
-    read_and_decide,
     still_planned,
 )
 from ovirt_rdma.host.changes.revert import revert
@@ -110,7 +110,7 @@ class Site:
     def apply(self, **request):
         """Do what ``ovirt-rdma-host apply`` does with the steps for children."""
         host, root = self.host, self.host.path
-        prepared = read_and_decide(root, host.run, loaded_policy(root))
+        prepared = decide_for(host.reader().facts(), loaded_policy(root))
         steps = [s for s in prepared.decision.applicable if s.rule == "IPOIB-PKEY-01"]
         wanted = RunRequest(APPLY, facts=prepared.facts, **request)
         return apply_steps(host.effects(), Journal(root), steps, wanted, self)
@@ -200,7 +200,7 @@ def test_without_networkmanager_boot_settings_keep_it(plain):
     plain.table("0x8001")
     plain.look()
     settings = boot_settings(Journal(plain.host.path).ledger())
-    assert "0x8001" in [setting.change.after for setting in settings]
+    assert "0x8001" in [setting.changes[0].after for setting in settings]
     plain.table()
     plain.look(2)
     assert not boot_settings(Journal(plain.host.path).ledger())
@@ -227,7 +227,7 @@ def test_apply_makes_the_children_and_enables_the_unit(site):
     with_unit(host)
     site.table("0x8001", "0x8002")
     policy = loaded_policy(root)
-    prepared = read_and_decide(root, host.run, policy)
+    prepared = decide_for(host.reader().facts(), policy)
     request = RunRequest(
         facts=prepared.facts, verify=lambda: still_planned(root, host.run, policy)
     )

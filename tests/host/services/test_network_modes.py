@@ -20,7 +20,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     ROLLED_BACK,
     RunRequest,
 )
-from ovirt_rdma.host.changes.prepare import loaded_policy, read_and_decide
+from ovirt_rdma.host.changes.prepare import decide_for, loaded_policy
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.network_setup.validate import WantedMode
 from ovirt_rdma.host.paths import POLICY_JSON, under
@@ -192,7 +192,7 @@ CONNECTED = """\
 def apply(site, effects=None, **request):
     """Apply the policy as ``ovirt-rdma-host apply`` does."""
     host, root = site.host, site.host.path
-    prepared = read_and_decide(root, host.run, loaded_policy(root))
+    prepared = decide_for(host.reader().facts(), loaded_policy(root))
     wanted = RunRequest(APPLY, "apply", facts=prepared.facts, **request)
     steps = [
         step for step in prepared.decision.applicable if step.rule == "IPOIB-MODE-01"

@@ -30,7 +30,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.role import (
 )
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host import __version__
-from ovirt_rdma.host.changes.status import ChangeStatus
+from ovirt_rdma.host.changes.revert import ChangeStatus
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK, VdsmdProcess
 from ovirt_rdma.host.enablement.status import (
     Enabled,

@@ -73,7 +73,7 @@ class FakeHost:
         self.made = {}
         self._values = None, {}
 
-    # The methods of HostBackend.
+    # The methods of HostEffects.
 
     def refusal(self, change):
         return f"{change.target} is not ours" if "passwd" in change.target else ""

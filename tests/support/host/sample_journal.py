@@ -22,7 +22,6 @@ AT = "2026-01-02T03:04:0{}+00:00"
 TSO = AtomicChange(
     "IPOIB-TSO-01/ib0",
     "live",
-    "revision a0",
     (Change(OFFLOAD, "ib0", "on", "off", "tx-tcp-segmentation"),),
     before=("on",),
     lasting=False,
@@ -30,14 +29,12 @@ TSO = AtomicChange(
 MODE = AtomicChange(
     "IPOIB-MODE-01/ib0",
     "link-down",
-    "the policy says so",
     (Change(PROFILE, "5f1a", "datagram", "connected", "infiniband.transport-mode"),),
     before=("datagram",),
 )
 OPTIONS = AtomicChange(
     "MODOPT-02/mlx4_core",
     "reboot",
-    "the policy says so",
     (Change(FILE, "/etc/modprobe.d/ovirt-rdma.conf", None, "# ours\noptions x y=1\n"),),
     before=(None,),
 )

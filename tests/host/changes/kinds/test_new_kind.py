@@ -22,17 +22,15 @@ from ovirt_rdma.host.changes.kinds import registry
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
 from ovirt_rdma.host.changes.kinds.kind import Kind
 from ovirt_rdma.host.changes.kinds.model import DONE, ROLLED_BACK, RunRequest
-from ovirt_rdma.host.changes.plan_diff import diff
-from ovirt_rdma.host.changes.plan_file import (
+from ovirt_rdma.host.changes.plan import (
     Plan,
     PlannedBy,
+    diff,
     from_json_dict,
     to_json_dict,
 )
-from ovirt_rdma.host.changes.recover import recover
-from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.changes.revert import change_status, recover, revert
 from ovirt_rdma.host.changes.run import apply_steps
-from ovirt_rdma.host.changes.status import change_status
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
 
 pytestmark = pytest.mark.hypervisor

@@ -7,7 +7,7 @@ from support.problems import problem
 from ovirt_rdma.host.changes.kinds.base import EffectFailed
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import AtomicChange
-from ovirt_rdma.host.changes.kinds.pkey_child import child_name
+from ovirt_rdma.host.changes.kinds.netdev import child_name
 from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.rules.base import (
     FILE,
@@ -119,7 +119,7 @@ def test_all_else_is_refused_before_anything_is_done(change, tmp_path):
     effects = HostEffects(tmp_path, run, write=write)
     assert effects.refusal(change)
     assert effects.read(change).problem == effects.refusal(change)
-    act = AtomicChange("S/x", "live", "", (change,), before=(None,), uuid=UUID)
+    act = AtomicChange("S/x", "live", (change,), before=(None,), uuid=UUID)
     for effect in (effects.do, effects.undo):
         with pytest.raises(EffectFailed) as failed:
             effect(act)
@@ -129,10 +129,10 @@ def test_all_else_is_refused_before_anything_is_done(change, tmp_path):
 
 
 def test_a_value_from_before_that_no_rule_could_have_found_is_not_set(tmp_path):
-    act = AtomicChange("S/x", "live", "", ALLOWED[:1], before=("bogus",))
+    act = AtomicChange("S/x", "live", ALLOWED[:1], before=("bogus",))
     with problem("change-not-allowed", "'bogus'"):
         HostEffects(tmp_path).undo(act)
-    act = AtomicChange("S/x", "live", "", ALLOWED[:1], before=("datagram", "datagram"))
+    act = AtomicChange("S/x", "live", ALLOWED[:1], before=("datagram", "datagram"))
     with problem("change-not-allowed", "1 changes and 2 earlier values"):
         HostEffects(tmp_path).undo(act)
 

@@ -142,7 +142,7 @@ def kernel(tmp_path) -> Kernel:
 
 
 def act(change: Change, *before) -> AtomicChange:
-    return AtomicChange("VF-01/mlx5_0", "live", "", (change,), before, lasting=False)
+    return AtomicChange("VF-01/mlx5_0", "live", (change,), before, lasting=False)
 
 
 def number(count: int) -> Change:

@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Save and load plans: the steps for one host by one policy.
+"""Plans: the steps for one host by one policy.
 
 A plan is printed by ``plan -o json`` and saved by ``plan --out``; loading is as strict
-as for facts files. Each change has the value that it replaces (``before``).
+as for facts files. Each change has the value that it replaces (``before``). A saved
+plan is compared with what would be done now. The changes of a step can be shown as a
+unified diff: files in diff(1)'s own form; settings, which have no lines, in a similar
+form: the netdev, profile, module or unit, and the values before and after.
 """
 
 from __future__ import annotations
 
+import difflib
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
 
-from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.rules.base import Step
+from ovirt_rdma.host.changes.kinds.registry import kind_of
+from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.rules.base import Change, Step
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import Records, plain
 from ovirt_rdma.host.system.json_document import (
@@ -148,3 +156,116 @@ def _without_id(step: object, ids: list[object]) -> object:
         return step
     ids.append(step.get("id"))
     return {key: value for key, value in step.items() if key != "id"}
+
+
+def differences(
+    plan: Plan, hostname: str, digest: str, steps: Sequence[Step]
+) -> tuple[Sentence, ...]:
+    """Return the differences between ``plan`` and now, one sentence each; none if the
+    plan is up to date. Pure.
+
+    ``steps`` are decided now for the host ``hostname`` and the loaded policy, whose
+    digest is ``digest``. If the plan is for another host or another policy, that is the
+    only sentence, because all else would follow from it.
+    """
+    if plan.hostname != hostname:
+        return (
+            Sentence(
+                "plan-host-differs",
+                f"the plan is for {plan.hostname}, this host is {hostname}",
+            ),
+        )
+    if plan.policy.digest != digest:
+        return (
+            Sentence(
+                "plan-policy-differs",
+                f"the plan is for policy {_short(plan.policy.digest)}, "
+                f"loaded is {_short(digest)}",
+            ),
+        )
+    return tuple(dict.fromkeys(_of_steps(plan, steps)))
+
+
+def _of_steps(plan: Plan, steps: Sequence[Step]) -> Iterator[Sentence]:
+    then, now = _to_do(plan.steps), _to_do(steps)
+    for step_id, step in then.items():
+        if step_id not in now:
+            yield Sentence("step-no-longer-planned", f"{step_id} is no longer planned")
+        elif step.changes != now[step_id].changes:
+            yield Sentence(
+                "step-changes-differ",
+                f"{step_id} would make other changes than the plan says",
+            )
+    for step_id in now:
+        if step_id not in then:
+            yield Sentence("step-not-in-plan", f"{step_id} is planned now, and was not")
+    if then.keys() == now.keys() and list(then) != list(now):
+        yield Sentence("step-order-differs", "the order of the steps has changed")
+
+
+def _to_do(steps: Iterable[Step]) -> dict[str, Step]:
+    return {step.id: step for step in steps if not step.refused}
+
+
+def _short(digest: str) -> str:
+    # As long as git's: enough to distinguish two policies.
+    kind, colon, digits = digest.partition(":")
+    return f"{kind}{colon}{digits[:12]}"
+
+
+# diff(1)'s name for a missing file, and its line for a missing newline at the end.
+_NOTHING = "/dev/null"
+_NO_NEWLINE = "\\ No newline at end of file"
+
+
+def diff(changes: Sequence[Change]) -> Iterator[str]:
+    """Yield the lines for ``changes``, in their order, without line ends.
+
+    Changes of one profile or netdev that follow each other are shown as one.
+    """
+    for _, grouped in itertools.groupby(
+        changes, key=lambda change: (change.kind, change.target)
+    ):
+        group = list(grouped)
+        kind = kind_of(group[0])
+        if kind.is_text:
+            for change in group:
+                yield from _file(change)
+        else:
+            yield from _settings(kind.title.format(group[0].target), group)
+
+
+def _file(change: Change) -> Iterator[str]:
+    before, after = change.before, change.after
+    diff_lines = difflib.unified_diff(
+        _lines(before or ""),
+        _lines(after or ""),
+        _NOTHING if before is None else change.target,
+        _NOTHING if after is None else change.target,
+    )
+    for line in diff_lines:
+        yield line.rstrip("\n")
+        if not line.endswith("\n"):
+            yield _NO_NEWLINE
+
+
+def _lines(text: str) -> list[str]:
+    # Not str.splitlines: for it a form feed ends a line.
+    return list(io.StringIO(text))
+
+
+def _settings(title: str, changes: Sequence[Change]) -> Iterator[str]:
+    new = all(change.before is None for change in changes)
+    yield f"--- {_NOTHING if new else title}"
+    yield f"+++ {title}"
+    for change in changes:
+        if change.before is not None and change.before == change.after:
+            yield " " + _setting(change, change.before)  # written although unchanged
+            continue
+        for sign, value in (("-", change.before), ("+", change.after)):
+            if value is not None:
+                yield sign + _setting(change, value)
+
+
+def _setting(change: Change, value: str) -> str:
+    return f"{change.name}: {value}" if change.name else value
