@@ -19,20 +19,19 @@ from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.mount_options import MountOptions
 from ovirt_rdma.host.policy.model import rule_for
 from ovirt_rdma.host.policy.store import PolicySource, store
-from ovirt_rdma.storage.readiness import READY, Readiness, Step
-from ovirt_rdma.storage.server_readiness import ProbeContext
+from ovirt_rdma.storage import probe
+from ovirt_rdma.storage.readiness import READY, ProbeContext, Readiness, Step
 from ovirt_rdma.storage.transport import Families, choose
-from ovirt_rdma.storage.vdsm import compat
-from ovirt_rdma.storage.vdsm.connection import connection_class
-from ovirt_rdma.storage.vdsm.context import Shared
+from ovirt_rdma.storage.vdsm.connection import connection_class, load
+from ovirt_rdma.storage.vdsm.export import Shared
 
 
 def main() -> None:
     """Run the pyperf program."""
     runner = pyperf.Runner(program_args=("-m", PROGRAM))
     vdsm = load_vdsm()
-    shape = compat.load()
-    shared = Shared(ProbeContext(HostReader("/")))
+    shape = load()
+    shared = Shared(ProbeContext(HostReader("/"), probe))
     with tempfile.TemporaryDirectory() as name, vdsm.fresh(Path(name)):
         runner.bench_func(STOCK, _maker(shape.nfs_connection, FIRST))
         for case, rules, export in CASES:

@@ -18,7 +18,7 @@ from bench.spread import Spread, durations
 from lab.problem import LabProblem
 from lab.topology import SERVER_ADDRESSES, Topology, one_guest
 from lab.vdsm_daemon import CONNECT_TIMEOUT, VdsmDaemon
-from ovirt_rdma.storage.recent_answers import BURST_GAP_S
+from ovirt_rdma.storage.readiness import BURST_GAP_S
 
 OURS = (1, 2, 20)
 STOCK = (1, 2)

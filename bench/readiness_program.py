@@ -27,11 +27,9 @@ from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import rule_for
 from ovirt_rdma.host.system.commands import run_command
 from ovirt_rdma.storage import probe
-from ovirt_rdma.storage.readiness import READY
-from ovirt_rdma.storage.server_readiness import ProbeContext, ServerReadiness
+from ovirt_rdma.storage.readiness import READY, ProbeContext, ServerReadiness
 from ovirt_rdma.storage.vdsm.connection import in_order_of_answers
-from ovirt_rdma.storage.vdsm.context import Shared
-from ovirt_rdma.storage.vdsm.managed_export import NamedExport
+from ovirt_rdma.storage.vdsm.export import NamedExport, Shared
 
 TOGETHER, IN_TURN = "together", "in-turn"
 
@@ -104,7 +102,7 @@ def _exports(root: Path, servers: int) -> list[_Counted]:
         return text
 
     policy = parse_policy(_POLICY, "policy.yaml").policy
-    shared = Shared(ProbeContext(HostReader(host.path, run)))
+    shared = Shared(ProbeContext(HostReader(host.path, run), probe))
     exports = []
     for address in addresses:
         export = Export.parse(f"{address}:/vm")

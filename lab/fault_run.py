@@ -19,7 +19,7 @@ from lab.fault_site import (
 )
 from lab.problem import LabProblem
 from lab.vdsm_daemon import Outcome, local_path
-from ovirt_rdma.storage.recent_answers import BURST_GAP_S
+from ovirt_rdma.storage.readiness import BURST_GAP_S
 
 NOTHING = "nothing"
 # A write is more than one call to the server: look up, write, close.

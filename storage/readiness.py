@@ -1,17 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Judge whether an RDMA mount of a server can work, from steps and verdicts. Pure.
+"""Find out whether this host and a server are ready for RDMA: steps and verdicts.
 
 One step that is certain to fail makes the result *not ready*. A step that could not be
-tried makes it *unknown*, and the mount itself is the test.
+tried makes it *unknown*, and the mount itself is the test. Callers that ask at the same
+time share one reading of the host's facts: a GID table alone may have 1024 files, and
+twenty servers would read it twenty times.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Optional
+import math
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Optional, Protocol, TypeVar
 
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.devices import (
     Guid,
     Netdev,
@@ -20,6 +28,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaPort,
 )
 from ovirt_rdma.host.facts.model import Facts, Route
+from ovirt_rdma.host.policy.model import MAX_SETTLE_S, NfsRule
 
 READY = "ready"
 NOT_READY = "not ready"
@@ -198,3 +207,375 @@ def _gid_of(source: str) -> str:
     if address.version == 4:
         address = ipaddress.ip_address(f"::ffff:{address}")
     return address.packed.hex()
+
+
+class LocalFacts:
+    """Reads the facts that :func:`ovirt_rdma.storage.readiness.local_steps` needs.
+
+    No caller gets facts that were read before its call: callers during a reading wait
+    for the next one and share it. Remembers since when ports are down, by ``clock``.
+    Safe for several threads.
+    """
+
+    def __init__(self, reader: HostReader, clock: Callable[[], float]) -> None:
+        self._reader, self._clock = reader, clock
+        self._lock = threading.Lock()
+        self._begun = 0
+        self._facts: Optional[Facts] = None
+        # By device and number: when the port was first read as not ACTIVE, and whether
+        # it was ACTIVE when it was last read.
+        self._ports: dict[tuple[str, int], tuple[float, bool]] = {}
+
+    def read(self) -> Facts:
+        """Return facts whose reading begins after this call."""
+        wanted = self._begun + 1
+        with self._lock:
+            if self._begun < wanted or self._facts is None:
+                self._begun += 1
+                self._facts = None
+                self._facts = self._read()
+            return self._facts
+
+    def settling(self, wait_s: float) -> bool:
+        """Whether a port was first read as not ACTIVE less than ``wait_s`` seconds ago.
+
+        Also one that is ACTIVE by now: IPoIB joins its broadcast group, and gets a
+        carrier and its addresses, later than that.
+        """
+        now = self._clock()
+        return any(now - since < wait_s for since, _ in self._ports.values())
+
+    def _read(self) -> Facts:
+        reader = self._reader
+        facts = Facts(
+            hostname="",
+            kernel_release=reader.kernel_release(),
+            uptime_s=0.0,
+            rdma_devices=reader.rdma_devices(),
+            netdevs=reader.netdevs(),
+            modules=reader.modules(),
+        )
+        now = self._clock()
+        ports = {}
+        for device in facts.rdma_devices:
+            for port in device.ports:
+                key = (device.name, port.number)
+                since, was_active = self._ports.get(key, (-math.inf, True))
+                # One that goes up and down all the time is no reason to wait each time.
+                if was_active and not port.is_active and now - since >= MAX_SETTLE_S:
+                    since = now
+                ports[key] = (since, port.is_active)
+        # Replaced and not changed, because settling() reads it without the lock.
+        self._ports = ports
+        return facts
+
+
+SETTLE_POLL_S = 0.5
+# A resolver whose first server is dead answers after 5 s (resolv.conf(5), timeout).
+RESOLVE_TIMEOUT_S = 10.0
+
+
+class Network(Protocol):
+    """The questions that :mod:`ovirt_rdma.storage.probe` answers; tests replace it."""
+
+    def resolve(self, server: str, timeout_s: float) -> tuple[str, ...]:
+        """Return the addresses of a server, in the order to try them."""
+
+    def tcp_answers(self, address: str, port: int, timeout_s: float) -> bool:
+        """Whether a TCP port accepts a connection."""
+
+    def rdma_listener(self, address: str, port: int, timeout_s: float) -> Step:
+        """Check whether an RDMA port accepts a connection."""
+
+
+@dataclass(frozen=True)
+class ProbeContext:
+    """The sources of the answers: the host's facts, the network, the clock.
+
+    ``local_facts`` are read through ``reader``, for all servers together. Without
+    ``sleep`` nobody waits for ports that are coming up.
+    """
+
+    reader: HostReader
+    network: Network
+    sleep: Optional[Callable[[float], None]] = None
+    clock: Callable[[], float] = time.monotonic
+    local_facts: LocalFacts = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "local_facts", LocalFacts(self.reader, self.clock))
+
+
+class ServerReadiness:
+    """The answers of one server for one connect; each question is asked once.
+
+    ``rule`` has the RDMA port and the timeouts. A name may have addresses of both
+    families, and mount.nfs uses only the family that ``proto=`` names, so the first
+    address of each family is asked. Safe for several threads.
+    """
+
+    def __init__(self, server: str, rule: NfsRule, surroundings: ProbeContext) -> None:
+        self.server = server
+        self._rule = rule
+        self._around = surroundings
+        self._lock = threading.RLock()
+        self._addresses: Optional[tuple[str, ...]] = None
+        self._readiness: Optional[Readiness] = None
+        self._asked_at = 0.0
+        self._rdma_address: Optional[str] = None
+        self._settled_s = 0.0
+        self._tcp: dict[tuple[str, int], bool] = {}
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The server's first address of each family; empty if it does not resolve."""
+        with self._lock:
+            if self._addresses is None:
+                first: dict[bool, str] = {}
+                for address in self._around.network.resolve(
+                    self.server, RESOLVE_TIMEOUT_S
+                ):
+                    first.setdefault(is_ipv6(address), address)
+                self._addresses = tuple(first.values())
+            return self._addresses
+
+    @property
+    def rdma_address(self) -> Optional[str]:
+        """The address that :meth:`readiness` is about; None if there is none."""
+        with self._lock:
+            self.readiness()
+            return self._rdma_address
+
+    def readiness(self) -> Readiness:
+        """Check all that can be checked before a mount, in order of cost.
+
+        The result is about the first address that can be reached over RDMA, or about
+        the first address if none can.
+        """
+        with self._lock:
+            if self._readiness is None:
+                self._readiness = self._ask()
+                self._asked_at = self._around.clock()
+            return self._readiness
+
+    @property
+    def settled_s(self) -> float:
+        """How long readiness waited for a port to come up, in seconds; 0 if it was not
+        asked.
+        """
+        with self._lock:
+            return self._settled_s
+
+    @property
+    def asked_at(self) -> float:
+        """When readiness was asked, by the surroundings' clock."""
+        with self._lock:
+            self.readiness()
+            return self._asked_at
+
+    def tcp_answers(self, port: int) -> bool:
+        """Whether the server accepts TCP connections on ``port``."""
+        return any(self._answers(address, port) for address in self.addresses)
+
+    def tcp_ipv6(self, port: int) -> Optional[bool]:
+        """Whether a TCP mount should use IPv6: by the only family that the server has,
+        or the first that answers on ``port``. None if no family answers, or if the name
+        does not resolve.
+        """
+        addresses = self.addresses
+        if len(addresses) > 1:
+            addresses = tuple(a for a in addresses if self._answers(a, port))
+        return is_ipv6(addresses[0]) if addresses else None
+
+    def _answers(self, address: str, port: int) -> bool:
+        with self._lock:
+            if (address, port) not in self._tcp:
+                self._tcp[address, port] = self._around.network.tcp_answers(
+                    address, port, self._rule.readiness_timeout
+                )
+            return self._tcp[address, port]
+
+    def _ask(self) -> Readiness:
+        if not self.addresses:
+            return Readiness((_unresolved(self.server),))
+        asked = []
+        for address, steps in self._settled_local_steps().items():
+            readiness = Readiness((_address_step(self.server, address), *steps))
+            if readiness.verdict != NOT_READY:
+                listener = self._around.network.rdma_listener(
+                    address, self._rule.port, self._rule.readiness_timeout
+                )
+                readiness = Readiness((*readiness.steps, listener))
+            if readiness.verdict != NOT_READY:
+                self._rdma_address = address
+                return readiness
+            asked.append(readiness)
+        self._rdma_address = self.addresses[0]
+        return asked[0]
+
+    def _settled_local_steps(self) -> dict[str, tuple[Step, ...]]:
+        """Return the local steps for each address.
+
+        A port that is coming up has no carrier, so its netdev may have no address yet,
+        and the route may use another netdev. So these failures are waited for, until
+        one address is not NOT_READY, or ``settle_timeout`` seconds after a question of
+        this process first found the port down: a port costs all questions together one
+        such wait, however long it stays down.
+        """
+        around = self._around
+        local, wait = around.local_facts, self._rule.settle_timeout
+        began = around.clock()
+        while True:
+            facts = local.read()
+            steps_of = {
+                address: local_steps(facts, around.reader.route(address))
+                for address in self.addresses
+            }
+            failed = [_failed_step(steps) for steps in steps_of.values()]
+            helps = None not in failed and set(failed) != {MODULE_STEP}
+            # Another port may go down meanwhile: no question waits twice.
+            late = around.clock() - began >= wait or not local.settling(wait)
+            if around.sleep is None or late or not helps:
+                return steps_of
+            around.sleep(SETTLE_POLL_S)
+            self._settled_s = around.clock() - began
+
+
+def _failed_step(steps: tuple[Step, ...]) -> Optional[str]:
+    return next((step.name for step in steps if step.verdict == NOT_READY), None)
+
+
+def is_ipv6(address: str) -> bool:
+    """Whether an IP address is of version 6."""
+    return ":" in address
+
+
+def steps_from_facts(facts: Facts, server: str) -> Readiness:
+    """Return the steps that a facts file answers for a server, without the network.
+
+    No name is resolved, and the listener is UNKNOWN.
+    """
+    listener = Step(
+        "listener", UNKNOWN, "a facts file does not show whether the server listens"
+    )
+    address = address_in_facts(facts, server)
+    if address is None:
+        unknown = Step(
+            "address",
+            UNKNOWN,
+            f"the facts file does not contain the address of {server}",
+            "give the server's address instead of its name",
+        )
+        return Readiness((unknown, *local_steps(facts, None), listener))
+    route = next((r for r in facts.routes if r.destination == address), None)
+    steps = local_steps(facts, route)
+    if route is None:
+        fix = f"regenerate the facts file with --route-to {address}"
+        steps = tuple(replace(s, fix=fix) if s.name == "route" else s for s in steps)
+    return Readiness((_address_step(server, address), *steps, listener))
+
+
+def address_in_facts(facts: Facts, server: str) -> Optional[str]:
+    """Return the address of ``server``: itself, or one that a mount of it uses; None if
+    no mount shows it.
+    """
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(server))
+    name, _ = Export(server, "/").key
+    for mount in facts.nfs_mounts:
+        export = Export.maybe(mount.source)
+        if mount.address and export is not None and export.key[0] == name:
+            return mount.address
+    return None
+
+
+def _address_step(server: str, address: str) -> Step:
+    shown = "an IP address" if server == address else address
+    return Step("address", READY, f"{server} is {shown}")
+
+
+def _unresolved(server: str) -> Step:
+    return Step(
+        "address",
+        NOT_READY,
+        f"{server} does not resolve to an address",
+        "check the server's name, /etc/hosts and DNS",
+    )
+
+
+# Questions to any servers with shorter gaps belong together: in such a gap nobody can
+# fix a server and activate the host again.
+BURST_GAP_S = 2.0
+# After this time a server is asked again, even without a gap.
+LONGEST_S = 10.0
+
+T = TypeVar("T")
+
+
+class RecentAnswers:
+    """A Network that remembers negative answers for calls in quick succession: the
+    engine may connect twenty exports of a dead server, each in one call, and every call
+    would wait for the same timeout.
+
+    Positive answers are not kept: they cost little and may change at any moment. Safe
+    for several threads; those that ask the same question wait for one answer.
+    """
+
+    def __init__(
+        self, network: Network, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._network = network
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._locks: dict[Hashable, threading.Lock] = {}
+        # The negative answers, and when they were given.
+        self._negative: dict[Hashable, tuple[Any, float]] = {}
+        # When a question last began or ended; a caller asks several in sequence.
+        self._last = clock()
+
+    def resolve(self, server: str, timeout_s: float) -> tuple[str, ...]:
+        """Return the addresses of a server; never from the cache."""
+        return self._network.resolve(server, timeout_s)
+
+    def tcp_answers(self, address: str, port: int, timeout_s: float) -> bool:
+        """Whether a TCP port accepts a connection, or did not a moment ago."""
+        answers, _ = self._ask(
+            ("tcp", address, port, timeout_s),
+            lambda: self._network.tcp_answers(address, port, timeout_s),
+            lambda answers: not answers,
+        )
+        return answers
+
+    def rdma_listener(self, address: str, port: int, timeout_s: float) -> Step:
+        """Check whether an RDMA port accepts a connection, or did not a moment ago."""
+        step, age_s = self._ask(
+            ("rdma", address, port, timeout_s),
+            lambda: self._network.rdma_listener(address, port, timeout_s),
+            lambda step: step.verdict == NOT_READY,
+        )
+        if age_s is None:
+            return step
+        return replace(step, detail=f"{step.detail} (asked {age_s:.0f} s ago)")
+
+    def _ask(
+        self, key: Hashable, ask: Callable[[], T], is_negative: Callable[[T], bool]
+    ) -> tuple[T, Optional[float]]:
+        """Return the answer, and its age in seconds if it is an earlier one."""
+        with self._guard:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            with self._guard:
+                now = self._clock()
+                if now - self._last > BURST_GAP_S:
+                    self._negative.clear()
+                self._last = now
+                earlier, at = self._negative.get(key, (None, -math.inf))
+            if now - at <= LONGEST_S:
+                return earlier, now - at
+            answer = ask()
+            with self._guard:
+                self._last = now = self._clock()
+                self._negative.pop(key, None)
+                if is_negative(answer):
+                    self._negative[key] = answer, now
+            return answer, None

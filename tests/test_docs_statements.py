@@ -181,7 +181,7 @@ def test_the_exit_codes_of_hosts_prepare():
                 "ARCHITECTURE.md": r"`Conflicts: vdsm < ([^`]+)`",
                 "docs/install.md": r"VDSM (\S+) or later",
                 "host/enablement/status.py": r"older than \D*?([0-9.]+[0-9])",
-                "storage/vdsm/compat.py": r"VDSM (\S+) and later pass",
+                "storage/vdsm/connection.py": r"VDSM (\S+) and later pass",
             },
         ),
         (

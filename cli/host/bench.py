@@ -51,7 +51,7 @@ from ovirt_rdma.storage.benchmark.model import (
 )
 from ovirt_rdma.storage.benchmark.scratch import Scratch, identity
 from ovirt_rdma.storage.benchmark.verdict import Verdict, verdict
-from ovirt_rdma.storage.server_readiness import (
+from ovirt_rdma.storage.readiness import (
     RESOLVE_TIMEOUT_S,
     ProbeContext,
     ServerReadiness,
@@ -208,7 +208,7 @@ class Bench(HostVerb):
             match.rule if match else NfsRule(0, "none", export.server, "*", PREFER_RDMA)
         )
         asked = ServerReadiness(
-            export.server, rule, ProbeContext(HostReader(context.root))
+            export.server, rule, ProbeContext(HostReader(context.root), probe)
         )
         readiness, first = asked.readiness(), asked.rdma_address
         others = [one for one in asked.addresses if one != first]

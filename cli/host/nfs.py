@@ -39,18 +39,28 @@ from ovirt_rdma.host.mount_options import (
 )
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
 from ovirt_rdma.storage import probe
-from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Readiness, Step
-from ovirt_rdma.storage.review import (
+from ovirt_rdma.storage.mounts import (
     DEGRADED,
     NOT_COVERED,
+    OTHERS,
+    REMOUNT,
     MountReview,
+    conflict_clause,
+    conflict_fix,
+    conflicting_mounts,
     is_mount_of,
+    others_step,
     remount_fix,
     review_all,
 )
-from ovirt_rdma.storage.server_readiness import (
+from ovirt_rdma.storage.readiness import (
+    NOT_READY,
+    READY,
+    UNKNOWN,
     ProbeContext,
+    Readiness,
     ServerReadiness,
+    Step,
     address_in_facts,
     is_ipv6,
     steps_from_facts,
@@ -62,16 +72,7 @@ from ovirt_rdma.storage.transport import (
     choose,
     stock_warnings,
 )
-from ovirt_rdma.storage.trunking import (
-    OTHERS,
-    REMOUNT,
-    conflict_clause,
-    conflict_fix,
-    conflicting_mounts,
-    others_step,
-)
-from ovirt_rdma.storage.vdsm.context import Shared
-from ovirt_rdma.storage.vdsm.managed_export import NamedExport
+from ovirt_rdma.storage.vdsm.export import NamedExport, Shared
 
 
 class _OfExport(HostVerb, Source):
@@ -199,7 +200,7 @@ def _choose(
         return choice, stock_warnings(engine, export.address)
     if args.facts is not None:
         return _choose_by_facts(args.facts, export, match, engine)
-    shared = Shared(ProbeContext(HostReader(root)))
+    shared = Shared(ProbeContext(HostReader(root), probe))
     version = None if args.nfs_version == AUTO else args.nfs_version
     # The same decision as in vdsmd, from the same sources.
     named = NamedExport(export, match, engine, version, shared)
@@ -297,7 +298,7 @@ class Check(_OfExport):
 def _ask(
     export: Export, rule: NfsRule, version: str, root: str
 ) -> tuple[Readiness, tuple[str, ...]]:
-    server = ServerReadiness(export.server, rule, ProbeContext(HostReader(root)))
+    server = ServerReadiness(export.server, rule, ProbeContext(HostReader(root), probe))
     steps = list(server.readiness().steps)
     address = server.rdma_address
     if version == "3" and address is not None:

@@ -50,8 +50,14 @@ from ovirt_rdma.storage.health.state import (
     read_state,
     seconds_after_boot,
 )
-from ovirt_rdma.storage.proof import UNPROVEN
-from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED, OK, MountReview, review_all
+from ovirt_rdma.storage.mounts import (
+    DEGRADED,
+    NOT_COVERED,
+    OK,
+    UNPROVEN,
+    MountReview,
+    review_all,
+)
 
 
 class ListMounts(HostVerb, Source, AllowNone):

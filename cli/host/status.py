@@ -45,7 +45,7 @@ from ovirt_rdma.host.services.kernel_change import (
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.lock import holder_of
 from ovirt_rdma.storage.health.state import OK, WORST_FIRST, HealthState, read_state
-from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED, MountReview, review_all
+from ovirt_rdma.storage.mounts import DEGRADED, NOT_COVERED, MountReview, review_all
 
 
 def read_changes(root: str) -> ChangeStatus:

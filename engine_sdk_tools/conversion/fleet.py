@@ -33,9 +33,8 @@ from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.policy.model import TCP, RuleMatch, rule_for
-from ovirt_rdma.storage.proof import prove
+from ovirt_rdma.storage.mounts import conflict_clause, conflicting_mounts, prove
 from ovirt_rdma.storage.readiness import NOT_READY, local_steps
-from ovirt_rdma.storage.trunking import conflict_clause, conflicting_mounts
 
 _T = TypeVar("_T")
 

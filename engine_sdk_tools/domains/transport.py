@@ -46,10 +46,15 @@ from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.mount_options import RDMA, MountOptions
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, rule_for
-from ovirt_rdma.storage.proof import Proof, prove
+from ovirt_rdma.storage.mounts import (
+    REMOUNT,
+    MountReview,
+    Proof,
+    conflict_fix,
+    prove,
+    review_all,
+)
 from ovirt_rdma.storage.readiness import NOT_READY, local_steps
-from ovirt_rdma.storage.review import MountReview, review_all
-from ovirt_rdma.storage.trunking import REMOUNT, conflict_fix
 
 # Exports to keep parsed: all hosts mount the same few.
 _KEPT = 1024

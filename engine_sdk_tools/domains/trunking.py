@@ -2,7 +2,7 @@
 """Find domains that share a connection of the kernel, and so the transport. Pure.
 
 A host uses one connection for all NFS 4 mounts of a server with the same minor version
-(:mod:`ovirt_rdma.storage.trunking`). A new domain then gets the transport of the mounts
+(:mod:`ovirt_rdma.storage.mounts`). A new domain then gets the transport of the mounts
 that the host already has. Only the host's report proves these; the engine's storage
 connections are no proof, because hosts follow their policies. Since NFS 4.1, a server
 is the same by its other addresses too, which only the mount shows.
@@ -29,7 +29,7 @@ from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.mount_options import RDMA
-from ovirt_rdma.storage.trunking import (
+from ovirt_rdma.storage.mounts import (
     REMOUNT,
     ConflictingMounts,
     conflict_clause,

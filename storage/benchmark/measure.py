@@ -3,7 +3,7 @@
 read counters. ``verdict`` says what it means.
 
 RDMA and TCP are mounted in turns, never side by side: two mounts of one server and
-version share a connection (:mod:`ovirt_rdma.storage.trunking`). Each repeat changes
+version share a connection (:mod:`ovirt_rdma.storage.mounts`). Each repeat changes
 which one is first, so that a server that warms up favours neither.
 """
 
@@ -43,9 +43,9 @@ from ovirt_rdma.storage.benchmark.model import (
     Setting,
 )
 from ovirt_rdma.storage.benchmark.scratch import Run, Scratch
+from ovirt_rdma.storage.mounts import conflict_clause, conflicting_mounts
 from ovirt_rdma.storage.readiness import NOT_READY, Readiness
 from ovirt_rdma.storage.transport import rdma_options, tcp_options
-from ovirt_rdma.storage.trunking import conflict_clause, conflicting_mounts
 
 MIB = 1 << 20
 _BLOCK = 4096

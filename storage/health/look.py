@@ -47,7 +47,7 @@ from ovirt_rdma.storage.health.verdict import (
     judge,
     needs_signs,
 )
-from ovirt_rdma.storage.proof import prove
+from ovirt_rdma.storage.mounts import prove
 
 # A single look needs two samples; VDSM alone makes several calls in this time.
 BETWEEN_S = 1.0

@@ -22,7 +22,7 @@ from ovirt_rdma.host.system.tree import FileTree
 
 # Increased when the form of the kept values changes.
 _FORM = 1
-# Ages are whole seconds, and uptime is read a moment after them (storage/proof).
+# Ages are whole seconds, and uptime is read a moment after them (storage/mounts).
 _SLACK_S = 5.0
 _INPUTS = (POLICY_JSON, POLICY_COPY, DEGRADED_JSON)
 
@@ -62,8 +62,11 @@ def judge(root: str) -> Standing:
     from ovirt_rdma.host.paths import under  # noqa: PLC0415
     from ovirt_rdma.host.policy.model import Policy  # noqa: PLC0415
     from ovirt_rdma.host.policy.store import in_force  # noqa: PLC0415
-    from ovirt_rdma.storage.proof import UNPROVEN  # noqa: PLC0415
-    from ovirt_rdma.storage.review import DEGRADED, review_all  # noqa: PLC0415
+    from ovirt_rdma.storage.mounts import (  # noqa: PLC0415
+        DEGRADED,
+        UNPROVEN,
+        review_all,
+    )
 
     problems: list[str] = []
     loaded = in_force(under(root, POLICY_JSON))

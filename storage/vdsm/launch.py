@@ -24,12 +24,17 @@ from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import PolicySource
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.storage import probe
-from ovirt_rdma.storage.degraded import DegradedMarks
-from ovirt_rdma.storage.recent_answers import RecentAnswers
-from ovirt_rdma.storage.server_readiness import ProbeContext
-from ovirt_rdma.storage.vdsm import compat
-from ovirt_rdma.storage.vdsm.connection import PolicyInForce, connection_class
-from ovirt_rdma.storage.vdsm.context import Shared
+from ovirt_rdma.storage.mounts import DegradedMarks
+from ovirt_rdma.storage.readiness import ProbeContext, RecentAnswers
+from ovirt_rdma.storage.vdsm.connection import (
+    PolicyInForce,
+    UnknownShape,
+    Vdsm,
+    connection_class,
+    load,
+    load_main,
+)
+from ovirt_rdma.storage.vdsm.export import Shared
 
 # Version, extra options: the cases for which stock VDSM builds its options differently.
 _SAMPLES = ((None, ""), ("3", "lock"), ("4.2", "rdma,port=20049"))
@@ -61,8 +66,8 @@ def prepare(root: str = "/") -> Prepared:
     supported, and every error of an import.
     """
     _check_enabled(under(root, ENABLED))
-    main = compat.load_main()
-    vdsm = compat.load()
+    main = load_main()
+    vdsm = load()
     marks = DegradedMarks(under(root, DEGRADED_JSON))
     network = RecentAnswers(probe)
     around = ProbeContext(HostReader(root), network, time.sleep)
@@ -106,7 +111,7 @@ def _policy_remarks(path: Path) -> list[str]:
     return [f"{stored.problem}; {stored.consequence}; {stored.problem.fix}"]
 
 
-def install(vdsm: compat.Vdsm, policy: PolicyInForce, shared: Shared) -> None:
+def install(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> None:
     """Register the connection class for NFS in ``vdsm``, after a test.
 
     Raises UnknownShape if an export without a rule would not be mounted as stock VDSM
@@ -117,7 +122,7 @@ def install(vdsm: compat.Vdsm, policy: PolicyInForce, shared: Shared) -> None:
     vdsm.connection_types["nfs"] = ours
 
 
-def _check_stock_stays_stock(vdsm: compat.Vdsm, ours: Any) -> None:
+def _check_stock_stays_stock(vdsm: Vdsm, ours: Any) -> None:
     for version, extra in _SAMPLES:
         arguments = {
             "id": "guard",
@@ -129,7 +134,7 @@ def _check_stock_stays_stock(vdsm: compat.Vdsm, ours: Any) -> None:
         mount = ours(**arguments)._mountCon
         for name in ("options", "remotePath", "vfsType"):
             if getattr(stock, name) != getattr(mount, name):
-                raise compat.UnknownShape(
+                raise UnknownShape(
                     f"a connection without a rule has {name} {getattr(mount, name)!r}, "
                     f"stock has {getattr(stock, name)!r}"
                 )

@@ -199,7 +199,7 @@ WITHOUT_ROW = {
         *fixed("host/network_setup/modes.py:_notes", APPLY),
     ],
     "in the log of vdsmd, while it starts: tests/storage/vdsm": [
-        *fixed("storage/vdsm/compat.py:UnknownShape.__init__", DISABLE),
+        *fixed("storage/vdsm/connection.py:UnknownShape.__init__", DISABLE),
         *fixed("storage/vdsm/launch.py:_check_enabled", ENABLE),
     ],
     "virtual functions: tests/lab/test_virtual_functions_lab.py": [

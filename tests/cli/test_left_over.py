@@ -13,7 +13,7 @@ from ovirt_rdma.host.changes.journal import Journal, Ledger
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, under
 from ovirt_rdma.host.system import files
 from ovirt_rdma.host.system.files import write_atomically
-from ovirt_rdma.storage.degraded import DegradedMarks
+from ovirt_rdma.storage.mounts import DegradedMarks
 
 
 class Killed(BaseException):

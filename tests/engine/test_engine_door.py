@@ -17,8 +17,8 @@ from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.storage.mounts import review_all
 from ovirt_rdma.storage.readiness import READY, local_steps
-from ovirt_rdma.storage.review import review_all
 
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
 

@@ -98,7 +98,7 @@ def transport_of(
     world: World, host: SimHost, connection: SimConnection, wanted: str
 ) -> str:
     """Return ``wanted``, unless the kernel shares a connection of the other transport:
-    storage/trunking.py. Other addresses of a server are not modelled.
+    storage/mounts.py. Other addresses of a server are not modelled.
     """
     version = nfs_version(connection)
     if version == "3":

@@ -16,7 +16,7 @@ import pytest
 from lab.fault_site import RULES, Case, FaultSite, definition
 from lab.topology import NETDEV, Topology
 from lab.vdsm_daemon import Outcome
-from ovirt_rdma.storage.recent_answers import BURST_GAP_S
+from ovirt_rdma.storage.readiness import BURST_GAP_S
 
 pytestmark = pytest.mark.faults
 

@@ -27,7 +27,7 @@ def test_a_walk_names_the_files_that_it_enters():
         text=True,
         check=True,
     )
-    assert "storage/vdsm/managed_export.py" in done.stdout
+    assert "storage/vdsm/export.py" in done.stdout
     assert "cli/" not in done.stdout
     assert "tests/" not in done.stdout
 

@@ -9,8 +9,7 @@ import pytest
 
 from ovirt_rdma.host.collect.parsers.mounts import marks_from_json
 from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
-from ovirt_rdma.storage.degraded import DegradedMarks
-from ovirt_rdma.storage.proof import utc_time
+from ovirt_rdma.storage.mounts import DegradedMarks, utc_time
 
 UPTIME_S = 1000.0
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.storage.mount_errors import classify
+from ovirt_rdma.storage.transport import classify
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.policy.model import MAX_SETTLE_S, NfsRule
-from ovirt_rdma.storage.server_readiness import (
+from ovirt_rdma.storage.readiness import (
     SETTLE_POLL_S,
     LocalFacts,
     ProbeContext,

@@ -33,7 +33,6 @@ from ovirt_rdma.host.mount_options import (
     option_string,
 )
 from ovirt_rdma.host.policy.model import TCP, TRANSPORTS, NfsRule, RuleMatch
-from ovirt_rdma.storage.mount_errors import classify
 from ovirt_rdma.storage.probe import step_of
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
@@ -42,9 +41,9 @@ from ovirt_rdma.storage.readiness import (
     Readiness,
     Step,
     local_steps,
+    steps_from_facts,
 )
-from ovirt_rdma.storage.server_readiness import steps_from_facts
-from ovirt_rdma.storage.transport import Families, choose, stock_warnings
+from ovirt_rdma.storage.transport import Families, choose, classify, stock_warnings
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
 DUMPS = [dump.load(path) for path in sorted(DATA.glob("*.json"))]

@@ -12,12 +12,13 @@ from ovirt_rdma.host.facts.model import (
     NfsMount,
 )
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.storage.proof import UNPROVEN, prove
-from ovirt_rdma.storage.review import (
+from ovirt_rdma.storage.mounts import (
     DEGRADED,
     NOT_COVERED,
     OK,
     UNNAMED,
+    UNPROVEN,
+    prove,
     remount_fix,
     review,
     review_all,

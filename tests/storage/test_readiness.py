@@ -20,9 +20,9 @@ from ovirt_rdma.storage.readiness import (
     UNKNOWN,
     Readiness,
     Step,
+    address_in_facts,
     local_steps,
 )
-from ovirt_rdma.storage.server_readiness import address_in_facts
 
 SERVER = "10.77.0.1"
 

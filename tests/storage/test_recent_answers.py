@@ -9,8 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.storage.fake_network import FakeNetwork
 
-from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
-from ovirt_rdma.storage.recent_answers import BURST_GAP_S, LONGEST_S, RecentAnswers
+from ovirt_rdma.storage.readiness import (
+    BURST_GAP_S,
+    LONGEST_S,
+    NOT_READY,
+    READY,
+    UNKNOWN,
+    RecentAnswers,
+)
 
 NAS = ("10.0.0.1", 20049)
 

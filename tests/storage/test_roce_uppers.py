@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 
 from ovirt_rdma.host.facts import dump
-from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, ports_behind
-from ovirt_rdma.storage.server_readiness import steps_from_facts
+from ovirt_rdma.storage.readiness import (
+    NOT_READY,
+    READY,
+    UNKNOWN,
+    ports_behind,
+    steps_from_facts,
+)
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
 SERVER, SOURCE = "10.98.0.1", "10.98.0.2"

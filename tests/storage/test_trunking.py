@@ -9,8 +9,7 @@ import pytest
 
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import NfsMount
-from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
-from ovirt_rdma.storage.trunking import (
+from ovirt_rdma.storage.mounts import (
     conflict_clause,
     conflict_fix,
     conflicting_mounts,
@@ -18,6 +17,7 @@ from ovirt_rdma.storage.trunking import (
     sharers,
     uses_earlier_connection,
 )
+from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
 
 NAS = "10.0.0.1"
 

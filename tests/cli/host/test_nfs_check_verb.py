@@ -12,8 +12,7 @@ from support.storage.fake_network import FakeNetwork
 from ovirt_rdma.cli.host import nfs
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.storage import probe
-from ovirt_rdma.storage.readiness import READY, Step
-from ovirt_rdma.storage.server_readiness import ProbeContext
+from ovirt_rdma.storage.readiness import READY, ProbeContext, Step
 
 
 def test_without_rdma(host, no_network):
@@ -245,7 +244,7 @@ def network(monkeypatch, tmp_path):
     fake = FakeNetwork()
     reader = soft_roce(tmp_path).reader()
     around = ProbeContext(reader, fake)
-    monkeypatch.setattr(nfs, "ProbeContext", lambda _: around)
+    monkeypatch.setattr(nfs, "ProbeContext", lambda *_: around)
     return fake
 
 

@@ -20,10 +20,9 @@ from ovirt_rdma.host.facts import dump as facts_file
 from ovirt_rdma.host.mount_options import ENGINE_REFUSES, VERSIONS
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import TRANSPORTS
-from ovirt_rdma.storage.readiness import READY, UNKNOWN
-from ovirt_rdma.storage.server_readiness import ProbeContext
-from ovirt_rdma.storage.vdsm import compat
-from ovirt_rdma.storage.vdsm.context import FailureMemory, Shared
+from ovirt_rdma.storage.readiness import READY, UNKNOWN, ProbeContext
+from ovirt_rdma.storage.vdsm.connection import load
+from ovirt_rdma.storage.vdsm.export import FailureMemory, Shared
 from ovirt_rdma.storage.vdsm.launch import install
 
 
@@ -126,7 +125,7 @@ def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
 def test_a_tcp_rule_asks_for_no_rdma(host, monkeypatch):
     network = FakeNetwork()
     around = ProbeContext(soft_roce(host.root / "r").reader(), network)
-    monkeypatch.setattr(nfs, "ProbeContext", lambda _: around)
+    monkeypatch.setattr(nfs, "ProbeContext", lambda *_: around)
     path = policy_file(host.root, "tcp")
     assert host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path).code == 0
     assert network.asked == [("resolve", "10.0.0.1")]
@@ -136,7 +135,7 @@ def test_a_live_host(host, monkeypatch):
     network = FakeNetwork()
     network.rdma[("10.0.0.1", 20049)] = READY
     around = ProbeContext(soft_roce(host.root / "r").reader(), network)
-    monkeypatch.setattr(nfs, "ProbeContext", lambda _: around)
+    monkeypatch.setattr(nfs, "ProbeContext", lambda *_: around)
     path = policy_file(host.root, "require-rdma")
     result = host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path)
     assert "proto=rdma,port=20049,retry=0" in result.out
@@ -257,7 +256,7 @@ def test_vdsm_passes_exactly_that_to_mount(
         policy = load_policy_file(path).policy
         around = ProbeContext(site.reader(), network)
         shared = Shared(around, FailureMemory())
-        install(compat.load(), InForce(policy), shared)
+        install(load(), InForce(policy), shared)
         kernel.addresses["nas"] = "10.0.0.1"
         for each in ("10.0.0.1", "fd00::1", "nas"):
             kernel.fail(each)  # so that the fallback is tried too

@@ -333,9 +333,9 @@ def check_hosts(its):
     "counted",
     [
         "ovirt_rdma.host.export.posixpath.normpath",
-        "ovirt_rdma.storage.trunking.prove",
-        "ovirt_rdma.storage.trunking._is_4",
-        "ovirt_rdma.storage.review.rule_for",
+        "ovirt_rdma.storage.mounts.prove",
+        "ovirt_rdma.storage.mounts._is_4",
+        "ovirt_rdma.storage.mounts.rule_for",
     ],
 )
 def test_twice_the_mounts_are_twice_the_work(work, counted):

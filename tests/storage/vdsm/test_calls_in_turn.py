@@ -7,7 +7,7 @@ import pytest
 from support.storage.fake_network import FakeNetwork
 from support.storage.vdsm_site import MOUNT_FAILED, NAS, Site
 
-from ovirt_rdma.storage.recent_answers import RecentAnswers
+from ovirt_rdma.storage.readiness import RecentAnswers
 
 READINESS_TIMEOUT_S = 2.0
 LIMIT_S = 10.0

@@ -17,8 +17,8 @@ from support.storage.vdsm_site import ACCESS, GENERAL, MOUNT_FAILED, NAS, NAS6, 
 
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.storage.mounts import DEGRADED, NOT_COVERED, MountReview, review
 from ovirt_rdma.storage.readiness import READY, UNKNOWN
-from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED, MountReview, review
 from ovirt_rdma.storage.vdsm import connection
 
 pytestmark = pytest.mark.hypervisor

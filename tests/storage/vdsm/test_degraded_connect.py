@@ -11,10 +11,8 @@ import pytest
 from support.storage.vdsm_site import MOUNT_FAILED, NAS, Site
 
 from ovirt_rdma.host.facts.model import DegradedMark, Facts
-from ovirt_rdma.storage.proof import UNPROVEN
+from ovirt_rdma.storage.mounts import REMOUNT, UNPROVEN, review_all
 from ovirt_rdma.storage.readiness import READY
-from ovirt_rdma.storage.review import review_all
-from ovirt_rdma.storage.trunking import REMOUNT
 
 pytestmark = pytest.mark.hypervisor
 

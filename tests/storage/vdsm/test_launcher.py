@@ -11,7 +11,7 @@ import pytest
 from support.storage.launcher_host import LAUNCHER, Host
 
 import ovirt_rdma.host
-from ovirt_rdma.storage.vdsm import compat, launch
+from ovirt_rdma.storage.vdsm import connection, launch
 
 pytestmark = pytest.mark.hypervisor
 
@@ -103,6 +103,6 @@ def test_the_launcher_is_alone_in_its_folder_and_executable():
 
 
 def test_the_shape_check_takes_the_vdsm_under_test(vdsm):
-    loaded = compat.load()
+    loaded = connection.load()
     assert loaded.nfs_connection is vdsm.storage_server.NFSConnection
-    assert callable(compat.load_main())
+    assert callable(connection.load_main())

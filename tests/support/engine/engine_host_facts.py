@@ -22,7 +22,7 @@ from ovirt_rdma.host.facts.model import (
     NfsMount,
     Route,
 )
-from ovirt_rdma.storage.trunking import conflict_clause, sharers
+from ovirt_rdma.storage.mounts import conflict_clause, sharers
 from support.engine.engine_host_devices import (
     DATA,
     base,

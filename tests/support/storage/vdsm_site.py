@@ -9,11 +9,10 @@ import pytest
 
 from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS, under
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.storage.degraded import DegradedMarks
-from ovirt_rdma.storage.readiness import READY
-from ovirt_rdma.storage.server_readiness import ProbeContext
-from ovirt_rdma.storage.vdsm import compat
-from ovirt_rdma.storage.vdsm.context import FailureMemory, PathLocks, Shared
+from ovirt_rdma.storage.mounts import DegradedMarks
+from ovirt_rdma.storage.readiness import READY, ProbeContext
+from ovirt_rdma.storage.vdsm.connection import load
+from ovirt_rdma.storage.vdsm.export import FailureMemory, PathLocks, Shared
 from ovirt_rdma.storage.vdsm.launch import install
 from support.fakes.fake_hosts import soft_roce
 from support.storage.fake_network import FakeNetwork
@@ -75,7 +74,7 @@ class Site:
         )
         registry = self.vdsm.storage_server.ConnectionFactory.registeredConnectionTypes
         registry["nfs"] = self.stock
-        install(compat.load(), self, self.shared)
+        install(load(), self, self.shared)
 
     def current(self) -> Policy:
         return self.policy

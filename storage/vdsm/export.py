@@ -1,0 +1,659 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Connect an export that a rule names: readiness, choice, mount, proof, fallback.
+
+A mount over the wrong transport is unmounted if its rule requires RDMA. Otherwise it
+gets a mark as degraded. This module does not use VDSM's classes;
+:mod:`ovirt_rdma.storage.vdsm.connection` passes in the mount and unmount of the stock
+connection.
+
+What all connections of one vdsmd share is here too: recent failures of RDMA mounts per
+server, so that one failure decides for all exports of the server, and one call at a
+time that mounts or unmounts a local path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shlex
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import NoReturn, Optional, Protocol
+
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
+from ovirt_rdma.host.mount_options import RDMA, MountOptions
+from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP, RuleMatch
+from ovirt_rdma.storage.mounts import (
+    REMOUNT,
+    UNPROVEN,
+    UNPROVEN_FIX,
+    DegradedMarks,
+    Proof,
+    conflict_clause,
+    conflict_fix,
+    mounted_s,
+    prove,
+    sharers,
+    time_for_people,
+    uses_earlier_connection,
+    utc_time,
+)
+from ovirt_rdma.storage.readiness import (
+    NOT_READY,
+    READY,
+    ProbeContext,
+    Readiness,
+    ServerReadiness,
+    Step,
+    is_ipv6,
+)
+from ovirt_rdma.storage.transport import (
+    STOCK,
+    Attempt,
+    Choice,
+    Families,
+    choose,
+    classify,
+    tcp_options,
+    tcp_service_port,
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An RDMA mount that failed ``at`` a time of the memory's clock, for a ``reason``.
+
+    ``fix`` is what to do about it; empty if unknown.
+    """
+
+    at: float
+    reason: str
+    fix: str = ""
+
+
+class FailureMemory:
+    """The last failure of each server, by any key. Safe for several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failures: dict[Hashable, tuple[Failure, float]] = {}
+
+    def remember(self, key: Hashable, reason: str, fix: str, seconds: float) -> None:
+        """Keep ``reason`` and ``fix`` for ``seconds``."""
+        now = self._clock()
+        with self._lock:
+            self._failures[key] = (Failure(now, reason, fix), now + seconds)
+
+    def recall(self, key: Hashable) -> Optional[Failure]:
+        """Return the failure; None if there is none or it has expired."""
+        now = self._clock()
+        with self._lock:
+            failure, until = self._failures.get(key, (None, now))
+            if now >= until:
+                self._failures.pop(key, None)
+                return None
+            return failure
+
+
+class StillRunning(Exception):
+    """Another call for the path did not end before the deadline."""
+
+
+@dataclass
+class _Call:
+    """A running call; ``error`` is what it raised, once it is ``over``."""
+
+    tries: Hashable
+    error: Optional[Exception] = None
+    over: bool = False
+
+
+class PathLocks:
+    """The running calls, by local path. Safe for several threads.
+
+    ``changed`` is notified when a call ends.
+    """
+
+    def __init__(self, changed: Optional[threading.Condition] = None) -> None:
+        self._changed = changed or threading.Condition()
+        self._calls: dict[str, _Call] = {}
+
+    def run(
+        self,
+        path: str,
+        do: Callable[[], None],
+        timeout_s: float,
+        tries: Hashable = None,
+    ) -> None:
+        """Call ``do`` once no other call for ``path`` is running.
+
+        ``tries`` identifies the attempt: if a call that this one waited for made the
+        same attempt and failed, its error is raised and ``do`` is not called. Raises
+        StillRunning after ``timeout_s``, and the errors of ``do``.
+        """
+        deadline = time.monotonic() + timeout_s
+        call = _Call(tries)
+        with self._changed:
+            while path in self._calls:
+                other = self._calls[path]
+                while not other.over:
+                    left_s = deadline - time.monotonic()
+                    if left_s <= 0:
+                        raise StillRunning
+                    self._changed.wait(left_s)
+                if other.error and tries is not None and other.tries == tries:
+                    raise other.error
+            self._calls[path] = call
+        try:
+            do()
+        except Exception as error:
+            call.error = error
+            raise
+        finally:
+            with self._changed:
+                call.over = True
+                del self._calls[path]
+                self._changed.notify_all()
+
+
+class ConnectRefused(Exception):
+    """The export is not mounted; the text has the reason and the fix."""
+
+
+def refused(export: Export, sentence: str, fix: str) -> ConnectRefused:
+    """Return the error that refuses ``export`` for the reason ``sentence``."""
+    return ConnectRefused(f"{export}: {sentence}{hint(fix)}")
+
+
+def hint(fix: str) -> str:
+    """Return ``fix`` as the end of a sentence; empty if there is none."""
+    return f"; fix: {fix}" if fix else ""
+
+
+# How long a second call for one local path waits for the first. The first may take 260
+# s: mount.nfs begins its last try after two minutes at most (nfs(5), retry=), a try on
+# a server that hangs is two calls of 40 s (VDSM's timeo=100,retrans=3; measured), and
+# VDSM's access check ends after 60 s (irs/process_pool_timeout). The engine itself
+# waits for 180 s (vdsTimeout).
+WAIT_FOR_OTHER_S = 300.0
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The shared state, one per process; safe for several threads.
+
+    ``not_unmounted`` are local paths of mounts that are not over RDMA, although their
+    rule requires it, and that could not be unmounted. ``marks`` are the marks of
+    degraded mounts.
+    """
+
+    surroundings: ProbeContext
+    failures: FailureMemory = field(default_factory=FailureMemory)
+    locks: PathLocks = field(default_factory=PathLocks)
+    wait_for_other_s: float = WAIT_FOR_OTHER_S
+    marks: DegradedMarks = field(default_factory=DegradedMarks)
+    not_unmounted: set[str] = field(default_factory=set)
+
+
+class StockConnection(Protocol):
+    """The part of VDSM's own connection that a named export uses."""
+
+    @property
+    def local_path(self) -> str:
+        """The mount point of the export."""
+
+    def is_mounted(self) -> bool:
+        """Whether VDSM sees the export mounted."""
+
+    def use(self, extra_options: str) -> None:
+        """From now on mount with these instead of the engine's extra options."""
+
+    def mount(self) -> Optional[bytes]:
+        """Mount as stock VDSM does; return mount's standard error if mount failed.
+
+        Raises all other errors of stock VDSM.
+        """
+
+    def unmount(self) -> None:
+        """Unmount as stock VDSM does."""
+
+
+_MOUNT_CONF = "check /etc/nfsmount.conf and /etc/nfsmount.conf.d"
+_HIDDEN_MOUNT = (
+    "it shares the connection of an NFS 4 mount of the server that is not visible "
+    "here, such as one that was unmounted while in use"
+)
+_REPORT = (
+    "report this with the host's /proc/self/mountinfo and /proc/self/mountstats; "
+    "with prefer-rdma in its rule it is mounted anyway"
+)
+_END_USERS = (
+    "stop the programs that still use an unmounted file system of the server, or reboot"
+)
+
+log = logging.getLogger("storage.ovirt_rdma")
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The mount at the export's path, its proof, and others on its connection."""
+
+    mount: NfsMount
+    proof: Proof
+    others: tuple[NfsMount, ...]
+
+
+def _cause(
+    shared: tuple[NfsMount, ...], shares_connection: Optional[bool]
+) -> tuple[str, str, str]:
+    """Return why a mount does not have the requested transport, the fix for its mark,
+    and the fix for now.
+    """
+    if shared:
+        # A later fix depends on the mounts of that time.
+        now = f"{conflict_fix(shared)}; then {REMOUNT}"
+        return f"because {conflict_clause(shared)}", "", now
+    if shares_connection:
+        return f"because {_HIDDEN_MOUNT}", _END_USERS, _END_USERS
+    return "which settings in nfsmount.conf can cause", _MOUNT_CONF, _MOUNT_CONF
+
+
+_BY = {RDMA: "over RDMA", TCP: "over TCP", STOCK: "as stock VDSM does"}
+
+log = logging.getLogger("storage.ovirt_rdma")
+
+
+class NamedExport:
+    """One export with the rule that names it, to connect, verify and disconnect.
+
+    ``engine`` and ``version`` are what the engine sent: the extra mount options, and
+    ``"3"``, ``"4.2"`` or None for automatic.
+    """
+
+    def __init__(
+        self,
+        export: Export,
+        match: RuleMatch,
+        engine: MountOptions,
+        version: Optional[str],
+        shared: Shared,
+    ) -> None:
+        self.export = export
+        self.rule = match.rule
+        self._match = match
+        self._engine = engine
+        self._version = version
+        self._shared = shared
+        self._server: Optional[ServerReadiness] = None
+        # Whether mount.nfs may retry a server without success, as with stock VDSM.
+        self.may_take_minutes = False
+        self._wanted = TCP if match.rule.transport == TCP else RDMA
+
+    @property
+    def needs_readiness(self) -> bool:
+        """Whether its server must be asked about RDMA before it can be mounted."""
+        return self.rule.transport != TCP
+
+    def ask_server(self) -> ServerReadiness:
+        """Return a new ServerReadiness for the export's server."""
+        return ServerReadiness(self.export.server, self.rule, self._shared.surroundings)
+
+    def ask_ahead(self, server: ServerReadiness) -> None:
+        """Ask ``server`` what the next connect needs; connect() uses its answers."""
+        self._server = server
+        # If the engine's port is not a number, connect() reports it.
+        with contextlib.suppress(Problem):
+            self.decide(server)
+            if self.rule.transport == TCP:
+                self.may_take_minutes = not server.tcp_answers(self._tcp_port)
+
+    def connect(self, stock: StockConnection) -> None:
+        """Mount the export as its rule says, and verify the mount.
+
+        Returns at once if it is already mounted. If another call is mounting it, waits
+        for that call and raises its error if both make the same attempt. Raises
+        ConnectRefused with the reason; errors of stock VDSM other than a failed mount
+        are passed on.
+        """
+        shared = self._shared
+        tries = (self.rule, self._engine, self._version)
+        try:
+            shared.locks.run(
+                stock.local_path,
+                lambda: self._connect(stock),
+                shared.wait_for_other_s,
+                tries,
+            )
+        except StillRunning:
+            raise refused(
+                self.export,
+                "another call for this export is still running after "
+                f"{shared.wait_for_other_s:g} s",
+                "",
+            ) from None
+
+    def disconnect(self, stock: StockConnection) -> None:
+        """Unmount as stock VDSM does, once no other call mounts or unmounts it.
+
+        Raises the errors of stock VDSM.
+        """
+        shared = self._shared
+        try:
+            shared.locks.run(stock.local_path, stock.unmount, shared.wait_for_other_s)
+        except StillRunning:
+            stock.unmount()
+
+    def _connect(self, stock: StockConnection) -> None:
+        server, self._server = self._server or self.ask_server(), None
+        if stock.is_mounted():
+            self._existing(stock)
+            return
+        self._shared.not_unmounted.discard(stock.local_path)
+        choice = self._choose(server)
+        if server.settled_s:
+            log.info(
+                "%s: waited %.1f s for an RDMA port to come up",
+                self.export,
+                server.settled_s,
+            )
+        for note in choice.notes:
+            log.info("%s: %s", self.export, note)
+        if choice.first is None:
+            raise refused(self.export, choice.reason, choice.fix)
+        self._mount(stock, server, choice, choice.first)
+
+    def _choose(self, server: ServerReadiness) -> Choice:
+        try:
+            return self.decide(server)
+        except Problem as problem:
+            return Choice(None, None, str(problem), fix=problem.fix)
+        except Exception as error:
+            reason = f"choosing the transport failed ({error!r}); please report this"
+            log.exception("%s: %s", self.export, reason)
+        # Our own error must not prevent a TCP mount, nor mount TCP against the rule.
+        if self.rule.transport == REQUIRE_RDMA:
+            return Choice(None, None, reason)
+        return Choice(Attempt(STOCK, str(self._engine)), None, reason)
+
+    def decide(self, server: ServerReadiness) -> Choice:
+        """Ask ``server`` for what the choice needs, and choose.
+
+        Raises OptionsProblem if the engine's port is not a number.
+        """
+        readiness, rdma_ipv6, tcp_ipv6 = None, False, None
+        if self.needs_readiness:
+            readiness = self._remembered(server) or server.readiness()
+            rdma_address = server.rdma_address
+            rdma_ipv6 = rdma_address is not None and is_ipv6(rdma_address)
+        if readiness is not None and readiness.verdict != NOT_READY:
+            # For a fallback, which asks the server itself before it is used.
+            tcp_ipv6 = rdma_ipv6
+        elif self.rule.transport != REQUIRE_RDMA:
+            tcp_ipv6 = server.tcp_ipv6(self._tcp_port)
+        families = Families(rdma_ipv6, tcp_ipv6)
+        choice = choose(self._match, self._engine, families, readiness)
+        return self._unless_tcp_is_dead(choice, server) if choice.degraded else choice
+
+    def _unless_tcp_is_dead(self, choice: Choice, server: ServerReadiness) -> Choice:
+        if server.tcp_answers(self._tcp_port):
+            return choice
+        also = f"; TCP port {self._tcp_port} does not answer either"
+        return replace(choice, first=None, degraded_by="", reason=choice.reason + also)
+
+    def _remembered(self, server: ServerReadiness) -> Optional[Readiness]:
+        """Return the failure of an earlier mount of the server as its readiness.
+
+        None if the server's own answer is better: NOT_READY, or READY and newer than
+        the failure.
+        """
+        failure = self._shared.failures.recall(self._failure_key)
+        verdict = server.readiness().verdict
+        if failure is None or verdict == NOT_READY:
+            return None
+        if verdict == READY and failure.at < server.asked_at:
+            return None
+        age = self._shared.surroundings.clock() - failure.at
+        reason = (
+            f"an RDMA mount of {self.export.server} failed {age:.0f} s ago: "
+            f"{failure.reason}"
+        )
+        return Readiness((Step("earlier mount", NOT_READY, reason, failure.fix),))
+
+    @property
+    def _failure_key(self) -> tuple[str, int, bool]:
+        # NFS 3 asks mountd over TCP first, so its failures may have other causes.
+        return self.export.server, self.rule.port, self._version == "3"
+
+    @property
+    def _tcp_port(self) -> int:
+        return tcp_service_port(self.rule, self._engine, self._version)
+
+    def _mount(
+        self,
+        stock: StockConnection,
+        server: ServerReadiness,
+        choice: Choice,
+        attempt: Attempt,
+    ) -> None:
+        if choice.degraded:
+            log.warning(
+                "%s: FALLING BACK TO TCP, this mount is degraded: %s%s",
+                self.export,
+                choice.reason,
+                hint(choice.fix),
+            )
+        else:
+            log.info("%s: %s: %s", self.export, attempt.transport, choice.reason)
+        stock.use(attempt.extra_options)
+        stderr = stock.mount()
+        if stderr is None:
+            why = choice.degraded_by or choice.reason
+            self._verify(stock, attempt.transport, why, choice.fix)
+            return
+        failure = classify(stderr, over_rdma=attempt.transport == RDMA)
+        reason = f"mounting {_BY[attempt.transport]} failed: {failure.meaning}"
+        reason += f" ({failure.text})"
+        if choice.degraded:
+            reason = f"{choice.reason}; then {reason}"
+        if attempt.transport == RDMA and failure.about_server:
+            self._shared.failures.remember(
+                self._failure_key,
+                failure.meaning,
+                failure.fix,
+                self.rule.failure_cache,
+            )
+        if choice.fallback is None or failure.about_export:
+            raise refused(self.export, reason, failure.fix)
+        self._fall_back(stock, server, reason, failure.fix)
+
+    def _fall_back(
+        self, stock: StockConnection, server: ServerReadiness, reason: str, fix: str
+    ) -> None:
+        ipv6 = server.tcp_ipv6(self._tcp_port)
+        attempt = Attempt(TCP, tcp_options(self.rule, self._engine, ipv6))
+        second = Choice(attempt, None, reason, degraded_by=reason, fix=fix)
+        second = self._unless_tcp_is_dead(second, server)
+        if second.first is None:
+            raise refused(self.export, second.reason, second.fix)
+        self._mount(stock, server, second, second.first)
+
+    def _verify(
+        self, stock: StockConnection, asked: str, reason: str, fix: str
+    ) -> None:
+        """Verify a mount that was just made, and mark it if it is degraded.
+
+        ``asked`` is the transport of the attempt. If the rule prefers another,
+        ``reason`` says why and ``fix`` what to do. Raises ConnectRefused if the rule
+        requires RDMA and the mount is not proven; it is unmounted then.
+        """
+        seen = self._find(stock)
+        transport = seen.proof.transport if seen else None
+        if seen is None or transport is None:
+            self._unproven(stock, seen)
+            return
+        if asked in (transport, STOCK):
+            log.info(
+                "%s: mounted over %s, proven (%s)", self.export, transport, seen.proof
+            )
+        else:
+            mounted = (
+                f"{asked} was requested, but the kernel mounted over {transport} "
+                f"({seen.proof})"
+            )
+            shared = self._shared_with(seen)
+            cause, fix, now = _cause(
+                shared, uses_earlier_connection(seen.mount, self.rule.port)
+            )
+            reason = f"{mounted}, {cause}"
+            if self.rule.transport == REQUIRE_RDMA:
+                self._unmount(stock, reason, now)
+            if transport == self._wanted:
+                log.info("%s: %s", self.export, reason)
+            else:
+                log.warning(
+                    "%s: %s; this mount is degraded; fix: %s", self.export, reason, now
+                )
+            reason = conflict_clause(shared) if shared else reason
+        with self._own_errors_logged():
+            self._update_mark(seen, transport, reason, fix)
+
+    def _unproven(self, stock: StockConnection, seen: Optional[_Seen]) -> None:
+        """Unmount an unproven mount if its rule requires RDMA; mark it otherwise.
+
+        The mount is not in use yet, and require-rdma allows nothing unproven.
+        """
+        proof = seen.proof if seen else "it is not among the host's mounts"
+        reason = f"mounted, but its transport could not be determined ({proof})"
+        if self.rule.transport == REQUIRE_RDMA:
+            self._unmount(stock, reason, _REPORT)
+        log.warning(
+            "%s: %s; this mount is degraded; fix: %s",
+            self.export,
+            reason,
+            UNPROVEN_FIX,
+        )
+        if seen is not None:
+            with self._own_errors_logged():
+                self._update_mark(seen, UNPROVEN, reason, UNPROVEN_FIX)
+
+    def _existing(self, stock: StockConnection) -> None:
+        """Verify a mount that already existed; report it once if it is degraded.
+
+        Raises ConnectRefused for one that had to be unmounted, and could not be.
+        """
+        seen = self._find(stock)
+        transport = seen.proof.transport if seen else None
+        if stock.local_path in self._shared.not_unmounted:
+            if self.rule.transport == REQUIRE_RDMA and transport != RDMA:
+                raise refused(
+                    self.export,
+                    "an earlier mount could not be unmounted and still exists",
+                    f"umount -f -l {shlex.quote(stock.local_path)}",
+                )
+            self._shared.not_unmounted.discard(stock.local_path)
+        if seen is not None:
+            with self._own_errors_logged():
+                self._report_once(seen, transport or UNPROVEN)
+
+    def _report_once(self, seen: _Seen, transport: str) -> None:
+        uptime_s = self._shared.surroundings.reader.uptime()
+        mark = self._shared.marks.of(seen.mount, uptime_s)
+        if transport == self._wanted:
+            self._update_mark(seen, transport)
+        elif mark is None:
+            self._warn(seen, transport)
+            self._update_mark(seen, transport, self._already_mounted(seen, uptime_s))
+        elif (mark.wanted, mark.transport) != (self.rule.transport, transport):
+            self._warn(seen, transport)
+            self._update_mark(seen, transport, mark.reason, mark.fix)
+
+    def _warn(self, seen: _Seen, transport: str) -> None:
+        fix = f"{conflict_fix(seen.others)}; then {REMOUNT}" if seen.others else REMOUNT
+        if transport == UNPROVEN:
+            transport, fix = f"an unknown transport ({seen.proof})", UNPROVEN_FIX
+        log.warning(
+            "%s: already mounted over %s, while %s says %s: this mount is degraded; "
+            "fix: %s",
+            self.export,
+            transport,
+            self.rule.title,
+            self.rule.transport,
+            fix,
+        )
+
+    def _find(self, stock: StockConnection) -> Optional[_Seen]:
+        try:
+            mounts = self._shared.surroundings.reader.nfs_mounts()
+        except Exception:
+            log.exception("%s: reading the mounts failed", self.export)
+            return None
+        for mount in mounts:
+            if mount.mountpoint == stock.local_path:
+                return _Seen(mount, prove(mount), sharers(mount, mounts))
+        return None
+
+    def _shared_with(self, seen: _Seen) -> tuple[NfsMount, ...]:
+        """Return the mounts whose connection, and so transport, this one shares."""
+        if uses_earlier_connection(seen.mount, self.rule.port) is False:
+            return ()
+        return seen.others
+
+    @contextlib.contextmanager
+    def _own_errors_logged(self) -> Iterator[None]:
+        # An error of a mark must not make the mount fail.
+        try:
+            yield
+        except Exception:
+            log.exception(
+                "%s: updating its mark failed; please report this", self.export
+            )
+
+    def _already_mounted(self, seen: _Seen, uptime_s: float) -> str:
+        booted_at = self._shared.surroundings.reader.booted_at()
+        now = utc_time(booted_at, uptime_s or None)
+        at = f", at {time_for_people(now)}" if now else ""
+        # By whom is not known: vdsmd itself may have, under an earlier policy.
+        sentence = (
+            "it was already mounted when vdsmd first found it to differ from its "
+            f"rule{at}"
+        )
+        shared = self._shared_with(seen)
+        return f"{sentence}; {conflict_clause(shared)}" if shared else sentence
+
+    def _update_mark(
+        self, seen: _Seen, transport: str, reason: str = "", fix: str = ""
+    ) -> None:
+        """Mark the mount as degraded; drop its mark if the transport is as wanted."""
+        marks = self._shared.marks
+        if transport == self._wanted:
+            marks.drop(seen.mount.mountpoint)
+            return
+        reader = self._shared.surroundings.reader
+        uptime_s = reader.uptime()
+        made = mounted_s(seen.mount, uptime_s)
+        mark = DegradedMark(
+            mountpoint=seen.mount.mountpoint,
+            export=str(self.export),
+            rule=self.rule.name,
+            wanted=self.rule.transport,
+            transport=transport,
+            reason=reason,
+            fix=fix,
+            since=utc_time(reader.booted_at(), made),
+            mounted_s=made,
+        )
+        marks.put(mark, reader.nfs_mounts, uptime_s)
+
+    def _unmount(self, stock: StockConnection, sentence: str, fix: str) -> NoReturn:
+        try:
+            stock.unmount()
+        except Exception as error:
+            self._shared.not_unmounted.add(stock.local_path)
+            sentence += f"; unmounting it again failed ({error})"
+            raise refused(self.export, sentence, fix) from error
+        raise refused(self.export, f"{sentence}; unmounted again", fix)
