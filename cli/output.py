@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, Optional, TextIO
 
-from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem
+from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem, Sentence
 from ovirt_rdma.host.system.printable import printable
 
 FORMATS = ("table", "json", "yaml")
@@ -301,6 +301,11 @@ class Output:
         if not self._colour or tone is None:
             return text
         return f"\x1b[{_COLOURS[tone]}m{text}\x1b[0m"
+
+
+def sentences(found: Iterable[Sentence]) -> list[dict[str, str]]:
+    """Return sentences with their ids, for a document."""
+    return [{"id": one.id, "sentence": one} for one in found]
 
 
 def count(number: int, noun: str) -> str:

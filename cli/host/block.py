@@ -10,7 +10,7 @@ from typing import Any, Optional
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy, refuse_facts
 from ovirt_rdma.cli.host.policy import policy_in_question
-from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.output import Output, count, sentences
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.host.block.logins import (
@@ -98,7 +98,7 @@ class Check(HostVerb, AllowNone):
             content = {
                 **_facts_document(facts),
                 "policy": source,
-                "findings": _sentences(findings),
+                "findings": sentences(findings),
                 "problems": problems,
             }
             output.document("block-check", content)
@@ -150,7 +150,7 @@ class LogIn(HostVerb):
                     "port": one.port,
                     "logged_in": one.problem is None,
                     "made": one.made,
-                    "problems": _sentences(
+                    "problems": sentences(
                         [*([one.problem] if one.problem else []), *one.notes]
                     ),
                 }
@@ -239,7 +239,7 @@ class Rescan(HostVerb):
             if not changes:
                 output.line(f"Nothing new in {count(len(before.sessions), 'session')}.")
         else:
-            content = {"changes": _sentences(changes), **_facts_document(after)}
+            content = {"changes": sentences(changes), **_facts_document(after)}
             output.document("block-rescan", content)
         _raise_failed(failed)
         return 0
@@ -307,10 +307,6 @@ def _print_sessions(sessions: Sequence[Session], output: Output) -> None:
             ],
             {"no": "doubtful"},
         )
-
-
-def _sentences(found: Iterable[Sentence]) -> list[dict[str, str]]:
-    return [{"id": one.id, "sentence": one} for one in found]
 
 
 def _facts_document(facts: BlockFacts) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
@@ -24,7 +24,7 @@ from ovirt_rdma.cli.host.arguments import (
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.host.shown.runs import BACK, RunReport, ThisHost, as_root
-from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.output import Output, count, sentences
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, RunResult
@@ -146,8 +146,8 @@ class Validate(HostVerb):
             content = {
                 "file": name,
                 "valid": not errors,
-                "errors": _sentences(errors),
-                "warnings": _sentences(warnings),
+                "errors": sentences(errors),
+                "warnings": sentences(warnings),
                 "partitions": [asdict(one) for one in definitions],
             }
             output.document("fabric-validate", content)
@@ -363,7 +363,7 @@ class _Changing(HostVerb):
                 "left": [left.document() for left in result.left],
                 "notes": [*report.notes, *proof.notes],
                 "proven": proof.proven,
-                "unlike": _sentences(proof.unlike),
+                "unlike": sentences(proof.unlike),
             }
             output.document(self.kind, {**content, **self.content()})
         else:
@@ -600,12 +600,8 @@ def _subnet_document(subnet: Subnet) -> dict[str, Any]:
         "master": subnet.master and asdict(subnet.master),
         "managers": subnet.managers and [asdict(one) for one in subnet.managers],
         "groups": subnet.groups and [asdict(one) for one in subnet.groups],
-        "problems": _sentences(subnet.problems),
+        "problems": sentences(subnet.problems),
     }
-
-
-def _sentences(found: Iterable[Sentence]) -> list[dict[str, Any]]:
-    return [{"id": one.id, "sentence": one} for one in found]
 
 
 def _add_file(parser: Parser) -> None:

@@ -19,7 +19,13 @@ from ovirt_rdma.host.fabric.partitions_conf import (
     render,
 )
 from ovirt_rdma.host.fabric.subnet import BroadcastGroup, FabricPort, local_ports
-from ovirt_rdma.host.facts.ib_codes import MTUS, RATES, group_text, mtu_code, rate_code
+from ovirt_rdma.host.facts.ib_codes import (
+    MTU_CODES,
+    MTUS,
+    RATE_CODES,
+    RATES,
+    group_text,
+)
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.pkeys import (
     ALL,
@@ -75,9 +81,9 @@ def _definition(rule: PartitionRule, fabric: FabricPolicy) -> Definition:
             members.append(Member(guid_text(number), membership))
     flags = {}
     if rule.mtu is not None:
-        flags["mtu"] = mtu_code(rule.mtu)
+        flags["mtu"] = MTU_CODES[rule.mtu]
     if rule.rate is not None:
-        flags["rate"] = rate_code(rule.rate)
+        flags["rate"] = RATE_CODES[rule.rate]
     return Definition(
         rule.name,
         partition_bits(int(rule.pkey, 16)),

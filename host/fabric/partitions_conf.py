@@ -398,12 +398,12 @@ class _Reader:
         if number is None:
             self._no("flag-value-invalid", f"{word} has no valid number; {allowed}")
         elif not low <= number <= high:
-            meant = {"mtu": ib_codes.meant_mtu, "rate": ib_codes.meant_rate}.get(name)
-            hint = meant(number) if meant else ""
+            meant = {"mtu": ib_codes.MTU_CODES, "rate": ib_codes.RATE_CODES}
+            code = meant.get(name, {}).get(number)
             self._no(
                 "flag-value-out-of-range",
                 f"{word} is out of range; {allowed}"
-                + (f"; did you mean {name}={hint}?" if hint else ""),
+                + (f"; did you mean {name}={code}?" if code else ""),
             )
         return number or 0
 

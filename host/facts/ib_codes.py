@@ -7,8 +7,6 @@ InfiniBand Architecture 1.6, PathRecord; the same as libibverbs' ``enum ibv_mtu`
 
 from __future__ import annotations
 
-from typing import Optional
-
 # Bytes of an IB MTU by its code.
 MTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
 
@@ -39,18 +37,10 @@ RATES = {
     24: 1200000,
 }
 
-# Whole Gb/s, for people; 2.5 Gb/s is left out: no fabric needs so slow a group.
-RATES_GBPS = tuple(sorted(rate // 1000 for rate in RATES.values() if rate % 1000 == 0))
-
-
-def mtu_code(mtu: int) -> int:
-    """Return the code of an IB MTU in bytes. Raises KeyError if there is none."""
-    return {value: code for code, value in MTUS.items()}[mtu]
-
-
-def rate_code(gbps: int) -> int:
-    """Return the code of a rate in Gb/s. Raises KeyError if there is none."""
-    return {value: code for code, value in RATES.items()}[gbps * 1000]
+# Codes by what they mean: bytes, and whole Gb/s. 2.5 Gb/s is left out: no fabric needs
+# so slow a group.
+MTU_CODES = {mtu: code for code, mtu in MTUS.items()}
+RATE_CODES = {rate // 1000: code for code, rate in RATES.items() if rate % 1000 == 0}
 
 
 def group_text(mtu: int, rate: int) -> str:
@@ -59,13 +49,3 @@ def group_text(mtu: int, rate: int) -> str:
     """
     speed = f"{RATES[rate] / 1000:g} Gb/s" if rate in RATES else f"rate code {rate}"
     return f"MTU {MTUS.get(mtu, f'code {mtu}')} and {speed}"
-
-
-def meant_mtu(number: int) -> Optional[int]:
-    """Return the code that was meant if ``number`` is an MTU in bytes."""
-    return {value: code for code, value in MTUS.items()}.get(number)
-
-
-def meant_rate(number: int) -> Optional[int]:
-    """Return the code that was meant if ``number`` is a rate in Gb/s and no code."""
-    return {value: code for code, value in RATES.items()}.get(number * 1000)

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.facts.ib_codes import MTUS, RATES_GBPS
+from ovirt_rdma.host.facts.ib_codes import MTU_CODES, RATE_CODES
 from ovirt_rdma.host.facts.pkeys import (
     FIRST_VLAN,
     LAST_VLAN,
@@ -139,13 +139,13 @@ def _written(allowed: str, check: str) -> Text:
 _GROUP = (
     Field(
         "mtu",
-        Number(choices=tuple(MTUS.values())),
+        Number(choices=tuple(MTU_CODES)),
         "the IB MTU of the partition's groups, in bytes; a port with less cannot join",
         "opensm's default, 2048",
     ),
     Field(
         "rate",
-        Number(choices=RATES_GBPS),
+        Number(choices=tuple(sorted(RATE_CODES))),
         "the rate of the partition's groups, in Gb/s; a slower port cannot join",
         "opensm's default, 10",
     ),

@@ -437,13 +437,9 @@ def _mtu(case: Case, load: str, row: Row) -> Found:
 def _connections(case: Case, load: str, row: Row) -> Found:
     if row.connections > 1:
         return None
-    for setting in case.rows.settings:
-        same = (setting.transport, setting.version) == (
-            case.setting.transport,
-            case.setting.version,
-        )
+    for setting in case.rows.alike(case.setting, case.setting.nconnect):
         other = case.rows.one(setting, LOADS[load], DEPTH)
-        if not same or setting.nconnect <= case.setting.nconnect or other is None:
+        if other is None:
             continue
         if other.connections > 1:
             more = other.rate.middle >= _GAIN * row.rate.middle

@@ -85,7 +85,7 @@ def verdict(benchmark: Benchmark, port: int = 20049) -> Verdict:
         return Verdict(_without_mount(benchmark), UNKNOWN, link_limit_mbps=physical)
     version = _best_version(rows)
     first = Setting(RDMA, version), Setting(TCP, version)
-    rdma, tcp = (_base(rows, one) for one in first)
+    rdma, tcp = (next(iter(rows.alike(one)), None) for one in first)
     astray = next((one for one in (rdma, tcp) if _is_astray(rows, one)), None)
     rows = rows.as_asked()
     ratios = tuple(_ratios(rows, rdma, tcp)) if rdma and tcp else ()
@@ -124,16 +124,6 @@ def _without_mount(benchmark: Benchmark) -> str:
     if best is None:
         return "nothing was measured"
     return f"the link carries {mb(best)}; no export was measured"
-
-
-def _base(rows: Rows, setting: Setting) -> Optional[Setting]:
-    """Return the setting with the fewest connections of this transport and version."""
-    found = [
-        one
-        for one in rows.settings
-        if (one.transport, one.version) == (setting.transport, setting.version)
-    ]
-    return min(found, key=lambda one: one.nconnect, default=None)
 
 
 def _is_astray(rows: Rows, setting: Optional[Setting]) -> bool:
@@ -255,13 +245,7 @@ def _options(
 def _more_connections(rows: Rows, chosen: Setting) -> Optional[tuple[Row, Row]]:
     """Return the rows that show that more connections help; None if they do not."""
     better = []
-    for setting in rows.settings:
-        same = (setting.transport, setting.version) == (
-            chosen.transport,
-            chosen.version,
-        )
-        if not same or setting.nconnect <= chosen.nconnect:
-            continue
+    for setting in rows.alike(chosen, chosen.nconnect):
         for load in _NAMES:
             row, other = rows.one(chosen, load, DEPTH), rows.one(setting, load, DEPTH)
             if row and other and other.connections > row.connections:
