@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ovirt_rdma.cli.host.shown.health import TONES
 from ovirt_rdma.cli.output import Output, when
@@ -19,7 +19,6 @@ from ovirt_rdma.host.facts.statistics import (
 from ovirt_rdma.storage.health.state import HealthState
 
 WATCH_KIND = "nfs-watch"
-_MB = 1e6
 
 
 @dataclass(frozen=True)
@@ -56,26 +55,57 @@ def rows(
     ]
 
 
+def _rate(name: str) -> Callable[[Load], float]:
+    return lambda load: load.total(name) / load.seconds
+
+
+def _ms(load: Load, value: float) -> str:
+    return f"{value:.1f}" if load.count else "-"
+
+
+def _mb(load: Load, value: float) -> str:
+    return f"{value / 1e6:.1f}"
+
+
+def _whole(load: Load, value: float) -> str:
+    return f"{value:.0f}"
+
+
+def _more(load: Load, value: float) -> str:
+    return f"+{value}" if value else "0"
+
+
+# The name in the document, the value, and heading and text in the table of those that
+# are shown there. Times are means of the calls that ended between the samples.
+_Text = Callable[[Load, float], str]
+_COLUMNS: tuple[tuple[str, Callable[[Load], float], str, _Text], ...] = (
+    ("seconds", lambda load: load.seconds, "", _whole),
+    ("calls", _rate("operations"), "CALLS/S", _whole),
+    ("received_bytes", _rate("bytes_received"), "READ", _mb),
+    ("sent_bytes", _rate("bytes_sent"), "WRITE", _mb),
+    ("rtt_ms", lambda load: load.all.rtt_ms, "RTT", _ms),
+    ("execute_ms", lambda load: load.all.execute_ms, "EXEC", _ms),
+    ("queue_ms", lambda load: load.all.queue_ms, "QUEUE", _ms),
+    ("on_wire", lambda load: load.on_wire, "", _whole),
+    ("backlog", lambda load: load.backlog, "BACKLOG", _whole),
+    ("connects", lambda load: load.connects, "CONN", _more),
+    ("sent_again", lambda load: load.sent_again, "RETR", _more),
+    ("timeouts", lambda load: load.total("timeouts"), "", _more),
+)
+_SHOWN = [one for one in _COLUMNS if one[2]]
+
+
 def print_rows(found: Sequence[Row], problems: Sequence[str], output: Output) -> None:
-    """Print a table; times are means of the calls that ended between the samples."""
+    """Print a table."""
     output.line(f"{when(time.time())}; MB/s, times in ms")
     if found:
+        headings = [heading for _, _, heading, _ in _SHOWN]
         output.table(
-            (
-                "HEALTH",
-                "XPRT",
-                "CALLS/S",
-                "READ",
-                "WRITE",
-                "RTT",
-                "EXEC",
-                "QUEUE",
-                "BACKLOG",
-                "CONN",
-                "RETR",
-                "EXPORT",
-            ),
-            [_cells(row) for row in found],
+            ("HEALTH", "XPRT", *headings, "EXPORT"),
+            [
+                (row.health or "-", row.transport, *_cells(row.load), row.mount.source)
+                for row in found
+            ],
             TONES,
         )
     else:
@@ -84,26 +114,10 @@ def print_rows(found: Sequence[Row], problems: Sequence[str], output: Output) ->
         output.text(f"note: {sentence}")
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    load, health = row.load, row.health or "-"
+def _cells(load: Optional[Load]) -> list[str]:
     if load is None:
-        nothing = ("-",) * 9
-        return (health, row.transport, *nothing, row.mount.source)
-    calls = load.all
-    idle = not load.count
-    times = (calls.rtt_ms, calls.execute_ms, calls.queue_ms)
-    return (
-        health,
-        row.transport,
-        f"{load.count / load.seconds:.0f}",
-        f"{load.total('bytes_received') / load.seconds / _MB:.1f}",
-        f"{load.total('bytes_sent') / load.seconds / _MB:.1f}",
-        *("-" if idle else f"{ms:.1f}" for ms in times),
-        f"{load.backlog:.0f}",
-        f"+{load.connects}" if load.connects else "0",
-        f"+{load.sent_again}" if load.sent_again else "0",
-        row.mount.source,
-    )
+        return ["-"] * len(_SHOWN)
+    return [text(load, value(load)) for _, value, _, text in _SHOWN]
 
 
 def document(
@@ -120,44 +134,12 @@ def document(
                 "mountpoint": row.mount.mountpoint,
                 "transport": row.transport,
                 "health": row.health,
-                **_numbers(row.load),
+                **{
+                    name: value(row.load) if row.load else None
+                    for name, value, _, _ in _COLUMNS
+                },
             }
             for row in found
         ],
         "problems": list(problems),
     }
-
-
-def _numbers(load: Optional[Load]) -> dict[str, Optional[float]]:
-    names = (
-        "seconds",
-        "calls",
-        "received_bytes",
-        "sent_bytes",
-        "rtt_ms",
-        "execute_ms",
-        "queue_ms",
-        "on_wire",
-        "backlog",
-        "connects",
-        "sent_again",
-        "timeouts",
-    )
-    if load is None:
-        return dict.fromkeys(names)
-    calls = load.all
-    values = (
-        load.seconds,
-        load.count / load.seconds,
-        load.total("bytes_received") / load.seconds,
-        load.total("bytes_sent") / load.seconds,
-        calls.rtt_ms,
-        calls.execute_ms,
-        calls.queue_ms,
-        load.on_wire,
-        load.backlog,
-        load.connects,
-        load.sent_again,
-        load.total("timeouts"),
-    )
-    return dict(zip(names, values))
