@@ -62,15 +62,9 @@ _INFO = {
     "max_num_slots": "slots_max",
     "min_num_slots": "slots_min",
     "num_reqs": "requests",
-    "binding_q_len": "binding",
     "sending_q_len": "sending",
     "pending_q_len": "pending",
     "backlog_q_len": "backlog",
-    "src_port": "source_port",
-    "dst_port": "destination_port",
-    "tasks_queuelen": "tasks",
-    "cur_cong": "congestion",
-    "cong_win": "congestion_window",
 }
 
 
@@ -176,7 +170,7 @@ def _numbers_line(key: bytes, words: list[bytes], found: dict[str, Any]) -> str:
     if key == b"age:" and len(numbers) == 1:
         found["age_s"] = numbers[0]
     elif key == b"bytes:" and len(numbers) == _BYTES == len(words):
-        found["bytes"] = MountBytes(*numbers)
+        found["bytes"] = MountBytes(*numbers[4:6])
     elif key == b"age:":
         return "has an age that is not a number: ignored"
     else:
@@ -191,13 +185,7 @@ def _transport_line(words: list[bytes], transports: list[Transport]) -> str:
     protocol = words[0].decode("utf-8", "surrogateescape")
     columns = COLUMNS.get(protocol, ())
     numbers = _numbers(words[1:])
-    transports.append(
-        Transport(
-            protocol,
-            tuple(zip(columns, numbers)),
-            tuple(numbers[len(columns) :]),
-        )
-    )
+    transports.append(Transport(protocol, tuple(zip(columns, numbers))))
     if len(numbers) != len(words) - 1:
         return (
             f"has a counter of {protocol} that is not a number: it and the "
@@ -305,8 +293,7 @@ def _transport(
         for key, field in _INFO.items()
         if _NUMBER.fullmatch(values.get(key, ""))
     }
-    main = {"0": False, "1": True}.get(values.get("main_xprt", ""))
-    return transport._replace(is_main=main, **known)
+    return transport._replace(**known)
 
 
 def _clean(text: Optional[str]) -> str:

@@ -110,12 +110,10 @@ class Transport(NamedTuple):
 
     protocol: ``rdma``, ``tcp``, ``udp`` or ``local``, or what a later kernel has
     counters: names and values, in the kernel's order; fewer if the kernel has fewer
-    unnamed: the values of columns that we do not know
     """
 
     protocol: str
     counters: tuple[tuple[str, int], ...] = ()
-    unnamed: tuple[int, ...] = ()
 
     def get(self, name: str) -> Optional[int]:
         """Return the counter ``name`` of COLUMNS; None if the kernel has none."""
@@ -147,21 +145,12 @@ class OperationStatistics(NamedTuple):
 
 
 class MountBytes(NamedTuple):
-    """The ``bytes:`` line of mountstats, in bytes and pages (enum nfs_stat_bytecounters
-    in include/linux/nfs_iostat.h).
-
-    normal, direct: what programs read and wrote, without and with O_DIRECT
-    server: what was read from and written to the server
+    """The bytes that were read from and written to the server, of the ``bytes:`` line
+    of mountstats (enum nfs_stat_bytecounters in include/linux/nfs_iostat.h).
     """
 
-    normal_read: int
-    normal_written: int
-    direct_read: int
-    direct_written: int
     server_read: int
     server_written: int
-    pages_read: int
-    pages_written: int
 
 
 # The operations of requests that read and write files; NFS 3 and 4 have the same names
@@ -233,10 +222,6 @@ class MountStatistics(NamedTuple):
         """Return the operation ``name``; None if it was never used."""
         return next((one for one in self.operations if one.name == name), None)
 
-    def option(self, name: str) -> Optional[str]:
-        """Return the value of a mount option; None if it is not there or has none."""
-        return option_value(self.options, name)
-
 
 def moved_without_requests(before: MountStatistics, after: MountStatistics) -> int:
     """Return how many bytes of its files a mount read and wrote between two samples
@@ -281,12 +266,8 @@ class SunrpcTransport(NamedTuple):
     state: the words of ``xprt_state``, such as ``CONNECTED`` and ``BOUND``
     slots_max, slots_min: how many requests may, and can at once, be under way
     requests: slots that exist now
-    backlog, pending, sending, binding: requests that wait for a slot, for a reply, for
-    the transport, for rpcbind
-    is_main: whether it is the first one of its mount, which cannot be removed
-    source_port: 0 with RDMA
-    tasks: requests that use it
-    congestion, congestion_window: in units of 256 (RPC_CWNDSCALE)
+    backlog, pending, sending: requests that wait for a slot, for a reply, for the
+    transport
 
     The numbers are None while it is not connected. RDMA connections that are not used
     are closed after five minutes (RPCRDMA_IDLE_DISC_TO): that is no fault.
@@ -303,13 +284,6 @@ class SunrpcTransport(NamedTuple):
     backlog: Optional[int] = None
     pending: Optional[int] = None
     sending: Optional[int] = None
-    binding: Optional[int] = None
-    is_main: Optional[bool] = None
-    source_port: Optional[int] = None
-    destination_port: Optional[int] = None
-    tasks: Optional[int] = None
-    congestion: Optional[int] = None
-    congestion_window: Optional[int] = None
 
     @property
     def connected(self) -> bool:

@@ -86,13 +86,6 @@ def test_a_connection_with_all_numbers(host):
             backlog=40,
             pending=128,
             sending=1,
-            binding=0,
-            is_main=True,
-            source_port=0,
-            destination_port=20049,
-            tasks=169,
-            congestion=512,
-            congestion_window=16384,
         ),
     )
 
@@ -105,12 +98,7 @@ def test_a_closed_connection_has_no_numbers_and_is_no_problem(host, info):
         host.unreadable(f"{SWITCHES}/switch-0/xprt-1-rdma/xprt_info")
     found = sample(host)
     (only,) = found.transports
-    assert (only.connected, only.state, only.slots_max, only.is_main) == (
-        False,
-        ("BOUND",),
-        None,
-        None,
-    )
+    assert (only.connected, only.state, only.slots_max) == (False, ("BOUND",), None)
     assert not found.problems
 
 
@@ -132,9 +120,9 @@ def test_connections_of_all_switches(host):
 
 
 def test_odd_values_of_a_connection_are_unknown(host):
-    connection(host, info="max_num_slots=many\nbacklog_q_len=-1\nmain_xprt=2\nnum_reqs")
+    connection(host, info="max_num_slots=many\nbacklog_q_len=-1\nnum_reqs")
     (only,) = sample(host).transports
-    assert (only.slots_max, only.backlog, only.is_main, only.requests) == (None,) * 4
+    assert (only.slots_max, only.backlog, only.requests) == (None,) * 3
 
 
 def port(host, folder="counters", **counters):

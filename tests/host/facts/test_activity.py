@@ -68,7 +68,7 @@ def test_totals_of_all_operations_and_connections():
             operation("COPY", 3),
             operation("OFFLOAD_CANCEL", 1),
         ),
-        bytes=MountBytes(0, 0, 0, 0, 4096, 8192, 0, 0),
+        bytes=MountBytes(4096, 8192),
     )
     found = of_mount(now, now)
     assert (found.operations, found.retransmissions) == (66, 4)

@@ -31,7 +31,7 @@ def sample(read=0, reads=0, written=0, writes=0, size=MIB, layout=None):
         rsize=size,
         wsize=size,
         operations=operations,
-        bytes=MountBytes(0, 0, 0, 0, read, written, 0, 0),
+        bytes=MountBytes(read, written),
         layout=layout,
     )
 

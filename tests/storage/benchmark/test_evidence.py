@@ -139,7 +139,7 @@ def test_a_fallback_shows_in_the_connections():
 
 def test_data_without_requests_did_not_leave_the_host():
     """LOCALIO: fs/nfs/read.c, nfs_readpage_done."""
-    read = MountBytes(0, 0, 1 << 20, 0, 1 << 20, 0, 0, 0)
+    read = MountBytes(1 << 20, 0)
 
     def moment(taken_s, **more):
         statistics = _statistics(taken_s)
