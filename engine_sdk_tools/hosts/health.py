@@ -8,19 +8,15 @@ unknown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.hosts.policy import status_part
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN, Cell
-from ovirt_rdma.storage.health.state import DEAD, SLOW, STALLED, STATES
+from ovirt_rdma.storage.health.state import BROKEN, SLOW, STATES, MountHealth
 from ovirt_rdma.storage.health.state import OK as HEALTHY
 
-# I/O waits or fails.
-BROKEN = (DEAD, STALLED)
-# The reasons of MountHealth for which TCP is a way round: the server answered it.
-_ONLY_RDMA = ("listener-gone", "rdma-lost", "fabric-lost")
 _MOST_SHOWN = 3
 _LONGEST = 500
 _NOT_WATCHED = (
@@ -29,40 +25,7 @@ _NOT_WATCHED = (
 )
 
 
-@dataclass(frozen=True)
-class ReportedHealth:
-    """The health of one mount as a host reports it; the fields of MountHealth."""
-
-    export: str
-    mountpoint: str
-    state: str
-    cause: str = ""
-    certain: bool = True
-    reason: str = ""
-    sentence: str = ""
-    fix: str = ""
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether its I/O waits or fails."""
-        return self.state in BROKEN
-
-    @property
-    def tcp_helps(self) -> bool:
-        """Whether it would work over TCP: the server and the network answer, only RDMA
-        does not.
-        """
-        return self.is_broken and self.reason in _ONLY_RDMA
-
-    @property
-    def shown(self) -> str:
-        """A clause: ``nas:/vm is stalled (probably server): nas answers nothing``."""
-        likely = "" if self.certain else "probably "
-        cause = f" ({likely}{self.cause})" if self.cause else ""
-        return f"{self.export} is {self.state}{cause}: {self.sentence}"
-
-
-def health_of(report: HostReport) -> Optional[tuple[ReportedHealth, ...]]:
+def health_of(report: HostReport) -> Optional[tuple[MountHealth, ...]]:
     """Return the health of the host's mounts; None if nobody watches them."""
     mounts = status_part(report.status, "health").get("mounts")
     if not isinstance(mounts, list):
@@ -70,16 +33,24 @@ def health_of(report: HostReport) -> Optional[tuple[ReportedHealth, ...]]:
     return tuple(one for one in map(_reported, mounts) if one is not None)
 
 
-def _reported(data: Any) -> Optional[ReportedHealth]:
+def _reported(data: Any) -> Optional[MountHealth]:
     if not isinstance(data, dict) or data.get("state") not in STATES:
         return None
     texts = ("export", "mountpoint", "cause", "reason", "sentence", "fix")
     values = {name: data.get(name) or "" for name in texts}
     if not all(isinstance(value, str) for value in values.values()):
         return None
-    shortened = {name: value[:_LONGEST] for name, value in values.items()}
+    shortened: dict[str, Any] = {
+        name: value[:_LONGEST] for name, value in values.items()
+    }
     certain = data.get("certain") is not False
-    return ReportedHealth(state=data["state"], certain=certain, **shortened)
+    return MountHealth(
+        transport=None,
+        version=None,
+        state=data["state"],
+        certain=certain,
+        **shortened,
+    )
 
 
 def health_cell(report: HostReport) -> Cell:
@@ -103,7 +74,7 @@ def health_cell(report: HostReport) -> Cell:
     return Cell(OK, "ok", mounts if found else "it has no NFS mount")
 
 
-def with_health(cell: Cell, health: Optional[ReportedHealth]) -> Cell:
+def with_health(cell: Cell, health: Optional[MountHealth]) -> Cell:
     """Return a domain's cell on a host, changed if its mount is not healthy there."""
     if health is None or health.state == HEALTHY:
         return cell

@@ -26,6 +26,8 @@ OK, SLOW, STALLED, DEAD = "ok", "slow", "stalled", "dead"
 # It could not be tried.
 UNKNOWN = "unknown"
 STATES = (OK, SLOW, STALLED, DEAD, UNKNOWN)
+# I/O waits or fails.
+BROKEN = (DEAD, STALLED)
 # The worst first.
 WORST_FIRST = (DEAD, STALLED, SLOW, UNKNOWN, OK)
 
@@ -34,6 +36,8 @@ WORST_FIRST = (DEAD, STALLED, SLOW, UNKNOWN, OK)
 # manager; HOST is this host with its configuration. UNKNOWN is one too.
 SERVER, PATH, SLOTS, FABRIC, HOST = "server", "path", "slots", "fabric", "host"
 CAUSES = (SERVER, PATH, SLOTS, FABRIC, HOST, UNKNOWN)
+# The reasons for which TCP is a way round: the server answered it.
+_ONLY_RDMA = ("listener-gone", "rdma-lost", "fabric-lost")
 
 HEALTH = Envelope("health")
 _FILE_MODE = 0o644
@@ -72,6 +76,25 @@ class MountHealth:
     since: Optional[float] = None
     answered_s: Optional[float] = None
     shared: tuple[str, ...] = ()
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether its I/O waits or fails."""
+        return self.state in BROKEN
+
+    @property
+    def tcp_helps(self) -> bool:
+        """Whether it would work over TCP: the server and the network answer, only RDMA
+        does not.
+        """
+        return self.is_broken and self.reason in _ONLY_RDMA
+
+    @property
+    def shown(self) -> str:
+        """A clause: ``nas:/vm is stalled (probably server): nas answers nothing``."""
+        likely = "" if self.certain else "probably "
+        cause = f" ({likely}{self.cause})" if self.cause else ""
+        return f"{self.export} is {self.state}{cause}: {self.sentence}"
 
 
 @dataclass(frozen=True)

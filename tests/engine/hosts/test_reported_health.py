@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_rdma.engine_sdk_tools.hosts.health import (
-    ReportedHealth,
     health_cell,
     health_of,
     with_health,
@@ -106,7 +105,8 @@ BAD = Cell(FAIL, "tcp", "data1 runs over tcp", "heal")
     ],
 )
 def test_the_cell_of_a_domain(cell, state, verdict, text, fix):
-    health = ReportedHealth(*WHERE, state, "server", True, "id", "why", "start it")
+    what = ("server", True, "id", "why", "start it")
+    health = MountHealth(*WHERE, "rdma", "4.2", state, *what)
     found = with_health(cell, health)
     assert (found.verdict, found.text, found.fix) == (verdict, text, fix)
     assert found.sentence.startswith(cell.sentence)
