@@ -19,7 +19,7 @@ from ovirt_rdma.engine_sdk_tools.preparation.state_file import (
     PreparationFile,
 )
 from ovirt_rdma.host.changes import journal, plan
-from ovirt_rdma.host.collect.parsers.mounts import MARKS, marks_from_json
+from ovirt_rdma.host.collect.mounts import MARKS, marks_from_json
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.paths import FINDINGS_JSON, JOURNAL, under

@@ -23,7 +23,7 @@ from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO
+from ovirt_rdma.host.collect.mounts import MOUNTINFO
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export

@@ -32,7 +32,7 @@ from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO
+from ovirt_rdma.host.collect.mounts import MOUNTINFO
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode

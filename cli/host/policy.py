@@ -21,7 +21,7 @@ from ovirt_rdma.cli.host.shown.policy import policy_counts, show_parts
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO
+from ovirt_rdma.host.collect.mounts import MOUNTINFO
 from ovirt_rdma.host.errors import NOTHING_CHANGED
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export

@@ -39,7 +39,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     StorageConnection,
     status_words,
 )
-from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO
+from ovirt_rdma.host.collect.mounts import MOUNTINFO
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.export import Export, ExportProblem, nfs_check
 from ovirt_rdma.host.facts.model import Facts, NfsMount

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.host.collect.parsers.vdsm_conf import multipath_blacklist
 from ovirt_rdma.host.collect.storage_sessions import (
     ISCSI,
     RUNNING,
@@ -19,6 +18,7 @@ from ovirt_rdma.host.collect.storage_sessions import (
     Session,
     read_sessions,
 )
+from ovirt_rdma.host.collect.vdsm_conf import multipath_blacklist
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.numbers import whole
 from ovirt_rdma.host.system.tree import FileTree

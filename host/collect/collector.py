@@ -11,10 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.collect.hcas import read_adapters, read_tuning
 from ovirt_rdma.host.collect.modules import read_modules, with_module_details
+from ovirt_rdma.host.collect.mounts import (
+    MOUNTINFO,
+    MOUNTSTATS,
+    marks_from_json,
+    nfs_mounts,
+)
 from ovirt_rdma.host.collect.neighbours import with_neighbours
-from ovirt_rdma.host.collect.netdev_details import read_ipoib, with_rdma_details
 from ovirt_rdma.host.collect.netdev_users import (
     StorageSession,
     addresses_to_route,
@@ -22,29 +26,32 @@ from ovirt_rdma.host.collect.netdev_users import (
     read_storage_sessions,
 )
 from ovirt_rdma.host.collect.netdevs import (
+    Link,
+    read_ipoib,
     read_netdev_ports,
     read_netdevs,
     with_owners,
+    with_rdma_details,
 )
-from ovirt_rdma.host.collect.network_manager import read_network_manager
-from ovirt_rdma.host.collect.ovirt_networks import read_ovirt_networks
-from ovirt_rdma.host.collect.parsers import iproute
-from ovirt_rdma.host.collect.parsers.mounts import (
-    MOUNTINFO,
-    MOUNTSTATS,
-    marks_from_json,
-    nfs_mounts,
+from ovirt_rdma.host.collect.network_manager import (
+    read_network_manager,
+    read_ovirt_networks,
 )
 from ovirt_rdma.host.collect.rdma import (
     RDMA_CLASS,
+    read_adapters,
+    read_host_uuid,
     read_rdma_devices,
-    with_port_details,
+    read_tuning,
+    with_virtual_functions,
 )
 from ovirt_rdma.host.collect.software import read_booted_at, read_software, read_uptime
-from ovirt_rdma.host.collect.tools import Tools, with_limited_timeouts
-from ovirt_rdma.host.collect.virtual_functions import (
-    read_host_uuid,
-    with_virtual_functions,
+from ovirt_rdma.host.collect.tools import (
+    Tools,
+    cm_ids,
+    links,
+    route,
+    with_limited_timeouts,
 )
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.model import (
@@ -107,9 +114,7 @@ class HostReader:
         mounts = self.nfs_mounts(problems)
         # Read directly after the mounts: with their ages it gives their start times.
         uptime_s, booted_at = self.uptime(problems), self.booted_at(problems)
-        devices = with_port_details(
-            self._tree, self._tools, self.rdma_devices(problems), problems
-        )
+        devices = read_rdma_devices(self._tree, problems, tools=self._tools)
         netdevs = with_rdma_details(
             self._tree, self._tools, self.netdevs(problems), devices, problems
         )
@@ -172,8 +177,7 @@ class HostReader:
     def _interfaces(self) -> Facts:
         problems: list[str] = []
         rows = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
-        links = iproute.links(rows or [])
-        facts = self._partitions(links, problems)
+        facts = self._partitions(links(rows or []), problems)
         mounts = self.nfs_mounts(problems)
         sessions = read_storage_sessions(self._tree, problems)
         facts = replace(
@@ -212,15 +216,12 @@ class HostReader:
         """
         return self._partitions({}, _list(problems))
 
-    def _partitions(
-        self, links: Mapping[str, iproute.IpLink], problems: list[str]
-    ) -> Facts:
+    def _partitions(self, links: Mapping[str, Link], problems: list[str]) -> Facts:
         """Return facts without MTUs of ports and offloads. ``links`` has the addresses
         and virtual kinds of netdevs.
         """
-        devices = read_rdma_devices(self._tree, problems)
         # Without tools: the MTUs of ibv_devinfo are not needed.
-        devices = with_port_details(self._tree, Tools(None), devices, problems)
+        devices = read_rdma_devices(self._tree, problems, tools=Tools(None))
         netdevs = read_netdevs(self._tree, links, problems)
         ipoib = read_ipoib(self._tree, self._tools, netdevs, problems)
         ports = read_netdev_ports(self._tree, netdevs, devices, ipoib)
@@ -253,7 +254,7 @@ class HostReader:
         """Return the netdevs; runs ``ip`` once for their addresses."""
         problems = _list(problems)
         rows = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
-        return read_netdevs(self._tree, iproute.links(rows or []), problems)
+        return read_netdevs(self._tree, links(rows or []), problems)
 
     def modules(self, problems: Problems = None) -> Modules:
         """Return the modules that concern RDMA and NFS; reads /proc and /lib."""
@@ -303,10 +304,10 @@ class HostReader:
             return Route(address, problem=_kernel_words(str(no)))
         if rows is None:
             return None
-        route = iproute.route(address, rows)
-        if route is None:
+        found = route(address, rows)
+        if found is None:
             problems.append(f"{' '.join(argv)} shows no route")
-        return route
+        return found
 
     def _routes(
         self,
@@ -329,7 +330,7 @@ class HostReader:
             return ()
         argv = ["rdma", "-j", "resource", "show", "cm_id"]
         rows = self._tools.rows(argv, _list(problems))
-        return None if rows is None else iproute.cm_ids(rows)
+        return None if rows is None else cm_ids(rows)
 
     def uptime(self, problems: Problems = None) -> float:
         """Return the seconds since boot; 0.0 if they cannot be read."""

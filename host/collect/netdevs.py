@@ -1,36 +1,49 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read netdevs from /sys/class/net: type, MTU, addresses, stack, owner and RDMA port.
+"""Read netdevs: type, MTU, addresses, stack, owner and RDMA port; for RDMA netdevs
+also IPoIB, offloads, bond and data center bridging.
 
-``ip -j -d addr show`` adds addresses and virtual kinds. The owner is the service that
-sets a netdev up: NetworkManager, systemd-networkd or ifupdown. NetworkManager is asked
-with nmcli, the others record their netdevs below /run; configuration files that no
-service uses are ignored.
+/sys/class/net has most; ``ip -j -d addr show`` adds addresses and virtual kinds. The
+owner is the service that sets a netdev up: NetworkManager, systemd-networkd or
+ifupdown. NetworkManager is asked with nmcli, the others record their netdevs below
+/run; configuration files that no service uses are ignored.
+
+P_Key children that ``ip link`` created have no files of IPoIB in sysfs
+(drivers/infiniband/ulp/ipoib/ipoib_vlan.c); for them ``ip`` is run. PFC, ECN, trust and
+pause frames are read for Ethernet netdevs behind RoCE. The forms of ``dcb -j`` are
+those of iproute2 5.18 to 7.1 (dcb/dcb_pfc.c, dcb/dcb_app.c), those of ethtool of 6.1
+(netlink/features.c, netlink/pause.c).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Optional
+from typing import Any, Callable, Optional, TypeVar
 
-from ovirt_rdma.host.collect.hcas import read_driver, read_pci
-from ovirt_rdma.host.collect.parsers.iproute import IpLink
-from ovirt_rdma.host.collect.rdma import RDMA_CLASS
+from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_driver, read_pci
+from ovirt_rdma.host.collect.tools import IPOIB_MODES, Tools, ipoib_links
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_ETHER,
     ARPHRD_INFINIBAND,
+    Bond,
+    Dcb,
     Guid,
     Ipoib,
     Netdev,
     NetdevGraph,
     NetworkManager,
+    Offload,
     RdmaDevice,
     RdmaPort,
 )
 from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.system.tree import FileTree
+
+Link = tuple[Optional[str], tuple[str, ...]]
+"""The kind of a virtual netdev, and its addresses."""
 
 
 def concerned(netdevs: Sequence[Netdev]) -> set[str]:
@@ -40,7 +53,7 @@ def concerned(netdevs: Sequence[Netdev]) -> set[str]:
 
 
 def read_netdevs(
-    tree: FileTree, links: Mapping[str, IpLink], problems: list[str]
+    tree: FileTree, links: Mapping[str, Link], problems: list[str]
 ) -> tuple[Netdev, ...]:
     """Return all netdevs by name; ``links`` has addresses and virtual kinds.
 
@@ -53,7 +66,7 @@ def read_netdevs(
         if not tree.is_folder(folder):  # bonding_masters is a file
             continue
         failures: list[str] = []
-        netdev = _netdev(tree, name, links.get(name, IpLink()), failures)
+        netdev = _netdev(tree, name, links.get(name, (None, ())), failures)
         if failures and not tree.is_folder(folder):
             problems.append(f"netdev {name} disappeared during the read")
             continue
@@ -64,11 +77,11 @@ def read_netdevs(
 
 
 def _netdev(
-    tree: FileTree, name: str, link: IpLink, problems: list[str]
+    tree: FileTree, name: str, link: Link, problems: list[str]
 ) -> Optional[Netdev]:
     folder = f"{NET_CLASS}/{name}"
-    kind = _number(tree, f"{folder}/type", problems)
-    mtu = _number(tree, f"{folder}/mtu", problems)
+    kind = tree.number(f"{folder}/type", problems)
+    mtu = tree.number(f"{folder}/mtu", problems)
     if kind is None or mtu is None:
         return None
     entries = tree.names(folder)
@@ -78,26 +91,16 @@ def _netdev(
         mtu=mtu,
         address=tree.text(f"{folder}/address") or "",
         operstate=tree.text(f"{folder}/operstate", problems) or UNKNOWN,
-        driver=read_driver(tree, folder) or link.kind,
+        driver=read_driver(tree, folder) or link[0],
         pci=read_pci(tree, folder),
         uppers=_stacked(entries, "upper_"),
         lowers=_stacked(entries, "lower_"),
-        addresses=link.addresses,
+        addresses=link[1],
     )
 
 
 def _stacked(entries: list[str], prefix: str) -> tuple[str, ...]:
     return tuple(e[len(prefix) :] for e in entries if e.startswith(prefix))
-
-
-def _number(tree: FileTree, path: str, problems: list[str]) -> Optional[int]:
-    text = tree.text(path, problems)
-    if text is None:
-        return None
-    if not text.isdecimal() or len(text) > 10:
-        problems.append(f"{path} reads {text!a}, not a number")
-        return None
-    return int(text)
 
 
 NETWORK_MANAGER = "NetworkManager"
@@ -278,3 +281,305 @@ def _of_bond(
 def _slot(netdev: Netdev) -> Optional[str]:
     """Return the PCI address without the function, which identifies the adapter."""
     return netdev.pci.address.partition(".")[0] if netdev.pci else None
+
+
+# The message of the kernel if a driver does not support a setting (EOPNOTSUPP), and of
+# dcb if the kernel's answer lacks it (dcb/dcb.c), as for qede without DCBX.
+_UNSUPPORTED = ("not supported", "Attribute not found")
+# The two ends of RoCE's congestion control: reaction point and notification point.
+_ECN_ENDS = ("roce_rp", "roce_np")
+
+_Read = TypeVar("_Read")
+
+
+def read_dcb(
+    tree: FileTree, tools: Tools, netdev: Netdev, problems: list[str]
+) -> Optional[Dcb]:
+    """Return the DCB settings of ``netdev``; None if all are unknown.
+
+    Virtual netdevs and VFs are skipped: the physical function has these settings.
+    """
+    folder = f"{NET_CLASS}/{netdev.name}"
+    if netdev.pci is None or tree.is_folder(f"{folder}/device/physfn"):
+        return None
+    name = netdev.name
+    pause = _asked(tools, ["ethtool", "-a", name], pause_frames, problems) or (
+        None,
+        None,
+    )
+    dcb = Dcb(
+        pfc_priorities=_asked(
+            tools,
+            ["dcb", "-j", "pfc", "show", "dev", name],
+            pfc_priorities,
+            problems,
+        ),
+        ecn_priorities=_ecn_priorities(tree, folder),
+        trust=_trust(tools, netdev, problems),
+        pause_rx=pause[0],
+        pause_tx=pause[1],
+    )
+    return None if dcb == Dcb() else dcb
+
+
+def _trust(tools: Tools, netdev: Netdev, problems: list[str]) -> Optional[str]:
+    """Return the source of a packet's priority in mlx5.
+
+    There is no file or attribute for it: mlx5 trusts the DSCP while there is an entry
+    for one (mlx5e_dcbnl_ieee_setapp, _delapp), otherwise the VLAN's PCP.
+    """
+    if netdev.driver != "mlx5_core":
+        return None
+    argv = ["dcb", "-j", "app", "show", "dev", netdev.name]
+    by_dscp = _asked(tools, argv, has_dscp_priorities, problems)
+    if by_dscp is None:
+        return None
+    return "dscp" if by_dscp else "pcp"
+
+
+def _ecn_priorities(tree: FileTree, folder: str) -> Optional[tuple[int, ...]]:
+    """Return the priorities with ECN enabled at both ends.
+
+    Only the out-of-tree mlx5 driver has these files.
+    """
+    ends = []
+    for end in _ECN_ENDS:
+        names = tree.names(f"{folder}/ecn/{end}/enable")
+        if not names:
+            return None
+        ends.append(
+            {
+                int(name)
+                for name in names
+                if name.isascii()
+                and name.isdecimal()
+                and tree.text(f"{folder}/ecn/{end}/enable/{name}") == "1"
+            }
+        )
+    return tuple(sorted(ends[0] & ends[1]))
+
+
+def _asked(
+    tools: Tools,
+    argv: Sequence[str],
+    read: Callable[[str], _Read],
+    problems: list[str],
+) -> Optional[_Read]:
+    """Return the tool's text as parsed by ``read``; None if there is none."""
+    failures: list[str] = []
+    text = tools.text(argv, failures, optional=True)
+    problems.extend(
+        sentence
+        for sentence in failures
+        if not any(part in sentence for part in _UNSUPPORTED)
+    )
+    if text is None:
+        return None
+    try:
+        return read(text)
+    except ValueError as error:
+        problems.append(f"{' '.join(argv)} printed unexpected text: {error}")
+        return None
+
+
+# The files, with the pattern of their text and its description.
+_FILES = {
+    "mode": (re.compile("|".join(IPOIB_MODES)), "a transport mode"),
+    "pkey": (re.compile(r"0x[0-9a-f]{4}"), "a P_Key"),
+    "parent": (re.compile(r"\S+"), "a netdev"),  # of a P_Key child
+}
+
+
+def read_ipoib(
+    tree: FileTree, tools: Tools, netdevs: tuple[Netdev, ...], problems: list[str]
+) -> dict[str, Ipoib]:
+    """Return the IPoIB settings of all IPoIB netdevs by name.
+
+    ``ip`` is run once, and only if a netdev has no files of its own.
+    """
+    entries = {
+        netdev.name: set(tree.names(f"{NET_CLASS}/{netdev.name}"))
+        for netdev in netdevs
+        # A bond has the type and address of its members (bond_main.c).
+        if netdev.type == ARPHRD_INFINIBAND and not netdev.lowers
+    }
+    links: Mapping[str, Ipoib] = {}
+    if any(not {"mode", "pkey"} <= names for names in entries.values()):
+        argv = ["ip", "-j", "-d", "link", "show", "type", "ipoib"]
+        links = ipoib_links(tools.rows(argv, problems) or [])
+    found = {}
+    for name, names in entries.items():
+        folder = f"{NET_CLASS}/{name}"
+        failures: list[str] = []
+        shown: dict[str, str] = {}
+        for file, (form, description) in _FILES.items():
+            text = tree.text(f"{folder}/{file}", failures) if file in names else None
+            if text is not None and form.fullmatch(text):
+                shown[file] = text
+            elif text is not None:
+                failures.append(f"{folder}/{file} reads {text!a}, not {description}")
+        if failures and not tree.is_folder(folder):
+            failures = [f"netdev {name} disappeared during the read"]
+        problems.extend(failures)
+        link = links.get(name, Ipoib())
+        found[name] = replace(link, sysfs="mode" in names, **shown)
+    return found
+
+
+_CARRIER = {"0": False, "1": True}
+
+
+def with_rdma_details(
+    tree: FileTree,
+    tools: Tools,
+    netdevs: tuple[Netdev, ...],
+    devices: tuple[RdmaDevice, ...],
+    problems: list[str],
+) -> tuple[Netdev, ...]:
+    """Return ``netdevs``, with details of those of RDMA ports and above them.
+
+    ``ethtool`` is run once for all netdevs, or not at all if none is of an RDMA port.
+    ``dcb``, and ``ethtool`` for pause frames, are run for each physical RoCE port.
+    """
+    ipoib = read_ipoib(tree, tools, netdevs, problems)
+    ports = read_netdev_ports(tree, netdevs, devices, ipoib)
+    placed = tuple(
+        replace(
+            netdev,
+            ipoib=ipoib.get(netdev.name),
+            rdma_device=ports[netdev.name][0] if netdev.name in ports else None,
+            rdma_port=ports[netdev.name][1] if netdev.name in ports else None,
+        )
+        for netdev in netdevs
+    )
+    names = concerned(placed)
+    offloads = {}
+    if names:
+        argv = ["ethtool", "-k", "*"]  # ethtool itself expands * to all netdevs
+        offloads = features(tools.text(argv, problems) or "")
+    return tuple(
+        replace(
+            netdev,
+            carrier=_carrier(tree, netdev.name),
+            bond=_bond(tree, netdev, problems),
+            dcb=read_dcb(tree, tools, netdev, problems)
+            if netdev.rdma_device and netdev.type == ARPHRD_ETHER
+            else None,
+            offloads=offloads.get(netdev.name, ()),
+        )
+        if netdev.name in names
+        else netdev
+        for netdev in placed
+    )
+
+
+def _carrier(tree: FileTree, name: str) -> Optional[bool]:
+    """Return True if there is a link; None for a netdev that is down (EINVAL)."""
+    return _CARRIER.get(tree.text(f"{NET_CLASS}/{name}/carrier") or "")
+
+
+def _bond(tree: FileTree, netdev: Netdev, problems: list[str]) -> Optional[Bond]:
+    """Return the settings of a bond; texts as ``active-backup 1`` (bond_sysfs.c)."""
+    if netdev.driver != "bond":
+        return None
+    folder = f"{NET_CLASS}/{netdev.name}/bonding"
+    mode = tree.text(f"{folder}/mode", problems)
+    if mode is None:
+        return None
+    fail_over_mac = tree.text(f"{folder}/fail_over_mac")
+    return Bond(
+        mode=mode.split()[0],
+        active=tree.text(f"{folder}/active_slave"),
+        fail_over_mac=fail_over_mac.split()[0] if fail_over_mac else None,
+        members=tuple((tree.text(f"{folder}/slaves") or "").split()),
+    )
+
+
+def pfc_priorities(text: str) -> Optional[tuple[int, ...]]:
+    """Return the priorities with PFC enabled, from ``dcb -j pfc show dev NETDEV``.
+
+    Raises ValueError if the text has no such table.
+    """
+    table = _object(text).get("prio_pfc")
+    if not isinstance(table, list) or not all(isinstance(on, bool) for on in table):
+        raise ValueError("no table prio_pfc of true and false")
+    return tuple(priority for priority, on in enumerate(table) if on)
+
+
+def has_dscp_priorities(text: str) -> bool:
+    """Whether ``dcb -j app show dev NETDEV`` has an entry for a DSCP value.
+
+    Raises ValueError if the text has another form.
+    """
+    table = _object(text).get("dscp_prio", [])
+    if not isinstance(table, list):
+        raise ValueError("dscp_prio is not a table")
+    return bool(table)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
+
+
+# ethtool prints some features by old names of its own. The values are the kernel's
+# names, which ``ethtool -K`` accepts too.
+KEPT = {
+    "rx-checksumming": "rx-checksum",
+    "generic-receive-offload": "rx-gro",
+    "large-receive-offload": "rx-lro",
+    "generic-segmentation-offload": "tx-generic-segmentation",
+    "tx-checksum-ipv4": "tx-checksum-ipv4",
+    "tx-checksum-ip-generic": "tx-checksum-ip-generic",
+    "tx-checksum-ipv6": "tx-checksum-ipv6",
+    "tx-scatter-gather": "tx-scatter-gather",
+    "tx-tcp-segmentation": "tx-tcp-segmentation",
+    "tx-tcp6-segmentation": "tx-tcp6-segmentation",
+}
+
+_OF = "Features for "
+_STATE = re.compile(r"(on|off)(?: \[(?:(fixed)|requested (on|off))\])?")
+_PAUSE = re.compile(r"^(RX|TX):\s+(on|off)$", re.MULTILINE)
+
+
+def features(text: str) -> dict[str, tuple[Offload, ...]]:
+    """Return the offloads of each netdev that ``ethtool -k '*'`` shows.
+
+    Only those in KEPT are returned, by the kernel's names. Lines of another form are
+    ignored.
+    """
+    offloads_of: dict[str, tuple[Offload, ...]] = {}
+    for block in f"\n{text}".split(f"\n{_OF}")[1:]:
+        head, *lines = block.split("\n")
+        if head.endswith(":"):
+            offloads = (_offload(line) for line in lines)
+            offloads_of[head[:-1]] = tuple(offload for offload in offloads if offload)
+    return offloads_of
+
+
+def pause_frames(text: str) -> tuple[Optional[bool], Optional[bool]]:
+    """Return if pause frames are enabled, received and sent, from ``ethtool -a``; None
+    for a value that is missing.
+    """
+    shown = {side: state == "on" for side, state in _PAUSE.findall(text)}
+    return shown.get("RX"), shown.get("TX")
+
+
+def _offload(line: str) -> Optional[Offload]:
+    name, _, state = line.strip().partition(": ")
+    kernel_name = KEPT.get(name)
+    match = _STATE.fullmatch(state) if kernel_name else None
+    if not kernel_name or not match:
+        return None
+    on, fixed, requested = match.groups()
+    return Offload(
+        name=kernel_name,
+        on=on == "on",
+        fixed=fixed is not None,
+        requested=None if requested is None else requested == "on",
+    )

@@ -1,16 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read NetworkManager's state and profiles with ``nmcli``."""
+"""Read NetworkManager's state and profiles, and the engine's logical networks.
+
+NetworkManager is asked with ``nmcli -t``: the forms are those of NetworkManager 1.42 to
+1.56 (src/nmcli/utils.c). In a table, the fields of a line are separated by colons, and
+a backslash escapes a colon or backslash in a value. Profiles are lines
+``SETTING.PROPERTY:VALUE`` without escapes, with an empty line between two profiles.
+
+VDSM's network/netconfpersistence.py writes one JSON file per logical network, with the
+network's name.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
-from typing import Optional
+from typing import Any, Optional
 
 from ovirt_rdma.host.collect.netdevs import concerned
-from ovirt_rdma.host.collect.parsers import nmcli
 from ovirt_rdma.host.collect.tools import Tools
-from ovirt_rdma.host.facts.devices import Netdev, NetworkManager, Profile, RdmaDevice
+from ovirt_rdma.host.facts.devices import (
+    Netdev,
+    NetworkManager,
+    OvirtNetwork,
+    Profile,
+    Property,
+    RdmaDevice,
+)
+from ovirt_rdma.host.facts.ipoib import MODE_PROPERTY
 from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.system.tree import FileTree
 
 _NMCLI = ("nmcli", "-t", "-f")
 # nmcli(1): "8 NetworkManager is not running."
@@ -44,7 +63,7 @@ def read_network_manager(
         return NetworkManager(running=False)
     if text is None:
         return None
-    state = nmcli.table(text, 2)
+    state = table(text, 2)
     if not state:
         problems.append(f"nmcli does not print NetworkManager's state: {text!a}")
         return None
@@ -67,7 +86,7 @@ def _devices(
     text = tools.text([*_NMCLI, "DEVICE,STATE", "device"], problems)
     managed: list[str] = []
     unmanaged: list[str] = []
-    for name, state in nmcli.table(text or "", 2):
+    for name, state in table(text or "", 2):
         (unmanaged if state == "unmanaged" else managed).append(name)
     return tuple(sorted(managed)), tuple(sorted(unmanaged))
 
@@ -80,7 +99,7 @@ def _profiles(
     text = tools.text([*_NMCLI, fields, "connection"], problems)
     candidates = [
         Profile(name=name, uuid=uuid, type=type_, active_on=on, file=_kept_in(file))
-        for uuid, type_, device, file, name in nmcli.table(text or "", 5)
+        for uuid, type_, device, file, name in table(text or "", 5)
         for on in (_active_on(device, names),)
         if type_ == _INFINIBAND or on in names
     ]
@@ -89,7 +108,7 @@ def _profiles(
         return ()
     ids = [word for profile in candidates for word in ("uuid", profile.uuid)]
     text = tools.text([*_NMCLI, _SETTINGS, "connection", "show", *ids], problems)
-    properties = nmcli.profiles(text or "")
+    properties = profiles(text or "")
     known = (replace(p, properties=properties.get(p.uuid, ())) for p in candidates)
     return tuple(
         replace(profile, interface_name=profile.value("connection.interface-name"))
@@ -108,3 +127,135 @@ def _active_on(device: str, names: set[str]) -> Optional[str]:
     """
     active = [device, *device.split(",")]
     return next((name for name in active if name in names), active[-1]) or None
+
+
+# nmcli shows these among the properties, but they are not settings.
+_LEFT_OUT = ("connection.timestamp", "connection.read-only")
+_SECRET = "password"  # noqa: S105  (Wake-on-LAN's is shown without --show-secrets)
+_PROPERTY = re.compile(r"([a-z0-9-]+\.[A-Za-z0-9_.-]+):(.+)")
+
+
+def table(text: str, columns: int) -> list[tuple[str, ...]]:
+    """Return the rows that have ``columns`` fields, without escapes."""
+    rows = (fields(line) for line in text.split("\n"))
+    return [row for row in rows if len(row) == columns]
+
+
+def fields(line: str) -> tuple[str, ...]:
+    """Return the fields of a line of a table: ``a:b`` is two, ``a\\:b`` is one."""
+    parts = [""]
+    escaped = False
+    for character in line:
+        if character == "\\" and not escaped:
+            escaped = True
+            continue
+        if character == ":" and not escaped:
+            parts.append("")
+        else:
+            parts[-1] += character
+        escaped = False
+    return tuple(parts)
+
+
+def profiles(text: str) -> dict[str, tuple[Property, ...]]:
+    """Return the properties that have a value, by the profile's UUID.
+
+    Secrets are left out, and so is the time of the last activation.
+    """
+    properties = {}
+    for block in text.split("\n\n"):
+        matches = map(_PROPERTY.fullmatch, block.split("\n"))
+        shown = {match[1]: match[2] for match in matches if match}
+        uuid = shown.get("connection.uuid")
+        if uuid:
+            properties[uuid] = tuple(
+                Property(name, value)
+                for name, value in shown.items()
+                if name not in _LEFT_OUT and _SECRET not in name
+            )
+    return properties
+
+
+# The present networks, and those that VDSM restores at boot; each ``netconf`` is a
+# link.
+STAGING = "/var/lib/vdsm/staging/netconf/nets"
+PERSISTENCE = "/var/lib/vdsm/persistence/netconf/nets"
+# Owned by the user vdsm (vdsm.spec.in, %defattr before _localstatedir/lib/vdsm).
+_OTHERS = "/var/lib/vdsm"
+# The limit for all files together: 4094 VLANs of 1 kB.
+_MOST_BYTES = 4 << 20
+
+
+def read_ovirt_networks(
+    tree: FileTree, problems: list[str]
+) -> tuple[OvirtNetwork, ...]:
+    """Return the networks by name; none on a host without VDSM's files.
+
+    They are the present ones; if VDSM has no list of these, the persistent ones.
+    """
+    folders = (f for f in (STAGING, PERSISTENCE) if tree.has(f, others=_OTHERS))
+    folder = next(folders, None)
+    if folder is None:
+        return ()
+    networks, left = [], _MOST_BYTES
+    for name in tree.names(folder, problems, others=_OTHERS):
+        data = tree.data(f"{folder}/{name}", problems, others=_OTHERS)
+        left -= len(data or b"")
+        if left < 0:
+            problems.append(
+                f"{folder} has more than {_MOST_BYTES} bytes of networks: those from "
+                f"{name} on are not read"
+            )
+            break
+        network = _network(name, data, folder, problems)
+        if network:
+            networks.append(network)
+    return tuple(networks)
+
+
+def _network(
+    name: str, data: Optional[bytes], folder: str, problems: list[str]
+) -> Optional[OvirtNetwork]:
+    if data is None:
+        return None
+    try:
+        return _parsed(name, json.loads(data))
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        problems.append(f"{folder}/{name} is not a network of VDSM: {reason}")
+        return None
+
+
+def _parsed(name: str, network: Any) -> OvirtNetwork:
+    """Read it as VDSM's NetworkConfig does (network/nmstate/bridge_util.py)."""
+    if not isinstance(network, dict):
+        raise ValueError("not an object")
+    vlan = _number(network, "vlan")
+    custom = network.get("custom")
+    mode = custom.get(MODE_PROPERTY) if isinstance(custom, dict) else None
+    below = _word(network, "nic") or _word(network, "bonding")
+    return OvirtNetwork(
+        name=name,
+        southbound=f"{below}.{vlan}" if below and vlan is not None else below,
+        bridged=network.get("bridged") is True,
+        vlan=vlan,
+        mtu=_number(network, "mtu"),
+        default_route=network.get("defaultRoute") is True,
+        ipoib_mode=mode if isinstance(mode, str) else None,
+    )
+
+
+def _word(network: dict[str, Any], key: str) -> Optional[str]:
+    word = network.get(key)
+    if word is not None and not isinstance(word, str):
+        raise ValueError(f"{key} is not a text")
+    return word or None
+
+
+def _number(network: dict[str, Any], key: str) -> Optional[int]:
+    number = network.get(key)
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise ValueError(f"{key} is not a number")
+    return number

@@ -1,64 +1,302 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read RDMA devices and their ports: identity, GIDs, MTUs, LIDs and P_Keys.
+"""Read adapters from the PCI bus, RDMA devices and their ports, and virtual functions.
 
-The texts are those of the kernel's drivers/infiniband/core/sysfs.c and cma_configfs.c,
-and of the drivers' hw_rev, hca_type and board_id.
+The adapters are PCI functions in /sys/bus/pci/devices that are or could be RDMA
+adapters. A hypervisor has hundreds of functions, most of them VFs; only vendor and
+class are read of those that are not adapters.
+
+The texts of RDMA devices are those of the kernel's drivers/infiniband/core/sysfs.c and
+cma_configfs.c, and of the drivers' hw_rev, hca_type and board_id. Rates have the form
+``40 Gb/sec (4X QDR)`` (rate_show()). The kernel has no file with the MTUs; the output
+of ``ibv_devinfo`` is that of rdma-core's libibverbs/examples/devinfo.c. MLNX_OFED's has
+more lines, which are ignored.
+
+The kernel shows which functions are VFs (``virtfnN``, drivers/pci/iov.c). What a PF has
+set for them, it shows in two ways:
+
+- mlx5: netlink, by the PF's IPoIB netdev (``ip link show dev ib0``; the kernel's
+  rtnl_fill_vfinfo() in net/core/rtnetlink.c, and mlx5's ib_virt.c): node and port GUID,
+  and the policy for the link;
+- mlx4: the folder ``iov`` of the PF's RDMA device (drivers/infiniband/hw/mlx4/sysfs.c):
+  for each port the GUIDs, and which entries of the port's P_Key table a VF sees.
+
+Here too is the host's id, of which the GUIDs of VFs are made.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Optional
+from typing import Any, Optional
 
-from ovirt_rdma.host.collect.hcas import read_driver, read_numa_node, read_pci
-from ovirt_rdma.host.collect.parsers.ibverbs import (
-    PortMtus,
-    data_rate_mbps,
-    parse_port_mtus,
-    rate_mbps,
-)
-from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.collect.tools import Tools, virtual_functions
 from ovirt_rdma.host.facts.devices import (
+    ARPHRD_INFINIBAND,
     SOFT_ROCE,
+    Adapter,
     Gid,
     Guid,
+    IrqCpus,
+    Netdev,
+    PciIdentity,
+    PciLink,
     PKey,
     RdmaDevice,
     RdmaPort,
+    Tuning,
+    VfPort,
+    VirtualFunction,
+    mlx4_function,
 )
-from ovirt_rdma.host.facts.model import UNKNOWN
+from ovirt_rdma.host.facts.model import UNKNOWN, Facts
 from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.system.tree import FileTree
 
+# domain:bus:device.function; VMD and Hyper-V use domains of five digits and more.
+_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+PCI_DEVICES = "/sys/bus/pci/devices"
 RDMA_CLASS = "/sys/class/infiniband"
+
+
+def read_pci(tree: FileTree, folder: str) -> Optional[PciIdentity]:
+    """Return the PCI function of ``folder``/device, or None.
+
+    It is the device itself or its parent (virtio, and the sub-functions of mlx5). The
+    PCI host controller of a USB adapter is not used.
+    """
+    place = tree.real_path(f"{folder}/device")
+    if place is None:
+        return None
+    for function, link in ((place, "device"), (place.parent, "device/..")):
+        if _ADDRESS.fullmatch(function.name):
+            ids = [
+                tree.text(f"{folder}/{link}/{name}") or UNKNOWN
+                for name in ("vendor", "device", "revision")
+            ]
+            return PciIdentity(function.name, *ids)
+    return None
+
+
+def read_driver(tree: FileTree, folder: str) -> Optional[str]:
+    """Return the driver bound to ``folder``/device, or None if there is none."""
+    place = tree.real_path(f"{folder}/device/driver")
+    return place.name if place else None
+
+
+_MELLANOX = "0x15b3"
+# PCI base class and subclass, include/linux/pci_ids.h. Omni-Path is a "fabric
+# controller"; old HCAs are InfiniBand controllers on the serial bus.
+_NETWORK = "0x02"
+_INFINIBAND, _FABRIC, _SERIAL_INFINIBAND = "0x0207", "0x0208", "0x0c06"
+# drivers/net/ethernet/mellanox/mlx4/main.c: at most two ports.
+_MLX4_PORTS = (1, 2)
+
+
+def read_adapters(
+    tree: FileTree, devices: tuple[RdmaDevice, ...], problems: list[str]
+) -> tuple[Adapter, ...]:
+    """Return the adapters by PCI address; :class:`Adapter` says which are included.
+
+    An adapter that disappears during the read is left out, with a sentence.
+    """
+    with_rdma = {device.pci.address for device in devices if device.pci}
+    adapters = []
+    for address in tree.names(PCI_DEVICES):
+        folder = f"{PCI_DEVICES}/{address}"
+        failures: list[str] = []
+        vendor = tree.text(f"{folder}/vendor", failures)
+        code = tree.text(f"{folder}/class", failures) or ""
+        known = code.startswith((_INFINIBAND, _FABRIC, _SERIAL_INFINIBAND)) or (
+            vendor == _MELLANOX and code.startswith(_NETWORK)
+        )
+        adapter = None
+        if address in with_rdma or known:
+            adapter = _adapter(tree, address, vendor, failures)
+            if address in with_rdma and not adapter.physical_function:
+                adapter = _with_locality(tree, folder, adapter)
+        if failures and not tree.is_folder(folder):
+            problems.append(f"PCI device {address} disappeared during the read")
+            continue
+        problems.extend(failures)
+        if adapter:
+            adapters.append(adapter)
+    return tuple(adapters)
+
+
+def _adapter(
+    tree: FileTree, address: str, vendor: Optional[str], problems: list[str]
+) -> Adapter:
+    folder = f"{PCI_DEVICES}/{address}"
+    device, revision = (
+        tree.text(f"{folder}/{name}", problems) or UNKNOWN
+        for name in ("device", "revision")
+    )
+    driver = tree.link_name(f"{folder}/driver")
+    physfn = tree.link_name(f"{folder}/physfn")
+    names = set(tree.names(folder))
+    max_vfs = vfs = None
+    if not physfn and "sriov_totalvfs" in names:
+        max_vfs = tree.number(f"{folder}/sriov_totalvfs", problems)
+        vfs = tree.number(f"{folder}/sriov_numvfs", problems)
+    ports: list[tuple[str, int]] = []
+    for number in _MLX4_PORTS if driver == "mlx4_core" else ():
+        path = f"{folder}/mlx4_port{number}"
+        if f"mlx4_port{number}" in names:
+            kind = tree.text(path, problems) or UNKNOWN
+            # For Ethernet the MTU's file has no meaning, and the kernel logs a warning
+            # if it is read.
+            ethernet = "eth" in kind or f"mlx4_port{number}_mtu" not in names
+            mtu = None if ethernet else tree.number(f"{path}_mtu", problems)
+            ports.append((kind, mtu or 0))
+    return Adapter(
+        pci=PciIdentity(address, vendor or UNKNOWN, device, revision),
+        driver=driver,
+        numa_node=tree.number(f"{folder}/numa_node"),
+        physical_function=physfn,
+        vfs=vfs,
+        max_vfs=max_vfs,
+        port_types=tuple(kind for kind, _ in ports),
+        port_mtus=tuple(mtu for _, mtu in ports),
+    )
+
+
+# drivers/pci/pci-sysfs.c: "8.0 GT/s PCIe"; "Unknown" if it has no link.
+_SPEED = re.compile(r"([0-9]{1,4}(?:\.[0-9])?) GT/s(?: PCIe)?")
+# "0-3,8": lib/vsprintf.c, %*pbl. An empty list is no text.
+_CPUS = re.compile(r"[0-9]{1,5}(?:[-,][0-9]{1,5})*")
+_NODES = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+
+
+def _with_locality(tree: FileTree, folder: str, adapter: Adapter) -> Adapter:
+    """Return the adapter with its PCIe link, the processors near it, and where its
+    MSI-X interrupts go, by number of interrupts.
+    """
+    local = tree.text(f"{folder}/local_cpulist") or ""
+    counted: Counter[str] = Counter()
+    for number in tree.names(f"{folder}/msi_irqs"):
+        irq = f"/proc/irq/{number}"
+        for name in ("effective_affinity_list", "smp_affinity_list"):
+            cpus = tree.text(f"{irq}/{name}") or ""
+            if _CPUS.fullmatch(cpus):
+                counted[cpus] += 1
+                break
+    found = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    return replace(
+        adapter,
+        pci_link=_pci_link(tree, folder),
+        local_cpus=local if _CPUS.fullmatch(local) else None,
+        interrupts=tuple(IrqCpus(cpus, number) for cpus, number in found),
+    )
+
+
+def _pci_link(tree: FileTree, folder: str) -> Optional[PciLink]:
+    """Return the link; None if the kernel shows nothing of it."""
+    above = tree.real_path(folder)
+    # The folder of a function is inside that of the port above it.
+    slot = bool(above and _ADDRESS.fullmatch(above.parent.name))
+    ends = [(folder, "current"), (folder, "max"), (f"{folder}/..", "max")]
+    values: list[Any] = []
+    for place, which in ends if slot else ends[:2]:
+        speed = _SPEED.fullmatch(tree.text(f"{place}/{which}_link_speed") or "")
+        width = tree.number(f"{place}/{which}_link_width")
+        values += [float(speed[1]) if speed else None, width or None]
+    link = PciLink(*values)
+    return None if link == PciLink() else link
+
+
+def read_tuning(tree: FileTree) -> Tuning:
+    """Return the settings of the host that concern all adapters."""
+    policies = "/sys/devices/system/cpu/cpufreq"
+    governors = {
+        tree.text(f"{policies}/{name}/scaling_governor")
+        for name in tree.names(policies)
+        if name.startswith("policy")
+    }
+    # A list such as ``0-1,4``.
+    nodes = (tree.text("/sys/devices/system/node/online") or "").split(",")
+    ends = [match for match in map(_NODES.fullmatch, nodes) if match]
+    return Tuning(
+        numa_nodes=sum(max(0, int(m[2] or m[1]) - int(m[1]) + 1) for m in ends)
+        if len(ends) == len(nodes)
+        else None,
+        governors=tuple(sorted(name for name in governors if name)),
+        rdma_slots=tree.number("/proc/sys/sunrpc/rdma_slot_table_entries"),
+    )
+
 
 _NUMBERED = re.compile(r"(?:\d+:\s*)?([A-Za-z<][^:]*)")
 _GID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
+RDMA_CM_CONFIG = "/sys/kernel/config/rdma_cm"
+_PKEY = re.compile(r"0x[0-9a-f]{4}")
+# For verbs hfi1 shows 4096 at most, even if Omni-Path's MTU is 8192 or 10240
+# (query_port() of drivers/infiniband/hw/hfi1/verbs.c).
+_SHOWN_AT_MOST = {"hfi1": 4096}
+# Each failure may have taken the whole timeout of a tool.
+_MOST_FAILURES = 3
+
+Mtus = dict[str, Optional[int]]
+"""A port's IB MTUs in bytes, ``max`` and ``active``; None: no valid one."""
 
 
 def read_rdma_devices(
-    tree: FileTree, problems: list[str], most_gids: Optional[int] = None
+    tree: FileTree,
+    problems: list[str],
+    most_gids: Optional[int] = None,
+    tools: Optional[Tools] = None,
 ) -> tuple[RdmaDevice, ...]:
     """Return all RDMA devices by name; none if no RDMA module is loaded.
 
     Only the first ``most_gids`` entries of each GID table are read; None: all, of which
-    Soft-RoCE has 1024.
+    Soft-RoCE has 1024. With ``tools``: with details that a mount does not need.
 
-    A device that disappears during the read is left out, invalid text becomes UNKNOWN,
-    each with a sentence in ``problems``.
+    A device that disappears during the read is left out, invalid text becomes UNKNOWN
+    or None, each with a sentence in ``problems``.
     """
+    names = tree.names(RDMA_CLASS)
+    mtus = _mtus(tools, names, problems) if tools else None
     devices = []
-    for name in tree.names(RDMA_CLASS):
+    for name in names:
         failures: list[str] = []
         device = _device(tree, name, failures, most_gids)
+        if mtus is not None:
+            device = _with_details(tree, device, mtus, failures)
         if failures and not tree.is_folder(f"{RDMA_CLASS}/{name}"):
             problems.append(f"RDMA device {name} disappeared during the read")
             continue
         problems.extend(failures)
         devices.append(device)
     return tuple(devices)
+
+
+def _mtus(
+    tools: Tools, devices: Sequence[str], problems: list[str]
+) -> dict[tuple[str, int], Mtus]:
+    """Run ``ibv_devinfo`` for all devices together. If it fails, which it does if it
+    cannot open one of them, run it for each device.
+    """
+    failed: list[str] = []
+    text = tools.text(["ibv_devinfo"], failed, optional=True) if devices else None
+    if text is not None or not failed:
+        return parse_port_mtus(text or "")
+    if len(devices) == 1:
+        problems.extend(failed)
+        return {}
+    mtus: dict[tuple[str, int], Mtus] = {}
+    failed.clear()
+    for number, device in enumerate(devices):
+        text = tools.text(["ibv_devinfo", "-d", device], failed, optional=True)
+        mtus.update(parse_port_mtus(text or ""))
+        left = len(devices) - number - 1
+        if len(failed) == _MOST_FAILURES and left:
+            failed.append(
+                f"ibv_devinfo was not run for {left} more RDMA devices: it had failed "
+                f"{_MOST_FAILURES} times"
+            )
+            break
+    problems.extend(failed)
+    return mtus
 
 
 def _device(
@@ -71,10 +309,13 @@ def _device(
         driver = SOFT_ROCE
     ports = []
     for port in tree.names(f"{folder}/ports", problems):
-        if port.isdecimal():
+        if port.isascii() and port.isdecimal():
             place = f"{folder}/ports/{port}"
-            its = int(port), driver, problems
-            ports.append(_port(tree, place, *its, most_gids=most_gids))
+            gids = _gids(tree, place, problems, most_gids)
+            found = _port(tree, place, int(port), problems)
+            if driver == SOFT_ROCE:  # it has no link of its own
+                found = replace(found, data_rate_mbps=None)
+            ports.append(replace(found, gids=gids))
         else:
             problems.append(f"{folder}/ports has a port named {port!a}")
     return RdmaDevice(
@@ -88,50 +329,28 @@ def _device(
     )
 
 
-def _port(
-    tree: FileTree,
-    folder: str,
-    number: int,
-    driver: Optional[str],
-    problems: list[str],
-    *,
-    most_gids: Optional[int],
-) -> RdmaPort:
+def _port(tree: FileTree, folder: str, number: int, problems: list[str]) -> RdmaPort:
     link_layer = tree.text(f"{folder}/link_layer", problems) or UNKNOWN
-    rate = _rate(tree, f"{folder}/rate", problems)
+    rate = tree.text(f"{folder}/rate") or ""  # some ports have none
+    if rate and rate_mbps(rate) is None:
+        problems.append(f"{folder}/rate reads {rate!a}, not a rate in Gb/sec")
     return RdmaPort(
         number=number,
         state=_word(tree, f"{folder}/state", problems),
         physical_state=_word(tree, f"{folder}/phys_state", problems),
         link_layer=link_layer,
-        rate_mbps=rate_mbps(rate) if rate else None,
-        data_rate_mbps=(
-            # Soft-RoCE has no link of its own.
-            data_rate_mbps(rate, link_layer) if rate and driver != SOFT_ROCE else None
-        ),
-        gids=_gids(tree, folder, problems, most_gids),
+        rate_mbps=rate_mbps(rate),
+        data_rate_mbps=data_rate_mbps(rate, link_layer),
     )
 
 
 def _word(tree: FileTree, path: str, problems: list[str]) -> str:
     """Return ``ACTIVE`` for ``4: ACTIVE``."""
     text = tree.text(path, problems)
-    if text is None:
-        return UNKNOWN
-    match = _NUMBERED.fullmatch(text)
-    if not match:
+    match = _NUMBERED.fullmatch(text or "")
+    if text and not match:
         problems.append(f"{path} reads {text!a}, not NUMBER: WORD")
-        return UNKNOWN
-    return match.group(1)
-
-
-def _rate(tree: FileTree, path: str, problems: list[str]) -> Optional[str]:
-    """Return ``40 Gb/sec (4X QDR)``; None for a port without a rate."""
-    text = tree.text(path)
-    if text is not None and rate_mbps(text) is None:
-        problems.append(f"{path} reads {text!a}, not a rate in Gb/sec")
-        return None
-    return text
+    return match[1] if match else UNKNOWN
 
 
 def _gids(
@@ -164,76 +383,10 @@ def _gids(
     return tuple(sorted(gids, key=lambda gid: gid.index))
 
 
-RDMA_CM_CONFIG = "/sys/kernel/config/rdma_cm"
-
-_HEX = re.compile(r"0x[0-9a-f]{1,8}")
-_PKEY = re.compile(r"0x[0-9a-f]{4}")
-_NO_MTUS = PortMtus()
-# For verbs hfi1 shows 4096 at most, even if Omni-Path's MTU is 8192 or 10240
-# (query_port() of drivers/infiniband/hw/hfi1/verbs.c).
-_SHOWN_AT_MOST = {"hfi1": 4096}
-# Each failure may have taken the whole timeout of a tool.
-_MOST_FAILURES = 3
-
-
-def with_port_details(
-    tree: FileTree, tools: Tools, devices: tuple[RdmaDevice, ...], problems: list[str]
-) -> tuple[RdmaDevice, ...]:
-    """Return ``devices`` with details that a mount does not need.
-
-    A device that disappears during the read is left out, invalid text becomes None,
-    each with a sentence in ``problems``.
-    """
-    mtus = _mtus(tools, devices, problems)
-    detailed = []
-    for device in devices:
-        failures: list[str] = []
-        details = _port_device(tree, device, mtus, failures)
-        if failures and not tree.is_folder(f"{RDMA_CLASS}/{device.name}"):
-            problems.append(f"RDMA device {device.name} disappeared during the read")
-            continue
-        problems.extend(failures)
-        detailed.append(details)
-    return tuple(detailed)
-
-
-def _mtus(
-    tools: Tools, devices: tuple[RdmaDevice, ...], problems: list[str]
-) -> dict[tuple[str, int], PortMtus]:
-    """Run ``ibv_devinfo`` for all devices together. If it fails, which it does if it
-    cannot open one of them, run it for each device.
-    """
-    if not devices:
-        return {}
-    failed: list[str] = []
-    text = tools.text(["ibv_devinfo"], failed, optional=True)
-    if text is not None:
-        return parse_port_mtus(text)
-    if not failed:
-        return {}
-    if len(devices) == 1:
-        problems.extend(failed)
-        return {}
-    mtus: dict[tuple[str, int], PortMtus] = {}
-    failed.clear()
-    for number, device in enumerate(devices):
-        text = tools.text(["ibv_devinfo", "-d", device.name], failed, optional=True)
-        mtus.update(parse_port_mtus(text or ""))
-        if len(failed) == _MOST_FAILURES and number + 1 < len(devices):
-            left = len(devices) - number - 1
-            failed.append(
-                f"ibv_devinfo was not run for {left} more RDMA devices: it had failed "
-                f"{_MOST_FAILURES} times"
-            )
-            break
-    problems.extend(failed)
-    return mtus
-
-
-def _port_device(
+def _with_details(
     tree: FileTree,
     device: RdmaDevice,
-    mtus: Mapping[tuple[str, int], PortMtus],
+    mtus: Mapping[tuple[str, int], Mtus],
     problems: list[str],
 ) -> RdmaDevice:
     folder = f"{RDMA_CLASS}/{device.name}"
@@ -242,100 +395,55 @@ def _port_device(
         _text(tree, f"{folder}/{name}", problems) if name in names else None
         for name in ("hw_rev", "hca_type", "board_id")
     )
+    most = _SHOWN_AT_MOST.get(device.driver or "")
+    ports = []
+    for port in device.ports:
+        shown = mtus.get((device.name, port.number), {})
+        ports.append(
+            replace(
+                _port_with_details(tree, device.name, port, problems),
+                max_mtu=None if shown.get("max") == most else shown.get("max"),
+                active_mtu=None if shown.get("active") == most else shown.get("active"),
+            )
+        )
     return replace(
         device,
         hw_rev=hw_rev,
         hca_type=hca_type,
         board_id=board_id,
-        numa_node=read_numa_node(tree, f"{folder}/device"),
-        ports=tuple(
-            _port_facts(
-                tree,
-                device,
-                port,
-                _believable(mtus.get((device.name, port.number)), device.driver),
-                problems,
-            )
-            for port in device.ports
-        ),
+        numa_node=tree.number(f"{folder}/device/numa_node"),
+        ports=tuple(ports),
     )
 
 
-def _believable(mtus: Optional[PortMtus], driver: Optional[str]) -> PortMtus:
-    most = _SHOWN_AT_MOST.get(driver or "")
-    if mtus is None:
-        return _NO_MTUS
-    return PortMtus(
-        max_mtu=None if mtus.max_mtu == most else mtus.max_mtu,
-        active_mtu=None if mtus.active_mtu == most else mtus.active_mtu,
-    )
-
-
-def _port_facts(
-    tree: FileTree,
-    device: RdmaDevice,
-    port: RdmaPort,
-    mtus: PortMtus,
-    problems: list[str],
+def _port_with_details(
+    tree: FileTree, device: str, port: RdmaPort, problems: list[str]
 ) -> RdmaPort:
-    folder = f"{RDMA_CLASS}/{device.name}/ports/{port.number}"
+    folder = f"{RDMA_CLASS}/{device}/ports/{port.number}"
     names = set(tree.names(folder, problems))
     lid, sm_lid = (
-        _number(tree, f"{folder}/{name}", problems) if name in names else None
+        tree.number(f"{folder}/{name}", problems) if name in names else None
         for name in ("lid", "sm_lid")
     )
+    guid = gid_type = None
+    # To create its folder would show the type, but would change the host.
+    config = f"{RDMA_CM_CONFIG}/{device}/ports/{port.number}"
+    if port.is_ethernet and tree.is_folder(config):
+        gid_type = _text(tree, f"{config}/default_roce_mode", problems)
+    if not port.is_ethernet:
+        # The low half of the GID at index 0. A VF has none (all zero) until its
+        # physical function assigns one.
+        guids = [Guid.of_gid(gid.gid) for gid in port.gids if gid.index == 0]
+        guid = guids[0].in_groups if guids and guids[0].assigned else None
     return replace(
         port,
-        max_mtu=mtus.max_mtu,
-        active_mtu=mtus.active_mtu,
         lid=lid,
         sm_lid=sm_lid,
-        guid=None if port.is_ethernet else _guid(port),
-        default_gid_type=(
-            _default_gid_type(tree, device.name, port.number, problems)
-            if port.is_ethernet
-            else None
-        ),
-        pkeys=(
-            _pkeys(tree, f"{folder}/pkeys", problems)
-            if "pkeys" in names  # iWARP has none
-            else ()
-        ),
+        guid=guid,
+        default_gid_type=gid_type,
+        # iWARP has none.
+        pkeys=_pkeys(tree, f"{folder}/pkeys", problems) if "pkeys" in names else (),
     )
-
-
-def _default_gid_type(
-    tree: FileTree, device: str, port: int, problems: list[str]
-) -> Optional[str]:
-    """Return ``RoCE v2``; None if the device has no folder in configfs.
-
-    Its creation would show the type, but would change the host.
-    """
-    folder = f"{RDMA_CM_CONFIG}/{device}/ports/{port}"
-    if not tree.is_folder(folder):
-        return None
-    return _text(tree, f"{folder}/default_roce_mode", problems)
-
-
-def _guid(port: RdmaPort) -> Optional[str]:
-    """Return the port GUID: the low half of the GID at index 0.
-
-    A VF has none (all zero) until its physical function assigns one.
-    """
-    first = next((gid for gid in port.gids if gid.index == 0), None)
-    guid = Guid.of_gid(first.gid) if first else None
-    return guid.in_groups if guid and guid.assigned else None
-
-
-def _number(tree: FileTree, path: str, problems: list[str]) -> Optional[int]:
-    """Return 1 for ``0x1``."""
-    text = tree.text(path, problems)
-    if text is None:
-        return None
-    if not _HEX.fullmatch(text):
-        problems.append(f"{path} reads {text!a}, not a hexadecimal number")
-        return None
-    return int(text, 16)
 
 
 def _pkeys(tree: FileTree, folder: str, problems: list[str]) -> tuple[PKey, ...]:
@@ -356,3 +464,160 @@ def _text(tree: FileTree, path: str, problems: list[str]) -> Optional[str]:
     """Return a text, or None if it is empty, which is valid for some drivers."""
     data = tree.data(path, problems)
     return data.decode("utf-8", "surrogateescape").strip() or None if data else None
+
+
+# Mb/s of one lane after encoding. SDR to QDR use 8b/10b, the others 64b/66b on
+# 10.3125, 14.0625 and 25.78125 Gb/s per lane. The kernel's figure is before encoding up
+# to QDR and for FDR (14 per lane), and after it for FDR10 and from EDR on.
+_LANE_MBPS = {
+    "SDR": 2_000.0,
+    "DDR": 4_000.0,
+    "QDR": 8_000.0,
+    "FDR10": 10_000.0,
+    "FDR": 14_062.5 * 64 / 66,
+    "EDR": 25_000.0,
+    "HDR": 50_000.0,
+    "NDR": 100_000.0,
+    "XDR": 200_000.0,
+}
+_RATE = re.compile(
+    r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec\b"
+    r"(?: \(([0-9]{1,2})X ?([A-Z0-9]*)\))?.*"
+)
+
+
+def rate_mbps(text: str) -> Optional[int]:
+    """Return 40000 for ``40 Gb/sec (4X QDR)``; None if the text is not a rate."""
+    match = _RATE.fullmatch(text)
+    return round(float(match.group(1)) * 1000) if match else None
+
+
+def data_rate_mbps(text: str, link_layer: str) -> Optional[int]:
+    """Return 32000 for ``40 Gb/sec (4X QDR)``; None for an unknown generation.
+
+    Ethernet's speeds are those after encoding, so they are returned unchanged.
+    """
+    match = _RATE.fullmatch(text)
+    if not match or link_layer == "Ethernet":
+        return rate_mbps(text)
+    # Old kernels print no name for SDR.
+    lane = _LANE_MBPS.get(match.group(3) or "SDR")
+    if match.group(2) is None or lane is None:
+        return None
+    return round(int(match.group(2)) * lane)
+
+
+# enum ib_mtu and enum opa_mtu of the kernel's include/rdma/ib_verbs.h. The number is
+# read, not the text before it, which is "invalid MTU" for values unknown to the tool.
+_BYTES = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096, 6: 8192, 7: 10240}
+_DEVICE = re.compile(r"hca_id:\s+(\S+)\s*")
+_PORT = re.compile(r"\s+port:\s+([0-9]{1,3})\s*")
+_MTU = re.compile(r"\s+(max|active)_mtu:\s+.*\(([0-9]{1,3})\)\s*")
+
+
+def parse_port_mtus(text: str) -> dict[tuple[str, int], Mtus]:
+    """Return the MTUs by device and port number; other lines are ignored."""
+    mtus: dict[tuple[str, int], Mtus] = {}
+    device: Optional[str] = None
+    port: Optional[tuple[str, int]] = None
+    for line in text.split("\n"):
+        if match := _DEVICE.fullmatch(line):
+            device, port = match.group(1), None
+        elif match := _PORT.fullmatch(line):
+            port = None if device is None else (device, int(match.group(1)))
+        elif port is not None and (match := _MTU.fullmatch(line)):
+            bytes_ = _BYTES.get(int(match.group(2)))
+            mtus.setdefault(port, {})[match.group(1)] = bytes_
+    return mtus
+
+
+_VIRTFN = re.compile(r"virtfn([0-9]{1,5})")
+_ADMIN_GUID = re.compile(r"[0-9a-f]{1,16}")
+# The subnet manager, or nobody, assigns the GUID (sysfs.c, show_admin_alias_guid).
+_NOBODYS = "ffffffffffffffff"
+
+# As VDSM does it (lib/vdsm/host/__init__.py, uuid); dmidecode reads the same value.
+_VDSM_ID = "/etc/vdsm/vdsm.id"
+_PRODUCT_UUID = "/sys/class/dmi/id/product_uuid"
+
+
+def read_host_uuid(tree: FileTree) -> Optional[str]:
+    """Return the host's id in VDSM; None if it has none, or only root may read it."""
+    text = tree.text(_VDSM_ID) or tree.text(_PRODUCT_UUID)
+    return text.splitlines()[0].strip().lower() if text else None
+
+
+def with_virtual_functions(
+    tree: FileTree, tools: Tools, facts: Facts, problems: list[str]
+) -> tuple[Adapter, ...]:
+    """Return the adapters of ``facts`` with their VFs; ``ip`` is run for each PF that
+    has some.
+    """
+    devices = {d.pci.address: d.name for d in facts.rdma_devices if d.pci}
+    # The first netdev of each PCI function that is no P_Key child.
+    base: dict[str, Netdev] = {}
+    for one in facts.netdevs:
+        if one.pci and not (one.ipoib and one.ipoib.parent):
+            base.setdefault(one.pci.address, one)
+    found = []
+    for adapter in facts.adapters:
+        pf, is_mlx4 = adapter.pci.address, adapter.driver == "mlx4_core"
+        numbers = _numbers(tree, pf) if adapter.vfs else {}
+        shown: Mapping[int, VirtualFunction] = {}
+        netdev = base.get(pf) if numbers and not is_mlx4 else None
+        if netdev and netdev.type == ARPHRD_INFINIBAND:
+            command = ["ip", "-j", "link", "show", "dev", netdev.name]
+            shown = virtual_functions(tools.rows(command, problems) or [])
+        vfs = []
+        for number, address in sorted(numbers.items()):
+            vf = replace(
+                shown.get(number, VirtualFunction(number, "")),
+                address=address,
+                driver=tree.link_name(f"{PCI_DEVICES}/{address}/driver"),
+                rdma_device=devices.get(address),
+                netdev=base[address].name if address in base else None,
+            )
+            if is_mlx4 and pf in devices:
+                ports = _vf_ports(tree, pf, devices[pf], number, problems)
+                vf = replace(vf, ports=ports)
+            vfs.append(vf)
+        found.append(replace(adapter, virtual_functions=tuple(vfs)) if vfs else adapter)
+    return tuple(found)
+
+
+def _numbers(tree: FileTree, address: str) -> dict[int, str]:
+    """Return the PCI addresses of the VFs of a PF by number."""
+    folder = f"{PCI_DEVICES}/{address}"
+    numbers = {}
+    for name in tree.names(folder):
+        match = _VIRTFN.fullmatch(name)
+        vf = tree.link_name(f"{folder}/{name}") if match else None
+        if match and vf:
+            numbers[int(match[1])] = vf
+    return numbers
+
+
+def _vf_ports(
+    tree: FileTree, pf: str, device: str, number: int, problems: list[str]
+) -> tuple[VfPort, ...]:
+    """Return mlx4's ports of VF ``number``: entry ``number`` + 1 of a port's GUIDs, and
+    the first entries of the VF's P_Key table, up to one that is not used.
+    """
+    iov = f"{RDMA_CLASS}/{device}/iov"
+    ports = []
+    for port in tree.names(f"{iov}/ports"):
+        path = f"{iov}/ports/{port}/admin_guids/{number + 1}"
+        text = tree.text(path)
+        if text is None or not port.isdecimal():
+            continue
+        if not _ADMIN_GUID.fullmatch(text):
+            problems.append(f"{path} reads {text!a}, not a GUID")
+            continue
+        digits = "0" if text == _NOBODYS else text
+        folder = f"{iov}/{mlx4_function(pf, number)}/ports/{port}/pkey_idx"
+        indexes: list[int] = []
+        while (index := tree.number(f"{folder}/{len(indexes)}")) is not None:
+            indexes.append(index)
+        guid = Guid(digits.zfill(16)).in_groups
+        ports.append(VfPort(int(port), guid, tuple(indexes)))
+    return tuple(ports)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read installed software: our files, boot time, RDMA stacks, udev rules, fapolicyd.
+"""Read installed software: distribution, kernel configuration, versions of packages,
+units, our files, boot time, RDMA stacks, udev rules, fapolicyd, VDSM's daemons.
 
-The boot time is in /proc/uptime and /proc/stat. The RDMA stacks are those of vendors,
-which replace the distribution's. Lines of udev(7) rules are reported if they set a
-property of IPoIB netdevs; they are read as in systemd's src/udev/udev-rules.c.
+The distribution is in os-release(5). rpm knows the versions, or dpkg if rpm does not.
+Of the running kernel's configuration only symbols for RDMA and NFS are read. The boot
+time is in /proc/uptime and /proc/stat. The RDMA stacks are those of vendors, which
+replace the distribution's.
 
 fapolicyd(8) decides on each execve and open. With its default rules a script may run
 only if it is trusted: owned by an RPM or listed in a trust file (fapolicyd 1.0.2 to
@@ -14,24 +16,37 @@ path, size and digest (src/cli/fapolicyd-cli.c, do_dump_db).
 
 from __future__ import annotations
 
-import fnmatch
+import posixpath
 import re
-from collections.abc import Iterator, Sequence
+import shlex
+import zlib
+from collections.abc import Collection, Iterator, Sequence
 from typing import Optional
 
 from ovirt_rdma.host.collect.modules import module_paths
-from ovirt_rdma.host.collect.release import (
-    package_version,
-    read_distribution,
-    read_kernel_config,
-)
 from ovirt_rdma.host.collect.tools import Tools
-from ovirt_rdma.host.collect.units import read_units, subnet_manager
-from ovirt_rdma.host.collect.vdsm_processes import read_selinux
-from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND
-from ovirt_rdma.host.facts.model import OwnFile, RdmaStack, Software, UdevLine
+from ovirt_rdma.host.facts.model import (
+    KernelOption,
+    OwnFile,
+    RdmaStack,
+    SELinux,
+    Software,
+    UdevLine,
+    Unit,
+    VdsmDaemon,
+)
+from ovirt_rdma.host.paths import (
+    HEALTH_UNIT,
+    LAUNCHER,
+    METRICS_UNIT,
+    PARTITIONS_UNIT,
+    STOCK_SUPERVDSMD,
+    STOCK_VDSMD,
+)
+from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.conf_folders import conf_texts, folders_named
 from ovirt_rdma.host.system.own_files import OWN_FILES
+from ovirt_rdma.host.system.processes import ROOT, VDSM_UID, processes, runs
 from ovirt_rdma.host.system.tree import FileTree, Problems
 
 _UPTIME = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\b.*")
@@ -141,98 +156,29 @@ def _ofed(
     return RdmaStack(name, version, ", ".join(evidence)) if evidence else None
 
 
-# key{attribute} operator "value"; e and i may precede the quote.
-_TOKEN = re.compile(
-    r'\b(\w+)(?:\{([^}"]*)\})?\s*(==|!=|\+=|-=|:=|=)\s*[ei]{0,2}"((?:[^"\\]|\\.)*)"'
-)
-# UDEV_LINE_SIZE: udev ignores longer lines.
-_MAX_RULE = 16384
-_ASSIGNS = ("=", "+=", ":=")
-_ATTRIBUTES = ("mode", "mtu")
-# Programs and files in RUN that concern us.
-_PROGRAM = re.compile(r"\bethtool\b|/mode\b|\bmtu\b")
-# Names of systemd and the kernel for netdevs other than IPoIB
-# (systemd.net-naming-scheme(7)).
-_OTHER_NETDEVS = ("en", "eth", "wl", "ww")
+# An assignment of the transport mode, not a match (==, !=).
+_SETS_MODE = re.compile(r'ATTR\{mode\}\s*[:+]?=\s*[ei]{0,2}"')
+_NO_NETDEVS = re.compile(r'SUBSYSTEM\s*(?:==\s*"(?!net)|!=\s*"net")')
 
 
 def read_udev_lines(tree: FileTree, problems: list[str]) -> tuple[UdevLine, ...]:
-    """Return the lines in the order in which udev reads them."""
-    lines: list[UdevLine] = []
+    r"""Return the udev rules that set a transport mode, as old guides have them, in the
+    order in which udev reads them; ``\\`` at the end of a line joins the next one.
+    """
+    lines = []
     files = conf_texts(tree, folders_named("udev/rules.d"), ".rules", problems)
     for path, text in files:
-        lines += (
-            UdevLine(path, number, rule)
-            for number, rule in rules_of(text)
-            if sets_ipoib(rule)
-        )
+        number = 1
+        for lines_of_rule in re.split(r"(?<!\\)\n", text):
+            rule = lines_of_rule.replace("\\\n", "").strip()
+            if (
+                _SETS_MODE.search(rule)
+                and not _NO_NETDEVS.search(rule)
+                and not rule.startswith("#")
+            ):
+                lines.append(UdevLine(path, number, rule))
+            number += 1 + lines_of_rule.count("\n")
     return tuple(lines)
-
-
-def rules_of(text: str) -> Iterator[tuple[int, str]]:
-    r"""Yield each rule with the number of its first line; ``\`` at the end of a line
-    joins the next one.
-
-    Comments are ignored, even within a rule. So is a rule that is not complete at the
-    end of the file.
-    """
-    start = 0
-    parts: list[str] = []
-    lines = text.split("\n")
-    if not lines[-1]:  # after the end of the last line
-        lines.pop()
-    for number, line in enumerate(lines, 1):
-        plain = line.lstrip()
-        if plain.startswith("#"):
-            continue
-        start = start if parts else number
-        parts.append(plain.rstrip("\r"))
-        if parts[-1].endswith("\\"):
-            parts[-1] = parts[-1][:-1]
-            continue
-        rule = "".join(parts).strip()
-        if rule and len(rule) < _MAX_RULE:
-            yield start, rule
-        parts = []
-
-
-def sets_ipoib(rule: str) -> bool:
-    """Whether a rule sets mode or MTU, or runs ethtool or a program that does, and can
-    match IPoIB netdevs.
-
-    A GOTO before the rule, which could skip it, is ignored.
-    """
-    tokens = _TOKEN.findall(rule)
-    return any(_sets(*token) for token in tokens) and all(
-        _may_be_ipoib(*token) for token in tokens
-    )
-
-
-def _sets(key: str, attribute: str, operator: str, value: str) -> bool:
-    if operator not in _ASSIGNS:
-        return False
-    if key == "ATTR":
-        return attribute in _ATTRIBUTES
-    return key == "RUN" and bool(_PROGRAM.search(value))
-
-
-def _may_be_ipoib(key: str, attribute: str, operator: str, value: str) -> bool:
-    """Whether a token can match IPoIB netdevs, judged by subsystem, type and the names
-    of other netdevs.
-    """
-    if operator not in ("==", "!="):
-        return True
-    patterns = value.split("|")
-    if key == "KERNEL" and operator == "==":
-        return not all(pattern.startswith(_OTHER_NETDEVS) for pattern in patterns)
-    if key == "SUBSYSTEM":
-        own = "net"
-    elif key == "ATTR" and attribute == "type":
-        own = str(ARPHRD_INFINIBAND)
-    else:
-        return True
-    matches = any(fnmatch.fnmatchcase(own, pattern) for pattern in patterns)
-    return matches == (operator == "==")
 
 
 _CONF = "/etc/fapolicyd/fapolicyd.conf"
@@ -283,3 +229,294 @@ def read_software(
         own_files=read_own_files(tree, problems),
         selinux=read_selinux(tree),
     )
+
+
+RUNNING = "/proc/config.gz"
+# A configuration of Linux 6.12 has 0.3 MB.
+MAX_BYTES = 8 << 20
+
+# drivers/infiniband, drivers/net/ethernet/mellanox, net/sunrpc, fs/nfs, fs/configfs
+# and net/dcb in Linux 6.12; without CONFIG_.
+_CORE = "INFINIBAND INFINIBAND_USER_ACCESS INFINIBAND_USER_MAD CONFIGFS_FS DCB"
+_IPOIB = "INFINIBAND_IPOIB INFINIBAND_IPOIB_CM MLX5_CORE_IPOIB"
+_MELLANOX = "MLX4_CORE MLX4_CORE_GEN2 MLX4_INFINIBAND MLX5_CORE MLX5_INFINIBAND"
+_OTHERS = "HFI1 QIB MTHCA IRDMA BNXT_RE CXGB4 QEDR OCRDMA USNIC VMWARE_PVRDMA"
+_SOFT = "RDMA_RXE RDMA_SIW"
+_NFS = "SUNRPC_XPRT_RDMA NFS_FS NFS_V3 NFS_V4"
+_BLOCK = "INFINIBAND_SRP INFINIBAND_ISER NVME_RDMA"
+SYMBOLS = frozenset(f"{_CORE} {_IPOIB} {_MELLANOX} {_SOFT} {_NFS} {_BLOCK}".split()) | {
+    f"INFINIBAND_{name}" for name in _OTHERS.split()
+}
+
+_SET = re.compile(r"^CONFIG_(\w+)=(.*)$", re.MULTILINE | re.ASCII)
+_NOT_SET = re.compile(r"^# CONFIG_(\w+) is not set$", re.MULTILINE | re.ASCII)
+
+
+def read_kernel_config(
+    tree: FileTree, release: str, problems: list[str]
+) -> Optional[tuple[KernelOption, ...]]:
+    """Return the symbols in SYMBOLS, sorted; None if there is no configuration of the
+    kernel ``release``.
+
+    A symbol that is missing in the result is missing in the configuration: this kernel
+    does not have it, or one of its dependencies is not set.
+    """
+    for path in (
+        f"/boot/config-{release}",
+        f"/lib/modules/{release}/config",  # EL, and images without their own /boot
+        f"/usr/lib/modules/{release}/config",
+        RUNNING,
+    ):
+        data = tree.data(path)
+        if data is None:
+            continue
+        if path == RUNNING:
+            data = _unpacked(path, data, problems)
+        options = parse_kernel_config(data or b"")
+        if options is not None:
+            return options
+        if data is not None:
+            problems.append(f"{path} is not a kernel configuration")
+    return None
+
+
+def parse_kernel_config(data: bytes) -> Optional[tuple[KernelOption, ...]]:
+    """Return the symbols in SYMBOLS; None if ``data`` has no symbols at all."""
+    text = data[:MAX_BYTES].decode("utf-8", "surrogateescape")
+    values = dict.fromkeys(_NOT_SET.findall(text), "n")
+    values.update(_SET.findall(text))
+    if not values:
+        return None
+    return tuple(
+        KernelOption(name, values[name].strip().strip('"'))
+        for name in sorted(SYMBOLS & values.keys())
+    )
+
+
+def _unpacked(path: str, data: bytes, problems: list[str]) -> Optional[bytes]:
+    """Unpack gzip, up to MAX_BYTES."""
+    stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        unpacked = stream.decompress(data, MAX_BYTES)
+    except zlib.error as e:
+        problems.append(f"{path} cannot be unpacked: {e}")
+        return None
+    if not stream.eof:
+        too_large = len(unpacked) >= MAX_BYTES
+        reason = "it is far too large" if too_large else "it ends too early"
+        problems.append(f"{path} cannot be unpacked: {reason}")
+        return None
+    return unpacked
+
+
+FILES = ("/etc/os-release", "/usr/lib/os-release")
+
+_EL_PLATFORM = re.compile(r"platform:(el\d{1,3})")
+_EL_FAMILY = frozenset(("rhel", "centos"))
+_MAJOR = re.compile(r"\d{1,3}")
+
+
+def read_distribution(tree: FileTree, problems: list[str]) -> Optional[str]:
+    """Return ``el9`` (also for its rebuilds and oVirt Node), ``fc40`` or ``debian12``.
+
+    ``debian`` without a version is Debian testing. None if there is no os-release.
+    """
+    for path in FILES:
+        data = tree.data(path)
+        if data is not None:
+            fields = parse_os_release(path, data, problems)
+            return distribution(fields) or None
+    problems.append(f"the distribution is unknown: there is no {' or '.join(FILES)}")
+    return None
+
+
+def parse_os_release(path: str, data: bytes, problems: list[str]) -> dict[str, str]:
+    """Return the assignments, unquoted as in a shell; other lines get a sentence."""
+    fields = {}
+    text = data.decode("utf-8", "surrogateescape")
+    for number, line in enumerate(text.split("\n"), 1):
+        plain = line.strip()
+        if not plain or plain.startswith("#"):
+            continue
+        key, is_assignment, value = plain.partition("=")
+        try:
+            words = shlex.split(value)
+        except ValueError:  # a quote that is not closed
+            words = ["", ""]
+        if is_assignment and key.isidentifier() and len(words) < 2:
+            fields[key] = "".join(words)
+        else:
+            problems.append(
+                f"{path} line {number} is not an assignment: {plain[:60]!a}"
+            )
+    return fields
+
+
+def distribution(fields: dict[str, str]) -> str:
+    """Return the name for the fields of an os-release; empty without ``ID``.
+
+    CentOS Stream, RHEL and their rebuilds have ``PLATFORM_ID=platform:el9``; Fedora has
+    another form.
+    """
+    platform = _EL_PLATFORM.fullmatch(fields.get("PLATFORM_ID", ""))
+    if platform:
+        return platform.group(1)
+    own, version = fields.get("ID", ""), fields.get("VERSION_ID", "")
+    major = _MAJOR.match(version)
+    if major and _EL_FAMILY & {own, *fields.get("ID_LIKE", "").split()}:
+        return f"el{major.group()}"
+    return f"{'fc' if own == 'fedora' else own}{version}" if own else ""
+
+
+# Both exit with 1 for a package that is not installed. rpm prints that on stdout; other
+# errors are on stderr.
+_NOT_INSTALLED = 1
+_RPM_WORDS = "exit status 1"
+_DPKG_WORDS = "no packages found matching"
+
+
+def package_version(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
+    """Return the version such as ``4.50.5.1``, without the distribution's part; None if
+    the package is not installed, or there is no package tool.
+    """
+    return _rpm(tools, package, problems) or _dpkg(tools, package, problems)
+
+
+def _rpm(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
+    argv = ["rpm", "-q", "--qf", r"%{VERSION}\n", package]
+    lines = _answer(tools, argv, _RPM_WORDS, problems).split()
+    return lines[0] if lines else None
+
+
+def _dpkg(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
+    """Ask dpkg, which may also list a removed package whose configuration is kept."""
+    argv = ["dpkg-query", "-W", "-f", r"${db:Status-Status}/${Version}\n", package]
+    for line in _answer(tools, argv, _DPKG_WORDS, problems).split():
+        status, _, version = line.partition("/")
+        if status == "installed":  # epoch:upstream-revision, deb-version(7)
+            return version.rpartition(":")[2].rpartition("-")[0] or version
+    return None
+
+
+def _answer(
+    tools: Tools, argv: Sequence[str], not_installed: str, problems: list[str]
+) -> str:
+    try:
+        text = tools.text(argv, problems, optional=True, raised_status=_NOT_INSTALLED)
+    except CommandFailed as no:
+        if not_installed not in str(no):
+            problems.append(f"{' '.join(argv)} failed: {no}")
+        return ""
+    return text or ""
+
+
+# Units of rdma-core; opa.conf and the others are in /etc/rdma/modules.
+_LOADED_FOR = ("rdma", "infiniband", "roce", "iwarp", "opa")
+# opensm in EL and Debian, opensm in MLNX_OFED, and Omni-Path's fabric manager.
+SUBNET_MANAGERS = ("opensm.service", "opensmd.service", "opafm.service")
+UNITS = (
+    "rdma-hw.target",
+    *(f"rdma-load-modules@{name}.service" for name in _LOADED_FOR),
+    "rdma-ndd.service",
+    "srp_daemon.service",
+    "openibd.service",
+    *SUBNET_MANAGERS,
+    "NetworkManager.service",
+    "vdsmd.service",
+    PARTITIONS_UNIT,
+    METRICS_UNIT,
+    HEALTH_UNIT,
+)
+
+_PROPERTIES = "Id,LoadState,ActiveState,UnitFileState"
+COMMAND = ("systemctl", "show", "--no-pager", "-p", _PROPERTIES, *UNITS)
+# sd_booted(3): exists only if systemd is the init.
+_BOOTED = "/run/systemd/system"
+
+
+def read_units(tree: FileTree, tools: Tools, problems: list[str]) -> tuple[Unit, ...]:
+    """Return UNITS in their order, missing ones as ``not-found``; an empty tuple if
+    systemd is not running or systemctl fails.
+    """
+    if not tree.is_folder(_BOOTED):
+        return ()
+    text = tools.text(COMMAND, problems, optional=True)
+    return () if text is None else parse_units(text, problems)
+
+
+def parse_units(text: str, problems: list[str]) -> tuple[Unit, ...]:
+    """Read blocks of ``Property=value`` lines, separated by empty lines.
+
+    systemctl leaves out empty properties. A block without an id gets a sentence.
+    """
+    units = []
+    for block in text.strip().split("\n\n"):
+        lines = (line.partition("=") for line in block.split("\n"))
+        fields = {name.strip(): value.strip() for name, _, value in lines}
+        if fields.get("Id"):
+            units.append(
+                Unit(
+                    fields["Id"],
+                    fields.get("LoadState", ""),
+                    fields.get("ActiveState", ""),
+                    fields.get("UnitFileState", ""),
+                )
+            )
+        else:
+            problems.append(
+                f"systemctl show printed a unit without an id: {block[:60]!a}"
+            )
+    return tuple(units)
+
+
+def subnet_manager(units: tuple[Unit, ...]) -> Optional[str]:
+    """Return the unit of the subnet manager that is running on this host, or None."""
+    for unit in units:
+        if unit.name in SUBNET_MANAGERS and unit.active == "active":
+            return unit.name
+    return None
+
+
+_DAEMONS = {
+    LAUNCHER: "vdsmd",
+    STOCK_VDSMD: "vdsmd",
+    STOCK_SUPERVDSMD: "supervdsmd",
+}
+# vdsmd does not start as another user (VDSM, lib/vdsm/vdsmd.py, __assertVdsmUser).
+_USERS = {LAUNCHER: VDSM_UID, STOCK_VDSMD: VDSM_UID, STOCK_SUPERVDSMD: ROOT}
+# Exists only if SELinux is enabled; "1" or "0" (kernel, security/selinux/selinuxfs.c).
+_ENFORCE = "/sys/fs/selinux/enforce"
+
+
+def running_scripts(
+    tree: FileTree, scripts: Collection[str]
+) -> Iterator[tuple[int, str]]:
+    """Yield process id and path of those ``scripts`` of vdsmd and supervdsmd that
+    Python runs for the daemon's user.
+
+    They are sorted by process id; there may be several, while one stops and one starts.
+    """
+    wanted = {script.encode(): script for script in scripts}
+    for pid, words in processes(tree):
+        if not posixpath.basename(words[0]).startswith(b"python"):
+            continue
+        found = next((word for word in words[1:] if not word.startswith(b"-")), b"")
+        script = wanted.get(found)
+        if script and runs(tree, pid, _USERS[script], "python"):
+            yield pid, script
+
+
+def read_selinux(tree: FileTree) -> Optional[SELinux]:
+    """Return the mode of SELinux and the contexts of VDSM's running daemons, as far as
+    they can be read; None if SELinux is disabled.
+    """
+    enforce = tree.text(_ENFORCE)
+    if enforce is None:
+        return None
+    daemons: dict[str, VdsmDaemon] = {}
+    for pid, script in running_scripts(tree, _DAEMONS):
+        context = (tree.text(f"/proc/{pid}/attr/current") or "").rstrip("\0")
+        if context:
+            daemon = VdsmDaemon(_DAEMONS[script], pid, context)
+            daemons.setdefault(daemon.name, daemon)
+    return SELinux(enforce == "1", tuple(daemons[name] for name in sorted(daemons)))

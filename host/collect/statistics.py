@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection
 from typing import Any, Optional
 
-from ovirt_rdma.host.collect.parsers.mounts import (
+from ovirt_rdma.host.collect.mounts import (
     MOUNTINFO,
     MOUNTSTATS,
     Section,

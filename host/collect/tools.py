@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run the host's tools (``ip``, ``rdma``, ``ethtool``, ``nmcli`` ...); a failure is a
-sentence, not an exception.
+sentence, not an exception. Parse the output of ``ip -j`` and ``rdma -j``: the forms are
+those of iproute2 5.18 to 7.1; other keys are ignored.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import json
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
-from ovirt_rdma.host.collect.parsers import iproute
+from ovirt_rdma.host.facts.devices import Guid, Ipoib, VfPort, VirtualFunction
+from ovirt_rdma.host.facts.model import UNKNOWN, CmId, Route
 from ovirt_rdma.host.system.commands import (
     CommandFailed,
     CommandTimeout,
@@ -70,13 +75,13 @@ class Tools:
         *,
         optional: bool = False,
         raised_status: Optional[int] = None,
-    ) -> Optional[list[iproute.Row]]:
+    ) -> Optional[list[Row]]:
         """Return the objects in the JSON array that a tool prints, as :meth:`text`."""
         text = self.text(argv, problems, optional=optional, raised_status=raised_status)
         if text is None:
             return None
         try:
-            return iproute.rows(text)
+            return rows(text)
         except ValueError as e:
             add_problem(problems, f"{' '.join(argv)} printed no JSON array: {e}")
             return None
@@ -106,3 +111,175 @@ def add_problem(problems: Problems, sentence: str) -> None:
     """Add ``sentence`` to ``problems``, unless that is None."""
     if problems is not None:
         problems.append(sentence)
+
+
+Row = dict[str, Any]
+
+# Route types that mean, with exit status 0, that there is no route.
+_NO_ROUTE = ("unreachable", "prohibit", "blackhole", "throw")
+IPOIB_MODES = ("datagram", "connected")
+VF_LINK_STATES = ("auto", "enable", "disable")
+_GUID = re.compile(r"([0-9a-f]{2}:){7}[0-9a-f]{2}")
+_PKEY = re.compile(r"0x[0-9a-f]{4}")
+
+
+def rows(text: str) -> list[Row]:
+    """Return the objects in a tool's JSON array; no text is an empty array.
+
+    Raises ValueError for other text.
+    """
+    if not text.strip():
+        return []
+    try:
+        entries = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(entries, list):
+        raise ValueError("not an array")
+    # ip prints an empty object for each link that it has filtered out.
+    return [row for row in entries if isinstance(row, dict) and row]
+
+
+def _info(row: Row) -> Row:
+    info = row.get("linkinfo")
+    return info if isinstance(info, dict) else {}
+
+
+def links(entries: list[Row]) -> Mapping[str, tuple[Optional[str], tuple[str, ...]]]:
+    """Return the netdevs of ``ip -j -d addr show`` by name: the kind of a virtual
+    netdev, and addresses such as ``10.0.0.1/24``.
+    """
+    result = {}
+    for row in entries:
+        name, shown = _text(row, "ifname"), row.get("addr_info")
+        addresses = tuple(
+            f"{one['local']}/{one['prefixlen']}"
+            for one in (shown if isinstance(shown, list) else ())
+            if isinstance(one, dict) and _text(one, "local") and "prefixlen" in one
+        )
+        if name:
+            result[name] = _text(_info(row), "info_kind"), addresses
+    return result
+
+
+def ipoib_links(entries: list[Row]) -> dict[str, Ipoib]:
+    """Return the netdevs of ``ip -j -d link show type ipoib`` by name.
+
+    The kernel names the parent as the link of a child. The keys are those of
+    iproute2's ip/iplink_ipoib.c, which calls the P_Key ``key``.
+    """
+    result = {}
+    for row in entries:
+        name, data = _text(row, "ifname"), _info(row).get("info_data")
+        data = data if isinstance(data, dict) else {}
+        pkey, mode = _text(data, "key") or "", _text(data, "mode")
+        if name:
+            result[name] = Ipoib(
+                mode=mode if mode in IPOIB_MODES else None,
+                pkey=pkey if _PKEY.fullmatch(pkey) else None,
+                parent=_text(row, "link"),
+            )
+    return result
+
+
+def virtual_functions(entries: list[Row]) -> dict[int, VirtualFunction]:
+    """Return what a PF says of its VFs in ``ip -j link show dev NETDEV``, by number,
+    without their addresses; None for what the kernel does not show.
+
+    The keys are those of iproute2's ip/ipaddress.c, print_vfinfo(). It prints no GUIDs
+    if the driver has none, as that of an Ethernet netdev. mlx5 has one port a function.
+    """
+    vfs = {}
+    for row in entries:
+        listed = row.get("vfinfo_list")
+        for vf in listed if isinstance(listed, list) else []:
+            number = vf.get("vf") if isinstance(vf, dict) else None
+            if isinstance(number, int) and not isinstance(number, bool):
+                state = _text(vf, "link_state")
+                guid = _guid(_text(vf, "port guid"))
+                vfs[number] = VirtualFunction(
+                    number,
+                    "",
+                    node_guid=_guid(_text(vf, "node guid")),
+                    link_state=state if state in VF_LINK_STATES else None,
+                    ports=() if guid is None else (VfPort(1, guid),),
+                )
+    return vfs
+
+
+def _guid(text: Optional[str]) -> Optional[str]:
+    """Return ``0002:c903:00fb:1231`` for ``00:02:c9:03:00:fb:12:31``."""
+    if text is None or not _GUID.fullmatch(text):
+        return None
+    return Guid(text.replace(":", "")).in_groups
+
+
+def route(destination: str, entries: list[Row]) -> Optional[Route]:
+    """Return the route that ``ip -j route get`` shows, or None if there is none."""
+    for row in entries:
+        if _text(row, "type") in _NO_ROUTE:
+            return Route(destination, problem=f"{row['type']} route")
+        via = row.get("via")  # an IPv6 gateway for an IPv4 destination
+        netdev = _text(row, "dev")
+        if netdev:
+            return Route(
+                destination=destination,
+                netdev=netdev,
+                source=_address(row, "prefsrc"),
+                gateway=_text(via if isinstance(via, dict) else {}, "host")
+                or _text(row, "gateway"),
+            )
+    return None
+
+
+def cm_ids(entries: list[Row]) -> tuple[CmId, ...]:
+    """Return the CM ids that ``rdma -j resource show cm_id`` lists, in its order."""
+    return tuple(
+        CmId(
+            device=_text(row, "ifname"),
+            state=_text(row, "state") or UNKNOWN,
+            owner=_owner(row),
+            source=_endpoint(_text(row, "src-addr")),
+            destination=_endpoint(_text(row, "dst-addr")),
+        )
+        for row in entries
+    )
+
+
+def _owner(row: Row) -> str:
+    """Return ``[rpcrdma]`` for the kernel's own ids.
+
+    The tool prints the brackets in plain text only; in JSON the kernel's ids are those
+    without a ``pid``.
+    """
+    name = _text(row, "comm")
+    if name is None:
+        return UNKNOWN
+    if "pid" in row or name.startswith("["):
+        return name
+    return f"[{name}]"
+
+
+def _endpoint(text: Optional[str]) -> Optional[str]:
+    """Add the brackets around an IPv6 address, which the tool leaves out."""
+    if text is None:
+        return None
+    address, colon, port = text.rpartition(":")
+    if ":" in address and not address.startswith("["):
+        return f"[{address}]{colon}{port}"
+    return text
+
+
+def _address(row: Row, key: str) -> Optional[str]:
+    """Return an IP address; None for any other text."""
+    text = _text(row, key)
+    try:
+        ipaddress.ip_address(text or "")
+    except ValueError:
+        return None
+    return text
+
+
+def _text(row: Row, key: str) -> Optional[str]:
+    value = row.get(key)
+    return value if isinstance(value, str) and value else None

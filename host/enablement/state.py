@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from ovirt_rdma.host.collect.vdsm_processes import read_selinux, running_scripts
+from ovirt_rdma.host.collect.software import read_selinux, running_scripts
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.model import SELinux

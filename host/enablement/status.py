@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.collect.parsers import vdsm_conf
+from ovirt_rdma.host.collect import vdsm_conf
 from ovirt_rdma.host.enablement.state import (
     BY_LAUNCHER,
     BY_STOCK,

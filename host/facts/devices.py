@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Define the facts of adapters, RDMA devices and netdevs, as plain data.
+"""Define the facts of adapters, virtual functions (SR-IOV), RDMA devices and netdevs,
+as plain data.
 
 None in a field means that the value does not exist or is unknown on this host.
 """
@@ -10,8 +11,101 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.facts.functions import VirtualFunction
-from ovirt_rdma.host.facts.locality import IrqCpus, PciLink
+
+@dataclass(frozen=True)
+class PciLink:
+    """The PCIe link of a function (/sys/bus/pci/devices/ADDRESS, drivers/pci/pci.c).
+
+    speed_gts, width: the link as it is, in GT/s for each of ``width`` lanes
+    most_speed_gts, most_width: what the adapter can have
+    slot_speed_gts, slot_width: what the port above it can have
+    None in a field: the kernel does not know (``Unknown``).
+    """
+
+    speed_gts: Optional[float] = None
+    width: Optional[int] = None
+    most_speed_gts: Optional[float] = None
+    most_width: Optional[int] = None
+    slot_speed_gts: Optional[float] = None
+    slot_width: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class IrqCpus:
+    """How many interrupts of an adapter go to ``cpus``, a list such as ``0-3,8``
+    (/proc/irq/N/effective_affinity_list, or smp_affinity_list).
+    """
+
+    cpus: str
+    interrupts: int
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Settings of the host that decide how fast an adapter can be used.
+
+    numa_nodes: how many nodes are online
+    governors: of frequency scaling, without repetition; none without scaling
+    rdma_slots: requests under way for each connection over RDMA, for connections to
+    come (/proc/sys/sunrpc/rdma_slot_table_entries); None until rpcrdma is loaded
+    """
+
+    numa_nodes: Optional[int] = None
+    governors: tuple[str, ...] = ()
+    rdma_slots: Optional[int] = None
+
+
+# The driver of PCI functions that virtual machines use.
+VFIO = "vfio-pci"
+
+
+def mlx4_function(pf: str, number: int) -> str:
+    """Return the name that mlx4's folder ``iov`` has for VF ``number`` of the function
+    at ``pf`` (get_name() in drivers/infiniband/hw/mlx4/sysfs.c). It looks like the VF's
+    PCI address, and on most hosts it is that.
+    """
+    slave = number + 1
+    return f"{pf[:8]}{slave // 8:02d}.{slave % 8}"
+
+
+@dataclass(frozen=True)
+class VfPort:
+    """What a PF has set for one port of a VF, by its number from 1.
+
+    ``guid`` as ``0002:c903:00fb:1231``: zeros if none is assigned. ``pkey_indexes``
+    (mlx4): where in the port's own P_Key table the VF's first entries are.
+    """
+
+    number: int
+    guid: Optional[str] = None
+    pkey_indexes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class VirtualFunction:
+    """A VF, as its PF and this host see it.
+
+    number: from 0, as in ``virtfn0`` and ``ip link set ib0 vf 0``
+    driver: ``vfio-pci`` while a virtual machine has it, None if none is bound
+    rdma_device, netdev: of the VF on this host, None if there are none
+    node_guid: that the PF has set (mlx5); zeros if none was assigned
+    link_state: ``auto``, ``enable`` or ``disable`` (mlx5)
+    ports: of InfiniBand
+    """
+
+    number: int
+    address: str
+    driver: Optional[str] = None
+    rdma_device: Optional[str] = None
+    netdev: Optional[str] = None
+    node_guid: Optional[str] = None
+    link_state: Optional[str] = None
+    ports: tuple[VfPort, ...] = ()
+
+    @property
+    def in_virtual_machine(self) -> bool:
+        """Whether a virtual machine has it, or will have it when it starts."""
+        return self.driver == VFIO
 
 
 @dataclass(frozen=True)
@@ -32,7 +126,6 @@ class Adapter:
     vendor 0x15b3 (Mellanox, NVIDIA), and the classes InfiniBand (0x0207, 0x0c06) and
     fabric controller (0x0208: Omni-Path).
 
-    class_code: such as ``0x020700``
     driver: None if none is bound
     physical_function: the PF of a VF
     vfs, max_vfs: of a PF; None without SR-IOV
@@ -45,7 +138,6 @@ class Adapter:
     """
 
     pci: PciIdentity
-    class_code: str
     driver: Optional[str] = None
     numa_node: Optional[int] = None
     physical_function: Optional[str] = None
@@ -243,15 +335,13 @@ class Ipoib:
     """The IPoIB settings of a netdev.
 
     ``mode`` is ``datagram`` or ``connected``. ``pkey`` as ``0x8001``. ``parent`` is
-    the netdev below a P_Key child; None for a port's base netdev. ``umcast``: user
-    multicast is enabled. ``sysfs``: the netdev has the sysfs files ``mode`` and
-    ``umcast``, which children created with ``ip link`` do not have.
+    the netdev below a P_Key child; None for a port's base netdev. ``sysfs``: the netdev
+    has the sysfs file ``mode``, which children created with ``ip link`` do not have.
     """
 
     mode: Optional[str] = None
     pkey: Optional[str] = None
     parent: Optional[str] = None
-    umcast: Optional[bool] = None
     sysfs: bool = True
 
 

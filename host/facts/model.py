@@ -34,12 +34,10 @@ from ovirt_rdma.host.facts.devices import (
     Property,
     RdmaDevice,
     RdmaPort,
-)
-from ovirt_rdma.host.facts.functions import (
+    Tuning,
     VfPort,
     VirtualFunction,
 )
-from ovirt_rdma.host.facts.locality import Tuning
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Optional
 
-from ovirt_rdma.host.facts.devices import ARPHRD_ETHER, Netdev, NetdevGraph, NetdevUse
-from ovirt_rdma.host.facts.functions import VirtualFunction
+from ovirt_rdma.host.facts.devices import (
+    ARPHRD_ETHER,
+    Netdev,
+    NetdevGraph,
+    NetdevUse,
+    VirtualFunction,
+)
 from ovirt_rdma.host.facts.model import Facts
 
 # Kinds of netdevs (``ip -d``). A tap belongs to a virtual machine, a veth to a

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from typing import Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.netdev_details import with_rdma_details
-from ovirt_rdma.host.collect.rdma import read_rdma_devices, with_port_details
+from ovirt_rdma.host.collect.netdevs import with_rdma_details
+from ovirt_rdma.host.collect.rdma import read_rdma_devices
 from ovirt_rdma.host.collect.tools import Tools, with_limited_timeouts
 from ovirt_rdma.host.facts.ipoib import HEADER
 from ovirt_rdma.host.system.commands import Runner, run_command
@@ -27,9 +27,7 @@ def datagram_limits(
         run = run_command
     tree, problems = FileTree(root), list[str]()
     tools = Tools(run and with_limited_timeouts(run), root)
-    devices = with_port_details(
-        tree, tools, read_rdma_devices(tree, problems), problems
-    )
+    devices = read_rdma_devices(tree, problems, tools=tools)
     plain = HostReader(root, run).netdevs(problems)
     netdevs = with_rdma_details(tree, tools, plain, devices, problems)
     ports = {

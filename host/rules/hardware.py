@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from ovirt_rdma.host.facts.activity import PortActivity, PortError
-from ovirt_rdma.host.facts.devices import Adapter
-from ovirt_rdma.host.facts.locality import PciLink
+from ovirt_rdma.host.facts.devices import Adapter, PciLink
 from ovirt_rdma.host.facts.port_counters import FATAL, LINK, PATH, of_kind
 from ovirt_rdma.host.rules.base import About, Finding, Rule
 from ovirt_rdma.host.rules.view import View

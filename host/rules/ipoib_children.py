@@ -158,7 +158,7 @@ def planned_children(view: View) -> tuple[Interface, ...]:
             uppers=(),
             lowers=(),
             addresses=(),
-            ipoib=Ipoib(DATAGRAM, child.pkey, parent.name, umcast=False),
+            ipoib=Ipoib(DATAGRAM, child.pkey, parent.name),
         )
         interface = replace(
             parent,

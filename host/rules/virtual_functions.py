@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.devices import Adapter, Guid, RdmaDevice
-from ovirt_rdma.host.facts.functions import VirtualFunction
+from ovirt_rdma.host.facts.devices import Adapter, Guid, RdmaDevice, VirtualFunction
 from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.policy.model import DERIVED, ETH, IB, VfRule, vf_rule_for
 from ovirt_rdma.host.rules.adapters import MLX4, MLX5

@@ -32,7 +32,7 @@ from ovirt_rdma.host.changes.kinds.model import (
 from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_rdma_devices
-from ovirt_rdma.host.collect.units import SUBNET_MANAGERS
+from ovirt_rdma.host.collect.software import SUBNET_MANAGERS
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.fabric.manager import (
     ENABLED,

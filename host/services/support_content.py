@@ -7,7 +7,7 @@ write only the lines that name ovirt-rdma. Pure.
 
 from __future__ import annotations
 
-from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO, MOUNTSTATS
+from ovirt_rdma.host.collect.mounts import MOUNTINFO, MOUNTSTATS
 from ovirt_rdma.host.paths import (
     CAPS_JSON,
     DROP_INS,

@@ -7,6 +7,7 @@ memory use.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Optional, Union
@@ -20,6 +21,9 @@ from ovirt_rdma.host.system.safe_file import (
 
 # Receives sentences about files that could not be read; None drops them.
 Problems = Optional[list[str]]
+
+# Of at most 64 bits.
+_NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,19}|0x[0-9a-f]{1,16})")
 
 
 class FileTree:
@@ -65,6 +69,17 @@ class FileTree:
         if not text and problems is not None:
             problems.append(f"{path} is empty")
         return text or None
+
+    def number(self, path: str, problems: Problems = None) -> Optional[int]:
+        """Return the number in a file, decimal or with ``0x``; None if it is none, and
+        a sentence in ``problems``.
+        """
+        text = self.text(path, problems)
+        if text is None or _NUMBER.fullmatch(text):
+            return None if text is None else int(text, 0)
+        if problems is not None:
+            problems.append(f"{path} reads {text!a}, not a number")
+        return None
 
     def names(
         self, folder: str, problems: Problems = None, *, others: str = ""

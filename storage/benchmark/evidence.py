@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
-from ovirt_rdma.host.facts.locality import PciLink
+from ovirt_rdma.host.facts.devices import PciLink, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.port_counters import LOSSES
 from ovirt_rdma.host.facts.statistics import (

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ovirt_rdma.host import __version__
-from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO
+from ovirt_rdma.host.collect.mounts import MOUNTINFO
 from ovirt_rdma.host.facts.statistics import Statistics
 from ovirt_rdma.host.paths import DEGRADED_JSON, POLICY_COPY, POLICY_JSON
 from ovirt_rdma.host.system.tree import FileTree

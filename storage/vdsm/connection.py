@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Optional, Protocol
 
-from ovirt_rdma.host.collect.parsers import vdsm_conf
+from ovirt_rdma.host.collect import vdsm_conf
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.mount_options import MountOptions

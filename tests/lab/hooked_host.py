@@ -19,7 +19,7 @@ from support.host.hook_host import network, setup
 from lab import installed_host, vdsm_packages
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
-from ovirt_rdma.host.collect import units
+from ovirt_rdma.host.collect import software as units
 
 # The first ConnectX, on which TSO must be off: a live change.
 FABRIC = InfiniBand(hcas=2, pci=PciFunction(driver="mlx4_core"))

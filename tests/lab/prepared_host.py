@@ -15,7 +15,7 @@ from typing import Any
 from lab import installed_host
 from lab.command import Result
 from lab.guest import Guest
-from ovirt_rdma.host.collect import units
+from ovirt_rdma.host.collect import software as units
 
 # Netdevs by name: mode, MTU, and TSO as ethtool -k shows it.
 Shape = tuple[str, int, str]

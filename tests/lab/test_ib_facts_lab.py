@@ -140,7 +140,6 @@ def test_ipoib_is_as_ip_says(site: Site) -> None:
         ipoib = site.netdev(link["ifname"]).ipoib
         assert ipoib is not None
         assert (ipoib.mode, ipoib.pkey) == (data["mode"], data["key"])
-        assert ipoib.umcast == bool(int(data["umcast"], 16))
         assert ipoib.parent == link.get("link")
         there = f"test -e {NET}/{link['ifname']}/mode"
         assert ipoib.sysfs == (site.guest.run(there).exit_code == 0)
@@ -291,7 +290,6 @@ def test_adapters_are_what_the_netdevs_stand_on(site: Site) -> None:
             netdev.pci.vendor,
             netdev.pci.device,
             netdev.pci.revision,
-            adapter.class_code,
             adapter.driver,
             netdev.rdma_device,
         ]

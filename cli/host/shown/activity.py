@@ -7,7 +7,7 @@ from typing import Optional
 
 from ovirt_rdma.cli.host.shown.devices import Section, known, number
 from ovirt_rdma.cli.output import count
-from ovirt_rdma.host.facts.locality import IrqCpus, PciLink
+from ovirt_rdma.host.facts.devices import IrqCpus, PciLink
 from ovirt_rdma.host.facts.model import Facts
 
 # Sets of CPUs that are named.

@@ -32,7 +32,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
     normal_text,
 )
 from ovirt_rdma.host.changes.kinds.location import netdevs_of_pci
-from ovirt_rdma.host.collect.parsers.ethtool import KEPT, features
+from ovirt_rdma.host.collect.netdevs import KEPT, features
 from ovirt_rdma.host.facts.devices import Offload
 from ovirt_rdma.host.facts.pkeys import full_member, full_member_bits, partition_of
 from ovirt_rdma.host.facts.uses import NetdevUsers

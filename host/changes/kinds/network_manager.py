@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Optional
 
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host
-from ovirt_rdma.host.collect.parsers import nmcli as nmcli_output
+from ovirt_rdma.host.collect.network_manager import profiles, table
 from ovirt_rdma.host.rules.profiles import P_KEY
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled
 from ovirt_rdma.host.system.files import sync_directory
@@ -133,7 +133,7 @@ def properties(host: Host, uuid: str, *settings: str) -> Optional[dict[str, str]
         text = nmcli(host, f"the profile {uuid} cannot be read", *arguments)
     except NoSuchProfile:
         return None
-    profile = nmcli_output.profiles(text).get(uuid)
+    profile = profiles(text).get(uuid)
     return None if profile is None else {item.name: item.value for item in profile}
 
 
@@ -160,7 +160,7 @@ def device_states(host: Host) -> dict[str, str]:
     """Return nmcli's state of each device: ``disconnected``. Raises EffectFailed."""
     failure = "NetworkManager's devices could not be read"
     text = nmcli(host, failure, "-t", "-f", "DEVICE,STATE", "device")
-    return {row[0]: row[1] for row in nmcli_output.table(text, 2)}
+    return {row[0]: row[1] for row in table(text, 2)}
 
 
 # How long nmcli waits for an activation; below base.COMMAND_TIMEOUT_S. NetworkManager
@@ -178,7 +178,7 @@ def active_on(host: Host, failure: str, uuid: str) -> Optional[str]:
     it is on none. Raises EffectFailed.
     """
     text = nmcli(host, failure, "-t", "-f", "UUID,DEVICE", "connection")
-    rows = {row[0]: row[1] for row in nmcli_output.table(text, 2)}
+    rows = {row[0]: row[1] for row in table(text, 2)}
     return rows.get(uuid) or None
 
 

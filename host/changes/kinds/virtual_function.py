@@ -21,13 +21,12 @@ from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
 from ovirt_rdma.host.changes.kinds.kind import NUMBER, Kind, Property
 from ovirt_rdma.host.changes.kinds.location import netdevs_of_pci
 from ovirt_rdma.host.changes.kinds.netdev import Sysfs
-from ovirt_rdma.host.collect.hcas import PCI_DEVICES
-from ovirt_rdma.host.collect.parsers.iproute import IpVf, rows, virtual_functions
+from ovirt_rdma.host.collect.rdma import PCI_DEVICES
+from ovirt_rdma.host.collect.tools import rows, virtual_functions
 from ovirt_rdma.host.facts.devices import (
-    Guid,
-)
-from ovirt_rdma.host.facts.functions import (
     VFIO,
+    Guid,
+    VirtualFunction,
     mlx4_function,
 )
 from ovirt_rdma.host.facts.uses import NetdevUsers
@@ -224,7 +223,7 @@ class _OfVfs(Kind):
                 f"/sys/bus/pci/drivers/{driver}/bind",
             )
 
-    def _ip_vfs(self, host: Host) -> dict[int, IpVf]:
+    def _ip_vfs(self, host: Host) -> dict[int, VirtualFunction]:
         """Return what the PF's netdev shows of the VFs."""
         text = host.tool("ip", "-j", "link", "show", "dev", self._netdev(host))
         return virtual_functions(rows(text))
@@ -343,9 +342,9 @@ class VfGuids(_OfVfs):
         if iov is None:
             found = self._ip_vfs(host)
             return {
-                number: f"{vf.node_guid}/{vf.port_guid}"
+                number: f"{vf.node_guid}/{vf.ports[0].guid}"
                 for number, vf in found.items()
-                if number in present and vf.node_guid and vf.port_guid
+                if number in present and vf.node_guid and vf.ports
             }
         tree = FileTree(host.root)
         guids: dict[int, list[str]] = {}

@@ -71,7 +71,7 @@ def test_a_long_p_key_table_is_cut(shown):
 def test_odd_text_in_a_facts_file_is_shown_as_it_is(shown):
     port = RdmaPort(1, "", "", "InfiniBand", pkeys=(PKey(0, "many"),))
     device = RdmaDevice("x", "CA", "", ports=(port,))
-    adapter = Adapter(PciIdentity("here", "", "", ""), "")
+    adapter = Adapter(PciIdentity("here", "", "", ""))
     text = shown(Facts("hv1", "6.1", 1.0, adapters=(adapter,), rdma_devices=(device,)))
     assert "x       1     many\n" in text
 

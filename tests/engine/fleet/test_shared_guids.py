@@ -15,7 +15,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.check import COLUMNS, row_of
 from ovirt_rdma.engine_sdk_tools.fleet.guids import guids_of, shared_guids
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN
 from ovirt_rdma.host.facts import dump
-from ovirt_rdma.host.facts.functions import VfPort, VirtualFunction
+from ovirt_rdma.host.facts.devices import VfPort, VirtualFunction
 
 pytestmark = pytest.mark.engine
 

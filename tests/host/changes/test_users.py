@@ -23,6 +23,7 @@ from ovirt_rdma.host.changes.revert import interrupted_users
 from ovirt_rdma.host.changes.undo import UndoChange
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts.devices import (
+    VFIO,
     Adapter,
     Ipoib,
     Netdev,
@@ -32,8 +33,9 @@ from ovirt_rdma.host.facts.devices import (
     Profile,
     RdmaDevice,
     RdmaPort,
+    VfPort,
+    VirtualFunction,
 )
-from ovirt_rdma.host.facts.functions import VFIO, VfPort, VirtualFunction
 from ovirt_rdma.host.facts.model import Facts, OvirtNetwork
 from ovirt_rdma.host.network_setup.modes import mode_steps
 from ovirt_rdma.host.network_setup.validate import WantedMode
@@ -91,9 +93,9 @@ def host(*more: Netdev, uses=(), networks=(), bases=BASES, vf=VF0, **fields) -> 
     """An mlx4 adapter with an InfiniBand and an Ethernet port, and two mlx5 adapters,
     of RoCE and of InfiniBand with a VF.
     """
-    vpi = Adapter(pci(VPI), "0x028000", "mlx4_core", port_types=("ib", "eth"))
-    ib = Adapter(pci(IB), "0x020700", "mlx5_core", vfs=1, max_vfs=8)
-    vf_adapter = Adapter(pci(vf.address), "0x020700", "mlx5_core", physical_function=IB)
+    vpi = Adapter(pci(VPI), "mlx4_core", port_types=("ib", "eth"))
+    ib = Adapter(pci(IB), "mlx5_core", vfs=1, max_vfs=8)
+    vf_adapter = Adapter(pci(vf.address), "mlx5_core", physical_function=IB)
     return Facts(
         "hv1",
         "5.14.0",
@@ -101,7 +103,7 @@ def host(*more: Netdev, uses=(), networks=(), bases=BASES, vf=VF0, **fields) -> 
         host_uuid="3c2ee5a2-1b1e-4c35-b2a5-6a56fd8f8f14",
         adapters=(
             replace(vpi, port_mtus=(4096, 0)),
-            Adapter(pci(ROCE), "0x020000", "mlx5_core", vfs=0, max_vfs=8),
+            Adapter(pci(ROCE), "mlx5_core", vfs=0, max_vfs=8),
             replace(ib, virtual_functions=(vf,)),
             vf_adapter,
         ),

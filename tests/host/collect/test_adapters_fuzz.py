@@ -16,19 +16,20 @@ from hypothesis import strategies as st
 from support.fakes.fake_root import FakeRoot, Pci
 from support.mutation import mutated
 
-from ovirt_rdma.host.collect.hcas import read_adapters
 from ovirt_rdma.host.collect.netdev_users import (
     NetdevPaths,
+    parse_connections,
+    plain_address,
     read_netdev_uses,
     read_storage_sessions,
 )
-from ovirt_rdma.host.collect.parsers.ibverbs import (
+from ovirt_rdma.host.collect.rdma import (
     data_rate_mbps,
     parse_port_mtus,
     rate_mbps,
+    read_adapters,
+    read_rdma_devices,
 )
-from ovirt_rdma.host.collect.parsers.sockets import parse_connections, plain_address
-from ovirt_rdma.host.collect.rdma import with_port_details
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, NetdevUse
@@ -82,8 +83,8 @@ def host(tmp_path_factory):
 @given(mutated([DEVINFO, DEVINFO + DEVINFO.replace("mlx4_0", "rxe0")], PIECES))
 def test_an_odd_ibv_devinfo_hides_no_other_device(text):
     found = parse_port_mtus(text + "\n" + LAST)
-    assert found["rxe9", 1].max_mtu == 4096
-    assert {mtu for one in found.values() for mtu in (one.max_mtu, one.active_mtu)} <= {
+    assert found["rxe9", 1]["max"] == 4096
+    assert {mtu for one in found.values() for mtu in one.values()} <= {
         256, 512, 1024, 2048, 4096, 8192, 10240, None
     }  # fmt: skip
 
@@ -145,9 +146,7 @@ def test_odd_text_makes_facts_that_can_be_read_back(host, changes, devinfo):
     tools = Tools(lambda _: devinfo)
     try:
         reader = host.reader()
-        devices = with_port_details(
-            tree, tools, reader.rdma_devices(problems), problems
-        )
+        devices = read_rdma_devices(tree, problems, tools=tools)
         facts = Facts(
             "hv1",
             "6.1",

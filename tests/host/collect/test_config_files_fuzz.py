@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
+import tempfile
 import zlib
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,15 +24,16 @@ from ovirt_rdma.host.collect.modules import (
     modprobe_lines,
     module_paths,
 )
-from ovirt_rdma.host.collect.release import (
+from ovirt_rdma.host.collect.software import (
     distribution,
     parse_kernel_config,
     parse_os_release,
+    parse_units,
     read_kernel_config,
+    read_rdma_stacks,
+    read_udev_lines,
 )
-from ovirt_rdma.host.collect.software import read_rdma_stacks, rules_of, sets_ipoib
 from ovirt_rdma.host.collect.tools import Tools
-from ovirt_rdma.host.collect.units import parse_units
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.model import Facts, Modules, Software
 from ovirt_rdma.host.facts.module_names import CONCERNED
@@ -119,13 +121,13 @@ def test_odd_command_lines_give_options_of_known_modules_only(text):
 @given(mutated(UDEV, PIECES))
 def test_odd_udev_rules_keep_the_good_one(text):
     good = 'SUBSYSTEM=="net", ATTR{mode}="connected"'
-    rules = list(rules_of(f"{text}\n\n\n{good}\n"))
-    number, rule = rules[-1]
-    assert (number, rule) == (text.count("\n") + 4, good)
-    assert sets_ipoib(rule)
-    for _, other in rules:
-        if sets_ipoib(other):
-            assert re.search("mode|mtu|ethtool", other)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "etc/udev/rules.d/1.rules")
+        path.parent.mkdir(parents=True)
+        path.write_bytes(f"{text}\n\n\n{good}\n".encode(*BYTES))
+        *others, last = read_udev_lines(FileTree(folder), [])
+    assert (last.line, last.text) == (text.count("\n") + 4, good)
+    assert all("ATTR{mode}" in line.text for line in others)
 
 
 @given(mutated(OS_RELEASE, PIECES))

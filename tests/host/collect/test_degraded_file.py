@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.fakes.fake_root import FakeRoot
 
-from ovirt_rdma.host.collect.parsers.mounts import marks_from_json, marks_to_json
+from ovirt_rdma.host.collect.mounts import marks_from_json, marks_to_json
 from ovirt_rdma.host.facts.dump import from_json_dict, to_json_dict
 from ovirt_rdma.host.facts.model import DegradedMark
 from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS

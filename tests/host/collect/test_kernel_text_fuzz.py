@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from support.fakes.fake_hosts import soft_roce
 from support.mutation import mutated
 
+from ovirt_rdma.host.collect import tools
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.parsers import iproute
-from ovirt_rdma.host.collect.parsers.mounts import (
+from ovirt_rdma.host.collect.mounts import (
     nfs_mounts,
     normalised_source,
     parse_mountinfo,
@@ -187,7 +187,7 @@ def host(tmp_path_factory):
 
 def rows_of(text):
     try:
-        return iproute.rows(text)
+        return tools.rows(text)
     except ValueError:
         return []
 
@@ -217,7 +217,7 @@ def test_odd_answers_of_tools_make_facts_that_can_be_read_back(
 
 @given(answers(CM_IDS))
 def test_an_ipv6_end_always_has_its_brackets(text):
-    for cm_id in iproute.cm_ids(rows_of(text)):
+    for cm_id in tools.cm_ids(rows_of(text)):
         for end in filter(None, (cm_id.source, cm_id.destination)):
             address, _, _ = end.rpartition(":")
             assert ":" not in address or address.startswith("[")

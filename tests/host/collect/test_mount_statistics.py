@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.mutation import mutated
 
-from ovirt_rdma.host.collect.parsers.mounts import unescape
+from ovirt_rdma.host.collect.mounts import unescape
 from ovirt_rdma.host.collect.statistics import parse_mount_statistics
 from ovirt_rdma.host.facts.statistics import (
     COLUMNS,

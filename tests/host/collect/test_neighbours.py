@@ -14,10 +14,7 @@ from support.fakes.fake_processes import run_process
 from support.golden.golden_mlx5 import virtual_functions
 from support.mutation import mutated
 
-from ovirt_rdma.host.collect.parsers.neighbours import (
-    infiniband_neighbour,
-    lldp_neighbour,
-)
+from ovirt_rdma.host.collect.neighbours import infiniband_neighbour, lldp_neighbour
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.devices import Neighbour
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout

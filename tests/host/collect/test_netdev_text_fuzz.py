@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from support.fakes.fake_root import FakeRoot, Pci
 from support.mutation import mutated
 
-from ovirt_rdma.host.collect.netdev_details import with_rdma_details
-from ovirt_rdma.host.collect.network_manager import read_network_manager
-from ovirt_rdma.host.collect.ovirt_networks import read_ovirt_networks
-from ovirt_rdma.host.collect.parsers import dcb, ethtool, iproute
-from ovirt_rdma.host.collect.parsers import nmcli as nmcli_output
+from ovirt_rdma.host.collect import netdevs, network_manager, tools
+from ovirt_rdma.host.collect.netdevs import with_rdma_details
+from ovirt_rdma.host.collect.network_manager import (
+    read_network_manager,
+    read_ovirt_networks,
+)
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.devices import Offload
@@ -65,19 +66,19 @@ PIECES = st.sampled_from(
 
 @given(mutated(FEATURES, PIECES))
 def test_odd_features_hide_no_other_netdev(text):
-    found = ethtool.features(f"{text}\nFeatures for ib9:\nrx-checksumming: on\n")
+    found = netdevs.features(f"{text}\nFeatures for ib9:\nrx-checksumming: on\n")
     assert found["ib9"][0] == Offload("rx-checksum", True)
     for name, offloads in found.items():
         assert name in text or name == "ib9"
-        assert {one.name for one in offloads} <= set(ethtool.KEPT.values())
+        assert {one.name for one in offloads} <= set(netdevs.KEPT.values())
 
 
 @given(mutated(PAUSE, PIECES), mutated(PFC, PIECES), mutated(APP, PIECES))
 def test_odd_dcb_is_a_value_or_a_value_error(pause, pfc, app):
-    assert set(ethtool.pause(pause)) <= {True, False, None}
+    assert set(netdevs.pause_frames(pause)) <= {True, False, None}
     for read, text in (
-        (dcb.pfc_priorities, pfc),
-        (dcb.has_dscp_priorities, app),
+        (netdevs.pfc_priorities, pfc),
+        (netdevs.has_dscp_priorities, app),
     ):
         try:
             read(text)
@@ -88,13 +89,13 @@ def test_odd_dcb_is_a_value_or_a_value_error(pause, pfc, app):
 @given(st.lists(st.text(), min_size=1, max_size=4))
 def test_nmclis_escapes_come_back_exactly(values):
     line = ":".join(v.replace("\\", "\\\\").replace(":", "\\:") for v in values)
-    assert nmcli_output.fields(line) == tuple(values)
+    assert network_manager.fields(line) == tuple(values)
 
 
 @given(mutated(PROFILES, PIECES))
 def test_no_odd_profile_gives_a_password_or_hides_the_next(text):
     good = "connection.uuid:this\ninfiniband.mtu:4092\n"
-    found = nmcli_output.profiles(f"{text}\n\n{good}")
+    found = network_manager.profiles(f"{text}\n\n{good}")
     assert [(p.name, p.value) for p in found["this"]] == [
         ("connection.uuid", "this"),
         ("infiniband.mtu", "4092"),
@@ -106,13 +107,12 @@ def test_no_odd_profile_gives_a_password_or_hides_the_next(text):
 @given(mutated(LINKS, PIECES))
 def test_odd_ipoib_links_have_known_values_only(text):
     try:
-        rows = iproute.rows(text)
+        rows = tools.rows(text)
     except ValueError:
         return
-    for link in iproute.ipoib_links(rows).values():
+    for link in tools.ipoib_links(rows).values():
         assert link.mode in ("datagram", "connected", None)
         assert link.pkey is None or len(link.pkey) == 6
-        assert link.umcast in (True, False, None)
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ SYS_TEXT = st.sampled_from(
      "9" * 5000]
 ) | st.text(max_size=8)  # fmt: skip
 SYS_FILES = st.sampled_from(
-    ["ib0/mode", "ib0/pkey", "ib0/umcast", "ib0/dev_port", "ib0/carrier", "ib0/parent",
+    ["ib0/mode", "ib0/pkey", "ib0/dev_port", "ib0/carrier", "ib0/parent",
      "ib0.8001/parent", "ib0.8001/mode", "ib1/phys_port_name", "ib1/address",
      "bond0/bonding/mode", "bond0/bonding/slaves", "bond0/bonding/active_slave",
      "bond0/bonding/fail_over_mac"]

@@ -6,8 +6,11 @@ import json
 import pytest
 from support.fakes.fake_root import FakeRoot
 
-from ovirt_rdma.host.collect.netdev_users import read_netdev_uses, read_storage_sessions
-from ovirt_rdma.host.collect.parsers.sockets import parse_connections
+from ovirt_rdma.host.collect.netdev_users import (
+    parse_connections,
+    read_netdev_uses,
+    read_storage_sessions,
+)
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,

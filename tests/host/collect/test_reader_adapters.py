@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 from support.fakes.fake_root import FakeRoot, Pci
 
-from ovirt_rdma.host.collect.hcas import read_adapters
+from ovirt_rdma.host.collect.rdma import read_adapters
 from ovirt_rdma.host.facts.devices import Adapter, PciIdentity
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -35,7 +35,6 @@ def test_an_adapter_with_its_driver(host):
     host.adapter(CX6, "0x020000", numa_node=1, max_vfs=8)
     assert only(host) == Adapter(
         pci=PciIdentity("0000:3b:00.0", "0x15b3", "0x101d", "0x00"),
-        class_code="0x020000",
         driver="mlx5_core",
         numa_node=1,
         vfs=0,
@@ -113,7 +112,6 @@ def test_only_vendor_and_class_are_read_of_what_is_no_adapter(host):
     ("name", "text", "sentence"),
     [
         ("sriov_totalvfs", "some", "sriov_totalvfs reads 'some', not a number"),
-        ("class", "0x0200", "class reads '0x0200', not a class code"),
         ("revision", "", "revision is empty"),
         ("mlx4_port1_mtu", "-1", "mlx4_port1_mtu reads '-1', not a number"),
     ],

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from support.golden.golden_traps import CARD_FOLDER, Mount, busy_host
 
-from ovirt_rdma.host.collect.hcas import read_tuning
-from ovirt_rdma.host.facts.locality import IrqCpus, PciLink, Tuning
+from ovirt_rdma.host.collect.rdma import read_tuning
+from ovirt_rdma.host.facts.devices import IrqCpus, PciLink, Tuning
 from ovirt_rdma.host.system.tree import FileTree
 
 

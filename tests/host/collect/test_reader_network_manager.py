@@ -4,9 +4,9 @@ from __future__ import annotations
 import pytest
 from support.fakes.fake_root import Pci
 
-from ovirt_rdma.host.collect.netdev_details import with_rdma_details
+from ovirt_rdma.host.collect import network_manager
+from ovirt_rdma.host.collect.netdevs import with_rdma_details
 from ovirt_rdma.host.collect.network_manager import read_network_manager
-from ovirt_rdma.host.collect.parsers import nmcli
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import NetworkManager, Property
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout
@@ -219,7 +219,7 @@ def test_four_calls_show_all_profiles_and_none_asks_for_secrets(ib0):
     ],
 )
 def test_fields_of_a_line(line, fields):
-    assert nmcli.fields(line) == fields
+    assert network_manager.fields(line) == fields
 
 
 # nmcli 1.42.4, shortened.
@@ -241,7 +241,7 @@ ethtool.pause-rx:
 
 
 def test_a_real_answer_of_nmcli():
-    found = nmcli.profiles(REAL)
+    found = network_manager.profiles(REAL)
     assert found["278c6b64-d34f-4198-ada5-da8b2ef23f06"] == (
         Property("connection.id", "ib:0 \\odd"),
         Property("connection.uuid", "278c6b64-d34f-4198-ada5-da8b2ef23f06"),

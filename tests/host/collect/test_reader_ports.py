@@ -12,13 +12,12 @@ from support.fakes.fake_hosts import (
 )
 from support.fakes.fake_root import FakeRoot, Pci
 
-from ovirt_rdma.host.collect.parsers.ibverbs import (
-    PortMtus,
+from ovirt_rdma.host.collect.rdma import (
     data_rate_mbps,
     parse_port_mtus,
     rate_mbps,
+    read_rdma_devices,
 )
-from ovirt_rdma.host.collect.rdma import with_port_details
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import PKey
 from ovirt_rdma.host.system.commands import CommandFailed
@@ -51,9 +50,8 @@ def hca(tmp_path):
 def detailed(host: FakeRoot, run="its own"):
     problems: list[str] = []
     tools = Tools(host.runner if run == "its own" else run, str(host.path))
-    devices = host.reader().rdma_devices(problems)
-    tree = FileTree(host.path)
-    return with_port_details(tree, tools, devices, problems), problems
+    devices = read_rdma_devices(FileTree(host.path), problems, tools=tools)
+    return devices, problems
 
 
 def only_port(host: FakeRoot):
@@ -225,8 +223,8 @@ def test_lines_of_other_versions_are_passed_over():
         "                        max_mtu_of_nobody:  2048 (4)\n"
     )
     assert parse_port_mtus(text) == {
-        ("mlx4_2", 1): PortMtus(4096, 10240),
-        ("mlx4_2", 2): PortMtus(2048, None),
+        ("mlx4_2", 1): {"max": 4096, "active": 10240},
+        ("mlx4_2", 2): {"max": 2048},
     }
 
 
@@ -236,8 +234,8 @@ def test_lines_of_other_versions_are_passed_over():
 @pytest.mark.parametrize(
     ("path", "text", "sentence"),
     [
-        ("lid", "five", f"{PORT}/lid reads 'five', not a hexadecimal number"),
-        ("sm_lid", "-0x1", f"{PORT}/sm_lid reads '-0x1', not a hexadecimal number"),
+        ("lid", "five", f"{PORT}/lid reads 'five', not a number"),
+        ("sm_lid", "-0x1", f"{PORT}/sm_lid reads '-0x1', not a number"),
         ("lid", "", f"{PORT}/lid is empty"),
         ("pkeys/1", "0x80011", f"{PORT}/pkeys/1 reads '0x80011', not a P_Key"),
         ("pkeys/x", "0x8001", f"{PORT}/pkeys/x reads '0x8001', not a P_Key"),
@@ -288,12 +286,13 @@ def test_a_port_without_a_guid(hca, prefix):
 
 def test_a_device_that_goes_away_is_left_out(hca):
     hca.rdma_device("mlx5_9")
-    problems: list[str] = []
-    devices = hca.reader().rdma_devices(problems)
-    for place in ("sys/class/infiniband/mlx4_0", "sys/devices/pci0000:00"):
-        path = hca.path / place
-        path.unlink() if path.is_symlink() else shutil.rmtree(path)
-    tools = Tools(hca.runner, str(hca.path))
-    found = with_port_details(FileTree(hca.path), tools, devices, problems)
+
+    def remove(argv):
+        for place in ("sys/class/infiniband/mlx4_0", "sys/devices/pci0000:00"):
+            path = hca.path / place
+            path.unlink() if path.is_symlink() else shutil.rmtree(path)
+        return ""
+
+    found, problems = detailed(hca, remove)
     assert [device.name for device in found] == ["mlx5_9"]
     assert problems == ["RDMA device mlx4_0 disappeared during the read"]

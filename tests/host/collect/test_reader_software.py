@@ -9,10 +9,15 @@ import pytest
 from support.fakes.fake_processes import VDSM, run_process
 from support.fakes.fake_root import EL9_KERNEL
 
-from ovirt_rdma.host.collect.release import MAX_BYTES, distribution
-from ovirt_rdma.host.collect.software import read_software
+from ovirt_rdma.host.collect.software import (
+    COMMAND,
+    MAX_BYTES,
+    UNITS,
+    distribution,
+    parse_units,
+    read_software,
+)
 from ovirt_rdma.host.collect.tools import Tools
-from ovirt_rdma.host.collect.units import COMMAND, UNITS, parse_units
 from ovirt_rdma.host.facts.model import (
     KernelOption,
     RdmaStack,

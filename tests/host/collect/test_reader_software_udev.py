@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Lines of udev rules that set a property of IPoIB netdevs."""
+"""Lines of udev rules that set a transport mode."""
 
 from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.host.collect.software import read_udev_lines, rules_of, sets_ipoib
+from ovirt_rdma.host.collect.software import read_udev_lines
 from ovirt_rdma.host.facts.model import UdevLine
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -25,18 +25,12 @@ def udev_lines(host, problems=None):
     [
         MODE,
         'KERNEL=="ib*", ATTR{mode}:="connected"',
-        'KERNEL=="ib0|eth0", ATTR{mode}="datagram"',
-        f'{ADDED}, ATTR{{type}}=="[0-9]*", ATTR{{mtu}}="65520"',
         f'{ADDED}, ATTR{{mode}} = e"connected\\n"',
-        f'{ADDED}, ATTR{{address}}=="?*00:02:c9:03:00:fb:12:31", ATTR{{mtu}}="4092"',
-        f'{ADDED}, DRIVERS=="mlx4_core", RUN+="/sbin/ethtool -K $name tso off"',
-        ADDED + ", RUN{program}=\"/bin/sh -c 'echo datagram >/sys/class/net/%k/mode'\"",
-        f'{ADDED}, RUN+="/sbin/ip link set dev %k mtu 65520"',
-        f'{ADDED}, RUN+="/x say \\"hello\\"", ATTR{{mtu}}="2044"',
     ],
 )
-def test_rules_that_set_something(rule):
-    assert sets_ipoib(rule)
+def test_rules_that_set_a_mode(host, rule):
+    host.udev_rules("x", "", rule)
+    assert udev_lines(host) == (UdevLine("/etc/udev/rules.d/x.rules", 2, rule),)
 
 
 @pytest.mark.parametrize(
@@ -44,22 +38,18 @@ def test_rules_that_set_something(rule):
     [
         f'{ADDED}, ATTR{{mode}}=="connected", NAME="ib0"',
         f'{ADDED}, ATTR{{mode}}!="connected"',
-        f'{ADDED}, ATTR{{type}}=="1", ATTR{{mtu}}="9000"',
-        f'{ADDED}, ATTR{{type}}!="32", ATTR{{mtu}}="9000"',
-        f'{ADDED}, KERNEL=="en*|eth*", RUN+="/sbin/ethtool -K $name tso off"',
+        f'{ADDED}, ATTR{{mtu}}="9000"',
         'SUBSYSTEM=="block", ATTR{mode}="1"',
         'SUBSYSTEM!="net", ATTR{mode}="1"',
-        'SUBSYSTEM=="infiniband", RUN+="/usr/libexec/ethtool"',
         f'{ADDED}, ATTR{{queue/mode}}="x"',
-        f'{ADDED}, RUN+="/usr/bin/model"',
         f'{ADDED}, ENV{{mode}}="connected"',
-        f"{ADDED}, ATTR{{mode}}=connected",
+        f"#{MODE}",
         "ATTR{mode}",
-        "",
     ],
 )
-def test_rules_that_do_not(rule):
-    assert not sets_ipoib(rule)
+def test_rules_that_do_not(host, rule):
+    host.udev_rules("x", rule)
+    assert udev_lines(host) == ()
 
 
 def test_places_order_and_folders(host):
@@ -79,17 +69,12 @@ def test_places_order_and_folders(host):
     assert problems == []
 
 
-def test_rules_over_several_lines():
-    text = (
-        'A=="1", \\\n  # between, continued \\\n  B="2"\n\n#C="3" \\\n'
-        'D="4"\r\n  E="5" \\\n\nF="6" \\\n'
+def test_a_rule_over_several_lines_is_at_its_first(host):
+    host.udev_rules(
+        "x", 'A="1", \\', '  B="2"', "", 'C="3", \\', 'ATTR{mode}="datagram"'
     )
-    assert list(rules_of(text)) == [(1, 'A=="1", B="2"'), (6, 'D="4"'), (7, 'E="5"')]
-
-
-def test_a_rule_that_is_longer_than_udev_reads_is_none(host):
-    host.udev_rules("x", MODE + ", \\\n" + "x" * 16384, MODE)
-    assert [line.line for line in udev_lines(host)] == [3]
+    (line,) = udev_lines(host)
+    assert (line.line, line.text) == (4, 'C="3", ATTR{mode}="datagram"')
 
 
 def test_a_file_that_cannot_be_read_hides_no_other(host):

@@ -6,11 +6,8 @@ from __future__ import annotations
 import pytest
 from support.fakes.fake_root import FakeRoot, Pci
 
-from ovirt_rdma.host.collect.parsers.iproute import IpVf, virtual_functions
-from ovirt_rdma.host.facts.functions import (
-    VfPort,
-    mlx4_function,
-)
+from ovirt_rdma.host.collect.tools import virtual_functions
+from ovirt_rdma.host.facts.devices import VfPort, VirtualFunction, mlx4_function
 
 pytestmark = pytest.mark.hypervisor
 
@@ -89,10 +86,10 @@ def test_names_of_mlx4s_functions(number, name):
 
 def test_odd_output_of_ip():
     rows = [{"ifname": "ib0", "vfinfo_list": [7, {"vf": "1"}, {"vf": True}, {"vf": 2}]}]
-    assert virtual_functions(rows) == {2: IpVf()}
+    assert virtual_functions(rows) == {2: VirtualFunction(2, "")}
     assert virtual_functions([{"vfinfo_list": None}, {}]) == {}
     odd = {"vf": 0, "node guid": "00:11", "port guid": 3, "link_state": "on"}
-    assert virtual_functions([{"vfinfo_list": [odd]}]) == {0: IpVf()}
+    assert virtual_functions([{"vfinfo_list": [odd]}]) == {0: VirtualFunction(0, "")}
 
 
 def test_the_hosts_id_is_that_of_vdsm(host):

@@ -17,7 +17,7 @@ from support.fakes.fake_hosts import (
     without_rdma,
 )
 
-from ovirt_rdma.host.collect.parsers.mounts import marks_to_json
+from ovirt_rdma.host.collect.mounts import marks_to_json
 from ovirt_rdma.host.facts import dump as facts_file
 from ovirt_rdma.host.facts.dump import FactsProblem
 from ovirt_rdma.host.facts.model import DegradedMark, Facts, Route

@@ -16,8 +16,14 @@ from ovirt_rdma.host.facts.activity import (
     PortError,
     Requests,
 )
-from ovirt_rdma.host.facts.devices import ARPHRD_ETHER, Adapter, Netdev
-from ovirt_rdma.host.facts.locality import IrqCpus, PciLink, Tuning
+from ovirt_rdma.host.facts.devices import (
+    ARPHRD_ETHER,
+    Adapter,
+    IrqCpus,
+    Netdev,
+    PciLink,
+    Tuning,
+)
 from ovirt_rdma.host.facts.model import (
     ModuleParameter,
     Modules,
@@ -31,7 +37,7 @@ ADDRESS = DEVICE.pci.address
 
 def with_adapter(**parts):
     tuning = parts.pop("tuning", Tuning())
-    adapter = Adapter(DEVICE.pci, "0x020000", **parts)
+    adapter = Adapter(DEVICE.pci, **parts)
     return facts(rdma_devices=(DEVICE,), adapters=(adapter,), tuning=tuning)
 
 
@@ -86,7 +92,7 @@ def test_two_ports_that_together_have_more_than_the_link_are_no_fault():
     link = PciLink(8.0, 16)
     host = facts(
         rdma_devices=(device,),
-        adapters=(Adapter(device.pci, "0x020000", pci_link=link),),
+        adapters=(Adapter(device.pci, pci_link=link),),
     )
     verdict, text = findings(hardware.PCIE, host)[ADDRESS]
     assert verdict == "PASS"
@@ -101,7 +107,7 @@ def test_a_virtual_function_has_no_link_of_its_own():
 
 def test_the_rate_of_a_bond_may_be_that_of_all_its_ports():
     bond = roce_device("mlx5_bond_0", data_rate_mbps=200_000)
-    adapter = Adapter(bond.pci, "0x020000", pci_link=PciLink(8.0, 16))
+    adapter = Adapter(bond.pci, pci_link=PciLink(8.0, 16))
     host = facts(rdma_devices=(bond,), adapters=(adapter,))
     assert findings(hardware.PCIE, host)["host"][0] == "SKIP"
 

@@ -11,6 +11,7 @@ from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.kinds.model import Refused
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts.devices import (
+    VFIO,
     Adapter,
     Guid,
     Netdev,
@@ -19,9 +20,6 @@ from ovirt_rdma.host.facts.devices import (
     PKey,
     RdmaDevice,
     RdmaPort,
-)
-from ovirt_rdma.host.facts.functions import (
-    VFIO,
     VfPort,
     VirtualFunction,
 )
@@ -46,7 +44,7 @@ def vf(number: int, **fields) -> VirtualFunction:
 def facts(*vfs, driver="mlx5_core", port=PORT, uuid=UUID, uses=(), **fields) -> Facts:
     pci = PciIdentity(ADDRESS, "0x15b3", "0x1017", "0x00")
     count = {"vfs": len(vfs), "max_vfs": 8, **fields}
-    adapter = Adapter(pci, "0x020700", driver, virtual_functions=vfs, **count)
+    adapter = Adapter(pci, driver, virtual_functions=vfs, **count)
     name = driver.partition("_")[0]
     device = RdmaDevice(
         f"{name}_0", "CA", "ec0d:9a03:007d:7d19", driver, pci=pci, ports=(port,)

@@ -14,10 +14,11 @@ from ovirt_rdma.host.facts.devices import (
     Gid,
     Netdev,
     PciIdentity,
+    PciLink,
     RdmaDevice,
     RdmaPort,
+    Tuning,
 )
-from ovirt_rdma.host.facts.locality import PciLink, Tuning
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.facts.statistics import (
     Counter,
@@ -184,7 +185,7 @@ def _roce(gid="10.0.0.2", rate=100_000, speed=8.0, width=4):
         "hv1",
         "5.14.0",
         100.0,
-        adapters=(Adapter(PCI, "0x020000", pci_link=PciLink(speed, width, 16.0, 16)),),
+        adapters=(Adapter(PCI, pci_link=PciLink(speed, width, 16.0, 16)),),
         rdma_devices=(
             RdmaDevice("mlx5_0", "CA", "x", "mlx5_core", pci=PCI, ports=ports),
         ),

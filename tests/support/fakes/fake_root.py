@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.parsers.iproute import Row
+from ovirt_rdma.host.collect.tools import Row
 from ovirt_rdma.host.facts.devices import ARPHRD_ETHER, ARPHRD_LOOPBACK
 from ovirt_rdma.host.system.commands import CommandFailed
 from support.fakes.fake_adapters import FakeAdapters

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 from dataclasses import dataclass, field
 
-from ovirt_rdma.host.collect.units import COMMAND, UNITS
+from ovirt_rdma.host.collect.software import COMMAND, UNITS
 from ovirt_rdma.host.facts.model import Unit
 from ovirt_rdma.host.system.commands import CommandFailed
 from support.fakes.fake_files import FakeFiles

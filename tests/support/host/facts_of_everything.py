@@ -16,6 +16,7 @@ from ovirt_rdma.host.facts.devices import (
     Dcb,
     Gid,
     Ipoib,
+    IrqCpus,
     Neighbour,
     Netdev,
     NetdevUse,
@@ -23,17 +24,16 @@ from ovirt_rdma.host.facts.devices import (
     Offload,
     OvirtNetwork,
     PciIdentity,
+    PciLink,
     PKey,
     Profile,
     Property,
     RdmaDevice,
     RdmaPort,
-)
-from ovirt_rdma.host.facts.functions import (
+    Tuning,
     VfPort,
     VirtualFunction,
 )
-from ovirt_rdma.host.facts.locality import IrqCpus, PciLink, Tuning
 from ovirt_rdma.host.facts.model import (
     Facts,
     KernelOption,
@@ -54,7 +54,6 @@ from ovirt_rdma.host.facts.model import (
 
 PF = Adapter(
     PciIdentity("0000:04:00.0", "0x15b3", "0x1003", "0x01"),
-    "0x028000",
     driver="mlx4_core",
     numa_node=0,
     vfs=3,
@@ -146,13 +145,12 @@ EVERYTHING = Facts(
         *(
             Adapter(
                 PciIdentity(f"0000:04:00.{n}", "0x15b3", "0x1004", "0x00"),
-                "0x028000",
                 driver=driver,
                 physical_function=PF.pci.address,
             )
             for n, driver in enumerate(("vfio-pci", "vfio-pci", None), 1)
         ),
-        Adapter(PciIdentity("0000:05:00.0", "0x15b3", "0x673c", "0xb0"), "0x0c0600"),
+        Adapter(PciIdentity("0000:05:00.0", "0x15b3", "0x673c", "0xb0")),
     ),
     rdma_devices=(HCA,),
     netdevs=(

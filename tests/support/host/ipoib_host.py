@@ -104,7 +104,7 @@ def netdev(name="ib0", mtu=4092, mode="datagram", tso="on", **parts):
 def child(name="ib0.8001", pkey="0x8001", parent="ib0", sysfs=True, **parts):
     """A P_Key child of ib0."""
     mode = parts.pop("mode", "datagram")
-    return netdev(name, ipoib=Ipoib(mode, pkey, parent, False, sysfs), **parts)
+    return netdev(name, ipoib=Ipoib(mode, pkey, parent, sysfs), **parts)
 
 
 def host(
@@ -144,7 +144,7 @@ def host(
         "hv1",
         "5.14.0-427.el9.x86_64",
         3600.0,
-        adapters=(adapter or Adapter(pci, "0x020700", driver),),
+        adapters=(adapter or Adapter(pci, driver),),
         rdma_devices=(
             RdmaDevice(
                 "mlx4_0",

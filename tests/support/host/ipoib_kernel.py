@@ -134,7 +134,7 @@ class Kernel:
                 parent,
                 name=name,
                 mtu=min(self.group_mtu, (most or 4096) - 4),
-                ipoib=Ipoib("datagram", pkey, parent.name, umcast=False),
+                ipoib=Ipoib("datagram", pkey, parent.name),
                 addresses=(),
                 uppers=(),
                 offloads=tso,

@@ -33,7 +33,6 @@ HARDWARE = {
     "port-mtu": {
         "adapter": Adapter(
             PciIdentity("0000:04:00.0", "0x15b3", "0x1003", "0x00"),
-            "0x020700",
             "mlx4_core",
             port_types=("ib",),
             port_mtus=(4096,),

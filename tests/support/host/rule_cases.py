@@ -83,7 +83,7 @@ def adapter(device: str, driver: Optional[str] = None, **parts: Any) -> Adapter:
     identity = pci(
         device, **{k: parts.pop(k) for k in ("vendor", "revision") if k in parts}
     )
-    return Adapter(identity, "0x020700", driver, **parts)
+    return Adapter(identity, driver, **parts)
 
 
 def ib_device(

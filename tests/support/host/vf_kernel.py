@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ovirt_rdma.host.facts.functions import VfPort, VirtualFunction
+from ovirt_rdma.host.facts.devices import VfPort, VirtualFunction
 
 _ZERO = "0000:0000:0000:0000"
 _GUID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){3}\Z")

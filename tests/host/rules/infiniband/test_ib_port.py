@@ -139,7 +139,7 @@ def test_what_to_do_for_a_subnet_manager(unit, words):
 
 def test_a_virtual_functions_port_follows_the_physical_one():
     pci = PciIdentity("0000:04:00.0", "0x15b3", "0x1018", "0x00")
-    virtual = Adapter(pci, "0x020700", physical_function="0000:03:00.0")
+    virtual = Adapter(pci, physical_function="0000:03:00.0")
     text = finding(host(adapter=virtual, **DOWN), NAMED, ID, PORT)
     assert "on 0000:03:00.0, set the link state of the VF to auto" in text
 

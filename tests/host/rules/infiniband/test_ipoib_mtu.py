@@ -303,7 +303,6 @@ def connectx3(*mtus, **parts):
     """The adapter with its port MTUs."""
     return Adapter(
         PCI,
-        "0x020700",
         "mlx4_core",
         **{"port_types": ("ib",) * len(mtus), "port_mtus": mtus, **parts},
     )
@@ -390,11 +389,11 @@ def test_the_mtu_after_a_new_port_mtu(now, port_mtu, wanted, changes):
         ),
         (host(**MLX5), "only mlx4 has that setting, and this is ConnectX-5"),
         (
-            host(adapter=Adapter(PCI, "0x020700", "mlx5_core", vfs=8), **MLX5),
+            host(adapter=Adapter(PCI, "mlx5_core", vfs=8), **MLX5),
             "only mlx4 has that setting",
         ),
         (
-            host(adapter=Adapter(PCI, "0", "mlx5_core", physical_function="x"), **MLX5),
+            host(adapter=Adapter(PCI, "mlx5_core", physical_function="x"), **MLX5),
             "only mlx4 has that setting",
         ),
         (host(**HFI1), "only mlx4 has that setting, and this is Omni-Path HFI 100"),
