@@ -225,7 +225,7 @@ SAFE_FILE = "host/system/safe_file.py"
 # Other places that read, and why that ends.
 READS = {
     "host/changes/journal.py": "without waiting, after a look whose file it is",
-    "host/policy/files.py": "what a person names",
+    "host/policy/load.py": "what a person names",
     "storage/benchmark/scratch.py": "its own file, which it has open",
     "storage/health/probe.py": "in a child process that its parent gives up",
     "vdsm_hooks/after_get_caps/50_ovirt_rdma": "without waiting, to a limit",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Make the reference of the policy from its table of fields.
+"""Make the reference of the policy from its table of keys.
 
 That is docs/policy.schema.json and the tables of docs/policy.md. WRITE_GOLDEN=1 pytest
 tests/host/policy/test_policy_docs.py writes both. The schema is for editors: those with
@@ -14,9 +14,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ovirt_rdma.host.policy.block_fields import BLOCK, ISER_TARGET, OPTIONS, SRP
+from ovirt_rdma.host.policy.block import BLOCK, ISER_TARGET, OPTIONS, SRP
 from ovirt_rdma.host.policy.fabric import FABRIC, PARTITION, SUBNET_MANAGER
-from ovirt_rdma.host.policy.fields import (
+from ovirt_rdma.host.policy.forms import (
+    Form,
+    Key,
+    Keys,
+    ListOf,
+    MapOf,
+    Number,
+    Text,
+)
+from ovirt_rdma.host.policy.model import (
     HOST,
     INTERFACE,
     MATCH,
@@ -25,53 +34,39 @@ from ovirt_rdma.host.policy.fields import (
     RULE,
     VIRTUAL_FUNCTIONS,
 )
-from ovirt_rdma.host.policy.forms import (
-    Field,
-    Form,
-    Keys,
-    ListOf,
-    MapOf,
-    Number,
-    Text,
-)
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE, SCHEMA = DOCS / "policy.md", DOCS / "policy.schema.json"
-MARK = "<!-- {}: made from host/policy/fields.py. -->\n"
+MARK = "<!-- {}: made from the table in host/policy. -->\n"
 _HEAD = ("key", "allowed", "what it is", "if left out")
 
-TABLES: dict[str, list[tuple[str, Field]]] = {
-    "The file": [
-        ("", POLICY.fields["version"]),
-        *(("nfs.", field) for field in NFS.fields.values()),
-        *(("host.", field) for field in HOST.fields.values()),
-        *(("fabric.", field) for field in FABRIC.fields.values()),
-        *(("block.", field) for field in BLOCK.fields.values()),
-    ],
-    "A rule for exports": [("", field) for field in RULE.fields.values()],
-    "A rule for netdevs": [("", field) for field in INTERFACE.fields.values()],
-    "match": [("", field) for field in MATCH.fields.values()],
-    "A rule for virtual functions": [
-        ("", field) for field in VIRTUAL_FUNCTIONS.fields.values()
-    ],
-    "A partition": [("", field) for field in PARTITION.fields.values()],
-    "A subnet manager": [("", field) for field in SUBNET_MANAGER.fields.values()],
-    "An SRP target": [("", field) for field in SRP.fields.values()],
-    "options of a login": [("", field) for field in OPTIONS.fields.values()],
-    "An iSER target": [("", field) for field in ISER_TARGET.fields.values()],
+_PARTS = {"nfs": NFS, "host": HOST, "fabric": FABRIC, "block": BLOCK}
+TABLES: dict[str, dict[str, Key]] = {
+    "The file": {
+        "version": POLICY.rows["version"],
+        **{
+            f"{part}.{name}": row
+            for part, keys in _PARTS.items()
+            for name, row in keys.rows.items()
+        },
+    },
+    "A rule for exports": RULE.rows,
+    "A rule for netdevs": INTERFACE.rows,
+    "match": MATCH.rows,
+    "A rule for virtual functions": VIRTUAL_FUNCTIONS.rows,
+    "A partition": PARTITION.rows,
+    "A subnet manager": SUBNET_MANAGER.rows,
+    "An SRP target": SRP.rows,
+    "options of a login": OPTIONS.rows,
+    "An iSER target": ISER_TARGET.rows,
 }
 
 
 def table(name: str) -> str:
     """Return a table of docs/policy.md."""
     rows = [
-        (
-            f"`{before}{field.name}`",
-            _allowed(field.form),
-            field.meaning,
-            _left_out(field),
-        )
-        for before, field in TABLES[name]
+        (f"`{key}`", _allowed(row.form), row.meaning, _left_out(row))
+        for key, row in TABLES[name].items()
     ]
     lines = [_HEAD, ("---",) * len(_HEAD), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -87,10 +82,10 @@ def _allowed(form: Form) -> str:
     return f"keys: {text}" if isinstance(form, Keys) else text
 
 
-def _left_out(field: Field) -> str:
-    if field.if_left_out or field.default is None:
-        return field.if_left_out or ("must be there" if field.required else "")
-    return f"{field.default:g}"
+def _left_out(row: Key) -> str:
+    if not row.if_left_out and isinstance(row.default, (int, float)):
+        return f"{row.default:g}"
+    return row.if_left_out or ("must be there" if row.required else "")
 
 
 def page(text: str) -> str:
@@ -114,7 +109,10 @@ def schema() -> str:
         "tools/policy_reference.py.",
         "title": "The policy of ovirt-rdma: /etc/ovirt-rdma/policy.yaml",
     }
-    return json.dumps({**head, **_schema(POLICY.or_null())}, indent=2) + "\n"
+    return (
+        json.dumps({**head, **_schema(POLICY), "type": ["object", "null"]}, indent=2)
+        + "\n"
+    )
 
 
 def _schema(form: Form) -> dict[str, Any]:
@@ -128,10 +126,10 @@ def _kind_of(form: Form) -> tuple[list[str], dict[str, Any]]:
     if isinstance(form, Keys):
         return ["object"], {
             "properties": {
-                name: {**_schema(field.form), "description": _plain(field)}
-                for name, field in form.fields.items()
+                name: {**_schema(row.form), "description": _plain(row)}
+                for name, row in form.rows.items()
             },
-            "required": [n for n, field in form.fields.items() if field.required],
+            "required": [name for name, row in form.rows.items() if row.required],
             "additionalProperties": False,
         }
     if isinstance(form, ListOf):
@@ -161,11 +159,11 @@ def _text(form: Form) -> tuple[list[str], dict[str, Any]]:
     return kinds, {} if form.may_be_empty else {"minLength": 1}
 
 
-def _plain(field: Field) -> str:
+def _plain(row: Key) -> str:
     """Return the description of a key for editors."""
-    meaning = field.meaning.removesuffix("see below").removesuffix("; ")
-    allowed = field.form.allowed if isinstance(field.form, (Text, Number)) else ""
-    left_out = "" if field.required else _left_out(field)
+    meaning = row.meaning.removesuffix("see below").removesuffix("; ")
+    allowed = row.form.allowed if isinstance(row.form, (Text, Number)) else ""
+    left_out = "" if row.required else _left_out(row)
     parts = (
         meaning,
         allowed and f"allowed: {allowed}",

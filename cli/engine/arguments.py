@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Optional, Union
 
 from ovirt_rdma.cli.approval import Approval, add_assume_yes
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
 from ovirt_rdma.host.facts.pkeys import FIRST_VLAN, LAST_VLAN, partition_of
-from ovirt_rdma.host.policy.validate_fabric import PARTITION_NAME
+from ovirt_rdma.host.policy.texts import PARTITION_NAME
 
 # The largest number of hosts to process in parallel.
 MOST_AT_ONCE = 100
@@ -237,7 +238,7 @@ def pkey_condition(text: str) -> str:
             return f"pkey_vlan={int(vlan)}"
     elif partition_of(text) is not None:
         return f"pkey={text}"
-    elif PARTITION_NAME.fullmatch(text):
+    elif re.fullmatch(PARTITION_NAME, text):
         return f"partition={text}"
     raise argparse.ArgumentTypeError(
         f"{text[:20]!r} is neither a P_Key, as 0x8064, nor a VLAN, as vlan=100, nor "

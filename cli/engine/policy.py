@@ -48,8 +48,7 @@ from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.sentences import OnHost, group_by_sentence
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.policy.files import read_policy_texts
-from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.load import parse_policy, read_policy_texts
 
 _CHANGES = {
     "changed": "would get this policy",

@@ -67,8 +67,8 @@ from ovirt_rdma.engine_sdk_tools.preparation.state_file import PreparationFile, 
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
 from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
-from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.policy.model import digest
 
 
 class Prepare(EngineVerb, AccessOptions, ChangeOptions):

@@ -31,7 +31,7 @@ from ovirt_rdma.host.collect.storage_sessions import (
     Session,
 )
 from ovirt_rdma.host.errors import Sentence, UsageProblem
-from ovirt_rdma.host.policy.block_fields import BlockPolicy
+from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.tree import FileTree
 

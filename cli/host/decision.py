@@ -20,8 +20,7 @@ from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts.dump import load
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_JSON, under
-from ovirt_rdma.host.policy.json_form import digest
-from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.model import Policy, digest
 from ovirt_rdma.host.policy.store import in_force
 from ovirt_rdma.host.rules.base import Rule
 

@@ -19,7 +19,7 @@ from ovirt_rdma.host.changes import plan as plans
 from ovirt_rdma.host.changes.plan import Plan, PlannedBy, diff
 from ovirt_rdma.host.errors import NOTHING_CHANGED
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.policy.model import digest
 from ovirt_rdma.host.rules.base import (
     CLASSES,
     FAIL,
@@ -94,7 +94,7 @@ def _plan(decided: HostDecision) -> Plan:
         hostname=decided.facts.hostname,
         kernel_release=decided.facts.kernel_release,
         made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        policy=PlannedBy(decided.source, json_form.digest(decided.policy)),
+        policy=PlannedBy(decided.source, digest(decided.policy)),
         steps=steps,
     )
 

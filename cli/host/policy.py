@@ -26,12 +26,18 @@ from ovirt_rdma.host.errors import NOTHING_CHANGED
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
-from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.difference import RuleChange, differing_lines, rule_changes
-from ovirt_rdma.host.policy.json_form import digest, to_json_dict
-from ovirt_rdma.host.policy.json_form import digest as digest_of
+from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
-from ovirt_rdma.host.policy.model import TCP, NfsRule, Policy, rule_for
+from ovirt_rdma.host.policy.model import (
+    TCP,
+    NfsRule,
+    Policy,
+    digest,
+    rule_for,
+    to_json_dict,
+)
+from ovirt_rdma.host.policy.model import digest as digest_of
 from ovirt_rdma.host.policy.store import in_force, store
 from ovirt_rdma.host.system.lock import one_run
 

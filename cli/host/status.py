@@ -32,8 +32,8 @@ from ovirt_rdma.host.enablement.status import Status, read_status
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
-from ovirt_rdma.host.policy.diagnostics import PolicyProblem
-from ovirt_rdma.host.policy.files import read_drop_ins
+from ovirt_rdma.host.policy.forms import PolicyProblem
+from ovirt_rdma.host.policy.load import read_drop_ins
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import in_force
 from ovirt_rdma.host.services.kernel_change import (

@@ -22,7 +22,7 @@ from ovirt_rdma.host.changes.boot import restore_netdev
 from ovirt_rdma.host.changes.kinds.model import PARTLY, RunResult
 from ovirt_rdma.host.changes.revert import may_be_rolled_back, roll_back_unconfirmed
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.policy.json_form import digest as policy_digest
+from ovirt_rdma.host.policy.model import digest as policy_digest
 from ovirt_rdma.host.services import kernel_change
 from ovirt_rdma.host.services.block_keeper import (
     BlockKeeper,

@@ -40,8 +40,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_c
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, WARN, Axis, Cell, Matrix
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host, StorageConnection
 from ovirt_rdma.host.decision.registry import decide
-from ovirt_rdma.host.policy.json_form import digest
-from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.model import Policy, digest
 from ovirt_rdma.host.rules.base import Step
 
 KIND = "hosts"

@@ -36,16 +36,15 @@ from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, Axis, Cell, Matrix
 from ovirt_rdma.engine_sdk_tools.matrix import UNKNOWN as NOT_KNOWN
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.difference import (
     RuleChange,
     differing_lines,
     rule_changes,
 )
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
-from ovirt_rdma.host.policy.json_form import digest
+from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.load import parse_policy
-from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.model import Policy, digest
 
 KIND = "policies"
 SAME = "same"

@@ -13,10 +13,9 @@ from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, bug_report
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
-from ovirt_rdma.host.policy.diagnostics import PolicyProblem
 from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
-from ovirt_rdma.host.policy.json_form import digest
-from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.forms import PolicyProblem
+from ovirt_rdma.host.policy.model import Policy, digest
 
 # Policies to keep parsed: a fleet has only a few different ones.
 _KEPT = 64

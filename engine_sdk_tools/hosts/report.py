@@ -22,7 +22,7 @@ from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
-from ovirt_rdma.host.policy.files import is_drop_in
+from ovirt_rdma.host.policy.load import is_drop_in
 
 # Limit for a host's whole report. The facts of a host with 16 adapters, 128 P_Keys per
 # port and 508 virtual functions have 0.8 MB (bench/large_host.py), most have 30 kB.

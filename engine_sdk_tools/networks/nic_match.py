@@ -18,7 +18,7 @@ from typing import Callable, Optional
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts.interfaces import ETHERNET, INFINIBAND, Interface
 from ovirt_rdma.host.facts.pkeys import partition_of
-from ovirt_rdma.host.policy.validate_nfs import glob_mistake
+from ovirt_rdma.host.policy.texts import glob_mistake
 
 _GUID = re.compile(
     r"(?:0x)?([0-9a-f]{16}|[0-9a-f]{4}(?::[0-9a-f]{4}){3}|[0-9a-f]{2}(?::[0-9a-f]{2}){7})"

@@ -24,7 +24,7 @@ from ovirt_rdma.host.block.logins import Login, iser_logins
 from ovirt_rdma.host.block.read import BlockReader
 from ovirt_rdma.host.collect.storage_sessions import Session
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.block_fields import IserTarget
+from ovirt_rdma.host.policy.block import IserTarget
 from ovirt_rdma.host.system.commands import (
     CommandFailed,
     CommandTimeout,

@@ -19,7 +19,7 @@ from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.facts.pkeys import partition_of
-from ovirt_rdma.host.policy.block_fields import OFF, IserTarget, SrpTarget, Timeout
+from ovirt_rdma.host.policy.block import OFF, IserTarget, SrpTarget, Timeout
 
 Target = Union[SrpTarget, IserTarget]
 

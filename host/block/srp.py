@@ -26,7 +26,7 @@ from ovirt_rdma.host.block.read import BLOCK, SRP_LOCAL, BlockReader
 from ovirt_rdma.host.collect.storage_sessions import SCSI_HOSTS, SRP_PORTS, Session
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.paths import under
-from ovirt_rdma.host.policy.block_fields import SrpTarget
+from ovirt_rdma.host.policy.block import SrpTarget
 from ovirt_rdma.host.system.commands import CommandFailed, Runner
 from ovirt_rdma.host.system.tree import FileTree
 

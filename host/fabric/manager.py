@@ -24,8 +24,9 @@ from ovirt_rdma.host.fabric.subnet import (
     Manager,
 )
 from ovirt_rdma.host.facts.model import Unit
+from ovirt_rdma.host.facts.pkeys import ALL
 from ovirt_rdma.host.paths import OPENSM_SETTINGS_FILE, OPENSM_UNIT
-from ovirt_rdma.host.policy.fabric import ALL, FabricPolicy, SubnetManagerRule
+from ovirt_rdma.host.policy.fabric import FabricPolicy, SubnetManagerRule
 from ovirt_rdma.host.rules.base import (
     HOST,
     LIVE,

@@ -9,20 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy.json_form import to_json_dict
-from ovirt_rdma.host.policy.model import NfsRule, Policy, rule_for
+from ovirt_rdma.host.policy.model import (
+    MOUNTING,
+    NfsRule,
+    Policy,
+    rule_for,
+    to_json_dict,
+)
 
 # The time of difflib grows with the product of both lengths.
 _MOST_LINES = 3000
-# What decides how an export is mounted: a rule may be moved, renamed or written again.
-_DECIDING = (
-    "transport",
-    "port",
-    "options",
-    "readiness_timeout",
-    "settle_timeout",
-    "failure_cache",
-)
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,8 @@ class RuleChange:
 
     def __str__(self) -> str:
         both = self.before is not None and self.after is not None
-        keys = [key for key in _DECIDING[1:] if both and _differ(self, key)]
+        others = [key for key in MOUNTING if both and key != "transport"]
+        keys = [key for key in others if _differ(self, key)]
         return (
             f"{self.export} ({self.what}): {_shown(self.before, keys)} -> "
             f"{_shown(self.after, keys)}"
@@ -65,7 +62,7 @@ def rule_changes(
             continue
         old, new = _rule(before, export), _rule(after, export)
         change = RuleChange(name, what, old, new)
-        if any(_differ(change, key) for key in _DECIDING):
+        if any(_differ(change, key) for key in MOUNTING):
             changes.append(change)
     return tuple(changes)
 

@@ -17,20 +17,12 @@ from typing import NamedTuple, Optional
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy.load import PolicyFile, parse_policy
-from ovirt_rdma.host.policy.model import TRANSPORTS, NfsRule, rule_for
+from ovirt_rdma.host.policy.model import MOUNTING, TRANSPORTS, NfsRule, rule_for
 
 _FILE, _DROP_INS = "policy.yaml", "policy.d"
 # Leaves room for an admin's drop-ins before and after it.
 _NUMBER = 50
 _HEAD = "# Written by ovirt-rdma, which replaces or removes this file: "
-# The keys of a rule besides name, server, path and transport.
-_OTHER_KEYS = (
-    "port",
-    "options",
-    "readiness_timeout",
-    "settle_timeout",
-    "failure_cache",
-)
 
 
 class PolicyFiles(NamedTuple):
@@ -128,8 +120,9 @@ def with_rule(
         won = rule_for(new.parsed(where).policy, export)
         if old is not None and won is not None:
             # The defaults of policy.yaml are for drop-ins too, so they are not copied.
-            keys = [k for k in _OTHER_KEYS if getattr(old, k) != getattr(won.rule, k)]
-            new = new_with({key: getattr(old, key) for key in keys})
+            wanted = {key: getattr(old, key) for key in MOUNTING if key != "transport"}
+            kept = {k: v for k, v in wanted.items() if getattr(won.rule, k) != v}
+            new = new_with(kept)
         after = new.parsed(where)
     except (Problem, ValueError) as error:
         raise _refusal(where, rule) from error

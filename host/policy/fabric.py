@@ -1,29 +1,44 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Represent the ``fabric:`` part of the policy: its data, and the table of its keys.
-
-Pure.
-"""
+"""Define the ``fabric:`` part of the policy: its keys and its records. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import dataclasses
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 from ovirt_rdma.host.facts.ib_codes import MTU_CODES, RATE_CODES
 from ovirt_rdma.host.facts.pkeys import (
+    ALL,
+    DEFAULT_NAME,
+    DEFAULT_PARTITION,
     FIRST_VLAN,
+    FULL,
     LAST_VLAN,
     MEMBERSHIPS,
     partition_of,
+    pkey_of_vlan,
     vlan_of_pkey,
 )
-from ovirt_rdma.host.policy.forms import Field, Keys, ListOf, MapOf, Number, Text
+from ovirt_rdma.host.policy import texts
+from ovirt_rdma.host.policy.forms import (
+    Given,
+    Key,
+    Keys,
+    ListOf,
+    MapOf,
+    Number,
+    Text,
+    key,
+    optional,
+    repeated,
+)
 
-# Each port with a link, in ``ports`` of a subnet manager.
-ALL = "ALL"
+ON, OFF = "on", "off"
 # Of a subnet manager: 4 bits (include/iba/ib_types.h, ib_sm_info_t, pri_state).
 HIGHEST_PRIORITY = 15
+_ON_OFF = Text(choices=(ON, OFF), normal=lambda text: text == ON, written=True)
 
 
 @dataclass(frozen=True)
@@ -45,12 +60,68 @@ class PartitionRule:
     """
 
     name: str
-    pkey: str
-    members: tuple[str, ...]
-    ipoib: bool = True
-    mtu: Optional[int] = None
-    rate: Optional[int] = None
-    vlan: Optional[int] = None
+    pkey: str = key(
+        Text("a P_Key such as 0x8001", normal=texts.full_pkey, written=True),
+        "of the partition; bit 15 does not count",
+        "from `vlan`; one of the two must be there",
+    )
+    members: tuple[str, ...] = key(
+        ListOf(
+            Text(
+                "a host of fabric.hosts, a GUID, ALL, ALL_CAS, ALL_SWITCHES, "
+                "ALL_ROUTERS, SELF; with =full, =limited or =both",
+                normal=texts.member,
+                written=True,
+            )
+        ),
+        "the ports of the partition; SELF is the subnet manager's",
+    )
+    membership = Key(
+        Text(choices=MEMBERSHIPS),
+        "of members that do not have one; limited members reach full ones only",
+        "full",
+    )
+    ipoib: bool = optional(
+        _ON_OFF,
+        "whether opensm creates the broadcast group, without which IPoIB has no "
+        "carrier",
+        "on",
+        default=True,
+    )
+    mtu: Optional[int] = optional(
+        Number(choices=tuple(MTU_CODES)),
+        "the IB MTU of the partition's groups, in bytes; a port with less cannot join",
+        "opensm's default, 2048",
+    )
+    rate: Optional[int] = optional(
+        Number(choices=tuple(sorted(RATE_CODES))),
+        "the rate of the partition's groups, in Gb/s; a slower port cannot join",
+        "opensm's default, 10",
+    )
+    vlan: Optional[int] = optional(
+        Number(FIRST_VLAN, LAST_VLAN),
+        "the VLAN that the partition stands for: its P_Key is 0x8000 + VLAN",
+        "from `pkey`",
+    )
+
+
+def _pkey_of(partition: Mapping[str, Any]) -> Optional[str]:
+    vlan = partition.get("vlan")
+    return partition.get("pkey") if vlan is None else pkey_of_vlan(vlan)
+
+
+def _partition(name: str, keys: dict[str, Any]) -> PartitionRule:
+    own = keys.pop("membership", FULL)
+    members = (who if "=" in who else f"{who}={own}" for who in keys.pop("members"))
+    pkey = _pkey_of(keys) or ""
+    return PartitionRule(name, **{**keys, "pkey": pkey, "members": tuple(members)})
+
+
+PARTITION = Keys(PartitionRule, make=dict)
+
+
+def _manager_port(text: str) -> str:
+    return text if text == ALL else texts.guid_of_a_port(text)
 
 
 @dataclass(frozen=True)
@@ -63,9 +134,35 @@ class SubnetManagerRule:
     """
 
     host: str
-    priority: int
-    ports: tuple[str, ...] = ()
-    standby: bool = False
+    priority: int = key(
+        Number(0, HIGHEST_PRIORITY),
+        "of opensm; of several in a subnet the one with the highest is master, at an "
+        "equal one that with the lowest GUID",
+    )
+    ports: tuple[str, ...] = optional(
+        ListOf(
+            Text(
+                "a port's GUID such as 0002:c903:00fb:1231, or ALL alone",
+                normal=_manager_port,
+                written=True,
+            )
+        ),
+        "the ports at which opensm runs, one process each; ALL is each InfiniBand port "
+        "with a link, for devices that are cabled back to back",
+        "the only port with a link",
+        default=(),
+    )
+    standby: bool = optional(
+        _ON_OFF,
+        "whether it stands by for a subnet manager that this policy does not name, as "
+        "that of a switch; that one needs a higher priority",
+        "off: opensm is not started then",
+        default=False,
+    )
+
+
+SUBNET_MANAGER = Keys(SubnetManagerRule, make=dict)
+_HOST_NAME = Text(normal=texts.host_name)
 
 
 @dataclass(frozen=True)
@@ -77,10 +174,47 @@ class FabricPolicy:
     partition is described here (the switch has the subnet manager).
     """
 
-    hosts: tuple[FabricHost, ...] = ()
-    partitions: tuple[PartitionRule, ...] = ()
-    pkeys_are_vlans: bool = False
-    subnet_managers: tuple[SubnetManagerRule, ...] = ()
+    defaults = Key(
+        Keys(rows={name: PARTITION.rows[name] for name in ("mtu", "rate")}),
+        "`mtu` and `rate` for every partition that does not have the key itself",
+    )
+    hosts: tuple[FabricHost, ...] = optional(
+        MapOf(
+            _HOST_NAME, ListOf(texts.GUID), FabricHost, "host: a list of its port GUIDs"
+        ),
+        "names for ports, to use in `members`",
+        "none",
+        default=(),
+    )
+    partitions: tuple[PartitionRule, ...] = optional(
+        MapOf(
+            Text(normal=texts.partition_name),
+            PARTITION,
+            _partition,
+            "name: keys of the table below",
+        ),
+        "the partitions of the fabric, for the host that runs its subnet manager",
+        "none is written",
+        default=(),
+    )
+    pkeys_are_vlans: bool = optional(
+        _ON_OFF,
+        "whether every P_Key 0x8000 + VLAN (1 to 4094) stands for that VLAN, also "
+        "without a partition here",
+        "off",
+        default=False,
+    )
+    subnet_managers: tuple[SubnetManagerRule, ...] = optional(
+        MapOf(
+            _HOST_NAME,
+            SUBNET_MANAGER,
+            lambda host, keys: SubnetManagerRule(host, **keys),
+            "host: keys of the table below",
+        ),
+        "the hosts that run opensm, by their names in `hosts` or their host names",
+        "`fabric sm enable` starts none",
+        default=(),
+    )
 
     def vlan_of(self, pkey: str) -> Optional[int]:
         """Return the VLAN that ``pkey`` (``0x8064``, or ``0x0064`` of a limited member)
@@ -132,129 +266,110 @@ class FabricPolicy:
         return frozenset(found)
 
 
-def _written(allowed: str, check: str) -> Text:
-    return Text(allowed, written=True, may_be_empty=True, check=check)
+def _made(
+    defaults: Optional[Mapping[str, Any]] = None,
+    partitions: tuple[PartitionRule, ...] = (),
+    **keys: Any,
+) -> FabricPolicy:
+    with_defaults = []
+    for one in partitions:
+        own = defaults or {}
+        missing = {k: v for k, v in own.items() if getattr(one, k) is None}
+        with_defaults.append(dataclasses.replace(one, **missing))
+    return FabricPolicy(partitions=tuple(with_defaults), **keys)
 
 
-_GROUP = (
-    Field(
-        "mtu",
-        Number(choices=tuple(MTU_CODES)),
-        "the IB MTU of the partition's groups, in bytes; a port with less cannot join",
-        "opensm's default, 2048",
-    ),
-    Field(
-        "rate",
-        Number(choices=tuple(sorted(RATE_CODES))),
-        "the rate of the partition's groups, in Gb/s; a slower port cannot join",
-        "opensm's default, 10",
-    ),
-)
+def _check(fabric: Given) -> None:
+    hosts = fabric.get("hosts", {})
+    ports = [
+        (("hosts", host, position), guid)
+        for host, guids in hosts.items()
+        for position, guid in enumerate(guids or ())
+    ]
+    for later, first in repeated(ports):
+        if later[1] != first[1]:
+            sentence = f"{fabric.text(*later)} is already a port of {first[1]}"
+            fabric.refuse(later, "guid-repeated", sentence)
+    _check_managers(fabric, hosts)
+    given = fabric.get("partitions", {})
+    partitions = {name: keys for name, keys in given.items() if keys is not None}
+    for keys in partitions.values():
+        _check_members(keys, hosts)
+    pkeys = [(name, _checked_pkey(name, keys)) for name, keys in partitions.items()]
+    for later, first in repeated(pkeys):
+        keys = partitions[later]
+        sentence = f"{_pkey_of(keys)} is already the partition {first!r}"
+        keys.refuse("pkey" if "pkey" in keys else "vlan", "pkey-repeated", sentence)
 
-PARTITION = Keys(
-    Field(
-        "pkey",
-        _written("a P_Key such as 0x8001", "pkey"),
-        "of the partition; bit 15 does not count",
-        "from `vlan`; one of the two must be there",
-    ),
-    Field(
-        "vlan",
-        Number(FIRST_VLAN, LAST_VLAN),
-        "the VLAN that the partition stands for: its P_Key is 0x8000 + VLAN",
-        "from `pkey`",
-    ),
-    Field(
-        "members",
-        ListOf(
-            Text(
-                "a host of fabric.hosts, a GUID, ALL, ALL_CAS, ALL_SWITCHES, "
-                "ALL_ROUTERS, SELF; with =full, =limited or =both",
-                written=True,
-                check="member",
+
+def _check_managers(fabric: Given, hosts: Mapping[str, Any]) -> None:
+    owners: list[tuple[Any, str]] = []
+    for name, manager in fabric.get("subnet_managers", {}).items():
+        ports = (manager or {}).get("ports", ())
+        known = [guid for guid in hosts.get(name) or () if guid]
+        for position, port in enumerate(ports):
+            place = ("ports", position)
+            if port == ALL:
+                if len(ports) > 1:
+                    manager.refuse(place, "all-not-alone", "ALL is all ports already")
+                continue
+            owners.append((("subnet_managers", name, *place), port))
+            if port and known and port not in known:
+                manager.refuse(
+                    place,
+                    "guid-of-another-host",
+                    f"{manager.text(*place)} is not a port of {name} in fabric.hosts",
+                )
+    for later, first in repeated(owners):
+        sentence = f"{fabric.text(*later)} is already a port of {first[1]}"
+        fabric.refuse(later, "guid-repeated", sentence)
+
+
+def _checked_pkey(name: str, keys: Given) -> Optional[str]:
+    if ("pkey" in keys.written) == ("vlan" in keys.written):
+        keys.refuse((), "pkey-or-vlan", "must have either pkey or vlan")
+        return None
+    pkey = _pkey_of(keys)
+    is_default = partition_of(pkey) == DEFAULT_PARTITION
+    if pkey and (name == DEFAULT_NAME) != is_default:
+        keys.refuse(
+            "pkey" if "pkey" in keys else "vlan",
+            "pkey-default-partition",
+            f"{pkey} does not go with the name {name!r}; the default partition is "
+            f"{DEFAULT_NAME}, with 0x{DEFAULT_PARTITION:04x}",
+        )
+    return pkey
+
+
+def _check_members(keys: Given, hosts: Mapping[str, Any]) -> None:
+    members = keys.get("members")
+    if members == []:
+        sentence = "is empty; opensm removes a partition without members"
+        keys.refuse("members", "partition-empty", sentence)
+    # Each port with the position of the member that names it first.
+    ports: dict[str, int] = {}
+    for position, member in enumerate(members or ()):
+        place = ("members", position)
+        who = (member or "").partition("=")[0]
+        if not who:
+            continue
+        if texts.is_port(who):
+            named = [who]
+        elif who not in hosts:
+            keys.refuse(place, "host-unknown", f"{who!r} is not one of fabric.hosts")
+            continue
+        else:
+            named = [guid for guid in hosts[who] or () if guid]
+            if hosts[who] == []:
+                sentence = f"{who!r} has no GUID in fabric.hosts"
+                keys.refuse(place, "host-without-guid", sentence)
+        if any(ports.setdefault(port, position) != position for port in named):
+            first = next(ports[port] for port in named if ports[port] != position)
+            sentence = (
+                f"{keys.text(*place)} is already a member, by "
+                f"{keys.text('members', first)!r}"
             )
-        ).or_null(False),
-        "the ports of the partition; SELF is the subnet manager's",
-        required=True,
-    ),
-    Field(
-        "membership",
-        Text(choices=MEMBERSHIPS),
-        "of members that do not have one; limited members reach full ones only",
-        "full",
-    ),
-    Field(
-        "ipoib",
-        Text(choices=("on", "off"), written=True),
-        "whether opensm creates the broadcast group, without which IPoIB has no "
-        "carrier",
-        "on",
-    ),
-    *_GROUP,
-)
+            keys.refuse(place, "member-repeated", sentence)
 
-SUBNET_MANAGER = Keys(
-    Field(
-        "priority",
-        Number(0, HIGHEST_PRIORITY),
-        "of opensm; of several in a subnet the one with the highest is master, at an "
-        "equal one that with the lowest GUID",
-        required=True,
-    ),
-    Field(
-        "ports",
-        ListOf(
-            Text(
-                "a port's GUID such as 0002:c903:00fb:1231, or ALL alone",
-                written=True,
-                check="manager_port",
-            )
-        ),
-        "the ports at which opensm runs, one process each; ALL is each InfiniBand port "
-        "with a link, for devices that are cabled back to back",
-        "the only port with a link",
-    ),
-    Field(
-        "standby",
-        Text(choices=("on", "off"), written=True),
-        "whether it stands by for a subnet manager that this policy does not name, as "
-        "that of a switch; that one needs a higher priority",
-        "off: opensm is not started then",
-    ),
-)
 
-FABRIC = Keys(
-    Field(
-        "defaults",
-        Keys(*_GROUP).or_null(),
-        "`mtu` and `rate` for every partition that does not have the key itself",
-    ),
-    Field(
-        "hosts",
-        MapOf(
-            ListOf(_written("a port's GUID such as 0002:c903:00fb:1231", "guid")),
-            "host: a list of its port GUIDs",
-        ),
-        "names for ports, to use in `members`",
-        "none",
-    ),
-    Field(
-        "partitions",
-        MapOf(PARTITION, "name: keys of the table below"),
-        "the partitions of the fabric, for the host that runs its subnet manager",
-        "none is written",
-    ),
-    Field(
-        "pkeys_are_vlans",
-        Text(choices=("on", "off"), written=True),
-        "whether every P_Key 0x8000 + VLAN (1 to 4094) stands for that VLAN, also "
-        "without a partition here",
-        "off",
-    ),
-    Field(
-        "subnet_managers",
-        MapOf(SUBNET_MANAGER, "host: keys of the table below"),
-        "the hosts that run opensm, by their names in `hosts` or their host names",
-        "`fabric sm enable` starts none",
-    ),
-)
+FABRIC = Keys(FabricPolicy, make=_made, check=_check)

@@ -25,8 +25,8 @@ from typing import Any, Optional, Union
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import POLICY_COPY, POLICY_JSON, under
-from ovirt_rdma.host.policy import json_form
-from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.model import Policy, from_json_dict, to_json_dict
+from ovirt_rdma.host.policy.model import digest as digest_of
 from ovirt_rdma.host.system.files import (
     NotDurable,
     fix_for,
@@ -102,7 +102,7 @@ def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreR
     if the file cannot be written; then the old policy stays in force.
     """
     remove_unfinished(path.parent)
-    digest = json_form.digest(policy)
+    digest = digest_of(policy)
     present = _intact(path)
     if present is not None and present.digest == digest:
         missing = copy_problem(path) is not None
@@ -112,7 +112,7 @@ def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreR
     content = {
         "source": source,
         "loaded_at": now,
-        "policy": json_form.to_json_dict(policy),
+        "policy": to_json_dict(policy),
     }
     remarks = []
     try:
@@ -220,8 +220,8 @@ def _decoded(content: dict[str, Any]) -> StoredPolicy:
     for key in ("source", "loaded_at"):
         if not isinstance(content[key], str):
             raise ValueError(f"{key} is not of type str")
-    policy = json_form.from_json_dict(content["policy"])
-    digest = json_form.digest(policy)
+    policy = from_json_dict(content["policy"])
+    digest = digest_of(policy)
     return StoredPolicy(policy, digest, content["source"], content["loaded_at"])
 
 

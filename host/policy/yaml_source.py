@@ -16,7 +16,7 @@ from typing import Any, Optional
 import yaml
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.diagnostics import Diagnostic, KeyPath, key_text
+from ovirt_rdma.host.policy.forms import Diagnostic, KeyPath, key_text
 
 # Not octal, hexadecimal, base 60 or 2_044.
 _DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")

@@ -20,7 +20,7 @@ from ovirt_rdma.host.block.logins import Target, differences
 from ovirt_rdma.host.block.sessions import BlockSessions
 from ovirt_rdma.host.changes.kinds.model import LastReport, Listener
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.policy.block_fields import BlockPolicy
+from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.policy.store import FollowedPolicy
 from ovirt_rdma.host.system.lock import LockHeld, one_run
 from ovirt_rdma.host.system.safe_file import read_file

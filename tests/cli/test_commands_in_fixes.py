@@ -89,7 +89,7 @@ FORMS = {
     "host/export.py:Export.parse",
     "host/export.py:_bracketed",
     "host/export.py:_plain",
-    "host/policy/files.py:_drop_ins_of",
+    "host/policy/load.py:_drop_ins_of",
     "storage/rdma_cm_probe.py:main",
 }
 

@@ -21,7 +21,7 @@ from lab.infiniband import InfiniBand
 from lab.qemu import Wire
 from lab.soft_roce import SoftRoce
 from lab.srp_target import CM_PORT, SERVICE_GUID, SrpServer
-from ovirt_rdma.host.policy.block_fields import INTERFACE
+from ovirt_rdma.host.policy.texts import INTERFACE
 from ovirt_rdma.host.system.commands import CommandFailed
 
 SIZE = 64 << 20

@@ -22,8 +22,8 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML
-from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.model import digest as digest_of
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="an sshd with a namespace of its own needs root"
@@ -154,7 +154,7 @@ def test_a_policy_is_put_there_read_back_and_taken_away(site, prepared):
 
     gone = door.push_policy([host], None)["hv1"]
     assert (gone.problem, gone.before) == ("", RULE)
-    assert gone.digest == json_form.digest(Policy())
+    assert gone.digest == digest_of(Policy())
     assert list(policy_there(prepared).parent.iterdir()) == []
 
 

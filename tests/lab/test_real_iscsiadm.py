@@ -21,7 +21,7 @@ from lab.cache import cache_folder
 from lab.packages import fetched
 from ovirt_rdma.host.block.iser import Iser
 from ovirt_rdma.host.block.logins import Login, iser_logins
-from ovirt_rdma.host.policy.block_fields import IserTarget
+from ovirt_rdma.host.policy.block import IserTarget
 from ovirt_rdma.host.system.commands import CommandFailed
 
 IQN = "iqn.2003-01.org.example:a"

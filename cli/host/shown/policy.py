@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Union
 
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.host.policy.block_fields import BlockPolicy
+from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.policy.fabric import FabricPolicy
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
 

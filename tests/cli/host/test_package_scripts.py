@@ -23,7 +23,7 @@ from ovirt_rdma.host.paths import (
     STOCK_VDSMD,
     under,
 )
-from ovirt_rdma.host.policy import fields
+from ovirt_rdma.host.policy import model
 from ovirt_rdma.host.services import package_scripts
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.storage.benchmark.scratch import LOCK
@@ -199,8 +199,8 @@ def test_the_packaged_policy_shows_every_key():
     parse_policy("\n".join(lines), "policy.yaml")
     nfs, host = found["nfs"], found["host"]
     keys = set(nfs["defaults"]).union(*nfs["rules"])
-    assert keys == set(fields.RULE.fields)
-    assert set(host) == set(fields.HOST.fields)
-    assert set().union(*host["interfaces"]) == set(fields.INTERFACE.fields)
+    assert keys == set(model.RULE.rows)
+    assert set(host) == set(model.HOST.rows)
+    assert set().union(*host["interfaces"]) == set(model.INTERFACE.rows)
     matches = set().union(*(rule["match"] for rule in host["interfaces"]))
-    assert matches == set(fields.MATCH.fields)
+    assert matches == set(model.MATCH.rows)

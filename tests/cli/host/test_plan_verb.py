@@ -8,8 +8,7 @@ from support.host import sample_rules
 from support.host.sample_rules import REFUSED, TSO, findings, rule
 
 from ovirt_rdma.host.changes import plan as plans
-from ovirt_rdma.host.policy import json_form
-from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.model import Policy, digest
 from ovirt_rdma.host.rules.base import PASS, WARN
 
 TABLE = """\
@@ -157,7 +156,7 @@ def test_document_is_the_saved_plan(sampled):
     assert (document["schema_version"], document["kind"]) == (1, "plan")
     assert document["policy"] == {
         "source": "no policy is loaded",
-        "digest": json_form.digest(Policy()),
+        "digest": digest(Policy()),
     }
     assert [step["id"] for step in document["steps"]] == [
         "SAMPLE-MODE-01/ib0",

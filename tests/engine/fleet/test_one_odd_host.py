@@ -52,8 +52,8 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
-from ovirt_rdma.host.policy import validate_nfs
-from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy import load
+from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
 
 pytestmark = pytest.mark.engine
@@ -372,13 +372,13 @@ def test_a_hosts_policy_is_read_without_looking_for_rules_that_never_win():
         check_hosts(its)
         check_conversion(its)
 
-    assert calls_of(validate_nfs, "_names_all_of", look) == 0
+    assert calls_of(load, "_names_all_exports_of", look) == 0
 
 
 def test_rules_that_never_win_are_looked_for_among_the_first_thousand():
     def looked(number):
         found = parse_policy(many_rules(number), "p")
-        return calls_of(validate_nfs, "_names_all_of", lambda: found.warnings)
+        return calls_of(load, "_names_all_exports_of", lambda: found.warnings)
 
     # Each is compared with those before it; more rules are no more work.
     assert looked(1000) == looked(3000) == 1000 * 999 // 2

@@ -15,7 +15,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
 from ovirt_rdma.engine_sdk_tools.hosts.report import Pushed
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN
 from ovirt_rdma.engine_sdk_tools.model import Hook
-from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import parse_policy
 
 pytestmark = pytest.mark.engine

@@ -28,8 +28,8 @@ from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.deploy_hook import settings
 from ovirt_rdma.engine_sdk_tools.preparation import proof, run
-from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import digest
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
 
@@ -37,7 +37,7 @@ POLICY = (
     "version: 1\nnfs:\n  rules:\n"
     "  - {server: nfs1.example.com, transport: prefer-rdma}\n"
 )
-DIGEST = json_form.digest(parse_policy(POLICY, "p").policy)
+DIGEST = digest(parse_policy(POLICY, "p").policy)
 PROGRAM = """
 import signal, sys, time
 from pathlib import Path

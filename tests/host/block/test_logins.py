@@ -15,7 +15,7 @@ from ovirt_rdma.host.block.logins import (
 from ovirt_rdma.host.collect.storage_sessions import Session
 from ovirt_rdma.host.facts.devices import Gid, Netdev, PKey, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Route
-from ovirt_rdma.host.policy.block_fields import SrpTarget
+from ovirt_rdma.host.policy.block import SrpTarget
 
 GUID = "0002c90300fb1230"
 GID = "fe800000000000000002c90300fb1231"

@@ -14,7 +14,7 @@ from ovirt_rdma.host.block import srp as srp_module
 from ovirt_rdma.host.block.logins import Login
 from ovirt_rdma.host.block.read import BlockReader
 from ovirt_rdma.host.block.srp import Srp, write_in_child
-from ovirt_rdma.host.policy.block_fields import SrpTarget
+from ovirt_rdma.host.policy.block import SrpTarget
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree
 

@@ -17,8 +17,8 @@ from ovirt_rdma.host.changes.plan import (
 )
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts import dump
-from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.policy.model import digest as digest_of
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, Change, Step
 
 pytestmark = pytest.mark.hypervisor
@@ -35,7 +35,7 @@ def planned(facts, policy):
         facts.hostname,
         facts.kernel_release,
         "2026-01-02T03:04:05+00:00",
-        PlannedBy("p", json_form.digest(policy)),
+        PlannedBy("p", digest_of(policy)),
         steps,
     )
 
@@ -44,7 +44,7 @@ def told(plan, facts, policy):
     return differences(
         plan,
         facts.hostname,
-        json_form.digest(policy),
+        digest_of(policy),
         decide(facts, policy).steps,
     )
 
@@ -106,7 +106,7 @@ def change(kind=PROFILE, target="u1", before="2044", after="4092", name="mtu"):
 def test_steps_that_are_not_the_same(host, then, now):
     facts, policy, _ = host
     plan = replace(planned(facts, policy), steps=(step([then]),))
-    digest = json_form.digest(policy)
+    digest = digest_of(policy)
     assert list(differences(plan, facts.hostname, digest, [step([now])])) == [
         "S-01/x0 would make other changes than the plan says"
     ]
@@ -115,7 +115,7 @@ def test_steps_that_are_not_the_same(host, then, now):
 def test_steps_that_are_new_gone_or_in_another_order(host):
     facts, policy, _ = host
     one, two = step([change()], "S-01"), step([change()], "S-02")
-    digest = json_form.digest(policy)
+    digest = digest_of(policy)
 
     def found(then, now):
         plan = replace(planned(facts, policy), steps=tuple(then))

@@ -13,12 +13,16 @@ from hypothesis import strategies as st
 from support.problems import problem
 
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy.diagnostics import PolicyProblem
 from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles, with_rule
-from ovirt_rdma.host.policy.files import MOST_BYTES
-from ovirt_rdma.host.policy.json_form import digest
-from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
-from ovirt_rdma.host.policy.model import PREFER_RDMA, REQUIRE_RDMA, TCP, rule_for
+from ovirt_rdma.host.policy.forms import PolicyProblem
+from ovirt_rdma.host.policy.load import MOST_BYTES, load_policy_file, parse_policy
+from ovirt_rdma.host.policy.model import (
+    PREFER_RDMA,
+    REQUIRE_RDMA,
+    TCP,
+    digest,
+    rule_for,
+)
 
 pytestmark = pytest.mark.hypervisor
 

@@ -8,11 +8,14 @@ import re
 import pytest
 from support.host.policy_mistakes import expect_mistake
 
-from ovirt_rdma.host.policy import json_form
-from ovirt_rdma.host.policy.block_fields import BlockPolicy, IserTarget, SrpTarget
+from ovirt_rdma.host.policy.block import (
+    BlockPolicy,
+    IserTarget,
+    SrpTarget,
+    timeouts_problem,
+)
 from ovirt_rdma.host.policy.load import parse_policy
-from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.policy.validate_block import timeouts_problem
+from ovirt_rdma.host.policy.model import Policy, from_json_dict, to_json_dict
 
 GUID = "0002c90300fb1230"
 IB = "dgid: fe80::2:c903:fb:1231, pkey: 0xffff, service_id: 0002c90300fb1230"
@@ -100,8 +103,8 @@ block:
         300,
     )
     policy = parse_policy(text, "p.yaml").policy
-    stored = json.loads(json.dumps(json_form.to_json_dict(policy)))
-    assert json_form.from_json_dict(stored) == policy
+    stored = json.loads(json.dumps(to_json_dict(policy)))
+    assert from_json_dict(stored) == policy
 
 
 def test_hex_digits_that_yaml_reads_as_a_number_are_read_as_they_are_written():
@@ -287,7 +290,7 @@ def test_timeouts_are_valid_when_the_kernel_says_so():
 
 
 def test_a_stored_block_part_is_read_strictly():
-    stored = json_form.to_json_dict(parse_policy(srp(), "p.yaml").policy)
+    stored = to_json_dict(parse_policy(srp(), "p.yaml").policy)
     for change, names in (
         (lambda part: part["srp"][0].pop("dest"), "block.srp[0].dest"),
         (lambda part: part["srp"][0].update(dest=1), "block.srp[0].dest"),
@@ -297,7 +300,7 @@ def test_a_stored_block_part_is_read_strictly():
         data = json.loads(json.dumps(stored))
         change(data["block"])
         with pytest.raises(ValueError, match=re.escape(names)):
-            json_form.from_json_dict(data)
+            from_json_dict(data)
 
 
 def test_a_drop_in_has_no_block_part():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The tables of docs/policy.md and docs/policy.schema.json are made from the fields.
+"""The tables of docs/policy.md and docs/policy.schema.json are made from its table.
 
 WRITE_GOLDEN=1 writes both.
 """
@@ -14,8 +14,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from ovirt_rdma.host.policy.fields import POLICY
 from ovirt_rdma.host.policy.forms import Keys, ListOf, MapOf
+from ovirt_rdma.host.policy.model import POLICY
 from tools.policy_reference import PAGE, SCHEMA, TABLES, page, schema
 
 EXAMPLES = [PAGE.with_name("policy.yaml"), PAGE.parents[1] / "rpm" / "policy.yaml"]
@@ -33,19 +33,19 @@ def keys_below(form, path=""):
     """Every key that a policy can have, with its path."""
     form = form.item if isinstance(form, (ListOf, MapOf)) else form
     if isinstance(form, Keys):
-        for name, field in form.fields.items():
+        for name, row in form.rows.items():
             yield f"{path}{name}"
-            yield from keys_below(field.form, f"{path}{name}.")
+            yield from keys_below(row.form, f"{path}{name}.")
 
 
 def test_the_tables_have_every_key_with_a_meaning():
-    described = {f"{b}{field.name}" for rows in TABLES.values() for b, field in rows}
+    described = {name for rows in TABLES.values() for name in rows}
     # Tables of rules have no path, and those of defaults are the rules'.
     described |= {"nfs", "host", "fabric", "block"}
     for key in keys_below(POLICY):
         assert key in described or key.rpartition(".")[2] in described, key
     for rows in TABLES.values():
-        assert all(field.meaning for _, field in rows)
+        assert all(row.meaning for row in rows.values())
 
 
 def errors(text):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 from support.host.policy_mistakes import expect_mistake
 
-from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.fabric import (
     FabricHost,
     FabricPolicy,
@@ -14,7 +13,7 @@ from ovirt_rdma.host.policy.fabric import (
     SubnetManagerRule,
 )
 from ovirt_rdma.host.policy.load import parse_policy
-from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.model import Policy, from_json_dict, to_json_dict
 
 HOSTS = "  hosts: {hv1: [0x2c90300fb1231], hv2: [0002:c903:00fb:1241]}\n"
 G1, G2 = "0002:c903:00fb:1231", "0002:c903:00fb:1241"
@@ -64,7 +63,7 @@ def test_a_fabric_part_with_nothing_in_it_is_the_empty_policy(text):
 def test_it_is_stored_and_read_again():
     text = f"{HOSTS}  partitions: {{a: {{vlan: 5, members: [hv1=both]}}}}\n"
     policy = Policy(fabric=fabric(text))
-    assert json_form.from_json_dict(json_form.to_json_dict(policy)) == policy
+    assert from_json_dict(to_json_dict(policy)) == policy
 
 
 def partition(keys: str) -> str:
@@ -154,8 +153,8 @@ def test_a_vlan_stands_for_a_p_key_as_the_policy_says():
     assert [all_of_them.vlan_of(key) for key in ("0x8000", "0x8fff", "0xffff")] == (
         [None] * 3
     )
-    stored = json_form.to_json_dict(Policy(fabric=all_of_them))
-    assert json_form.from_json_dict(stored).fabric == all_of_them
+    stored = to_json_dict(Policy(fabric=all_of_them))
+    assert from_json_dict(stored).fabric == all_of_them
 
 
 MANAGERS = HOSTS + "  subnet_managers:\n    {}\n"
@@ -176,7 +175,7 @@ def test_subnet_managers_have_priority_ports_and_standby():
         SubnetManagerRule("hv3.example.org", 3, ("ALL",)),
     )
     policy = Policy(fabric=found)
-    assert json_form.from_json_dict(json_form.to_json_dict(policy)) == policy
+    assert from_json_dict(to_json_dict(policy)) == policy
     assert found.manager_guids == {G1, G2}
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.host.policy_mistakes import expect_mistake, mistakes, place
 
-from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 

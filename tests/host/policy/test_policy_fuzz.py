@@ -29,18 +29,21 @@ from ovirt_rdma.host.facts.devices import (
     RdmaPort,
 )
 from ovirt_rdma.host.facts.dump import FactsProblem
-from ovirt_rdma.host.policy import json_form, store
-from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy import store
+from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import (
     TRANSPORTS,
+    digest,
+    from_json_dict,
     interface_rule_for,
     path_match,
     rule_for,
     server_match,
+    to_json_dict,
 )
 from ovirt_rdma.host.policy.store import PolicySource, StoredPolicyProblem
-from ovirt_rdma.host.policy.validate_nfs import option_mistakes
+from ovirt_rdma.host.policy.texts import options
 
 DATA = Path(__file__).parents[2] / "data" / "facts"
 
@@ -118,11 +121,11 @@ def test_any_text_is_a_policy_that_reads_back_equal_or_one_line_a_mistake(text):
         last = len(LINE_BREAK.split(text))
         assert all((error.line or 1) <= last for error in problem.errors)
         return
-    stored = json.dumps(json_form.to_json_dict(read.policy))
-    assert json_form.from_json_dict(json.loads(stored)) == read.policy
+    stored = json.dumps(to_json_dict(read.policy))
+    assert from_json_dict(json.loads(stored)) == read.policy
     for rule in read.policy.nfs.rules:
         assert rule.transport in TRANSPORTS
-        assert list(option_mistakes(rule.options)) == []
+        assert options(rule.options) == rule.options
     for server in ("nas1.example.com", "10.99.0.77", "fd00:99::1", "z"):
         rule_for(read.policy, Export(server, "/srv/vm1"))
     interface_rule_for(read.policy.host, CHILD, HCA, PORT)
@@ -257,9 +260,7 @@ def test_any_export_is_one_that_reads_back_or_a_sentence(text):
 
 # What vdsmd reads: policy.json
 
-STORED = [
-    json.dumps(json_form.to_json_dict(parse_policy(t, "p").policy)) for t in POLICIES
-]
+STORED = [json.dumps(to_json_dict(parse_policy(t, "p").policy)) for t in POLICIES]
 JSON = st.sampled_from(
     ["{", "}", "[", "]", '"', ",", ":", "null", "true", "NaN", "1e999", "-1",
      "9" * 400, "9" * 5000, "[" * 3000, '"rules"', '"port": 1.5', "\\ud800"]
@@ -285,14 +286,12 @@ def stored_policies(draw):
 @given(stored_policies())
 def test_a_stored_policy_is_a_policy_or_a_value_error(data):
     try:
-        policy = json_form.from_json_dict(data)
+        policy = from_json_dict(data)
     except ValueError as error:
         assert re.match(r"[\w.\[\]']+ (is|must) ", str(error))
     else:
-        again = json.loads(json.dumps(json_form.to_json_dict(policy)))
-        assert json_form.digest(json_form.from_json_dict(again)) == (
-            json_form.digest(policy)
-        )
+        again = json.loads(json.dumps(to_json_dict(policy)))
+        assert digest(from_json_dict(again)) == digest(policy)
 
 
 @pytest.fixture(scope="module")

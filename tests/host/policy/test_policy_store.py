@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from support.killed import killed_at_each_line
 from support.problems import problem
 
-from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy import store as policy_store
 from ovirt_rdma.host.policy.model import (
     LINK_LAYERS,
@@ -27,6 +26,9 @@ from ovirt_rdma.host.policy.model import (
     NfsPolicy,
     NfsRule,
     Policy,
+    digest,
+    from_json_dict,
+    to_json_dict,
 )
 from ovirt_rdma.host.policy.store import (
     PolicySource,
@@ -111,15 +113,15 @@ policies = st.builds(
 
 @given(policies)
 def test_a_policy_survives_json(original):
-    text = json.dumps(json_form.to_json_dict(original))
-    copy = json_form.from_json_dict(json.loads(text))
+    text = json.dumps(to_json_dict(original))
+    copy = from_json_dict(json.loads(text))
     assert copy == original
-    assert json_form.digest(copy) == json_form.digest(original)
+    assert digest(copy) == digest(original)
 
 
 @given(policies, policies)
 def test_other_policies_have_other_digests(one, other):
-    same = json_form.digest(one) == json_form.digest(other)
+    same = digest(one) == digest(other)
     assert same == (one == other)
 
 
@@ -279,7 +281,7 @@ class TestStore:
 
 
 NFS = {"rules": [], "health_interval": None}
-WHOLE = json_form.to_json_dict(Policy())
+WHOLE = to_json_dict(Policy())
 
 
 class TestRead:
@@ -317,7 +319,7 @@ class TestRead:
         assert self.broken(path, loaded_at=5) == "loaded_at is not of type str"
 
     def test_a_changed_digest(self, path):
-        edited = json_form.to_json_dict(policy("nas9"))
+        edited = to_json_dict(policy("nas9"))
         for change in ({"digest": "sha256:0"}, {"policy": edited, "digest": "gone"}):
             assert self.broken(path, **change) == (
                 "it is damaged, or was edited by hand (its digest differs)"
@@ -346,7 +348,7 @@ class TestRead:
         ],
     )
     def test_a_rule_changed_by_hand(self, path, change, sentence):
-        content = json_form.to_json_dict(policy())
+        content = to_json_dict(policy())
         rule = content["nfs"]["rules"][0]
         rule.update(change)
         content["nfs"]["rules"] = [{k: v for k, v in rule.items() if v != "gone"}]
@@ -402,7 +404,7 @@ class TestRead:
     )
     def test_an_interface_changed_by_hand(self, path, change, sentence):
         rule = InterfaceRule(1, "interface 1", device="mlx4_0")
-        content = json_form.to_json_dict(Policy(host=HostPolicy((rule,))))
+        content = to_json_dict(Policy(host=HostPolicy((rule,))))
         changed = {**content["host"]["interfaces"][0], **change}
         content["host"]["interfaces"] = [
             {k: v for k, v in changed.items() if v != "gone"}
@@ -436,7 +438,7 @@ class TestRead:
         ],
     )
     def test_modules_changed_by_hand(self, path, change, sentence):
-        content = json_form.to_json_dict(Policy())
+        content = to_json_dict(Policy())
         content["host"].update(change)
         assert self.broken(path, policy=content).startswith(sentence)
 
@@ -493,13 +495,10 @@ class TestPolicySource:
         return new_lines
 
     def in_force(self, loaded):
-        return (
-            f"INFO policy {json_form.digest(loaded)} of p.yaml is in force "
-            "(NFS rules: 1)"
-        )
+        return f"INFO policy {digest(loaded)} of p.yaml is in force (NFS rules: 1)"
 
     def copy_used(self):
-        return f"; its copy is used: policy {json_form.digest(policy())} of p.yaml"
+        return f"; its copy is used: policy {digest(policy())} of p.yaml"
 
     def test_never_loaded_is_the_empty_policy_and_silent(self, path, log):
         source = PolicySource(path)
@@ -566,7 +565,7 @@ class TestPolicySource:
         for _ in range(3):
             assert source.current() == policy()
         (line,) = log()
-        assert f"; policy {json_form.digest(policy())} stays in force; " in line
+        assert f"; policy {digest(policy())} stays in force; " in line
 
     @pytest.mark.parametrize(
         "harm",
@@ -635,7 +634,7 @@ class TestPolicySource:
             assert source.current() == policy()
         (line,) = log()
         assert line.startswith(f"WARNING {path} ")
-        assert line.endswith(f"; policy {json_form.digest(policy())} stays in force")
+        assert line.endswith(f"; policy {digest(policy())} stays in force")
 
     @pytest.mark.parametrize("harm", ["broken", "vanished"])
     def test_a_restored_file_is_in_force_again(self, path, log, harm):

@@ -6,9 +6,14 @@ from __future__ import annotations
 import pytest
 from support.host.policy_mistakes import expect_mistake
 
-from ovirt_rdma.host.policy.json_form import from_json_dict, to_json_dict
 from ovirt_rdma.host.policy.load import parse_policy
-from ovirt_rdma.host.policy.model import Policy, VfRule, guest_numbers
+from ovirt_rdma.host.policy.model import (
+    Policy,
+    VfRule,
+    from_json_dict,
+    guest_numbers,
+    to_json_dict,
+)
 
 HEAD = "version: 1\nhost:\n  virtual_functions:\n"
 

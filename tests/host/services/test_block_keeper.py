@@ -17,7 +17,7 @@ from ovirt_rdma.host.block import srp as srp_module
 from ovirt_rdma.host.block.srp import Srp
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.paths import POLICY_JSON, under
-from ovirt_rdma.host.policy.block_fields import BlockPolicy
+from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.store import store
 from ovirt_rdma.host.services.block_keeper import (

@@ -42,8 +42,8 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.engine_sdk_tools.reader import cluster_of
 from ovirt_rdma.host.facts.dump import load
 from ovirt_rdma.host.facts.model import Facts, Modules, NfsMount
-from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
+from ovirt_rdma.host.policy.model import digest
 from support.engine.policy_files import joined, split
 
 # Between two looks of a wait.
@@ -265,7 +265,7 @@ def _result(answer: Any) -> Any:
 
 @functools.lru_cache(256)
 def digest_of(text: Optional[str]) -> str:
-    return json_form.digest(split(text).parsed("x").policy)
+    return digest(split(text).parsed("x").policy)
 
 
 _RDMA = load(Path(__file__).parents[2] / "data/facts/rxe-one-mount.json")

@@ -40,10 +40,10 @@ from ovirt_rdma.host.enablement.status import (
 )
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.paths import POLICY_YAML
-from ovirt_rdma.host.policy import json_form
-from ovirt_rdma.host.policy.diagnostics import PolicyProblem
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
+from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.model import digest as digest_of
 from support.engine.engine_host_facts import facts_of
 from support.engine.policy_files import joined, split
 
@@ -154,7 +154,7 @@ class DoubleDoor:
             return Pushed(name, before=before, problem=str(wrong), fix=wrong.fix)
         host.policy_text = text
         self.pushes.append((name, text))
-        digest = json_form.digest(policy) if policy is not None else None
+        digest = digest_of(policy) if policy is not None else None
         return Pushed(name, digest, before)
 
 
@@ -182,14 +182,14 @@ def run_role(host: SimHost, variables: Mapping[str, Any]) -> list[str]:
         return names
     # The file_digest of host_deploy/plugins/modules/policy.py.
     policy = _policy(file)
-    digest = "" if policy is None else json_form.digest(policy)
+    digest = "" if policy is None else digest_of(policy)
     return [*names, f"{SENTINEL} (ovirt-rdma 0.9, policy {digest})"]
 
 
 def status_document(host: SimHost) -> dict[str, Any]:
     """Return the output of ``ovirt-rdma-host status -o json`` on the host."""
     policy = _policy(host.policy_text)
-    digest = json_form.digest(policy) if policy is not None else None
+    digest = digest_of(policy) if policy is not None else None
     on = host.addon
     link = "ours" if on else "absent"
     status = Status(

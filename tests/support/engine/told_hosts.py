@@ -19,8 +19,8 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.model import Facts, NfsMount
-from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import digest
 
 FACTS = Path(__file__).parents[2] / "data" / "facts"
 SERVER = "nfs1.example.com"

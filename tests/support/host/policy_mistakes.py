@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
+from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.load import parse_policy
 
 

@@ -1,0 +1,547 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Convert the texts of a policy to the form of the model.
+
+Each function gets a text as it is written, which is not empty, and returns it in the
+one form that the facts, the kernel or the tools have. For another text it raises
+Refused, with the sentence for the admin. Pure.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import posixpath
+import re
+from collections.abc import Iterator
+from typing import Optional
+
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.devices import Guid
+from ovirt_rdma.host.facts.pkeys import (
+    DEFAULT_PARTITION,
+    LONGEST_NAME,
+    MEMBERSHIPS,
+    PORT_WORDS,
+    full_member,
+    partition_of,
+)
+from ovirt_rdma.host.mount_options import ENGINE_REFUSES
+from ovirt_rdma.host.policy.forms import Refused, Text
+
+# Patterns are texts, compiled when they are needed: vdsmd loads this module.
+
+# InfiniBand
+
+_PCI = r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])"
+_PCI_WITHOUT_FUNCTION = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]"
+_GUID = (
+    r"0x[0-9a-f]{1,16}|[0-9a-f]{16}"
+    r"|([0-9a-f]{4}:){3}[0-9a-f]{4}|([0-9a-f]{2}:){7}[0-9a-f]{2}"
+)
+_IPOIB_ADDRESS = r"([0-9a-f]{2}:){19}[0-9a-f]{2}"
+_GID = r"([0-9a-f]{4}:){7}[0-9a-f]{4}"
+_PKEYS_ALLOWED = "allowed: 0x0001 to 0xffff, but not 0x8000"
+
+
+def pci_address(text: str) -> str:
+    """Return a PCI address as ``0000:04:00.0``.
+
+    ``04:00.0`` and ``00000000:04:00.0``, the form of some tools, are in domain 0000.
+    """
+    match = re.fullmatch(_PCI, text.lower())
+    if match:
+        domain, bus, device, function = match.groups()
+        return f"{int(domain or '0', 16):04x}:{bus}:{device}.{function}"
+    sentence = f"{text!r} is not a PCI address; allowed: 0000:04:00.0 or 04:00.0"
+    if re.fullmatch(_PCI_WITHOUT_FUNCTION, text.lower()):
+        sentence = f"{text!r} lacks the function; write {text}.0 for the first one"
+    raise Refused("pci-address-invalid", sentence)
+
+
+def port_guid(text: str) -> str:
+    """Return a GUID as ``0002:c903:00fb:1231``.
+
+    It may have groups of four or two hex digits, be 16 hex digits, or a number with 0x.
+    """
+    plain = text.lower()
+    if re.fullmatch(_GUID, plain):
+        digits = plain.removeprefix("0x").replace(":", "").zfill(16)
+        return Guid(digits).in_groups
+    sentence = (
+        f"{text!r} is not a GUID; allowed: 0002:c903:00fb:1231, 0x0002c90300fb1231"
+    )
+    # Both end with the GUID of the port (RFC 4391 section 9.1.1).
+    for form, kind in ((_IPOIB_ADDRESS, "an IPoIB address"), (_GID, "a GID")):
+        if re.fullmatch(form, plain):
+            guid = Guid(plain.replace(":", "")[-16:]).in_groups
+            sentence = f"{text!r} is {kind}; write the GUID at its end: {guid}"
+    raise Refused("guid-invalid", sentence)
+
+
+def guid_of_a_port(text: str) -> str:
+    """Return a GUID as :func:`port_guid`, but not zero."""
+    guid = port_guid(text)
+    if not guid.strip("0:"):
+        raise Refused("guid-zero", f"{text} is the GUID of no port")
+    return guid
+
+
+def hex_digits(text: str) -> str:
+    """Return a 64-bit identifier as 16 hex digits."""
+    return port_guid(text).replace(":", "")
+
+
+def identifier(text: str) -> str:
+    """Return an identifier of a target as 16 hex digits."""
+    digits = hex_digits(text)
+    if not digits.strip("0"):
+        raise Refused("identifier-zero", "is zero, which no target has")
+    return digits
+
+
+def gid(text: str) -> str:
+    """Return the GID of a port as 32 hex digits."""
+    plain = text.lower()
+    match = re.fullmatch(r"(?:0x)?([0-9a-f]{32})", plain)
+    try:
+        number = int(match[1], 16) if match else int(ipaddress.IPv6Address(plain))
+    except ValueError:
+        number = 0
+    if number == 0 or number >> 120 == 0xFF or "%" in plain:
+        raise Refused(
+            "gid-invalid",
+            f"{text!r} is not the GID of a port; allowed: fe80::2:c903:fb:1231 or 32 "
+            "hex digits",
+        )
+    return f"{number:032x}"
+
+
+def pkey(text: str) -> str:
+    """Return a P_Key as ``0x8001``.
+
+    Only hex with 0x is accepted: 8001 could be decimal.
+    """
+    plain = text.lower()
+    if re.fullmatch(r"0x[0-9a-f]{1,4}", plain):
+        value = f"0x{int(plain, 16):04x}"
+        if partition_of(value) is not None:
+            return value
+        raise Refused("pkey-invalid", f"{text} is not a partition; {_PKEYS_ALLOWED}")
+    sentence = f"{text!r} is not a P_Key; {_PKEYS_ALLOWED}"
+    if re.fullmatch(r"[0-9a-f]{1,4}", plain):
+        sentence = f"{text!r} is not a P_Key; write 0x{plain} if it is hex"
+    raise Refused("pkey-invalid", sentence)
+
+
+def full_pkey(text: str) -> str:
+    """Return a P_Key as full members of the partition have it."""
+    return full_member(int(pkey(text), 16))
+
+
+def child_pkey(text: str) -> str:
+    """Return the P_Key of a child that is created with ``text``: a full member's.
+
+    The kernel sets bit 15 itself (drivers/infiniband/ulp/ipoib/ipoib_main.c,
+    create_child).
+    """
+    own = full_pkey(text)
+    if partition_of(own) == DEFAULT_PARTITION:
+        raise Refused(
+            "pkey-default-partition",
+            f"{text} is the default partition, which needs no child: the base netdev "
+            "is in it",
+        )
+    return own
+
+
+def device(text: str) -> str:
+    """Return the name of an RDMA device, or a glob."""
+    port = re.fullmatch(r"([^/]+)/([0-9]+)", text)
+    if port:
+        sentence = f"{text!r} is a port; write device: {port[1]} and port: {port[2]}"
+        raise Refused("device-is-port", sentence)
+    if any(c == "/" or c.isspace() or not c.isprintable() for c in text):
+        raise Refused(
+            "device-invalid",
+            f"{text!r} has a character that is not allowed in the name of an RDMA "
+            "device",
+        )
+    return _glob(text)
+
+
+PCI = Text("a PCI address such as 0000:04:00.0", normal=pci_address, written=True)
+GUID = Text("a port's GUID such as 0002:c903:00fb:1231", normal=port_guid, written=True)
+PKEY = Text("a P_Key such as 0x8001", normal=pkey, written=True)
+CHILD_PKEY = Text(PKEY.allowed, normal=child_pkey, written=True)
+DEVICE = Text("an RDMA device's name or a glob, such as mlx5_*", normal=device)
+
+# Partitions and subnet managers
+
+PARTITION_NAME = rf"[A-Za-z][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}"
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
+
+
+def partition_name(text: str) -> str:
+    """Return the name of a partition."""
+    if re.fullmatch(PARTITION_NAME, text):
+        return text
+    raise Refused(
+        "partition-name-invalid",
+        f"{text!r} is not a name; allowed: a letter, then letters, digits and _.-, up "
+        f"to {LONGEST_NAME} characters",
+    )
+
+
+def host_name(text: str) -> str:
+    """Return the name of a host, which no word and no GUID of a member can be."""
+    if re.fullmatch(_HOST, text) and not is_port(text):
+        return text
+    raise Refused("host-name-invalid", f"{text!r} cannot be the name of a host here")
+
+
+def is_port(who: str) -> bool:
+    """Whether a member of a partition is one of PORT_WORDS or a GUID."""
+    return who in PORT_WORDS or bool(re.fullmatch(_GUID, who.lower()))
+
+
+def member(text: str) -> str:
+    """Return ``WHO`` or ``WHO=MEMBERSHIP``; a GUID has the form of the facts."""
+    who, equals, membership = text.partition("=")
+    if equals and membership not in MEMBERSHIPS:
+        raise Refused(
+            "membership-unknown",
+            f"{text!r} has no membership; allowed: {', '.join(MEMBERSHIPS)}",
+        )
+    if who not in PORT_WORDS and is_port(who):
+        who = port_guid(who)
+        if not who.strip("0:"):
+            raise Refused("guid-zero", f"{text} is the GUID of no port")
+    elif who not in PORT_WORDS and not re.fullmatch(_HOST, who):
+        raise Refused(
+            "member-invalid",
+            f"{text!r} is not a member; allowed: a host of fabric.hosts, a GUID, "
+            f"{', '.join(PORT_WORDS)}",
+        )
+    return f"{who}{equals}{membership}"
+
+
+# Servers, exports and mount options
+
+# A set of characters; a ] at its start belongs to it.
+_SET = r"\[!?(\]?[^]]*)\]"
+
+
+def glob_mistake(glob: str) -> Optional[Sentence]:
+    """Return a sentence if a range such as ``[z-a]`` ends before it begins.
+
+    fnmatch of Python 3.9 raises an error for it; later versions match nothing.
+    """
+    for characters in re.findall(_SET, glob):
+        for first, last in re.findall(r"(?s)(.)-(.)", characters):
+            if first > last:
+                return Sentence(
+                    "glob-range-invalid",
+                    f"{glob!r} has a range that ends before it begins: {first}-{last}",
+                )
+    return None
+
+
+def _glob(text: str) -> str:
+    if text.count("[") != text.count("]"):
+        raise Refused("bracket-unmatched", f"{text!r} has an unmatched bracket")
+    mistake = glob_mistake(text)
+    if mistake:
+        raise Refused(mistake.id, mistake)
+    return text
+
+
+def server(text: str) -> str:
+    """Return a name, address, network or glob that can name servers of exports."""
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        _refuse_export(text)
+        _refuse_number(text)
+    else:
+        if "%" not in text:
+            return text
+        address = text.partition("%")[0]
+        raise Refused(
+            "server-has-zone",
+            f"{text!r} has a zone; write {address}, which matches every zone",
+        )
+    if not re.fullmatch(r"[A-Za-z0-9._*?\[\]!-]+", text):
+        raise Refused(
+            "server-invalid",
+            f"{text!r} has a character that is not allowed in a host name; allowed: "
+            "letters, digits, '.', '-', '_' and the glob characters * ? [ ]",
+        )
+    return _glob(text)
+
+
+def _refuse_export(text: str) -> None:
+    if ":/" in text:
+        name, _, path = text.partition(":/")
+        raise Refused(
+            "server-is-export",
+            f"{text!r} is a whole export; write server: {name} and path: /{path}",
+        )
+    inner = text[1:-1]
+    if text.startswith("[") and text.endswith("]") and ":" in inner:
+        sentence = f"{text!r} has brackets; write the address without them: {inner}"
+        raise Refused("server-in-brackets", sentence)
+
+
+def _refuse_number(text: str) -> None:
+    if "/" in text:
+        try:
+            network = ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            sentence = f"{text!r} is not a network; allowed: 10.20.0.0/24, fd00::/64"
+            raise Refused("server-invalid", sentence) from None
+        raise Refused(
+            "server-address-in-network",
+            f"{text!r} is an address inside a network; write {network} for the network "
+            f"or {text.partition('/')[0]} for the address",
+        )
+    if ":" in text:
+        raise Refused(
+            "server-invalid",
+            f"{text!r} is not an IPv6 address; allowed: an address such as fd00::1 "
+            "or a network such as fd00::/64 (no globs in IPv6)",
+        )
+    if re.fullmatch(r"[0-9.]+", text):
+        raise Refused(
+            "server-invalid",
+            f"{text!r} is not an IPv4 address; allowed: an address, "
+            "a network such as 10.20.0.0/24 or a glob such as 10.20.*",
+        )
+
+
+def export_path(text: str) -> str:
+    """Return a path or glob that can match the path of an export."""
+    if text[0] not in "/*?[":
+        sentence = f"{text!r} names no export: a path starts with /"
+        raise Refused("path-not-absolute", sentence)
+    mistake = glob_mistake(text)
+    if mistake:
+        raise Refused(mistake.id, mistake)
+    normal = posixpath.normpath(text)
+    normal = "/" + normal.lstrip("/") if text[0] == "/" else normal
+    if normal != text:
+        sentence = f"{text!r} names no export: exports are normalised; write {normal}"
+        raise Refused("path-not-normalised", sentence)
+    return text
+
+
+_BY_DOMAIN = (
+    "set it in the storage domain (NFS version, retransmissions, timeout), "
+    "the engine sends it"
+)
+# Options that a policy must not have, and where each is set instead.
+_OWNED_ELSEWHERE = {
+    **dict.fromkeys(
+        ("proto", "rdma", "rdma6", "tcp", "tcp6", "udp", "udp6"),
+        "use the key transport",
+    ),
+    "port": "use the key port",
+    "retry": "ovirt-rdma sets it for every export that a rule names",
+    **dict.fromkeys((*ENGINE_REFUSES, "v2", "v3", "v4"), _BY_DOMAIN),
+    **dict.fromkeys(("addr", "clientaddr", "mountproto"), "mount.nfs determines it"),
+    **dict.fromkeys(
+        ("vfs_type", "protocol_version"),
+        "it is a field of the engine's storage connection",
+    ),
+    "bg": "vdsmd would see a mount that does not exist yet",
+}
+
+# NFS_MAX_CONNECTIONS in the kernel's fs/nfs/internal.h.
+_MAX_NCONNECT = 16
+
+
+def options(text: str) -> str:
+    """Return mount options with commas between them, perhaps none."""
+    mistakes = list(_option_mistakes(text)) if text else []
+    if mistakes:
+        raise Refused(mistakes[0].id, *mistakes)
+    return text
+
+
+def _option_mistakes(text: str) -> Iterator[Sentence]:
+    if text.count('"') % 2:
+        yield Sentence("quote-unmatched", "has an unmatched quote")
+    seen: set[str] = set()
+    for item in text.split(","):
+        name, _, value = item.partition("=")
+        if not item:
+            yield Sentence(
+                "option-empty",
+                "has an empty item; write a,b with single commas between options",
+            )
+            continue
+        if any(c.isspace() or not c.isprintable() for c in item):
+            sentence = f"{item!r} has a blank in it; write a,b without blanks"
+            yield Sentence("option-has-blank", sentence)
+            continue
+        if name in seen:
+            sentence = f"{name} is given twice, and only the last one would be used"
+            yield Sentence("option-repeated", sentence)
+        seen.add(name)
+        minor_version = re.fullmatch(r"(v[2-4])\.\d+", name)
+        owner = _OWNED_ELSEWHERE.get(minor_version[1] if minor_version else name)
+        if owner:
+            sentence = f"{name} is not allowed in a policy; {owner}"
+            yield Sentence("option-not-for-policy", sentence)
+        elif name == "nconnect" and not _is_connection_count(value):
+            yield Sentence(
+                "value-out-of-range",
+                f"{item} is out of range; allowed: nconnect=1 to {_MAX_NCONNECT}",
+            )
+
+
+def _is_connection_count(text: str) -> bool:
+    number = text.isascii() and text.isdecimal() and len(text) < 10
+    return number and 1 <= int(text) <= _MAX_NCONNECT
+
+
+# Kernel modules and folders
+
+# Aliases (net/sunrpc/xprtrdma/module.c): only the module itself is seen as loaded.
+_MODULE_OF = {"xprtrdma": "rpcrdma", "svcrdma": "rpcrdma", "rpcrdma6": "rpcrdma"}
+# The kernel refuses a longer text (kernel/params.c, param_set_charp).
+_MAX_VALUE = 1024
+
+
+def module(text: str) -> str:
+    """Return the name of a module as the kernel has it: with ``_`` for ``-``."""
+    file = re.fullmatch(r"(.+?)\.ko(\.\w+)?", text)
+    if file:
+        sentence = f"{text!r} is a file; write the module's name: {file[1]}"
+        raise Refused("module-name-is-file", sentence)
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", text):
+        raise Refused(
+            "module-name-invalid",
+            f"{text!r} is not a module's name; allowed: letters, digits, '_', '-'",
+        )
+    if text in _MODULE_OF:
+        alias_of = _MODULE_OF[text]
+        sentence = f"{text} is an alias of the module {alias_of}; write {alias_of}"
+        raise Refused("module-name-is-alias", sentence)
+    return text.replace("-", "_")
+
+
+def option_name(text: str) -> str:
+    """Return the name of a module's option as the kernel has it."""
+    if re.fullmatch(r"[A-Za-z0-9_-]+", text):
+        return text.replace("-", "_")
+    raise Refused(
+        "option-name-invalid",
+        f"{text!r} is not an option's name; allowed: letters, digits, '_', '-'",
+    )
+
+
+def option_value(text: str) -> str:
+    """Return the value of a module's option.
+
+    modprobe joins lines at a backslash. The kernel removes quotes and ends a value at a
+    blank (lib/cmdline.c, next_arg).
+    """
+    if not re.fullmatch(r"[!-~]+", text) or re.search(r"[\"'\\]", text):
+        raise Refused(
+            "option-value-invalid",
+            f"{text!r} is not allowed as the value of a module option; allowed: one "
+            "line of ASCII without blanks, quotes and backslashes",
+        )
+    if len(text) > _MAX_VALUE:
+        sentence = f"is too long; allowed: {_MAX_VALUE} characters"
+        raise Refused("option-value-too-long", sentence)
+    return text
+
+
+def folder(text: str) -> str:
+    """Return the absolute path of a folder."""
+    normal = posixpath.normpath(text)
+    if text.isprintable() and re.match("/[^/]", normal) and text.rstrip("/") == normal:
+        return text
+    sentence = f"{text!r} is no absolute path without '.', '..' and doubled slashes"
+    raise Refused("folder-invalid", sentence)
+
+
+# Targets
+
+ISCSI_PORT = 3260
+# RFC 3720 section 3.2.6.3: naming authority and name; EUI-64; RFC 3980: NAA. RFC 3722
+# has no / and no comma: open-iscsi makes a folder of the name, and lists with commas.
+_IQN = (
+    r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[^\s/,\x00-\x1f\x7f]+)?|eui\.[0-9A-Fa-f]{16}"
+    r"|naa\.([0-9A-Fa-f]{16}){1,2}"
+)
+_MOST_IQN = 223  # bytes, RFC 3720 section 3.2.6.1
+# VDSM's _RESERVED_INTERFACES (lib/vdsm/storage/iscsiadm.py): it adds, overwrites and
+# removes node records of these.
+_RESERVED = ("default", "tcp", "iser")
+# Not "iser", which open-iscsi ships: VDSM writes the node records of that one again,
+# without password, and ends its sessions, if vdsm.conf has it in iscsi_default_ifaces
+# (IscsiConnection._maybe_connect_iser, lib/vdsm/storage/storageServer.py).
+INTERFACE = "ovirt-rdma"
+
+
+def endpoint(text: str, port: Optional[int] = None) -> str:
+    """Return an address and port as ``10.0.0.1:5555`` or ``[fd00::1]:5555``.
+
+    ``port`` is for a text that has none.
+    """
+    host, colon, digits = text.rpartition(":")
+    if text.endswith("]") or (not colon and port is not None):
+        host, digits = text, ""
+    plain = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    number = int(digits) if digits.isascii() and digits.isdecimal() else 0
+    if not digits and port is not None:
+        number = port
+    try:
+        address = ipaddress.ip_address(plain)
+    except ValueError:
+        address = None
+    bracketed = plain != host
+    if address is None or "%" in plain or bracketed != (address.version == 6):
+        raise Refused(
+            "address-invalid",
+            f"{text!r} is not an IP address and port; allowed: 10.0.0.1:5555, "
+            "[fd00::1]:5555; names and zones are not possible",
+        )
+    if address.is_unspecified or address.is_multicast:
+        raise Refused("address-invalid", f"{text!r} is not the address of one target")
+    if not 1 <= number <= 65535:
+        raise Refused(
+            "port-invalid", f"{text!r} has no port from 1 to 65535 after the address"
+        )
+    return f"[{address}]:{number}" if bracketed else f"{address}:{number}"
+
+
+def portal(text: str) -> str:
+    """Return an iSCSI portal with its port."""
+    return endpoint(text, ISCSI_PORT)
+
+
+def iqn(text: str) -> str:
+    """Return the name of an iSCSI target."""
+    if re.fullmatch(_IQN, text) and len(text.encode()) <= _MOST_IQN:
+        return text
+    raise Refused(
+        "iqn-invalid",
+        f"{text!r} is not an iSCSI name; allowed: iqn.2003-01.org.example:data, eui. "
+        "or naa. and hex digits",
+    )
+
+
+def interface_record(text: str) -> str:
+    """Return the name of a record of open-iscsi that VDSM leaves alone."""
+    if text in _RESERVED:
+        sentence = f"{text!r} is a record that VDSM uses; write {INTERFACE}"
+        raise Refused("record-of-vdsm", sentence)
+    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", text):
+        return text
+    raise Refused(
+        "record-invalid",
+        f"{text!r} has a character that is not allowed in the name of an interface "
+        "record",
+    )
