@@ -208,4 +208,6 @@ class Rule:
         if self.rdma and not view.facts.rdma_devices:
             return [About(self.id).skips(NO_DEVICE)]
         found = list(self.check(view))
-        return found or [About(self.id).finds(self.verdict, self.otherwise)]
+        if not found and self.otherwise:
+            found = [About(self.id).finds(self.verdict, self.otherwise)]
+        return found

@@ -97,7 +97,7 @@ def rule(rule_id: str, outcomes: Iterable[Outcome]) -> Rule:
         assert isinstance(view, View)
         yield from listed
 
-    return Rule(rule_id, decide)
+    return Rule(rule_id, decide, "")
 
 
 def findings(
