@@ -127,7 +127,7 @@ man: venv ## write the manual pages docs/man, from docs/ and the commands' parse
 # What tests compare with the code, and write if it is meant to change.
 GOLDEN := tests/cli/test_completion.py tests/engine/double/test_engine_double_docs.py \
   tests/engine/report/test_report_schema.py tests/host/facts tests/host/policy/test_policy_docs.py \
-  tests/host/rules/test_known_traps.py tests/host/test_rules_docs.py \
+  tests/host/test_rules_docs.py \
   tests/storage/metrics/test_metrics_docs.py
 
 .PHONY: golden

@@ -27,10 +27,9 @@ from ovirt_rdma.host.collect.netdev_users import (
 )
 from ovirt_rdma.host.collect.netdevs import (
     Link,
-    read_ipoib,
-    read_netdev_ports,
     read_netdevs,
     with_owners,
+    with_ports,
     with_rdma_details,
 )
 from ovirt_rdma.host.collect.network_manager import (
@@ -223,22 +222,12 @@ class HostReader:
         # Without tools: the MTUs of ibv_devinfo are not needed.
         devices = read_rdma_devices(self._tree, problems, tools=Tools(None))
         netdevs = read_netdevs(self._tree, links, problems)
-        ipoib = read_ipoib(self._tree, self._tools, netdevs, problems)
-        ports = read_netdev_ports(self._tree, netdevs, devices, ipoib)
-        nowhere = (None, None)
-        placed = (
-            (netdev, *ports.get(netdev.name, nowhere), ipoib.get(netdev.name))
-            for netdev in netdevs
-        )
         return Facts(
             hostname=UNKNOWN,
             kernel_release=UNKNOWN,
             uptime_s=0.0,
             rdma_devices=devices,
-            netdevs=tuple(
-                replace(netdev, rdma_device=device, rdma_port=port, ipoib=own)
-                for netdev, device, port, own in placed
-            ),
+            netdevs=with_ports(self._tree, self._tools, netdevs, devices, problems),
             problems=tuple(dict.fromkeys(problems)),
         )
 

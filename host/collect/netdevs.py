@@ -183,7 +183,8 @@ def read_netdev_ports(
             ports_of.update((name, (device.name, port.number)) for name in names)
     for netdev in netdevs:
         if netdev.name in ipoib and netdev.name not in ports_of:
-            place = _of_parent(netdev, ipoib, ports_of) or _of_guid(netdev, devices)
+            parent = ipoib[netdev.name].parent or ""
+            place = ports_of.get(parent) or _of_guid(netdev, devices)
             if place:
                 ports_of[netdev.name] = place
     for netdev in netdevs:
@@ -249,12 +250,6 @@ def _of_virtual_device(
     )
 
 
-def _of_parent(
-    netdev: Netdev, ipoib: Mapping[str, Ipoib], ports_of: Mapping[str, PortOf]
-) -> Optional[PortOf]:
-    return ports_of.get(ipoib[netdev.name].parent or "")
-
-
 def _of_guid(netdev: Netdev, devices: tuple[RdmaDevice, ...]) -> Optional[PortOf]:
     """Return the port whose GUID is at the end of an IPoIB netdev's address."""
     guid = Guid.of_address(netdev.address)
@@ -303,21 +298,13 @@ def read_dcb(
     if netdev.pci is None or tree.is_folder(f"{folder}/device/physfn"):
         return None
     name = netdev.name
-    pause = _asked(tools, ["ethtool", "-a", name], pause_frames, problems) or (
-        None,
-        None,
-    )
+    pause = _asked(tools, ["ethtool", "-a", name], pause_frames, problems)
+    show = ["dcb", "-j", "pfc", "show", "dev", name]
     dcb = Dcb(
-        pfc_priorities=_asked(
-            tools,
-            ["dcb", "-j", "pfc", "show", "dev", name],
-            pfc_priorities,
-            problems,
-        ),
-        ecn_priorities=_ecn_priorities(tree, folder),
-        trust=_trust(tools, netdev, problems),
-        pause_rx=pause[0],
-        pause_tx=pause[1],
+        _asked(tools, show, pfc_priorities, problems),
+        _ecn_priorities(tree, folder),
+        _trust(tools, netdev, problems),
+        *(pause or ()),
     )
     return None if dcb == Dcb() else dcb
 
@@ -429,6 +416,24 @@ def read_ipoib(
 _CARRIER = {"0": False, "1": True}
 
 
+def with_ports(
+    tree: FileTree,
+    tools: Tools,
+    netdevs: tuple[Netdev, ...],
+    devices: tuple[RdmaDevice, ...],
+    problems: list[str],
+) -> tuple[Netdev, ...]:
+    """Return ``netdevs`` with their RDMA ports and IPoIB settings."""
+    ipoib = read_ipoib(tree, tools, netdevs, problems)
+    ports = read_netdev_ports(tree, netdevs, devices, ipoib)
+    found = []
+    for netdev in netdevs:
+        device, port = ports.get(netdev.name, (None, None))
+        own = ipoib.get(netdev.name)
+        found.append(replace(netdev, ipoib=own, rdma_device=device, rdma_port=port))
+    return tuple(found)
+
+
 def with_rdma_details(
     tree: FileTree,
     tools: Tools,
@@ -441,17 +446,7 @@ def with_rdma_details(
     ``ethtool`` is run once for all netdevs, or not at all if none is of an RDMA port.
     ``dcb``, and ``ethtool`` for pause frames, are run for each physical RoCE port.
     """
-    ipoib = read_ipoib(tree, tools, netdevs, problems)
-    ports = read_netdev_ports(tree, netdevs, devices, ipoib)
-    placed = tuple(
-        replace(
-            netdev,
-            ipoib=ipoib.get(netdev.name),
-            rdma_device=ports[netdev.name][0] if netdev.name in ports else None,
-            rdma_port=ports[netdev.name][1] if netdev.name in ports else None,
-        )
-        for netdev in netdevs
-    )
+    placed = with_ports(tree, tools, netdevs, devices, problems)
     names = concerned(placed)
     offloads = {}
     if names:

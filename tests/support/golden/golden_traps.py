@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Hosts in known traps of NFS over RDMA, and sound ones that look almost the same.
 
-tests/data/traps has the facts of each. All are changes of one busy, sound host: one
-mount over RoCE, with the counters that Linux 6.12 shows.
+All are changes of one busy, sound host: one mount over RoCE, with the counters that
+Linux 6.12 shows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from support.fakes.fake_hosts import mapped_gid
 from support.fakes.fake_root import FakeRoot, Pci
 from support.golden.golden_base import KERNELS
 
-DATA = Path(__file__).parents[2] / "data" / "traps"
 EXPORT, PLACE, SERVER = "10.0.0.1:/vm", "/rhev/data-center/mnt/vm", "10.0.0.1"
 CARD = Pci("0000:3b:00.0", "0x15b3", "0x1017", "mlx5_core")
 CARD_FOLDER = f"/sys/devices/pci0000:3a/0000:3a:00.0/{CARD.address}"
