@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from ovirt_rdma.vdsm_hooks.deadline import Answer, Work, answer_within, report_to_vdsm
 
-BEFORE_VDSM_START = "before_vdsm_start"
-BEFORE_NETWORK_SETUP = "before_network_setup"
-AFTER_NETWORK_SETUP = "after_network_setup"
 # Seconds. The engine waits 120 s for a network setup, systemd 90 s for vdsmd's start.
 LIMITS_S = {
-    BEFORE_VDSM_START: 20.0,
-    BEFORE_NETWORK_SETUP: 10.0,
-    AFTER_NETWORK_SETUP: 10.0,
+    "before_vdsm_start": 20.0,
+    "before_network_setup": 10.0,
+    "after_network_setup": 10.0,
 }
 
 
@@ -30,14 +27,9 @@ def run(point: str, root: str) -> int:
 
 def _work(point: str, root: str) -> Work:
     def work() -> Answer:
-        if point == BEFORE_NETWORK_SETUP:
-            from ovirt_rdma.vdsm_hooks import network  # noqa: PLC0415
-
-            return network.work(root)
         from ovirt_rdma.vdsm_hooks import network  # noqa: PLC0415
 
-        if point == AFTER_NETWORK_SETUP:
-            return network.after_network_setup(root)
-        return network.before_vdsm_start(root)
+        answer: Answer = getattr(network, point)(root)
+        return answer
 
     return work

@@ -72,7 +72,7 @@ def after_network_setup(root: str) -> Answer:
 POINT = "before_network_setup"
 
 
-def work(root: str) -> Answer:
+def before_network_setup(root: str) -> Answer:
     """Return CONTINUE, or STOP with a sentence for the engine's event log.
 
     A request that is a rollback, or that cannot be read, is not checked.

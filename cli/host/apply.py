@@ -8,7 +8,7 @@ keeps the changes of ``apply --confirm-timeout``.
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Optional
 
 from ovirt_rdma.cli.context import Context
@@ -33,6 +33,7 @@ from ovirt_rdma.cli.host.shown.runs import (
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.host.changes import plan as plans
+from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
 from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.journal import Ledger, Run, iso
 from ovirt_rdma.host.changes.kinds.model import (
@@ -45,13 +46,13 @@ from ovirt_rdma.host.changes.kinds.model import (
     RunResult,
 )
 from ovirt_rdma.host.changes.plan import Plan
-from ovirt_rdma.host.changes.prepare import (
+from ovirt_rdma.host.changes.run import (
     Decided,
+    apply_steps,
     decide_for,
     loaded_policy,
     still_planned,
 )
-from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.rules.base import REBOOT
@@ -130,7 +131,7 @@ class Apply(HostVerb):
         host.facts()
         with one_run(root, by="apply"):
             recovered = host.recover(report, even_in_use=self.allow_link_down)
-            done = _Apply(self, host, report).run(saved)
+            done = self._apply(host, report, saved)
         if output.for_people:
             _print_applied(done, output)
         else:
@@ -140,6 +141,67 @@ class Apply(HostVerb):
             ROLLED_BACK: ExitCode.ROLLED_BACK,
             PARTLY: ExitCode.FAILED,
         }[done.result.outcome]
+
+    def _apply(self, host: ThisHost, report: RunReport, saved: Optional[Plan]) -> _Done:
+        policy = loaded_policy(host.root)
+        prepared = decide_for(host.facts(), policy)
+        for sentence in prepared.decision.unread:
+            report.note(sentence)
+        if saved is not None and self.planfile is not None:
+            prepared.hold_against(saved, self.planfile)
+        gated = gate(
+            prepared.decision.steps,
+            allow_link_down=self.allow_link_down,
+            live_only=self.live_only,
+        )
+        report.expect(step.id for step in prepared.decision.steps)
+        refused = {step.id for step in prepared.decision.refused}
+        left = tuple(one for one in gated.left if one.step not in refused)
+        for step in prepared.decision.refused if saved is None else ():
+            report.add(Line(step.id, REFUSED, step.before, step.after), step.refused)
+        for one in left:
+            report.add(Line(one.step, LEFT), one.why)
+        timeout, confirm_by = self.confirm_timeout, None
+        if timeout is not None:
+            confirm_by = int(host.effects.now()) + timeout
+        timers: list[ConfirmationTimer] = []
+
+        def set_timer(run: int) -> None:
+            if timeout is not None:
+                host.timer(run).set(timeout)
+                timers.append(host.timer(run))
+
+        def stop_timer() -> None:
+            for problem in filter(None, (timer.cancel() for timer in timers)):
+                report.note(problem)
+
+        def prove() -> frozenset[str]:
+            report.reading("verifying: reading the host again")
+            return frozenset(still_planned(host.root, host.run, policy))
+
+        request = RunRequest(
+            by=f"{PROGRAM} apply",
+            policy=policy.digest,
+            facts=prepared.facts,
+            confirm_by=confirm_by,
+            on_begin=set_timer,
+            verify=prove,
+        )
+        # A terminal that is lost must not interrupt what follows the run either.
+        with delayed_signals():
+            try:
+                result = apply_steps(
+                    host.effects, host.journal, gated.steps, request, report
+                )
+            except Problem:  # nothing was done; after other errors the timer is needed
+                stop_timer()
+                raise
+            if result.outcome != DONE:
+                stop_timer()
+        if result.outcome != DONE or result.run is None:
+            confirm_by = None
+        awaiting = host.journal.ledger().awaiting
+        return _Done(prepared, (*left, *result.left), result, confirm_by, awaiting)
 
 
 def _seconds(text: str) -> int:
@@ -153,90 +215,15 @@ def _seconds(text: str) -> int:
     return int(text)
 
 
+@dataclass(frozen=True)
 class _Done:
     """The result of a run: applied and left steps, with the facts and policy used."""
 
-    def __init__(
-        self,
-        prepared: Decided,
-        left: tuple[Left, ...],
-        result: RunResult,
-        confirm_by: Optional[int],
-        awaiting: Optional[Run],
-    ) -> None:
-        self.prepared = prepared
-        self.left = (*left, *result.left)
-        self.result = result
-        self.confirm_by = confirm_by if result.outcome == DONE and result.run else None
-        self.awaiting = awaiting
-
-
-class _Apply:
-    """One run of apply, which holds the lock."""
-
-    def __init__(self, args: Apply, host: ThisHost, report: RunReport) -> None:
-        self._args, self._host, self._report = args, host, report
-        self._timer_of: Optional[int] = None
-
-    def run(self, saved: Optional[Plan]) -> _Done:
-        host, args, report = self._host, self._args, self._report
-        policy = loaded_policy(host.root)
-        prepared = decide_for(host.facts(), policy)
-        for sentence in prepared.decision.unread:
-            report.note(sentence)
-        if saved is not None and args.planfile is not None:
-            prepared.hold_against(saved, args.planfile)
-        gated = gate(
-            prepared.decision.steps,
-            allow_link_down=args.allow_link_down,
-            live_only=args.live_only,
-        )
-        report.expect(step.id for step in prepared.decision.steps)
-        refused = {step.id for step in prepared.decision.refused}
-        left = tuple(one for one in gated.left if one.step not in refused)
-        for step in prepared.decision.refused if saved is None else ():
-            report.add(Line(step.id, REFUSED, step.before, step.after), step.refused)
-        for one in left:
-            report.add(Line(one.step, LEFT), one.why)
-        confirm_by = None
-        if args.confirm_timeout is not None:
-            confirm_by = int(host.effects.now()) + args.confirm_timeout
-
-        def prove() -> frozenset[str]:
-            report.reading("verifying: reading the host again")
-            return frozenset(still_planned(host.root, host.run, policy))
-
-        request = RunRequest(
-            by=f"{PROGRAM} apply",
-            policy=policy.digest,
-            facts=prepared.facts,
-            confirm_by=confirm_by,
-            on_begin=self._set_timer,
-            verify=prove,
-        )
-        # A terminal that is lost must not interrupt what follows the run either.
-        with delayed_signals():
-            try:
-                result = apply_steps(
-                    host.effects, host.journal, gated.steps, request, report
-                )
-            except Problem:  # nothing was done; after other errors the timer is needed
-                self._stop_timer()
-                raise
-            if result.outcome != DONE:
-                self._stop_timer()
-        return _Done(prepared, left, result, confirm_by, host.journal.ledger().awaiting)
-
-    def _set_timer(self, run: int) -> None:
-        if self._args.confirm_timeout is not None:
-            self._host.timer(run).set(self._args.confirm_timeout)
-            self._timer_of = run
-
-    def _stop_timer(self) -> None:
-        if self._timer_of is not None:
-            problem = self._host.timer(self._timer_of).cancel()
-            if problem:
-                self._report.note(problem)
+    prepared: Decided
+    left: tuple[Left, ...]
+    result: RunResult
+    confirm_by: Optional[int]
+    awaiting: Optional[Run]
 
 
 def _print_applied(done: _Done, output: Output) -> None:

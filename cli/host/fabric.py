@@ -28,7 +28,7 @@ from ovirt_rdma.cli.output import Output, count, sentences
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, RunResult
-from ovirt_rdma.host.changes.prepare import loaded_policy
+from ovirt_rdma.host.changes.run import loaded_policy
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.exit_code import ExitCode

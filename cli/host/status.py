@@ -31,7 +31,7 @@ from ovirt_rdma.host.enablement.state import BY_LAUNCHER, MODE_HOST
 from ovirt_rdma.host.enablement.status import Status, read_status
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
+from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import read_drop_ins
 from ovirt_rdma.host.policy.model import Policy
@@ -46,15 +46,6 @@ from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.lock import holder_of
 from ovirt_rdma.storage.health.state import OK, WORST_FIRST, HealthState, read_state
 from ovirt_rdma.storage.mounts import DEGRADED, NOT_COVERED, MountReview, review_all
-
-
-def read_changes(root: str) -> ChangeStatus:
-    """Return the changes on the host below ``root`` that can be reverted."""
-    if not under(root, JOURNAL).exists():
-        return ChangeStatus()
-    # Imported only on a host where something was changed.
-
-    return change_status(runs.host_effects(root), Journal(root))
 
 
 def change_lines(
@@ -171,7 +162,8 @@ class ShowStatus(HostVerb):
     def run(self, context: Context) -> int:
         output = context.output
         report = read_status(context.root)
-        changes, digest = read_changes(context.root), report.policy.digest
+        changes = change_status(runs.host_effects(context.root), Journal(context.root))
+        digest = report.policy.digest
         holder = holder_of(context.root)
         policy = _in_force(context.root)
         usable = report.policy.problem is None

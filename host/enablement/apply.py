@@ -73,17 +73,29 @@ from ovirt_rdma.host.system.files import (
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.tree import FileTree
 
+# The program of a vdsmd that needs a restart, by the mode that is enabled.
+_OUTDATED = {MODE_VDSMD: BY_STOCK, MODE_HOST: BY_LAUNCHER}
+
 
 def plan_enable(
-    state: EnablementState, restart_vdsmd: bool = False
+    state: EnablementState, mode: str, restart_vdsmd: bool = False
 ) -> tuple[Step, ...]:
-    """Return the steps that make the launcher start vdsmd.
+    """Return the steps that enable ``mode``: MODE_VDSMD makes the launcher start vdsmd,
+    MODE_HOST enables hooks and units without changing NFS mounts.
 
     Raises EnablementRefused if another mode is enabled, the package is incomplete, a
     foreign file is in a place of ours, or another drop-in replaces vdsmd's ExecStart.
     """
-    refuse_other_mode(state, MODE_VDSMD)
-    refuse_foreign(*own_places(state), *vdsmd_places(state))
+    refuse_other_mode(state, mode)
+    refuse_foreign(*own_places(state))
+    steps = _remove_left_over(state)
+    if mode == MODE_VDSMD:
+        steps += _link_launcher(state)
+    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, _OUTDATED[mode]))
+
+
+def _link_launcher(state: EnablementState) -> list[Step]:
+    refuse_foreign(*vdsmd_places(state))
     for present, path in ((state.launcher, LAUNCHER), (state.dropin, DROPIN_SOURCE)):
         if not present:
             raise EnablementRefused(
@@ -98,7 +110,7 @@ def plan_enable(
             "allows that in one drop-in only",
             "remove ExecStart from that drop-in, or do not use this mode",
         )
-    steps = _remove_left_over(state)
+    steps = []
     if state.link == ABSENT:
         if state.directory.state == ABSENT and state.note == ABSENT:
             sentence = f"record in {FOLDER_NOTE} that {DROPIN_DIRECTORY} is new"
@@ -107,21 +119,7 @@ def plan_enable(
         steps.append(Step(MAKE_LINK, DROPIN_LINK, sentence))
     if ABSENT in {state.link, state.marker}:
         steps += _reload(state)
-    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, BY_STOCK))
-
-
-def plan_enable_host(
-    state: EnablementState, restart_vdsmd: bool = False
-) -> tuple[Step, ...]:
-    """Return the steps that enable hooks and units without changing NFS mounts.
-
-    Raises EnablementRefused if another mode, which includes the hooks, is enabled, or
-    if a foreign file is in the marker's place.
-    """
-    refuse_other_mode(state, MODE_HOST)
-    refuse_foreign(*own_places(state))
-    steps = _remove_left_over(state)
-    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, BY_LAUNCHER))
+    return steps
 
 
 def plan_disable(
@@ -256,10 +254,8 @@ def enable(
     with one_run(host.root, by="enable"):
         state = host.state()
         refuse_untrusted(host.refused_programs(mode))
-        if mode == MODE_VDSMD:
-            return host.carry_out(plan_enable(state, restart_vdsmd), state, BY_STOCK)
-        steps = plan_enable_host(state, restart_vdsmd)
-        return host.carry_out(steps, state, BY_LAUNCHER, MODE_HOST)
+        steps = plan_enable(state, mode, restart_vdsmd)
+        return host.carry_out(steps, state, _OUTDATED[mode], mode)
 
 
 def disable(

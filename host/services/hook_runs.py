@@ -26,9 +26,8 @@ from ovirt_rdma.host.changes.kinds.model import (
     RunRequest,
     RunResult,
 )
-from ovirt_rdma.host.changes.prepare import Decided, EarlyFacts, decide_for
 from ovirt_rdma.host.changes.revert import recover
-from ovirt_rdma.host.changes.run import apply_steps
+from ovirt_rdma.host.changes.run import Decided, EarlyFacts, apply_steps, decide_for
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.network_setup.modes import mode_steps
 from ovirt_rdma.host.network_setup.validate import WantedMode

@@ -23,14 +23,14 @@ from ovirt_rdma.host.changes.kinds.model import (
     RunRequest,
 )
 from ovirt_rdma.host.changes.kinds.netdev import PkeyChild
-from ovirt_rdma.host.changes.prepare import (
+from ovirt_rdma.host.changes.revert import recover, revert
+from ovirt_rdma.host.changes.run import (
     Decided,
     EarlyFacts,
+    apply_steps,
     decide_for,
     still_planned,
 )
-from ovirt_rdma.host.changes.revert import recover, revert
-from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.paths import PARTITIONS_UNIT
 from ovirt_rdma.host.policy.store import StoredPolicy

@@ -27,8 +27,8 @@ from ovirt_rdma.host.changes.kinds.model import (
     RunResult,
 )
 from ovirt_rdma.host.changes.kinds.registry import kind_of, kind_of_act
-from ovirt_rdma.host.changes.prepare import EarlyFacts
 from ovirt_rdma.host.changes.revert import recover
+from ovirt_rdma.host.changes.run import EarlyFacts
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.rules.base import Change
 from ovirt_rdma.host.system.commands import Runner, run_command

@@ -27,8 +27,6 @@ from ovirt_rdma.host.system.tree import FileTree
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
-__all__ = ["EffectFailed", "HostEffects", "Reading"]
-
 
 class HostEffects:
     """Reads and changes the host below ``root``.

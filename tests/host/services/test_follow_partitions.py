@@ -24,13 +24,13 @@ from ovirt_rdma.host.changes.kinds.model import (
     REVERT,
     RunRequest,
 )
-from ovirt_rdma.host.changes.prepare import (
+from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.changes.run import (
+    apply_steps,
     decide_for,
     loaded_policy,
     still_planned,
 )
-from ovirt_rdma.host.changes.revert import revert
-from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.paths import PARTITIONS_UNIT as UNIT
 from ovirt_rdma.host.paths import POLICY_JSON

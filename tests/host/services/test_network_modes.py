@@ -20,8 +20,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     ROLLED_BACK,
     RunRequest,
 )
-from ovirt_rdma.host.changes.prepare import decide_for, loaded_policy
-from ovirt_rdma.host.changes.run import apply_steps
+from ovirt_rdma.host.changes.run import apply_steps, decide_for, loaded_policy
 from ovirt_rdma.host.network_setup.validate import WantedMode
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.load import parse_policy

@@ -191,7 +191,7 @@ HYPERVISOR = {
         run("enable"),
     ),
     "apply without a policy": Row(
-        fixed("host/changes/prepare.py:loaded_policy", LOAD), "apply"
+        fixed("host/changes/run.py:loaded_policy", LOAD), "apply"
     ),
     "a step of the plan": Row(
         fixed("cli/host/check.py:_with_steps", PLAN),
@@ -285,7 +285,7 @@ HYPERVISOR = {
         all_of(follow(POLICY), killed_apply, mounted),
     ),
     "plan of another day": Row(
-        fixed("host/changes/prepare.py:Decided.hold_against", f"{PLAN} --out 1"),
+        fixed("host/changes/run.py:Decided.hold_against", f"{PLAN} --out 1"),
         "apply {root}/plan.json",
         all_of(
             follow(POLICY),

@@ -127,12 +127,14 @@ class HookHost:
         lines = "".join(f"    {line}\n" for line in body.splitlines())
         start = "import os, signal, subprocess, sys, time\n"
         answer = "from ovirt_rdma.vdsm_hooks.deadline import STOP, Answer\n"
-        self.replace_module("network.py", f"{start}{answer}def work(root):\n{lines}")
+        self.replace_module(
+            "network.py", f"{start}{answer}def before_network_setup(root):\n{lines}"
+        )
 
     def limit(self, point: str, seconds: float) -> None:
         """Reduce the timeout of a point's hook."""
         text = (ENTRIES / "main.py").read_text(encoding="utf-8")
-        line = f"    {point.upper()}: "
+        line = f'    "{point}": '
         head, _, tail = text.partition(line)
         assert tail
         tail = tail[tail.index(",") :]
