@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Optional
 
-from ovirt_rdma.cli.approval import approve
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
@@ -23,24 +22,20 @@ from ovirt_rdma.cli.engine.arguments import (
     add_host_access,
 )
 from ovirt_rdma.cli.engine.session import (
+    Approver,
     access_of,
     ask_hosts,
-    note_no_access,
+    changing,
     open_session,
     rdma_engine,
     show_calls,
-    work,
 )
 from ovirt_rdma.cli.engine.shown.matrix import matrix_code, show_matrix
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none
-from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
-from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
-    DomainPlan,
-    DomainRequest,
-    plan_domain_create,
-)
+from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade
+from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan, DomainRequest
 from ovirt_rdma.engine_sdk_tools.domains.list import (
     DomainRow,
     domain_rows,
@@ -130,32 +125,19 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             self.host,
             self.mount_options,
         )
-        with open_session(self, output) as session:
-            engine = read_engine(session, to_change=True)
-            center = data_center_named(engine, self.datacenter)
-            up = [host for host in engine.hosts_of(center.id) if host.status == "up"]
-            access = access_of(self, context)
-            note_no_access(access, output)
-            asked = ask_hosts(up, access, output)
-            reports = {host.name: report for host, report in asked}
-            plan = plan_domain_create(engine, reports, request)
-            for sentence in plan.warnings:
-                output.message(f"warning: {sentence}")
-            if self.dry_run:
-                show_calls(output, plan.calls, "domain-create", **plan.document)
-                return 0
-            if not plan.nothing:
-                approve(self, output, plan.lines)
-            title = f"create domain {plan.name}"
-            resume = "run the same command again to continue"
-            changes = not plan.nothing
-            # A folder of dumps has no newer report.
-            newest = None if self.facts_dir is not None else access
-            with work(
-                self, context, session, title, resume=resume, changes=changes
-            ) as progress:
-                made = create_domain(session, newest, plan, progress.listener)
-        _show(plan, made, output)
+        ask = Approver(
+            self,
+            output,
+            lambda plan: () if plan.nothing else plan.lines,
+            lambda plan: show_calls(
+                output, plan.calls, "domain-create", **plan.document
+            ),
+        )
+        with changing(self, context) as rdma:
+            made = rdma.create_domain(request, approve=ask)
+        if made is None:
+            return 0
+        _show(ask.plan, made, output)
         return made.exit_code
 
 

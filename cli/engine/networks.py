@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Optional, Union
 
-from ovirt_rdma.cli.approval import approve
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
@@ -27,16 +26,13 @@ from ovirt_rdma.cli.engine.arguments import (
     name_and_value,
     nic_match,
 )
-from ovirt_rdma.cli.engine.session import asked_reports, open_session, show_calls, work
+from ovirt_rdma.cli.engine.session import Approver, changing, show_calls
 from ovirt_rdma.cli.engine.shown import networks as shown
 from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
-from ovirt_rdma.engine_sdk_tools.networks import attach, create_plan
 from ovirt_rdma.engine_sdk_tools.networks.addresses import is_range, read_plan_file
 from ovirt_rdma.engine_sdk_tools.networks.attach_calls import AttachRequest
-from ovirt_rdma.engine_sdk_tools.networks.attach_plan import plan_network_attach
-from ovirt_rdma.engine_sdk_tools.networks.create import create_network
-from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.engine_sdk_tools.networks.attach_plan import AttachPlan
+from ovirt_rdma.engine_sdk_tools.networks.create_plan import NetworkRequest
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.system.safe_file import read_named
 
@@ -121,45 +117,21 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
     def run(self, context: Context) -> int:
         output = context.output
         request = _request(self)
-        with open_session(self, output) as session:
-            engine = read_engine(
-                session, networks=True, nics=True, attachments=True, to_change=True
+
+        def show(plan: AttachPlan) -> None:
+            if output.for_people:
+                shown.show_nics(plan, output)
+            content = shown.planned_attach(plan)
+            show_calls(output, plan.calls, "network-attach", **content)
+
+        ask = Approver(self, output, shown.attach_lines, show)
+        with changing(self, context) as rdma:
+            result = rdma.attach_network(
+                request, batch=self.batch, keep_going=self.keep_going, approve=ask
             )
-            hosts = hosts_named(engine, self.hosts)
-            reports = asked_reports(self, context, hosts)
-            declared = {}
-            if request.properties:
-                declared = attach.declared_properties(session, engine, hosts)
-            plan = plan_network_attach(engine, reports, declared, request)
-            for sentence in plan.warnings:
-                output.message(f"warning: {sentence}")
-            if self.dry_run:
-                if output.for_people:
-                    shown.show_nics(plan, output)
-                content = shown.planned_attach(plan)
-                show_calls(output, plan.calls, "network-attach", **content)
-                return 0
-            if plan.todo:
-                approve(self, output, shown.attach_lines(plan))
-            title = f"attach network {plan.network.name}"
-            resume = (
-                "hosts that were in progress may have the network or not, the others "
-                "are unchanged; run the same command again to continue"
-            )
-            with work(
-                self, context, session, title, resume=resume, changes=bool(plan.todo)
-            ) as progress:
-                result = attach.attach_network(
-                    session,
-                    plan,
-                    progress.listener,
-                    batch=self.batch,
-                    keep_going=self.keep_going,
-                )
-                progress.ended(
-                    shown.attach_summary(plan, result), succeeded=result.exit_code == 0
-                )
-        shown.show_attach(plan, result, output)
+        if result is None:
+            return 0
+        shown.show_attach(ask.plan, result, output)
         return result.exit_code
 
 
@@ -275,7 +247,7 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
 
     def run(self, context: Context) -> int:
         output = context.output
-        request = create_plan.NetworkRequest(
+        request = NetworkRequest(
             self.name,
             self.datacenter,
             self.mtu,
@@ -285,29 +257,16 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             self.migration,
             self.required_later,
         )
-        with open_session(self, output) as session:
-            engine = read_engine(
-                session, networks=True, attachments=True, to_change=True
-            )
-            center = data_center_named(engine, self.datacenter)
-            inside = {host.id for host in engine.hosts_of(center.id)}
-            hosts = [h for h in hosts_named(engine, self.hosts) if h.id in inside]
-            reports = asked_reports(self, context, hosts)
-            plan = create_plan.plan_network_create(engine, reports, request)
-            for sentence in plan.warnings:
-                output.message(f"warning: {sentence}")
-            if self.dry_run:
-                show_calls(
-                    output, plan.calls, "network-create", **shown.planned_network(plan)
-                )
-                return 0
-            if not plan.calls:
-                shown.show_create(plan, plan.network.id if plan.network else "", output)
-                return 0
-            approve(self, output, shown.create_lines(plan))
-            title = f"create network {plan.name}"
-            resume = "run the same command again to continue"
-            with work(self, context, session, title, resume=resume) as progress:
-                made = create_network(session, plan, progress.listener)
-        shown.show_create(plan, made.id, output)
+        ask = Approver(
+            self,
+            output,
+            lambda plan: shown.create_lines(plan) if plan.calls else (),
+            lambda plan: show_calls(
+                output, plan.calls, "network-create", **shown.planned_network(plan)
+            ),
+        )
+        with changing(self, context) as rdma:
+            made = rdma.create_network(request, approve=ask)
+        if made is not None:
+            shown.show_create(ask.plan, made.id, output)
         return 0

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Optional
 
-from ovirt_rdma.cli.approval import approve
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
@@ -20,33 +19,26 @@ from ovirt_rdma.cli.engine.arguments import (
     comma_list,
 )
 from ovirt_rdma.cli.engine.session import (
-    access_of,
-    ask_hosts,
-    note_no_access,
+    Approver,
+    changing,
     open_session,
-    work,
+    rdma_engine,
+    refuse_dumps,
 )
 from ovirt_rdma.cli.engine.shown.matrix import show_matrix
 from ovirt_rdma.cli.host.shown.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, file_name
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     SAME,
     PolicyDrift,
     PolicyPushPlan,
     PolicyPushResult,
-    compare,
+    check_policy,
     matrix_of,
-    plan_policy_push,
-    push_policy,
-    refuse_too_long,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import NO_ACCESS, HostAccess
-from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed
-from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.engine_sdk_tools.names import listed
 from ovirt_rdma.engine_sdk_tools.sentences import OnHost, group_by_sentence
-from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.load import parse_policy, read_policy_texts
 
@@ -88,66 +80,35 @@ class Push(EngineVerb, AccessOptions, ChangeOptions):
 
     def run(self, context: Context) -> int:
         output = context.output
-        if self.facts_dir is not None and not self.dry_run:
-            raise UsageProblem(
-                "facts-dir-needs-dry-run",
-                "--facts-dir needs --dry-run: it gives no access to hosts",
-                "omit --facts-dir, or add --dry-run",
-            )
+        refuse_dumps(self)
         path = Path(self.file)
         text = read_policy_texts(path, alone=True).text
-        parse_policy(text, str(path))  # reports mistakes before any host is asked
-        refuse_too_long(text, str(path))
-        with open_session(self, output) as session:
-            engine = read_engine(session)
-            hosts = hosts_named(engine, self.hosts, self.datacenter)
-            access = access_of(self, context)
-            if access is None and not self.dry_run:
-                raise Problem("hosts-no-access", *NO_ACCESS)
-            asked = () if access is None else ask_hosts(hosts, access, output)
-            reports = (report for _, report in asked)
-            plan = plan_policy_push(hosts, text, str(path), reports, engine)
-            for remark in plan.warnings:
-                output.message(f"warning: {remark.at(str(path))}")
-            if self.dry_run:
-                _show_plan(plan, path, output)
-                return 0
-            if not hosts or access is None:
-                output.line("There is no host to send the policy to.")
-                return 0
-            approve(self, output, _lines(plan, path))
-            result = _carried_out(self, context, session, access, plan)
-        _show_result(plan, result, path, output)
+        check_policy(text, str(path))  # mistakes come before the login
+        ask = Approver(
+            self,
+            output,
+            lambda plan: _lines(plan, path),
+            lambda plan: _show_plan(plan, path, output),
+        )
+        with changing(self, context) as rdma:
+            result = rdma.push_policy(
+                text,
+                *self.hosts,
+                where=str(path),
+                data_center=self.datacenter,
+                approve=ask,
+                dry_run=self.dry_run,
+            )
+        if result is None:
+            return 0
+        if not result.pushed:
+            output.line("There is no host to send the policy to.")
+            return 0
+        _show_result(ask.plan, result, path, output)
         if not result.failed:
             return 0
         none = len(result.failed) == len(result.pushed)
         return ExitCode.FAILED if none else ExitCode.SOME
-
-
-def _carried_out(
-    args: ChangeOptions,
-    context: Context,
-    session: EngineSession,
-    access: HostAccess,
-    plan: PolicyPushPlan,
-) -> PolicyPushResult:
-    """Send the policy, with a job in the engine unless --no-job is given."""
-    title = f"push a policy to {_hosts(plan)}"
-    resume = (
-        "hosts that were in progress have the old or the new policy, the others keep "
-        "theirs; policy diff shows which; run the same command again to "
-        "continue"
-    )
-    with work(args, context, session, title, resume=resume) as progress:
-        result = push_policy(access, plan, session.listener, progress.job)
-        failed = len(result.failed)
-        outcome = f"failed on {failed} of them" if failed else "is on all of them"
-        progress.ended(f"{title}: {plan.digest} {outcome}", succeeded=not failed)
-    return result
-
-
-def _hosts(plan: PolicyPushPlan) -> str:
-    return count(len(plan.hosts), "host")
 
 
 class Diff(EngineVerb, AccessOptions):
@@ -184,16 +145,14 @@ class Diff(EngineVerb, AccessOptions):
         output = context.output
         path = Path(self.file)
         text = read_policy_texts(path, alone=True).text
-        policy = parse_policy(text, str(path)).policy
+        parse_policy(text, str(path))  # mistakes come before the login
         with open_session(self, output) as session:
-            engine = read_engine(session)
-        hosts = hosts_named(engine, self.hosts or (), self.datacenter)
-        access = access_of(self, context)
-        note_no_access(access, output)
-        drifts = [
-            compare(host, report, text, policy, str(path))
-            for host, report in ask_hosts(hosts, access, output)
-        ]
+            drifts = rdma_engine(self, context, session).compare_policy(
+                text,
+                *(self.hosts or ()),
+                where=str(path),
+                data_center=self.datacenter,
+            )
         if output.for_people:
             _show_drift(drifts, self.diff, output)
         else:

@@ -8,13 +8,14 @@ that --dry-run shows, and long work with its progress here and its job in the en
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Optional
 
+from ovirt_rdma.cli.approval import approve
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import AccessOptions, ChangeOptions, EngineVerb
 from ovirt_rdma.cli.engine.progress import engine_progress, noted
@@ -38,7 +39,6 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostReport,
     reports_of,
 )
-from ovirt_rdma.engine_sdk_tools.job import Task, task
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode, worst
@@ -75,17 +75,6 @@ def note_no_access(access: Optional[HostAccess], output: Output) -> None:
         sentence, fix = NO_ACCESS
         output.message(f"note: {sentence}")
         output.message(f"fix: {fix}")
-
-
-def asked_reports(
-    args: AccessOptions, context: Context, hosts: Sequence[Host]
-) -> dict[str, HostReport]:
-    """Return the reports of ``hosts`` by name; a note says if there is no access."""
-    access = access_of(args, context)
-    note_no_access(access, context.output)
-    return {
-        host.name: report for host, report in ask_hosts(hosts, access, context.output)
-    }
 
 
 def conversion_states() -> StateFolder:
@@ -135,8 +124,6 @@ def open_session(args: EngineVerb, output: Output) -> Iterator[EngineSession]:
 
     Raises Problem if no engine is named, or if there is no password.
     """
-    # First: a missing package is reported before a password is asked for.
-
     settings = settings_of(args)
     for sentence in settings.warnings:
         output.message(f"warning: {sentence}")
@@ -185,29 +172,38 @@ def show_calls(
 
     ``more`` are additional keys of the document, whose kind is ``kind``.
     """
-    forms = [(call, wire_form(call)) for call in calls]
     if not output.for_people:
         shown = [
-            {
-                "doing": call.doing,
-                "about": call.subject,
-                "method": form.method,
-                "path": form.path,
-                "query": dict(form.query),
-                "body": form.body,
-            }
-            for call, form in forms
+            {"doing": call.doing, "about": call.subject, **request_document(call)}
+            for call in calls
         ]
         output.document(kind, {"dry_run": True, **more, "calls": shown})
         return
-    if not forms:
+    if not calls:
         output.line("Nothing would be sent to the engine.")
-    for number, (call, form) in enumerate(forms, 1):
-        query = "&".join(f"{name}={value}" for name, value in form.query.items())
+    for number, call in enumerate(calls, 1):
         output.text(f"{call.doing}", hang=f"{number}. ")
-        output.line(f"   {form.method} {form.path}{'?' if query else ''}{query}")
-        for line in form.body.splitlines():
+        for line in request_lines(call):
             output.line(f"   {line}")
+
+
+def request_lines(call: Call) -> list[str]:
+    """Return the request of ``call`` for people: method, path, and the body."""
+    form = wire_form(call)
+    query = "&".join(f"{name}={value}" for name, value in form.query.items())
+    first = f"{form.method} {form.path}{'?' if query else ''}{query}"
+    return [first, *form.body.splitlines()]
+
+
+def request_document(call: Call) -> dict[str, Any]:
+    """Return the request of ``call`` for programs."""
+    form = wire_form(call)
+    return {
+        "method": form.method,
+        "path": form.path,
+        "query": dict(form.query),
+        "body": form.body,
+    }
 
 
 def progress(context: Context) -> Listener:
@@ -227,32 +223,61 @@ class _Notes(NoProgress):
         self._output.message(noted(sentence))
 
 
-@contextmanager
-def work(
-    args: ChangeOptions,
-    context: Context,
-    session: EngineSession,
-    title: str,
-    *,
-    resume: str,
-    changes: bool = True,
-) -> Iterator[Task]:
-    """Yield the Task with the title ``title`` ("create domain data2"), with its
-    progress here.
+class Approver:
+    """Asks before a verb changes something; it is the ``approve`` of RdmaEngine.
 
-    It gets a job in the engine, unless --no-job is given or nothing ``changes``.
-    ``resume`` as in :func:`.job.task`.
+    ``lines`` returns the plan for the question, nothing if there is nothing to do;
+    ``show`` shows it in a dry run. ``plan`` is the plan, once there is one.
     """
-    session.listener = progress(context)
-    wanted = changes and not args.no_job
-    try:
-        with task(session, title, resume=resume, wanted=wanted) as doing:
-            yield doing
-    except EngineProblem as problem:
-        # For example, the user may not make the first change.
-        made = session.performed or isinstance(problem, LostAnswer)
-        context.output.unchanged = not made
-        raise
+
+    def __init__(
+        self,
+        args: ChangeOptions,
+        output: Output,
+        lines: Callable[[Any], Iterable[str]],
+        show: Callable[[Any], None],
+    ) -> None:
+        self._args, self._output = args, output
+        self._lines, self._show = lines, show
+        self.plan: Any = None
+
+    def __call__(self, plan: Any) -> bool:
+        """Return whether to carry out ``plan``. Raises Declined."""
+        self.plan = plan
+        if self._args.dry_run:
+            self._show(plan)
+            return False
+        lines = list(self._lines(plan))
+        if lines:
+            approve(self._args, self._output, lines)
+        return True
+
+
+@contextmanager
+def changing(args: Any, context: Context) -> Iterator[RdmaEngine]:
+    """Yield the engine for a verb that changes something, with its progress here.
+
+    Its jobs are among the engine's tasks, unless --no-job is given.
+    """
+    with open_session(args, context.output) as session:
+        session.listener = progress(context)
+        try:
+            yield rdma_engine(args, context, session, tasks=not args.no_job)
+        except EngineProblem as problem:
+            # For example, the user may not make the first change.
+            made = session.performed or isinstance(problem, LostAnswer)
+            context.output.unchanged = not made
+            raise
+
+
+def refuse_dumps(args: Any) -> None:
+    """Raise UsageProblem for --facts-dir without --dry-run."""
+    if args.facts_dir is not None and not args.dry_run:
+        raise UsageProblem(
+            "facts-dir-needs-dry-run",
+            "--facts-dir needs --dry-run: it gives no access to hosts",
+            "omit --facts-dir, or add --dry-run",
+        )
 
 
 def in_each(

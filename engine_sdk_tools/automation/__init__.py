@@ -94,11 +94,15 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
 from ovirt_rdma.engine_sdk_tools.domains.transport import row_of as transports_on
 from ovirt_rdma.engine_sdk_tools.fleet import check
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
+    PolicyDrift,
     PolicyPushResult,
+    check_policy,
+    compare,
     plan_policy_push,
     push_policy,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     NO_ACCESS,
@@ -122,6 +126,13 @@ from ovirt_rdma.engine_sdk_tools.names import (
     domain_named,
     hosts_named,
 )
+from ovirt_rdma.engine_sdk_tools.networks.attach import (
+    AttachResult,
+    attach_network,
+    declared_properties,
+)
+from ovirt_rdma.engine_sdk_tools.networks.attach_calls import AttachRequest
+from ovirt_rdma.engine_sdk_tools.networks.attach_plan import plan_network_attach
 from ovirt_rdma.engine_sdk_tools.networks.create import NetworkMade, create_network
 from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
     NetworkRequest,
@@ -259,29 +270,62 @@ class RdmaEngine:
         return check.check(engine, rows, policy, policy_file)
 
     def push_policy(
-        self, text: str, *names: str, approve: Approve = always
+        self,
+        text: str,
+        *names: str,
+        where: str = "the policy",
+        data_center: Optional[str] = None,
+        approve: Approve = always,
+        dry_run: bool = False,
     ) -> Optional[PolicyPushResult]:
         """Send the policy ``text`` to hosts, and load it there; without names, to all
-        that are up. Raises PolicyProblem with every mistake before any host is asked.
+        that are up. ``where`` names it in messages. ``dry_run``: only ``approve`` gets
+        the plan. Raises PolicyProblem with every mistake before any host is asked.
         """
+        check_policy(text, where)
         engine = read_engine(self.session)
         hosts = [
-            host for host in hosts_named(engine, names) if names or host.status == "up"
+            host
+            for host in hosts_named(engine, names, data_center)
+            if names or host.status == "up"
         ]
-        access = self._access()
-        reports = (report for _, report in self._ask(hosts, access))
-        plan = plan_policy_push(hosts, text, "the policy", reports, engine)
+        access = None if dry_run else self._access()
+        plan = plan_policy_push(hosts, text, where, self._stream(hosts) or (), engine)
         for diagnostic in plan.warnings:
-            self.session.listener.note(f"warning: {diagnostic.at('the policy')}")
+            self.session.listener.note(f"warning: {diagnostic.at(where)}")
+        if access is None or not hosts:
+            if dry_run:
+                approve(plan)
+            return None if dry_run else PolicyPushResult({})
         if not approve(plan):
             return None
-        title = f"push a policy to {len(hosts)} hosts"
-        with self._task(title) as work:
+        title = f"push a policy to {len(hosts)} host{'s' * (len(hosts) != 1)}"
+        resume = (
+            "hosts that were in progress have the old or the new policy, the others "
+            "keep theirs; policy diff shows which; repeat it to continue"
+        )
+        with self._task(title, resume) as work:
             result = push_policy(access, plan, self.session.listener, work.job)
             failed = ", ".join(pushed.host for pushed in result.failed)
-            if failed:
-                work.ended(f"{title}: failed on {failed}", succeeded=False)
+            outcome = f"failed on {failed}" if failed else "is on all of them"
+            work.ended(f"{title}: {plan.digest} {outcome}", succeeded=not failed)
         return result
+
+    def compare_policy(
+        self,
+        text: str,
+        *names: str,
+        where: str = "the policy",
+        data_center: Optional[str] = None,
+    ) -> list[PolicyDrift]:
+        """Compare the policies of hosts with ``text``; without names, of all."""
+        policy = parse_policy(text, where).policy
+        engine = read_engine(self.session)
+        hosts = hosts_named(engine, names, data_center)
+        return [
+            compare(host, report, text, policy, where)
+            for host, report in self._asked(hosts)
+        ]
 
     def create_network(
         self, request: NetworkRequest, *, approve: Approve = always
@@ -291,12 +335,48 @@ class RdmaEngine:
             self.session, networks=True, attachments=True, to_change=True
         )
         center = data_center_named(engine, request.data_center)
-        reports = self._reports(engine.hosts_of(center.id))
-        plan = plan_network_create(engine, reports, request)
+        inside = {host.id for host in engine.hosts_of(center.id)}
+        hosts = [h for h in hosts_named(engine, request.hosts) if h.id in inside]
+        plan = plan_network_create(engine, self._reports(hosts), request)
         if not self._approved(plan, approve):
             return None
-        with self._task(f"create network {plan.name}") as work:
+        title = f"create network {plan.name}"
+        with self._task(title, changes=bool(plan.calls)) as work:
             return create_network(self.session, plan, work.listener)
+
+    def attach_network(
+        self,
+        request: AttachRequest,
+        *,
+        batch: int = 1,
+        keep_going: bool = False,
+        approve: Approve = always,
+    ) -> Optional[AttachResult]:
+        """Attach a network to NICs of hosts, ``batch`` hosts at a time. After a batch
+        in which a host failed, no other one is started, unless ``keep_going``.
+        """
+        engine = read_engine(
+            self.session, networks=True, nics=True, attachments=True, to_change=True
+        )
+        hosts = hosts_named(engine, request.hosts)
+        reports = self._reports(hosts)
+        declared = {}
+        if request.properties:
+            declared = declared_properties(self.session, engine, hosts)
+        plan = plan_network_attach(engine, reports, declared, request)
+        if not self._approved(plan, approve):
+            return None
+        title = f"attach network {plan.network.name}"
+        resume = (
+            "hosts that were in progress may have the network or not, the others are "
+            "unchanged; repeat it to continue"
+        )
+        with self._task(title, resume, changes=bool(plan.todo)) as work:
+            result = attach_network(
+                self.session, plan, work.listener, batch=batch, keep_going=keep_going
+            )
+            work.ended(result.summary, succeeded=result.exit_code == 0)
+        return result
 
     def create_domain(
         self, request: DomainRequest, *, approve: Approve = always
@@ -308,8 +388,11 @@ class RdmaEngine:
         plan = plan_domain_create(engine, self._reports(up), request)
         if not self._approved(plan, approve):
             return None
-        with self._task(f"create domain {plan.name}") as work:
-            return create_domain(self.session, self._hosts, plan, work.listener)
+        # A folder of dumps has no newer report.
+        newest = None if isinstance(self._hosts, DumpFolder) else self._hosts
+        title = f"create domain {plan.name}"
+        with self._task(title, changes=not plan.nothing) as work:
+            return create_domain(self.session, newest, plan, work.listener)
 
     def convert(
         self,
@@ -360,7 +443,7 @@ class RdmaEngine:
                         f"{command_of(state)}"
                     )
                 state = replace(state, batch=request.batch)
-                reports = self._stream(engine, center)
+                reports = self._stream(engine.hosts_of(center))
                 plan = plan_resume(state, engine, reports, request.without)
                 return self._carried_out(plan, run)
             earlier = earlier_conversions(states, domains)
@@ -373,7 +456,7 @@ class RdmaEngine:
             plan = plan_convert(
                 engine,
                 domains,
-                self._stream(engine, center),
+                self._stream(engine.hosts_of(center)),
                 request,
                 users={} if request.rolling else running_on(self.session, domains),
                 pinned=pinned_on(self.session, evacuated),
@@ -418,7 +501,7 @@ class RdmaEngine:
             if state.stage in (REVERTED, ROLLED_BACK) and not is_converted(state):
                 return state
             state = replace(state, batch=batch)
-            reports = None if state.blind else self._stream(engine, center)
+            reports = None if state.blind else self._stream(engine.hosts_of(center))
             return self._carried_out(plan_revert(state, engine, reports), run)
 
     def heal(
@@ -459,7 +542,7 @@ class RdmaEngine:
                 (s for s in states if s.kind == HEAL and s.stage in UNDER_WAY), None
             )
             refuse_other_runs(states, interrupted)
-            stream = self._stream(engine, center) or ()
+            stream = self._stream(engine.hosts_of(center)) or ()
             if interrupted is not None:
                 return self._carried_out(plan_resume(interrupted, engine, stream), run)
             plan = plan_heal(
@@ -577,10 +660,11 @@ class RdmaEngine:
         for warning in plan.warnings:
             self.session.listener.note(f"warning: {warning}")
 
-    def _task(self, title: str) -> AbstractContextManager[Task]:
-        return task(
-            self.session, title, resume="repeat it to continue", wanted=self._tasks
-        )
+    def _task(
+        self, title: str, resume: str = "repeat it to continue", *, changes: bool = True
+    ) -> AbstractContextManager[Task]:
+        wanted = changes and self._tasks
+        return task(self.session, title, resume=resume, wanted=wanted)
 
     def _access(self) -> HostAccess:
         if self._hosts is None:
@@ -592,10 +676,9 @@ class RdmaEngine:
             return ((host, no_report(host)) for host in hosts)
         return self._ask(hosts, self._hosts)
 
-    def _stream(self, engine: Engine, center: str) -> Optional[Iterator[HostReport]]:
+    def _stream(self, hosts: Sequence[Host]) -> Optional[Iterator[HostReport]]:
         if self._hosts is None:
             return None
-        hosts = engine.hosts_of(center)
         return (report for _, report in self._ask(hosts, self._hosts))
 
     def _reports(self, hosts: Sequence[Host]) -> dict[str, HostReport]:

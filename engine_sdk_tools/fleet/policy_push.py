@@ -43,7 +43,7 @@ from ovirt_rdma.host.policy.difference import (
 )
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem
-from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.load import PolicyFile, parse_policy
 from ovirt_rdma.host.policy.model import Policy, digest
 
 KIND = "policies"
@@ -227,8 +227,7 @@ def plan_policy_push(
     ``where`` names the policy in messages, ``engine`` has the storage domains. Of each
     report little is kept. Raises PolicyProblem with every mistake.
     """
-    refuse_too_long(text, where)
-    parsed = parse_policy(text, where)
+    parsed = check_policy(text, where)
     before: dict[str, Optional[str]] = {}
     with_drop_ins: dict[str, str] = {}
     alike: dict[Effect, list[str]] = {}
@@ -291,12 +290,15 @@ def _effect(report: HostReport, text: str, domains: Mapping[str, str]) -> Effect
     )
 
 
-def refuse_too_long(text: str, where: str) -> None:
-    """Raise PolicyProblem for a policy that cannot be sent to a host."""
+def check_policy(text: str, where: str) -> PolicyFile:
+    """Return the policy ``text``. Raises PolicyProblem with every mistake, and for one
+    that is too long to be sent to a host.
+    """
     long = policy_too_long(text)
     if long:
         too_long = Diagnostic(None, "", Sentence("policy-file-too-long", long))
         raise PolicyProblem(where, (too_long,), POLICY_TOO_LONG_FIX)
+    return parse_policy(text, where)
 
 
 def push_policy(

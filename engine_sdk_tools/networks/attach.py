@@ -61,9 +61,16 @@ class HostResult:
 
 @dataclass(frozen=True)
 class AttachResult:
-    """The result of each host, in host order."""
+    """The result of each host, in host order; ``network`` is the network's name."""
 
+    network: str
     rows: tuple[HostResult, ...]
+
+    @property
+    def summary(self) -> str:
+        """How many hosts have the network."""
+        good = sum(row.outcome in (DONE, UNCHANGED) for row in self.rows)
+        return f"network {self.network} is on {good} of {len(self.rows)} hosts"
 
     @property
     def exit_code(self) -> ExitCode:
@@ -107,7 +114,8 @@ def attach_network(
                 "not started"
             )
             break
-    return AttachResult(tuple(results[row.host.name] for row in plan.rows))
+    rows = tuple(results[row.host.name] for row in plan.rows)
+    return AttachResult(plan.network.name, rows)
 
 
 def declared_properties(

@@ -14,7 +14,9 @@ from ovirt_rdma.engine_sdk_tools.job import (
     end_job,
     find_open_jobs,
     is_open,
+    task,
 )
+from ovirt_rdma.host.errors import Problem
 
 pytestmark = pytest.mark.engine
 
@@ -181,3 +183,50 @@ def test_open_jobs_are_those_of_ours_that_go_on(double, session):
     add(double.world, TITLE)
     (found,) = find_open_jobs(session, "ovirt-rdma:")
     assert found.description == TITLE
+
+
+def broke_off(session, error):
+    """Raise ``error`` within a task; return the notes."""
+    with pytest.raises(type(error)), task(session, "make it", resume="run it again"):
+        raise error
+    return session.listener.notes
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "event"),
+    [
+        (
+            KeyboardInterrupt(),
+            ["make it was interrupted; run it again"],
+            "was interrupted",
+        ),
+        (
+            ZeroDivisionError(),
+            ["make it stopped by an error; run it again"],
+            "stopped by an error",
+        ),
+        (Problem("some-id", "no space"), [], "make it failed: no space"),
+    ],
+)
+def test_what_breaks_off_is_said_and_its_job_ends(double, session, error, said, event):
+    assert broke_off(session, error) == said
+    (job,) = jobs_of(double.world).values()
+    assert job.status == "failed"
+    (told,) = [one for one in double.world.log.events if one.origin == "ovirt-rdma"]
+    assert event in told.description
+
+
+def test_ctrl_c_says_first_how_to_continue(double, session, clock):
+    double.fail_next("POST", "/jobs/[^/]*/end|/events", ServiceUnavailableHtml, times=9)
+    notes = broke_off(session, KeyboardInterrupt())
+    assert clock.slept == []
+    assert "was interrupted; run it again" in notes[0]
+    assert "stays open" in notes[1]
+
+
+def test_the_end_of_a_task_waits_for_an_engine_that_is_away(double, session, clock):
+    double.fail_next("POST", "/jobs/[^/]*/end", ServiceUnavailableHtml, times=3)
+    broke_off(session, Problem("some-id", "no space"))
+    assert clock.slept
+    (job,) = jobs_of(double.world).values()
+    assert job.status == "failed"

@@ -15,7 +15,9 @@ from ovirt_rdma.host.system.json_codec import plain
 
 
 def attach_lines(plan: AttachPlan) -> list[str]:
-    """Return what the operator approves."""
+    """Return what the operator approves; nothing if there is nothing to do."""
+    if not plan.todo:
+        return []
     hosts = count(len(plan.todo), "host")
     lines = [
         f"network {plan.network.name}, MTU {plan.network.mtu or 1500}, on {hosts}:"
@@ -74,12 +76,6 @@ def _is(row: HostAttach) -> list[str]:
     return [f"{nic.device}/{nic.port}", nic.pkey or "-"]
 
 
-def attach_summary(plan: AttachPlan, result: AttachResult) -> str:
-    """Return how many hosts have the network."""
-    good = sum(row.outcome in (attach.DONE, attach.UNCHANGED) for row in result.rows)
-    return f"network {plan.network.name} is on {good} of {len(result.rows)} hosts"
-
-
 def show_attach(plan: AttachPlan, result: AttachResult, output: Output) -> None:
     """Print the result of each host."""
     if not output.for_people:
@@ -107,8 +103,7 @@ def show_attach(plan: AttachPlan, result: AttachResult, output: Output) -> None:
     if all(row.act == NOTHING for row in plan.rows):
         output.text("Nothing to do: all hosts have the network, in sync.")
     else:
-        summary = attach_summary(plan, result)
-        output.text(f"{summary[0].upper()}{summary[1:]}.")
+        output.text(f"{result.summary[0].upper()}{result.summary[1:]}.")
     output.fix(next((row.fix for row in result.rows if row.fix), ""))
 
 

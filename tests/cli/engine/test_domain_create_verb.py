@@ -9,7 +9,7 @@ from engine_double.faults import Conflict
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
-from ovirt_rdma.cli.engine import domains
+from ovirt_rdma.engine_sdk_tools import automation
 
 pytestmark = pytest.mark.hypervisor
 
@@ -128,11 +128,11 @@ def test_what_failed_is_taken_back(run, double):
 
 
 def test_ctrl_c_says_how_to_go_on(run, double):
-    with mock.patch.object(domains, "create_domain", side_effect=KeyboardInterrupt):
+    with mock.patch.object(automation, "create_domain", side_effect=KeyboardInterrupt):
         result = run("--assume-yes")
 
     assert result.code == 130
-    assert "run the same command again" in result.err
+    assert "was interrupted; repeat it to continue" in result.err
 
 
 def test_a_wrong_data_center_gets_the_nearest(capsys, double):

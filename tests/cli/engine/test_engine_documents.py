@@ -13,7 +13,7 @@ from ovirt_rdma.cli.engine import main
 pytestmark = pytest.mark.hypervisor
 
 TOP = Path(__file__).parents[3]
-KIND = re.compile(r'(?:output\.document\(\s*|_KIND = |context,\s+)"([a-z-]+)"')
+KIND = re.compile(r'(?:output\.document\(\s*|_KIND = |(?:context|heal, output),\s+)"([a-z-]+)"')
 VERBS = re.compile(r'"engine\.(\w+)\.\w+"')
 # docs/host-preparation.md has these verbs.
 OTHERS = {"deploy_hook", "prepare"}
