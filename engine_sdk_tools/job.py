@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import MISSING, EngineProblem, LostAnswer
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
-from ovirt_rdma.engine_sdk_tools.api.sdk import types
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, types
+from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.host.errors import Problem
 
 ORIGIN = "ovirt-rdma"
@@ -57,7 +56,7 @@ class EngineJob(Listener):
 
     def __init__(
         self,
-        session: EngineSession,
+        session: Session,
         description: str,
         adopt: Optional[str] = None,
         *,
@@ -95,10 +94,6 @@ class EngineJob(Listener):
         except EngineProblem as problem:
             self._note_problem(problem)
             return None
-
-    def plan(self, subjects: tuple[str, ...], total: int) -> None:
-        """Ignore it: a job has no plan."""
-        return
 
     def note(self, sentence: str) -> None:
         """Show a sentence as a completed step; it also shows that the run is alive."""
@@ -227,8 +222,8 @@ class Task:
     to the session's listener, too.
     """
 
-    def __init__(self, session: EngineSession, job: Optional[EngineJob]) -> None:
-        self.job: Listener = job or NoProgress()
+    def __init__(self, session: Session, job: Optional[EngineJob]) -> None:
+        self.job: Listener = job or Listener()
         self.listener: Listener = Listeners(session.listener, self.job)
         self._open = job
 
@@ -246,7 +241,7 @@ class Task:
 
 @contextmanager
 def task(
-    session: EngineSession, title: str, *, resume: str, wanted: bool = True
+    session: Session, title: str, *, resume: str, wanted: bool = True
 ) -> Iterator[Task]:
     """Yield the Task with the title ``title`` ("create domain data2"), which has a job
     in the engine if that is ``wanted``; an error ends the job as failed. ``resume``
@@ -268,7 +263,7 @@ def task(
     work.ended(f"{title}: done", succeeded=True)
 
 
-def find_open_jobs(session: EngineSession, prefix: str) -> list[OpenJob]:
+def find_open_jobs(session: Session, prefix: str) -> list[OpenJob]:
     """Return the open external jobs whose description begins with ``prefix``.
 
     Raises EngineProblem if they cannot be read.
@@ -281,7 +276,7 @@ def find_open_jobs(session: EngineSession, prefix: str) -> list[OpenJob]:
     ]
 
 
-def is_open(session: EngineSession, job: str) -> bool:
+def is_open(session: Session, job: str) -> bool:
     """Whether the job with this id has not ended. Raises EngineProblem as reading."""
     read = Read(f"jobs/{job}", "reading our task in the engine", "get")
     try:
@@ -305,7 +300,7 @@ def _is_open(job: Any) -> bool:
 
 
 def end_job(
-    session: EngineSession, job: str, *, succeeded: bool, patience_s: float = END_S
+    session: Session, job: str, *, succeeded: bool, patience_s: float = END_S
 ) -> None:
     """End an external job with all its steps; because of ``force``, the engine clears
     it later. Raises EngineProblem.

@@ -168,7 +168,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Nic:
-    """A host's NIC. ``mac`` has 20 bytes for IPoIB. ``speed_bps`` is in bit/s.
+    """A host's NIC. ``mac`` has 20 bytes for IPoIB.
 
     ``bond_ports`` are the names of a bond's ports, ``bond_mode`` the value of its
     option ``mode`` (``1`` or ``active-backup``). ``vlan_of`` is the name of the NIC
@@ -181,7 +181,6 @@ class Nic:
     mac: Optional[str] = None
     mtu: Optional[int] = None
     status: Optional[str] = None
-    speed_bps: Optional[int] = None
     address: Optional[str] = None
     netmask: Optional[str] = None
     network: Optional[str] = None

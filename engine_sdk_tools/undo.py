@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Callable, TypeVar
 
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import MISSING, EngineProblem, LostAnswer
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.progress import step as reported
 from ovirt_rdma.engine_sdk_tools.api.request import Call
+from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 
@@ -74,7 +74,7 @@ def after_lost(lost: LostAnswer, look: Callable[[], T]) -> T:
     return result
 
 
-def undo(session: EngineSession, made: Sequence[Undo], listener: Listener) -> Undone:
+def undo(session: Session, made: Sequence[Undo], listener: Listener) -> Undone:
     """Undo what was ``made``, the last first; a failure does not raise."""
     done, left, by_hand = [], [], []
     for step in reversed(made):

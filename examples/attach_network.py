@@ -4,14 +4,16 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 from ovirt_rdma.engine_sdk_tools.networks.attach import attach_network
-from ovirt_rdma.engine_sdk_tools.networks.attach_calls import AttachRequest
-from ovirt_rdma.engine_sdk_tools.networks.attach_plan import plan_network_attach
+from ovirt_rdma.engine_sdk_tools.networks.attach_plan import (
+    AttachRequest,
+    plan_network_attach,
+)
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 name, nic, addresses = sys.argv[1:]
@@ -25,7 +27,7 @@ with Session(from_sources(Flags(), os.environ)) as session:
     for row in plan.rows:
         print(f"{row.host.name}: {row.act} {row.chosen.target} {row.address}")
     # A host on which the network is not in sync afterwards is rolled back.
-    result = attach_network(session, plan, NoProgress(), batch=2)
+    result = attach_network(session, plan, Listener(), batch=2)
 
 for row in result.rows:
     print(f"{row.host}: {row.outcome} {row.sentence}".rstrip())

@@ -4,15 +4,17 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
-from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
+from ovirt_rdma.engine_sdk_tools.domains.create import (
+    create_domain,
+    unverified_sentence,
+)
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
     plan_domain_create,
 )
-from ovirt_rdma.engine_sdk_tools.domains.mounted import unverified_sentence
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
@@ -32,7 +34,7 @@ with Session(from_sources(Flags(), os.environ)) as session:
         for warning in plan.warnings:
             print(f"warning: {warning}")
         # Rolls back if a part fails.
-        made = create_domain(session, hosts, plan, NoProgress())
+        made = create_domain(session, hosts, plan, Listener())
     except Problem as problem:
         print(problem)
         print(f"fix: {problem.fix}")

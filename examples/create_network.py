@@ -4,14 +4,14 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
-from ovirt_rdma.engine_sdk_tools.networks.create import create_network
-from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
+from ovirt_rdma.engine_sdk_tools.networks.create import (
     NetworkRequest,
+    create_network,
     plan_network_create,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
@@ -23,6 +23,6 @@ with Session(from_sources(Flags(), os.environ)) as session:
     reports = AnsibleHosts(Access(key=default_key())).reports(engine.hosts)
     plan = plan_network_create(engine, reports, NetworkRequest(name, data_center))
     print(f"MTU {plan.mtu}: {plan.because}")
-    made = create_network(session, plan, NoProgress())
+    made = create_network(session, plan, Listener())
 
 print(f"{name} is in {', '.join(made.joined) or 'no further cluster'}")

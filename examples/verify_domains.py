@@ -6,8 +6,7 @@ import sys
 
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
-from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
-from ovirt_rdma.engine_sdk_tools.domains.transport import verify
+from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify, verify
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 from ovirt_rdma.engine_sdk_tools.hosts.report import reports_of

@@ -38,7 +38,6 @@ ENGINE_SIDE = (f"{PACKAGE}.engine_sdk_tools", f"{PACKAGE}.cli.engine.")
 # Runs as a separate process, with the system's Python.
 CM_PROBE = f"{PACKAGE}.storage.rdma_cm_probe"
 # Loaded by ansible-playbook, in its process.
-CALLBACK = f"{PACKAGE}.engine_sdk_tools.playbooks.callback_plugins.ovirt_rdma_events"
 
 
 def _sources() -> dict[str, Path]:
@@ -181,7 +180,6 @@ def test_package_needs_what_setup_names_and_no_more():
         for other in _imported(name)
         if _top(other) not in allowed
         and not (name == CM_PROBE and _top(other) == "pyverbs")
-        and not (name == CALLBACK and _top(other) == "ansible")
         and not (name.startswith(ENGINE_SIDE) and _top(other) in ENGINE_DEPENDENCIES)
     ] == []
 
@@ -229,7 +227,7 @@ READS = {
     "storage/benchmark/scratch.py": "its own file, which it has open",
     "storage/health/probe.py": "in a child process that its parent gives up",
     "vdsm_hooks/after_get_caps/50_ovirt_rdma": "without waiting, to a limit",
-    "engine_sdk_tools/conversion/state_file.py": "its lock",
+    "engine_sdk_tools/conversion/model.py": "its lock",
     "engine_sdk_tools/deploy_hook/post_tasks.py": "a regular file, to a limit",
     "engine_sdk_tools/hosts/ansible.py": "files of this package",
     "engine_sdk_tools/hosts/ansible_run.py": "of /proc, and the messages of its run",
@@ -349,7 +347,6 @@ STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 # sentence; the pipe of a worker, and its closed streams; a hook's own file.
 WRITERS = {
     # JSON, which ansible_run reads; not a terminal.
-    (CALLBACK, "sys.stdout"),
     (f"{PACKAGE}.cli.engine.settings", "getpass"),
     (f"{PACKAGE}.vdsm_hooks.deadline", "os.write"),
     (f"{PACKAGE}.vdsm_hooks.deadline", "sys.stdout"),

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import CONVERSION, StateFile
-from ovirt_rdma.engine_sdk_tools.preparation.state_file import (
+from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERSION, StateFile
+from ovirt_rdma.engine_sdk_tools.preparation.run import (
     PREPARATION,
     PreparationFile,
 )

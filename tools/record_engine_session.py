@@ -45,7 +45,7 @@ from lab.story import write_page  # noqa: E402
 from ovirt_rdma.cli.engine import main as engine_command  # noqa: E402
 from ovirt_rdma.cli.engine import session as cli_session  # noqa: E402
 from ovirt_rdma.engine_sdk_tools.api.session import Session  # noqa: E402
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder  # noqa: E402
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder  # noqa: E402
 
 HOSTS = 12
 SERVER = "nas1.example.com"

@@ -28,38 +28,26 @@ from ovirt_rdma.cli.engine.session import (
 )
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
-from ovirt_rdma.engine_sdk_tools.conversion.lock import command_of, revert_command_of
+from ovirt_rdma.engine_sdk_tools.conversion.lock import (
+    command_of,
+    exit_code,
+    left_out,
+    revert_command_of,
+    sentence,
+)
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
-    CONVERTED,
-    CONVERTING,
-    DONE,
-    FAILED,
-    GONE,
     HEAL,
-    LEFT,
-    REVERTED,
-    ROLLED_BACK,
     TCP,
     ConversionState,
     HostRecord,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.outcome import (
-    exit_code,
-    left_out,
-    sentence,
+    Stage,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
-from ovirt_rdma.engine_sdk_tools.conversion.steps import (
-    END_UPGRADE,
-    ENTER,
-    LEAVE,
-    PUSH,
-    ConversionStep,
-)
-from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
+from ovirt_rdma.engine_sdk_tools.conversion.steps import ConversionStep, Kind
+from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 
@@ -77,7 +65,7 @@ _TONES = {
 
 # Short names of what is done with a host.
 ENTERED = "maintenance"
-_SHORT = {PUSH: "policy", ENTER: ENTERED, LEAVE: "activation"}
+_SHORT = {Kind.PUSH: "policy", Kind.ENTER: ENTERED, Kind.LEAVE: "activation"}
 
 
 def plan_lines(plan: ConversionPlan) -> list[str]:
@@ -90,7 +78,7 @@ def plan_lines(plan: ConversionPlan) -> list[str]:
     actions_of: dict[str, list[str]] = {}
     for step in plan.steps:
         # Not together with the other mark of the cluster: the hosts come between.
-        subject = step.doing if step.kind == END_UPGRADE else step.subject
+        subject = step.doing if step.kind == Kind.END_UPGRADE else step.subject
         actions_of.setdefault(subject, []).append(_SHORT.get(step.kind, step.doing))
     subjects_by_actions: dict[tuple[str, ...], list[str]] = {}
     for subject, actions in actions_of.items():
@@ -122,7 +110,10 @@ def show_plan(plan: ConversionPlan, output: Output) -> None:
     for number, step in enumerate(plan.steps, 1):
         output.text(step.doing, hang=f"{number}. ")
         lines = _step_lines(step)
-        if step.kind == PUSH and policies.setdefault(step.policy, number) != number:
+        if (
+            step.kind == Kind.PUSH
+            and policies.setdefault(step.policy, number) != number
+        ):
             lines = [f"(the policy of step {policies[step.policy]})"]
         for line in lines:
             output.line(f"   {line}")
@@ -161,18 +152,18 @@ def _as_it_is(state: ConversionState) -> str:
             return "no domain has to go to TCP"
         return "no mount is known to be degraded"
     verb = "are" if len(state.domains) > 1 else "is"
-    where = f"on {state.to.upper()}" if state.stage == CONVERTED else "as before"
+    where = f"on {state.to.upper()}" if state.stage == Stage.CONVERTED else "as before"
     return f"{state.title} {verb} {where}"
 
 
 def _outcome(state: ConversionState, host: HostRecord) -> str:
-    if host.stage == FAILED:
+    if host.stage == Stage.FAILED:
         return "failed"
     if host.left_out:
         return "left out"
-    if host.stage == LEFT:
+    if host.stage == Stage.LEFT:
         return "left"
-    if host.stage != DONE:
+    if host.stage != Stage.DONE:
         return "not yet"
     if host.goal == BACK:
         return "as before"
@@ -180,20 +171,23 @@ def _outcome(state: ConversionState, host: HostRecord) -> str:
 
 
 def _next(state: ConversionState) -> list[str]:
-    names = [shlex.quote(d.name) for d in state.domains if d.stage != GONE]
+    names = [shlex.quote(d.name) for d in state.domains if d.stage != Stage.GONE]
     verify = f"ovirt-rdma domain verify {' '.join(names)}"
     if not names:
         verify = "ovirt-rdma hosts check"
-    if state.stage == CONVERTED and left_out(state):
+    if state.stage == Stage.CONVERTED and left_out(state):
         # When these hosts are up again, the same command converts them.
         return [verify, command_of(state)]
-    if state.stage in (CONVERTED, REVERTED):
+    if state.stage in (Stage.CONVERTED, Stage.REVERTED):
         return [verify]
-    if state.stage == ROLLED_BACK or state.kind == HEAL:
+    if state.stage == Stage.ROLLED_BACK or state.kind == HEAL:
         return ["ovirt-rdma hosts check"]
-    if any(domain.stage == GONE for domain in state.domains):
+    if any(domain.stage == Stage.GONE for domain in state.domains):
         return [revert_command_of(state)]
-    return [command_of(replace(state, stage=CONVERTING)), revert_command_of(state)]
+    return [
+        command_of(replace(state, stage=Stage.CONVERTING)),
+        revert_command_of(state),
+    ]
 
 
 def _head(state: ConversionState) -> dict[str, Any]:
@@ -233,7 +227,7 @@ def run(args: ChangesDomains, context: Context, kind: str, act: Act) -> int:
 def _run_one(
     args: ChangesDomains,
     context: Context,
-    session: EngineSession,
+    session: Session,
     act: Act,
     content: dict[str, Any],
 ) -> int:

@@ -15,14 +15,14 @@ from typing import Any, Optional
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block, settings
+from ovirt_rdma.engine_sdk_tools.deploy_hook import block, post_tasks
 from ovirt_rdma.engine_sdk_tools.deploy_hook import context as surroundings
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
     POST_TASKS,
     PostTasksFile,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import POLICY_YAML
@@ -275,8 +275,8 @@ def _problems(file: PostTasksFile, content: Optional[bytes]) -> list[Problem]:
                 )
             )
     try:
-        settings.read_settings(collection=collection_folder())
-    except settings.SettingsProblem as problem:
+        post_tasks.read_settings(collection=collection_folder())
+    except post_tasks.SettingsProblem as problem:
         found.append(problem)
     return found
 

@@ -21,6 +21,7 @@ from ovirt_rdma.cli.engine.arguments import (
     add_data_center,
     add_host_access,
 )
+from ovirt_rdma.cli.engine.matrix import matrix_code, show_matrix
 from ovirt_rdma.cli.engine.session import (
     Approver,
     access_of,
@@ -30,23 +31,25 @@ from ovirt_rdma.cli.engine.session import (
     rdma_engine,
     show_calls,
 )
-from ovirt_rdma.cli.engine.shown.matrix import matrix_code, show_matrix
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none
-from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade
+from ovirt_rdma.engine_sdk_tools.domains.create import (
+    DomainMade,
+    ProvenHost,
+    unverified_sentence,
+)
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan, DomainRequest
-from ovirt_rdma.engine_sdk_tools.domains.list import (
+from ovirt_rdma.engine_sdk_tools.domains.transport import (
     DomainRow,
     domain_rows,
     file_domains,
 )
-from ovirt_rdma.engine_sdk_tools.domains.mounted import ProvenHost, unverified_sentence
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.matrix import OnHost, group_by_sentence
 from ovirt_rdma.engine_sdk_tools.model import Host, domain_status, status_label
 from ovirt_rdma.engine_sdk_tools.names import data_center_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.engine_sdk_tools.sentences import OnHost, group_by_sentence
 
 _NFS_VERSIONS = ("3", "4", "4.0", "4.1", "4.2")
 _TONES = {

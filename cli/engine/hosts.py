@@ -18,14 +18,14 @@ from ovirt_rdma.cli.engine.arguments import (
     add_data_center,
     add_host_access,
 )
+from ovirt_rdma.cli.engine.matrix import matrix_code, show_matrix
 from ovirt_rdma.cli.engine.session import open_session, own_policy, rdma_engine
-from ovirt_rdma.cli.engine.shown.matrix import matrix_code, show_matrix
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
-from ovirt_rdma.engine_sdk_tools.fleet.check_events import failures, write_events
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.fleet.check import failures, write_events
 from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import (
     DOCS,
     FEATURE,
@@ -33,7 +33,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import (
     gates,
     read_features,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS
+from ovirt_rdma.engine_sdk_tools.hosts.report import NAME, POINTS
 from ovirt_rdma.engine_sdk_tools.matrix import Matrix
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host, status_label
 from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
@@ -207,7 +207,7 @@ class Check(EngineVerb, AccessOptions, AllowNone):
         return matrix_code(self, output, matrix, "There is no host.")
 
 
-def _write_events(session: EngineSession, matrix: Matrix, output: Output) -> bool:
+def _write_events(session: Session, matrix: Matrix, output: Output) -> bool:
     """Write an event for each host with a failed check; return True if that worked."""
     try:
         for host in write_events(session, failures(matrix), datetime.now(timezone.utc)):

@@ -27,7 +27,6 @@ from ovirt_rdma.engine_sdk_tools.api.auth import (
     fetch_ca,
     same_fingerprint,
 )
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import (
@@ -36,11 +35,12 @@ from ovirt_rdma.engine_sdk_tools.api.settings import (
     Settings,
     ca_folder,
     create_folder,
+    engine_host_port,
+    engine_url,
     section_text,
     sections,
     settings_file,
 )
-from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port, engine_url
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.safe_file import read_named
@@ -223,7 +223,7 @@ def _trusting(settings: Settings, ca: Optional[Ca]) -> Iterator[Settings]:
         yield replace(settings, ca_file=file.name)
 
 
-def _version(session: EngineSession) -> str:
+def _version(session: Session) -> str:
     api = session.read(Read("", "reading the engine's version", "get"))
     info = api.product_info
     version: Any = info.version.full_version if info and info.version else None

@@ -18,6 +18,7 @@ from ovirt_rdma.cli.engine.arguments import (
     add_hosts,
     comma_list,
 )
+from ovirt_rdma.cli.engine.matrix import show_matrix
 from ovirt_rdma.cli.engine.session import (
     Approver,
     changing,
@@ -25,7 +26,6 @@ from ovirt_rdma.cli.engine.session import (
     rdma_engine,
     refuse_dumps,
 )
-from ovirt_rdma.cli.engine.shown.matrix import show_matrix
 from ovirt_rdma.cli.host.shown.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, file_name
@@ -37,8 +37,8 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     check_policy,
     matrix_of,
 )
+from ovirt_rdma.engine_sdk_tools.matrix import OnHost, group_by_sentence
 from ovirt_rdma.engine_sdk_tools.names import listed
-from ovirt_rdma.engine_sdk_tools.sentences import OnHost, group_by_sentence
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.load import parse_policy, read_policy_texts
 

@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Sequence
-from dataclasses import replace
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
 
-from ovirt_rdma.cli.approval import approve
 from ovirt_rdma.cli.context import Context
-from ovirt_rdma.cli.engine import prepare_report as report
-from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     ChangeOptions,
@@ -24,51 +20,44 @@ from ovirt_rdma.cli.engine.arguments import (
     add_host_access,
 )
 from ovirt_rdma.cli.engine.session import (
-    access_of,
-    ask_hosts,
+    Approver,
     in_each,
     open_session,
     progress,
+    rdma_engine,
+    refuse_dumps,
+    request_document,
+    request_lines,
 )
-from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
-from ovirt_rdma.engine_sdk_tools.conversion.lock import (
-    DataCenterLock,
-    OtherRun,
-    described,
-    refuse_other_runs,
-)
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block, settings
-from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import POST_TASKS, PostTasksFile
-from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
-from ovirt_rdma.engine_sdk_tools.hosts.report import NO_ACCESS
-from ovirt_rdma.engine_sdk_tools.hosts.role import SSH_VARIABLES
-from ovirt_rdma.engine_sdk_tools.job import END_S, Listeners
+from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host
-from ovirt_rdma.engine_sdk_tools.names import NameProblem, hosts_named
-from ovirt_rdma.engine_sdk_tools.preparation.model import (
+from ovirt_rdma.engine_sdk_tools.names import NameProblem, hosts_named, listed
+from ovirt_rdma.engine_sdk_tools.preparation.plan import (
+    AUTO,
     DONE,
     FAILED,
+    LEFT_OUT,
     NO_HARDWARE,
-    PREPARING,
-    REINSTALL,
-    SSH,
-    PreparationState,
-)
-from ovirt_rdma.engine_sdk_tools.preparation.plan import (
+    NOTHING,
+    OVER,
+    HostRecord,
     PreparationRequest,
-    look_at,
-    plan_preparation,
+    PreparationState,
+    PreparationStep,
+    exit_code,
+    imagined,
+    sentence,
 )
-from ovirt_rdma.engine_sdk_tools.preparation.run import carry_out
-from ovirt_rdma.engine_sdk_tools.preparation.state_file import PreparationFile, file_in
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
-from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import digest
+
+_TONES = {"prepared": "good", "failed": "bad", "left out": "bad", "not started": "bad"}
+# The state at the start, and the statuses of hosts by id.
+_Plan = tuple[PreparationState, Mapping[str, Optional[str]]]
 
 
 class Prepare(EngineVerb, AccessOptions, ChangeOptions):
@@ -141,43 +130,53 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
 
     def run(self, context: Context) -> int:
         output = context.output
-        if self.facts_dir is not None and not self.dry_run:
-            raise UsageProblem(
-                "facts-dir-needs-dry-run",
-                "--facts-dir needs --dry-run: it gives no access to hosts",
-                "give --ssh-key or --inventory",
-            )
-        ours = settings.read_settings(collection=collection_folder())
-        variables = {**settings.policy_of_engine(), **ours}
+        refuse_dumps(self)
+        ours = post_tasks.read_settings(collection=collection_folder())
+        variables = {**post_tasks.policy_of_engine(), **ours}
         request = _request(self, variables)
         with open_session(self, output) as session:
+            session.listener = progress(context)
             engine = read_engine(session)
             hosts = hosts_named(engine, self.names, self.datacenter)
-            if self.canary is not None and self.canary not in {
-                host.name for host in hosts
-            }:
+            if self.canary not in (None, *(host.name for host in hosts)):
                 raise NameProblem(
                     "canary-unknown",
                     f"--canary {self.canary}: there is no such host among those to "
                     "prepare",
                     "give the name of one of the hosts",
                 )
-            access = access_of(self, context)
-            if access is None and self.by == SSH and not self.dry_run:
-                raise Refused([NO_ACCESS[0]], NO_ACCESS[1])
-            run = _Run(
-                self, context, session, access, request=request, variables=variables
-            )
-            ids = _by_center(engine, hosts, output)
+            tasks = not self.no_job
+            rdma = rdma_engine(self, context, session, tasks=tasks, noted=False)
+            chosen = _by_center(engine, hosts, output)
             named = {center.id: center.name for center in engine.data_centers}
 
             def prepare(center: str, content: dict[str, Any]) -> tuple[int, bool]:
-                mine = [host for host in hosts if host.id in ids[center]]
-                return run.center(engine, center, mine, content), not run.stopped
+                def show(plan: _Plan) -> None:
+                    content.update(plan_document(*plan))
+                    if output.for_people:
+                        show_plan(*plan, output)
 
-            centers = {center: named.get(center, center) for center in ids}
+                ask = Approver(self, output, lambda plan: plan_lines(plan[0]), show)
+                state = rdma.prepare_hosts(
+                    center,
+                    *chosen[center],
+                    request=request,
+                    variables=variables,
+                    approve=ask,
+                    take_over=self.take_over,
+                    dry_run=self.dry_run,
+                )
+                if state is None:
+                    return 0, True
+                content.update(result_document(state))
+                if output.for_people:
+                    show_result(state, output)
+                failed = any(record.stage == FAILED for record in state.hosts)
+                return exit_code(state), not (failed and ask.plan)
+
+            centers = {center: named.get(center, center) for center in chosen}
             none = "There is no host"
-            return in_each(centers, prepare, output, report.KIND, none=none)
+            return in_each(centers, prepare, output, "hosts-prepare", none=none)
 
 
 def _request(args: Prepare, variables: dict[str, Any]) -> PreparationRequest:
@@ -193,22 +192,22 @@ def _request(args: Prepare, variables: dict[str, Any]) -> PreparationRequest:
         None if policy is None else digest(policy),
         variables.get("prepare_apply", True) is not False,
         str(variables.get("prepare_mode", "vdsmd")),
-        block_problem() is None,
+        post_tasks.block_problem() is None,
     )
 
 
 def _by_center(
     engine: Engine, hosts: Sequence[Host], output: Output
-) -> dict[str, set[str]]:
-    """Return the ids of ``hosts`` by data center; hosts without one are left out, with
-    a note.
+) -> dict[str, list[str]]:
+    """Return the names of ``hosts`` by data center; hosts without one are left out,
+    with a note.
     """
     centers = {cluster.id: cluster.data_center for cluster in engine.clusters}
-    found: dict[str, set[str]] = {}
+    found: dict[str, list[str]] = {}
     for host in hosts:
         center = centers.get(host.cluster)
         if center is not None:
-            found.setdefault(center, set()).add(host.id)
+            found.setdefault(center, []).append(host.name)
         else:
             output.message(
                 f"note: {host.name} is left out: its cluster has no data center"
@@ -216,177 +215,123 @@ def _by_center(
     return found
 
 
-class _Run:
-    def __init__(
-        self,
-        args: Prepare,
-        context: Context,
-        session: EngineSession,
-        access: Any,
-        *,
-        request: PreparationRequest,
-        variables: dict[str, Any],
-    ) -> None:
-        self._args = args
-        self._context = context
-        self._output = context.output
-        self._session = session
-        self._access = access
-        self._request = request
-        self._variables = {**variables, **SSH_VARIABLES}
-        self._folder = cli_session.conversion_states()
-        # Whether hosts were not started because others failed.
-        self.stopped = False
+def plan_lines(state: PreparationState) -> list[str]:
+    """Return the plan in short, for the question."""
+    lines = []
+    mine = [record for record in state.hosts if record.stage not in OVER]
+    for way in dict.fromkeys(record.way for record in mine):
+        names = [record.name for record in mine if record.way == way]
+        lines.append(f"by {way}: {listed(names)}")
+    if mine:
+        batches = 1 + max(record.batch for record in mine)
+        lines.insert(0, f"{count(len(mine), 'host')}, first {mine[0].name} alone")
+        if batches > 1:
+            word = "batch" if batches == 2 else "batches"
+            lines[0] += f", then the others in {batches - 1} {word}"
+    restart = [record.name for record in mine if record.reboot]
+    if restart:
+        lines.append(f"restarted at the end: {listed(restart)}")
+    return lines
 
-    def center(
-        self,
-        engine: Engine,
-        center: str,
-        hosts: Sequence[Host],
-        content: dict[str, Any],
-    ) -> int:
-        """Prepare the hosts of one data center, and fill ``content`` for programs;
-        return the exit code.
-        """
-        args, output = self._args, self._output
-        with contextlib.ExitStack() as locked:
-            if not args.dry_run:
-                locked.enter_context(self._folder.only_run(center))
-                refuse_other_runs(self._folder.states(center), None)
-            file = file_in(self._folder, center)
-            state = file.read()
-            if state is not None and state.stage == PREPARING:
-                command = report.command_of(state)
-                output.message(f"note: continues the interrupted '{command}'")
-                if state.digest != self._request.digest:
-                    output.message(
-                        "note: the policy was changed meanwhile; hosts that are "
-                        "prepared already have the earlier one"
-                    )
-                    state = replace(state, digest=self._request.digest)
-            else:
-                state = self._planned(engine, center, hosts, state)
-            statuses = {host.id: host.status for host in engine.hosts}
-            if args.dry_run:
-                content.update(report.plan_document(state, statuses))
-                if output.for_people:
-                    report.show_plan(state, statuses, output)
-                return 0
-            if not report.anything_to_do(state):
-                return self._result(state, content)
-            if any(record.way == REINSTALL for record in state.hosts):
-                problem = block_problem()
-                if problem is not None:
-                    raise problem
-            lock = self._lock(state)
-            lock.check_free([center])
-            approve(args, output, report.plan_lines(state))
-            state = self._work(state, lock, file)
-            self.stopped = any(record.stage == FAILED for record in state.hosts)
-            return self._result(state, content)
 
-    def _result(self, state: PreparationState, content: dict[str, Any]) -> int:
-        content.update(report.result_document(state))
-        if self._output.for_people:
-            report.show_result(state, self._output)
-        return report.exit_code(state)
+def plan_document(
+    state: PreparationState, statuses: Mapping[str, Optional[str]]
+) -> dict[str, Any]:
+    """Return each host's way and all steps with their requests."""
+    steps = [_step_document(step) for step in imagined(state, statuses)]
+    return {"dry_run": True, **_head(state), "steps": steps}
 
-    def _planned(
-        self,
-        engine: Engine,
-        center: str,
-        hosts: Sequence[Host],
-        earlier: Optional[PreparationState],
-    ) -> PreparationState:
-        looks, proven = None, set()
-        if self._access is not None:
-            looks = {
-                host.name: look_at(told, self._request)
-                for host, told in ask_hosts(hosts, self._access, self._output)
-            }
-        elif earlier is not None and earlier.digest == self._request.digest:
-            # Without reports, only the run before knows which hosts are prepared.
-            over = (DONE, NO_HARDWARE)
-            proven = {h.id for h in earlier.hosts if h.stage in over}
-        return plan_preparation(
-            engine,
-            center,
-            hosts,
-            looks,
-            self._request,
-            now=time.time(),
-            proven=proven,
-        )
 
-    def _lock(self, state: PreparationState) -> DataCenterLock:
-        mine = [state] if state.stage == PREPARING else []
-        return DataCenterLock(
-            self._session, self._folder.owner(), mine, take_over=self._args.take_over
-        )
-
-    def _work(
-        self, state: PreparationState, lock: DataCenterLock, file: PreparationFile
-    ) -> PreparationState:
-        shown = self._session.listener = progress(self._context)
-        about = [state.data_center]
-        title = f"prepare hosts of {state.name}"
-        if not self._args.no_job:
-            description = described(title, about, self._folder.owner())
-            job_id = lock.claim(state, description, about)
-            state = state.with_job(job_id)
-        job = lock.job
-        listener = Listeners(shown, job) if job else shown
-        try:
-            state = carry_out(
-                self._session,
-                self._access,
-                state,
-                file,
-                listener,
-                request=self._request,
-                variables=self._variables,
-                lock=lock,
+def show_plan(
+    state: PreparationState, statuses: Mapping[str, Optional[str]], output: Output
+) -> None:
+    """Show the same for people."""
+    steps = list(imagined(state, statuses))
+    output.table(
+        ("HOST", "BATCH", "HOW", "RESTART", "REASON"),
+        [
+            (
+                record.name,
+                "-" if record.stage in OVER else str(record.batch),
+                record.way if record.stage != LEFT_OUT else LEFT_OUT,
+                "yes" if record.reboot else "no",
+                record.problem or record.reason or "-",
             )
-        except BaseException as error:
-            lines = report.interrupted_lines(file.last or state)
-            for line in lines:
-                shown.note(line)
-            if job is not None and not isinstance(error, OtherRun):
-                # The job stays open, so that no other run starts meanwhile.
-                patience_s = END_S if isinstance(error, Problem) else 0.0
-                job.leave_open(
-                    f"{title}: interrupted; {'; '.join(lines)}", patience_s=patience_s
-                )
-            raise
-        if job is not None:
-            code = report.exit_code(state)
-            sentence = f"{title}: {report.sentence(state)}"
-            job.finish(sentence, succeeded=code == 0)
-        return state
-
-
-def block_problem() -> Optional[Problem]:
-    """Return why a reinstall would not run the role, if this is the engine machine.
-    Elsewhere, the canary shows it.
-    """
-    if not Path(POST_TASKS).parent.is_dir():
-        return None
-    collection = collection_folder()
-    name = block.COLLECTION if collection is None else str(collection)
-    try:
-        content = PostTasksFile(POST_TASKS).read()
-        state = block.MISSING if content is None else block.find(content, name).state
-    except PostTasksProblem as problem:
-        return problem
-    if state != block.INSTALLED:
-        return ChecksFailed(
-            [
-                Sentence(
-                    "deploy-hook-not-installed",
-                    f"hosts have to be reinstalled, but the block in {POST_TASKS} is "
-                    f"{state}: the engine would not prepare them",
-                )
-            ],
-            "ovirt-rdma deploy-hook install; or, without maintenance: --by ssh",
+            for record in state.hosts
+        ],
+    )
+    for number, step in enumerate(steps, 1):
+        output.text(step.doing, hang=f"{number}. ")
+        if step.call is not None:
+            for line in request_lines(step.call):
+                output.line(f"   {line}")
+    if state.by == AUTO:
+        output.text(
+            "A host by SSH is reinstalled, too, if its report then shows that a link "
+            "has to go down, or that it has to restart."
         )
-    return None
+
+
+def result_document(state: PreparationState) -> dict[str, Any]:
+    """Return the result."""
+    return {"dry_run": False, **_head(state)}
+
+
+def show_result(state: PreparationState, output: Output) -> None:
+    """Show the result for people."""
+    if state.hosts:
+        output.table(
+            ("HOST", "HOW", "RESULT", "PROOF"),
+            [
+                (
+                    record.name,
+                    record.way,
+                    _result(record),
+                    record.problem or record.sentinel or record.reason or "-",
+                )
+                for record in state.hosts
+            ],
+            _TONES,
+        )
+    for fix in dict.fromkeys(r.fix for r in state.hosts if r.problem and r.fix):
+        output.fix(fix)
+    waiting = [record.name for record in state.hosts if record.left]
+    if waiting:
+        output.text(
+            f"On {listed(waiting)}, steps of the plan need a maintenance: "
+            f"ovirt-rdma hosts prepare {shlex.join(waiting)} --by reinstall"
+        )
+    output.text(f"{sentence(state)[:1].upper()}{sentence(state)[1:]}.")
+
+
+def _result(record: HostRecord) -> str:
+    if record.way == NOTHING:
+        return "unchanged"
+    words = {DONE: "prepared", FAILED: "failed", LEFT_OUT: LEFT_OUT}
+    return words.get(
+        record.stage, NO_HARDWARE if record.stage == NO_HARDWARE else "not started"
+    )
+
+
+def _head(state: PreparationState) -> dict[str, Any]:
+    return {
+        "data_center": state.name,
+        "by": state.by,
+        "policy": state.digest,
+        "stage": state.stage,
+        "hosts": [
+            {
+                key: value
+                for key, value in asdict(record).items()
+                if key not in ("id", "event")
+            }
+            for record in state.hosts
+        ],
+    }
+
+
+def _step_document(step: PreparationStep) -> dict[str, Any]:
+    document: dict[str, Any] = {"doing": step.doing, "hosts": list(step.hosts)}
+    if step.call is not None:
+        document.update(request_document(step.call))
+    return document

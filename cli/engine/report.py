@@ -16,6 +16,7 @@ from ovirt_rdma.cli.engine.arguments import (
     add_data_center,
     add_host_access,
 )
+from ovirt_rdma.cli.engine.matrix import matrix_document
 from ovirt_rdma.cli.engine.session import (
     access_of,
     ask_hosts,
@@ -23,21 +24,22 @@ from ovirt_rdma.cli.engine.session import (
     open_session,
     own_policy,
 )
-from ovirt_rdma.cli.engine.shown.matrix import matrix_document
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, file_name
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
-from ovirt_rdma.engine_sdk_tools.api.events import events_of_origin
-from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
+from ovirt_rdma.engine_sdk_tools.api.session import Session, events_of_origin
+from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify
 from ovirt_rdma.engine_sdk_tools.job import ORIGIN
 from ovirt_rdma.engine_sdk_tools.names import hosts_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
-from ovirt_rdma.engine_sdk_tools.report.history import EngineEvent, own_events
-from ovirt_rdma.engine_sdk_tools.report.model import Report
+from ovirt_rdma.engine_sdk_tools.report.model import (
+    EngineEvent,
+    Report,
+    own_events,
+    verdict_text,
+)
 from ovirt_rdma.engine_sdk_tools.report.page import html_of
-from ovirt_rdma.engine_sdk_tools.report.words import verdict_text
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.system.files import write_atomically
@@ -157,7 +159,7 @@ class MakeReport(EngineVerb, AccessOptions):
 
 
 def _events(
-    session: EngineSession,
+    session: Session,
 ) -> tuple[Optional[tuple[EngineEvent, ...]], list[str]]:
     """Return the events of this program in the engine, and notes if they cannot be
     read.

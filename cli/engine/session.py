@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Provide what the verbs of ``ovirt-rdma`` share.
 
+One line per step that ended; on a terminal, the step that is being done is shown below
+them. With -o json|yaml, one JSON object per line.
+
 This is the session with the engine, the host access, the reports of hosts, the requests
 that --dry-run shows, and long work with its progress here and its job in the engine.
 """
@@ -8,27 +11,26 @@ that --dry-run shows, and long work with its progress here and its job in the en
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 from ovirt_rdma.cli.approval import approve
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import AccessOptions, ChangeOptions, EngineVerb
-from ovirt_rdma.cli.engine.progress import engine_progress, noted
 from ovirt_rdma.cli.engine.settings import settings_of
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem, LostAnswer
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import state_folder
 from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.transport import no_report
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
@@ -44,6 +46,85 @@ from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode, worst
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
+
+
+def engine_progress(output: Output) -> Union[LineProgress, JsonProgress]:
+    """Return the listener that shows progress on this stderr until it is closed."""
+    return JsonProgress(output) if output.json_lines else LineProgress(output)
+
+
+def noted(sentence: str) -> str:
+    """Return the line of a note; a warning says so itself."""
+    return sentence if sentence.startswith("warning: ") else f"note: {sentence}"
+
+
+class JsonProgress(Listener):
+    """Prints one JSON object per line: ``event`` (plan, begin, end), ``step``,
+    ``host``, ``problem``, and ``at`` in seconds since 1970. Messages have that form
+    too: note, warning, fix, message.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output, self._print = output, output.event
+
+    def plan(self, subjects: tuple[str, ...], total: int) -> None:
+        """Print the hosts and the number of steps."""
+        self._print("plan", hosts=list(subjects), steps=total)
+
+    def begin(self, step: str, subject: Optional[str] = None) -> None:
+        """Print that a step begins."""
+        self._print("begin", step=step, host=subject)
+
+    def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
+        """Print that a step ended."""
+        self._print("end", step=step, host=subject, problem=problem)
+
+    def note(self, sentence: str) -> None:
+        """Print a note."""
+        self._output.message(noted(sentence))
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class LineProgress(Listener):
+    """Prints one line per step that ended, with the number of steps so far."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._done = self._total = 0
+        self._lock = threading.Lock()
+
+    def plan(self, subjects: tuple[str, ...], total: int) -> None:
+        """Take the total number of steps."""
+        self._total = total
+
+    def begin(self, step: str, subject: Optional[str] = None) -> None:
+        """Show the step until another one begins or ends."""
+        with self._lock:
+            self._output.progress(self._line(step, subject))
+
+    def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
+        """Print the step; a problem follows it."""
+        with self._lock:
+            self._done += 1
+            line = self._line(step, subject)
+            self._output.message(f"{line}: failed: {problem}" if problem else line)
+
+    def note(self, sentence: str) -> None:
+        """Print a note."""
+        with self._lock:
+            self._output.message(noted(sentence))
+
+    def close(self) -> None:
+        """Erase the step that is shown."""
+        self._output.progress("")
+
+    def _line(self, step: str, subject: Optional[str]) -> str:
+        # There may be more steps than planned, such as a rollback.
+        total = f"/{self._total}" if self._done <= self._total else ""
+        where = f"{subject}: " if subject else ""
+        return f"[{self._done}{total}] {where}{step}"
 
 
 def ask_hosts(
@@ -85,7 +166,7 @@ def conversion_states() -> StateFolder:
 def rdma_engine(
     args: AccessOptions,
     context: Context,
-    session: EngineSession,
+    session: Session,
     *,
     tasks: bool = True,
     noted: bool = True,
@@ -119,7 +200,7 @@ def own_policy(file: Optional[str]) -> Optional[tuple[PolicyFile, Path]]:
 
 
 @contextmanager
-def open_session(args: EngineVerb, output: Output) -> Iterator[EngineSession]:
+def open_session(args: EngineVerb, output: Output) -> Iterator[Session]:
     """Yield a session with the engine that the arguments name.
 
     Raises Problem if no engine is named, or if there is no password.
@@ -213,7 +294,7 @@ def progress(context: Context) -> Listener:
     return listener
 
 
-class _Notes(NoProgress):
+class _Notes(Listener):
     """Prints notes while a verb reads from the engine."""
 
     def __init__(self, output: Output) -> None:

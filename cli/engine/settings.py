@@ -21,11 +21,11 @@ from ovirt_rdma.engine_sdk_tools.api.settings import (
     Flags,
     IniFile,
     Settings,
+    engine_host_port,
     from_sources,
     imageio_settings_file,
     settings_file,
 )
-from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.files import remove_unfinished
 from ovirt_rdma.host.system.printable import printable

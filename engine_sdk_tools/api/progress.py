@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Optional, Protocol
+from typing import Optional
 
 from ovirt_rdma.host.errors import Problem
 
 
-class Listener(Protocol):
-    """Receives progress: a terminal, JSON lines or the engine's job."""
+class Listener:
+    """Receives progress: a terminal, JSON lines or the engine's job. This one ignores
+    all of it.
+    """
 
     def plan(self, subjects: tuple[str, ...], total: int) -> None:
         """Take the hosts or domains of the run and its total number of steps."""
@@ -50,23 +52,3 @@ def step(
         raise
     finally:
         listener.end(doing, subject, now.problem)
-
-
-class NoProgress(Listener):
-    """Ignores all progress."""
-
-    def plan(self, subjects: tuple[str, ...], total: int) -> None:
-        """Ignore it."""
-        return
-
-    def begin(self, step: str, subject: Optional[str] = None) -> None:
-        """Ignore it."""
-        return
-
-    def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
-        """Ignore it."""
-        return
-
-    def note(self, sentence: str) -> None:
-        """Ignore it."""
-        return

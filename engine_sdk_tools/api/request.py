@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Describe a request to the engine as data, and show it as HTTP without sending it.
+"""Describe requests to the engine as data, so that a dry run shows exactly what a run
+sends. ``types`` are those of the SDK.
 
 ``--dry-run`` prints both. The SDK's own service writes the HTTP request, to a
 connection that records it and sends nothing.
@@ -12,7 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, Union
 
-from ovirt_rdma.engine_sdk_tools.api.sdk import services
+from ovirt_rdma.host.system.lazy import LazyModule
+
+services: Any = LazyModule("ovirtsdk4.services")
+types: Any = LazyModule("ovirtsdk4.types")
+
+
+# Describe a request to the engine as data, and show it as HTTP without sending it.
 
 
 @dataclass(frozen=True)

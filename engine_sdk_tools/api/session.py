@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read from and change one engine, with a patience for restarts; the only access to it.
+"""Hold a session with the engine over its SDK: the connections and their limits, the
+requests with what is tried again, and reading in parallel.
+
+At its end, a program waits for the threads of concurrent.futures, however long they
+take. It does not wait for these threads.
+
+Each thread has its own connection. If several requests share a connection of the SDK,
+one thread gets the error of another's request, and the other waits forever (ovirtsdk4
+4.6.3, Connection.wait).
 
 A reading is repeated while the engine restarts. A change is sent again only if it is
 certain that the engine did not make it.
@@ -7,36 +15,353 @@ certain that the engine did not make it.
 
 from __future__ import annotations
 
+import logging
+import os
+import re
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar, Union
 
-from ovirt_rdma.engine_sdk_tools.api.engine_session import BUSY_S
+import ovirtsdk4
+
+from ovirt_rdma.engine_sdk_tools.api.auth import (
+    PromptMulti,
+    limit,
+    log_in,
+    log_out,
+    trusted_cas,
+)
 from ovirt_rdma.engine_sdk_tools.api.errors import (
+    ADMINISTRATOR,
     BROKEN,
     BUSY,
     CONFLICT,
+    DENIED,
     INVALID,
     LOCKED,
     MISSING,
+    MOST_BYTES,
     PASSING,
     TIMEOUT,
     UNAVAILABLE,
     UNREACHABLE,
+    Answer,
     EngineProblem,
+    LoginExpired,
     LostAnswer,
     TimeoutProblem,
+    engine_problem_of,
     lost,
+    sentence_of_page,
 )
-from ovirt_rdma.engine_sdk_tools.api.events import events_of_ours, reasons
-from ovirt_rdma.engine_sdk_tools.api.parallel import in_parallel
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
-from ovirt_rdma.engine_sdk_tools.api.requests_sent import EngineApi
-from ovirt_rdma.engine_sdk_tools.api.settings import Settings
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, sdk_method, types
+from ovirt_rdma.engine_sdk_tools.api.settings import Settings, engine_host_port
+from ovirt_rdma.host.system.printable import printable
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+
+def in_parallel(
+    act: Callable[[_In], _Out], subjects: Sequence[_In], at_once: int
+) -> list[_Out]:
+    """Return the result of ``act`` for each subject, in order.
+
+    At most ``at_once`` calls run at a time. After an error no new call is started, and
+    the first error in the order of the subjects is raised.
+    """
+    results: list[Any] = [None] * len(subjects)
+    errors: dict[int, BaseException] = {}
+    pending = iter(range(len(subjects)))
+    lock = threading.Lock()
+
+    def take() -> Optional[int]:
+        with lock:
+            return None if errors else next(pending, None)
+
+    def work() -> None:
+        while (number := take()) is not None:
+            try:
+                results[number] = act(subjects[number])
+            except BaseException as error:  # noqa: BLE001  (the caller raises it)
+                with lock:
+                    errors[number] = error
+
+    threads = [
+        threading.Thread(target=work, daemon=True)
+        for _ in range(min(at_once, len(subjects)))
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException as error:
+        with lock:
+            errors.setdefault(len(subjects), error)
+        raise
+    if errors:
+        raise errors[min(errors)]
+    return results
+
+
+# Send requests over an SDK connection that keeps the answer, has a deadline per
+# request, and never logs in.
+
+_NOT_PLAIN = re.compile(r"[^\t\n\r -~]")
+
+
+class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
+    """A connection with ``token``. ``sent`` and ``answer`` are of the last request.
+
+    Raises LoginExpired for HTTP 401: the SDK would log in itself, without a timeout,
+    and without a user if it has a token.
+    """
+
+    def __init__(self, settings: Settings, token: str) -> None:
+        cas = settings.ca_file or trusted_cas()
+        super().__init__(
+            url=settings.url,
+            token=token,
+            # pycurl encodes a str as ASCII.
+            ca_file=os.fsencode(cas) if cas else None,
+            # Some messages can be distinguished by their text only.
+            headers={"Accept-Language": "en-US"},
+        )
+        self.token = token
+        self.limit_s = settings.timeout_s
+        self.sent = False
+        self.answer: Optional[Answer] = None
+        self._multi: Any = PromptMulti(self._multi)
+
+    def begin(self, limit_s: float) -> None:
+        """Forget the last request; the next one has ``limit_s`` seconds."""
+        self.limit_s, self.sent, self.answer = limit_s, False, None
+
+    def send(self, request: Any) -> Any:
+        """Send ``request``; called by the SDK."""
+        context = super().send(request)
+        limit(context[0], self.limit_s, MOST_BYTES, context[1].write, context[2].write)
+        self.sent = True
+        return context
+
+    def wait(self, context: Any, failed_auth: bool = False) -> Any:
+        """Wait for the answer, and keep it; called by the SDK."""
+        # As if it had logged in again: then the SDK returns the 401 with its page.
+        answer = super().wait(context, failed_auth=True)
+        if answer.code == 401:
+            raise LoginExpired(sentence_of_page(answer.body))
+        answer.body = _without_control_characters(answer.body)
+        self.answer = answer
+        return answer
+
+    def release(self) -> None:
+        """Close the connection; the token stays valid."""
+        self.close(logout=False)
+
+
+def _without_control_characters(body: bytes) -> bytes:
+    """Return the XML ``body`` with a reference (``&#155;``) in place of each character
+    that controls a terminal: the SDK's libxml2 writes a line that is not well-formed to
+    stderr as it is.
+    """
+
+    def reference(match: re.Match[str]) -> str:
+        letter = match[0]
+        return letter if printable(letter) == letter else f"&#{ord(letter)};"
+
+    text = body.decode("utf-8", "backslashreplace")
+    return _NOT_PLAIN.sub(reference, text).encode("utf-8")
+
+
+# Send requests through the SDK: log in, reuse connections, translate errors.
+
+# The engine refuses a change until its tasks or operations have ended: a snapshot or a
+# backup may take this long.
+BUSY_S = 1800.0
+
+_LOG = logging.getLogger(__name__)
+# The importing program configures logging; without this, warnings would go to stderr.
+logging.getLogger("ovirt_rdma").addHandler(logging.NullHandler())
+# Ids sent by the engine become parts of the URL; none may lead to another path.
+_PATH = re.compile(r"(\w[\w.-]*(/\w[\w.-]*)*)?", re.ASCII)
+# The number of connections to keep open.
+_MOST_IDLE = 8
+
+
+class EngineApi:
+    """The API of one engine. The first request logs in, and a later one if the login
+    has expired. May be used by several threads.
+
+    ``answered`` is true after the first answer; before that, the address may be wrong.
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
+        self.settings = settings
+        self.answered = False
+        self.closed = False
+        self._clock = clock
+        self._token = settings.token
+        self._idle: list[EngineConnection] = []
+        self._lock = threading.Lock()
+        self._login = threading.Lock()
+        self._first = threading.Lock()
+        # The last token with which a request was answered.
+        self._used = ""
+
+    @property
+    def where(self) -> str:
+        """``HOST[:PORT]`` of the engine."""
+        return engine_host_port(self.settings.url)
+
+    def ask(
+        self,
+        asked: Union[Read, Call],
+        words: Mapping[str, Any],
+        limit_s: float,
+        *,
+        fresh: bool = False,
+    ) -> Any:
+        """Send ``asked`` once, with the arguments ``words``; return the SDK's result.
+
+        ``fresh``: on a new connection. Raises EngineProblem, also after :meth:`close`,
+        and TypeError for wrong arguments.
+        """
+        if not _PATH.fullmatch(asked.path):
+            raise EngineProblem(
+                "engine-id-invalid",
+                f"{asked.doing} failed: the engine {self.where} has sent an invalid "
+                f"id: {asked.path!a}",
+                INVALID,  # not BROKEN: it was not sent, so nothing was changed
+                doing=asked.doing,
+            )
+        for last in (False, True):
+            connection = self._connection(fresh)
+            try:
+                with self._alone_at_first(connection.token):
+                    result = self._send(connection, asked, words, limit_s)
+            except LoginExpired as error:
+                self._forget(connection)
+                if last or self.settings.token is not None:
+                    raise self._refused(asked.doing, str(error)) from error
+                continue
+            except BaseException:
+                # libcurl may still be using it.
+                connection.release()
+                raise
+            self._keep(connection)
+            return result
+        raise AssertionError  # the loop ends in return or raise
+
+    def close(self) -> None:
+        """Log out, unless the token comes from the settings. Never raises; may be
+        repeated.
+        """
+        with self._lock:
+            self.closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.release()
+        with self._login:
+            token, self._token = self._token, None
+        if token is not None and token != self.settings.token:
+            log_out(self.settings, token)
+
+    def _send(
+        self,
+        connection: EngineConnection,
+        asked: Union[Read, Call],
+        words: Mapping[str, Any],
+        limit_s: float,
+    ) -> Any:
+        connection.begin(limit_s)
+        method = sdk_method(connection.service(asked.path), asked)
+        began = self._clock()
+        try:
+            result = method(**words)
+        except LoginExpired:
+            raise
+        except Exception as error:
+            if not connection.sent:
+                # The arguments are wrong, which is a bug of ours.
+                raise
+            problem = engine_problem_of(
+                error, asked.doing, self.where, connection.answer
+            )
+            _LOG.warning("%s %s: %s", asked.path, asked.method, problem)
+            raise problem from error
+        took_ms = (self._clock() - began) * 1000
+        _LOG.info("%s %s: done in %.0f ms", asked.path, asked.method, took_ms)
+        return result
+
+    @contextmanager
+    def _alone_at_first(self, token: str) -> Iterator[None]:
+        """Send nothing else with a ``token`` before its first request is answered: the
+        engine makes its session meanwhile, and answers 500 to others now and then
+        (SessionDataContainer.java:402-406, isSsoOvirtAppApiScope).
+        """
+        with self._first:
+            if token != self._used:
+                yield
+                self._used = token
+                return
+        yield
+
+    def _connection(self, fresh: bool) -> EngineConnection:
+        with self._lock:
+            if self._idle and not fresh:
+                return self._idle.pop()
+        with self._login:
+            if self.closed:
+                # A thread of an interrupted run is still working.
+                raise EngineProblem("session-closed", "the session is closed", INVALID)
+            if self._token is None:
+                self._token = log_in(self.settings)
+                self.answered = True
+            return EngineConnection(self.settings, self._token)
+
+    def _keep(self, connection: EngineConnection) -> None:
+        with self._lock:
+            self.answered = True
+            reusable = connection.token == self._token and not self.closed
+            if reusable and len(self._idle) < _MOST_IDLE:
+                self._idle.append(connection)
+                return
+        connection.release()
+
+    def _forget(self, refused: EngineConnection) -> None:
+        """Make the next request log in, unless another thread has logged in since."""
+        # The token first: a connection that another thread returns meanwhile must not
+        # be reused.
+        with self._login:
+            if self._token == refused.token:
+                self._token = None
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in (refused, *idle):
+            connection.release()
+
+    def _refused(self, doing: str, sentence: str) -> EngineProblem:
+        said = f"says: {sentence}" if sentence else "does not accept the token"
+        fix = "if the token has expired, log in with a password"
+        if "authorized" in sentence:
+            fix = ADMINISTRATOR
+        return EngineProblem(
+            "engine-token-refused",
+            f"{doing} failed: the engine {self.where} {said}",
+            DENIED,
+            code=401,
+            fix=fix,
+            doing=doing,
+        )
+
+
+# Read from and change one engine, with a patience for restarts; the only access to it.
 
 _T = TypeVar("_T")
 
@@ -72,7 +397,7 @@ class Session:
         self.sleep = sleep
         self.correlation_id = f"ovirt-rdma-{secrets.token_hex(6)}"
         self.performed: list[Call] = []
-        self.listener: Listener = NoProgress()
+        self.listener: Listener = Listener()
         self._patience_s = patience_s
         self._api = EngineApi(settings, clock)
         self._lock = threading.Lock()
@@ -308,3 +633,70 @@ def _may_be_made(problem: EngineProblem) -> bool:
     if problem.kind in (TIMEOUT, UNAVAILABLE):
         return problem.code != 404
     return problem.kind == BROKEN and (problem.code is None or problem.code < 400)
+
+
+# Read the engine's audit log for the results of our requests: the status of an object
+# often does not show why a request was refused, that virtual machines do not leave a
+# host, or that a host which is up has connected its storage.
+
+# VDS_DETECTED: written when a host that is up has connected its storage, and not if
+# that failed (InitVdsOnUpCommand.java:193-196, ovirt-engine 4.5.7). The status "up" is
+# shown earlier (HostMonitoring.java:116-119). Hosts that do not become up get the event
+# too (HostMonitoring.java:801-807), so it counts only for a host that is up.
+DETECTED = 13
+_MOST_EVENTS = 50
+_MOST_OF_ORIGIN = 500
+
+
+def newest_event(session: Session) -> int:
+    """Return the id of the newest event; 0 if there is none."""
+    newest = _events(session, max=1)
+    return int(newest[0].id) if newest else 0
+
+
+def events_since(session: Session, after: int, host: Optional[str] = None) -> list[Any]:
+    """Return the events newer than the one with the id ``after``, the oldest first:
+    those about the host with the id ``host``, or all.
+    """
+    events = _events(session, from_=after)[::-1]
+    return [event for event in events if host is None or _is_about(event, host)]
+
+
+def events_of_ours(session: Session) -> list[Any]:
+    """Return the newest events that our requests caused, the oldest first."""
+    search = f"correlation_id={session.correlation_id}"
+    return _events(session, search=search, max=_MOST_EVENTS)[::-1]
+
+
+def events_of_origin(session: Session, origin: str) -> list[Any]:
+    """Return the newest events that a program wrote as ``origin``, of any run and
+    machine, the newest first (AuditLogConditionFieldAutoCompleter.java: ORIGIN).
+    """
+    return _events(session, search=f"origin={origin}", max=_MOST_OF_ORIGIN)
+
+
+def reasons(events: Iterable[Any], host: Optional[str] = None) -> list[str]:
+    """Return the texts of the warnings and errors among ``events``, each once: those
+    about ``host``, or without it those that name no host.
+    """
+    bad = (
+        types.LogSeverity.WARNING,
+        types.LogSeverity.ERROR,
+        types.LogSeverity.ALERT,
+    )
+    texts = [
+        str(event.description)
+        for event in events
+        if event.severity in bad
+        and event.description
+        and (_is_about(event, host) if host else event.host is None)
+    ]
+    return list(dict.fromkeys(texts))
+
+
+def _is_about(event: Any, host: str) -> bool:
+    return event.host is not None and event.host.id == host
+
+
+def _events(session: Session, **words: Any) -> list[Any]:
+    return list(session.read(Read("events", "reading the events", arguments=words)))

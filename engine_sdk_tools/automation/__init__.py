@@ -18,56 +18,54 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Optional, Union
 
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources, state_folder
-from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal, stalled_domains
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import pinned_on, running_on
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     DataCenterLock,
     OtherRun,
+    Recorded,
     check_resumable,
     command_of,
     concerned,
+    described,
     earlier_conversions,
+    exit_code,
     has_other_options,
+    interrupted_lines,
     is_converted,
     latest_state,
     refuse_other_runs,
+    sentence,
     with_related,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,
-    CONVERTED,
-    FINISHED,
     HEAL,
     RDMA,
-    REVERTED,
-    ROLLED_BACK,
     ROLLING,
     TCP,
-    UNDER_WAY,
     ConversionState,
+    Stage,
+    StateFolder,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.observation import pinned_on, running_on
-from ovirt_rdma.engine_sdk_tools.conversion.outcome import (
-    exit_code,
-    interrupted_lines,
-    sentence,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.next_step import renamed
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     ConversionPlan,
     plan_convert,
+    plan_heal,
     plan_resume,
     plan_revert,
+    stalled_domains,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
     ConversionRequest,
@@ -75,19 +73,16 @@ from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
     data_center_of,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.conversion.transitions import renamed
+from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import refuse_without_block
 from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
     plan_domain_create,
 )
-from ovirt_rdma.engine_sdk_tools.domains.list import (
+from ovirt_rdma.engine_sdk_tools.domains.transport import (
     DomainRow,
     domain_rows,
     domains_to_verify,
-)
-from ovirt_rdma.engine_sdk_tools.domains.transport import (
     matrix_of,
     no_report,
 )
@@ -110,6 +105,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostReport,
     reports_of,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.role import SSH_VARIABLES
 from ovirt_rdma.engine_sdk_tools.job import (
     END_S,
     Listeners,
@@ -131,14 +127,36 @@ from ovirt_rdma.engine_sdk_tools.networks.attach import (
     attach_network,
     declared_properties,
 )
-from ovirt_rdma.engine_sdk_tools.networks.attach_calls import AttachRequest
-from ovirt_rdma.engine_sdk_tools.networks.attach_plan import plan_network_attach
-from ovirt_rdma.engine_sdk_tools.networks.create import NetworkMade, create_network
-from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
+from ovirt_rdma.engine_sdk_tools.networks.attach_plan import (
+    AttachRequest,
+    plan_network_attach,
+)
+from ovirt_rdma.engine_sdk_tools.networks.create import (
+    NetworkMade,
     NetworkRequest,
+    create_network,
     plan_network_create,
 )
-from ovirt_rdma.engine_sdk_tools.preparation.state_file import refuse_preparation
+from ovirt_rdma.engine_sdk_tools.preparation.plan import (
+    DONE,
+    NO_HARDWARE,
+    OVER,
+    PREPARING,
+    REINSTALL,
+    SSH,
+    PreparationRequest,
+    PreparationState,
+    continued,
+    look_at,
+    plan_preparation,
+)
+from ovirt_rdma.engine_sdk_tools.preparation.plan import exit_code as preparation_code
+from ovirt_rdma.engine_sdk_tools.preparation.plan import (
+    interrupted_lines as paused_lines,
+)
+from ovirt_rdma.engine_sdk_tools.preparation.plan import sentence as result_of
+from ovirt_rdma.engine_sdk_tools.preparation.run import carry_out as prepare
+from ovirt_rdma.engine_sdk_tools.preparation.run import file_in, refuse_conversion
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.engine_sdk_tools.refusals import check as refuse_all
@@ -173,7 +191,7 @@ def connect(
     """
     flags = Flags(engine_url=url, username=username, password=password, ca_file=ca_file)
     session = Session(from_sources(flags, os.environ))
-    session.listener = listener or NoProgress()
+    session.listener = listener or Listener()
     key = default_key()
     if hosts is None and key is not None:
         hosts = AnsibleHosts(Access(key=key))
@@ -192,7 +210,7 @@ class RdmaEngine:
 
     def __init__(
         self,
-        session: EngineSession,
+        session: Session,
         hosts: Optional[HostAccess],
         states: StateFolder,
         close: Callable[[], None] = lambda: None,
@@ -435,7 +453,7 @@ class RdmaEngine:
         with self._locked(engine, center, run) as states:
             state = latest_state(states, domains)
             refuse_other_runs(states, state)
-            if state is not None and state.stage not in FINISHED:
+            if state is not None and state.stage not in Stage.FINISHED:
                 check_resumable(state, domains, request)
                 if has_other_options(state, request):
                     self.session.listener.note(
@@ -465,7 +483,7 @@ class RdmaEngine:
             )
             if not plan.steps and not run.dry_run:
                 self._warn(plan)
-                return replace(plan.state, stage=CONVERTED)
+                return replace(plan.state, stage=Stage.CONVERTED)
             return self._carried_out(plan, run)
 
     def revert(
@@ -498,7 +516,9 @@ class RdmaEngine:
                     "--to tcp --rolling",
                 )
             refuse_other_runs(states, state)
-            if state.stage in (REVERTED, ROLLED_BACK) and not is_converted(state):
+            if state.stage in (Stage.REVERTED, Stage.ROLLED_BACK) and not is_converted(
+                state
+            ):
                 return state
             state = replace(state, batch=batch)
             reports = None if state.blind else self._stream(engine.hosts_of(center))
@@ -536,10 +556,13 @@ class RdmaEngine:
                 request = ConversionRequest(TCP, rolling=True, batch=batch)
                 return self._convert(engine, going, request, run)
             refuse_all(left)
-            return ConversionState(HEAL, center, TCP, ROLLING, (), (), stage=CONVERTED)
+            return ConversionState(
+                HEAL, center, TCP, ROLLING, (), (), stage=Stage.CONVERTED
+            )
         with self._locked(engine, center, run) as states:
             interrupted = next(
-                (s for s in states if s.kind == HEAL and s.stage in UNDER_WAY), None
+                (s for s in states if s.kind == HEAL and s.stage in Stage.UNDER_WAY),
+                None,
             )
             refuse_other_runs(states, interrupted)
             stream = self._stream(engine.hosts_of(center)) or ()
@@ -556,8 +579,92 @@ class RdmaEngine:
             )
             if not plan.state.hosts and not run.dry_run:
                 refuse_all(plan.warnings)
-                return replace(plan.state, stage=CONVERTED)
+                return replace(plan.state, stage=Stage.CONVERTED)
             return self._carried_out(plan, run)
+
+    def prepare_hosts(
+        self,
+        data_center: str,
+        *names: str,
+        request: PreparationRequest,
+        variables: Optional[Mapping[str, Any]] = None,
+        approve: Approve = always,
+        take_over: bool = False,
+        dry_run: bool = False,
+    ) -> Optional[PreparationState]:
+        """Install and set up the add-on on hosts of a data center, batch by batch, or
+        continue that; without names, on all.
+
+        ``variables`` are for the role over SSH. The state has the result of each host;
+        after one that failed, the next batch is not started. Raises as
+        :meth:`convert`, and ChecksFailed if hosts have to be reinstalled and the engine
+        would not run the role.
+        """
+        engine = read_engine(self.session)
+        center = data_center_named(engine, data_center).id
+        inside = {host.id for host in engine.hosts_of(center)}
+        hosts = [h for h in hosts_named(engine, names) if h.id in inside]
+        run = _Run(approve, take_over, dry_run)
+        with self._locked(engine, center, run, prepares=True) as states:
+            refuse_other_runs(states, None)
+            file = file_in(self._states, center)
+            earlier = file.read()
+            if earlier is not None and earlier.stage == PREPARING:
+                state = continued(earlier, request, self.session.listener)
+            else:
+                state = self._planned(engine, center, hosts, request, earlier)
+            if run.lock is None:
+                approve((state, {host.id: host.status for host in engine.hosts}))
+                return None
+            if all(record.stage in OVER for record in state.hosts):
+                return state
+            if any(record.way == REINSTALL for record in state.hosts):
+                refuse_without_block()
+            run.lock.check_free([center])
+            if not approve((state, {})):
+                return None
+            lock, title = run.lock, f"prepare hosts of {state.name}"
+            if self._tasks:
+                text = described(title, [center], self._states.owner())
+                state = replace(state, job=lock.claim(state, text, [center]))
+            with self._paused(
+                lock, lambda: paused_lines(file.last or state), f"{title}: "
+            ) as listener:
+                access: Any = self._hosts
+                state = prepare(
+                    self.session,
+                    access,
+                    state,
+                    file,
+                    listener,
+                    request=request,
+                    variables={**(variables or {}), **SSH_VARIABLES},
+                    lock=lock,
+                )
+            if lock.job is not None:
+                good = preparation_code(state) == 0
+                lock.job.finish(f"{title}: {result_of(state)}", succeeded=good)
+            return state
+
+    def _planned(
+        self,
+        engine: Engine,
+        center: str,
+        hosts: Sequence[Host],
+        request: PreparationRequest,
+        earlier: Optional[PreparationState],
+    ) -> PreparationState:
+        looks, proven = None, set()
+        if self._hosts is not None:
+            asked = self._ask(hosts, self._hosts)
+            looks = {host.name: look_at(report, request) for host, report in asked}
+        elif request.by == SSH:
+            self._access()
+        elif earlier is not None and earlier.digest == request.digest:
+            # Without reports, only the run before knows which hosts are prepared.
+            over = (DONE, NO_HARDWARE)
+            proven = {h.id for h in earlier.hosts if h.stage in over}
+        return plan_preparation(engine, center, hosts, looks, request, proven=proven)
 
     def _domain_or_record(
         self, engine: Engine, name: str, data_center: Optional[str]
@@ -580,22 +687,57 @@ class RdmaEngine:
 
     @contextmanager
     def _locked(
-        self, engine: Engine, center: str, run: _Run
+        self,
+        engine: Engine,
+        center: str,
+        run: _Run,
+        *,
+        prepares: bool = False,
     ) -> Iterator[list[ConversionState]]:
         """Hold the lock of this machine, unless it is a dry run; yield the stored
-        states of a data center, with the present names.
+        states of a data center, with the present names. A run that ``prepares`` hosts
+        may continue another.
         """
         with ExitStack() as held:
             if not run.dry_run:
                 held.enter_context(self._states.only_run(center))
             states = [renamed(state, engine) for state in self._states.states(center)]
             if not run.dry_run:
-                refuse_preparation(self._states, center)
+                mine: list[Recorded] = [*states]
+                present = file_in(self._states, center).read()
+                if present is not None and present.stage == PREPARING:
+                    if not prepares:
+                        refuse_conversion()
+                    mine.append(present)
                 owner = self._states.owner()
                 run.lock = DataCenterLock(
-                    self.session, owner, states, take_over=run.take_over
+                    self.session, owner, mine, take_over=run.take_over
                 )
             yield states
+
+    @contextmanager
+    def _paused(
+        self,
+        lock: DataCenterLock,
+        lines: Callable[[], Sequence[str]],
+        title: str = "",
+    ) -> Iterator[Listener]:
+        """Yield the listener of a run with the job of its lock. If the run is
+        interrupted, ``lines`` say how to resume it; the job stays open, so that no
+        other run starts meanwhile.
+        """
+        job, listener = lock.job, self.session.listener
+        try:
+            yield Listeners(listener, job) if job else listener
+        except BaseException as error:
+            sentences = lines()
+            for sentence_ in sentences:
+                listener.note(sentence_)
+            if job is not None and not isinstance(error, OtherRun):
+                patience_s = END_S if isinstance(error, Problem) else 0.0
+                text = f"{title}interrupted; {'; '.join(sentences)}"
+                job.leave_open(text, patience_s=patience_s)
+            raise
 
     def _carried_out(
         self, plan: ConversionPlan, run: _Run
@@ -605,35 +747,19 @@ class RdmaEngine:
             run.approve(plan)
             return None
         access = None if state.blind else self._access()
-        if state.stage in UNDER_WAY:
+        if state.stage in Stage.UNDER_WAY:
             lock.check_free(concerned(state))
         if not self._approved(plan, run.approve):
             return None
         if self._tasks:
             state = replace(state, job=lock.take(state))
-        job, listener = lock.job, self.session.listener
-        file = self._states.file_for(state)
-        try:
-            state = carry_out(
-                self.session,
-                access,
-                state,
-                file,
-                Listeners(listener, job) if job else listener,
-                lock=lock,
-            )
-        except BaseException as error:
-            lines = interrupted_lines(file.last or state)
-            for line in lines:
-                listener.note(line)
-            if job is not None and not isinstance(error, OtherRun):
-                # The task stays open, so that no other run starts meanwhile.
-                patience_s = END_S if isinstance(error, Problem) else 0.0
-                text = f"interrupted; {'; '.join(lines)}"
-                job.leave_open(text, patience_s=patience_s)
-            raise
+        file, job = self._states.file_for(state), lock.job
+        with self._paused(
+            lock, lambda: interrupted_lines(file.last or state)
+        ) as listener:
+            state = carry_out(self.session, access, state, file, listener, lock=lock)
         succeeded = exit_code(state) == 0
-        if state.kind != HEAL and state.stage not in FINISHED:
+        if state.kind != HEAL and state.stage not in Stage.FINISHED:
             # Only this machine knows about an incomplete conversion: the next one of
             # another machine would take what it left for the baseline.
             if job is not None:

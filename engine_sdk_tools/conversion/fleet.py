@@ -1,5 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Condense the reports of a data center's hosts to one value, and judge them. Pure.
+"""Condense engine and hosts, as they are now, for the decisions of a conversion, and
+record how they were before it. Pure, but for what reads virtual machines.
+
+It has the engine as it is now and, of each host's last report, the policy and the
+transports of the exports concerned. Virtual machines that prevent a conversion are read
+from the engine beforehand. Leases, inserted CDs, image transfers and tasks cannot be
+read: the engine refuses the deactivation because of them, which ends the conversion
+with the engine's reason and without a change.
+
+At its start a conversion records each domain with its mount options for the new
+transport, and each host.
+
+A conversion may be followed by another of the same domains: for later hosts, with
+another domain, or to the other transport. Its records then take over the ``first``
+values of the earlier ones, so the state before the first conversion is written once. A
+conversion that fails is rolled back to the state that it found itself; a revert
+restores the first. Only what somebody else has written since is left to them.
 
 Planning asks this value, a FleetReport, and sees no report. A report has some hundred
 kilobytes and there may be hundreds, so they are read one by one and condensed on
@@ -9,32 +25,479 @@ arrival.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Callable, Optional, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Optional, TypeVar
 
-from ovirt_rdma.engine_sdk_tools.conversion.baseline import host_record, left_out
+from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
+    BACK,
+    FORWARD,
+    HEAL,
     RDMA,
+    TCP,
+    ConversionState,
     DomainRecord,
+    FileChange,
     HostRecord,
+    Stage,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.observation import UNPROVEN, Observation
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
-from ovirt_rdma.engine_sdk_tools.domains.transport import Mounts, export_at
-from ovirt_rdma.engine_sdk_tools.hosts.policy import PolicyInForce, policy_of
+from ovirt_rdma.engine_sdk_tools.domains.transport import Mounts, export_at, route_to
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    POLICY_TOO_LONG_FIX,
     HostReport,
+    PolicyInForce,
     bug_report,
+    digest_of,
+    policy_of,
+    policy_too_long,
     with_own_bugs_caught,
 )
-from ovirt_rdma.engine_sdk_tools.model import Host, status_words
+from ovirt_rdma.engine_sdk_tools.model import (
+    Domain,
+    Engine,
+    Host,
+    StorageConnection,
+    status_words,
+)
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import NfsMount
-from ovirt_rdma.host.policy.model import TCP, RuleMatch, rule_for
+from ovirt_rdma.host.mount_options import PORT, TRANSPORT, MountOptions, netid_for
+from ovirt_rdma.host.paths import POLICY_YAML
+from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles, with_rule
+from ovirt_rdma.host.policy.model import DEFAULT_PORT, Policy, RuleMatch, rule_for
 from ovirt_rdma.storage.mounts import conflict_clause, conflicting_mounts, prove
 from ovirt_rdma.storage.readiness import NOT_READY, local_steps
+
+# Mounted, but the evidence for the transport does not agree.
+UNPROVEN = "unproven"
+_PROVEN = (RDMA, TCP)
+UP = "up"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One host's condensed report. ``transports`` are those of mounted exports, by
+    export; ``problem`` says why there is no report.
+    """
+
+    policy: PolicyFiles = NO_FILES
+    digest: Optional[str] = None
+    transports: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Engine and hosts at one time.
+
+    - ``observations``: hosts with a report that is still valid, by name.
+    - ``arrived``: hosts that are up after we activated them: true if the engine has
+      reported that they connected their storage, which happens after the status up.
+    - ``refused``: hosts that could not mount an activated domain, with the reason from
+      the engine's events.
+    - ``unmarked``: names of clusters whose upgrade flag cannot be set or cleared.
+    """
+
+    engine: Engine
+    observations: Mapping[str, Observation] = field(default_factory=dict)
+    arrived: Mapping[str, bool] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    unmarked: Collection[str] = ()
+
+    def is_up(self, record: HostRecord) -> bool:
+        """Whether the host takes part: it was up at the start, or is up now."""
+        host = self.host(record)
+        return record.found == UP or (host is not None and host.status == UP)
+
+    def host(self, record: HostRecord) -> Optional[Host]:
+        """Return the host as it is in the engine now; None if it was removed."""
+        return next((h for h in self.engine.hosts if h.id == record.id), None)
+
+    def domain(self, state: ConversionState, record: DomainRecord) -> Optional[Domain]:
+        """Return the domain as it is in its data center now; None if it was removed."""
+        for domain in self.engine.domains:
+            if domain.id == record.id and domain.data_center == state.data_center:
+                return domain
+        return None
+
+    def row(self, record: DomainRecord) -> Optional[StorageConnection]:
+        """Return the domain's storage connection as it is now."""
+        rows = self.engine.connections
+        return next((row for row in rows if row.id == record.connection), None)
+
+
+def wanted_transports(
+    state: ConversionState, host: HostRecord
+) -> tuple[tuple[str, Optional[str]], ...]:
+    """Return each domain's export with the transport that ``host`` should use; None if
+    that is unknown, and nothing has to be proven.
+    """
+    exports = (str(export_at(d.address, d.path)) for d in state.domains)
+    if state.kind == HEAL:
+        return tuple(zip(exports, host.transports))
+    if host.goal == BACK:
+        before = [_before(state, host, n) for n in range(len(state.domains))]
+        return tuple(zip(exports, before))
+    return tuple((export, state.to) for export in exports)
+
+
+def _before(state: ConversionState, host: HostRecord, number: int) -> Optional[str]:
+    """Return the transport of a domain's mount on ``host`` before the conversion. For a
+    host without that mount that came up since, use that of the others if they agree.
+    """
+    if state.domains[number].stage == Stage.GONE:
+        return None
+    known = host.transports[number] if host.transports else None
+    hosts = (host,) if known or not host.touched else state.hosts
+    transports = {h.transports[number] for h in hosts if h.transports} - {None}
+    only = transports.pop() if len(transports) == 1 else None
+    return only if only in _PROVEN else None
+
+
+def unlike(
+    state: ConversionState, host: HostRecord, observed: Observation
+) -> tuple[str, ...]:
+    """Return a sentence per mount of ``host`` that is not as it should be; none if the
+    host is proven.
+    """
+    wrong = []
+    for export, wanted in wanted_transports(state, host):
+        transport = observed.transports.get(export)
+        if wanted is None or transport == wanted:
+            continue
+        if transport is None:
+            wrong.append(f"{export} is not mounted")
+        elif transport == UNPROVEN:
+            wrong.append(f"{export} is mounted, but its transport is unproven")
+        else:
+            wrong.append(f"{export} is mounted over {transport.upper()}")
+    return tuple(wrong)
+
+
+def running_on(session: Session, domains: Sequence[Domain]) -> dict[str, list[str]]:
+    """Return the names of running virtual machines with a disk on each domain."""
+    reads = [
+        Read(
+            f"storagedomains/{domain.id}/vms",
+            f"reading the virtual machines of {domain.name}",
+        )
+        for domain in domains
+    ]
+    running = {}
+    for domain, answer in zip(domains, session.read_all(reads)):
+        vms = [] if isinstance(answer, Exception) else list(answer or ())
+        running[domain.name] = [vm.name for vm in vms if _runs(vm)]
+    return running
+
+
+def pinned_on(session: Session, hosts: Sequence[Host]) -> dict[str, list[str]]:
+    """Return the names of running virtual machines that must not leave their host, by
+    the host's id. The engine also shows machines with passthrough devices as pinned.
+    """
+    if not any(host.vms for host in hosts):
+        return {}
+    # The engine answers an invalid search with an empty list, not with an error.
+    search = {"search": "status!=down"}
+    read = Read("vms", "reading the running virtual machines", arguments=search)
+    ids = {host.id for host in hosts}
+    pinned: dict[str, list[str]] = {}
+    for vm in session.read_all([read])[0]:
+        policy = vm.placement_policy
+        affinity = policy.affinity.value if policy and policy.affinity else None
+        if affinity == "pinned" and vm.host is not None and vm.host.id in ids:
+            pinned.setdefault(vm.host.id, []).append(vm.name)
+    return pinned
+
+
+def _runs(vm: Any) -> bool:
+    # A status that the SDK does not know is not "down".
+    return vm.status is None or vm.status.value != "down"
+
+
+# Record the state before a conversion, and keep the baseline of several.
+
+
+def with_earlier(
+    state: ConversionState,
+    earlier: Sequence[ConversionState],
+    observations: Mapping[str, Observation],
+) -> ConversionState:
+    """Return a new ``state`` with the baseline of ``earlier`` conversions of its
+    domains, the latest first. ``observations`` are of its hosts, by name.
+    """
+    restored = [as_at_first(conversion) for conversion in earlier]
+    sources = [_source(domain, earlier) for domain in state.domains]
+    domains = tuple(
+        _with_first(domain, earlier[source[0]], restored[source[0]], source[1])
+        if source
+        else domain
+        for domain, source in zip(state.domains, sources)
+    )
+    known = [
+        {h.id: h for h in conversion.hosts if h.touched or any(h.transports)}
+        for conversion in restored
+    ]
+
+    def first_transport(
+        records: Sequence[Optional[HostRecord]], host: HostRecord, number: int
+    ) -> Optional[str]:
+        source = sources[number]
+        record = records[source[0]] if source else host
+        if record is None or not record.transports:
+            return None
+        return record.transports[source[1] if source else number]
+
+    def with_first(host: HostRecord) -> HostRecord:
+        records = [of_conversion.pop(host.id, None) for of_conversion in known]
+        if not any(records):
+            return host
+        first = tuple(first_transport(records, host, n) for n in range(len(domains)))
+        for record in records:
+            if record is not None:
+                host = with_files_of(host, record, observations.get(host.name))
+        return replace(host, first_transports=first, converted=True)
+
+    hosts = tuple(with_first(host) for host in state.hosts)
+    gone = {host.id: host for records in reversed(known) for host in records.values()}
+    former = tuple(with_first(replace(h, transports=())) for h in gone.values())
+    return replace(state, domains=domains, hosts=hosts, former=former)
+
+
+def as_at_first(state: ConversionState) -> ConversionState:
+    """Return ``state`` for a revert: its baseline is what it found, as if it were the
+    first conversion.
+    """
+    if not state.is_again:
+        return state
+    hosts = tuple(_as_at_first(h, state.domains) for h in (*state.hosts, *state.former))
+    domains = tuple(
+        d if d.first is None else replace(d, options=d.first, first=None, touched=True)
+        for d in state.domains
+    )
+    blind = state.blind and not any(host.push for host in hosts)
+    return replace(state, domains=domains, hosts=hosts, former=(), blind=blind)
+
+
+def _as_at_first(host: HostRecord, domains: Sequence[DomainRecord]) -> HostRecord:
+    # Its own rule decides its mounts, after the revert too.
+    own_rule = host.push and all(file.first == file.wanted for file in host.files)
+    transports, converted = host.first_transports, host.converted
+    if not transports:
+        # It was added after the earlier conversion, whose mount options decided its
+        # transports, so a revert treats it like the other hosts.
+        before = tuple(zip(domains, host.transports or (None,) * len(domains)))
+        transports = tuple(t if d.first is None else None for d, t in before)
+        by_row = any(t for d, t in before if d.first is not None)
+        converted = by_row and not own_rule
+    return replace(
+        host,
+        push=host.push or bool(host.files),
+        files=tuple(replace(file, found=file.first) for file in host.files),
+        transports=transports,
+        first_transports=(),
+        converted=False,
+        goal=FORWARD,
+        stage=Stage.TODO,
+        touched=converted or host.ours or (host.touched and not own_rule),
+        why="",
+    )
+
+
+def _source(
+    domain: DomainRecord, earlier: Sequence[ConversionState]
+) -> Optional[tuple[int, int]]:
+    """Return the numbers of the latest conversion of ``domain`` and of its record
+    there; None if it was not converted.
+    """
+    for number, conversion in enumerate(earlier):
+        for position, record in enumerate(conversion.domains):
+            if record.id == domain.id:
+                applies = (
+                    conversion.stage == Stage.CONVERTED or record.first is not None
+                )
+                return (number, position) if applies else None
+    return None
+
+
+def _with_first(
+    domain: DomainRecord,
+    earlier: ConversionState,
+    restored: ConversionState,
+    position: int,
+) -> DomainRecord:
+    record = earlier.domains[position]
+    left = record.wanted if earlier.stage == Stage.CONVERTED else record.options
+    # Options with another transport were set by somebody else, so a revert restores
+    # them.
+    stands = _wants_rdma(domain.options) == _wants_rdma(left)
+    first = restored.domains[position].options if stands else domain.options
+    return replace(domain, first=first)
+
+
+def _wants_rdma(options: str) -> bool:
+    return MountOptions.parse(options).wants_rdma
+
+
+def with_files_of(
+    host: HostRecord, earlier: HostRecord, observed: Optional[Observation]
+) -> HostRecord:
+    """Return ``host`` with the files that it has in an ``earlier`` record, and their
+    first contents. A file that somebody else has written since is theirs.
+    """
+    files = {file.name: file for file in host.files}
+    asked = observed is not None and not observed.problem
+    present = observed.policy.contents if observed is not None and asked else {}
+    for old in earlier.files:
+        content = present.get(old.name) if asked else old.wanted
+        new = files.get(old.name) or FileChange(old.name, content, content, content)
+        if new.first in old.known:
+            written = tuple(dict.fromkeys((*new.written, *old.known)))
+            files[old.name] = replace(new, first=old.first, written=written)
+    changes = tuple(files[name] for name in sorted(files))
+    others = earlier.others
+    if observed is not None and asked:
+        others = digest_of_others(observed.policy, changes)
+    return replace(host, files=changes, others=others)
+
+
+def digest_of_others(policy: PolicyFiles, files: Sequence[FileChange]) -> str:
+    """Return the digest of ``policy`` without ``files``."""
+    return digest_of(policy.having({file.name: None for file in files}))
+
+
+def row_options(row: StorageConnection, to: str) -> str:
+    """Return the mount options of ``row`` for the transport ``to``, unchanged if they
+    already choose it.
+
+    ``rdma6`` for an IPv6 address, because ``rdma`` means IPv4 to mount.nfs (nfs(5)).
+    A host with a rule for the export ignores them. Raises OptionsProblem for a port
+    that is not a number, ExportProblem for a row without a valid export.
+    """
+    options = MountOptions.parse(row.mount_options)
+    if to != RDMA:
+        # TCP is mount's default; an RDMA port would be wrong for it.
+        return (
+            str(options.without(TRANSPORT, PORT))
+            if options.wants_rdma
+            else (row.mount_options)
+        )
+    if options.wants_rdma and options.port is not None:
+        return row.mount_options
+    address = export_at(row.address, row.path or "").address
+    netid = netid_for(RDMA, ipv6=address is not None and address.version == 6)
+    added = MountOptions.parse(f"proto={netid},port={DEFAULT_PORT}")
+    kept = options.without(TRANSPORT, PORT)
+    return str(MountOptions(kept.items + added.items))
+
+
+# The size of the cache of policies: a fleet has few different ones.
+_CACHED = 64
+
+
+def ordered(hosts: Sequence[Host]) -> list[Host]:
+    """Return the hosts that are up, the SPM last, then the others."""
+    return sorted(hosts, key=lambda h: (h.status != "up", h.spm == "spm"))
+
+
+def domain_record(domain: Domain, to: str) -> DomainRecord:
+    """Return the record of a domain. Raises Problem for an invalid row."""
+    row = domain.connection
+    if row is None:
+        raise Problem("domain-no-connection", "it has no storage connection")
+    return DomainRecord(
+        id=domain.id,
+        name=domain.name,
+        found=domain.status,
+        connection=row.id,
+        address=row.address,
+        path=row.path or "",
+        options=row.mount_options,
+        wanted=row_options(row, to),
+        master=domain.master,
+    )
+
+
+def host_record(
+    host: Host,
+    observed: Observation,
+    force: PolicyInForce,
+    domains: Sequence[DomainRecord],
+    request: ConversionRequest,
+) -> HostRecord:
+    """Return the record of a host, with its new policy; ``force`` is the present one.
+    Raises Problem if the rule cannot be added to its policy.
+    """
+    record = HostRecord(host.id, host.name, host.status)
+    if observed.problem:
+        return record
+    exports = [export_at(d.address, d.path) for d in domains]
+    mounted = observed.transports
+    record = replace(record, transports=tuple(mounted.get(str(e)) for e in exports))
+    if request.by_row or force.policy is None or force.enabled is None:
+        return record
+    _check_draft(observed.policy, observed.digest)
+    named = tuple((f"domain {d.name}", e) for d, e in zip(domains, exports))
+    new = _with_rules(observed.policy, named, rule_of(request))
+    files = _changes(observed.policy.contents, new.contents)
+    too_long = policy_too_long(new)
+    if too_long:
+        raise Problem(
+            "policy-too-long", f"with the new rule, {too_long}", POLICY_TOO_LONG_FIX
+        )
+    others = digest_of_others(observed.policy, files)
+    return replace(record, push=True, files=files, others=others)
+
+
+def _changes(
+    found: Mapping[str, str], wanted: Mapping[str, str]
+) -> tuple[FileChange, ...]:
+    names = (n for n in sorted({*found, *wanted}) if found.get(n) != wanted.get(n))
+    return tuple(
+        FileChange(n, found.get(n), found.get(n), wanted.get(n)) for n in names
+    )
+
+
+def _check_draft(policy: PolicyFiles, loaded: Optional[str]) -> None:
+    """Raise Problem if a policy.yaml that is not loaded would be loaded."""
+    if loaded is None and policy.parsed(POLICY_YAML).policy != Policy():
+        raise Problem(
+            "policy-not-loaded",
+            "its policy.yaml is not loaded, but adding the rule would load it",
+            "load it (ovirt-rdma-host policy load), or move the file away",
+        )
+
+
+@functools.lru_cache(_CACHED)
+def _with_rules(
+    policy: PolicyFiles, named: tuple[tuple[str, Export], ...], rule: str
+) -> PolicyFiles:
+    """Return the policy with a rule for each export."""
+    for name, export in named:
+        policy = with_rule(policy, export, rule, name, "policy.yaml")
+    return policy
+
+
+def rule_of(request: ConversionRequest) -> str:
+    """Return the transport for the rule in the policies."""
+    return request.rule if request.to == RDMA else TCP
+
+
+def left_out(record: HostRecord) -> HostRecord:
+    """Return ``record`` of a host that the operator wants unchanged."""
+    return replace(
+        record,
+        left_out=True,
+        goal=FORWARD,
+        stage=Stage.LEFT,
+        why="left out by --without",
+    )
+
+
+# Condense the reports of a data center's hosts to one value, and judge them.
 
 _T = TypeVar("_T")
 
@@ -346,8 +809,7 @@ def _checked(
             clash = conflicting_mounts(
                 facts.nfs_mounts, export, (address,), mount.version, to
             )
-        route = next((r for r in facts.routes if r.destination == address), None)
-        steps = local_steps(facts, route)
+        steps = local_steps(facts, route_to(facts, (address,)))
         yield DomainOnHost(
             domain.id,
             domain.name,

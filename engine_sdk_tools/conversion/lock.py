@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Lock a data center, so that one run at a time changes it, on all machines.
+"""Lock a data center, so that one run at a time changes it, on all machines; and say in
+sentences how a run has ended.
 
 The lock is an open external job of the engine: nothing else survives a killed run and a
 restart of the engine and is visible to everybody, with the engine alone. A run first
@@ -10,6 +11,8 @@ run whose job was ended by somebody else stops before its next change.
 On this machine the recorded runs decide as well: a conversion that is incomplete is
 resumed, or keeps others off; one that is complete has the baseline of its domains,
 which a later conversion keeps.
+
+Pure. The same sentences are for people, programs and the engine's events.
 """
 
 from __future__ import annotations
@@ -18,18 +21,14 @@ import shlex
 from collections.abc import Sequence
 from typing import Optional, Protocol
 
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
-from ovirt_rdma.engine_sdk_tools.conversion.baseline import rule_of
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import rule_of
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,
-    CONVERTED,
-    FINISHED,
     HEAL,
-    REVERTING,
-    ROLLED_BACK,
     ROLLING,
-    UNDER_WAY,
     ConversionState,
+    Stage,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.job import (
@@ -79,7 +78,7 @@ class DataCenterLock:
 
     def __init__(
         self,
-        session: EngineSession,
+        session: Session,
         owner: str,
         mine: Sequence[Recorded] = (),
         *,
@@ -88,7 +87,9 @@ class DataCenterLock:
         self.job: Optional[EngineJob] = None
         self._session = session
         self._owner = owner
-        self._unfinished = {state.job for state in mine if state.stage not in FINISHED}
+        self._unfinished = {
+            state.job for state in mine if state.stage not in Stage.FINISHED
+        }
         self._take_over = take_over
 
     def check_free(self, about: Sequence[str]) -> None:
@@ -200,9 +201,9 @@ def latest_state(
 
 def is_converted(state: ConversionState) -> bool:
     """Whether its domains are converted, by this conversion or by an earlier one."""
-    if state.stage == ROLLED_BACK:
+    if state.stage == Stage.ROLLED_BACK:
         return state.is_again
-    return state.stage == CONVERTED
+    return state.stage == Stage.CONVERTED
 
 
 def earlier_conversions(
@@ -269,7 +270,7 @@ def check_resumable(
     ``state``.
     """
     names = " ".join(domain.name for domain in state.domains)
-    if state.stage == REVERTING:
+    if state.stage == Stage.REVERTING:
         raise Refused(
             [Sentence("revert-incomplete", f"a revert of {names} is not complete")],
             f"complete it first: {command_of(state)}",
@@ -305,7 +306,7 @@ def refuse_other_runs(
         same = own is not None and (
             (state.kind, state.domains[0].id) == (own.kind, own.domains[0].id)
         )
-        if same or state.stage not in UNDER_WAY:
+        if same or state.stage not in Stage.UNDER_WAY:
             continue
         command = command_of(state)
         raise Refused(
@@ -324,7 +325,7 @@ def command_of(state: ConversionState) -> str:
     names = " ".join(shlex.quote(domain.name) for domain in state.domains)
     if state.kind == HEAL:
         return f"ovirt-rdma domain heal {names}"
-    if state.stage == REVERTING:
+    if state.stage == Stage.REVERTING:
         return revert_command_of(state)
     command = f"ovirt-rdma domain convert {names} --to {state.to}"
     options = [
@@ -338,3 +339,75 @@ def command_of(state: ConversionState) -> str:
 def revert_command_of(state: ConversionState) -> str:
     """Return the command that reverts ``state``."""
     return f"ovirt-rdma domain revert {shlex.quote(state.domains[0].name)}"
+
+
+# Say in sentences how a conversion or a heal has ended, or where it was interrupted.
+
+
+def exit_code(state: ConversionState) -> ExitCode:
+    """Return the exit code; REFUSED if the engine refused the first change."""
+    if state.stage in (Stage.CONVERTED, Stage.REVERTED):
+        return ExitCode.DONE
+    if state.stage == Stage.ROLLED_BACK:
+        changed = any(h.touched for h in state.hosts)
+        changed = changed or any(d.touched for d in state.domains)
+        return ExitCode.ROLLED_BACK if changed else ExitCode.REFUSED
+    done = any(h.stage == Stage.DONE for h in state.hosts)
+    return ExitCode.SOME if done else ExitCode.FAILED
+
+
+def sentence(state: ConversionState) -> str:
+    """Return the result in one sentence; also the text of the engine's event."""
+    several = len(state.domains) > 1
+    what = "Heal of" if state.kind == HEAL else "Domains" if several else "Domain"
+    title, verb = f"{what} {state.title}", "are" if several else "is"
+    if state.stage == Stage.CONVERTED:
+        if state.kind == HEAL:
+            return f"{title}: the mounts are over RDMA again"
+        proven = "" if _proven(state) else ", but not proven on every host"
+        without = left_out(state)
+        if without:
+            proven += f", without {', '.join(without)}"
+        return f"{title} {verb} converted to {state.to.upper()}{proven}"
+    if state.stage == Stage.REVERTED:
+        return f"{title} {verb} mounted as before"
+    why = f": {state.why.rstrip('.')}" if state.why else ""
+    if state.stage == Stage.ROLLED_BACK and state.kind == HEAL:
+        return f"{title} failed and was rolled back{why}"
+    if state.stage == Stage.ROLLED_BACK:
+        return f"{title} {verb} as before{why}"
+    return f"{title} stopped and is incomplete{why}"
+
+
+def left_out(state: ConversionState) -> list[str]:
+    """Return the names of the hosts that were left out."""
+    return [host.name for host in state.hosts if host.left_out]
+
+
+def _proven(state: ConversionState) -> bool:
+    return not state.blind and all(
+        h.stage == Stage.DONE and not h.why
+        for h in state.hosts
+        if h.found == "up" and not h.left_out
+    )
+
+
+def interrupted_lines(state: ConversionState) -> list[str]:
+    """Return sentences about an interrupted run: where it is, and how to resume it."""
+    lines = []
+    ours = [host.name for host in state.hosts if host.ours]
+    if ours:
+        verb = "is" if len(ours) == 1 else "are"
+        lines.append(
+            f"{', '.join(ours)} {verb} in maintenance for this run, or on the way there"
+        )
+    down = [d.name for d in state.domains if d.stage == Stage.ENTERING]
+    if down:
+        verb = "is" if len(down) == 1 else "are"
+        lines.append(
+            f"{', '.join(down)} {verb} in maintenance for this run, or on the way there"
+        )
+    how = f"the run is paused; resume it with '{command_of(state)}'"
+    if state.kind != HEAL and state.stage != Stage.REVERTING:
+        how += f", or revert it with '{revert_command_of(state)}'"
+    return [*lines, how]

@@ -1,5 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Decide the next step of any conversion, and simulate all steps. Pure.
+"""Decide the next step of any conversion, rolling or offline, simulate all steps, and
+change the stage: after a failure, to revert or resume, and at the end. Pure.
+
+Pure.
+
+Each host or batch gets its policy, goes to maintenance, is activated and proven; the
+SPM is last. The engine's row is changed last on the way forward and first on the way
+back, so that hosts without the add-on never get options that they are not ready for. If
+the row decides (``by_row``), it is changed first in both directions.
+
+The order: policies, domains to maintenance, unmount verified on every host, mount
+options, domains active, every host proven. VDSM would silently reuse a mount that a
+host has kept, with the old transport (MountConnection.connect), so such a host goes
+through maintenance first.
 
 The dry run applies the same decisions to a simulated engine in which every step is
 successful, so it shows the steps of a run without failures.
@@ -12,45 +25,532 @@ from dataclasses import replace
 from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call
-from ovirt_rdma.engine_sdk_tools.conversion.model import (
-    BACK,
-    CONVERTING,
-    DONE,
-    LEAVING,
-    ROLLING,
-    STOPPED,
-    UNDER_WAY,
-    UNMOUNTED,
-    ConversionState,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.observation import (
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
+    UP,
     Observation,
     Snapshot,
+    as_at_first,
+    unlike,
     wanted_transports,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.offline import offline_step
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import upgrade_running
-from ovirt_rdma.engine_sdk_tools.conversion.rolling import rolling_step
-from ovirt_rdma.engine_sdk_tools.conversion.steps import (
-    BEGIN_UPGRADE,
-    END_UPGRADE,
-    ENTER,
-    FAIL,
-    FINISH,
-    LEAVE,
-    LOOK,
-    MARK,
-    PUSH,
-    WAIT_OUT,
-    ConversionStep,
-    begin_upgrade,
-    end_upgrade,
-    fail_domain,
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
+    BACK,
+    CONVERT,
+    FORWARD,
+    OFFLINE,
+    ROLLING,
+    ConversionState,
+    DomainRecord,
+    HostRecord,
+    Stage,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.transitions import failed, finished
-from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_of
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import upgrade_running
+from ovirt_rdma.engine_sdk_tools.conversion.steps import (
+    NOT_PROVEN,
+    ConversionStep,
+    Kind,
+    activate,
+    after_activation,
+    away_step,
+    begin_upgrade,
+    deactivate,
+    end_upgrade,
+    enter,
+    fail,
+    fail_domain,
+    host_step,
+    leave,
+    look,
+    mark,
+    mark_domain,
+    policy_step,
+    set_row,
+    unproven,
+    wait_domain,
+    wait_in,
+    wait_out,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.report import digest_of
+from ovirt_rdma.engine_sdk_tools.model import (
+    BROKEN,
+    LACKS,
+    Domain,
+    Engine,
+    Host,
+    host_is,
+    status_words,
+)
 from ovirt_rdma.host.policy.drop_ins import NO_FILES
+
+
+def failed(state: ConversionState, step: ConversionStep, why: str) -> ConversionState:
+    """Return the state after ``step``, of a host or domain, has failed.
+
+    A conversion is rolled back: rolling on the hosts in progress, offline on all. An
+    unchanged host stays so. A failure on the way back is recorded, and the other hosts
+    continue.
+    """
+    subject = step.subject
+    host = None if step.of_domain else state.host(subject)
+    if state.stage == Stage.CONVERTING:
+        state = replace(state, stage=Stage.UNDOING, why=why, doing="")
+        if state.mode == OFFLINE:
+            return _all_back(state)
+        names = [h.name for h in state.hosts if _is_rolled_back(h)]
+        state = state.with_hosts(names, goal=BACK, stage=Stage.TODO)
+        return state.with_host(subject, why=why) if host else state
+    reasons = state.why
+    if host is not None:
+        state = state.with_host(subject, stage=Stage.FAILED, why=why)
+    if why not in reasons:
+        reasons = f"{reasons.rstrip('.')}; {why}" if reasons else why
+    if host is None:
+        # No host can continue without the domain.
+        return replace(state, why=reasons, doing="", stage=Stage.STOPPED)
+    return replace(state, why=reasons, doing="")
+
+
+def reverting(state: ConversionState) -> ConversionState:
+    """Return the state at the start of a revert, or when one is resumed.
+
+    Unchanged hosts do not take part.
+    """
+    if state.stage == Stage.REVERTING:
+        return state
+    state = replace(as_at_first(state), stage=Stage.REVERTING, why="", doing="")
+    if state.mode == OFFLINE:
+        return _all_back(state)
+    names = [h.name for h in state.hosts if h.touched and not _is_back(h)]
+    others = [h.name for h in state.hosts if h.name not in names]
+    state = state.with_hosts(others, goal=BACK, stage=Stage.DONE)
+    return state.with_hosts(names, goal=BACK, stage=Stage.TODO, why="", left_out=False)
+
+
+def renamed(state: ConversionState, engine: Engine) -> ConversionState:
+    """Return the state with the present names of hosts and domains."""
+    hosts = {host.id: host.name for host in engine.hosts}
+    domains = {domain.id: domain.name for domain in engine.domains}
+    return replace(
+        state,
+        hosts=tuple(replace(h, name=hosts.get(h.id, h.name)) for h in state.hosts),
+        former=tuple(replace(h, name=hosts.get(h.id, h.name)) for h in state.former),
+        domains=tuple(
+            replace(d, name=domains.get(d.id, d.name)) for d in state.domains
+        ),
+    )
+
+
+def resumed(state: ConversionState) -> ConversionState:
+    """Return the state of a stopped conversion that is resumed with the rest."""
+    if state.stage != Stage.STOPPED:
+        return state
+    again = [h.name for h in state.hosts if h.goal == BACK or h.stage == Stage.FAILED]
+    state = state.with_hosts(again, goal=FORWARD, stage=Stage.TODO, why="")
+    for domain in state.domains:
+        state = state.with_domain(domain.name, stage=Stage.TODO)
+    return replace(state, stage=Stage.CONVERTING, why="")
+
+
+def finished(state: ConversionState) -> ConversionState:
+    """Return the state when nothing remains to be done."""
+    state = replace(state, doing="")
+    if state.stage == Stage.CONVERTING:
+        return replace(state, stage=Stage.CONVERTED)
+    if any(h.stage == Stage.FAILED for h in state.hosts):
+        return replace(state, stage=Stage.STOPPED)
+    if state.stage == Stage.REVERTING:
+        return replace(state, stage=Stage.REVERTED)
+    some = any(h.goal == FORWARD and h.touched for h in state.hosts)
+    over = state.mode == OFFLINE or not some
+    return replace(state, stage=Stage.ROLLED_BACK if over else Stage.STOPPED)
+
+
+def _is_rolled_back(host: HostRecord) -> bool:
+    if host.stage in Stage.OVER:
+        return False
+    return host.stage in Stage.IN_PLAY or host.touched
+
+
+def _is_back(host: HostRecord) -> bool:
+    return host.goal == BACK and host.stage in (Stage.DONE, Stage.LEFT)
+
+
+def _all_back(state: ConversionState) -> ConversionState:
+    """Return the state of an offline conversion on its way back.
+
+    If a domain was active again, it may be mounted with the new options and has to be
+    deactivated once more; otherwise it only has to be activated.
+    """
+    mounted = any(d.touched for d in state.domains)
+    names = [h.name for h in state.hosts]
+    state = state.with_hosts(names, goal=BACK, stage=Stage.TODO, why="", left_out=False)
+    for domain in state.domains:
+        stage = Stage.TODO if mounted else Stage.LEAVING
+        state = state.with_domain(domain.name, stage=stage)
+    return state
+
+
+# Decide the next step of a rolling conversion, its revert, or a heal.
+
+
+def rolling_step(state: ConversionState, snapshot: Snapshot) -> ConversionStep:
+    """Return the next step; FINISH if there is none."""
+    forward = state.stage == Stage.CONVERTING
+    rows_first = state.by_row or state.stage == Stage.REVERTING
+    steps = [_hosts]
+    if state.kind == CONVERT:
+        first = [_rolling_rows] if rows_first else []
+        steps = [*first, _hosts, *([_new_hosts, _rolling_rows] if forward else [])]
+    for decide in [_gone, *steps]:
+        step = decide(state, snapshot)
+        if step is not None:
+            return step
+    return ConversionStep(Kind.FINISH, state.title)
+
+
+def _gone(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+    """On the way back, mark a removed domain: there is nothing to do for it."""
+    for domain in state.domains if state.undoes else ():
+        if domain.stage != Stage.GONE and snapshot.row(domain) is None:
+            return mark_domain(domain, Stage.GONE)
+    return None
+
+
+def _rolling_rows(
+    state: ConversionState, snapshot: Snapshot
+) -> Optional[ConversionStep]:
+    for domain in state.domains:
+        row = snapshot.row(domain)
+        if row is None and domain.stage == Stage.GONE:
+            continue
+        if row is None:
+            why = f"the storage connection of {domain.name} was removed"
+            return fail_domain(domain, why)
+        options = domain.options if state.undoes else domain.wanted
+        if row.mount_options != options:
+            return set_row(domain, options, force=True)
+    return None
+
+
+def _hosts(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+    current = _current_hosts(state, snapshot)
+    if not any(host.stage in Stage.IN_PLAY for host in current):
+        broken = _broken(state, snapshot)
+        if broken is not None:
+            return broken
+    if not current:
+        return _away(state, snapshot)
+    steps = [host_step(state, host, snapshot) for host in current]
+    first = min(steps, key=lambda step: Kind.ORDER.index(step.kind))
+    if first.kind == Kind.LOOK:
+        return look(*(state.host(s.subject) for s in steps if s.kind == Kind.LOOK))
+    return first
+
+
+def _current_hosts(state: ConversionState, snapshot: Snapshot) -> list[HostRecord]:
+    """Return the hosts of the batch: those in progress, and others that may start."""
+    goal = FORWARD if state.stage == Stage.CONVERTING else BACK
+    mine = [h for h in state.hosts if h.goal == goal]
+    current = [h for h in mine if h.stage in Stage.IN_PLAY]
+    # A revert stops at a host that did not come up after its maintenance: the next
+    # would probably fail too. A host that is up but cannot be asked or proven does not
+    # affect the others.
+    stops = state.stage == Stage.REVERTING and any(
+        h.stage == Stage.FAILED and not _is_up_now(h, snapshot) for h in mine
+    )
+    # A batch stays together: no host starts while others are being activated.
+    if stops or any(h.stage == Stage.LEAVING for h in current):
+        return current
+    waiting = [
+        h
+        for h in mine
+        if h.stage not in (*Stage.OVER, *Stage.IN_PLAY) and snapshot.is_up(h)
+    ]
+    if state.undoes:
+        # A host that is not up does not delay the revert of the others.
+        waiting = [h for h in waiting if _is_up_now(h, snapshot)] or waiting
+    plain = [h for h in waiting if not _is_spm(h, snapshot)]
+    if plain or current:
+        return current + plain[: max(state.batch - len(current), 0)]
+    return waiting[:1]
+
+
+def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+    """Start no other host if a converted one is in trouble now."""
+    if state.stage != Stage.CONVERTING:
+        return None
+    for host in state.hosts:
+        present = snapshot.host(host)
+        if (
+            host.stage == Stage.DONE
+            and host.touched
+            and present
+            and host_is(present.status, LACKS, BROKEN)
+        ):
+            return fail_domain(
+                state.domains[0],
+                f"{host.name} was converted and up, but is "
+                f"{status_words(present.status)} now; the other hosts are not started",
+            )
+    return None
+
+
+def _away(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+    """Change only the policy of hosts that were in maintenance or down at the start."""
+    goal = FORWARD if state.stage == Stage.CONVERTING else BACK
+    for host in state.hosts:
+        if (
+            host.goal == goal
+            and host.stage not in Stage.OVER
+            and not snapshot.is_up(host)
+        ):
+            return away_step(state, host, snapshot)
+    return None
+
+
+def _new_hosts(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+    known = {host.id for host in state.hosts}
+    hosts = snapshot.engine.hosts_of(state.data_center)
+    new = [host.name for host in hosts if host.id not in known]
+    if not new:
+        return None
+    return fail_domain(
+        state.domains[0],
+        f"added to the data center since the conversion started, and not checked: "
+        f"{', '.join(new)}; the engine's mount options are unchanged",
+    )
+
+
+def _is_up_now(host: HostRecord, snapshot: Snapshot) -> bool:
+    present = snapshot.host(host)
+    return present is not None and present.status == UP
+
+
+def _is_spm(host: HostRecord, snapshot: Snapshot) -> bool:
+    present = snapshot.host(host)
+    return present is not None and present.spm == "spm"
+
+
+# Decide the next step of an offline conversion, or of its way back.
+
+_MAINTENANCE = "maintenance"
+_ACTIVE = "active"
+
+
+def offline_step(state: ConversionState, snapshot: Snapshot) -> ConversionStep:
+    """Return the next step; FINISH if there is none."""
+    for domain in state.domains:
+        here = (
+            snapshot.domain(state, domain) is not None
+            and snapshot.row(domain) is not None
+        )
+        if here or domain.stage == Stage.GONE:
+            continue
+        if state.undoes:
+            return mark_domain(domain, Stage.GONE)
+        return fail_domain(domain, f"{domain.name} or its connection was removed")
+    first = (_policies, _close)
+    if state.undoes:
+        # First, because after a refused deactivation nothing has changed.
+        first = (_close, _policies)
+    for decide in (*first, _unmounted, _offline_rows, _open, _proven):
+        step = decide(state, snapshot)
+        if step is not None:
+            return step
+    return ConversionStep(Kind.FINISH, state.title)
+
+
+def _policies(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+    steps = []
+    for host in (host for host in state.hosts if host.stage == Stage.TODO):
+        if snapshot.host(host) is None:
+            steps.append(mark(host, Stage.DONE, "it is no longer in the engine"))
+            continue
+        observed = snapshot.observations.get(host.name)
+        steps.append(policy_step(host, observed) or mark(host, Stage.PREPARED))
+    return _first(state, iter(steps))
+
+
+def _close(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+    """Move the domains to maintenance, the master last."""
+    for domain in sorted(state.domains, key=lambda d: d.master):
+        if domain.stage not in (Stage.TODO, Stage.ENTERING) or not _was_active(domain):
+            continue
+        status = _status(state, snapshot, domain)
+        if status == _MAINTENANCE:
+            continue
+        if status in (_ACTIVE, "inactive", "unknown"):
+            return deactivate(state, domain)
+        return wait_domain(state, domain, _MAINTENANCE, _ACTIVE)
+    return None
+
+
+def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+    """Verify that no host has kept a mount."""
+    if any(
+        d.stage not in (Stage.TODO, Stage.ENTERING, Stage.GONE) for d in state.domains
+    ):
+        return None
+    steps = []
+    for host in state.hosts:
+        if host.stage in (Stage.UNMOUNTED, *Stage.OVER):
+            continue
+        present = snapshot.host(host)
+        if not snapshot.is_up(host) or state.blind or present is None:
+            steps.append(mark(host, Stage.UNMOUNTED))
+        else:
+            steps.append(_unmount(state, host, present.status, snapshot))
+    return _first(state, iter(steps))
+
+
+def _unmount(
+    state: ConversionState, host: HostRecord, status: Optional[str], snapshot: Snapshot
+) -> ConversionStep:
+    observed = snapshot.observations.get(host.name)
+    if status == _MAINTENANCE:
+        return leave(host) if host.ours else mark(host, Stage.UNMOUNTED)
+    if status == "preparing_for_maintenance":
+        return wait_in(host)
+    if status not in ("up", "non_operational"):
+        return wait_out(host)
+    if observed is None:
+        return look(host)
+    kept = _to_be_mounted(state, host, observed)
+    if unproven(state, observed):
+        return mark(host, Stage.UNMOUNTED)
+    if observed.problem:
+        return fail(host, f"{host.name} cannot be asked: {observed.problem}")
+    if not kept:
+        return mark(host, Stage.UNMOUNTED)
+    if host.stage == Stage.LEAVING:
+        return fail(host, f"{host.name} does not unmount {', '.join(kept)}")
+    return enter(host)
+
+
+def _to_be_mounted(
+    state: ConversionState, host: HostRecord, observed: Observation
+) -> tuple[str, ...]:
+    exports = (export for export, _ in wanted_transports(state, host))
+    return tuple(export for export in exports if export in observed.transports)
+
+
+def _offline_rows(
+    state: ConversionState, snapshot: Snapshot
+) -> Optional[ConversionStep]:
+    for domain in state.domains:
+        row = snapshot.row(domain)
+        options = domain.options if state.undoes else domain.wanted
+        if row is not None and row.mount_options != options:
+            status = _status(state, snapshot, domain)
+            return set_row(domain, options, force=status != _MAINTENANCE)
+    return None
+
+
+def _open(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+    """Activate the domains, the master first."""
+    for domain in sorted(state.domains, key=lambda d: not d.master):
+        if domain.stage in (Stage.DONE, Stage.GONE):
+            continue
+        if not _was_active(domain):
+            return mark_domain(domain, Stage.DONE)
+        status = _status(state, snapshot, domain)
+        if status == _ACTIVE:
+            return mark_domain(domain, Stage.DONE)
+        if status == _MAINTENANCE:
+            return activate(state, domain)
+        if status in ("inactive", "unknown") and domain.stage == Stage.LEAVING:
+            return fail_domain(domain, f"{domain.name} is {status}, not active")
+        return wait_domain(state, domain, _ACTIVE, "inactive", _MAINTENANCE)
+    return None
+
+
+def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+    steps = [
+        _prove(state, host, snapshot)
+        for host in state.hosts
+        if host.stage not in Stage.OVER
+    ]
+    return _first(state, iter(steps))
+
+
+def _prove(
+    state: ConversionState, host: HostRecord, snapshot: Snapshot
+) -> ConversionStep:
+    present = snapshot.host(host)
+    if present is None:
+        return mark(host, Stage.DONE, "it is no longer in the engine")
+    if not snapshot.is_up(host) or not any(map(_was_active, state.domains)):
+        return mark(host, Stage.LEFT, "it did not mount the domain")
+    status = present.status
+    if status == "up":
+        if host.stage == Stage.LEAVING and host.name not in snapshot.arrived:
+            return wait_out(host)
+        observed = snapshot.observations.get(host.name)
+        if observed is None and not state.blind:
+            return look(host)
+        if observed is None or unproven(state, observed):
+            return _by_the_engine(host, snapshot)
+        if observed.problem:
+            return fail(host, f"{host.name} cannot be asked: {observed.problem}")
+        wrong = unlike(state, host, observed)
+        if wrong:
+            return fail(host, f"on {host.name} {'; '.join(wrong)}")
+        return mark(host, Stage.DONE)
+    if (
+        status == "non_operational"
+        and host.goal == BACK
+        and host.stage != Stage.LEAVING
+    ):
+        return leave(host)
+    if status == "non_operational":
+        return fail(
+            host,
+            f"{host.name} became non-operational: it could not connect all of its "
+            "storage; see vdsm.log there",
+        )
+    if status == _MAINTENANCE:
+        if host.stage == Stage.LEAVING or host.ours:
+            return leave(host)
+        return mark(host, Stage.LEFT, "somebody else moved it to maintenance")
+    return wait_out(host)
+
+
+def _by_the_engine(host: HostRecord, snapshot: Snapshot) -> ConversionStep:
+    """Judge a host that cannot be asked by the engine's events: it stays up even if it
+    could not mount an activated domain.
+    """
+    if host.stage == Stage.LEAVING:
+        return after_activation(host, snapshot)
+    why = snapshot.refused.get(host.name)
+    if why is not None:
+        return fail(host, f"{host.name} could not mount the domain: {why}")
+    return mark(host, Stage.DONE, NOT_PROVEN)
+
+
+def _first(
+    state: ConversionState, steps: Iterator[ConversionStep]
+) -> Optional[ConversionStep]:
+    every = list(steps)
+    if not every:
+        return None
+    first = min(every, key=lambda step: Kind.ORDER.index(step.kind))
+    if first.kind == Kind.LOOK:
+        return look(*(state.host(s.subject) for s in every if s.kind == Kind.LOOK))
+    return first
+
+
+def _was_active(domain: DomainRecord) -> bool:
+    return domain.found == _ACTIVE
+
+
+def _status(
+    state: ConversionState, snapshot: Snapshot, domain: DomainRecord
+) -> Optional[str]:
+    present = snapshot.domain(state, domain)
+    return present.status if present else None
+
+
+# Decide the next step of any conversion, and simulate all steps.
 
 # No host and no domain needs more steps, forward and back.
 _MOST_STEPS = 40
@@ -75,13 +575,13 @@ def _upgrade_step(
         if cluster.data_center == state.data_center
         and cluster.name not in snapshot.unmarked
     ]
-    if step.kind == FINISH:
+    if step.kind == Kind.FINISH:
         # A run that stops clears them afterwards: the host that stops it may look sound
         # in the next reading, and the run would continue.
-        if finished(state).stage == STOPPED:
+        if finished(state).stage == Stage.STOPPED:
             return None
         return next((end_upgrade(c) for c in clusters if c.is_ours), None)
-    if step.kind != ENTER:
+    if step.kind != Kind.ENTER:
         return None
     host = snapshot.host(state.host(step.subject))
     for cluster in clusters:
@@ -99,7 +599,7 @@ def marked(state: ConversionState, step: ConversionStep) -> ConversionState:
     if step.of_domain:
         return state.with_domain(step.subject, stage=step.after)
     changes: dict[str, Any] = {"stage": step.after, "why": step.why}
-    if step.after in (DONE, UNMOUNTED):
+    if step.after in (Stage.DONE, Stage.UNMOUNTED):
         changes["ours"] = False
     return state.with_host(step.subject, **changes)
 
@@ -109,11 +609,13 @@ def begun(state: ConversionState, step: ConversionStep) -> ConversionState:
     state = replace(state, doing=step.doing)
     stage = {"stage": step.before} if step.before else {}
     if step.of_domain:
-        opens = step.before == LEAVING and state.stage == CONVERTING
+        opens = step.before == Stage.LEAVING and state.stage == Stage.CONVERTING
         touched = {"touched": True} if opens else {}
         return state.with_domain(step.subject, **stage, **touched)
-    changes = {"touched": True} if step.kind in (PUSH, ENTER, LEAVE) else {}
-    ours = {"ours": True} if step.kind == ENTER else {}
+    changes = (
+        {"touched": True} if step.kind in (Kind.PUSH, Kind.ENTER, Kind.LEAVE) else {}
+    )
+    ours = {"ours": True} if step.kind == Kind.ENTER else {}
     return state.with_host(step.subject, **stage, **changes, **ours)
 
 
@@ -122,15 +624,15 @@ def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[ConversionS
     waits after a step whose result is immediate in the simulation.
     """
     for _ in range(_MOST_STEPS * (len(state.hosts) + len(state.domains))):
-        if state.stage not in UNDER_WAY:
+        if state.stage not in Stage.UNDER_WAY:
             return
         step = next_step(state, snapshot)
-        if step.kind == FINISH:
+        if step.kind == Kind.FINISH:
             return
-        if step.kind == FAIL:
+        if step.kind == Kind.FAIL:
             state = failed(state, step, step.why)
             continue
-        if step.kind == MARK:
+        if step.kind == Kind.MARK:
             state = marked(state, step)
             continue
         state = begun(state, step)
@@ -141,34 +643,34 @@ def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[ConversionS
 def _after(
     state: ConversionState, snapshot: Snapshot, step: ConversionStep
 ) -> Snapshot:
-    if step.kind == PUSH:
+    if step.kind == Kind.PUSH:
         digest = digest_of(step.policy)
         old = _observed(state, snapshot, step.subject)
         new = replace(old, policy=step.policy, digest=digest, problem="")
         return _seen(snapshot, step.subject, new)
-    if step.kind == LOOK:
+    if step.kind == Kind.LOOK:
         for name in step.hosts:
             snapshot = _seen(snapshot, name, _observed(state, snapshot, name))
         return snapshot
-    if step.kind == ENTER:
+    if step.kind == Kind.ENTER:
         old = _observed(state, snapshot, step.subject)
         snapshot = _seen(snapshot, step.subject, replace(old, transports={}))
         return _host(snapshot, step.subject, "maintenance")
-    if step.kind == LEAVE:
+    if step.kind == Kind.LEAVE:
         others = {n: up for n, up in snapshot.arrived.items() if n != step.subject}
         snapshot = replace(snapshot, arrived=others)
-    if step.kind == LEAVE and step.before != LEAVING:
+    if step.kind == Kind.LEAVE and step.before != Stage.LEAVING:
         # Cancelled before it was in maintenance.
         return _host(snapshot, step.subject, "up")
-    if step.kind == LEAVE:
+    if step.kind == Kind.LEAVE:
         return _host(_mounted(state, snapshot, step.subject), step.subject, "up")
-    if step.kind in (BEGIN_UPGRADE, END_UPGRADE):
+    if step.kind in (Kind.BEGIN_UPGRADE, Kind.END_UPGRADE):
         return _marked(snapshot, step)
     if step.call is not None:
         return _domain_call(state, snapshot, step.call)
     # Every wait is successful.
     if not step.of_domain:
-        if step.kind == WAIT_OUT:
+        if step.kind == Kind.WAIT_OUT:
             snapshot = _mounted(state, snapshot, step.subject)
             snapshot = replace(
                 snapshot, arrived={**snapshot.arrived, step.subject: True}
@@ -181,7 +683,7 @@ def _marked(snapshot: Snapshot, step: ConversionStep) -> Snapshot:
     clusters = tuple(
         replace(
             cluster,
-            upgrade_in_progress=step.kind == BEGIN_UPGRADE,
+            upgrade_in_progress=step.kind == Kind.BEGIN_UPGRADE,
             upgrade_correlation_id=cluster.our_upgrade,
         )
         if cluster.name == step.subject

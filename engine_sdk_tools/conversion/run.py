@@ -7,12 +7,12 @@ does not matter where an earlier run ended, or if the answer to a change was los
 
 from __future__ import annotations
 
-import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Callable, Optional
 
-from ovirt_rdma.engine_sdk_tools.api.engine_session import BUSY_S, EngineSession
+from ovirt_rdma.engine_sdk_tools import maintenance
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BUSY,
     CONFLICT,
@@ -25,56 +25,209 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     LostAnswer,
     TimeoutProblem,
 )
-from ovirt_rdma.engine_sdk_tools.api.events import events_since, reasons
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.progress import step as reported
 from ovirt_rdma.engine_sdk_tools.api.request import Read
-from ovirt_rdma.engine_sdk_tools.conversion.actions import (
-    Actions,
-    HoldsLock,
-    KeepsState,
+from ovirt_rdma.engine_sdk_tools.api.session import (
+    BUSY_S,
+    Session,
+    events_since,
+    newest_event,
+    reasons,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.host_step import host_step
-from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
+    UP,
+    Observation,
+    Snapshot,
+    observation_of,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.lock import DataCenterLock, OtherRun
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
-    CONVERTING,
-    DONE,
-    FAILED,
     HEAL,
     OFFLINE,
-    STOPPED,
-    UNDER_WAY,
     ConversionState,
+    Stage,
+    StateFile,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     begun,
+    failed,
+    finished,
     imagined,
     marked,
     next_step,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.observation import UP, Snapshot
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
-    BEGIN_UPGRADE,
-    CALL,
-    END_UPGRADE,
-    ENTER,
-    FAIL,
-    FINISH,
-    LEAVE,
-    LOOK,
-    MARK,
-    PUSH,
     ConversionStep,
+    Kind,
+    host_step,
+    upgrade_call,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.transitions import failed, finished
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
-from ovirt_rdma.engine_sdk_tools.model import Engine, status_words
-from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.engine_sdk_tools.domains.create import MountEvents
+from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    HostAccess,
+    HostReport,
+    Pushed,
+    digest_of,
+)
+from ovirt_rdma.engine_sdk_tools.model import (
+    Engine,
+    status_words,
+)
+from ovirt_rdma.engine_sdk_tools.reader import cluster_of, read_engine
 from ovirt_rdma.host.errors import Problem
 
+
+class Actions:
+    """Does the steps. ``observations`` are the valid reports of hosts, by name;
+    ``arrived``, ``refused`` and ``unmarked`` are those of Snapshot. ``check`` is called
+    before each request that changes something.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        door: Optional[HostAccess],
+        listener: Listener,
+        check: Callable[[], None],
+    ) -> None:
+        self.observations: dict[str, Observation] = {}
+        self.arrived: dict[str, bool] = {}
+        self.refused: dict[str, str] = {}
+        self.unmarked: set[str] = set()
+        self._session = session
+        self._door = door
+        self._listener = listener
+        self._check = check
+
+    def snapshot(self, engine: Engine) -> Snapshot:
+        """Return the snapshot for the next decision."""
+        return Snapshot(
+            engine, self.observations, self.arrived, self.refused, self.unmarked
+        )
+
+    def before(self, state: ConversionState, step: ConversionStep) -> ConversionState:
+        """Return the state with the newest event before ``step``."""
+        if step.of_domain:
+            if step.before != Stage.LEAVING:
+                return state
+            return state.with_domain(step.subject, event=newest_event(self._session))
+        if step.kind not in (Kind.ENTER, Kind.LEAVE):
+            return state
+        self.arrived.pop(step.subject, None)
+        return state.with_host(step.subject, event=newest_event(self._session))
+
+    def note_refusals(self, state: ConversionState) -> None:
+        """Read which hosts could not mount an activated domain: the engine leaves them
+        up for minutes, and shows the failure only in its events.
+        """
+        names = {host.id: host.name for host in state.hosts}
+        self.refused.clear()
+        for domain in state.domains if state.mode == OFFLINE else ():
+            if not domain.event or domain.stage not in (Stage.LEAVING, Stage.DONE):
+                continue
+            export = str(export_at(domain.address, domain.path))
+            events = MountEvents(self._session, domain.name, export, domain.event)
+            why = "; ".join(text.rstrip(".") for text in events.said())
+            for host in events.failed_hosts():
+                if host in names:
+                    self.refused[names[host]] = why
+
+    def end_upgrades(self, data_center: str) -> None:
+        """Clear our flags in the engine, as they are there now. It waits for nothing,
+        because the run ends with an error or an interrupt.
+        """
+        read = Read("clusters", "reading the clusters")
+        for cluster in map(cluster_of, self._session.read(read, patience_s=0.0)):
+            if cluster.data_center == data_center and cluster.is_ours:
+                self._check()
+                self._session.report_progress(upgrade_call(cluster, begins=False))
+
+    def act(
+        self, state: ConversionState, snapshot: Snapshot, step: ConversionStep
+    ) -> str:
+        """Do ``step``; return why it failed, or ""."""
+        if step.call is not None:
+            self._session.perform(step.call, before=self._check)
+            return ""
+        if step.kind == Kind.LOOK:
+            return self._look(state, snapshot, step.hosts)
+        if step.kind == Kind.PUSH:
+            return self._push(state, snapshot, step)
+        return self._wait(state, step)
+
+    def _look(
+        self, state: ConversionState, snapshot: Snapshot, names: Sequence[str]
+    ) -> str:
+        exports = [export_at(d.address, d.path) for d in state.domains]
+        hosts = {name: snapshot.host(state.host(name)) for name in names}
+        present = [host for host in hosts.values() if host is not None]
+        reports: Mapping[str, HostReport] = {}
+        why = "it has not reported"
+        try:
+            reports = self._door.reports(present) if self._door else {}
+        except Problem as problem:
+            # This concerns these hosts only; a revert continues with the others.
+            why = problem.one_line
+        for name, host in hosts.items():
+            report = reports.get(host.name) if host else None
+            self.observations[name] = (
+                observation_of(report, exports) if report else Observation(problem=why)
+            )
+        return ""
+
+    def _push(
+        self, state: ConversionState, snapshot: Snapshot, step: ConversionStep
+    ) -> str:
+        if self._door is None:
+            return f"there is no access to {step.subject}"
+        host = snapshot.host(state.host(step.subject))
+        if host is None:
+            return f"{step.subject} is no longer in the engine"
+        pushed: Optional[Pushed]
+        try:
+            answers = self._door.push_policy((host,), step.policy)
+            pushed = answers.get(host.name)
+        except Problem as problem:
+            pushed = Pushed(host.name, problem=problem.one_line)
+        if pushed is None:
+            return f"{host.name} did not answer the push of the policy"
+        if pushed.problem:
+            return f"{host.name}: {pushed.problem}"
+        digest = digest_of(step.policy)
+        if pushed.digest not in (None, digest):
+            return (
+                f"{host.name} has loaded the policy {pushed.digest}, not the one that "
+                f"was pushed, {digest}"
+            )
+        return ""
+
+    def _wait(self, state: ConversionState, step: ConversionStep) -> str:
+        session, listener = self._session, self._listener
+        read = Read(step.path, step.doing, "get")
+        if step.of_domain:
+            return maintenance.wait_until(
+                session,
+                listener,
+                read,
+                step.timeout_s,
+                lambda _, status: "" if status in step.until else None,
+            )
+        host = state.host(step.subject)
+        if step.kind == Kind.WAIT_IN:
+            return maintenance.enter(session, listener, host.name, read, host.event)
+        # If a host comes up by itself, the event of its activation is unknown.
+        ours = host.stage == Stage.LEAVING
+        after = (host.event or newest_event(session)) if ours else None
+        why, arrived = maintenance.leave(session, listener, host.name, read, after)
+        self.arrived[host.name] = arrived
+        return why
+
+
 # Progress reports per step, with the waits and reports after it, if it is successful.
-_REPORTS = {PUSH: 2, ENTER: 2, LEAVE: 3, CALL: 2}
+_REPORTS = {Kind.PUSH: 2, Kind.ENTER: 2, Kind.LEAVE: 3, Kind.CALL: 2}
 # The same step is tried this often: the first two requests may have been lost.
 _MOST_TRIES = 4
 # A pause before another try for a host that does not go to maintenance: if the SPM
@@ -93,15 +246,14 @@ ReadEngine = Callable[[Any], Engine]
 
 
 def carry_out(
-    session: EngineSession,
+    session: Session,
     door: Optional[HostAccess],
     state: ConversionState,
-    keeper: KeepsState,
+    keeper: StateFile,
     listener: Listener,
     *,
-    lock: Optional[HoldsLock] = None,
+    lock: Optional[DataCenterLock] = None,
     read: ReadEngine = read_engine,
-    now: Callable[[], float] = time.time,
 ) -> ConversionState:
     """Do all remaining steps of ``state``; return the new state. ``lock`` is checked
     before each change.
@@ -111,21 +263,20 @@ def carry_out(
     and the same command resumes it.
     """
     work = _Work(session, door, keeper, listener)
-    work.read, work.now, work.lock = read, now, lock
+    work.read, work.lock = read, lock
     return work.run(state)
 
 
 class _Work:
     def __init__(
         self,
-        session: EngineSession,
+        session: Session,
         door: Optional[HostAccess],
-        keeper: KeepsState,
+        keeper: StateFile,
         listener: Listener,
     ) -> None:
         self.read: ReadEngine = read_engine
-        self.now: Callable[[], float] = time.time
-        self.lock: Optional[HoldsLock] = None
+        self.lock: Optional[DataCenterLock] = None
         self._session = session
         self._actions = Actions(session, door, listener, self._check)
         self._keeper = keeper
@@ -145,7 +296,7 @@ class _Work:
         except BaseException:
             self._end_upgrades(state)
             raise
-        if state.stage == STOPPED:
+        if state.stage == Stage.STOPPED:
             self._end_upgrades(state)
         self._settle(state)
         return self._with_hosts_not_up(state)
@@ -153,11 +304,11 @@ class _Work:
     def _all_steps(self, state: ConversionState) -> ConversionState:
         engine: Optional[Engine] = self.read(self._session)
         self._plan(state, engine)
-        while state.stage in UNDER_WAY:
+        while state.stage in Stage.UNDER_WAY:
             engine = engine or self.read(self._session)
             snapshot = self._actions.snapshot(engine)
             step = next_step(state, snapshot)
-            if step.kind != MARK:
+            if step.kind != Kind.MARK:
                 # The engine may change during the step.
                 engine = None
             state = self._do(state, snapshot, step)
@@ -200,11 +351,11 @@ class _Work:
     def _do(
         self, state: ConversionState, snapshot: Snapshot, step: ConversionStep
     ) -> ConversionState:
-        if step.kind == FINISH:
+        if step.kind == Kind.FINISH:
             return self._save(finished(state))
-        if step.kind == FAIL:
+        if step.kind == Kind.FAIL:
             return self._failed(state, snapshot, step, step.why)
-        if step.kind == MARK:
+        if step.kind == Kind.MARK:
             return self._marked(state, step)
         why = self._repeated_in_vain(state, step)
         if why:
@@ -213,7 +364,7 @@ class _Work:
             self._check()
         before = state
         state = self._save(begun(self._actions.before(state, step), step))
-        self._moved = self._moved or step.kind == ENTER
+        self._moved = self._moved or step.kind == Kind.ENTER
         self._steps_done += 1
         with reported(self._listener, step.doing, step.subject) as now:
             try:
@@ -240,7 +391,7 @@ class _Work:
 
     def _marked(self, state: ConversionState, step: ConversionStep) -> ConversionState:
         state = self._save(marked(state, step))
-        if step.of_domain and step.after == DONE:
+        if step.of_domain and step.after == Stage.DONE:
             # Not during the wait: the events are complete when the domain is active.
             self._actions.note_refusals(state)
         return state
@@ -251,9 +402,9 @@ class _Work:
         now = self._session.clock()
         first = self._first_try.setdefault(key, now)
         tries, self._tries[key] = self._tries[key], self._tries[key] + 1
-        if not tries or step.kind == LOOK:
+        if not tries or step.kind == Kind.LOOK:
             return ""
-        if step.kind != ENTER:
+        if step.kind != Kind.ENTER:
             if tries < _MOST_TRIES:
                 return ""
             return f"{step.doing} had no effect after {tries} attempts"
@@ -278,10 +429,10 @@ class _Work:
         """Return the state after ``step`` was refused because of ``why``, although its
         host reaches the status.
         """
-        if step.kind == ENTER:
+        if step.kind == Kind.ENTER:
             # The engine moves it by itself.
             self._listener.note(why)
-        if step.kind == LEAVE:
+        if step.kind == Kind.LEAVE:
             # Somebody else activated it before we read the newest event.
             event = before.host(step.subject).event
             return state.with_host(step.subject, event=event)
@@ -298,7 +449,7 @@ class _Work:
         else:
             # The host's own step, because another host of the batch may come first.
             now = host_step(state, state.host(step.subject), snapshot)
-        stays = LOOK if step.kind == ENTER else step.kind
+        stays = Kind.LOOK if step.kind == Kind.ENTER else step.kind
         return (now.kind, now.subject) not in (
             (step.kind, step.subject),
             (stays, step.subject),
@@ -313,17 +464,19 @@ class _Work:
             return state
         before = state.stage
         state = failed(state, step, why)
-        if before == CONVERTING:
+        if before == Stage.CONVERTING:
             self._actions.observations.clear()
             self._listener.note(f"{why.rstrip('.')}; {_consequence(state)}")
             self._plan(state, snapshot.engine)
-        elif state.stage == STOPPED:
+        elif state.stage == Stage.STOPPED:
             self._listener.note(why)
         return self._save(state)
 
     def _with_hosts_not_up(self, state: ConversionState) -> ConversionState:
         """Add the present status to the reason of hosts that failed and are not up."""
-        failed_hosts = [h for h in state.hosts if h.stage == FAILED and h.found == UP]
+        failed_hosts = [
+            h for h in state.hosts if h.stage == Stage.FAILED and h.found == UP
+        ]
         if not failed_hosts:
             return state
         snapshot = Snapshot(self.read(self._session))
@@ -350,7 +503,6 @@ class _Work:
             self._actions.observations.pop(step.forget, None)
 
     def _save(self, state: ConversionState) -> ConversionState:
-        state = replace(state, changed_at=float(self.now()))
         self._keeper.write(state)
         return state
 
@@ -372,8 +524,8 @@ def _is_optional(state: ConversionState, step: ConversionStep) -> bool:
     """Whether the run continues without ``step``: a cluster needs its mark on the way
     forward only.
     """
-    begins = step.kind == BEGIN_UPGRADE and state.undoes
-    return begins or step.kind == END_UPGRADE
+    begins = step.kind == Kind.BEGIN_UPGRADE and state.undoes
+    return begins or step.kind == Kind.END_UPGRADE
 
 
 def _consequence(state: ConversionState) -> str:

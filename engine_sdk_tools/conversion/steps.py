@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Describe the steps of a conversion as data, with their requests to the engine.
+"""Describe the steps of a conversion as data, with their requests to the engine, and
+decide the next one of one host. Pure.
 
-Pure.
+The next step is decided from the host's status and its own report; the record only
+shows who started its maintenance, and if it is complete.
 """
 
 from __future__ import annotations
@@ -9,45 +11,56 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.api.request import Call
-from ovirt_rdma.engine_sdk_tools.api.sdk import types
+from ovirt_rdma.engine_sdk_tools.api.request import Call, types
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
+    Observation,
+    Snapshot,
+    digest_of_others,
+    unlike,
+)
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
-    ENTERING,
-    LEAVING,
-    TODO,
+    BACK,
+    HEAL,
     ConversionState,
     DomainRecord,
     HostRecord,
+    Stage,
 )
-from ovirt_rdma.engine_sdk_tools.model import Cluster
+from ovirt_rdma.engine_sdk_tools.hosts.report import digest_of
+from ovirt_rdma.engine_sdk_tools.maintenance import IN, OUT
+from ovirt_rdma.engine_sdk_tools.model import (
+    BROKEN,
+    COMES,
+    LACKS,
+    Cluster,
+    host_is,
+    status_words,
+)
 from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
 
-# Kinds of steps, in the order in which a batch does them.
-MARK = "mark"
-FAIL = "fail"
-PUSH = "push"
-ENTER = "enter"
-WAIT_IN = "wait in"
-LEAVE = "leave"
-WAIT_OUT = "wait out"
-LOOK = "look"
-# Not of a host. BEGIN_UPGRADE and END_UPGRADE set and clear the flag with which oVirt's
-# role cluster_upgrade and we keep off each other.
-CALL = "call"
-BEGIN_UPGRADE = "begin upgrade"
-END_UPGRADE = "end upgrade"
-FINISH = "finish"
-
-ORDER = (MARK, FAIL, PUSH, ENTER, WAIT_IN, LEAVE, WAIT_OUT, LOOK)
-
-# An evacuation migrates all virtual machines, some at a time; one without progress is
-# cancelled sooner (see Evacuation).
-ENTER_S = 4 * 3600.0
-# Host activation connects all storage; the engine gives VDSM 180 s per domain. The wait
-# for a host that is shown as up is limited by host_step.SETTLE_S.
-LEAVE_S = 3600.0
 # A deactivation first writes the OVF store, then all hosts unmount the domain.
 DOMAIN_S = 1800.0
+
+
+class Kind:
+    """The kinds of steps, in the order in which a batch does them."""
+
+    MARK = "mark"
+    FAIL = "fail"
+    PUSH = "push"
+    ENTER = "enter"
+    WAIT_IN = "wait in"
+    LEAVE = "leave"
+    WAIT_OUT = "wait out"
+    LOOK = "look"
+    # Not of a host. BEGIN_UPGRADE and END_UPGRADE set and clear the flag with which
+    # oVirt's role cluster_upgrade and we keep off each other.
+    CALL = "call"
+    BEGIN_UPGRADE = "begin upgrade"
+    END_UPGRADE = "end upgrade"
+    FINISH = "finish"
+
+    ORDER = (MARK, FAIL, PUSH, ENTER, WAIT_IN, LEAVE, WAIT_OUT, LOOK)
 
 
 @dataclass(frozen=True)
@@ -82,13 +95,13 @@ class ConversionStep:
     @property
     def changes(self) -> bool:
         """Whether it changes something in the engine or on a host."""
-        return self.call is not None or self.kind == PUSH
+        return self.call is not None or self.kind == Kind.PUSH
 
 
 def enter(host: HostRecord) -> ConversionStep:
     """Move a host to maintenance: its virtual machines leave, its mounts end."""
     return ConversionStep(
-        ENTER,
+        Kind.ENTER,
         host.name,
         f"moving {host.name} to maintenance",
         Call(
@@ -98,7 +111,7 @@ def enter(host: HostRecord) -> ConversionStep:
             {"reason": "ovirt-rdma remounts its storage"},
             subject=host.name,
         ),
-        before=ENTERING,
+        before=Stage.ENTERING,
         forget=host.name,
     )
 
@@ -106,12 +119,11 @@ def enter(host: HostRecord) -> ConversionStep:
 def wait_in(host: HostRecord) -> ConversionStep:
     """Wait until a host is in maintenance, or no longer on the way there."""
     return ConversionStep(
-        WAIT_IN,
+        Kind.WAIT_IN,
         host.name,
         f"waiting for {host.name} to be in maintenance",
-        until=("maintenance", "up", "non_operational", "down"),
+        until=IN,
         path=f"hosts/{host.id}",
-        timeout_s=ENTER_S,
         forget=host.name,
     )
 
@@ -119,31 +131,30 @@ def wait_in(host: HostRecord) -> ConversionStep:
 def leave(host: HostRecord) -> ConversionStep:
     """Activate a host: it connects its storage."""
     return ConversionStep(
-        LEAVE,
+        Kind.LEAVE,
         host.name,
         f"activating {host.name}",
         Call(
             f"hosts/{host.id}", "activate", f"activating {host.name}", subject=host.name
         ),
-        before=LEAVING,
+        before=Stage.LEAVING,
         forget=host.name,
     )
 
 
 def cancel_enter(host: HostRecord) -> ConversionStep:
     """Activate a host that is not in maintenance yet: its mounts are unchanged."""
-    return replace(leave(host), before=TODO)
+    return replace(leave(host), before=Stage.TODO)
 
 
 def wait_out(host: HostRecord) -> ConversionStep:
     """Wait until a host is up with its storage connected, or has failed."""
     return ConversionStep(
-        WAIT_OUT,
+        Kind.WAIT_OUT,
         host.name,
         f"waiting for {host.name} to be up",
-        until=("up", "non_operational", "install_failed", "error", "maintenance"),
+        until=OUT,
         path=f"hosts/{host.id}",
-        timeout_s=LEAVE_S,
         forget=host.name,
     )
 
@@ -152,7 +163,7 @@ def look(*hosts: HostRecord) -> ConversionStep:
     """Get the reports of hosts."""
     names = tuple(host.name for host in hosts)
     shown = names[0] if len(names) == 1 else f"{len(names)} hosts"
-    return ConversionStep(LOOK, names[0], f"asking {shown}", hosts=names)
+    return ConversionStep(Kind.LOOK, names[0], f"asking {shown}", hosts=names)
 
 
 def push(host: HostRecord, policy: PolicyFiles) -> ConversionStep:
@@ -160,27 +171,27 @@ def push(host: HostRecord, policy: PolicyFiles) -> ConversionStep:
     removing = policy == NO_FILES
     action = "removing the policy from" if removing else "pushing the policy to"
     doing = f"{action} {host.name}"
-    return ConversionStep(PUSH, host.name, doing, policy=policy, forget=host.name)
+    return ConversionStep(Kind.PUSH, host.name, doing, policy=policy, forget=host.name)
 
 
 def mark(host: HostRecord, stage: str, why: str = "") -> ConversionStep:
     """Store the stage of a host."""
-    return ConversionStep(MARK, host.name, after=stage, why=why)
+    return ConversionStep(Kind.MARK, host.name, after=stage, why=why)
 
 
 def fail(host: HostRecord, why: str) -> ConversionStep:
     """Fail because of the present state of a host."""
-    return ConversionStep(FAIL, host.name, why=why)
+    return ConversionStep(Kind.FAIL, host.name, why=why)
 
 
 def mark_domain(domain: DomainRecord, stage: str) -> ConversionStep:
     """Store the stage of a domain."""
-    return ConversionStep(MARK, domain.name, after=stage, of_domain=True)
+    return ConversionStep(Kind.MARK, domain.name, after=stage, of_domain=True)
 
 
 def fail_domain(domain: DomainRecord, why: str) -> ConversionStep:
     """Fail because of the present state of a domain, or of the whole."""
-    return ConversionStep(FAIL, domain.name, why=why, of_domain=True)
+    return ConversionStep(Kind.FAIL, domain.name, why=why, of_domain=True)
 
 
 def set_row(domain: DomainRecord, options: str, *, force: bool) -> ConversionStep:
@@ -197,7 +208,7 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> ConversionSte
     if not options:
         doing = f"clearing the mount options of {domain.name}"
     return ConversionStep(
-        CALL,
+        Kind.CALL,
         domain.name,
         doing,
         Call(
@@ -216,16 +227,16 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> ConversionSte
 
 def begin_upgrade(cluster: Cluster) -> ConversionStep:
     """Set the flag of a cluster, as oVirt's role cluster_upgrade does."""
-    return _upgrade(cluster, BEGIN_UPGRADE)
+    return _upgrade(cluster, Kind.BEGIN_UPGRADE)
 
 
 def end_upgrade(cluster: Cluster) -> ConversionStep:
     """Clear the flag of a cluster."""
-    return _upgrade(cluster, END_UPGRADE)
+    return _upgrade(cluster, Kind.END_UPGRADE)
 
 
 def _upgrade(cluster: Cluster, kind: str) -> ConversionStep:
-    call = upgrade_call(cluster, begins=kind == BEGIN_UPGRADE)
+    call = upgrade_call(cluster, begins=kind == Kind.BEGIN_UPGRADE)
     return ConversionStep(kind, cluster.name, call.doing, call, of_domain=True)
 
 
@@ -252,13 +263,13 @@ def upgrade_call(cluster: Cluster, *, begins: bool) -> Call:
 def deactivate(state: ConversionState, domain: DomainRecord) -> ConversionStep:
     """Move a domain to maintenance: all hosts unmount it."""
     doing = f"moving {domain.name} to maintenance"
-    return _of_attached(state, domain, "deactivate", doing, ENTERING)
+    return _of_attached(state, domain, "deactivate", doing, Stage.ENTERING)
 
 
 def activate(state: ConversionState, domain: DomainRecord) -> ConversionStep:
     """Activate a domain: all hosts mount it."""
     doing = f"activating {domain.name}"
-    return _of_attached(state, domain, "activate", doing, LEAVING)
+    return _of_attached(state, domain, "activate", doing, Stage.LEAVING)
 
 
 def _of_attached(
@@ -266,7 +277,7 @@ def _of_attached(
 ) -> ConversionStep:
     call = Call(_attached(state, domain), method, doing, subject=domain.name)
     return ConversionStep(
-        CALL, domain.name, doing, call, before=before, forget="all", of_domain=True
+        Kind.CALL, domain.name, doing, call, before=before, forget="all", of_domain=True
     )
 
 
@@ -275,7 +286,7 @@ def wait_domain(
 ) -> ConversionStep:
     """Wait until a domain has the status ``wanted`` or one of ``others``."""
     return ConversionStep(
-        WAIT_IN,
+        Kind.WAIT_IN,
         domain.name,
         f"waiting for {domain.name} to be {'in ' * (wanted == 'maintenance')}{wanted}",
         until=(wanted, *others),
@@ -289,3 +300,157 @@ def wait_domain(
 def _attached(state: ConversionState, domain: DomainRecord) -> str:
     # Only this path shows its status.
     return f"datacenters/{state.data_center}/storagedomains/{domain.id}"
+
+
+# Decide the next step of one host so that it remounts its storage, and judge waits.
+
+# The reason stored for a host that could not be asked.
+NOT_PROVEN = "up, as the engine reports; it could not be asked for proof"
+# The engine reports the connection of the storage as an event: see Snapshot.arrived.
+_NEVER_REPORTED = (
+    "the engine shows it as up, but did not report that it connected its storage "
+    "(event 13)"
+)
+
+
+def host_step(
+    state: ConversionState, host: HostRecord, snapshot: Snapshot
+) -> ConversionStep:
+    """Return the next step of a host that should be up in the end."""
+    present = snapshot.host(host)
+    if present is None:
+        return mark(host, Stage.DONE, "it is no longer in the engine")
+    observed = snapshot.observations.get(host.name)
+    back = host.goal == BACK
+    if host.stage == Stage.TODO and not back and host_is(present.status, LACKS, BROKEN):
+        # It can be neither moved nor asked, so nothing is changed.
+        return fail(host, _is(host, present.status))
+    # It got its policy before its maintenance.
+    policy = None if host.stage in Stage.IN_PLAY else policy_step(host, observed)
+    if policy is not None:
+        return policy
+    status = present.status
+    if status == "up":
+        return _up(state, host, snapshot)
+    if status == "preparing_for_maintenance":
+        # On the way back, an evacuation that does not end is cancelled.
+        cancelled = back and host.ours and host.stage == Stage.TODO
+        if cancelled:
+            return cancel_enter(host)
+        if host.stage == Stage.LEAVING:
+            return leave(host)
+        return wait_in(host)
+    if status == "maintenance":
+        if host.stage in Stage.IN_PLAY or host.ours:
+            return leave(host)
+        return mark(host, Stage.LEFT, "somebody else moved it to maintenance")
+    if (
+        status == "non_operational"
+        and back
+        and host.stage in (Stage.TODO, Stage.ENTERING)
+    ):
+        # Only maintenance unmounts what it has mounted with the new transport.
+        return enter(host)
+    coming = status is None or host_is(status, COMES)
+    if coming or (host.stage == Stage.LEAVING and status == "non_responsive"):
+        return wait_out(host)
+    return fail(host, _is(host, status))
+
+
+def policy_step(
+    host: HostRecord, observed: Optional[Observation]
+) -> Optional[ConversionStep]:
+    """Return the next step for the host to get its policy; None if it has it."""
+    if not host.push:
+        return None
+    if observed is None:
+        return look(host)
+    if observed.problem:
+        return fail(host, f"{host.name} cannot be asked: {observed.problem}")
+    policy = observed.policy.having(host.contents)
+    # An empty policy need not be loaded.
+    loaded = observed.digest or digest_of(NO_FILES)
+    as_it_should = not host.files or loaded == digest_of(policy)
+    if policy == observed.policy and as_it_should:
+        return None
+    theirs = _somebody_elses(host, observed, loaded)
+    return (
+        fail(host, f"{theirs}; it is left unchanged") if theirs else push(host, policy)
+    )
+
+
+def _somebody_elses(host: HostRecord, observed: Observation, loaded: str) -> str:
+    """Return what somebody else has changed in the policy of a host so that it cannot
+    be replaced; "" for nothing. ``loaded`` is the digest of the loaded policy.
+    """
+    present = observed.policy.contents
+    names = [f.name for f in host.files if present.get(f.name) not in f.known]
+    if names:
+        files = ", ".join(names)
+        return f"{files} on {host.name} was changed since the conversion started"
+    edited = host.others not in ("", digest_of_others(observed.policy, host.files))
+    if edited and loaded != digest_of(observed.policy):
+        # A push would load it.
+        return (
+            f"the policy on {host.name} was edited and is not loaded (ovirt-rdma-host "
+            "policy load)"
+        )
+    return ""
+
+
+def away_step(
+    state: ConversionState, host: HostRecord, snapshot: Snapshot
+) -> ConversionStep:
+    """Return the next step of a host that was not up at the start, and stays so."""
+    if snapshot.host(host) is None:
+        return mark(host, Stage.DONE, "it is no longer in the engine")
+    policy = policy_step(host, snapshot.observations.get(host.name))
+    if policy is not None:
+        return policy
+    return mark(host, Stage.LEFT, f"it was {status_words(host.found)}, and stays so")
+
+
+def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> ConversionStep:
+    remounted = host.stage == Stage.LEAVING
+    if state.kind == HEAL and host.goal == BACK:
+        # It is not worse than before.
+        return mark(host, Stage.DONE)
+    if remounted and host.name not in snapshot.arrived:
+        return wait_out(host)
+    observed = snapshot.observations.get(host.name)
+    if observed is None and not state.blind:
+        return look(host)
+    if observed is None or unproven(state, observed):
+        return after_activation(host, snapshot) if remounted else enter(host)
+    if observed.problem:
+        return fail(host, f"{host.name} cannot be asked: {observed.problem}")
+    wrong = unlike(state, host, observed)
+    if not wrong:
+        return mark(host, Stage.DONE)
+    if remounted:
+        return fail(host, f"on {host.name} {'; '.join(wrong)}")
+    return enter(host)
+
+
+def after_activation(host: HostRecord, snapshot: Snapshot) -> ConversionStep:
+    """Return the result of a host that we activated and that cannot be asked: done if
+    the engine has reported that it connected its storage.
+    """
+    if snapshot.arrived.get(host.name):
+        return mark(host, Stage.DONE, NOT_PROVEN)
+    return fail(host, f"{host.name}: {_NEVER_REPORTED}")
+
+
+def unproven(state: ConversionState, observed: Observation) -> bool:
+    """Whether a host has no report and needs none: the engine's row decides."""
+    return bool(observed.problem) and state.by_row
+
+
+def _is(host: HostRecord, status: Optional[str]) -> str:
+    hint = ""
+    if status == "non_operational":
+        hint = (
+            ": it could not connect all of its storage (see vdsm.log there), or the "
+            "engine restarted before it requested that"
+        )
+    return f"{host.name} is {status_words(status)}{hint}"

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import private_folder, search_path
-from ovirt_rdma.engine_sdk_tools.hosts.collection import (
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     ENGINE_USER,
     collection_folder,
     collection_paths,
     is_folder,
     is_trusted,
+    private_folder,
+    search_path,
 )
 from ovirt_rdma.host.system.commands import (
     CommandFailed,

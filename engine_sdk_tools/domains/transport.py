@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Compare, for each host and domain, the requested transport with the one in use. Pure.
+"""Compare the transport that a domain should have on a host with the one that it has,
+and list the domains. Pure.
 
 The requested transport comes from the policy in force on the host, or from the engine's
 storage connection if no rule names the export. The one in use comes from the kernel's
@@ -10,18 +11,21 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.hosts.health import health_of, with_health
-from ovirt_rdma.engine_sdk_tools.hosts.policy import (
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    HostReport,
     PolicyInForce,
+    health_of,
     loaded_policy,
     policy_of,
     status_part,
+    with_health,
+    with_own_bugs_caught,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
 from ovirt_rdma.engine_sdk_tools.matrix import (
     FAIL,
     NONE,
@@ -33,16 +37,22 @@ from ovirt_rdma.engine_sdk_tools.matrix import (
     Matrix,
 )
 from ovirt_rdma.engine_sdk_tools.model import (
+    FILE_TYPES,
     Domain,
     Engine,
     Host,
     StorageConnection,
     status_words,
 )
+from ovirt_rdma.engine_sdk_tools.names import (
+    NameProblem,
+    data_center_named,
+    domain_named,
+)
 from ovirt_rdma.host.collect.mounts import MOUNTINFO
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.export import Export, ExportProblem, nfs_check
-from ovirt_rdma.host.facts.model import Facts, NfsMount
+from ovirt_rdma.host.facts.model import Facts, NfsMount, Route
 from ovirt_rdma.host.mount_options import RDMA, MountOptions
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, rule_for
@@ -420,6 +430,23 @@ def _remount_fix(
     return f"first, {'; '.join(first)}; then {heal}" if first else heal
 
 
+def server_addresses(facts: Facts, export: Export) -> set[str]:
+    """Return the addresses of the export's server that the facts have."""
+    known = {str(export.address)} if export.address else set()
+    for mount in facts.nfs_mounts:
+        server = mount.source.rpartition(":/")[0].strip("[]")
+        if server.lower() == export.server.lower() and mount.address:
+            known.add(mount.address)
+    return known
+
+
+def route_to(facts: Facts, addresses: Collection[Optional[str]]) -> Optional[Route]:
+    """Return the host's route to one of ``addresses``; None if the facts have none.
+    They have only routes to servers of present mounts.
+    """
+    return next((r for r in facts.routes if r.destination in addresses), None)
+
+
 def _before_a_remount(
     facts: Facts, mount: NfsMount, review: Optional[MountReview]
 ) -> list[str]:
@@ -427,7 +454,7 @@ def _before_a_remount(
     first = []
     if review and review.against:
         first.append(conflict_fix(review.against))
-    route = next((r for r in facts.routes if r.destination == mount.address), None)
+    route = route_to(facts, (mount.address,))
     if any(step.verdict == NOT_READY for step in local_steps(facts, route)):
         first.append(f"on the host: {nfs_check(mount.source)}")
     return first
@@ -440,3 +467,125 @@ def _rule_asks_for_rdma(report: HostReport, domain: Domain) -> bool:
     policy, _ = loaded_policy(report)
     match = rule_for(policy, export) if disabled and policy and export else None
     return match is not None and match.rule.transport != TCP
+
+
+# Make the rows of ``domain list``: the file domains of an engine.
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """A domain on one host: the requested transport (``rdma``, ``tcp``; None: unknown),
+    ``by`` what it is requested, and ``in_use``: a transport, ``not mounted``,
+    ``unproven`` or ``unknown``.
+    """
+
+    host: str
+    asked: Optional[str]
+    by: str
+    in_use: str
+
+
+@dataclass(frozen=True)
+class DomainRow:
+    """A domain; ``by_row`` is the transport that its storage connection requests, None
+    if it is not NFS. ``hosts`` are those of its data center that were asked.
+    """
+
+    domain: Domain
+    data_center: Optional[str]
+    by_row: Optional[str]
+    hosts: tuple[OnHost, ...] = ()
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """Number of hosts by requested transport (``rdma``, ``unknown``)."""
+        return _counted(host.asked or "unknown" for host in self.hosts)
+
+    @property
+    def in_use(self) -> dict[str, int]:
+        """Number of hosts by transport in use."""
+        return _counted(host.in_use for host in self.hosts)
+
+
+def file_domains(engine: Engine, data_center: Optional[str] = None) -> list[Domain]:
+    """Return the domains on files, of the data center with this id or of all."""
+    return [
+        domain
+        for domain in engine.domains
+        if domain.storage_type in FILE_TYPES
+        and data_center in (None, domain.data_center)
+    ]
+
+
+def domains_to_verify(
+    engine: Engine, names: Sequence[str], data_center: Optional[str] = None
+) -> list[Domain]:
+    """Return the domains of ``names``, each once; without names, all NFS domains that
+    are attached. ``data_center`` is a name or id.
+
+    Raises NameProblem for an unknown name, and for a domain that is not NFS or not
+    attached.
+    """
+    if not names:
+        center = None
+        if data_center is not None:
+            center = data_center_named(engine, data_center).id
+        every = file_domains(engine, center)
+        return [domain for domain in every if verifiable(domain) and domain.data_center]
+    chosen = [domain_named(engine, name, data_center) for name in names]
+    odd = [
+        f"{domain.name} is on {domain.storage_type or 'unknown storage'}, not NFS: it "
+        "has no transport to prove"
+        if not verifiable(domain)
+        else f"{domain.name} is in no data center: no host mounts it"
+        for domain in chosen
+        if not verifiable(domain) or not domain.data_center
+    ]
+    if odd:
+        raise NameProblem("domain-not-verifiable", "\n".join(odd), "leave it out")
+    return list(dict.fromkeys(chosen))
+
+
+def domain_rows(
+    engine: Engine,
+    domains: Sequence[Domain],
+    reports: Iterable[tuple[Host, HostReport]],
+) -> tuple[DomainRow, ...]:
+    """Return a row for each of ``domains``. Reports are not kept, only their result for
+    each domain, so ``reports`` can be an iterator over many hosts.
+    """
+    centers = {center.id: center.name for center in engine.data_centers}
+    clusters = {cluster.id: cluster.data_center for cluster in engine.clusters}
+    hosts: dict[tuple[str, Optional[str]], list[OnHost]] = {}
+    for host, report in reports:
+        center = clusters.get(host.cluster)
+        inside = [d for d in domains if d.data_center and d.data_center == center]
+        for domain, used in zip(inside, transports_in_use(host, report, inside)):
+            hosts.setdefault((domain.id, center), []).append(_on_host(used))
+    return tuple(
+        DomainRow(
+            domain,
+            centers.get(domain.data_center or ""),
+            _by_row(domain),
+            tuple(hosts.get((domain.id, domain.data_center), ())),
+        )
+        for domain in domains
+    )
+
+
+def _on_host(used: InUse) -> OnHost:
+    in_use = used.transport or used.cell.text
+    if used.mounted is None and used.cell.verdict == UNKNOWN:
+        in_use = "unknown"
+    return OnHost(used.host, used.asked.transport, used.asked.by, in_use)
+
+
+def _by_row(domain: Domain) -> Optional[str]:
+    connection = domain.connection
+    if connection is None or nfs_export(connection) is None:
+        return None
+    return connection_transport(connection)
+
+
+def _counted(words: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(words).most_common())

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Find domains that share a connection of the kernel, and so the transport. Pure.
+"""Check hosts for a domain: whether they can mount it, and whether it would share the
+connection of another domain of its server. Pure.
 
 A host uses one connection for all NFS 4 mounts of a server with the same minor version
 (:mod:`ovirt_rdma.storage.mounts`). A new domain then gets the transport of the mounts
@@ -15,19 +16,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.domains.host_checks import server_addresses
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     connection_transport,
     nfs_export,
     requested_transport,
+    route_to,
+    server_addresses,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, policy_of
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host, StorageConnection
 from ovirt_rdma.engine_sdk_tools.names import listed
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.storage.mounts import (
     REMOUNT,
@@ -35,6 +36,64 @@ from ovirt_rdma.storage.mounts import (
     conflict_clause,
     conflicting_mounts,
 )
+from ovirt_rdma.storage.readiness import NOT_READY, local_steps
+
+
+def host_problems(
+    up: Sequence[Host],
+    reports: Mapping[str, HostReport],
+    export: Export,
+    row: StorageConnection,
+    transport: str,
+) -> tuple[list[Sentence], list[str]]:
+    """Return why hosts that are ``up`` cannot mount the domain, and warnings."""
+    offenders: list[Sentence] = []
+    silent = []
+    for host in up:
+        report = reports.get(host.name)
+        if report is None or report.facts is None:
+            silent.append(host.name)
+            continue
+        asked = requested_transport(row, policy_of(report))
+        if asked.transport not in (None, transport):
+            sentence = (
+                f"{host.name}: {asked.by} of its policy requests {asked.transport} for "
+                f"{export}, not {transport}"
+            )
+            offenders.append(Sentence("policy-other-transport", sentence))
+        elif transport == RDMA:
+            offenders += _not_ready(host, report.facts, export)
+    warnings = []
+    if silent and transport == RDMA:
+        warnings.append(
+            f"no report from {listed(silent)}: if such a host cannot mount the domain, "
+            "only the engine's events show it; then everything is rolled back"
+        )
+    if connection_transport(row) != transport and not offenders and not silent:
+        warnings.append(
+            f"the mount options do not request {transport}; the hosts use it because "
+            "of their policies"
+        )
+    return offenders, warnings
+
+
+def _not_ready(host: Host, facts: Facts, export: Export) -> Iterator[Sentence]:
+    head = f"{host.name} is not ready for RDMA"
+    failed = [
+        step
+        for step in local_steps(facts, route_to(facts, server_addresses(facts, export)))
+        if step.verdict == NOT_READY
+    ]
+    for step in failed:
+        fix = f" ({step.fix})" if step.fix else ""
+        yield Sentence("host-not-ready", f"{head}: {step.detail}{fix}")
+    ports = [port for device in facts.rdma_devices for port in device.ports]
+    if not failed and not any(port.is_active for port in ports):
+        sentence = f"{head}: none of its RDMA ports is ACTIVE (ibstat; rdma link)"
+        yield Sentence("host-not-ready", sentence)
+
+
+# Find domains that share a connection of the kernel, and so the transport.
 
 # By the API's names; for any other name, host and server negotiate the version.
 _VERSIONS = {"v3": "3", "v4_0": "4.0", "v4_1": "4.1", "v4_2": "4.2"}

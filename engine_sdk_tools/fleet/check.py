@@ -1,47 +1,421 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Make the matrix of ``hosts check``: readiness of hosts for storage over RDMA. Pure.
+"""Check hosts: what prevents storage over RDMA on each, as a matrix, and failed checks
+as events of the engine.
+
+A subnet manager knows nodes and ports by their GUIDs alone: opensm takes two nodes with
+one GUID for a cable that was moved, asks again, and writes ``FATAL: duplicated guids``
+(report_duplicated_guid() in opensm/osm_node_info_rcv.c). One of the two has no LID
+then, or the other's. No single host can see that: here the reports of all hosts are
+compared.
+
+Derived GUIDs of VFs (:mod:`ovirt_rdma.host.rules.virtual_functions`) differ between
+hosts. Equal ones are set by hand, by another program, or by a copy of an adapter's
+firmware image with its GUIDs.
+
+The readiness for RDMA to NFS servers comes from the host's facts, which have routes
+only to servers of present mounts. No server is asked, so that what only the server can
+answer stays unknown.
 
 The engine's view and the host's own report are in separate cells: a host may be up and
 not ready, or ready and down.
+
+So whoever watches the engine, or gets its notifications, sees for example that VDSM was
+updated to a form that the add-on does not support, and that the host mounts as stock.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.fleet.cells import (
-    enabled_cell,
-    not_reported,
-    package_cell,
-    ports_cell,
-    rules_cell,
-    running_cell,
-    servers_cell,
-    status_cell,
+from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.request import Call, types
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.domains.transport import (
+    nfs_export,
+    requested_transport,
+    route_to,
+    rule_without_effect,
+    server_addresses,
 )
-from ovirt_rdma.engine_sdk_tools.fleet.guids import (
-    Guids,
-    guids_of,
-    shared_guids,
-    with_shared_guids,
-)
-from ovirt_rdma.engine_sdk_tools.hosts.health import health_cell
-from ovirt_rdma.engine_sdk_tools.hosts.hooks import hooks_cell
-from ovirt_rdma.engine_sdk_tools.hosts.policy import (
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    HostReport,
+    PolicyInForce,
     digest_without_drop_ins,
+    health_cell,
+    hooks_cell,
     policy_of,
     status_part,
+    with_own_bugs_caught,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, WARN, Axis, Cell, Matrix
-from ovirt_rdma.engine_sdk_tools.model import Engine, Host, StorageConnection
-from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.engine_sdk_tools.job import ORIGIN
+from ovirt_rdma.engine_sdk_tools.matrix import (
+    FAIL,
+    NONE,
+    OK,
+    UNKNOWN,
+    WARN,
+    Axis,
+    Cell,
+    Matrix,
+)
+from ovirt_rdma.engine_sdk_tools.model import (
+    BROKEN,
+    LACKS,
+    Engine,
+    Host,
+    StorageConnection,
+    host_is,
+    status_label,
+    status_words,
+)
+from ovirt_rdma.host import __version__
+from ovirt_rdma.host.decision.registry import Decision, decide
+from ovirt_rdma.host.enablement.state import BY_LAUNCHER, MODE_VDSMD, MODES
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.facts.devices import Adapter, Guid, RdmaDevice
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.policy.model import Policy, digest
+from ovirt_rdma.host.rules import base
 from ovirt_rdma.host.rules.base import Step
+from ovirt_rdma.storage import readiness
+
+# A sentence for each of the first GUIDs; of more, only the number is shown.
+_SHOWN = 3
+_OF_VFS = (
+    "guids: derived under virtual_functions in the policy of each of these hosts gives "
+    "every VF GUIDs of its own; then on each: ovirt-rdma-host apply"
+)
+_OF_ADAPTERS = (
+    "if both are one machine, remove one of them from the engine; else give one "
+    "adapter other GUIDs by mstflint (sg), then power that host off and on"
+)
+
+
+@dataclass(frozen=True)
+class GuidOwner:
+    """Who has a GUID: ``what`` is ``mlx5_0``, ``mlx5_0/1`` (a port), or ``VF 3 of
+    mlx5_0``; ``is_vf``: a virtual function, whose GUIDs its host sets.
+    """
+
+    host: str
+    what: str
+    is_vf: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.what} on {self.host}"
+
+
+# The GUIDs of one host, each with its owners.
+Guids = Mapping[str, tuple[GuidOwner, ...]]
+
+
+def guids_of(host: str, facts: Facts) -> Guids:
+    """Return the GUIDs on InfiniBand of ``host``, its name in the engine.
+
+    A PCI function counts once: its port may have the node's GUID, and a VF's GUIDs are
+    known from its physical function and, on the host, from its own RDMA device. GUIDs
+    of zeros are nobody's.
+    """
+    owners: dict[str, dict[str, GuidOwner]] = {}
+    for place, guid, owner in _owned(host, facts):
+        digits = guid.replace(":", "").lower()
+        if Guid(digits).assigned:
+            owners.setdefault(Guid(digits).in_groups, {}).setdefault(place, owner)
+    return {guid: tuple(found.values()) for guid, found in owners.items()}
+
+
+def _owned(host: str, facts: Facts) -> Iterator[tuple[str, str, GuidOwner]]:
+    """Yield the place (a PCI address, or a device's name), a GUID and its owner."""
+    by_address = {d.pci.address: d for d in facts.rdma_devices if d.pci}
+    for adapter in facts.adapters:
+        pf = by_address.get(adapter.pci.address)
+        if pf is None or _is_infiniband(pf):
+            yield from _of_vfs(host, adapter, pf.name if pf else adapter.pci.address)
+    for device in facts.rdma_devices:
+        if not _is_infiniband(device):
+            continue
+        place = device.pci.address if device.pci else device.name
+        for port in device.ports:
+            if port.is_infiniband and port.guid:
+                yield place, port.guid, GuidOwner(host, f"{device.name}/{port.number}")
+        yield place, device.node_guid, GuidOwner(host, device.name)
+
+
+def _of_vfs(
+    host: str, adapter: Adapter, pf: str
+) -> Iterator[tuple[str, str, GuidOwner]]:
+    for vf in adapter.virtual_functions:
+        owner = GuidOwner(host, f"VF {vf.number} of {pf}", is_vf=True)
+        for guid in (vf.node_guid, *(port.guid for port in vf.ports)):
+            if guid:
+                yield vf.address, guid, owner
+
+
+def _is_infiniband(device: RdmaDevice) -> bool:
+    return any(port.is_infiniband for port in device.ports)
+
+
+def shared_guids(hosts: Iterable[Guids]) -> dict[str, tuple[GuidOwner, ...]]:
+    """Return the GUIDs that have several owners, on one host or on several."""
+    owners: dict[str, list[GuidOwner]] = {}
+    for guids in hosts:
+        for guid, found in guids.items():
+            owners.setdefault(guid, []).extend(found)
+    return {guid: tuple(found) for guid, found in owners.items() if len(found) > 1}
+
+
+def with_shared_guids(
+    cell: Cell, host: str, shared: Mapping[str, tuple[GuidOwner, ...]]
+) -> Cell:
+    """Return ``cell``, that of the host's RDMA ports, as FAIL if the host has some of
+    the ``shared`` GUIDs; what it says by itself is kept.
+    """
+    own = {
+        guid: owners
+        for guid, owners in shared.items()
+        if any(owner.host == host for owner in owners)
+    }
+    if not own:
+        return cell
+    sentences = [
+        f"{' and '.join(map(str, owners))} have the same GUID {guid}"
+        for guid, owners in own.items()
+    ]
+    texts = sentences[:_SHOWN]
+    if len(sentences) > len(texts):
+        texts.append(f"{len(sentences) - len(texts)} more GUIDs are not unique")
+    # Equal GUIDs of physical functions are of one machine, or of firmware.
+    of_vfs = all(any(owner.is_vf for owner in owners) for owners in own.values())
+    fixes = [_OF_VFS if of_vfs else _OF_ADAPTERS]
+    if cell.verdict != OK:
+        texts.insert(0, cell.sentence)
+        fixes.insert(0, cell.fix)
+    return replace(
+        cell,
+        verdict=FAIL,
+        sentence="; ".join(filter(None, texts)),
+        fix="; ".join(filter(None, fixes)),
+    )
+
+
+# Make the cells of ``hosts check`` for one host.
+
+NOT_REPORTED = Cell(UNKNOWN, "unknown", "the host did not report its status")
+
+_SENTENCES_SHOWN = 3
+_LONGEST = 1000
+
+
+def status_cell(host: Host) -> Cell:
+    """Return the cell of the host's status in the engine; only ``up`` is good."""
+    sentence = f"the host is {status_words(host.status)}"
+    text = status_label(host.status)
+    if host.status == "up":
+        return Cell(OK, text, sentence, "", "engine")
+    if host.status is None:
+        return Cell(UNKNOWN, text, sentence, "", "engine")
+    if host_is(host.status, LACKS, BROKEN) or host.status == "pending_approval":
+        fix = "see the events of the host in the administration portal"
+        return Cell(FAIL, text, sentence, fix, "engine")
+    return Cell(WARN, text, sentence, "", "engine")
+
+
+def package_cell(report: HostReport) -> Cell:
+    """Return whether all files of the add-on exist, in the version of this machine.
+
+    A file that was edited on the host is not seen here: ``rpm -V`` shows it.
+    """
+    files = status_part(report.status, "package")
+    if not files:
+        return not_reported(report)
+    missing = [name for name, exists in files.items() if not exists]
+    if not missing:
+        return _version_cell((report.status or {}).get("version"))
+    fix = "install the package ovirt-rdma-host on the host"
+    if len(missing) == len(files):
+        return Cell(FAIL, "missing", "the add-on is not installed", fix)
+    sentence = f"files of the add-on are missing: {', '.join(missing)}"
+    return Cell(FAIL, "incomplete", sentence, fix)
+
+
+def _version_cell(version: Optional[str]) -> Cell:
+    if version == __version__:
+        return Cell(OK, version, "all files of the add-on exist, in this version")
+    sentence = f"its version is {version}, and that of this machine {__version__}"
+    fix = "install the same version on both"
+    if version is None:
+        return Cell(UNKNOWN, "unknown", "the host did not report the version", fix)
+    return Cell(FAIL, version, sentence, fix)
+
+
+def enabled_cell(report: HostReport) -> Cell:
+    """Return whether the add-on is enabled, and in which mode."""
+    if report.status is None:
+        return not_reported(report)
+    mode = status_part(report.status, "enabled").get("mode")
+    if mode in MODES:
+        return Cell(OK, str(mode), f"enabled in mode {mode}")
+    return Cell(
+        FAIL,
+        "no",
+        "the add-on is not enabled: stock VDSM mounts the storage",
+        "on the host: ovirt-rdma-host enable --restart-vdsmd",
+    )
+
+
+def running_cell(host: Host, report: HostReport) -> Cell:
+    """Return whether vdsmd is running, and in the mode that is enabled."""
+    if report.status is None:
+        return not_reported(report)
+    running = status_part(report.status, "running")
+    mode = status_part(report.status, "enabled").get("mode")
+    if not running:
+        verdict = FAIL if host.status == "up" else WARN
+        return Cell(verdict, "no", "vdsmd is not running", source="host")
+    launched = running.get("program") == BY_LAUNCHER
+    text = "launcher" if launched else "stock"
+    restart = "on the host: systemctl restart vdsmd"
+    if launched and mode != MODE_VDSMD:
+        sentence = "vdsmd still uses the add-on, which is no longer enabled"
+        return Cell(WARN, text, sentence, restart)
+    if not launched and mode == MODE_VDSMD:
+        sentence = "stock vdsmd is running, although mode vdsmd is enabled"
+        because = running.get("because")
+        if isinstance(because, str) and because:
+            # Such as an update of VDSM with a form that this version does not know.
+            sentence = f"the launcher started stock vdsmd: {because[:_LONGEST]}"
+            restart = "on the host: solve that, then systemctl restart vdsmd"
+        return Cell(FAIL, text, sentence, restart)
+    started = "vdsmd was started by the launcher" if launched else "stock vdsmd runs"
+    return Cell(OK, text, started)
+
+
+def rules_cell(report: HostReport, decision: Optional[Decision]) -> Cell:
+    """Return the findings of ``decision``, which is None without the host's facts."""
+    if decision is None:
+        return not_reported(report)
+    failed = [f for f in decision.findings if f.verdict == base.FAIL]
+    warned = [f for f in decision.findings if f.verdict == base.WARN]
+    to_do = len(decision.applicable)
+    see = "on the host: ovirt-rdma-host check"
+    for findings, verdict, noun in ((failed, FAIL, "fail"), (warned, WARN, "warn")):
+        if findings:
+            texts = [f"{f.rule}: {f.sentence}" for f in findings[:_SENTENCES_SHOWN]]
+            more = len(findings) - len(texts)
+            texts += [f"{more} more"] if more else []
+            fix = "on the host: ovirt-rdma-host apply" if to_do else findings[0].fix
+            sentence = "; ".join(texts)
+            return Cell(verdict, f"{len(findings)} {noun}", sentence, fix or see)
+    if to_do:
+        count = "1 step" if to_do == 1 else f"{to_do} steps"
+        sentence = f"the host does not match its policy: {count} to do"
+        return Cell(
+            WARN, f"{to_do} to do", sentence, "on the host: ovirt-rdma-host apply"
+        )
+    return Cell(OK, "ok", "no rule fails or warns")
+
+
+def ports_cell(report: HostReport) -> Cell:
+    """Return whether an RDMA port is ACTIVE."""
+    facts = report.facts
+    if facts is None:
+        return not_reported(report)
+    ports = [
+        (device.name, port) for device in facts.rdma_devices for port in device.ports
+    ]
+    if not ports:
+        fix = "check that the adapter's driver is loaded: rdma link"
+        return Cell(FAIL, "none", "there is no RDMA device", fix)
+    states = ", ".join(f"{name}/{port.number} is {port.state}" for name, port in ports)
+    active = sum(port.is_active for _, port in ports)
+    text = f"{active} of {len(ports)}"
+    if active:
+        return Cell(OK, text, states)
+    fix = "check the cable, the switch port and, on InfiniBand, the subnet manager"
+    return Cell(FAIL, text, states, fix)
+
+
+def not_reported(report: HostReport) -> Cell:
+    """Return the cell for data that the host did not report, with the reason."""
+    return replace(
+        NOT_REPORTED, sentence=report.problem or NOT_REPORTED.sentence, fix=report.fix
+    )
+
+
+_WORST_FIRST = (FAIL, UNKNOWN, WARN, NONE, OK)
+
+
+def local_readiness(facts: Facts, export: Export) -> readiness.Readiness:
+    """Return the steps that the host alone decides: module, route, port."""
+    route = route_to(facts, server_addresses(facts, export))
+    steps = readiness.local_steps(facts, route)
+    return readiness.Readiness(steps)
+
+
+def servers_cell(report: HostReport, rows: Sequence[StorageConnection]) -> Cell:
+    """Return whether the host is ready for RDMA to the servers of ``rows``.
+
+    Not ready is FAIL if RDMA is requested, else WARN. Unknown counts only if RDMA is
+    requested.
+    """
+    facts = report.facts
+    if facts is None:
+        return not_reported(report)
+    force = policy_of(report)
+    wanted: dict[str, tuple[Export, bool]] = {}
+    for row in rows:
+        export = nfs_export(row)
+        if export is None:
+            continue
+        rdma = requested_transport(row, force).transport == RDMA
+        _, before = wanted.get(export.server, (export, False))
+        wanted[export.server] = (export, before or rdma)
+    cells = [
+        _server_cell(local_readiness(facts, export), export.server, rdma)
+        for export, rdma in wanted.values()
+    ]
+    if not cells:
+        return Cell(NONE, "-", "its data center has no NFS storage domain")
+    ready = sum(cell.verdict == OK for cell in cells)
+    all_cells = [*cells, *_passed(rows, force)]
+    worst = min(all_cells, key=lambda cell: _WORST_FIRST.index(cell.verdict))
+    return Cell(worst.verdict, f"{ready} of {len(cells)}", worst.sentence, worst.fix)
+
+
+def _passed(rows: Iterable[StorageConnection], force: PolicyInForce) -> Iterator[Cell]:
+    fix = (
+        "set the transport in the mount options of its storage connection, or create "
+        "an NFS domain instead"
+    )
+    for row in rows:
+        rule = rule_without_effect(row, force)
+        if rule is not None:
+            sentence = (
+                f"{rule.title} requests {rule.transport} for {nfs_export(row)}, but "
+                "rules have no effect on a PosixFS domain"
+            )
+            yield Cell(WARN, "PosixFS", sentence, fix)
+
+
+def _server_cell(ready: readiness.Readiness, server: str, rdma: bool) -> Cell:
+    if ready.verdict == readiness.READY:
+        return Cell(OK, server, f"ready for RDMA to {server}, by the host's own report")
+    sentence = f"not ready for RDMA to {server}: {ready.reason}"
+    if ready.verdict == readiness.NOT_READY:
+        return Cell(FAIL if rdma else WARN, server, sentence, ready.fix)
+    sentence = f"readiness for RDMA to {server} is unknown: {ready.reason}"
+    return Cell(UNKNOWN if rdma else NONE, server, sentence, ready.fix)
+
+
+# Make the matrix of ``hosts check``: readiness of hosts for storage over RDMA.
 
 KIND = "hosts"
 STATUS = "status"
@@ -59,7 +433,7 @@ COLUMNS = (
 )
 _POLICY, _PORTS = COLUMNS.index("policy"), COLUMNS.index("rdma ports")
 # Characters of a digest to show, without "sha256:": enough to distinguish policies.
-_SHOWN = 8
+_DIGITS = 8
 
 
 @dataclass(frozen=True)
@@ -195,7 +569,7 @@ def _reference(rows: Sequence[HostRow], policy: Optional[Policy]) -> _Reference:
 
 
 def _policy_cell(row: HostRow, reference: _Reference, file: Optional[str]) -> Cell:
-    text = row.digest.partition(":")[2][:_SHOWN] if row.digest else "none"
+    text = row.digest.partition(":")[2][:_DIGITS] if row.digest else "none"
     if reference.whose and row.digest == reference.digest:
         if row.digest is None:
             return Cell(WARN, text, "no policy is loaded, as on the other hosts")
@@ -213,3 +587,84 @@ def _policy_cell(row: HostRow, reference: _Reference, file: Optional[str]) -> Ce
 
 def _broken(problem: object, fix: object) -> Cell:
     return Cell(FAIL, "broken", str(problem), str(fix or ""))
+
+
+# Write failed checks of hosts as events of the engine.
+
+# The engine's text in its AppErrors.properties, and its key, if it has no text.
+_KNOWN = re.compile(
+    "External Event with this custom id already exists"
+    "|EXTERNAL_EVENT_DUPLICATE_CUSTOM_ID"
+)
+# Of one cell: the text comes from the host.
+_LONGEST_EVENT = 1000
+
+
+@dataclass(frozen=True)
+class HostFailure:
+    """The failed checks of one host: its id and name in the engine, the names of the
+    checks, and a text with sentences and fixes.
+    """
+
+    host: str
+    name: str
+    checks: tuple[str, ...]
+    text: str
+
+
+def failures(matrix: Matrix) -> tuple[HostFailure, ...]:
+    """Return the hosts with failed checks. A host's status in the engine is left out:
+    the engine has events of its own about that. Pure.
+    """
+    found = []
+    for row, cells in zip(matrix.rows, matrix.cells):
+        failed = [
+            (column.name, cell)
+            for column, cell in zip(matrix.columns, cells)
+            if cell.verdict == FAIL and column.name != STATUS
+        ]
+        if failed:
+            sentences = (
+                f"{name}: {cell.sentence}{f' (fix: {cell.fix})' if cell.fix else ''}"
+                for name, cell in failed
+            )
+            text = "; ".join(sentence[:_LONGEST_EVENT] for sentence in sentences)
+            names = tuple(name for name, _ in failed)
+            found.append(HostFailure(row.id, row.name, names, text))
+    return tuple(found)
+
+
+def write_events(
+    session: Session, failed: Sequence[HostFailure], now: datetime
+) -> Iterator[str]:
+    """Write one event per host, and yield the hosts that got one.
+
+    The engine refuses a second event with the same origin and custom_id
+    (AddExternalEventCommand.java:47-51). The custom_id is made from the host, the names
+    of its failed checks and the day in UTC, so a check each hour says it once a day.
+    Raises EngineProblem if the engine does not accept an event for another reason.
+    """
+    for failure in failed:
+        event = types.Event(
+            origin=ORIGIN,
+            severity=types.LogSeverity.ERROR,
+            custom_id=_custom_id(failure, now),
+            description=f"ovirt-rdma: checks of {failure.name} failed: {failure.text}",
+            # The event does not get that of the request (EventMapper.java:199-201).
+            correlation_id=session.correlation_id,
+            host=types.Host(id=failure.host),
+        )
+        doing = f"writing an event about {failure.name}"
+        try:
+            session.report_progress(Call("events", "add", doing, {"event": event}))
+        except EngineProblem as problem:
+            if not _KNOWN.search(f"{problem.detail} {problem}"):
+                raise
+        else:
+            yield failure.name
+
+
+def _custom_id(failure: HostFailure, now: datetime) -> int:
+    text = "\0".join((f"{now:%Y-%m-%d}", failure.host, *failure.checks))
+    # A positive int of Java.
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1 or 1

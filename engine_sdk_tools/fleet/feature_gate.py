@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.request import Read
-from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.hosts.report import NAME
 from ovirt_rdma.engine_sdk_tools.model import Cluster, Engine
 
 FEATURE = "NFS_RDMA"
@@ -57,7 +57,7 @@ class Gate:
         return tuple(host for host in self.hosts if host not in self.hooked)
 
 
-def read_features(session: EngineSession, engine: Engine) -> FeatureFacts:
+def read_features(session: Session, engine: Engine) -> FeatureFacts:
     """Read the features of each cluster level in use, and those that are enabled."""
     levels = sorted({c.version for c in engine.clusters if c.version})
     reads = [

@@ -15,21 +15,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.progress import step as reported
 from ovirt_rdma.engine_sdk_tools.domains.transport import nfs_export
-from ovirt_rdma.engine_sdk_tools.hosts.policy import (
-    digest_with_drop_ins,
-    digest_without_drop_ins,
-    loaded_policy,
-    status_part,
-)
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     POLICY_TOO_LONG_FIX,
     HostAccess,
     HostReport,
     Pushed,
+    digest_with_drop_ins,
+    digest_without_drop_ins,
+    loaded_policy,
     policy_too_long,
+    status_part,
     with_own_bugs_caught,
 )
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, Axis, Cell, Matrix
@@ -312,8 +310,8 @@ def push_policy(
     ``listener`` gets a step for each host. ``job``, which makes a request to the engine
     for each step, gets one for each round of hosts.
     """
-    listener = listener or NoProgress()
-    job = job or NoProgress()
+    listener = listener or Listener()
+    job = job or Listener()
     listener.plan(tuple(host.name for host in plan.hosts), len(plan.hosts))
     pushed: dict[str, Pushed] = {}
     for start in range(0, len(plan.hosts), AT_ONCE):

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Access hypervisors over SSH with Ansible: read their reports, push their policy.
 
+Each command of a script in ``playbooks/`` prints one line: a mark, its name, its exit
+status, its stdout and stderr (gzip, base64; ``tell.sh``). Other output is ignored. If a
+host could not be asked, the messages of OpenSSH (sshconnect.c, ssh.c), sudo and Ansible
+are replaced by a sentence with a fix; these messages are never translated.
+
 This is a :class:`~ovirt_rdma.engine_sdk_tools.hosts.report.HostAccess`. A host must
 present the host key that the engine knows, or no connection is made. A report says what
 is missing on its host.
@@ -9,14 +14,17 @@ is missing on its host.
 from __future__ import annotations
 
 import base64
+import binascii
+import re
 import shlex
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
 
-from ovirt_rdma.engine_sdk_tools.hosts import ansible_run, known_hosts
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run, inventory
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     FAILED,
     MOST_SENT,
@@ -24,27 +32,19 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     PLAYBOOKS,
     AnsibleRun,
     HostOutcome,
+    trusted_collections,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.answers import (
-    Failure,
-    explain_failure,
-    pushed_of,
-    read_answers,
-    report_of,
-)
-from ovirt_rdma.engine_sdk_tools.hosts.collection import trusted_collections
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     Access,
+    HostKey,
     inventory_of,
     is_address,
-    read_inventory,
-)
-from ovirt_rdma.engine_sdk_tools.hosts.known_hosts import (
-    HostKey,
     known_hosts_text,
     known_keys,
+    read_inventory,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    MOST_BYTES,
     POLICY_TOO_LONG_FIX,
     HostDone,
     HostReport,
@@ -53,9 +53,416 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     policy_too_long,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared, judged, with_event
-from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.engine_sdk_tools.model import Host, status_mistake
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
+from ovirt_rdma.host.system.json_document import UnreadableJson, json_value
+
+_Part = TypeVar("_Part")
+
+# A host may print anything: accept at most three digits as an exit status.
+_LINE = re.compile(
+    r"^ovirt-rdma-told (\S+) (\d{1,3}) (\S+) (\S+)\r?$", re.MULTILINE | re.ASCII
+)
+# tell.sh sends this many bytes of stderr; a sentence has at most this many characters.
+_MOST_SHOWN = 4000
+_MOST_MISTAKES = 20
+# Exit statuses of timeout(1): the timeout has ended; the command does not exist.
+_TIMED_OUT = (124, 137)
+_NO_COMMAND = 127
+# No exit status of a process.
+_TOO_MUCH = 1000
+
+_VERSION = "version"
+_INSTALL = "install the package ovirt-rdma-host on it"
+_SAME_VERSION = "install the same version of ovirt-rdma on the host and here"
+_STEPS = {
+    "before": f"reading {POLICY_YAML}",
+    "folder": "making the folder of the policy",
+    "write": "writing the policy next to the present one",
+    "check": "ovirt-rdma-host policy check",
+    "keep": f"keeping the present {POLICY_YAML}",
+    "place": f"replacing {POLICY_YAML}",
+    "swap": "replacing the drop-ins of the policy",
+    "load": "ovirt-rdma-host policy load",
+    "restore": f"restoring the earlier {POLICY_YAML}",
+    "remove": f"removing {POLICY_YAML}",
+    "status": "ovirt-rdma-host status",
+    "facts": "ovirt-rdma-host facts",
+    "policy": f"reading {POLICY_YAML}",
+    "history": "ovirt-rdma-host history",
+}
+
+
+_NAMES = frozenset((*_STEPS, _VERSION))
+
+
+class Answer(NamedTuple):
+    """The answer of one command: exit status, stdout, and the end of its stderr."""
+
+    status: int
+    out: bytes
+    err: str
+
+
+class _Wrong(Problem):
+    """The answer of a host is invalid or missing."""
+
+
+def read_answers(text: str) -> dict[str, Answer]:
+    """Return the commands' answers by name; of several with one name, the last.
+
+    Lines that are cut off or damaged, or have a name that no script uses, are ignored.
+    An answer with which all would have more than MOST_BYTES unpacked has the status
+    _TOO_MUCH, and no output.
+    """
+    lines = {name: rest for name, *rest in _LINE.findall(text) if name in _NAMES}
+    answers = {}
+    left = MOST_BYTES
+    for name, (status, packed_out, packed_err) in lines.items():
+        out = _unpacked(packed_out, left)
+        err = _unpacked(packed_err, left)
+        if out is None or err is None:
+            continue
+        if len(out) + len(err) > left:
+            answers[name] = Answer(_TOO_MUCH, b"", "")
+        else:
+            left -= len(out) + len(err)
+            last = err[-_MOST_SHOWN:].decode("utf-8", "replace")
+            answers[name] = Answer(int(status), out, last)
+    return answers
+
+
+def report_of(host: str, told: Mapping[str, Answer], at: float) -> HostReport:
+    """Return the report from the answers to ``report.sh``; ``at`` is in seconds since
+    1970. ``problem`` names what is missing, even if the report has other parts.
+    """
+    wrong: list[Problem] = []
+
+    def part(read: Callable[[], _Part]) -> Optional[_Part]:
+        try:
+            return read()
+        except Problem as problem:
+            wrong.append(problem)
+            return None
+
+    facts = part(lambda: _facts(host, told))
+    status = part(lambda: _status(host, told))
+    policy = part(lambda: _policy_in_bounds(host, told, status))
+    asked = "history" in told
+    history = part(lambda: _document(host, told, "history")) if asked else None
+    return HostReport(
+        host,
+        facts,
+        status,
+        policy,
+        at,
+        wrong[0].one_line[:_MOST_SHOWN] if wrong else "",
+        wrong[0].fix[:_MOST_SHOWN] if wrong else "",
+        history,
+    )
+
+
+def pushed_of(host: str, told: Mapping[str, Answer]) -> Pushed:
+    """Return the result of a push from the answers to ``policy.sh``."""
+    before: Optional[str] = None
+    digest: Optional[str] = None
+    try:
+        if _VERSION in told:
+            _good(host, told, _VERSION)
+        before = _policy(host, told, "before")
+        for step in ("folder", "write"):
+            if step in told:
+                _good(host, told, step)
+        if told.get("check", Answer(0, b"", "")).status == 3:
+            raise _mistakes(host, told["check"])
+        _good(host, told, "check")
+        for step in ("keep", "place"):
+            if step in told:
+                _good(host, told, step)
+        if "swap" in told:
+            _good(host, told, "swap", told.get("restore"))
+        _good(host, told, "load", told.get("restore"))
+        if "remove" in told:
+            _good(host, told, "remove")
+        loaded = _document(host, told, "load").get("digest")
+        digest = HostReport(host, status=_status(host, told)).policy_digest
+        if loaded != digest or digest is None:
+            shown = loaded if isinstance(loaded, str) else None
+            raise _Wrong(
+                "policy-overwritten",
+                f"the policy in force on {host} is not the one just loaded: {digest}, "
+                f"not {shown}",
+                "somebody else has loaded a policy at the same time; push again",
+            )
+    except Problem as problem:
+        sentence, fix = problem.one_line[:_MOST_SHOWN], problem.fix[:_MOST_SHOWN]
+        return Pushed(host, digest, before, sentence, fix)
+    return Pushed(host, digest, before)
+
+
+def _facts(host: str, told: Mapping[str, Answer]) -> Facts:
+    data = _document(host, told, "facts")
+    try:
+        return dump.from_json_dict(data, f"the facts of {host}")
+    except dump.FactsProblem as problem:
+        raise _Wrong(problem.id, str(problem), _SAME_VERSION) from None
+
+
+def _status(host: str, told: Mapping[str, Answer]) -> dict[str, Any]:
+    data = _document(host, told, "status")
+    mistake = status_mistake(data)
+    if mistake:
+        raise _Wrong(
+            "host-status-invalid",
+            f"the status of {host} is not a document of 'status -o json': {mistake}",
+            _SAME_VERSION,
+        )
+    return data
+
+
+def _document(host: str, told: Mapping[str, Answer], name: str) -> dict[str, Any]:
+    """Return the JSON object that a command printed."""
+    answer = _good(host, told, name)
+    fix = f"run it on the host: {_STEPS[name]} -o json"
+    sentence = f"{_STEPS[name]} printed no JSON object on {host}"
+    try:
+        data = json_value(answer.out)
+    except UnreadableJson as error:
+        sentence = f"{sentence}: {error}"
+        raise _Wrong("host-answer-invalid", sentence, fix) from None
+    if not isinstance(data, dict):
+        raise _Wrong("host-answer-invalid", sentence, fix)
+    return data
+
+
+def _policy(host: str, told: Mapping[str, Answer], name: str) -> Optional[str]:
+    """Return the host's policy.yaml; None if there is none."""
+    if name not in told:
+        return None
+    try:
+        return _good(host, told, name).out.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _Wrong(
+            "host-policy-not-utf8",
+            f"{POLICY_YAML} on {host} is not UTF-8 text",
+            "correct or remove the file on the host",
+        ) from None
+
+
+def _policy_in_bounds(
+    host: str, told: Mapping[str, Answer], status: Optional[dict[str, Any]]
+) -> Optional[str]:
+    text = _policy(host, told, "policy")
+    long = policy_too_long(HostReport(host, status=status, policy_text=text).policy)
+    if long:
+        raise _Wrong("policy-too-long", f"{host}: {long}", POLICY_TOO_LONG_FIX)
+    return text
+
+
+def _good(
+    host: str, told: Mapping[str, Answer], name: str, restored: Optional[Answer] = None
+) -> Answer:
+    """Return a command's answer; raise a Problem if it failed or there is none."""
+    doing = _STEPS.get(name, "ovirt-rdma-host")
+    answer = told.get(name)
+    if answer is None:
+        raise _Wrong(
+            "host-no-answer",
+            f"no answer from {host} to {doing}",
+            "its login shell or sshd may end sessions early; log in to it with ssh",
+        )
+    # 3: status has found a problem, and reports it in its document.
+    if answer.status == 0 or (name == "status" and answer.status == 3):
+        return answer
+    after = ""
+    if restored is not None:
+        result = "was" if restored.status == 0 else "could not be"
+        after = f"; the earlier {POLICY_YAML} {result} restored"
+    if answer.status == _NO_COMMAND and doing.startswith("ovirt-rdma-host"):
+        raise _Wrong(
+            "host-command-missing",
+            f"the command ovirt-rdma-host is missing on {host}{after}",
+            _INSTALL,
+        )
+    if answer.status == _TOO_MUCH:
+        raise _Wrong(
+            "host-answer-too-large",
+            f"{doing} printed more than {MOST_BYTES // 1_000_000} MB on {host}",
+            f"run it on the host and see what it prints: {doing}",
+        )
+    if answer.status in _TIMED_OUT:
+        raise _Wrong(
+            "host-command-timeout",
+            f"{doing} did not end in time on {host}{after}",
+            f"run it on the host and see what it waits for: {doing}",
+        )
+    sentence, fix = _own_message(answer.err)
+    sentence = sentence or f"exit status {answer.status}"
+    raise _Wrong(
+        "host-command-failed",
+        f"{doing} failed on {host}: {sentence}{after}",
+        fix or f"run it on the host: {doing}",
+    )
+
+
+def _place(error: Mapping[str, Any]) -> str:
+    """Return where a mistake is, with a blank at its end: drop-in, line and key."""
+    # The folder is one of the push only.
+    file = str(error["file"]).rpartition("/policy.d/")[2]
+    parts = [f"policy.d/{file}:"] if "/" not in file and file else []
+    parts += [f"line {error['line']}:"] if error["line"] is not None else []
+    return " ".join([*parts, *([error["key"]] if error["key"] else []), ""])
+
+
+def _mistakes(host: str, answer: Answer) -> Problem:
+    """Return one problem with the mistakes that the host's ``policy check`` found."""
+    fix = f"correct the policy; or, if it is valid here: {_SAME_VERSION}"
+    try:
+        document: Any = json_value(answer.out)
+        lines = [
+            f"the policy is invalid on {host}: {_place(error)}{error['sentence']}"
+            for error in document["errors"][:_MOST_MISTAKES]
+        ]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        lines = []
+    return _Wrong(
+        "host-policy-refused",
+        "\n".join(lines) or f"the policy is invalid on {host}",
+        fix,
+    )
+
+
+def _own_message(err: str) -> tuple[str, str]:
+    """Return the sentence and the fix that ovirt-rdma-host or a tool printed."""
+    sentences, fix = [], ""
+    for line in filter(None, map(str.strip, err.splitlines())):
+        if line.startswith("fix: "):
+            fix = line[len("fix: ") :]
+        elif not line.startswith(("note: ", "warning: ")):
+            sentences.append(line)
+    own = [line for line in sentences if line.startswith("ovirt-rdma-host: ")]
+    chosen = own[0][len("ovirt-rdma-host: ") :] if own else "; ".join(sentences[-1:])
+    return chosen, fix
+
+
+def _unpacked(text: str, most: int) -> Optional[bytes]:
+    """Return the unpacked text, None if it is damaged. Of a text of more than ``most``
+    bytes, only ``most`` + 1 are unpacked and returned.
+    """
+    try:
+        unzip = zlib.decompressobj(wbits=31)
+        plain = unzip.decompress(base64.b64decode(text, validate=True), most + 1)
+    except (binascii.Error, ValueError, zlib.error):
+        return None
+    return plain if unzip.eof or len(plain) > most else None
+
+
+class Failure(NamedTuple):
+    """A sentence on the host, and what to do."""
+
+    sentence: str
+    fix: str
+
+
+# A host may print anything, and the time of the patterns grows with the square of the
+# length of a line.
+_MOST_SEARCHED = 4000
+_MOST_QUOTED = 400
+# The lines that OpenSSH 9 prints before its message.
+_NOISE = re.compile(r"^(@+$|@ .* @$|Warning: |debug\d|OpenSSH_|\*\* |Pseudo-terminal)")
+_RULES = (
+    (
+        r"IDENTIFICATION HAS CHANGED|Host key for .* has changed"
+        r"|no matching host key type found",
+        "{host} does not present the host key that {who} knows",
+        "find out why: it may be another machine; if it was reinstalled: {again}",
+    ),
+    (
+        r"host key is known for .* strict checking|Host key verification failed",
+        "neither the engine nor known_hosts has the SSH host key of {host}",
+        "let the engine fetch its key (Edit Host, SSH public key), or log in to it "
+        "once with ssh and compare the fingerprint",
+    ),
+    (
+        r"Permission denied|Too many authentication failures",
+        "{host} does not accept the SSH key",
+        "on the engine machine, run this as root, who can read the engine's key; "
+        "elsewhere, give a key that the host accepts, and its user: --ssh-key, "
+        "--ssh-user",
+    ),
+    (
+        r"Could not resolve hostname|Name or service not known",
+        "the address of {host}, {address}, cannot be resolved on this machine",
+        "correct the name resolution, or give ansible_host in an --inventory",
+    ),
+    (
+        r"Connection refused|Connection timed out|No route to host"
+        r"|Network is unreachable|Operation timed out|banner exchange"
+        r"|Connection (closed|reset)|kex_exchange_identification|not responding",
+        "{host} cannot be reached by SSH on {address} port {port}: {last}",
+        "check that the host is up, and that its sshd can be reached from here",
+    ),
+    (
+        r"sudo: .*password is required|Missing sudo password|a terminal is required",
+        "{host} requires a password for sudo",
+        "allow sudo without a password for this user, or log in as root",
+    ),
+    (
+        # Messages of ansible-core before and since 2.19, and of our own timeout.
+        r"expected time frame|Timed out after \d+ second|^no answer$",
+        "{host} did not answer in time",
+        "run it by hand and see what it waits for: ssh {address} ovirt-rdma-host "
+        "status",
+    ),
+)
+
+
+def explain_failure(host: Host, text: str, *, key_of_engine: bool = True) -> Failure:
+    """Explain the message ``text`` of ssh or Ansible on ``host``.
+
+    ``key_of_engine``: the host key came from the engine, not from known_hosts.
+    """
+    text = _ends_of(text)
+    lines = _message(text)
+    last = lines[-1][:_MOST_QUOTED].rstrip(": ") if lines else "no message"
+    own = "remove its line from known_hosts: ssh-keygen -R {address}"
+    values = {
+        "host": host.name,
+        "address": host.address,
+        "port": str(host.port),
+        "last": last,
+        "who": "the engine" if key_of_engine else "known_hosts",
+        "again": "let the engine fetch its key again (Edit Host, SSH public key)"
+        if key_of_engine
+        else own.format(address=host.address),
+    }
+    for pattern, sentence, fix in _RULES:
+        if re.search(pattern, text):
+            return Failure(sentence.format_map(values), fix.format_map(values))
+    return Failure(
+        f"{host.name} could not be asked: {last}",
+        f"try it by hand: ssh -p {host.port} {host.address} ovirt-rdma-host status",
+    )
+
+
+def _ends_of(text: str) -> str:
+    """Return the text; of a long one, only its beginning and its end."""
+    if len(text) <= 2 * _MOST_SEARCHED:
+        return text
+    return f"{text[:_MOST_SEARCHED]}\n{text[-_MOST_SEARCHED:]}"
+
+
+def _message(text: str) -> Sequence[str]:
+    """Return the lines of the message, without noise and Ansible's prefix."""
+    # "Task failed: " is from ansible-core 2.19.
+    text = re.sub(r"(Task failed: )?Failed to connect to the host via ssh: ", "", text)
+    lines = (line.strip().rstrip(".") for line in text.splitlines())
+    return [line for line in lines if line and not _NOISE.match(line)]
+
 
 # A host reads its facts in a few seconds; its tools have limits of their own.
 COMMAND_LIMIT_S = 60
@@ -85,7 +492,7 @@ class AnsibleHosts:
         host_limit_s: float = HOST_LIMIT_S,
         history: bool = False,
         run: Optional[Callable[[AnsibleRun, str], Iterator[HostOutcome]]] = None,
-        scan: Optional[known_hosts.Scan] = None,
+        scan: Optional[inventory.Scan] = None,
         run_events: Optional[RunEvents] = None,
         clock: Callable[[], float] = time.time,
     ) -> None:

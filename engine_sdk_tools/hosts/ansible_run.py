@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run one script on many hosts with the command ansible-runner, or without it with
-ansible-playbook and a callback plugin of ours.
+"""Run a playbook on many hosts with the command ansible-runner, and find our Ansible
+collection on this machine, as the engine finds it.
 
 Only the user of the command can read the folder of the run. Folder and processes are
 removed at the end. The operator's ANSIBLE_* variables and ansible.cfg have no effect.
@@ -12,8 +12,10 @@ import contextlib
 import fcntl
 import json
 import os
+import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import sysconfig
 import tempfile
@@ -27,6 +29,85 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.commands import MOST_BYTES
+
+# The user of ovirt-engine.service, which runs Ansible.
+ENGINE_USER = "ovirt"
+_COLLECTION = "ansible_collections/ovirt_rdma/host"
+_SYSTEM = "/usr/share/ansible/collections"
+# More folders, by colon; for tests and developers.
+_MORE = "OVIRT_RDMA_COLLECTIONS"
+
+
+def collection_paths() -> list[Path]:
+    """Return the folders in which the engine's user finds collections (the default of
+    ansible-core's COLLECTIONS_PATHS; the engine sets no other).
+    """
+    more = [Path(path) for path in os.environ.get(_MORE, "").split(":") if path]
+    try:
+        home = Path(pwd.getpwnam(ENGINE_USER).pw_dir)
+        more.append(home / ".ansible/collections")
+    except KeyError:
+        pass
+    return [*more, Path(_SYSTEM)]
+
+
+def collection_folder() -> Optional[Path]:
+    """Return the folder of our collection, None if there is none."""
+    return _first(collection_paths())
+
+
+def trusted_collections() -> list[Path]:
+    """Return the folders of :func:`collection_paths` from which this user may run
+    something: the engine's user must not become root through what root runs. Raises
+    Problem if our collection is in others only.
+    """
+    paths = [path for path in collection_paths() if is_trusted(path)]
+    found = collection_folder()
+    if found is not None and _first(paths) is None:
+        raise Problem(
+            "collection-not-trusted",
+            f"the collection in {found} is not used, because others can change it, "
+            "and this user would run what they have written",
+            f"install it below {_SYSTEM}: dnf install ovirt-rdma-engine",
+        )
+    return paths
+
+
+def _first(paths: list[Path]) -> Optional[Path]:
+    for path in paths:
+        if is_folder(path / _COLLECTION):
+            return path / _COLLECTION
+    return None
+
+
+def is_folder(path: Path) -> bool:
+    """Whether ``path`` is a folder that this user can look at."""
+    # Path.is_dir raises for a folder of others, and for a long name.
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether only root and this user can change the folder or file ``path``, and can
+    put another one there: by owner and mode of it and of what leads to it.
+    """
+    try:
+        absolute = path.absolute()  # fails if the current folder is removed
+        absolute.stat()  # fails for a link to itself, or to nothing
+        for each in [*reversed(absolute.parents), absolute]:
+            status = each.lstat()
+            if status.st_uid not in (0, os.geteuid()):
+                return False
+            if stat.S_ISLNK(status.st_mode):
+                rest = absolute.relative_to(each)
+                return is_trusted(each.parent / each.readlink() / rest)
+            # In a sticky folder nobody replaces what another user has made.
+            sticky = each != absolute and status.st_mode & stat.S_ISVTX
+            if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+                return False
+    except OSError:
+        return False
+    return True
+
 
 # Of folders in $TMPDIR: the prefix of their names, and what is in each.
 _PREFIX = "ovirt-rdma-"
@@ -248,24 +329,20 @@ def run_events(
 
 def _command(path: str, folder: str, playbook: str, forks: int) -> list[str]:
     """Return the command that runs ``playbook`` with the files of :func:`_prepare`, and
-    prints events: ansible-runner's, or where it is not installed Ansible's own, with
-    our callback plugin.
+    prints events.
     """
-    command = shutil.which("ansible-playbook", path=path)
-    if command is None:
-        raise AnsibleProblem(
-            "ansible-missing",
-            "ansible-playbook is not installed on this machine; hosts cannot be asked",
-            "install the package ansible-core (an engine has it), or use dumps with "
-            "--facts-dir",
-        )
-    runner = shutil.which("ansible-runner", path=path)
-    if runner is not None:
-        words = [runner, "run", folder, "--json", "--forks", str(forks)]
-        return [*words, "--project-dir", str(PLAYBOOKS), "--playbook", playbook]
-    words = [command, "--inventory", f"{folder}/inventory", "--forks", str(forks)]
-    variables = f"@{folder}/env/extravars"
-    return [*words, "--extra-vars", variables, str(PLAYBOOKS / playbook)]
+    for name, package in (("runner", "ansible-runner"), ("playbook", "ansible-core")):
+        if shutil.which(f"ansible-{name}", path=path) is None:
+            raise AnsibleProblem(
+                "ansible-missing",
+                f"ansible-{name} is not installed on this machine; hosts cannot be "
+                "asked",
+                f"install the package {package} (an engine has it), or use dumps with "
+                "--facts-dir",
+            )
+    runner = str(shutil.which("ansible-runner", path=path))
+    words = [runner, "run", folder, "--json", "--forks", str(forks)]
+    return [*words, "--project-dir", str(PLAYBOOKS), "--playbook", playbook]
 
 
 def search_path() -> str:
@@ -305,15 +382,9 @@ def _environment(top: Path, path: str) -> dict[str, str]:
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     # If a copy has lost its execute permission, use plain ssh, without the limit.
     bounded = {"ANSIBLE_SSH_EXECUTABLE": str(_SSH)} if os.access(_SSH, os.X_OK) else {}
-    # ansible-runner sets its own, which would build on ours.
-    ours = {
-        "ANSIBLE_CALLBACK_PLUGINS": str(PLAYBOOKS / "callback_plugins"),
-        "ANSIBLE_STDOUT_CALLBACK": "ovirt_rdma_events",
-    }
     return {
         **passed,
         **bounded,
-        **({} if shutil.which("ansible-runner", path=path) else ours),
         "OVIRT_RDMA_MOST_SENT": str(MOST_SENT),
         "MAX_EVENT_RES": str(_MOST_RESULT),
         "PATH": path,

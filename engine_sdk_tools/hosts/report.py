@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Define a host's report and the access to hosts, and read the reports of many hosts.
+"""Define a host's report and the access to hosts, read the reports of many hosts, and
+what a report says about policy, mounts and hooks.
 
 A report is the output of ``ovirt-rdma-host`` on the host. It comes over SSH
 (:mod:`ovirt_rdma.engine_sdk_tools.hosts.ansible`) or from a folder of dumps
@@ -8,21 +9,35 @@ A report is the output of ``ovirt-rdma-host`` on the host. It comes over SSH
 The facts of a host take some hundred kilobytes of memory. :func:`reports_of` yields the
 reports one by one, so that a caller who keeps only its own rows needs little memory for
 hundreds of hosts.
+
+The report shows whether the add-on is enabled, and the digest of the loaded policy,
+which is compared with the policy.yaml in the report.
+
+The host's ovirt-rdma-health.service has seen it; ``status`` reports it while it is
+fresh. A report may be from another version, or damaged: what has another form counts as
+unknown.
 """
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Optional, Protocol, TypeVar, Union
 
+from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN, Cell
 from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
+from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import is_drop_in
+from ovirt_rdma.host.policy.model import Policy, digest
+from ovirt_rdma.storage.health.state import BROKEN, SLOW, STATES, MountHealth
+from ovirt_rdma.storage.health.state import OK as HEALTHY
 
 # Limit for a host's whole report. The facts of a host with 16 adapters, 128 P_Keys per
 # port and 508 virtual functions have 0.8 MB (bench/large_host.py), most have 30 kB.
@@ -196,3 +211,215 @@ def reports_of(
                 sentence = f"no answer from {host.name}"
                 report = HostReport(host.name, problem=sentence)
             yield host, report
+
+
+# Determine the policy in force on a host from its report.
+
+# Policies to keep parsed: a fleet has only a few different ones.
+_KEPT = 64
+
+
+@dataclass(frozen=True)
+class PolicyInForce:
+    """``policy`` is the policy in force: the empty one if the add-on does not decide on
+    the host, None if unknown. ``reason`` says why.
+
+    ``enabled`` is the mode (``vdsmd``), None for not enabled or unknown.
+    """
+
+    policy: Optional[Policy]
+    reason: str = ""
+    enabled: Optional[str] = None
+
+
+def policy_of(report: HostReport) -> PolicyInForce:
+    """Return the policy that the host follows at its next NFS mount."""
+    if report.status is None:
+        why = f": {report.problem}" if report.facts and report.problem else ""
+        return PolicyInForce(None, f"the host did not report its status{why}")
+    enabled = status_part(report.status, "enabled")
+    if not enabled:
+        return PolicyInForce(
+            None, "its status does not show whether the add-on is enabled"
+        )
+    mode = enabled.get("mode")
+    if mode != MODE_VDSMD:
+        return PolicyInForce(Policy(), "stock VDSM mounts: the add-on is not enabled")
+    policy, reason = loaded_policy(report)
+    return PolicyInForce(policy, reason, mode)
+
+
+def loaded_policy(report: HostReport) -> tuple[Optional[Policy], str]:
+    """Return the policy that is loaded on the host, whether or not the add-on is
+    enabled: the empty one if there is none, None if it is unknown. The text says why.
+    """
+    if report.status is None:
+        return None, report.problem or "the host did not report its status"
+    loaded = status_part(report.status, "policy")
+    if report.drop_ins is None:
+        return None, "its status does not list the drop-ins of its policy"
+    if not loaded.get("loaded") and not loaded.get("problem"):
+        return Policy(), "no policy is loaded on the host"
+    return _loaded(report, loaded)
+
+
+def _loaded(report: HostReport, loaded: dict[str, Any]) -> tuple[Optional[Policy], str]:
+    if loaded.get("problem"):
+        return None, "its loaded policy is invalid"
+    if report.policy == NO_FILES:
+        return None, report.problem or "its report has no policy.yaml"
+    policy, its_digest, mistakes = _parsed(report.policy)
+    if policy is None:
+        return None, f"its policy.yaml is invalid: {mistakes}"
+    if its_digest != loaded.get("digest"):
+        return None, "its loaded policy is not the one in its policy.yaml"
+    return policy, ""
+
+
+def digest_without_drop_ins(report: HostReport) -> Optional[str]:
+    """Return the digest of the loaded policy as it would be without the host's
+    drop-ins, to compare it with a policy file; None for no policy or unknown.
+
+    Drop-ins belong to the host's storage domains, not to the file.
+    """
+    loaded = report.policy_digest
+    if not report.drop_ins or _parsed(report.policy)[1] != loaded:
+        return loaded
+    return _parsed(PolicyFiles(report.policy_text))[1]
+
+
+def digest_with_drop_ins(text: str, report: HostReport) -> str:
+    """Return the digest that the host has with ``text`` as its policy.yaml; "" if that
+    and its drop-ins are not valid together.
+    """
+    return digest_of(PolicyFiles(text, report.drop_ins or {}))
+
+
+def digest_of(files: PolicyFiles) -> str:
+    """Return the digest that a host with ``files`` reports; "" if they are invalid."""
+    return _parsed(files)[1]
+
+
+def status_part(status: Any, name: str) -> dict[str, Any]:
+    """Return a part of a status document, empty if it is missing or not an object."""
+    value = status.get(name) if status else None
+    return value if isinstance(value, dict) else {}
+
+
+@functools.lru_cache(_KEPT)
+def _parsed(files: PolicyFiles) -> tuple[Optional[Policy], str, str]:
+    """Return the policy and its digest, or None and the mistakes."""
+    try:
+        policy = files.parsed("policy.yaml").policy
+    except PolicyProblem as problem:
+        return None, "", problem.one_line
+    except Exception as error:  # noqa: BLE001  (a text that our parser does not survive)
+        return None, "", bug_report("the host", error)[0]
+    return policy, digest(policy), ""
+
+
+# Read the health of a host's mounts from its report, and make cells of it.
+
+_MOST_MOUNTS = 3
+_LONGEST = 500
+_NOT_WATCHED = (
+    "nobody watches its mounts: its policy has no health_interval, or "
+    "ovirt-rdma-health.service is not running"
+)
+
+
+def health_of(report: HostReport) -> Optional[tuple[MountHealth, ...]]:
+    """Return the health of the host's mounts; None if nobody watches them."""
+    mounts = status_part(report.status, "health").get("mounts")
+    if not isinstance(mounts, list):
+        return None
+    return tuple(one for one in map(_reported, mounts) if one is not None)
+
+
+def _reported(data: Any) -> Optional[MountHealth]:
+    if not isinstance(data, dict) or data.get("state") not in STATES:
+        return None
+    texts = ("export", "mountpoint", "cause", "reason", "sentence", "fix")
+    values = {name: data.get(name) or "" for name in texts}
+    if not all(isinstance(value, str) for value in values.values()):
+        return None
+    shortened: dict[str, Any] = {
+        name: value[:_LONGEST] for name, value in values.items()
+    }
+    certain = data.get("certain") is not False
+    return MountHealth(
+        transport=None,
+        version=None,
+        state=data["state"],
+        certain=certain,
+        **shortened,
+    )
+
+
+def health_cell(report: HostReport) -> Cell:
+    """Return the cell of ``hosts check`` for the health of all mounts of a host."""
+    if report.status is None:
+        sentence = report.problem or "the host did not report its status"
+        return Cell(UNKNOWN, "unknown", sentence, report.fix)
+    found = health_of(report)
+    if found is None:
+        return Cell(NONE, "-", _NOT_WATCHED)
+    for states, verdict in ((BROKEN, FAIL), ((SLOW,), WARN), (("unknown",), UNKNOWN)):
+        bad = [one for one in found if one.state in states]
+        if bad:
+            sentences = [one.shown for one in bad[:_MOST_MOUNTS]]
+            more = len(bad) - len(sentences)
+            sentences += [f"{more} more"] if more else []
+            see = "on the host: ovirt-rdma-host nfs health"
+            text = f"{len(bad)} {bad[0].state}"
+            return Cell(verdict, text, "; ".join(sentences), bad[0].fix or see)
+    mounts = "1 mount answers" if len(found) == 1 else f"{len(found)} mounts answer"
+    return Cell(OK, "ok", mounts if found else "it has no NFS mount")
+
+
+def with_health(cell: Cell, health: Optional[MountHealth]) -> Cell:
+    """Return a domain's cell on a host, changed if its mount is not healthy there."""
+    if health is None or health.state == HEALTHY:
+        return cell
+    sentence = f"{cell.sentence}; {health.shown}" if cell.sentence else health.shown
+    if health.state in BROKEN:
+        text = f"{cell.text}, {health.state}"
+        fix = health.fix or cell.fix
+        return replace(cell, verdict=FAIL, text=text, sentence=sentence, fix=fix)
+    if cell.verdict != OK:
+        return replace(cell, sentence=sentence)
+    text = f"{cell.text}, {health.state}"
+    verdict = WARN if health.state == SLOW else UNKNOWN
+    return replace(cell, verdict=verdict, text=text, sentence=sentence, fix=health.fix)
+
+
+# Say which of our hooks the engine lists for a host.
+
+NAME = "50_ovirt_rdma"
+POINTS = (
+    "after_get_caps",
+    "after_network_setup",
+    "before_network_setup",
+    "before_vdsm_start",
+)
+
+
+def hooks_cell(host: Host) -> Cell:
+    """Return whether ``host`` has all our hooks.
+
+    The engine's list is as old as its last read of the host's capabilities.
+    """
+    if host.hooks is None:
+        return Cell(UNKNOWN, "unknown", "the hooks were not read", source="engine")
+    present = {hook.event for hook in host.hooks if hook.name == NAME}
+    missing = [point for point in POINTS if point not in present]
+    refresh = "if it was installed just now, refresh the host's capabilities first"
+    if len(missing) == len(POINTS):
+        sentence = "the engine lists no hook of ovirt-rdma for the host"
+        fix = f"install ovirt-rdma-host on the host; {refresh}"
+        return Cell(FAIL, "missing", sentence, fix, "engine")
+    if missing:
+        sentence = f"no hook of ovirt-rdma at {', '.join(missing)}"
+        fix = f"reinstall ovirt-rdma-host on the host; {refresh}"
+        return Cell(FAIL, "incomplete", sentence, fix, "engine")
+    return Cell(OK, "ok", "the engine lists all hooks of ovirt-rdma", "", "engine")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run the role ``ovirt_rdma.host.prepare`` on hosts, and judge the result. Pure, but
-for :class:`RunsRole`, which is a protocol.
+"""Run the role ``ovirt_rdma.host.prepare`` on hosts, and judge the result. Pure.
 
 A host counts as prepared only if the role's last task has run on it, the sentinel:
 Ansible may end without a failure where nothing was done.
@@ -9,20 +8,16 @@ Ansible may end without a failure where nothing was done.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Optional, Protocol
+from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone
-from ovirt_rdma.engine_sdk_tools.model import Host
-
-ROLE = "ovirt_rdma.host.prepare"
 # The name of the role's last task begins so; version and policy digest follow
 # (prepare_proof of the role).
 SENTINEL = "ovirt-rdma: host is prepared"
 _PROOF = re.compile(re.escape(SENTINEL) + r" \(ovirt-rdma \S*, policy (\S*)\)")
 # In place of the sentinel: nothing was loaded, and that is no failure.
-NO_HARDWARE = "ovirt-rdma: host has no RDMA hardware"
+WITHOUT_HARDWARE = "ovirt-rdma: host has no RDMA hardware"
 # In place of the sentinel, in the engine's events; the reason follows.
 NOT_PREPARED = "ovirt-rdma: host is not prepared:"
 # Before it, a warning.
@@ -85,18 +80,6 @@ class Prepared:
         return tuple(dict.fromkeys(every))
 
 
-class RunsRole(Protocol):
-    """Access to hosts that can run the role."""
-
-    def prepare(
-        self,
-        hosts: Sequence[Host],
-        variables: Mapping[str, Any],
-        done: Optional[HostDone] = None,
-    ) -> dict[str, Prepared]:
-        """Run the role with ``variables`` on each host; return the results by name."""
-
-
 def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
     """Return ``before`` after one more event of ansible-runner on its host.
 
@@ -115,7 +98,7 @@ def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
         if name.startswith(SENTINEL):
             proven = policy_proven(said) is not None
             return replace(before, sentinel=said if proven else "")
-        if name.startswith(NO_HARDWARE):
+        if name.startswith(WITHOUT_HARDWARE):
             return replace(before, no_hardware=True)
         warnings = result.get("warnings")
         texts = warnings if isinstance(warnings, list) else []

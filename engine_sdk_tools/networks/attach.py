@@ -11,23 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem, LostAnswer
-from ovirt_rdma.engine_sdk_tools.api.parallel import in_parallel
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, step
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
+from ovirt_rdma.engine_sdk_tools.api.session import Session, in_parallel
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host
-from ovirt_rdma.engine_sdk_tools.networks.attach_calls import (
+from ovirt_rdma.engine_sdk_tools.networks.attach_plan import (
     NOTHING,
+    OPTION,
+    AttachPlan,
     HostAttach,
     attachment_of,
     back_call,
     commit_call,
     differences,
     fix_for,
+    plan_host,
+    read_declared,
 )
-from ovirt_rdma.engine_sdk_tools.networks.attach_plan import AttachPlan, plan_host
-from ovirt_rdma.engine_sdk_tools.networks.checks import OPTION, read_declared
 from ovirt_rdma.engine_sdk_tools.reader import host_of
 from ovirt_rdma.host.exit_code import ExitCode
 
@@ -85,7 +86,7 @@ class AttachResult:
 
 
 def attach_network(
-    session: EngineSession,
+    session: Session,
     plan: AttachPlan,
     listener: Listener,
     *,
@@ -119,7 +120,7 @@ def attach_network(
 
 
 def declared_properties(
-    session: EngineSession, engine: Engine, hosts: Sequence[Host]
+    session: Session, engine: Engine, hosts: Sequence[Host]
 ) -> dict[str, dict[str, str]]:
     """Read which custom properties the cluster levels of ``hosts`` declare."""
     used = {host.cluster for host in hosts}
@@ -135,7 +136,7 @@ def declared_properties(
 
 
 def _attach_host(
-    session: EngineSession, plan: AttachPlan, row: HostAttach, listener: Listener
+    session: Session, plan: AttachPlan, row: HostAttach, listener: Listener
 ) -> HostResult:
     with step(listener, plan.call(row).doing, row.host.name) as now:
         try:
@@ -146,7 +147,7 @@ def _attach_host(
     return result
 
 
-def _attach(session: EngineSession, plan: AttachPlan, row: HostAttach) -> HostResult:
+def _attach(session: Session, plan: AttachPlan, row: HostAttach) -> HostResult:
     """Read, change, verify; roll back where the result is not as planned."""
     network = plan.network
     host = _read(session, row.host)
@@ -182,7 +183,7 @@ def _attach(session: EngineSession, plan: AttachPlan, row: HostAttach) -> HostRe
     return _result(row, DONE)
 
 
-def _settled(session: EngineSession, plan: AttachPlan, row: HostAttach) -> list[str]:
+def _settled(session: Session, plan: AttachPlan, row: HostAttach) -> list[str]:
     """Return the differences from the plan that remain after _LOOKS reads."""
     wrong: list[str] = []
     for look in range(_LOOKS):
@@ -201,7 +202,7 @@ def _settled(session: EngineSession, plan: AttachPlan, row: HostAttach) -> list[
 
 
 def _roll_back(
-    session: EngineSession, plan: AttachPlan, row: HostAttach, sentence: str, fix: str
+    session: Session, plan: AttachPlan, row: HostAttach, sentence: str, fix: str
 ) -> HostResult:
     """Restore the network configuration of the host; ``sentence`` says why."""
     host = _read(session, row.host)
@@ -244,7 +245,7 @@ def _rollback_call(host: Host, plan: AttachPlan, row: HostAttach) -> Optional[Ca
     return back_call(row, plan.network, now, bond, connectivity_s)
 
 
-def _read(session: EngineSession, host: Host) -> Host:
+def _read(session: Session, host: Host) -> Host:
     query = {"follow": "nics,network_attachments"}
     read = Read(f"hosts/{host.id}", f"reading {host.name}", "get", query)
     return host_of(session.read(read), nics=True, attachments=True, hooks=False)

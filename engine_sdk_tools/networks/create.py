@@ -1,19 +1,439 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carry out ``network create``, and roll it back if a part of it fails."""
+"""Plan ``network create``, carry it out, and roll it back if a part of it fails.
+
+The network is not a VM network, has an MTU that its hosts support, and is added to the
+clusters of a data center as not required. The plan takes into account an existing
+network of that name. :mod:`ovirt_rdma.engine_sdk_tools.networks.create` carries it out.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Optional, Union
 
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import LostAnswer
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, step
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
-from ovirt_rdma.engine_sdk_tools.api.sdk import types
-from ovirt_rdma.engine_sdk_tools.model import Cluster
-from ovirt_rdma.engine_sdk_tools.networks.create_plan import HadMigration, NetworkPlan
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, types
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.model import Cluster, Engine, Host, Network
+from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed, pick
+from ovirt_rdma.engine_sdk_tools.networks.nics import (
+    NetdevMtu,
+    NicMatch,
+    in_partitions,
+    ipoib_mtus,
+)
+from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.engine_sdk_tools.undo import Undo, after_lost, undo
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.facts.interfaces import interfaces_of
+from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU
+
+_NO_REPORT = "no report from the host: give --facts-dir, or allow access over SSH"
+
+
+@dataclass(frozen=True)
+class AutoMtu:
+    """``mtu`` in bytes, 0 if there are ``offenders``, and the reason, a sentence.
+
+    ``offenders`` are sentences on hosts whose limit is unknown, ``remarks`` on those
+    that limit the MTU of the others.
+    """
+
+    mtu: int
+    because: str
+    offenders: tuple[Sentence, ...] = ()
+    remarks: tuple[Sentence, ...] = ()
+
+
+def auto_mtu(
+    hosts: Sequence[Host],
+    reports: Mapping[str, HostReport],
+    nic_match: Optional[str] = None,
+) -> AutoMtu:
+    """Return the largest MTU that the IPoIB netdevs of all ``hosts`` support."""
+    limits: list[tuple[str, NetdevMtu, int]] = []
+    offenders: list[Sentence] = []
+    for host in hosts:
+        netdevs, problem = netdevs_of(host, reports.get(host.name), nic_match)
+        if problem:
+            offenders.append(problem)
+        for netdev in netdevs:
+            if netdev.mtu is None:
+                sentence = (
+                    f"{host.name}: the MTU limit of {netdev.netdev} is unknown: "
+                    f"{netdev.because}"
+                )
+                offenders.append(Sentence("mtu-unknown", sentence))
+            else:
+                limits.append((host.name, netdev, netdev.mtu))
+    if offenders or not limits:
+        return AutoMtu(0, "", tuple(offenders))
+    name, least, mtu = min(limits, key=lambda limit: limit[2])
+    most = max(limit for _, _, limit in limits)
+    because = f"limited by {least.netdev} of {name}: {least.because}"
+    remarks = []
+    if most > mtu:
+        low = [
+            f"{host} {netdev.netdev}" for host, netdev, limit in limits if limit == mtu
+        ]
+        sentence = (
+            f"{mtu} is the largest MTU that every host supports; limited by "
+            f"{listed(low)} (others: up to {most})"
+        )
+        remarks.append(Sentence("mtu-limited", sentence))
+    return AutoMtu(mtu, because, (), tuple(remarks))
+
+
+def mtu_offenders(
+    mtu: int,
+    hosts: Sequence[Host],
+    reports: Mapping[str, HostReport],
+    nic_match: Optional[str] = None,
+) -> tuple[list[Sentence], list[str]]:
+    """Return sentences on hosts where no netdev supports ``mtu``, and the names of
+    hosts where that is unknown.
+    """
+    offenders: list[Sentence] = []
+    unknown = []
+    for host in hosts:
+        report = reports.get(host.name)
+        netdevs, problem = netdevs_of(host, report, nic_match)
+        if report is None or report.facts is None:
+            unknown.append(host.name)
+        elif problem:
+            offenders.append(problem)
+        elif any(netdev.mtu is None for netdev in netdevs):
+            unknown.append(host.name)
+        elif all(netdev.mtu < mtu for netdev in netdevs if netdev.mtu is not None):
+            offenders += [
+                Sentence(
+                    "mtu-too-large",
+                    f"{host.name}: {netdev.netdev} can have an MTU of at most "
+                    f"{netdev.mtu}, not {mtu}: {netdev.because}",
+                )
+                for netdev in netdevs
+            ]
+    return offenders, unknown
+
+
+def netdevs_of(
+    host: Host, report: Optional[HostReport], nic_match: Optional[str]
+) -> tuple[list[NetdevMtu], Optional[Sentence]]:
+    """Return the limits of the host's IPoIB netdevs that ``nic_match`` selects, or why
+    there is none. Without ``nic_match``: its ports, not the P_Key children.
+    """
+    if report is None or report.facts is None:
+        why = (report.problem if report else "") or _NO_REPORT
+        return [], Sentence("host-facts-missing", f"{host.name}: {why}")
+    known = {found.name: found for found in interfaces_of(report.facts)}
+    match = NicMatch.parse(nic_match) if nic_match else None
+    if match is not None:
+        found = in_partitions(host, match, report)
+        if isinstance(found, Sentence):
+            return [], found
+        match = found
+    netdevs = [
+        limit
+        for limit in ipoib_mtus(report.facts).values()
+        if (match.means(known[limit.netdev]) if match else not limit.child)
+    ]
+    if netdevs:
+        return netdevs, None
+    which = f" that matches {nic_match!r}" if nic_match else ""
+    return [], Sentence("netdev-missing", f"{host.name} has no IPoIB netdev{which}")
+
+
+MIGRATION = "migration"
+MANAGEMENT = "management"
+
+
+@dataclass(frozen=True)
+class HadMigration:
+    """A cluster's present migration network, with its ``usages`` there. Not for the
+    management network: the role returns to it by itself.
+    """
+
+    cluster: Cluster
+    network: Network
+    usages: tuple[str, ...]
+
+
+def other_kind(existing: Network, mtu: int) -> Iterator[Sentence]:
+    """Yield how the existing network differs from the requested one."""
+    name = existing.name
+    if existing.vm:
+        yield Sentence(
+            "network-exists-vm",
+            f"the existing network {name} is a VM network, which InfiniBand does not "
+            "support: use another name, or clear 'VM network' for it",
+        )
+    if existing.vlan is not None:
+        yield Sentence(
+            "network-exists-vlan",
+            f"the existing network {name} has the VLAN tag {existing.vlan}, which "
+            "InfiniBand does not support: use another name",
+        )
+    if mtu and (existing.mtu or 1500) != mtu:
+        yield Sentence(
+            "network-exists-mtu",
+            f"the existing network {name} has MTU {existing.mtu or 1500}, not {mtu}: "
+            f"change it in the engine, or give --mtu {existing.mtu or 1500}",
+        )
+
+
+def loses_migration(
+    networks: Sequence[Network], clusters: Sequence[Cluster], name: str
+) -> list[str]:
+    """Return warnings for the networks that lose the migration role: a cluster has only
+    one migration network.
+    """
+    names = {cluster.id: cluster.name for cluster in clusters}
+    return [
+        f"{network.name} is no longer the migration network of {names[row.cluster]}"
+        for network in networks
+        for row in network.clusters
+        if network.name != name and row.cluster in names and MIGRATION in row.usages
+    ]
+
+
+def had_migration(
+    networks: Sequence[Network], clusters: Sequence[Cluster], name: str
+) -> tuple[HadMigration, ...]:
+    """Return the present migration networks, to restore the role in a rollback."""
+    by_id = {cluster.id: cluster for cluster in clusters}
+    return tuple(
+        HadMigration(by_id[row.cluster], network, row.usages)
+        for network in networks
+        for row in network.clusters
+        if network.name != name
+        and row.cluster in by_id
+        and MIGRATION in row.usages
+        and MANAGEMENT not in row.usages
+    )
+
+
+def no_migration(
+    existing: Optional[Network], clusters: Sequence[Cluster]
+) -> Sequence[Sentence]:
+    """Refuse the migration role for a network that a cluster already has without it."""
+    names = {cluster.id: cluster.name for cluster in clusters}
+    return [
+        Sentence(
+            "migration-role-missing",
+            f"{existing.name} is already in the cluster {names[row.cluster]}, without "
+            "the migration role: set the role in the engine (Manage Networks)",
+        )
+        for row in (existing.clusters if existing else ())
+        if existing and row.cluster in names and MIGRATION not in row.usages
+    ]
+
+
+def to_require(
+    engine: Engine, existing: Optional[Network], clusters: Sequence[Cluster]
+) -> tuple[list[Cluster], list[str]]:
+    """Return the clusters where every host has the network, and a warning for each of
+    the others.
+    """
+    ready, warnings = [], []
+    known = existing.clusters if existing else ()
+    for cluster in clusters:
+        rows = [row for row in known if row.cluster == cluster.id]
+        if rows and rows[0].required:
+            continue
+        lacking = [
+            host.name
+            for host in engine.hosts
+            if host.cluster == cluster.id and not (existing and _has(host, existing))
+        ]
+        if lacking:
+            warnings.append(
+                f"it is not required in {cluster.name} yet: attach it first to "
+                f"{listed(lacking)} (network attach)"
+            )
+        else:
+            ready.append(cluster)
+    return ready, warnings
+
+
+def _has(host: Host, network: Network) -> bool:
+    return any(a.network == network.id for a in host.attachments or ())
+
+
+AUTO = "auto"
+_NUMBER = "let each host answer, or give a number: every fabric supports --mtu 2044"
+# The engine accepts 0 and 68 or more, without a maximum (MTUValidator). The maximum of
+# IPoIB is that of connected mode.
+LEAST_MTU = 68
+# BusinessEntitiesDefinitions.NETWORK_NAME_SIZE.
+LONGEST_NAME = 256
+
+
+@dataclass(frozen=True)
+class NetworkRequest:
+    """The arguments of ``network create``. ``mtu`` in bytes, or AUTO.
+
+    ``clusters`` are names; empty: all of the data center. ``hosts`` are globs of the
+    hosts whose netdevs must support the MTU; empty: all of the clusters. ``nic_match``
+    selects their netdevs (:class:`NicMatch`); None: all IPoIB ports.
+    ``required``: make it required in clusters where every host has it.
+    """
+
+    name: str
+    data_center: str
+    mtu: Union[int, str] = AUTO
+    clusters: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    nic_match: Optional[str] = None
+    migration: bool = False
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """``network`` is the existing one, if any; ``mtu`` is in bytes, ``because`` is the
+    reason for it. ``join`` are the clusters to add it to, ``require`` those in which it
+    becomes required. ``had_migration`` are the networks that lose the migration role.
+    ``warnings`` are sentences.
+    """
+
+    name: str
+    data_center: str
+    mtu: int
+    because: str
+    network: Optional[Network] = None
+    join: tuple[Cluster, ...] = ()
+    require: tuple[Cluster, ...] = ()
+    migration: bool = False
+    warnings: tuple[str, ...] = ()
+    had_migration: tuple[HadMigration, ...] = ()
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The requests to the engine, in their order; ``NEW`` is a new network's id."""
+        network = self.network.id if self.network else "NEW"
+        made = () if self.network else (self.make(),)
+        joined = tuple(self.joining(network, cluster) for cluster in self.join)
+        required = (self.requiring(network, cluster) for cluster in self.require)
+        return (*made, *joined, *required)
+
+    def make(self) -> Call:
+        """Return the call that makes the network."""
+        network = types.Network(
+            name=self.name,
+            data_center=types.DataCenter(id=self.data_center),
+            mtu=self.mtu,
+            # An empty list makes a non-VM network, no list at all a VM network.
+            usages=[],
+        )
+        doing = f"making the network {self.name}"
+        return Call("networks", "add", doing, {"network": network}, self.name)
+
+    def joining(self, network: str, cluster: Cluster) -> Call:
+        """Return the call that adds it to ``cluster``, as not required."""
+        usages = [types.NetworkUsage.MIGRATION] if self.migration else []
+        # Not required: hosts without it would become non-operational (event 519).
+        body = types.Network(id=network, required=False, usages=usages)
+        doing = f"adding the network {self.name} to the cluster {cluster.name}"
+        path = f"clusters/{cluster.id}/networks"
+        return Call(path, "add", doing, {"network": body}, self.name)
+
+    def requiring(self, network: str, cluster: Cluster) -> Call:
+        """Return the call that makes it required in ``cluster``."""
+        doing = f"making the network {self.name} required in {cluster.name}"
+        path = f"clusters/{cluster.id}/networks/{network}"
+        body = types.Network(required=True)
+        return Call(path, "update", doing, {"network": body}, self.name)
+
+
+def plan_network_create(
+    engine: Engine, reports: Mapping[str, HostReport], request: NetworkRequest
+) -> NetworkPlan:
+    """Return the plan for ``request``.
+
+    Raises Problem for names that do not exist, and ChecksFailed with every reason:
+    hosts whose netdevs do not support the MTU or whose limit is unknown, and an
+    existing network of that name that differs.
+    """
+    data_center = pick("data center", request.data_center, engine.data_centers)
+    inside = [c for c in engine.clusters if c.data_center == data_center.id]
+    clusters = [pick("cluster", name, inside) for name in request.clusters] or inside
+    refusals = list(_wrong(request))
+    networks = [n for n in engine.networks or () if n.data_center == data_center.id]
+    existing = next((n for n in networks if n.name == request.name), None)
+    hosts = _hosts_of(engine, clusters, request.hosts)
+    mtu, because, warnings = _mtu(request, hosts, reports, refusals)
+    if existing is not None:
+        refusals += other_kind(existing, mtu)
+    joined = {row.cluster for row in existing.clusters} if existing else set[str]()
+    if request.migration:
+        warnings += loses_migration(networks, clusters, request.name)
+        refusals += no_migration(existing, clusters)
+    check(refusals, "" if mtu else _NUMBER)
+    require: list[Cluster] = []
+    if request.required:
+        require, not_yet = to_require(engine, existing, clusters)
+        warnings += not_yet
+    return NetworkPlan(
+        request.name,
+        data_center.id,
+        mtu,
+        because,
+        existing,
+        tuple(c for c in clusters if c.id not in joined),
+        tuple(require),
+        request.migration,
+        tuple(warnings),
+        had_migration(networks, clusters, request.name) if request.migration else (),
+    )
+
+
+def _wrong(request: NetworkRequest) -> Iterator[Sentence]:
+    if not request.name.strip() or len(request.name) > LONGEST_NAME:
+        sentence = f"the name of a network must have 1 to {LONGEST_NAME} characters"
+        yield Sentence("network-name-invalid", sentence)
+    mtu = request.mtu
+    if isinstance(mtu, int) and not LEAST_MTU <= mtu <= CONNECTED_MTU:
+        allowed = f"IPoIB has {LEAST_MTU} to {CONNECTED_MTU}"
+        sentence = f"the MTU {mtu} is out of range: {allowed}"
+        yield Sentence("mtu-out-of-range", sentence)
+
+
+def _hosts_of(
+    engine: Engine, clusters: Sequence[Cluster], globs: Sequence[str]
+) -> tuple[Host, ...]:
+    inside = {cluster.id for cluster in clusters}
+    chosen = hosts_named(engine, globs)
+    return tuple(host for host in chosen if host.cluster in inside)
+
+
+def _mtu(
+    request: NetworkRequest,
+    hosts: Sequence[Host],
+    reports: Mapping[str, HostReport],
+    refusals: list[Sentence],
+) -> tuple[int, str, list[str]]:
+    """Return the MTU, the reason for it, and warnings; add to ``refusals``."""
+    if isinstance(request.mtu, int):
+        offenders, unknown = mtu_offenders(
+            request.mtu, hosts, reports, request.nic_match
+        )
+        refusals += offenders
+        warnings = []
+        if unknown:
+            warnings.append(
+                f"MTU {request.mtu} could not be verified on {listed(unknown)}"
+            )
+        return request.mtu, "as requested", warnings
+    if not hosts:
+        sentence = "there is no host to determine the MTU from"
+        refusals.append(Sentence("mtu-without-hosts", sentence))
+        return 0, "", []
+    auto = auto_mtu(hosts, reports, request.nic_match)
+    refusals += auto.offenders
+    return auto.mtu, auto.because, list(auto.remarks)
 
 
 @dataclass(frozen=True)
@@ -27,7 +447,7 @@ class NetworkMade:
 
 
 def create_network(
-    session: EngineSession, plan: NetworkPlan, listener: Listener
+    session: Session, plan: NetworkPlan, listener: Listener
 ) -> NetworkMade:
     """Carry out ``plan``.
 
@@ -60,7 +480,7 @@ def create_network(
     return NetworkMade(network, plan.network is None, tuple(joined), required)
 
 
-def _made(session: EngineSession, plan: NetworkPlan, listener: Listener) -> str:
+def _made(session: Session, plan: NetworkPlan, listener: Listener) -> str:
     call = plan.make()
     with step(listener, call.doing, plan.name):
         try:
@@ -69,7 +489,7 @@ def _made(session: EngineSession, plan: NetworkPlan, listener: Listener) -> str:
             return after_lost(lost, lambda: _find(session, plan))
 
 
-def _find(session: EngineSession, plan: NetworkPlan) -> str:
+def _find(session: Session, plan: NetworkPlan) -> str:
     """Return the id of the network of ``plan``, "" if the engine does not have it."""
     path = f"datacenters/{plan.data_center}/networks"
     for network in session.read(Read(path, "reading the networks")):
@@ -78,7 +498,7 @@ def _find(session: EngineSession, plan: NetworkPlan) -> str:
     return ""
 
 
-def _step(session: EngineSession, call: Call, listener: Listener) -> None:
+def _step(session: Session, call: Call, listener: Listener) -> None:
     with step(listener, call.doing, call.subject):
         try:
             session.perform(call)
@@ -87,7 +507,7 @@ def _step(session: EngineSession, call: Call, listener: Listener) -> None:
             after_lost(lost, lambda: _is_done(session, call))
 
 
-def _is_done(session: EngineSession, call: Call) -> bool:
+def _is_done(session: Session, call: Call) -> bool:
     cluster = call.path.split("/")[1]
     wanted = call.arguments["network"]
     network = wanted.id or call.path.split("/")[-1]

@@ -1,31 +1,154 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Decide how each host is prepared, and in which order. Pure."""
+"""Decide how each host is prepared, in which order, what comes next, and what counts as
+proof; and record that as plain data. Pure.
+
+As for a conversion, the state says what was found and started; engine and hosts say
+what is. So a run that was killed at any point is continued by the next.
+
+A batch runs together. A host that fails does not stop the others of its batch, because
+they are in maintenance or half installed already and have to be finished; but the next
+batch is not started, because it would probably fail too.
+
+The engine reports a host as installed even if the role is missing, or was ended by an
+error that it ignores (AnsibleRunnerClient.java:57-77). So only the event of the role's
+last task counts. Codes are those of AuditLogType.java, ovirt-engine 4.5.7.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Optional
+from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.hosts.policy import (
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.request import Call, types
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    HostReport,
     digest_without_drop_ins,
     status_part,
+    with_own_bugs_caught,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
-from ovirt_rdma.engine_sdk_tools.model import COMES, Engine, Host, host_is, status_words
-from ovirt_rdma.engine_sdk_tools.preparation.model import (
-    AUTO,
-    DONE,
-    LEFT_OUT,
-    NOTHING,
-    REINSTALL,
-    SSH,
-    HostRecord,
-    PreparationState,
+from ovirt_rdma.engine_sdk_tools.hosts.role import (
+    NOT_PREPARED,
+    SENTINEL,
+    WITHOUT_HARDWARE,
+    Prepared,
+    policy_proven,
+    split_fix,
 )
+from ovirt_rdma.engine_sdk_tools.model import (
+    COMES,
+    INSTALLED_NOW,
+    Engine,
+    Host,
+    host_is,
+    status_words,
+)
+from ovirt_rdma.engine_sdk_tools.names import listed
 from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, REBOOT
+
+# Ways to prepare a host.
+SSH = "ssh"
+REINSTALL = "reinstall"
+# The host needs nothing.
+NOTHING = "nothing"
+# With --by.
+AUTO = "auto"
+
+# Stages of the whole.
+PREPARING = "preparing"
+# A host failed: the next batch was not started.
+STOPPED = "stopped"
+PREPARED = "prepared"
+
+# Stages of a host. ENTERING, INSTALLING and LEAVING are stored before the request.
+TODO = "todo"
+ENTERING = "entering"
+INSTALLING = "installing"
+# It is installed, or was left to be as before: it has to be activated.
+LEAVING = "leaving"
+# By SSH, the role has run; by reinstall, the host is up: its report has to agree.
+CHECKING = "checking"
+DONE = "done"
+# Nothing was loaded, because the host has no RDMA hardware.
+NO_HARDWARE = "no RDMA hardware"
+FAILED = "failed"
+# It was not up, so it was not started.
+LEFT_OUT = "left out"
+
+OVER = frozenset({DONE, NO_HARDWARE, FAILED, LEFT_OUT})
+IN_PROGRESS = frozenset({ENTERING, INSTALLING, LEAVING, CHECKING})
+
+
+@dataclass(frozen=True)
+class HostRecord:
+    """A host.
+
+    - ``found``: its status at the start; with it, a host in maintenance stays there.
+    - ``way``: SSH, REINSTALL or NOTHING, because of ``reason``.
+    - ``reboot``: a reinstall restarts it.
+    - ``batch``: the number of its batch; 0 is the canary's.
+    - ``event``: id of the engine's newest event before the last request.
+    - ``sentinel``: the name of the role's last task, as reported; the proof.
+    - ``problem``, ``fix``: why it failed.
+    - ``left``: the number of steps of its plan that need a maintenance.
+    """
+
+    id: str
+    name: str
+    found: Optional[str]
+    way: str
+    reason: str = ""
+    reboot: bool = False
+    batch: int = 0
+    stage: str = TODO
+    event: int = 0
+    sentinel: str = ""
+    problem: str = ""
+    fix: str = ""
+    left: int = 0
+
+
+@dataclass(frozen=True)
+class PreparationState:
+    """The preparation of the hosts of one data center.
+
+    - ``by``: what the operator asked for: AUTO, SSH or REINSTALL.
+    - ``reboot``: ``auto``, ``yes`` or ``no``.
+    - ``digest``: of the policy that the hosts get; None: they keep theirs.
+    - ``doing``: the last step that was started, "" when it is done.
+    """
+
+    data_center: str
+    name: str
+    by: str
+    hosts: tuple[HostRecord, ...]
+    reboot: str = AUTO
+    digest: Optional[str] = None
+    stage: str = PREPARING
+    doing: str = ""
+    job: Optional[str] = None
+
+    def host(self, name: str) -> HostRecord:
+        """Return the host of this name."""
+        return next(host for host in self.hosts if host.name == name)
+
+    def with_host(self, name: str, **changes: Any) -> PreparationState:
+        """Return the state with some fields of one host changed."""
+        hosts = (replace(h, **changes) if h.name == name else h for h in self.hosts)
+        return replace(self, hosts=tuple(hosts))
+
+    def to_do(self) -> tuple[HostRecord, ...]:
+        """The hosts on which something is done, or was."""
+        return tuple(h for h in self.hosts if h.way != NOTHING)
+
+
+# Decide how each host is prepared, and in which order.
 
 # With these statuses the engine installs a host without maintenance before
 # (UpdateHostValidator.statusSupportedForHostInstallation).
@@ -59,13 +182,12 @@ class Look:
     """What a host's report says about its preparation.
 
     ``known``: the host has reported. ``link_down``, ``reboot``: steps of its plan that
-    interrupt a link, or take effect at the next boot. ``live``: others. ``reason`` says
+    interrupt a link, or take effect at the next boot. ``reason`` says
     what it needs, "" if nothing.
     """
 
     known: bool
     reason: str = ""
-    live: int = 0
     link_down: int = 0
     reboot: int = 0
 
@@ -103,8 +225,7 @@ def _look_at(report: HostReport, request: PreparationRequest) -> Look:
         if steps:
             reasons.append(f"{len(steps)} steps of its plan are not applied")
     link_down, reboot = counts.get(LINK_DOWN, 0), counts.get(REBOOT, 0)
-    live = sum(counts.values()) - link_down - reboot
-    return Look(True, "; ".join(reasons), live, link_down, reboot)
+    return Look(True, "; ".join(reasons), link_down, reboot)
 
 
 def plan_preparation(
@@ -114,7 +235,6 @@ def plan_preparation(
     looks: Optional[Mapping[str, Look]],
     request: PreparationRequest,
     *,
-    now: float,
     proven: Collection[str] = (),
 ) -> PreparationState:
     """Return the state at the start of the preparation of ``hosts``, which are of one
@@ -141,9 +261,6 @@ def plan_preparation(
         tuple(replace(one, batch=batches.get(one.name, 0)) for one in found),
         request.reboot,
         request.digest,
-        looks is None,
-        begun_at=now,
-        changed_at=now,
     )
 
 
@@ -242,3 +359,392 @@ def _batches(
         one.name: 0 if number == 0 else 1 + (number - 1) // request.batch
         for number, one in enumerate(mine)
     }
+
+
+# Decide the next step of a preparation from its state and the hosts' statuses.
+
+# Kinds of steps, in the order in which a batch does them.
+MARK = "mark"
+RUN = "run the role"
+ENTER = "enter"
+WAIT_IN = "wait in"
+INSTALL = "install"
+WAIT_INSTALL = "wait install"
+LEAVE = "leave"
+WAIT_OUT = "wait out"
+LOOK = "look"
+FINISH = "finish"
+_ORDER = (MARK, RUN, ENTER, INSTALL, WAIT_IN, WAIT_INSTALL, LEAVE, WAIT_OUT, LOOK)
+
+# ANSIBLE_PLAYBOOK_EXEC_DEFAULT_TIMEOUT is 120 minutes; then the host restarts.
+INSTALL_S = 3 * 3600.0
+REINSTALLED = ("maintenance", "install_failed", "up", "non_operational", "error")
+
+
+@dataclass(frozen=True)
+class PreparationStep:
+    """One step. ``hosts`` are the hosts that it is about, by name.
+
+    - ``before``: the stage that is stored before the request.
+    - ``marks``: changes of the record, for MARK.
+    """
+
+    kind: str
+    hosts: tuple[str, ...]
+    doing: str = ""
+    call: Optional[Call] = None
+    before: str = ""
+    marks: Optional[Mapping[str, object]] = None
+
+    @property
+    def host(self) -> str:
+        """The only host of a step of one host."""
+        return self.hosts[0]
+
+
+Statuses = Mapping[str, Optional[str]]
+"""The statuses of hosts by id; a host that was removed is missing."""
+
+
+def next_step(state: PreparationState, statuses: Statuses) -> PreparationStep:
+    """Return the next step; FINISH if there is none."""
+    current = _current(state)
+    if not current:
+        return PreparationStep(FINISH, ())
+    steps = [_host_step(record, statuses) for record in current]
+    first = min(steps, key=lambda step: _ORDER.index(step.kind))
+    if first.kind in (RUN, LOOK):
+        # One run of Ansible for all.
+        names = tuple(s.host for s in steps if s.kind == first.kind)
+        doing = "running the role on" if first.kind == RUN else "asking"
+        return replace(first, hosts=names, doing=f"{doing} {_shown(names)}")
+    return first
+
+
+def finished(state: PreparationState) -> PreparationState:
+    """Return the state with the stage that follows FINISH."""
+    open_hosts = any(record.stage not in OVER for record in state.hosts)
+    return replace(state, stage=STOPPED if open_hosts else PREPARED, doing="")
+
+
+def _current(state: PreparationState) -> list[HostRecord]:
+    """Return the hosts of the first batch that is not over."""
+    mine = [record for record in state.hosts if record.way != NOTHING]
+    # What is in progress is always finished.
+    open_now = [record for record in mine if record.stage in IN_PROGRESS]
+    todo = [record for record in mine if record.stage == TODO]
+    if not todo:
+        return open_now
+    number = min(record.batch for record in (*open_now, *todo))
+    if any(record.stage == FAILED and record.batch < number for record in mine):
+        return open_now
+    batch = [r for r in (*open_now, *todo) if r.batch == number or r.stage != TODO]
+    return _tried_first(mine, batch)
+
+
+def _tried_first(mine: list[HostRecord], batch: list[HostRecord]) -> list[HostRecord]:
+    """Return ``batch`` with one host only of a way that no host has proven yet: the
+    canary may have gone the other way, have no RDMA hardware, or be left out.
+    """
+    for way in (SSH, REINSTALL):
+        same = [record for record in mine if record.way == way]
+        if any(record.stage == DONE for record in same):
+            continue
+        begun = any(r.stage in IN_PROGRESS or r.stage == FAILED for r in same)
+        waiting = [r for r in batch if r.way == way and r.stage == TODO]
+        later = {record.id for record in waiting[0 if begun else 1 :]}
+        batch = [record for record in batch if record.id not in later]
+    return batch
+
+
+def _host_step(record: HostRecord, statuses: Statuses) -> PreparationStep:
+    if record.id not in statuses:
+        return _mark(record, stage=FAILED, problem="it is no longer in the engine")
+    if record.stage == CHECKING:
+        return PreparationStep(LOOK, (record.name,))
+    if record.way == SSH:
+        return PreparationStep(RUN, (record.name,))
+    status = statuses[record.id]
+    if record.stage == LEAVING:
+        return _leaving(record, status)
+    return _entering(record, status)
+
+
+def _entering(record: HostRecord, status: Optional[str]) -> PreparationStep:
+    # ENTERING is stored before we move a host, so this was somebody else, who needs the
+    # host: it would be activated at the end.
+    moved = status == "maintenance" and record.found != "maintenance"
+    if record.stage == TODO and (moved or status == "installing"):
+        problem = f"{_is(record, status)}, by somebody else"
+        fix = "when it is up again, run the same command again"
+        return _mark(record, stage=LEFT_OUT, problem=problem, fix=fix)
+    if record.stage == INSTALLING or status == "installing":
+        return _wait(record, WAIT_INSTALL)
+    if status in INSTALLABLE:
+        return _install(record)
+    if status == "up":
+        return _enter(record)
+    if host_is(status, COMES):
+        inwards = status == "preparing_for_maintenance"
+        return _wait(record, WAIT_IN if inwards else WAIT_OUT)
+    return _mark(record, stage=FAILED, problem=_is(record, status))
+
+
+def _leaving(record: HostRecord, status: Optional[str]) -> PreparationStep:
+    failed = bool(record.problem)
+    if status == "up":
+        if failed:
+            return _mark(record, stage=FAILED)
+        return _mark(record, stage=CHECKING)
+    if record.found == "maintenance" and status == "maintenance":
+        return _mark(record, stage=FAILED if failed else CHECKING)
+    if status in ("maintenance", "preparing_for_maintenance"):
+        return _leave(record)
+    if host_is(status, COMES, INSTALLED_NOW):
+        return _wait(record, WAIT_OUT)
+    then = f"{record.problem}; " if failed else ""
+    return _mark(record, stage=FAILED, problem=f"{then}{_is(record, status)}")
+
+
+def _is(record: HostRecord, status: Optional[str]) -> str:
+    return f"{record.name} is {status_words(status)} now"
+
+
+def _mark(record: HostRecord, **changes: object) -> PreparationStep:
+    return PreparationStep(MARK, (record.name,), marks=changes)
+
+
+def _enter(record: HostRecord) -> PreparationStep:
+    doing = f"moving {record.name} to maintenance"
+    reason = {"reason": "ovirt-rdma prepares it"}
+    return _call(record, ENTER, "deactivate", doing, ENTERING, **reason)
+
+
+def _install(record: HostRecord) -> PreparationStep:
+    """Reinstall a host with the engine's own SSH key.
+
+    All defaults that differ between the API's documents and its code are sent. The
+    firewall is left as it is.
+    """
+    return _call(
+        record,
+        INSTALL,
+        "install",
+        f"reinstalling {record.name}",
+        INSTALLING,
+        ssh=types.Ssh(authentication_method=types.SshAuthenticationMethod.PUBLICKEY),
+        host=types.Host(override_iptables=False),
+        activate=False,
+        reboot=record.reboot,
+    )
+
+
+def _leave(record: HostRecord) -> PreparationStep:
+    return _call(record, LEAVE, "activate", f"activating {record.name}", LEAVING)
+
+
+def _call(
+    record: HostRecord, kind: str, method: str, doing: str, before: str, **words: object
+) -> PreparationStep:
+    call = Call(f"hosts/{record.id}", method, doing, words, subject=record.name)
+    return PreparationStep(kind, (record.name,), doing, call, before)
+
+
+_GOALS = {WAIT_IN: "in maintenance", WAIT_INSTALL: "installed", WAIT_OUT: "up"}
+
+
+def _wait(record: HostRecord, kind: str) -> PreparationStep:
+    doing = f"waiting for {record.name} to be {_GOALS[kind]}"
+    return PreparationStep(kind, (record.name,), doing)
+
+
+def _shown(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} hosts"
+
+
+def imagined(state: PreparationState, statuses: Statuses) -> Iterator[PreparationStep]:
+    """Yield the steps that would follow if all goes well: the dry run."""
+    now = dict(statuses)
+    while True:
+        step = next_step(state, now)
+        if step.kind == FINISH:
+            return
+        if step.kind != MARK:
+            yield step
+        for name in step.hosts:
+            record = state.host(name)
+            state = state.with_host(name, **_succeeded(record, step))
+            now[record.id] = _AFTER.get(step.kind, now.get(record.id))
+
+
+_AFTER = {
+    ENTER: "preparing_for_maintenance",
+    WAIT_IN: "maintenance",
+    INSTALL: "installing",
+    WAIT_INSTALL: "maintenance",
+    LEAVE: "unassigned",
+    WAIT_OUT: "up",
+}
+
+
+def _succeeded(record: HostRecord, step: PreparationStep) -> dict[str, object]:
+    if step.marks is not None:
+        return dict(step.marks)
+    after = {RUN: CHECKING, WAIT_INSTALL: LEAVING, LOOK: DONE}
+    stage = after.get(step.kind, step.before or record.stage)
+    return {"stage": stage}
+
+
+# Judge from the engine's events whether a reinstalled host is prepared.
+
+# VDS_INSTALL, VDS_INSTALL_FAILED
+INSTALLED, INSTALL_FAILED = 504, 505
+# VDS_ANSIBLE_INSTALL_STARTED
+STARTED = 560
+# ANSIBLE_RUNNER_EVENT_NOTIFICATION: normal, warning, error, alert
+NOTES = (559, 554, 553, 557)
+_LOG = "see the log on the engine, in /var/log/ovirt-engine/host-deploy"
+# A task's name is what follows PlayAction: ANSIBLE_RUNNER_EVENT_NOTIFICATION in
+# AuditLogMessages.properties:437-440, InstallVdsInternalCommand.java:340.
+_TASK = re.compile(r"Installing Host \S+\. (.*?)\.?")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What the events say of an installation: whether it ``started`` and ``ended``, and
+    the result of the role.
+    """
+
+    started: bool
+    ended: bool
+    result: Prepared
+
+
+def installation(host: str, events: Iterable[Any]) -> Installation:
+    """Return what ``events``, of the SDK and about one host, the oldest first, say."""
+    started = ended = no_hardware = False
+    failure = refusal = sentinel = ""
+    for event in events:
+        text = " ".join(str(event.description or "").split())
+        if event.code == STARTED:
+            # A reinstallation by somebody else, or after a lost answer, counts alone.
+            started, ended, no_hardware = True, False, False
+            failure = refusal = sentinel = ""
+        elif event.code == INSTALLED:
+            ended = True
+        elif event.code == INSTALL_FAILED:
+            ended, failure = True, text
+        elif event.code in NOTES:
+            match = _TASK.fullmatch(text)
+            task = match[1] if match else ""
+            if policy_proven(task) is not None:
+                sentinel = task
+            elif task.startswith(NOT_PREPARED):
+                refusal = task[len(NOT_PREPARED) :].strip()
+            elif task.startswith(WITHOUT_HARDWARE):
+                no_hardware = True
+    result = Prepared(host, sentinel, no_hardware=no_hardware)
+    if failure:
+        result = Prepared(
+            host,
+            problem=f"the engine could not install it: {failure}",
+            fix=_LOG,
+        )
+    elif refusal:
+        problem, fix = split_fix(refusal.rstrip("."))
+        result = Prepared(host, problem=problem, fix=fix or _LOG)
+    elif not ended:
+        result = Prepared(
+            host,
+            problem="its installation began, and the engine has not reported the end: "
+            "it was probably restarted meanwhile",
+            fix="run the same command again",
+        )
+    elif not sentinel and not no_hardware:
+        result = Prepared(
+            host,
+            problem="the engine reports it as installed, but without the event "
+            f"'{SENTINEL}': the role has not run to its end",
+            fix="on the engine: ovirt-rdma deploy-hook status",
+        )
+    return Installation(started, ended, result)
+
+
+def other_policy(sentinel: str, digest: Optional[str]) -> str:
+    """Return a sentence if the ``sentinel`` does not name the policy ``digest``; None
+    is any.
+    """
+    named = policy_proven(sentinel)
+    if digest in (None, named):
+        return ""
+    return (
+        f"it has {f'the policy {named}' if named else 'no known policy'}, not {digest}"
+    )
+
+
+# Say how a preparation has ended, or where it was interrupted.
+
+_GOOD = (DONE, NO_HARDWARE)
+
+
+def _count(hosts: int) -> str:
+    return f"{hosts} host{'s' * (hosts != 1)}"
+
+
+def sentence(state: PreparationState) -> str:
+    """Return the result as one sentence, without a full stop."""
+    good = sum(record.stage in _GOOD for record in state.hosts)
+    bad = [record.name for record in state.hosts if record.stage == FAILED]
+    text = f"{good} of {_count(len(state.hosts))} prepared"
+    if bad:
+        text += f"; failed: {listed(bad)}"
+    waiting = [record for record in state.hosts if record.stage not in OVER]
+    if waiting:
+        text += f"; {_count(len(waiting))} not started because of that"
+    return text
+
+
+def exit_code(state: PreparationState) -> ExitCode:
+    """Return DONE if all hosts are prepared, SOME if some are, FAILED if none is."""
+    good = sum(record.stage in _GOOD for record in state.hosts)
+    if good == len(state.hosts):
+        return ExitCode.DONE
+    return ExitCode.SOME if good else ExitCode.FAILED
+
+
+def command_of(state: PreparationState) -> str:
+    """Return the command that continues the run."""
+    names = " ".join(shlex.quote(record.name) for record in state.hosts)
+    by = "" if state.by == AUTO else f" --by {state.by}"
+    return f"ovirt-rdma hosts prepare {names}{by}"
+
+
+def interrupted_lines(state: PreparationState) -> list[str]:
+    """Return what is known of a run that did not end, and how to continue."""
+    now = [
+        record.name
+        for record in state.hosts
+        if record.stage not in OVER and record.stage != "todo"
+    ]
+    lines = [f"the preparation was interrupted: {sentence(state)}"]
+    if state.doing:
+        lines.append(f"the last step was: {state.doing}")
+    moved = [n for n in now if state.host(n).way == REINSTALL]
+    if moved:
+        lines.append(f"{listed(moved)} may be in maintenance")
+    lines.append(f"continue with '{command_of(state)}'")
+    return lines
+
+
+def continued(
+    state: PreparationState, request: PreparationRequest, listener: Listener
+) -> PreparationState:
+    """Return the state of a run that was interrupted, to be continued."""
+    listener.note(f"continues the interrupted '{command_of(state)}'")
+    if state.digest == request.digest:
+        return state
+    listener.note(
+        "the policy was changed meanwhile; hosts that are prepared already have the "
+        "earlier one"
+    )
+    return replace(state, digest=request.digest)

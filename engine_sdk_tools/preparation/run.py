@@ -7,13 +7,12 @@ run ended, or if the answer to a change was lost.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Callable, Optional, Protocol
+from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+from ovirt_rdma.engine_sdk_tools import maintenance
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     DENIED,
     PASSING,
@@ -22,58 +21,101 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     LostAnswer,
     TimeoutProblem,
 )
-from ovirt_rdma.engine_sdk_tools.api.events import events_since, newest_event
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.progress import step as reported
 from ovirt_rdma.engine_sdk_tools.api.request import Read
-from ovirt_rdma.engine_sdk_tools.conversion.actions import HoldsLock
-from ovirt_rdma.engine_sdk_tools.conversion.host_step import Activation, Evacuation
-from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_without_drop_ins
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
-from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared, RunsRole
+from ovirt_rdma.engine_sdk_tools.api.session import Session, events_since, newest_event
+from ovirt_rdma.engine_sdk_tools.conversion.lock import DataCenterLock
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
+    RecordFile,
+    StateFileProblem,
+    StateFolder,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.report import digest_without_drop_ins
+from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared
 from ovirt_rdma.engine_sdk_tools.model import (
     BROKEN,
-    BROKEN_IN_S,
     BROKEN_OUT_S,
     Engine,
     Host,
     host_is,
-    status_words,
-)
-from ovirt_rdma.engine_sdk_tools.preparation.model import (
-    CHECKING,
-    DONE,
-    ENTERING,
-    FAILED,
-    LEAVING,
-    NO_HARDWARE,
-    PREPARING,
-    SSH,
-    TODO,
-    HostRecord,
-    PreparationState,
-)
-from ovirt_rdma.engine_sdk_tools.preparation.next_step import (
-    ENTER,
-    FINISH,
-    LOOK,
-    MARK,
-    RUN,
-    WAIT_IN,
-    WAIT_INSTALL,
-    PreparationStep,
-    finished,
-    imagined,
-    next_step,
 )
 from ovirt_rdma.engine_sdk_tools.preparation.plan import (
+    CHECKING,
+    DONE,
+    ENTER,
+    ENTERING,
+    FAILED,
+    FINISH,
+    INSTALL_S,
+    LEAVING,
+    LOOK,
+    MARK,
+    NO_HARDWARE,
+    PREPARING,
+    REINSTALLED,
+    RUN,
+    SSH,
+    TODO,
+    WAIT_IN,
+    WAIT_INSTALL,
+    HostRecord,
     PreparationRequest,
+    PreparationState,
+    PreparationStep,
     after_ssh,
+    finished,
+    imagined,
+    installation,
     look_at,
+    next_step,
+    other_policy,
 )
-from ovirt_rdma.engine_sdk_tools.preparation.proof import installation, other_policy
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.engine_sdk_tools.refusals import Refused
+from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.system.json_document import Envelope
+
+PREPARATION = Envelope("prepare", digested="state")
+
+
+class PreparationFile(RecordFile[PreparationState]):
+    """The state of the preparation of one data center's hosts."""
+
+    record = PreparationState
+    envelope = PREPARATION
+
+    def invalid(self, reason: str, fix: str = "") -> StateFileProblem:
+        """See RecordFile."""
+        return StateFileProblem(
+            "preparation-state-invalid",
+            f"the state file {self.path} {reason}; nothing was changed, the file "
+            "included",
+            fix
+            or "it records which hosts were moved to maintenance: activate those by "
+            "hand, move the file away, and run the command again",
+        )
+
+
+def file_in(folder: StateFolder, data_center: str) -> PreparationFile:
+    """Return the file of the data center with this id. Raises StateFileProblem."""
+    return PreparationFile(folder.path_for(PREPARATION.kind, data_center))
+
+
+def refuse_conversion() -> None:
+    """Raise Refused: a preparation of the data center's hosts was interrupted."""
+    raise Refused(
+        [
+            Sentence(
+                "preparation-incomplete",
+                "an earlier 'ovirt-rdma hosts prepare' was interrupted and is not "
+                "complete; hosts may be in maintenance because of it",
+            )
+        ],
+        "complete it first: ovirt-rdma hosts prepare",
+    )
+
 
 # The same step is tried this often for a host: requests may get lost.
 _MOST_TRIES = 3
@@ -82,28 +124,16 @@ _MOST_TRIES = 3
 START_S = 60.0
 
 
-class Access(HostAccess, RunsRole, Protocol):
-    """Access to hosts that reports, and runs the role."""
-
-
-class KeepsState(Protocol):
-    """The store of the state."""
-
-    def write(self, state: PreparationState) -> None:
-        """See PreparationFile."""
-
-
 def carry_out(
-    session: EngineSession,
-    access: Optional[Access],
+    session: Session,
+    access: Optional[AnsibleHosts],
     state: PreparationState,
-    keeper: KeepsState,
+    keeper: PreparationFile,
     listener: Listener,
     *,
     request: PreparationRequest,
     variables: Mapping[str, Any],
-    lock: Optional[HoldsLock] = None,
-    now: Callable[[], float] = time.time,
+    lock: Optional[DataCenterLock] = None,
 ) -> PreparationState:
     """Do all remaining steps of ``state``; return the new state. ``variables`` are for
     the role over SSH, ``request`` has the policy. ``lock`` is checked before each
@@ -114,23 +144,21 @@ def carry_out(
     StateFileProblem: then the same command resumes the run.
     """
     work = _Work(session, access, keeper, listener)
-    work.request, work.variables, work.lock, work.now = request, variables, lock, now
+    work.request, work.variables, work.lock = request, variables, lock
     return work.run(state)
 
 
 class _Work:
     def __init__(
         self,
-        session: EngineSession,
-        access: Optional[Access],
-        keeper: KeepsState,
+        session: Session,
+        access: Optional[AnsibleHosts],
+        keeper: PreparationFile,
         listener: Listener,
     ) -> None:
         self.request = PreparationRequest()
         self.variables: Mapping[str, Any] = {}
-        self.lock: Optional[HoldsLock] = None
-        self.now: Callable[[], float] = time.time
-        self._read_engine: Callable[[Any], Engine] = read_engine
+        self.lock: Optional[DataCenterLock] = None
         self._session = session
         self._access = access
         self._keeper = keeper
@@ -156,7 +184,7 @@ class _Work:
         return state
 
     def _read(self) -> None:
-        self._engine = self._read_engine(self._session)
+        self._engine = read_engine(self._session)
 
     def _statuses(self) -> dict[str, Optional[str]]:
         return {host.id: host.status for host in self._engine.hosts}
@@ -272,7 +300,7 @@ class _Work:
         """Compare the hosts' own reports with what their proof says."""
         hosts = self._hosts(state, step)
         reports: Mapping[str, Any] = {}
-        if self._access is not None and not state.blind:
+        if self._access is not None:
             try:
                 reports = self._access.reports(hosts)
             except Problem as problem:
@@ -311,17 +339,17 @@ class _Work:
         def ended(host: Any) -> Optional[str]:
             nonlocal since
             status = host.status.value if host.status else None
-            if status not in step.until and not host_is(status, BROKEN):
+            if status not in REINSTALLED and not host_is(status, BROKEN):
                 since = None
                 return None
             since = self._session.clock() if since is None else since
             found = installation(record.name, self._events(record))
-            patience_s = START_S if status in step.until else BROKEN_OUT_S
+            patience_s = START_S if status in REINSTALLED else BROKEN_OUT_S
             waited = self._session.clock() - since >= patience_s
             return status if found.ended or waited else None
 
         read = Read(f"hosts/{record.id}", step.doing, "get")
-        self._session.wait_until(read, ended, step.doing, step.timeout_s)
+        self._session.wait_until(read, ended, step.doing, INSTALL_S)
         found = installation(record.name, self._events(record))
         if not found.started and not found.ended:
             # The request was lost, or the engine restarted before it began.
@@ -333,33 +361,12 @@ class _Work:
 
     def _waited(self, record: HostRecord, step: PreparationStep) -> str:
         """Wait for a host; return why it has failed, "" for the next decision."""
-        evacuation = activation = None
-        if step.kind == WAIT_IN:
-            evacuation = Evacuation(self._session, record.id, record.event)
-        else:
-            after = record.event if record.stage == LEAVING else None
-            activation = Activation(self._session, record.id, after)
-        well = self._session.clock()
-        limit_s = BROKEN_IN_S if step.kind == WAIT_IN else BROKEN_OUT_S
-
-        def arrived(host: Any) -> Optional[str]:
-            nonlocal well
-            status = host.status.value if host.status else None
-            now = self._session.clock()
-            if not host_is(status, BROKEN):
-                well = now
-            elif now - well >= limit_s:
-                minutes = f"{limit_s / 60:.0f} minutes"
-                return f"it has been {status_words(status)} for {minutes}"
-            if evacuation is not None and status == "preparing_for_maintenance":
-                why = evacuation.failed(host)
-                return f"it is not evacuated: {why}" if why else None
-            if activation is not None and status == "up" and not activation.over():
-                return None
-            return "" if status in step.until else None
-
         read = Read(f"hosts/{record.id}", step.doing, "get")
-        return str(self._session.wait_until(read, arrived, step.doing, step.timeout_s))
+        place = (self._session, self._listener, record.name, read)
+        if step.kind == WAIT_IN:
+            return maintenance.enter(*place, record.event)
+        after = record.event if record.stage == LEAVING else None
+        return maintenance.leave(*place, after)[0]
 
     def _failed(
         self, state: PreparationState, name: str, why: str, fix: str = ""
@@ -385,6 +392,5 @@ class _Work:
         return self._save(state.with_host(name, **changes))
 
     def _save(self, state: PreparationState) -> PreparationState:
-        state = replace(state, changed_at=float(self.now()))
         self._keeper.write(state)
         return state

@@ -17,19 +17,19 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
     InUse,
     connection_transport,
     nfs_export,
+    route_to,
+    server_addresses,
     transports_in_use,
 )
 from ovirt_rdma.engine_sdk_tools.domains.transport import matrix_of as domain_matrix
 from ovirt_rdma.engine_sdk_tools.fleet import check
-from ovirt_rdma.engine_sdk_tools.fleet.cells import route_to
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
-from ovirt_rdma.engine_sdk_tools.matrix import NONE, OK, Cell
+from ovirt_rdma.engine_sdk_tools.matrix import NONE, OK, Cell, worst_of
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
-from ovirt_rdma.engine_sdk_tools.report.benchmarks import benchmarks_of
-from ovirt_rdma.engine_sdk_tools.report.history import EngineEvent, runs_of
 from ovirt_rdma.engine_sdk_tools.report.model import (
     Attached,
     Device,
+    EngineEvent,
     Fallen,
     PlanStep,
     Port,
@@ -37,8 +37,9 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     ReportDomain,
     ReportHost,
     ServerPath,
+    benchmarks_of,
+    runs_of,
 )
-from ovirt_rdma.engine_sdk_tools.report.words import VERDICTS
 from ovirt_rdma.host.facts.devices import (
     Neighbour,
     NetdevGraph,
@@ -112,7 +113,7 @@ def _row(
             names.get(center or ""),
             cluster.name if cluster else None,
             host.status,
-            worst_of((*checked.cells, *cells)),
+            worst_of(c.verdict for c in (*checked.cells, *cells)),
             facts.kernel_release if facts else None,
             facts.software.vdsm_version if facts else None,
             report.read_at,
@@ -155,7 +156,7 @@ def report_of(
     hosts = []
     for row, cells in zip(rows, checks.cells):
         # The cell of the policy needs all hosts.
-        worst = worst_of((*cells, *row.transports))
+        worst = worst_of(c.verdict for c in (*cells, *row.transports))
         hosts.append(replace(row.host, worst=worst))
     centers = {center.id: center.name for center in engine.data_centers}
     return Report(
@@ -186,12 +187,6 @@ def report_of(
         ),
         (*engine.problems, *notes),
     )
-
-
-def worst_of(cells: Iterable[Cell]) -> str:
-    """Return the worst verdict: fail, unknown, warn, ok; none for no cells."""
-    present = {cell.verdict for cell in cells}
-    return next((verdict for verdict in VERDICTS if verdict in present), NONE)
 
 
 def word_of(used: InUse) -> str:
@@ -311,7 +306,8 @@ def _paths(facts: Facts, found: Iterable[tuple[Domain, InUse]]) -> Iterator[Serv
         by_server.setdefault(_server(domain), []).append((domain, used))
     for server, those in by_server.items():
         export = nfs_export(those[0][0].connection)
-        route = route_to(facts, export) if export else None
+        known = server_addresses(facts, export) if export else ()
+        route = route_to(facts, known)
         netdev = route.netdev if route else None
         counted = Counter(word_of(used) for _, used in those)
         yield ServerPath(

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Define the report: engine, hosts, domains and their fabric at one time, as data.
+"""The report as data: hosts, domains, benchmarks and history, and its sentences. Pure.
+
+The document ``history -o json`` comes from a host, so it may be anything. A newer
+version of the add-on may add keys; only those that are read here are checked.
+
+A result is judged again by this version. It comes from a file, so every text in it may
+be anything; :func:`ovirt_rdma.storage.benchmark.model.load` checked types and numbers.
 
 :mod:`.hosts` makes it from the engine's data and the hosts' reports, :mod:`.page` a
 page of it; ``ovirt-rdma report -o json`` prints it. docs/report.md describes the
@@ -8,13 +14,292 @@ document. None in a field means unknown.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Optional
+from datetime import timezone
+from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.matrix import Cell, Matrix
-from ovirt_rdma.engine_sdk_tools.report.benchmarks import HostBenchmark
-from ovirt_rdma.engine_sdk_tools.report.history import EngineEvent, HostRun
-from ovirt_rdma.host.facts.devices import Neighbour
+from ovirt_rdma.engine_sdk_tools.matrix import (
+    FAIL,
+    NONE,
+    OK,
+    UNKNOWN,
+    WARN,
+    Cell,
+    Matrix,
+)
+from ovirt_rdma.host.facts.devices import SWITCH, Neighbour
+from ovirt_rdma.host.system.json_document import json_type
+from ovirt_rdma.storage.benchmark.limits import Limit
+from ovirt_rdma.storage.benchmark.model import (
+    Benchmark,
+    LinkResult,
+    Load,
+    NetworkPath,
+    Row,
+    Rows,
+    Setting,
+    Spread,
+)
+from ovirt_rdma.storage.benchmark.verdict import Ratio, verdict
+
+# Of one host, the newest.
+MOST_RUNS = 50
+# A step's id has a netdev or a PCI address; a sentence may list several steps.
+_MOST_STEPS, _WORD, _SENTENCE = 200, 100, 1000
+INTERRUPTED = "interrupted"
+# The key of a change that is still applied.
+_APPLIED = "held"
+
+
+@dataclass(frozen=True)
+class HostRun:
+    """A run that changed a host: ``at`` in ISO 8601, ``by`` the command.
+
+    ``outcome`` is ``done``, ``rolled back``, ``partly rolled back`` or INTERRUPTED,
+    with a ``sentence`` unless it is done. ``steps`` are the ids of the steps that it
+    applied, ``applied`` is the number of those that are still applied.
+    """
+
+    number: int
+    at: str
+    by: str
+    outcome: str
+    sentence: str = ""
+    steps: tuple[str, ...] = ()
+    applied: int = 0
+
+
+@dataclass(frozen=True)
+class EngineEvent:
+    """An event that this program has written in the engine; ``at`` in ISO 8601."""
+
+    at: str
+    severity: str
+    text: str
+
+
+class _Wrong(ValueError):
+    """The document is not a history; ``str()`` says where."""
+
+
+def runs_of(
+    history: Optional[Mapping[str, Any]],
+) -> tuple[Optional[tuple[HostRun, ...]], str]:
+    """Return the newest MOST_RUNS runs, the newest first, and "".
+
+    Returns None and a sentence if the document has another form; None and "" if there
+    is no document.
+    """
+    if history is None:
+        return None, ""
+    try:
+        runs = _list(history, "runs", "")
+        return tuple(
+            _run(run, f"runs[{number}]") for number, run in enumerate(runs[:MOST_RUNS])
+        ), ""
+    except _Wrong as wrong:
+        return None, f"its history is not one of ovirt-rdma-host: {wrong}"
+
+
+def own_events(events: Iterable[Any]) -> tuple[EngineEvent, ...]:
+    """Return events of the engine, which are objects of the SDK, as data."""
+    return tuple(
+        EngineEvent(
+            f"{event.time.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+            if event.time
+            else "",
+            str(getattr(event.severity, "value", "") or ""),
+            str(event.description or ""),
+        )
+        for event in events
+    )
+
+
+def _run(run: object, where: str) -> HostRun:
+    acts = _list(run, "acts", where)[:_MOST_STEPS]
+    steps: dict[str, bool] = {}
+    for number, act in enumerate(acts):
+        place = f"{where}.acts[{number}]"
+        step = _text(act, "step", place, _WORD)
+        applied = _get(act, _APPLIED, place)
+        if not isinstance(applied, bool):
+            raise _Wrong(f"{place}.{_APPLIED} is {json_type(applied)}")
+        steps[step] = steps.get(step, False) or applied
+    its_number = _get(run, "run", where)
+    if not isinstance(its_number, int) or isinstance(its_number, bool):
+        raise _Wrong(f"{where}.run is {json_type(its_number)}")
+    verb = _text(run, "verb", where, _WORD)
+    return HostRun(
+        its_number,
+        _text(run, "at", where, _WORD),
+        _text(run, "by", where, _SENTENCE) or verb,
+        _text(run, "outcome", where, _WORD) or INTERRUPTED,
+        _text(run, "sentence", where, _SENTENCE),
+        tuple(steps),
+        sum(steps.values()),
+    )
+
+
+def _get(data: object, key: str, where: str) -> object:
+    if not isinstance(data, Mapping):
+        raise _Wrong(f"{where or 'it'} is {json_type(data)}, not an object")
+    if key not in data:
+        raise _Wrong(f"{where}{'.' if where else ''}{key} is missing")
+    return data[key]
+
+
+def _list(data: object, key: str, where: str) -> list[object]:
+    value = _get(data, key, where)
+    if not isinstance(value, list):
+        raise _Wrong(f"{where}{'.' if where else ''}{key} is {json_type(value)}")
+    return value
+
+
+def _text(data: object, key: str, where: str, most: int) -> str:
+    """Return a text, "" for null; of a long one its beginning."""
+    value = _get(data, key, where)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _Wrong(f"{where}.{key} is {json_type(value)}, not a string")
+    return value if len(value) <= most else f"{value[:most]}..."
+
+
+# Condense results of ``ovirt-rdma-host bench`` for the report.
+
+# Of one result. ``bench`` itself makes at most 6 loads for each of 32 mounts.
+_MOST_ROWS, _MOST_LINKS, _MOST_SKIPPED = 192, 20, 20
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The repeats of one load over one mount.
+
+    connections: that exist, which may be fewer than ``setting`` asked for
+    bytes_per_s, operations_per_s: median, least and most of the repeats
+    p99_9_us: the median of the repeats, in microseconds
+    cpu_s_per_gb: busy seconds of the host's processors for 10^9 bytes; None: unknown
+    """
+
+    setting: Setting
+    load: Load
+    connections: int
+    repeats: int
+    bytes_per_s: Spread
+    operations_per_s: Spread
+    p99_9_us: float
+    cpu_s_per_gb: Optional[Spread]
+
+
+@dataclass(frozen=True)
+class HostBenchmark:
+    """A result, and its verdict.
+
+    hostname: as the host itself said; ``host`` is the engine's name of the host with
+        that name or address, and ``domain`` the domain with that export; None: none
+    better: the transport ``rdma`` or ``tcp``, ``either`` or ``unknown``
+    nfs_version: the verdict's, which ``ratios`` and ``options`` are about
+    link_limit_mbps: what the port can carry as payload, in Mb/s; None if unknown
+    """
+
+    hostname: str
+    host: Optional[str]
+    domain: Optional[str]
+    export: Optional[str]
+    taken_at: str
+    kernel: str
+    path: Optional[NetworkPath]
+    better: str
+    sentence: str
+    nfs_version: Optional[str]
+    ratios: tuple[Ratio, ...]
+    limits: tuple[Limit, ...]
+    link_limit_mbps: Optional[float]
+    options: str
+    reasons: tuple[str, ...]
+    link: tuple[LinkResult, ...]
+    rows: tuple[Measured, ...]
+    skipped: tuple[str, ...]
+
+
+def benchmarks_of(
+    results: Iterable[Benchmark],
+    hosts: Sequence[tuple[str, str]],
+    domains: Mapping[str, str],
+) -> tuple[HostBenchmark, ...]:
+    """Return the results, each once, by host and export, the newest of each first.
+
+    ``hosts`` are the names and addresses of the engine's hosts, ``domains`` the names
+    of its domains by export.
+    """
+    found = [_condensed(result, hosts, domains) for result in dict.fromkeys(results)]
+    found.sort(key=lambda one: one.taken_at, reverse=True)
+    found.sort(key=lambda one: (one.host or one.hostname, one.export or ""))
+    return tuple(found)
+
+
+def _condensed(
+    result: Benchmark, hosts: Sequence[tuple[str, str]], domains: Mapping[str, str]
+) -> HostBenchmark:
+    judged = verdict(result)
+    return HostBenchmark(
+        result.hostname,
+        _host_named(result.hostname, hosts),
+        domains.get(result.export) if result.export else None,
+        result.export,
+        result.taken_at,
+        result.kernel,
+        result.path,
+        judged.better,
+        f"{judged.sentence[0].upper()}{judged.sentence[1:]}.",
+        judged.version,
+        judged.ratios,
+        judged.limits,
+        judged.link_limit_mbps,
+        judged.options,
+        judged.reasons,
+        result.link[:_MOST_LINKS],
+        tuple(map(_measured, Rows.of(result).rows[:_MOST_ROWS])),
+        result.skipped[:_MOST_SKIPPED],
+    )
+
+
+def _host_named(hostname: str, hosts: Sequence[tuple[str, str]]) -> Optional[str]:
+    """Return the name of the host that calls itself ``hostname``; None if none or
+    several do. The engine may know it by another name, or without its domain.
+    """
+    for form in (_whole, _short):
+        own = form(hostname)
+        found = [host[0] for host in hosts if own in map(form, host)]
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+def _whole(name: str) -> str:
+    return name.lower()
+
+
+def _short(name: str) -> str:
+    # An IP address has no domain to leave out.
+    return name if name.replace(".", "").isdigit() else name.partition(".")[0].lower()
+
+
+def _measured(row: Row) -> Measured:
+    return Measured(
+        row.setting,
+        row.load,
+        row.connections,
+        len(row.jobs),
+        row.rate,
+        row.operations,
+        row.p99_9_us,
+        row.cpu,
+    )
+
+
+# Define the report: engine, hosts, domains and their fabric at one time, as data.
 
 
 @dataclass(frozen=True)
@@ -177,3 +462,80 @@ class Report:
     def cells(self, row: int) -> tuple[Cell, ...]:
         """Return the cells of a host in both matrices."""
         return self.checks.cells[row] + self.transports.cells[row]
+
+
+# Put the report's data into words, for its page and its picture.
+
+# Before a host's name, so that its verdict is readable without colour.
+SIGNS = {OK: "✓", WARN: "!", FAIL: "✕", UNKNOWN: "?", NONE: "-"}
+# From this rate on, in Mb/s, a rate is shown in Gb/s.
+_GB = 1000
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 host``, ``2 hosts``; for nouns whose plural ends in s."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def rate_text(mbps: Optional[int]) -> str:
+    """Return a rate for people: ``100 Gb/s``; "" if it is unknown."""
+    if not mbps:
+        return ""
+    return f"{mbps / _GB:g} Gb/s" if mbps >= _GB else f"{mbps} Mb/s"
+
+
+def device_text(device: Device) -> str:
+    """Return a device for people: ``mlx5_0, ConnectX-5 (mlx5_core)``."""
+    product = f", {device.product}" if device.product else ""
+    driver = f" ({device.driver})" if device.driver else ""
+    return f"{device.name}{product}{driver}"
+
+
+def port_text(port: Port) -> str:
+    """Return a port for people: ``port 1 ACTIVE, InfiniBand 100 Gb/s, ib0``."""
+    netdevs = ", ".join(dict.fromkeys(one.netdev for one in port.attached))
+    parts = (
+        f"port {port.number} {port.state}",
+        f"{port.link_layer} {rate_text(port.rate_mbps)}".strip(),
+        netdevs or "no IP address",
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def neighbour_text(neighbour: Neighbour) -> str:
+    """Return what a port is cabled to for people: a switch by its name, ``leaf1``, all
+    else with its kind, ``hv2 mlx5_0 (host)``.
+    """
+    name = neighbour.name or neighbour.id or "without a name"
+    if neighbour.kind == SWITCH:
+        return name
+    return f"{name} ({neighbour.kind or 'of unknown kind'})"
+
+
+def transports_text(counted: Iterable[tuple[str, int]]) -> str:
+    """Return the numbers by transport: ``7 rdma, 1 tcp``."""
+    return ", ".join(f"{number} {word}" for word, number in counted)
+
+
+def verdict_text(report: Report) -> str:
+    """Return the report in one sentence."""
+    hosts, bad = report.hosts, [h for h in report.hosts if h.worst == FAIL]
+    unknown = [h for h in hosts if h.worst == UNKNOWN]
+    doubtful = [h for h in hosts if h.worst == WARN]
+    if not hosts:
+        return "The engine has no host."
+    if not bad and not unknown and not doubtful:
+        return (
+            f"All is well: {counted(len(hosts), 'host')}, and each domain is mounted "
+            "as requested."
+        )
+    parts = [
+        f"{len(some)} {one if len(some) == 1 else many}"
+        for some, one, many in (
+            (bad, "has a failed check", "have a failed check"),
+            (unknown, "is not known to be well", "are not known to be well"),
+            (doubtful, "has a warning", "have a warning"),
+        )
+        if some
+    ]
+    return f"Of {counted(len(hosts), 'host')}, {', '.join(parts)}."

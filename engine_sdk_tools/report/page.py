@@ -26,36 +26,43 @@ from typing import Any, NamedTuple, Optional
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN, WARN, Cell, Matrix
+from ovirt_rdma.engine_sdk_tools.matrix import (
+    ATTENTION,
+    FAIL,
+    OK,
+    UNKNOWN,
+    VERDICTS,
+    WARN,
+    Cell,
+    Matrix,
+    OnHost,
+    OnHosts,
+    group_by_sentence,
+    key_of,
+    worst_of,
+)
 from ovirt_rdma.engine_sdk_tools.names import listed
-from ovirt_rdma.engine_sdk_tools.report.charts import chart_of, spread_text
-from ovirt_rdma.engine_sdk_tools.report.fabric import cables_of, network_of
-from ovirt_rdma.engine_sdk_tools.report.groups import (
+from ovirt_rdma.engine_sdk_tools.report.fabric import (
+    cables_of,
     groups_of,
     in_order,
     names_of,
     natural,
+    network_of,
     plans_of,
 )
-from ovirt_rdma.engine_sdk_tools.report.model import Report, ReportHost
-from ovirt_rdma.engine_sdk_tools.report.picture import picture_of
-from ovirt_rdma.engine_sdk_tools.report.words import (
+from ovirt_rdma.engine_sdk_tools.report.model import (
     SIGNS,
-    VERDICTS,
+    Report,
+    ReportHost,
     counted,
     device_text,
     neighbour_text,
     port_text,
     rate_text,
     verdict_text,
-    worst,
 )
-from ovirt_rdma.engine_sdk_tools.sentences import (
-    OnHost,
-    OnHosts,
-    group_by_sentence,
-    key_of,
-)
+from ovirt_rdma.engine_sdk_tools.report.picture import chart_of, picture_of, spread_text
 from ovirt_rdma.host.mount_options import RDMA, TCP
 from ovirt_rdma.host.system.printable import printable
 from ovirt_rdma.storage.benchmark.limits import mb
@@ -67,7 +74,6 @@ MOST_CABLES = 600
 MOST_CHARTS, MOST_MEASURED, MOST_SHORT = 40, 48, 500
 # A text of a file that another host may have written; a plain one is much shorter.
 _MOST_TEXT = 300
-_ATTENTION = (FAIL, UNKNOWN, WARN)
 # The words for the head of a problem.
 _HEADS = {FAIL: "Failed", UNKNOWN: "Unknown", WARN: "Warning"}
 
@@ -87,7 +93,7 @@ def html_of(report: Report) -> bytes:
             style_digest=_digest(style),
             script_digest=_digest(script),
             verdict=verdict_text(report),
-            worst=worst(report.hosts),
+            worst=worst_of(h.worst for h in report.hosts),
             figures=_figures(report),
             picture=picture_of(report),
             problems=_Problems(report),
@@ -202,7 +208,9 @@ class Figure(NamedTuple):
 def _figures(report: Report) -> Iterator[Figure]:
     hosts = report.hosts
     well = sum(host.worst == OK for host in hosts)
-    yield Figure(f"{well} of {len(hosts)}", "hosts are well", worst(hosts))
+    yield Figure(
+        f"{well} of {len(hosts)}", "hosts are well", worst_of(h.worst for h in hosts)
+    )
     silent = sum(host.devices is None for host in hosts)
     if silent:
         yield Figure(str(silent), "did not report", UNKNOWN)
@@ -253,7 +261,7 @@ class _Problems:
         column_of: dict[_Key, str] = {}
         for number, host in enumerate(report.hosts):
             for axis, cell in zip(columns, report.cells(number)):
-                if cell.verdict in _ATTENTION and cell.sentence:
+                if cell.verdict in ATTENTION and cell.sentence:
                     sentences.append(_on_host(host, cell))
                     column_of.setdefault(key_of(sentences[-1]), axis.name)
         # What differs only by the domain, on the same hosts, is one problem.
@@ -266,7 +274,7 @@ class _Problems:
         order = sorted(
             alike.values(),
             key=lambda one: (
-                _ATTENTION.index(one[0][1].verdict),
+                ATTENTION.index(one[0][1].verdict),
                 -len(one[0][1].hosts),
             ),
         )
@@ -291,7 +299,7 @@ class _Problems:
 
     def number_of(self, host: ReportHost, cell: Cell) -> int:
         """Return the number of a cell's sentence, 0 for none."""
-        if cell.verdict not in _ATTENTION or not cell.sentence:
+        if cell.verdict not in ATTENTION or not cell.sentence:
             return 0
         return self._numbers.get(key_of(_on_host(host, cell)), 0)
 
@@ -347,10 +355,9 @@ def _table(report: Report, matrix: Matrix) -> Table:
 
 
 def _attention_first(row: tuple[ReportHost, tuple[Cell, ...]]) -> tuple[Any, ...]:
-    here = {cell.verdict for cell in row[1]}
-    worst_here = next((n for n, one in enumerate(VERDICTS) if one in here), 0)
+    worst = VERDICTS.index(worst_of(cell.verdict for cell in row[1]))
     # The others in the order of their names, whatever does not apply to them.
-    return (min(worst_here, VERDICTS.index(OK)), natural(row[0].name))
+    return (min(worst, VERDICTS.index(OK)), natural(row[0].name))
 
 
 class CableRow(NamedTuple):

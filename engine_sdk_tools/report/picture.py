@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Lay out the picture of the fabric: hosts, networks and servers in columns. Pure.
+"""Lay out the picture of the fabric and the charts of benchmarks: boxes, lines, bars.
+Pure; the templates draw them.
+
+All lengths are SVG user units, 1 of which is 1 CSS pixel. The widths of texts are
+estimated, because only a browser knows them: a character has 7 units at 13 px, a bold
+one 8.
 
 From left to right: groups of equal hosts with their devices and ports, the switches
 that the ports are cabled to, the networks that the ports are on, and the NFS servers
@@ -7,63 +12,208 @@ with their domains. A line leads from each port to its switch, from a switch to 
 networks of the ports there, and from a network to each server that is reached by it. If
 no switch is known there is no column of switches, and lines lead from ports to
 networks; otherwise all lines lead through it, so that none passes behind a switch.
+
+A bar is as long as the median of the repeats; a whisker reaches from the smallest to
+the largest. Large blocks are drawn in MB/s, small ones in operations per second, each
+with a scale of its own that begins at 0. Lengths are SVG user units, as in
+:mod:`.shapes`.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, TypeVar
 
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL
+from ovirt_rdma.engine_sdk_tools.matrix import FAIL, worst_of
 from ovirt_rdma.engine_sdk_tools.report.fabric import (
     UNKNOWN,
+    HostGroup,
     Network,
     NetworkUse,
     Switches,
     SwitchKey,
     SwitchUse,
+    groups_of,
+    in_order,
+    names_of,
     network_of,
     networks_of,
     other_ways,
 )
-from ovirt_rdma.engine_sdk_tools.report.groups import (
-    HostGroup,
-    groups_of,
-    in_order,
-    names_of,
-)
-from ovirt_rdma.engine_sdk_tools.report.model import Port, Report, ReportHost
-from ovirt_rdma.engine_sdk_tools.report.shapes import (
-    GAP,
-    HEADING,
-    LINE,
-    PAD,
-    Box,
-    Column,
-    Content,
-    Line,
-    Text,
-    Tile,
-    curve,
-    fitted,
-    levelled,
-    most_name,
-    stacked,
-)
-from ovirt_rdma.engine_sdk_tools.report.words import (
+from ovirt_rdma.engine_sdk_tools.report.model import (
     SIGNS,
+    HostBenchmark,
+    Measured,
+    Port,
+    Report,
+    ReportHost,
     counted,
     device_text,
     neighbour_text,
     port_text,
     rate_text,
     transports_text,
-    worst,
 )
 from ovirt_rdma.host.facts.devices import SWITCH
+from ovirt_rdma.host.mount_options import RDMA, TCP
+from ovirt_rdma.host.system.printable import printable
+from ovirt_rdma.storage.benchmark.model import (
+    RANDOM_READ,
+    RANDOM_WRITE,
+    SEQUENTIAL_READ,
+    SEQUENTIAL_WRITE,
+    Load,
+    Spread,
+    apart,
+)
+
+Key = TypeVar("Key")
+
+LINE, PAD, GAP, HEADING = 19, 9, 16, 30
+_CHARACTER, _BOLD = 7, 8
+
+Column = tuple[int, int]
+"""The left edge and the width of a column."""
+Content = tuple[list[tuple[str, str]], str]
+"""The lines of a box, each with its style, and the title of the box."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A line of text; ``style`` is a class of the style sheet, ``title`` the whole of a
+    shortened text.
+    """
+
+    x: int
+    y: int
+    text: str
+    style: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A host of a group: its verdict and sign; ``title`` is its name."""
+
+    x: int
+    y: int
+    verdict: str
+    sign: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Box:
+    """A frame with its contents."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    style: str
+    title: str
+    texts: tuple[Text, ...] = ()
+    tiles: tuple[Tile, ...] = ()
+
+    @property
+    def middle(self) -> int:
+        """The height of its middle, where lines begin and end."""
+        return self.y + self.height // 2
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line from box to box: an SVG path."""
+
+    path: str
+    style: str
+    title: str
+
+
+def stacked(
+    column: Column, style: str, contents: Mapping[Key, Content], beside: int
+) -> dict[Key, Box]:
+    """Return boxes in the middle of a column of the height ``beside``, by their keys in
+    ``contents``.
+    """
+    whole = sum(PAD * 2 + LINE * len(lines) + GAP for lines, _ in contents.values())
+    # Not lower than what a reader of the first screen sees.
+    y = min(max(HEADING, (beside - whole + GAP) // 2), 240)
+    boxes = {}
+    for key, content in contents.items():
+        boxes[key] = _box(column, y, style, content)
+        y += boxes[key].height + GAP
+    return boxes
+
+
+def _box(column: Column, y: int, style: str, content: Content) -> Box:
+    lines, title = content
+    texts = tuple(
+        fitted(column, y + PAD + 13 + LINE * number, text, text_style)
+        for number, (text, text_style) in enumerate(lines)
+    )
+    height = PAD * 2 + LINE * len(lines)
+    return Box(column[0], y, column[1], height, style, title, texts)
+
+
+def levelled(
+    column: Column,
+    style: str,
+    contents: Mapping[Key, Content],
+    middles: Sequence[float],
+) -> dict[Key, Box]:
+    """Return boxes in the order of ``contents``, all with as many lines; the middle of
+    each is as near to its height in ``middles``, which rise, as the others allow.
+    """
+    lines = max((len(one) for one, _ in contents.values()), default=0)
+    height = PAD * 2 + LINE * lines
+    step = height + GAP
+    # Isotonic regression: boxes that would lie on each other move as one block. A block
+    # is the sum and the number of the tops that its boxes would have without it.
+    blocks: list[tuple[float, int]] = []
+    for number, middle in enumerate(middles):
+        block = (middle - height // 2 - number * step, 1)
+        while blocks and blocks[-1][0] / blocks[-1][1] > block[0] / block[1]:
+            before = blocks.pop()
+            block = (before[0] + block[0], before[1] + block[1])
+        blocks.append(block)
+    tops = [
+        max(round(total / number), HEADING)
+        for total, number in blocks
+        for _ in range(number)
+    ]
+    return {
+        key: _box(column, top + number * step, style, content)
+        for number, (top, (key, content)) in enumerate(zip(tops, contents.items()))
+    }
+
+
+def most_name(column: Column) -> int:
+    """Return how many bold characters fit into a box of ``column``."""
+    return (column[1] - 2 * PAD) // _BOLD
+
+
+def fitted(column: Column, y: int, text: str, style: str) -> Text:
+    """Return a text that fits into a box of ``column``; a long one is shortened."""
+    text = printable(text)
+    own = (column[1] - 2 * PAD) // _CHARACTER
+    most = most_name(column) if style == "name" else own
+    if len(text) <= most:
+        return Text(column[0] + PAD, y, text, style)
+    return Text(column[0] + PAD, y, f"{text[: most - 1]}…", style, text)
+
+
+def curve(x: int, y: int, to_x: int, to_y: int) -> str:
+    """Return the path of a line that leaves and arrives horizontally."""
+    half = (x + to_x) // 2
+    return f"M{x} {y}C{half} {y} {half} {to_y} {to_x} {to_y}"
+
+
+# Lay out the picture of the fabric: hosts, networks and servers in columns.
 
 
 class _Columns(NamedTuple):
@@ -228,7 +378,7 @@ def _host_box(
     if group.others:
         at += LINE
         texts.append(fitted(column, at, "they differ from each other", "muted"))
-    style = f"hosts {worst(group.hosts)}"
+    style = f"hosts {worst_of(h.worst for h in group.hosts)}"
     height = at + PAD - y
     box = Box(column[0], y, column[1], height, style, title, tuple(texts), tuple(tiles))
     return box, leads
@@ -434,3 +584,255 @@ def _description(
         "and over which transport a server is reached by it. The tables below have the "
         "same in words."
     )
+
+
+# Lay out the chart of a benchmark: RDMA beside TCP by load, with the spread.
+
+WIDTH = 1060
+# Left edges: of the names of transports, the bars, and the figures; and the bars' end.
+_TRANSPORT, _BARS, _END, _FIGURES = 245, 292, 820, 846
+_LINE, _BAR, _GAP, _HEADING, _AXIS = 19, 13, 12, 30, 34
+# The length of a whisker's end, above and below the line.
+_CAP = 4
+# A rate below this is drawn as none, in units of the panel.
+_NOTHING = 1e-9
+# Of one panel; a result of ours has at most 4.
+_MOST_LOADS = 8
+# The port's limit is drawn if the scale need not be longer than this times the bars.
+_STRETCH = 2.0
+_LARGE, _SMALL = (SEQUENTIAL_READ, SEQUENTIAL_WRITE), (RANDOM_READ, RANDOM_WRITE)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A median: a rectangle. ``style`` is ``rdma`` or ``tcp``."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    style: str
+
+
+@dataclass(frozen=True)
+class Stroke:
+    """A whisker, a line of the grid, or the port's limit: an SVG path."""
+
+    path: str
+    style: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The whole chart; ``description`` has the same in words."""
+
+    title: str
+    description: str
+    height: int
+    texts: tuple[Text, ...]
+    bars: tuple[Bar, ...]
+    strokes: tuple[Stroke, ...]
+    width: int = WIDTH
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """One load, and the rows of RDMA and TCP, one of which may be missing."""
+
+    load: Load
+    rows: dict[str, Measured]
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """Loads on one scale. ``value`` is what is drawn, ``factor`` of its unit."""
+
+    title: str
+    unit: str
+    pairs: tuple[_Pair, ...]
+    value: Callable[[Measured], Spread]
+    factor: float
+    limit: Optional[float] = None
+
+    def scaled(self, row: Measured) -> Spread:
+        """Return the values of a row in the panel's unit."""
+        its, factor = self.value(row), self.factor
+        return Spread(
+            its.middle / factor, its.least / factor, its.most / factor, its.repeats
+        )
+
+
+def chart_of(benchmark: HostBenchmark) -> Optional[Chart]:
+    """Return the chart of the verdict's NFS version, with the fewest connections that
+    were measured; None if there is nothing to draw.
+    """
+    shown = [panel for panel in _panels(benchmark) if panel.pairs]
+    if not shown:
+        return None
+    texts: list[Text] = []
+    bars: list[Bar] = []
+    strokes: list[Stroke] = []
+    y = 0
+    for panel in shown:
+        y = _draw(panel, y, texts, bars, strokes)
+    return Chart(
+        f"NFS {benchmark.nfs_version}: RDMA beside TCP",
+        ". ".join(sentence for panel in shown for sentence in _sentences(panel)) + ".",
+        y - _GAP,
+        tuple(texts),
+        tuple(bars),
+        tuple(strokes),
+    )
+
+
+def _panels(benchmark: HostBenchmark) -> Iterator[_Panel]:
+    limit = benchmark.link_limit_mbps
+    yield _Panel(
+        "Large blocks, MB/s",
+        "MB/s",
+        tuple(_pairs(benchmark, _LARGE)),
+        lambda row: row.bytes_per_s,
+        1e6,
+        limit / 8 if limit else None,
+    )
+    yield _Panel(
+        "Small blocks, operations per second",
+        "per second",
+        tuple(_pairs(benchmark, _SMALL)),
+        lambda row: row.operations_per_s,
+        1.0,
+    )
+
+
+def _pairs(benchmark: HostBenchmark, names: Sequence[str]) -> Iterator[_Pair]:
+    rows = [
+        row
+        for row in benchmark.rows
+        if row.load.name in names
+        and row.setting.version == benchmark.nfs_version
+        and row.setting.transport in (RDMA, TCP)
+    ]
+    fewest: dict[str, int] = {}
+    for row in sorted(rows, key=lambda row: -row.setting.nconnect):
+        fewest[row.setting.transport] = row.setting.nconnect
+    loads: dict[Load, dict[str, Measured]] = {}
+    for row in rows:
+        if row.setting.nconnect == fewest[row.setting.transport]:
+            loads.setdefault(row.load, {})[row.setting.transport] = row
+    order = sorted(
+        loads, key=lambda one: (names.index(one.name), one.block_bytes, one.depth)
+    )
+    return (_Pair(load, loads[load]) for load in order[:_MOST_LOADS])
+
+
+def _draw(
+    panel: _Panel,
+    y: int,
+    texts: list[Text],
+    bars: list[Bar],
+    strokes: list[Stroke],
+) -> int:
+    """Add a panel whose upper edge is ``y``; return its lower edge."""
+    longest = max(
+        panel.scaled(row).most for pair in panel.pairs for row in pair.rows.values()
+    )
+    limit = panel.limit
+    if limit is not None and limit > _STRETCH * longest:
+        limit = None
+    step, ticks = _ticks(max(longest, limit or 0.0))
+    scale = (_END - _BARS) / (step * ticks)
+    texts.append(Text(0, y + 14, panel.title, "heading"))
+    top = y + _HEADING - 6
+    y += _HEADING
+    grid = len(strokes)
+    drawn: list[Stroke] = []
+    for pair in panel.pairs:
+        texts.append(Text(0, y + 13, str(pair.load)))
+        texts.append(Text(0, y + 13 + _LINE, _ratio_text(panel, pair), "muted"))
+        for transport in (RDMA, TCP):
+            row = pair.rows.get(transport)
+            texts.append(Text(_TRANSPORT, y + 13, transport.upper(), "muted"))
+            texts.append(Text(_FIGURES, y + 13, _figures(panel, row)))
+            if row is not None:
+                its = panel.scaled(row)
+                width = max(round(its.middle * scale), 1)
+                bars.append(Bar(_BARS, y + 3, width, _BAR, transport))
+                drawn += _whisker(its, scale, y + 3 + _BAR // 2, row.repeats)
+            y += _LINE
+        y += _GAP
+    bottom = y - _GAP // 2
+    for number in range(ticks + 1):
+        x = _BARS + round(number * step * scale)
+        strokes.insert(grid, Stroke(f"M{x} {top}V{bottom}", "grid"))
+        texts.append(Text(x, bottom + 15, _number(number * step), "tick"))
+    if limit is not None:
+        x = _BARS + round(limit * scale)
+        drawn.append(Stroke(f"M{x} {top}V{bottom}", "limit"))
+    strokes += drawn
+    return bottom + _AXIS
+
+
+def _whisker(its: Spread, scale: float, y: int, repeats: int) -> Iterator[Stroke]:
+    """Yield a whisker over its halo, which keeps it readable on the bar."""
+    if repeats < 2:
+        return
+    low, high = (_BARS + round(value * scale) for value in (its.least, its.most))
+    ends = "".join(f"M{x} {y - _CAP}V{y + _CAP}" for x in (low, high))
+    for style in ("halo", "whisker"):
+        yield Stroke(f"M{low} {y}H{high}{ends}", style)
+
+
+def _ticks(longest: float) -> tuple[float, int]:
+    """Return the step of a scale, 1, 2 or 5 times a power of ten, and how many steps
+    reach ``longest``: at most 6.
+    """
+    # No transport is that slow, and a float has no scale for it.
+    if longest < _NOTHING:
+        return 1.0, 1
+    power = 10.0 ** math.floor(math.log10(longest / 6))
+    step = next(
+        power * times for times in (1, 2, 5, 10) if power * times * 6 >= longest
+    )
+    return step, max(1, math.ceil(longest / step))
+
+
+def _ratio_text(panel: _Panel, pair: _Pair) -> str:
+    if len(pair.rows) < 2:
+        return "measured with one transport"
+    rdma, tcp = (panel.scaled(pair.rows[one]) for one in (RDMA, TCP))
+    if not apart(rdma, tcp):
+        return "no difference beyond spread"
+    slow, quick = sorted((rdma.middle, tcp.middle))
+    names = ("RDMA", "TCP") if quick == rdma.middle else ("TCP", "RDMA")
+    if slow <= 0:
+        return f"{names[1]} moved nothing"
+    return f"{names[0]} {quick / slow:.1f} times {names[1]}"
+
+
+def _figures(panel: _Panel, row: Optional[Measured]) -> str:
+    if row is None:
+        return "not measured"
+    return spread_text(panel.scaled(row))
+
+
+def spread_text(values: Spread, unit: float = 1.0) -> str:
+    """Return a median and its spread in ``unit``: ``8,000 (7,920 to 8,080)``."""
+    least, middle, most = (
+        _number(value / unit) for value in (values.least, values.middle, values.most)
+    )
+    return middle if least == most else f"{middle} ({least} to {most})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.2g}"
+
+
+def _sentences(panel: _Panel) -> Iterator[str]:
+    for pair in panel.pairs:
+        parts = [
+            f"{transport.upper()} {_figures(panel, pair.rows.get(transport))}"
+            for transport in (RDMA, TCP)
+        ]
+        yield f"{pair.load}, {panel.unit}: {', '.join(parts)}"
+    if panel.limit is not None:
+        yield f"The port can carry {_number(panel.limit)} MB/s"

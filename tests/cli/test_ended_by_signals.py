@@ -226,7 +226,7 @@ def test_a_signal_that_was_dropped_does_not_make_deaf_to_later_ones():
 GONE = """
 import sys
 import time
-from ovirt_rdma.cli.engine.progress import engine_progress
+from ovirt_rdma.cli.engine.session import engine_progress
 from ovirt_rdma.cli.output import Output
 output = Output()
 shown = engine_progress(output)

@@ -34,10 +34,10 @@ from support.fixes.hypervisor import (
 )
 from support.fixes.rows import fixed, mend, mending
 
-from ovirt_rdma.cli.engine import deploy_hook, prepare
+from ovirt_rdma.cli.engine import deploy_hook
 from ovirt_rdma.cli.engine import session as cli_session
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.deploy_hook import context, post_tasks, settings
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
+from ovirt_rdma.engine_sdk_tools.deploy_hook import context, post_tasks
 from ovirt_rdma.host.collect import collector
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.paths import (
@@ -114,12 +114,12 @@ def engine(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(cli_session, "conversion_states", lambda: states)
     (tmp_path / "policy.yaml").write_text(NFS1)
     policy = {"prepare_policy_file": str(tmp_path / "policy.yaml")}
-    monkeypatch.setattr(settings, "policy_of_engine", lambda: policy)
-    monkeypatch.setattr(settings, "read_settings", lambda **words: {})
+    monkeypatch.setattr(post_tasks, "policy_of_engine", lambda: policy)
+    monkeypatch.setattr(post_tasks, "read_settings", lambda **words: {})
     monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path / "collections"))
     monkeypatch.setattr(context, "check_syntax", lambda content, beside: None)
     monkeypatch.setattr(context, "ENGINE_USER", "no-such-user")
-    for module in (post_tasks, deploy_hook, prepare):
+    for module in (post_tasks, deploy_hook):
         monkeypatch.setattr(module, "POST_TASKS", str(tmp_path / "tasks.yml"))
     world.more["post_tasks"] = lambda host: run_role(host, policy)
     with EngineDouble(world) as double:
@@ -184,7 +184,7 @@ WITHOUT_ROW = {
     "it names the verb of a run or a step, in journals and messages": [
         *fixed("cli/host/apply.py:_Apply.run", APPLY),
         *fixed("cli/host/revert.py:Revert.run", REVERT),
-        *fixed("engine_sdk_tools/hosts/answers.py:_STEPS", LOAD),
+        *fixed("engine_sdk_tools/hosts/ansible.py:_STEPS", LOAD),
         *fixed("host/fabric/manager.py:_step", f"{SM} disable"),
     ],
     "a comment in a file of ours": [
@@ -203,7 +203,7 @@ WITHOUT_ROW = {
         *fixed("storage/vdsm/launch.py:_check_enabled", ENABLE),
     ],
     "virtual functions: tests/lab/test_virtual_functions_lab.py": [
-        *fixed("engine_sdk_tools/fleet/guids.py:with_shared_guids", APPLY),
+        *fixed("engine_sdk_tools/fleet/check.py:with_shared_guids", APPLY),
         *fixed("host/rules/virtual_functions.py:_outcomes", APPLY),
         *fixed("host/rules/virtual_functions.py:no_number", REVERT),
     ],
@@ -221,10 +221,10 @@ WITHOUT_ROW = {
     ],
     "the hosts of the engine's double do not carry out plans: tests/engine": [
         *fixed(
-            "cli/engine/prepare_report.py:show_result",
+            "cli/engine/prepare.py:show_result",
             "ovirt-rdma hosts prepare 1 --by reinstall",
         ),
-        *fixed("engine_sdk_tools/conversion/host_step.py:_somebody_elses", LOAD),
+        *fixed("engine_sdk_tools/conversion/steps.py:_somebody_elses", LOAD),
         *fixed("engine_sdk_tools/networks/nics.py:_missing_child", APPLY),
     ],
     "it asks for a password and a CA: tests/cli/engine/test_login_verb.py": [

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from ovirt_rdma.cli.engine import settings
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.host.changes.journal import Journal, Ledger
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, under
 from ovirt_rdma.host.system import files

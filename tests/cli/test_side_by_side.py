@@ -29,7 +29,7 @@ from ovirt_rdma.cli.host import decision
 from ovirt_rdma.cli.host.main import main as host_main
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.deploy_hook import context
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run

@@ -15,7 +15,7 @@ from support.command_line import run_on_terminal
 from support.engine.engine_command_line import access
 from support.engine.engine_door import DoubleDoor
 
-from ovirt_rdma.cli.engine.progress import JsonProgress
+from ovirt_rdma.cli.engine.session import JsonProgress
 from ovirt_rdma.cli.engine.settings import _log_to
 from ovirt_rdma.cli.output import Output
 
@@ -49,7 +49,7 @@ def program(monkeypatch, *words: str) -> None:
 
 PROGRESS = f"""
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.engine.progress import engine_progress
+from ovirt_rdma.cli.engine.session import engine_progress
 odd = {STEERS!a}
 one = engine_progress(Output())
 one.plan((odd + "host",), 2)

@@ -23,11 +23,11 @@ from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine, connect
 from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainRequest
-from ovirt_rdma.engine_sdk_tools.networks.create_plan import NetworkRequest
+from ovirt_rdma.engine_sdk_tools.matrix import problems_of
+from ovirt_rdma.engine_sdk_tools.networks.create import NetworkRequest
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
-from ovirt_rdma.engine_sdk_tools.sentences import problems_of
 
 pytestmark = pytest.mark.engine
 

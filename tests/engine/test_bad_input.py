@@ -35,8 +35,8 @@ from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.cli.engine import session
 from ovirt_rdma.cli.engine.settings import settings_of
-from ovirt_rdma.engine_sdk_tools.conversion import state_file
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.conversion import model
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.model import status_words
 from ovirt_rdma.host.system.files import write_atomically
 
@@ -485,7 +485,7 @@ def test_a_disk_that_is_full_in_the_middle(asked, monkeypatch):
         write_atomically(path, data, mode, **how)
 
     with monkeypatch.context() as patched:
-        patched.setattr(state_file, "write_atomically", full)
+        patched.setattr(model, "write_atomically", full)
         found = asked(f"{CONVERT} -y --no-job")
     assert found.code == 1
     assert "No space left on device" in found.err

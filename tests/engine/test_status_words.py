@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from ovirtsdk4 import types
 
-from ovirt_rdma.engine_sdk_tools.fleet.cells import status_cell
+from ovirt_rdma.engine_sdk_tools.fleet.check import status_cell
 from ovirt_rdma.engine_sdk_tools.model import (
     HOST_STATUSES,
     Cluster,

@@ -14,17 +14,15 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DomainRecord,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
-from ovirt_rdma.engine_sdk_tools.conversion.steps import (
-    CALL,
-    ENTER,
-    LEAVE,
-    PUSH,
-    ConversionStep,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.steps import ConversionStep, Kind
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 
-WORDS = {PUSH: "pushing the policy to", ENTER: "moving", LEAVE: "activating"}
-ROW = ConversionStep(CALL, "data1", "setting the mount options of data1")
+WORDS = {
+    Kind.PUSH: "pushing the policy to",
+    Kind.ENTER: "moving",
+    Kind.LEAVE: "activating",
+}
+ROW = ConversionStep(Kind.CALL, "data1", "setting the mount options of data1")
 
 
 def of(host: str, *kinds: str, policy: str = "version: 1\n") -> list[ConversionStep]:
@@ -46,9 +44,9 @@ def plan(*steps: ConversionStep, batch: int = 1) -> ConversionPlan:
         (
             1,
             [
-                *of("host02", PUSH, ENTER, LEAVE),
-                *of("host03", PUSH, ENTER, LEAVE),
-                *of("host04", PUSH),
+                *of("host02", Kind.PUSH, Kind.ENTER, Kind.LEAVE),
+                *of("host03", Kind.PUSH, Kind.ENTER, Kind.LEAVE),
+                *of("host04", Kind.PUSH),
                 ROW,
             ],
             [
@@ -60,7 +58,11 @@ def plan(*steps: ConversionStep, batch: int = 1) -> ConversionPlan:
         ),
         (
             2,
-            [*of("host02", ENTER), *of("host03", ENTER), *of("host03", LEAVE)],
+            [
+                *of("host02", Kind.ENTER),
+                *of("host03", Kind.ENTER),
+                *of("host03", Kind.LEAVE),
+            ],
             [
                 "host02: maintenance",
                 "host03: maintenance, activation",
@@ -69,7 +71,7 @@ def plan(*steps: ConversionStep, batch: int = 1) -> ConversionPlan:
         ),
         (
             2,
-            [*of("host02", ENTER), *of("host03", ENTER)],
+            [*of("host02", Kind.ENTER), *of("host03", Kind.ENTER)],
             ["host02, host03, 2 at a time: maintenance", "2 steps for data1"],
         ),
     ],
@@ -80,8 +82,8 @@ def test_hosts_for_which_the_same_is_done_are_one_line(batch, steps, lines):
 
 def test_a_policy_is_shown_once(capsys):
     output = Output()
-    steps = [*of("host02", PUSH), *of("host03", PUSH)]
-    show_plan(plan(*steps, *of("host04", PUSH, policy="other")), output)
+    steps = [*of("host02", Kind.PUSH), *of("host03", Kind.PUSH)]
+    show_plan(plan(*steps, *of("host04", Kind.PUSH, policy="other")), output)
     output.flush()
     assert capsys.readouterr().out.splitlines() == [
         "1. pushing the policy to host02",

@@ -26,7 +26,7 @@ from support.engine.engine_host_facts import facts_of
 
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
 

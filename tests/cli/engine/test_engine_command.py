@@ -18,8 +18,8 @@ from support.engine.engine_door import DoubleDoor
 from ovirt_rdma.cli import approval
 from ovirt_rdma.cli.engine import login, session
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.cli.engine.progress import JsonProgress, LineProgress
-from ovirt_rdma.cli.engine.shown.matrix import matrix_document, show_matrix
+from ovirt_rdma.cli.engine.matrix import matrix_document, show_matrix
+from ovirt_rdma.cli.engine.session import JsonProgress, LineProgress
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.engine_sdk_tools.matrix import (
@@ -312,7 +312,7 @@ def test_progress_as_json_lines(capsys):
 
 PROGRESS = """
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.engine.progress import engine_progress
+from ovirt_rdma.cli.engine.session import engine_progress
 one = engine_progress(Output())
 one.plan(("host01",), 2)
 one.begin("maintenance", "host01")

@@ -5,10 +5,17 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.cli.engine.shown.matrix import show_matrix
+from ovirt_rdma.cli.engine.matrix import show_matrix
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, Axis, Cell, Matrix
-from ovirt_rdma.engine_sdk_tools.sentences import OnHost, OnHosts, group_by_sentence
+from ovirt_rdma.engine_sdk_tools.matrix import (
+    FAIL,
+    Axis,
+    Cell,
+    Matrix,
+    OnHost,
+    OnHosts,
+    group_by_sentence,
+)
 
 
 def on(number, sentence, fix="", verdict="fail"):

@@ -14,8 +14,8 @@ from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.cli.engine import hosts as hosts_verbs
 from ovirt_rdma.cli.engine import session
-from ovirt_rdma.engine_sdk_tools.fleet import check_events
-from ovirt_rdma.engine_sdk_tools.fleet.check_events import failures
+from ovirt_rdma.engine_sdk_tools.fleet import check
+from ovirt_rdma.engine_sdk_tools.fleet.check import failures
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, WARN, Axis, Cell, Matrix
 
 pytestmark = pytest.mark.hypervisor
@@ -149,4 +149,4 @@ def test_what_the_engine_sees_itself_is_no_event():
 def test_a_long_text_of_a_host_is_cut():
     cell = Cell(FAIL, "no", "x" * 100_000)
     matrix = Matrix("hosts", (Axis("hv1", "7"),), (Axis("running"),), ((cell,),))
-    assert len(failures(matrix)[0].text) == check_events._LONGEST
+    assert len(failures(matrix)[0].text) == check._LONGEST

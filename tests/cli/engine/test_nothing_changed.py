@@ -13,7 +13,7 @@ from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.cli.engine import session as cli_session
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 
 pytestmark = pytest.mark.engine
 

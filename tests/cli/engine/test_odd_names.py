@@ -14,12 +14,12 @@ import pytest
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.cli.engine.session import own_policy
 from ovirt_rdma.cli.engine.settings import read_ini
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import (
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
     StateFile,
     StateFileProblem,
 )
-from ovirt_rdma.engine_sdk_tools.deploy_hook import settings
-from ovirt_rdma.engine_sdk_tools.hosts import collection
+from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.host.errors import Problem
 
 LONG = "x" * 300
@@ -95,6 +95,6 @@ def test_a_state_in_a_folder_of_others_is_not_taken_for_none(private):
 
 
 def test_a_collection_in_a_home_of_others_is_not_found(private, monkeypatch):
-    monkeypatch.setattr(collection, "collection_paths", lambda: [private])
-    assert collection.collection_folder() is None
-    assert settings.policy_of_engine(str(private / "policy.yaml")) == {}
+    monkeypatch.setattr(ansible_run, "collection_paths", lambda: [private])
+    assert ansible_run.collection_folder() is None
+    assert post_tasks.policy_of_engine(str(private / "policy.yaml")) == {}

@@ -10,7 +10,7 @@ from support.engine.engine_sessions import open_session
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 
 pytestmark = pytest.mark.hypervisor
 

@@ -22,7 +22,7 @@ from support.engine.engine_sessions import Notes, open_session
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.api import auth, errors
-from ovirt_rdma.engine_sdk_tools.api.connection import EngineConnection
+from ovirt_rdma.engine_sdk_tools.api.auth import PromptMulti
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BROKEN,
     BUSY,
@@ -38,10 +38,13 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     LostAnswer,
     TimeoutProblem,
 )
-from ovirt_rdma.engine_sdk_tools.api.http import PromptMulti
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
-from ovirt_rdma.engine_sdk_tools.api.requests_sent import EngineApi
-from ovirt_rdma.engine_sdk_tools.api.session import AT_ONCE, Session
+from ovirt_rdma.engine_sdk_tools.api.session import (
+    AT_ONCE,
+    EngineApi,
+    EngineConnection,
+    Session,
+)
 from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 
 pytestmark = pytest.mark.hypervisor

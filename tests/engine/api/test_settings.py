@@ -12,13 +12,14 @@ from ovirt_rdma.engine_sdk_tools.api.settings import (
     Flags,
     IniFile,
     create_folder,
+    engine_address,
+    engine_url,
     from_sources,
     section_text,
     sections,
     settings_file,
     state_folder,
 )
-from ovirt_rdma.engine_sdk_tools.api.url import engine_address, engine_url
 from ovirt_rdma.host.errors import Problem
 
 pytestmark = pytest.mark.hypervisor

@@ -19,7 +19,7 @@ from support.engine.engine_command_line import Clock
 from support.engine.engine_sessions import open_session
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.api import connection, errors
+from ovirt_rdma.engine_sdk_tools.api import errors
 from ovirt_rdma.engine_sdk_tools.api.auth import ca_of, check_health, fetch_ca, log_in
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BROKEN,
@@ -28,6 +28,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     EngineProblem,
 )
 from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 
 pytestmark = pytest.mark.hypervisor
@@ -262,7 +263,7 @@ class Much(Fault):
 
 
 def test_an_answer_of_the_api_has_a_limit(monkeypatch):
-    monkeypatch.setattr(connection, "MOST_BYTES", 4000)
+    monkeypatch.setattr(f"{Session.__module__}.MOST_BYTES", 4000)
     with (
         EngineDouble(sample_world(hosts=1)) as double,
         open_session(double, Clock()) as session,

@@ -30,7 +30,7 @@ from support.engine.conversion_runs import (
 from support.engine.conversion_site import Killed, engine_of
 
 from ovirt_rdma.engine_sdk_tools.conversion.lock import is_converted
-from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, REVERTED, STOPPED
+from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 
@@ -62,17 +62,17 @@ def again(site, request_, *names):
 @ALL
 def test_a_host_that_is_new_is_taken_and_a_revert_goes_back_to_the_first(request_):
     site, before, late = without_host03(request_)
-    assert convert(site, request_).stage == CONVERTED
+    assert convert(site, request_).stage == Stage.CONVERTED
     comes(site, late)
     calls = len(site.calls)
     state = again(site, request_)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert set(transports(site).values()) == {"rdma"}
     if request_.rolling:
         # The other hosts need no change.
         assert {call.subject for call in site.calls[calls:]} == {"host03", "cl1"}
     state = revert(site)
-    assert state.stage == REVERTED, state.why
+    assert state.stage == Stage.REVERTED, state.why
     assert not changed(site, before)
 
 
@@ -82,11 +82,11 @@ def test_a_host_that_was_down_and_came_up():
     before = everything(site)
     there = site.world.host("host02")
     there.status, there.mounts = "down", {}
-    assert convert(site, BY_ROW).stage == CONVERTED
+    assert convert(site, BY_ROW).stage == Stage.CONVERTED
     there.status, there.mounts = "up", {EXPORT: "tcp", OTHER: "tcp"}
-    assert again(site, BY_ROW).stage == CONVERTED
+    assert again(site, BY_ROW).stage == Stage.CONVERTED
     state = revert(site)
-    assert state.stage == REVERTED, state.why
+    assert state.stage == Stage.REVERTED, state.why
     assert not changed(site, before)
 
 
@@ -94,11 +94,11 @@ def test_a_host_that_came_up_over_the_new_row_by_itself_is_reverted_too():
     """Neither conversion moved it, unlike another host."""
     site, before, late = without_host03(BY_ROW, hosts=4)
     other = site.world.hosts.pop(site.world.host("host04").id)
-    assert convert(site, BY_ROW).stage == CONVERTED
+    assert convert(site, BY_ROW).stage == Stage.CONVERTED
     comes(site, late, "rdma")
     comes(site, other)
-    assert again(site, BY_ROW).stage == CONVERTED
-    assert revert(site).stage == REVERTED
+    assert again(site, BY_ROW).stage == Stage.CONVERTED
+    assert revert(site).stage == Stage.REVERTED
     assert not changed(site, before)
 
 
@@ -106,18 +106,18 @@ def test_a_host_that_came_up_over_the_new_row_by_itself_is_reverted_too():
 def test_again_and_again(request_):
     site, before, late = without_host03(request_, hosts=4)
     other = site.world.hosts.pop(site.world.host("host04").id)
-    assert convert(site, request_).stage == CONVERTED
+    assert convert(site, request_).stage == Stage.CONVERTED
     for one in (late, other):
         comes(site, one)
-        assert again(site, request_).stage == CONVERTED
-    assert revert(site).stage == REVERTED
+        assert again(site, request_).stage == Stage.CONVERTED
+    assert revert(site).stage == Stage.REVERTED
     assert not changed(site, before)
 
 
 @ALL
 def test_the_second_one_fails_and_the_first_stands(request_):
     site, before, late = without_host03(request_)
-    assert convert(site, request_).stage == CONVERTED
+    assert convert(site, request_).stage == Stage.CONVERTED
     comes(site, late)
     state = planned(site, request_, earlier=[site.stored]).state
     late.rdma_ready = False
@@ -126,7 +126,7 @@ def test_the_second_one_fails_and_the_first_stands(request_):
     assert [transports(site)[n] for n in ("host01", "host02")] == ["rdma", "rdma"]
     late.rdma_ready = True
     state = revert(site)
-    assert state.stage == REVERTED, state.why
+    assert state.stage == Stage.REVERTED, state.why
     assert not changed(site, before)
 
 
@@ -146,12 +146,16 @@ def test_cut_off_anywhere_in_the_second_and_reverted_or_gone_on_with(request_):
             with pytest.raises(Killed):
                 again(site, request_)
             site.alive()
-            if go_on and site.stored.stage not in (CONVERTED, STOPPED):
+            if go_on and site.stored.stage not in (Stage.CONVERTED, Stage.STOPPED):
                 told = [site._report(h.name) for h in site.world.hosts.values()]
                 state = run(site, plan_resume(site.stored, engine_of(site), told).state)
-                assert state.stage == CONVERTED, (number, state.why)
+                assert state.stage == Stage.CONVERTED, (number, state.why)
             state = revert(site)
-            assert state.stage == REVERTED, (number, whole.acts[number], state.why)
+            assert state.stage == Stage.REVERTED, (
+                number,
+                whole.acts[number],
+                state.why,
+            )
             if number > start:
                 # Before its first record, host03 belongs to no conversion.
                 assert not changed(site, before), (number, whole.acts[number])
@@ -160,11 +164,11 @@ def test_cut_off_anywhere_in_the_second_and_reverted_or_gone_on_with(request_):
 def test_another_rule_the_second_time():
     site = site_of()
     before = everything(site)
-    assert convert(site).stage == CONVERTED
+    assert convert(site).stage == Stage.CONVERTED
     prefer = ConversionRequest("rdma", rolling=True, rule="prefer-rdma")
-    assert again(site, prefer).stage == CONVERTED
+    assert again(site, prefer).stage == Stage.CONVERTED
     assert "prefer-rdma" in (site.world.host("host02").policy_text or "")
-    assert revert(site).stage == REVERTED
+    assert revert(site).stage == Stage.REVERTED
     assert not changed(site, before)
 
 
@@ -183,11 +187,11 @@ def two_servers(**words):
 def test_one_domain_more_the_second_time():
     site = two_servers()
     before = everything(site)
-    assert convert(site, ROLLING, "data1").stage == CONVERTED
+    assert convert(site, ROLLING, "data1").stage == Stage.CONVERTED
     state = again(site, ROLLING, "data1", "data2")
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     state = revert(site)
-    assert state.stage == REVERTED, state.why
+    assert state.stage == Stage.REVERTED, state.why
     assert not changed(site, before)
 
 
@@ -199,21 +203,21 @@ def test_two_that_were_converted_apart_and_then_together():
     site.world.hosts[late.id] = late
     plan = planned(site, ROLLING, "data1", "data2", earlier=apart[::-1])
     state = run(site, plan.state)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     state = revert(site)
-    assert state.stage == REVERTED, state.why
+    assert state.stage == Stage.REVERTED, state.why
     assert not changed(site, before)
 
 
 def test_a_policy_that_was_rewritten_by_hand_since_is_what_comes_back():
     site = site_of()
-    assert convert(site).stage == CONVERTED
+    assert convert(site).stage == Stage.CONVERTED
     theirs = "version: 1\n# edited\n"
     site.world.host("host02").policy_text = theirs
-    assert again(site, ROLLING).stage == CONVERTED
+    assert again(site, ROLLING).stage == Stage.CONVERTED
     assert "require-rdma" in (site.world.host("host02").policy_text or "")
     state = revert(site)
-    assert state.stage == REVERTED, state.why
+    assert state.stage == Stage.REVERTED, state.why
     assert site.world.host("host02").policy_text == theirs
     assert site.world.host("host01").policy_text == ""
 
@@ -221,10 +225,10 @@ def test_a_policy_that_was_rewritten_by_hand_since_is_what_comes_back():
 def test_a_row_that_was_set_back_by_hand_since_is_what_comes_back():
     site = site_of()
     site.world.connection_of("data1").mount_options = "soft"
-    assert convert(site).stage == CONVERTED
+    assert convert(site).stage == Stage.CONVERTED
     site.world.connection_of("data1").mount_options = "hard"
-    assert again(site, ROLLING).stage == CONVERTED
-    assert revert(site).stage == REVERTED
+    assert again(site, ROLLING).stage == Stage.CONVERTED
+    assert revert(site).stage == Stage.REVERTED
     assert site.world.connection_of("data1").mount_options == "hard"
 
 
@@ -235,11 +239,11 @@ def test_to_the_other_transport_and_a_revert_goes_back_to_the_first():
     convert(site)
     for to in ("tcp", "rdma", "tcp"):
         state = again(site, replace(ROLLING, to=to))
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert set(transports(site).values()) == {"tcp"}
     assert "transport: tcp" in site.world.host("host02").policy_text
     state = revert(site)
-    assert state.stage == REVERTED, state.why
+    assert state.stage == Stage.REVERTED, state.why
     assert not changed(site, before)
 
 
@@ -249,11 +253,11 @@ def test_a_host_that_is_in_another_data_center_meanwhile():
     convert(site)
     away = site.world.hosts.pop(site.world.host("host02").id)
     prefer = replace(ROLLING, rule="prefer-rdma")
-    assert again(site, prefer).stage == CONVERTED
-    assert again(site, ROLLING).stage == CONVERTED
+    assert again(site, prefer).stage == Stage.CONVERTED
+    assert again(site, ROLLING).stage == Stage.CONVERTED
     site.world.hosts[away.id] = away
     state = revert(site)
-    assert state.stage == REVERTED, state.why
+    assert state.stage == Stage.REVERTED, state.why
     assert not changed(site, before)
 
 
@@ -266,11 +270,11 @@ def test_a_host_that_the_second_one_had_not_reached_when_it_stopped():
     state = planned(site, prefer, earlier=[site.stored]).state
     last = state.hosts[-1].name
     site.pushes_fail = {state.hosts[1].name}
-    assert run(site, state).stage == STOPPED
+    assert run(site, state).stage == Stage.STOPPED
     assert not site.stored.host(last).touched
     site.pushes_fail = set()
-    assert resume(site).stage == CONVERTED
-    assert revert(site).stage == REVERTED
+    assert resume(site).stage == Stage.CONVERTED
+    assert revert(site).stage == Stage.REVERTED
     assert not changed(site, before)
 
 
@@ -302,11 +306,13 @@ def test_after_any_conversions_killed_or_not_a_revert_goes_back_to_the_first(run
         site.alive()
         if site.stored is last:
             continue  # killed before its first record
-        if site.stored.stage != CONVERTED:
+        if site.stored.stage != Stage.CONVERTED:
             state = resume(site) if go_on else revert(site)
-            assert state.stage == (CONVERTED if go_on else REVERTED), state.why
-    if site.stored is not None and site.stored.stage != REVERTED:
-        assert revert(site).stage == REVERTED
+            assert state.stage == (Stage.CONVERTED if go_on else Stage.REVERTED), (
+                state.why
+            )
+    if site.stored is not None and site.stored.stage != Stage.REVERTED:
+        assert revert(site).stage == Stage.REVERTED
     assert not changed(site, before)
 
 
@@ -316,17 +322,17 @@ def test_after_any_conversions_killed_or_not_a_revert_goes_back_to_the_first(run
 def test_a_revert_of_a_host_whose_machines_stay_needs_one_run_more():
     site = site_of()
     before = everything(site)
-    assert convert(site).stage == CONVERTED
+    assert convert(site).stage == Stage.CONVERTED
     there = site.world.host("host02")
     there.vms, there.stuck_vms = ["vm1"], ["vm1"]
     state = revert(site)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     assert "host02 is not evacuated" in state.why
     there.vms, there.stuck_vms = [], []
     there.status = "preparing_for_maintenance"
     site.world.transitions.stop(there.id)
     state = revert(site)
-    assert state.stage == REVERTED, state.why
+    assert state.stage == Stage.REVERTED, state.why
     assert not changed(site, before)
 
 

@@ -32,7 +32,7 @@ from support.engine.conversion_process import (
 from support.engine.engine_command_line import Clock
 from support.engine.engine_sessions import open_session
 
-from ovirt_rdma.engine_sdk_tools.conversion import state_file
+from ovirt_rdma.engine_sdk_tools.conversion import model
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     DataCenterLock,
     OtherRun,
@@ -40,14 +40,11 @@ from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     earlier_conversions,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
-    CONVERTED,
-    REVERTED,
-    ROLLED_BACK,
-    STOPPED,
     ConversionState,
     DomainRecord,
+    Stage,
+    StateFolder,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.job import EngineJob
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
@@ -132,10 +129,10 @@ def test_a_clone_does_not_take_the_others_run_for_its_own(
         for each in machines.folder.glob(copied):
             shutil.copy2(each, copy)
         if differs == "name":
-            monkeypatch.setattr(state_file.socket, "gethostname", lambda: "clone")
+            monkeypatch.setattr(model.socket, "gethostname", lambda: "clone")
         else:
             (tmp_path / "machine-id").write_text(f"{1:032x}\n")
-            monkeypatch.setattr(state_file, "MACHINE_ID", tmp_path / "machine-id")
+            monkeypatch.setattr(model, "MACHINE_ID", tmp_path / "machine-id")
         machines.refused_elsewhere(ROLLING)
     finally:
         go_on.set()
@@ -148,7 +145,7 @@ def test_the_machine_id_is_not_published(tmp_path, monkeypatch):
     """machine-id(5) asks for that: the engine's tasks show what this file has."""
     id = "0123456789abcdef0123456789abcdef"
     (tmp_path / "machine-id").write_text(f"{id}\n")
-    monkeypatch.setattr(state_file, "MACHINE_ID", tmp_path / "machine-id")
+    monkeypatch.setattr(model, "MACHINE_ID", tmp_path / "machine-id")
     folder = StateFolder(tmp_path / "states")
     assert folder.owner() == folder.owner()
     (file,) = (tmp_path / "states").iterdir()
@@ -354,12 +351,12 @@ def test_a_run_on_another_data_center_keeps_nobody_off(double, clock):
 @pytest.mark.parametrize(
     ("stage", "first", "counts"),
     [
-        (CONVERTED, None, True),
-        (ROLLED_BACK, None, False),
+        (Stage.CONVERTED, None, True),
+        (Stage.ROLLED_BACK, None, False),
         # What an earlier conversion did still applies.
-        (ROLLED_BACK, "proto=tcp", True),
-        (REVERTED, None, False),
-        (STOPPED, None, False),
+        (Stage.ROLLED_BACK, "proto=tcp", True),
+        (Stage.REVERTED, None, False),
+        (Stage.STOPPED, None, False),
     ],
 )
 def test_what_was_rolled_back_is_not_converted(stage, first, counts):

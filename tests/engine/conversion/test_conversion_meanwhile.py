@@ -27,15 +27,7 @@ from support.engine.conversion_site import digest_of, engine_of, report_of
 from support.engine.policy_files import split
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.conversion.model import (
-    CONVERTED,
-    DONE,
-    FAILED,
-    LEFT,
-    REVERTED,
-    ROLLED_BACK,
-    STOPPED,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.model import status_words
@@ -51,7 +43,7 @@ def test_a_host_that_is_removed_meanwhile(request_):
     gone = site.world.host("host02").id
     site.meanwhile["look"] = lambda: site.world.hosts.pop(gone)
     state = convert(site, request_)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert set(transports(site).values()) == {"rdma"}
     assert state.host("host02").why == "it is no longer in the engine"
 
@@ -61,9 +53,9 @@ def test_a_host_with_the_name_of_the_domain(request_):
     site = site_of()
     site.world.host("host02").name = "data1"
     before = everything(site)
-    assert convert(site, request_).stage == CONVERTED
+    assert convert(site, request_).stage == Stage.CONVERTED
     assert set(transports(site).values()) == {"rdma"}
-    assert revert(site).stage == REVERTED
+    assert revert(site).stage == Stage.REVERTED
     assert not changed(site, before)
 
 
@@ -72,11 +64,11 @@ def test_hosts_and_domains_that_were_renamed_since(request_):
     site = site_of()
     before = everything(site)
     state = convert(site, request_)
-    assert state.stage == CONVERTED
+    assert state.stage == Stage.CONVERTED
     site.world.domain("data1").name = "fast1"
     site.world.host("host02").name = "node2"
     state = revert(site)
-    assert (state.stage, state.title) == (REVERTED, "fast1")
+    assert (state.stage, state.title) == (Stage.REVERTED, "fast1")
     assert site.world.host("node2").mounts[EXPORT] == "tcp"
     assert site.world.host("node2").policy_text == ""
     assert site.world.connection_of("fast1").mount_options == ""
@@ -100,10 +92,10 @@ def test_a_host_that_somebody_activates_meanwhile_is_converted_too(request_):
     there = away(site)
     site.meanwhile["push"] = lambda: comes_up(there)
     state = convert(site, request_)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert set(transports(site).values()) == {"rdma"}
-    assert state.host("host03").stage == DONE
-    assert revert(site).stage == REVERTED
+    assert state.host("host03").stage == Stage.DONE
+    assert revert(site).stage == Stage.REVERTED
     assert set(transports(site).values()) == {"tcp"}
     assert there.status == "up"
 
@@ -111,10 +103,10 @@ def test_a_host_that_somebody_activates_meanwhile_is_converted_too(request_):
 def test_a_host_that_was_left_in_maintenance_and_came_up_is_reverted_too():
     site = site_of()
     there = away(site)
-    assert convert(site).host("host03").stage == LEFT
+    assert convert(site).host("host03").stage == Stage.LEFT
     comes_up(there)
     there.mounts[EXPORT] = "rdma"
-    assert revert(site).stage == REVERTED
+    assert revert(site).stage == Stage.REVERTED
     assert set(transports(site).values()) == {"tcp"}
 
 
@@ -128,14 +120,14 @@ def test_no_host_is_begun_while_a_converted_one_is_ill(status):
 
     site.meanwhile["perform moving host03"] = falls
     state = convert(site)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     assert state.why.startswith("host02 ")
     assert f"is {status_words(status)} now" in state.why
     # host03 was in progress and was converted; the SPM was not started.
     assert transports(site)["host01"] == "tcp"
     assert site.world.connection_of("data1").mount_options in (None, "")
     ill.status = "up"
-    assert resume(site).stage == CONVERTED
+    assert resume(site).stage == Stage.CONVERTED
 
 
 def test_a_host_that_nothing_was_changed_of_is_not_moved_when_it_fails():
@@ -143,10 +135,10 @@ def test_a_host_that_nothing_was_changed_of_is_not_moved_when_it_fails():
     state = planned(site).state
     site.world.host("host02").status = "non_operational"
     state = run(site, state)
-    assert state.stage == ROLLED_BACK
+    assert state.stage == Stage.ROLLED_BACK
     assert "host02 is non-operational" in state.why
     assert not site.calls
-    assert state.host("host02").stage != FAILED
+    assert state.host("host02").stage != Stage.FAILED
 
 
 def test_somebody_activates_the_host_first():
@@ -160,7 +152,7 @@ def test_somebody_activates_the_host_first():
 
     site.meanwhile["perform activating host02"] = up
     state = convert(site)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
 
 
 def test_a_push_that_was_cut_off_before_the_load_is_made_good():
@@ -176,7 +168,7 @@ def test_a_push_that_was_cut_off_before_the_load_is_made_good():
 
     site.meanwhile["perform activating host02"] = back_but_not_loaded
     state = run(site, state)
-    assert state.stage == ROLLED_BACK
+    assert state.stage == Stage.ROLLED_BACK
     assert digest_of(site.in_force.get("host02", "")) == digest_of("")
 
 
@@ -190,8 +182,8 @@ def test_a_host_that_stays_away_is_named_with_its_status():
     state = planned(site).state
     site.meanwhile["perform activating host02"] = breaks
     state = run(site, state)
-    assert state.stage == STOPPED
-    assert state.host("host02").stage == FAILED
+    assert state.stage == Stage.STOPPED
+    assert state.host("host02").stage == Stage.FAILED
     assert "cannot be asked" in state.host("host02").why
     now = f"it is {status_words(there.status)} now"
     assert state.host("host02").why.endswith(now)
@@ -210,7 +202,7 @@ def test_a_domain_that_is_removed_in_the_middle_does_not_keep_the_others_down():
 
     site.meanwhile["perform setting the mount options of data1"] = removed
     state = convert(site, OFFLINE, "data1", "data2")
-    assert state.stage == ROLLED_BACK, state.why
+    assert state.stage == Stage.ROLLED_BACK, state.why
     assert "data2 or its connection was removed" in state.why
     assert world.domain("data1").status == "active"
     assert set(transports(site).values()) == {"tcp"}
@@ -219,14 +211,14 @@ def test_a_domain_that_is_removed_in_the_middle_does_not_keep_the_others_down():
 
 def test_an_offline_revert_that_is_refused_changes_nothing():
     site = site_of()
-    assert convert(site, OFFLINE).stage == CONVERTED
+    assert convert(site, OFFLINE).stage == Stage.CONVERTED
     before = everything(site)
     site.world.domain("data1").leases = ["vm7"]
     state = revert(site)
-    assert (state.stage, "vm7" in state.why) == (STOPPED, True)
+    assert (state.stage, "vm7" in state.why) == (Stage.STOPPED, True)
     assert not changed(site, before)
     site.world.domain("data1").leases = []
-    assert revert(site).stage == REVERTED
+    assert revert(site).stage == Stage.REVERTED
 
 
 # -- refused in advance
@@ -256,7 +248,7 @@ def test_machines_stay_in_their_cluster(names, request_, named):
     site = site_of()
     second_cluster(site, *names)
     if not named:
-        assert convert(site, request_).stage == CONVERTED
+        assert convert(site, request_).stage == Stage.CONVERTED
         return
     with problem("checks-failed", *named) as caught:
         planned(site, request_)
@@ -271,7 +263,7 @@ def test_the_only_host_that_is_up():
     request = ConversionRequest("rdma", rolling=True, allow_datacenter_down=True)
     ids = [getattr(warning, "id", "") for warning in planned(site, request).warnings]
     assert "host-only-one-up" in ids
-    assert convert(site, request).stage == CONVERTED
+    assert convert(site, request).stage == Stage.CONVERTED
     assert transports(site) == {"host01": "rdma"}
 
 
@@ -334,11 +326,11 @@ def test_a_conversion_leaves_the_admins_policy_as_it_is():
     theirs = f"# ours\n{_names_all('tcp')}# end"
     for host in site.world.hosts.values():
         host.policy_text = theirs
-    assert convert(site).stage == CONVERTED
+    assert convert(site).stage == Stage.CONVERTED
     for host in site.world.hosts.values():
         file, drop_ins = split(host.policy_text)
         assert (file, list(drop_ins)) == (theirs, ["50-domain-data1.yaml"])
-    assert revert(site).stage == REVERTED
+    assert revert(site).stage == Stage.REVERTED
     assert {host.policy_text for host in site.world.hosts.values()} == {theirs}
 
 
@@ -348,17 +340,17 @@ def test_a_conversion_leaves_the_admins_policy_as_it_is():
 @pytest.mark.parametrize("rolling", [True, False], ids=["rolling", "offline"])
 def test_to_tcp_and_back(rolling):
     site = site_of()
-    assert convert(site).stage == CONVERTED
+    assert convert(site).stage == Stage.CONVERTED
     before = everything(site)
     request = ConversionRequest("tcp", rolling=rolling)
     state = convert(site, request)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert set(transports(site).values()) == {"tcp"}
     assert site.world.connection_of("data1").mount_options == ""
     for host in site.world.hosts.values():
         assert "transport: tcp" in (host.policy_text or "")
     assert planned(site, request).steps == ()
-    assert revert(site).stage == REVERTED
+    assert revert(site).stage == Stage.REVERTED
     assert not changed(site, before)
 
 
@@ -370,10 +362,10 @@ def test_a_rule_that_allows_tcp_still_has_to_come_up_over_rdma(rolling):
     state = planned(site, request).state
     site.world.host("host02").rdma_ready = False
     state = run(site, state)
-    assert (state.stage, "over TCP" in state.why) == (ROLLED_BACK, True)
+    assert (state.stage, "over TCP" in state.why) == (Stage.ROLLED_BACK, True)
     assert not changed(site, before)
     site.world.host("host02").rdma_ready = True
-    assert convert(site, request).stage == CONVERTED
+    assert convert(site, request).stage == Stage.CONVERTED
     assert set(transports(site).values()) == {"rdma"}
     for host in site.world.hosts.values():
         assert "transport: prefer-rdma" in (host.policy_text or "")

@@ -23,7 +23,7 @@ from support.engine.conversion_runs import (
 from support.engine.conversion_site import engine_of
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, REVERTED
+from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
 
 pytestmark = pytest.mark.engine
@@ -58,10 +58,10 @@ def test_one_alone_is_refused_and_both_together_are_converted(request_, start, t
     assert ids == {"server-connection-shared"}
     assert not changed(site, before)
     state = convert(site, request, *BOTH)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     for export in EXPORTS:
         assert set(transports(site, export).values()) == {to}
-    assert revert(site).stage == REVERTED
+    assert revert(site).stage == Stage.REVERTED
     for export in EXPORTS:
         assert set(transports(site, export).values()) == {start}
 
@@ -74,7 +74,7 @@ def test_one_alone_where_the_other_has_another_version(to):
 
     state = convert(site, replace(ROLLING, to=to), "data1")
 
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert set(transports(site, EXPORTS[0]).values()) == {to}
     assert set(transports(site, EXPORTS[1]).values()) == {start}
 

@@ -30,18 +30,11 @@ from support.engine.conversion_runs import (
 from support.engine.conversion_site import Killed, Site, engine_of
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import pinned_on
 from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
-from ovirt_rdma.engine_sdk_tools.conversion.model import (
-    CONVERTED,
-    FAILED,
-    LEFT,
-    REVERTED,
-    ROLLED_BACK,
-    STOPPED,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.observation import pinned_on
+from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     plan_convert,
     plan_resume,
@@ -54,7 +47,7 @@ from ovirt_rdma.host.errors import Sentence
 pytestmark = pytest.mark.engine
 
 
-class Notes(NoProgress):
+class Notes(Listener):
     """Keeps the notes."""
 
     def __init__(self) -> None:
@@ -84,9 +77,9 @@ def test_up_is_believed_when_the_storage_is_connected(request_, reads):
     site.world.connecting_reads = reads
     before = everything(site)
     state = convert(site, request_)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert set(transports(site).values()) == {"rdma"}
-    assert revert(site).stage == REVERTED
+    assert revert(site).stage == Stage.REVERTED
     site.world.settle()
     assert not changed(site, before)
 
@@ -105,7 +98,7 @@ def test_a_run_that_is_cut_off_while_a_host_connects_its_storage():
         site.world.transitions.advance(there.id)
     assert EXPORT not in there.mounts
     state = resume(site)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
 
 
 @pytest.mark.parametrize("reads", [1, 3, 12])
@@ -126,7 +119,7 @@ def test_nobody_can_be_asked_and_no_host_can_mount(reads):
     for host in site.world.hosts.values():
         host.rdma_ready = False
     state = run(site, state)
-    assert state.stage == ROLLED_BACK, state.why
+    assert state.stage == Stage.ROLLED_BACK, state.why
     assert max(most) == 1
     assert "non-operational" in state.why
     site.world.settle()
@@ -137,12 +130,12 @@ def test_the_engine_never_says_that_the_storage_is_connected():
     """Its event is lost: in the end the mounts are checked, if hosts can be asked."""
     site = site_of()
     lose_event_13(site)
-    assert convert(site).stage == CONVERTED
+    assert convert(site).stage == Stage.CONVERTED
     site = site_of(addon=False)
     lose_event_13(site)
     state = convert(site, BLIND)
     assert "event 13" in state.why
-    assert state.stage != CONVERTED
+    assert state.stage != Stage.CONVERTED
 
 
 def blind_site():
@@ -173,7 +166,7 @@ def test_offline_and_nobody_can_be_asked_a_host_that_cannot_mount_is_told_by_eve
         run(other, again)
         site.kill_at, site.lose = other.acts.index("perform activating data1"), True
     state = run(site, state)
-    assert state.stage == ROLLED_BACK
+    assert state.stage == Stage.ROLLED_BACK
     assert "host03 could not mount" in state.why
     assert site.world.host("host03").status == "up"
     assert "waiting for data1 to be active" not in " ".join(site.acts)
@@ -189,7 +182,7 @@ def test_when_it_is_done_the_data_center_is_at_rest():
     refused.
     """
     site = site_of()
-    assert convert(site).stage == CONVERTED
+    assert convert(site).stage == Stage.CONVERTED
     assert site.world.data_center("dc1").status == "up"
     assert {domain.status for domain in site.world.domains.values()} == {"active"}
 
@@ -206,7 +199,7 @@ def test_a_data_center_that_does_not_come_to_rest_is_a_note():
 
     site.meanwhile["perform setting the mount options"] = contends
     state = run(site, state, notes)
-    assert state.stage == CONVERTED
+    assert state.stage == Stage.CONVERTED
     assert "waiting for the data center to have an SPM" in notes.said[-1]
     assert "contend" in notes.said[-1]
 
@@ -216,7 +209,7 @@ def test_spm_that_cannot_be_stopped_for_a_while():
     site.world.host("host01").spm_stop_fails = 9
     notes = Notes()
     state = run(site, planned(site).state, notes)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     (first, *_) = [one for one in notes.said if "had no effect" in one]
     assert "SPM did not stop" in first
     assert "1800 s" in first
@@ -227,12 +220,12 @@ def test_spm_that_cannot_be_stopped_at_all():
     site.world.host("host01").spm_stop_fails = 10_000
     began = site.now
     state = convert(site)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     assert "SPM did not stop" in state.why
     assert 1800 <= site.now - began < 6000
     assert not away(site)
     site.world.host("host01").spm_stop_fails = 0
-    assert resume(site).stage == CONVERTED
+    assert resume(site).stage == Stage.CONVERTED
 
 
 def test_a_machine_that_no_host_can_take_now():
@@ -253,7 +246,7 @@ def test_a_machine_that_no_host_can_take_now():
 
     site.perform = and_make_room
     state = run(site, state, notes)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert any("moving host02 to maintenance failed" in one for one in notes.said)
 
 
@@ -269,7 +262,7 @@ def test_a_machine_that_never_leaves(how):
         there.stuck_vms = ["vm1"]
     began = site.now
     state = convert(site)
-    assert state.stage == ROLLED_BACK
+    assert state.stage == Stage.ROLLED_BACK
     assert "host02 is not evacuated" in state.why
     assert "gives no reason" not in state.why
     assert 1500 <= site.now - began < 6 * 3600
@@ -294,7 +287,7 @@ def test_a_long_evacuation_goes_on_as_long_as_machines_leave():
 
     site.sleep = and_let_one_go
     state = convert(site)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
 
 
 # -- refused before the first host goes
@@ -380,10 +373,10 @@ def test_a_host_that_is_down_is_left_out_and_converted_later(rolling):
     plan = planned(site, request)
     assert any("host03 is left out" in warning for warning in plan.warnings)
     state = run(site, plan.state)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert planned(site, request).steps == ()
     left = state.host("host03")
-    assert (left.stage, left.left_out, left.touched) == (LEFT, True, False)
+    assert (left.stage, left.left_out, left.touched) == (Stage.LEFT, True, False)
     assert site.world.host("host03").policy_text == ""
     back(site, "host03")
     assert set(transports(site).values()) == {"rdma"}
@@ -393,10 +386,10 @@ def test_a_host_that_is_down_is_left_out_and_converted_later(rolling):
     # The same command gives it its policy, and has nothing else to do.
     plan = planned(site, without(rolling=rolling), earlier=[state])
     state = run(site, plan.state)
-    assert state.stage == CONVERTED
+    assert state.stage == Stage.CONVERTED
     assert "require-rdma" in site.world.host("host03").policy_text
     state = revert(site)
-    assert state.stage == REVERTED, state.why
+    assert state.stage == Stage.REVERTED, state.why
     site.world.settle()
     assert {n for n in changed(site, before) if n != "host03"} == set()
     assert site.world.host("host03").policy_text == ""
@@ -412,12 +405,12 @@ def test_a_host_that_breaks_down_on_its_way_is_left_out_then():
 
     after(site, "host02", "deactivate", breaks)
     state = run(site, state)
-    assert state.stage == STOPPED
-    assert state.host("host02").stage == FAILED
+    assert state.stage == Stage.STOPPED
+    assert state.host("host02").stage == Stage.FAILED
     del site.perform
     plan = plan_resume(state, engine_of(site), reports(site), ["host02"])
     state = run(site, plan.state)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert state.host("host02").left_out
     assert transports(site)["host03"] == transports(site)["host01"] == "rdma"
     # It is back: the same command includes it.
@@ -430,7 +423,7 @@ def test_a_host_in_use_that_is_left_out_is_no_reason_to_begin_again():
     site = site_of()
     before = dict(site.world.host("host02").mounts)
     state = run(site, planned(site, without("host02")).state)
-    assert state.stage == CONVERTED
+    assert state.stage == Stage.CONVERTED
     assert site.world.host("host02").mounts == before
     assert planned(site, without("host02")).steps == ()
     assert planned(site).steps
@@ -445,24 +438,24 @@ def test_hosts_that_were_left_out_are_taken_in_when_they_are_back():
         site, "host02"
     )
     state = run(site, state)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     spm = site.world.host("host01")
     spm.vms, spm.stuck_vms = ["vm1"], ["vm1"]
     plan = plan_resume(state, engine_of(site), reports(site), ["host02"])
     state = run(site, plan.state)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     assert [h.name for h in state.hosts if h.left_out] == ["host02", "host04"]
     spm.vms, spm.stuck_vms = [], []
     for name in ("host02", "host04"):
         back(site, name)
     state = resume(site)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert not [h.name for h in state.hosts if h.left_out]
     for host in site.world.hosts.values():
         assert "require-rdma" in host.policy_text
     assert set(transports(site).values()) == {"rdma"}
     # The state before its turn is still known.
-    assert revert(site).stage == REVERTED
+    assert revert(site).stage == Stage.REVERTED
     assert {host.policy_text for host in site.world.hosts.values()} == {""}
 
 
@@ -500,7 +493,7 @@ def test_a_host_that_stops_responding_on_its_way_is_not_waited_for_for_hours():
     site.meanwhile["wait waiting for host02 to be in maintenance"] = breaks
     began = site.now
     state = run(site, state)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     for text in ("host02 ", "non-responsive", "10 minutes"):
         assert text in state.why
     assert site.now - began < 3600
@@ -514,7 +507,7 @@ def test_in_a_batch_a_host_that_is_refused_is_no_other_ones():
     there = site.world.host("host02")
     there.vms, there.pinned_vms = ["vm1"], ["vm1"]
     state = run(site, state)
-    assert state.stage == ROLLED_BACK, state.why
+    assert state.stage == Stage.ROLLED_BACK, state.why
     assert "vm1" in state.why
     there.vms = []
     site.world.settle()
@@ -558,10 +551,10 @@ def test_an_image_transfer_is_waited_for_longer_and_named():
 
 def test_a_revert_does_not_stop_at_a_host_that_is_dead():
     site = site_of(hosts=4)
-    assert convert(site).stage == CONVERTED
+    assert convert(site).stage == Stage.CONVERTED
     down(site, "host02")
     state = revert(site)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     assert "host02" in state.why
     others = {n: t for n, t in transports(site).items() if n != "host02"}
     assert set(others.values()) == {"tcp"}
@@ -579,9 +572,9 @@ def test_a_revert_where_another_machine_has_taken_over_and_gone_on():
     here = site.stored
     assert sum(host.touched for host in here.hosts) == 1
     site.alive()
-    assert run(site, planned(site).state).stage == CONVERTED
+    assert run(site, planned(site).state).stage == Stage.CONVERTED
     site.stored = here
-    assert revert(site).stage == REVERTED
+    assert revert(site).stage == Stage.REVERTED
     site.world.settle()
     assert not changed(site, before)
 
@@ -648,5 +641,5 @@ def test_somebody_else_activates_a_host_right_before_us():
     site.read = look
     began = site.now
     state = run(site, state)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert site.now - began < 1800

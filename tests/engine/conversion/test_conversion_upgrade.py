@@ -22,12 +22,7 @@ from support.engine.conversion_site import Killed, engine_of
 
 from ovirt_rdma.engine_sdk_tools.api.errors import DENIED, EngineProblem
 from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
-from ovirt_rdma.engine_sdk_tools.conversion.model import (
-    CONVERTED,
-    REVERTED,
-    ROLLED_BACK,
-    STOPPED,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_revert
 
 pytestmark = pytest.mark.engine
@@ -63,7 +58,7 @@ def test_it_is_set_while_hosts_go_to_maintenance():
     site = site_of()
     first = seen_at(site, "perform moving host02 to maintenance")
     last = seen_at(site, "perform activating host01")
-    assert convert(site).stage == CONVERTED
+    assert convert(site).stage == Stage.CONVERTED
     assert first == last == [ours(site)]
     assert methods(site).count("upgrade") == 2
     assert (methods(site)[0], methods(site)[-1], flag(site)) == (
@@ -71,14 +66,14 @@ def test_it_is_set_while_hosts_go_to_maintenance():
         "upgrade",
         "",
     )
-    assert revert(site).stage == REVERTED
+    assert revert(site).stage == Stage.REVERTED
     assert methods(site).count("upgrade") == 4
     assert flag(site) == ""
 
 
 def test_without_maintenance_of_hosts_it_is_not_set():
     site = site_of()
-    assert convert(site, OFFLINE).stage == CONVERTED
+    assert convert(site, OFFLINE).stage == Stage.CONVERTED
     assert "upgrade" not in methods(site)
 
 
@@ -87,7 +82,7 @@ def test_a_restart_of_the_engine_clears_it_and_it_is_set_again():
     restart = lambda: cluster_upgrade.restart(site.world)  # noqa: E731
     site.meanwhile["perform activating host02"] = restart
     later = seen_at(site, "perform moving host03 to maintenance")
-    assert convert(site).stage == CONVERTED
+    assert convert(site).stage == Stage.CONVERTED
     assert later == [ours(site)]
     assert methods(site).count("upgrade") == 3
 
@@ -102,7 +97,7 @@ def test_an_upgrade_that_has_begun_meanwhile_stops_a_conversion():
 
     site.meanwhile["perform activating host02"] = restart
     state = run(site, state)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     assert "cluster cl1 is being upgraded" in state.why
     assert methods(site).count("deactivate") == 1
     assert flag(site) == "theirs"
@@ -117,7 +112,7 @@ def test_two_that_begin_together(lost):
     if lost:
         site.kill_at, site.lose = 3, True
     state = run(site, state)
-    assert state.stage == ROLLED_BACK
+    assert state.stage == Stage.ROLLED_BACK
     assert "cluster cl1 is being upgraded" in state.why
     assert "deactivate" not in methods(site)
     assert flag(site) == "theirs"
@@ -129,7 +124,7 @@ def test_a_revert_only_warns_of_an_upgrade():
     is_upgraded_by_others(site)
     plan = plan_revert(site.stored, engine_of(site), reports(site))
     assert ["cluster cl1 is being upgraded" in text for text in plan.warnings] == [True]
-    assert run(site, plan.state).stage == REVERTED
+    assert run(site, plan.state).stage == Stage.REVERTED
     assert flag(site) == "theirs"
 
 
@@ -150,7 +145,7 @@ def test_a_user_who_may_not_set_it_converts_nothing():
     site = site_of()
     Denied(site, "marking")
     state = convert(site)
-    assert state.stage == ROLLED_BACK
+    assert state.stage == Stage.ROLLED_BACK
     assert not site.calls
     assert {host.policy_text for host in site.world.hosts.values()} == {""}
 
@@ -159,13 +154,13 @@ def test_a_revert_needs_no_flag():
     site = site_of()
     convert(site)
     Denied(site, "marking")
-    assert revert(site).stage == REVERTED
+    assert revert(site).stage == Stage.REVERTED
 
 
 def test_one_that_cannot_be_cleared_spoils_nothing():
     site = site_of()
     Denied(site, "ending the mark")
-    assert convert(site).stage == CONVERTED
+    assert convert(site).stage == Stage.CONVERTED
     assert flag(site) == ours(site)
 
 
@@ -186,7 +181,7 @@ def test_a_conversion_that_stops_clears_it():
     site = site_of()
     state = planned(site).state
     site.pushes_fail = {"host03"}
-    assert run(site, state).stage == STOPPED
+    assert run(site, state).stage == Stage.STOPPED
     assert flag(site) == ""
 
 
@@ -227,5 +222,5 @@ def test_a_killed_run_leaves_it_and_the_next_one_clears_it():
     site.alive()
     # Before the checks of another conversion, it is no upgrade of others.
     assert planned(site).steps
-    assert run(site, site.stored).stage == CONVERTED
+    assert run(site, site.stored).stage == Stage.CONVERTED
     assert flag(site) == ""

@@ -32,17 +32,7 @@ from support.engine.conversion_site import Killed, Site, engine_of
 from support.engine.policy_files import joined, split
 
 from ovirt_rdma.engine_sdk_tools.api.request import wire_form
-from ovirt_rdma.engine_sdk_tools.conversion.model import (
-    BACK,
-    CONVERTED,
-    DONE,
-    FAILED,
-    LEFT,
-    REVERTED,
-    ROLLED_BACK,
-    STOPPED,
-    UNDER_WAY,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.model import BACK, Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 
@@ -58,7 +48,7 @@ def test_convert_and_revert(request_):
     before = everything(site)
     plan = planned(site, request_)
     state = run(site, plan.state)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert set(transports(site).values()) == {"rdma"}
     assert site.world.connection_of("data1").mount_options == "proto=rdma,port=20049"
     assert {h.status for h in site.world.hosts.values()} == {"up"}
@@ -69,7 +59,7 @@ def test_convert_and_revert(request_):
     assert planned(site, request_).steps == ()
     # Back to TCP, and exactly to the state before.
     state = revert(site)
-    assert state.stage == REVERTED, state.why
+    assert state.stage == Stage.REVERTED, state.why
     assert not changed(site, before)
 
 
@@ -131,18 +121,18 @@ def test_cut_off_anywhere_and_gone_on_with_or_reverted(request_):
                 tried.add(site)
                 if site.stored is None:
                     continue  # nothing was started
-                assert site.stored.stage in {*UNDER_WAY, CONVERTED}
+                assert site.stored.stage in {*Stage.UNDER_WAY, Stage.CONVERTED}
                 state = resume(site) if go_on else None
             site.alive()
             where = (point, whole.acts[point[0]])
             if go_on:
-                assert state.stage == CONVERTED, (where, state.why)
+                assert state.stage == Stage.CONVERTED, (where, state.why)
                 assert set(transports(site).values()) == {"rdma"}, where
                 assert not [h for h in site.world.hosts.values() if h.status != "up"]
                 continue
             # From any point, back to the state before.
             state = revert(site)
-            assert state.stage == REVERTED, (where, state.why)
+            assert state.stage == Stage.REVERTED, (where, state.why)
             assert not changed(site, before), where
         tried.check_all()
 
@@ -168,7 +158,7 @@ def test_a_revert_cut_off_anywhere_and_gone_on_with(request_):
             site.alive()
             state = revert(site)
         where = (point, whole.acts[start + point[0]])
-        assert state.stage == REVERTED, (where, state.why)
+        assert state.stage == Stage.REVERTED, (where, state.why)
         assert not changed(site, before), where
     tried.check_all()
 
@@ -188,11 +178,11 @@ def test_a_host_that_is_not_ready_after_all(request_, bad):
     assert there.mounts[EXPORT] == "tcp"
     assert bad in state.why
     if request_ is OFFLINE:
-        assert state.stage == ROLLED_BACK
+        assert state.stage == Stage.ROLLED_BACK
         assert not changed(site, before)
         return
-    done = [h.name for h in state.hosts if h.goal != BACK and h.stage == DONE]
-    assert state.stage == (STOPPED if done else ROLLED_BACK)
+    done = [h.name for h in state.hosts if h.goal != BACK and h.stage == Stage.DONE]
+    assert state.stage == (Stage.STOPPED if done else Stage.ROLLED_BACK)
     assert all(transports(site)[name] == "rdma" for name in done)
     assert site.world.connection_of("data1").mount_options in (None, "")
     assert {h.status for h in site.world.hosts.values()} == {"up"}
@@ -200,7 +190,7 @@ def test_a_host_that_is_not_ready_after_all(request_, bad):
     there.rdma_ready = True
     state = run(site, plan_resume(state, engine_of(site), reports(site)).state)
     if done:
-        assert state.stage == CONVERTED
+        assert state.stage == Stage.CONVERTED
 
 
 def test_a_host_whose_machines_do_not_go_away():
@@ -212,7 +202,7 @@ def test_a_host_whose_machines_do_not_go_away():
     assert "Migration failed (VM: vm1" in state.why
     there = site.world.host("host02")
     assert (there.status, there.policy_text, there.vms) == ("up", "", ["vm1"])
-    assert state.stage == ROLLED_BACK
+    assert state.stage == Stage.ROLLED_BACK
 
 
 def test_the_spm_is_last_and_a_batch_goes_together():
@@ -229,10 +219,10 @@ def test_a_host_in_maintenance_gets_the_policy_and_stays():
     there = site.world.host("host03")
     there.status, there.mounts = "maintenance", {}
     state = convert(site)
-    assert state.stage == CONVERTED
+    assert state.stage == Stage.CONVERTED
     assert there.status == "maintenance"
     assert "require-rdma" in (there.policy_text or "")
-    assert state.host("host03").stage == LEFT
+    assert state.host("host03").stage == Stage.LEFT
     revert(site)
     assert there.policy_text == ""
 
@@ -242,7 +232,7 @@ def test_the_deactivation_is_refused():
     before = everything(site)
     site.world.domain("data1").leases = ["vm7"]
     state = convert(site, OFFLINE)
-    assert state.stage == ROLLED_BACK
+    assert state.stage == Stage.ROLLED_BACK
     assert "vm7" in state.why
     assert not changed(site, before)
 
@@ -251,7 +241,7 @@ def test_a_mount_that_stays_is_ended_before_the_row_is_changed():
     site = Site(sample_world(hosts=2, domains=("data1",), addon=True))
     request = ConversionRequest("rdma", allow_datacenter_down=True)
     state = convert(site, request)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     assert set(transports(site).values()) == {"rdma"}
     # host01 was SPM: the engine leaves the last master's mount there.
     assert [c.subject for c in site.calls if "hosts/" in c.path] == ["host01", "host01"]
@@ -260,7 +250,7 @@ def test_a_mount_that_stays_is_ended_before_the_row_is_changed():
 def test_two_domains_of_a_server_go_together():
     site = site_of(domains=("data1", "data2"))
     state = convert(site, ROLLING, "data1", "data2")
-    assert state.stage == CONVERTED
+    assert state.stage == Stage.CONVERTED
     assert set(transports(site, EXPORT.replace("data1", "data2")).values()) == {"rdma"}
     # Each host goes once.
     assert len([c for c in site.calls if c.method == "deactivate"]) == 3
@@ -272,7 +262,7 @@ def test_iso_and_export_domains(request_):
     names = ("data1", "iso", "export")
     assert len(planned(site, request_, *names).warnings) == 2
     state = convert(site, request_, *names)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     for name in names:
         export = EXPORT.replace("data1", name)
         assert set(transports(site, export).values()) == {"rdma"}
@@ -327,14 +317,14 @@ def test_what_others_change_in_other_files_stays(when, edit, request_):
     if when == "during":
         site.meanwhile["look"] = edited
     state = run(site, state)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     if when == "after":
         edited()
     now = dict(split(there.policy_text).drop_ins)
     assert "require-rdma" in now.pop("50-domain-data1.yaml")
     kept = joined(split(there.policy_text).file, now)
     state = revert(site)
-    assert state.stage == REVERTED, state.why
+    assert state.stage == Stage.REVERTED, state.why
     assert there.policy_text == kept
     assert set(transports(site).values()) == {"tcp"}
 
@@ -345,11 +335,11 @@ def test_a_host_without_a_policy_file_gets_none(request_):
     there = site.world.host("host02")
     there.policy_text = None
     before = everything(site)
-    assert convert(site, request_).stage == CONVERTED
+    assert convert(site, request_).stage == Stage.CONVERTED
     file, drop_ins = split(there.policy_text)
     assert (file, list(drop_ins)) == (None, ["50-domain-data1.yaml"])
     state = revert(site)
-    assert state.stage == REVERTED, state.why
+    assert state.stage == Stage.REVERTED, state.why
     assert not changed(site, before)
 
 
@@ -361,12 +351,12 @@ def test_an_edit_that_is_not_loaded_is_not_loaded_by_a_revert():
     there.policy_text = joined(_OTHER, split(there.policy_text).drop_ins)
     before = there.policy_text
     state = revert(site)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     assert "host02 was edited and is not loaded" in state.why
     assert there.policy_text == before
     # Loaded by its admin, it stays, and the rest is reverted.
     site.in_force.clear()
-    assert revert(site).stage == REVERTED
+    assert revert(site).stage == Stage.REVERTED
     assert there.policy_text == _OTHER
 
 
@@ -374,7 +364,7 @@ def test_a_push_that_fails():
     site = site_of()
     site.pushes_fail = {"host03"}
     state = convert(site)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     assert "no route to host" in state.why
     assert transports(site) == {"host01": "tcp", "host02": "rdma", "host03": "tcp"}
 
@@ -385,12 +375,12 @@ def test_a_host_that_came_in_meanwhile():
     state = planned(site).state
     site.world.hosts[new.id] = new
     state = run(site, state)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     assert "added to the data center" in state.why
     assert "host03" in state.why
     assert not site.world.connection_of("data1").mount_options
     # The same command checks and includes it.
-    assert resume(site).stage == CONVERTED
+    assert resume(site).stage == Stage.CONVERTED
     assert set(transports(site).values()) == {"rdma"}
 
 
@@ -404,15 +394,15 @@ def test_a_host_that_never_comes_up():
 
     after(site, "host02", "deactivate", breaks)
     state = run(site, state)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     assert "host02" in state.why
-    assert state.host("host02").stage == FAILED
+    assert state.host("host02").stage == Stage.FAILED
     assert transports(site)["host01"] == "tcp"
     # After the repair the conversion continues with it.
     del site.perform
     there.reachable, there.status = True, "up"
     there.mounts = dict(site.world.host("host01").mounts)
-    assert resume(site).stage == CONVERTED
+    assert resume(site).stage == Stage.CONVERTED
 
 
 @given(st.data())
@@ -435,7 +425,7 @@ def test_whatever_happens_it_can_be_taken_back(data):
         else:
             there.vms, there.stuck_vms = ["vm"], ["vm"]
     for _ in range(data.draw(st.integers(0, 3))):
-        if state.stage not in UNDER_WAY:
+        if state.stage not in Stage.UNDER_WAY:
             break
         site.kill_at = len(site.acts) + data.draw(st.integers(0, 40))
         with contextlib.suppress(Killed):
@@ -443,15 +433,15 @@ def test_whatever_happens_it_can_be_taken_back(data):
         site.alive()
         state = site.stored or state
     state = run(site, state)
-    assert state.stage in {CONVERTED, STOPPED, ROLLED_BACK}
+    assert state.stage in {Stage.CONVERTED, Stage.STOPPED, Stage.ROLLED_BACK}
     assert {h.status for h in site.world.hosts.values()} == {"up"}
     for name in bad:
         there = site.world.host(name)
         there.rdma_ready, there.vms, there.stuck_vms = True, [], []
     site.pushes_fail.clear()
-    if state.stage != ROLLED_BACK:
+    if state.stage != Stage.ROLLED_BACK:
         state = revert(site)
-        assert state.stage == REVERTED, state.why
+        assert state.stage == Stage.REVERTED, state.why
     for host in site.world.hosts.values():
         host.vms = []
     assert not changed(site, before)
@@ -465,7 +455,7 @@ def test_ipv6_sends_address_and_path():
     for host in site.world.hosts.values():
         host.mounts[row.export] = host.mounts.pop(old)
     state = convert(site)
-    assert state.stage == CONVERTED, state.why
+    assert state.stage == Stage.CONVERTED, state.why
     row = site.world.connection_of("data1")
     assert row.mount_options == "proto=rdma6,port=20049"
     assert (row.address, row.path) == ("[fd00::1]", "/exports/data1")

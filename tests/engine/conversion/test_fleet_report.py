@@ -18,8 +18,7 @@ from support.engine.told_hosts import (
 )
 from support.engine.told_hosts import status as status_of
 
-from ovirt_rdma.engine_sdk_tools.conversion.baseline import domain_record
-from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport, domain_record
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.host.errors import Problem
 

@@ -17,9 +17,9 @@ from support.odd_files import KINDS, SAID, bounded, put
 from support.problems import problem
 
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block, context, settings
+from ovirt_rdma.engine_sdk_tools.deploy_hook import block, context, post_tasks
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
-from ovirt_rdma.engine_sdk_tools.hosts import collection
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.host.paths import POLICY_YAML
 
 pytestmark = pytest.mark.hypervisor
@@ -56,10 +56,10 @@ def machine(capsys, tmp_path, monkeypatch):
     )
     monkeypatch.setattr(context, "ENGINE_USER", "no-such-user")
     monkeypatch.setattr(block, "SETTINGS", str(tmp_path / "host-deploy.yml"))
-    real = settings.read_settings
+    real = post_tasks.read_settings
     own = str(tmp_path / "host-deploy.yml")
     monkeypatch.setattr(
-        settings,
+        post_tasks,
         "read_settings",
         lambda path=own, collection=None: real(path, collection),
     )
@@ -135,7 +135,7 @@ def test_an_outdated_block_is_shown_and_updated(machine, monkeypatch):
 
 
 def test_without_the_role_nothing_is_installed(machine, monkeypatch):
-    monkeypatch.setattr(collection, "collection_paths", list)
+    monkeypatch.setattr(ansible_run, "collection_paths", list)
     code, _, err = machine.run("install")
     assert code == 1
     assert "ovirt_rdma.host is not installed" in err
@@ -198,10 +198,10 @@ def test_status_reads_the_settings(machine, text, words):
 def test_the_packaged_settings_set_nothing_and_are_valid(tmp_path):
     packaged = TOP / "rpm/host-deploy.yml"
     role = TOP / "host_deploy"
-    assert settings.read_settings(str(packaged), role) == {}
+    assert post_tasks.read_settings(str(packaged), role) == {}
     text = re.sub(r"^# (prepare_\w+:)", r"\1", packaged.read_text(), flags=re.MULTILINE)
     (tmp_path / "all.yml").write_text(text)
-    shown = settings.read_settings(str(tmp_path / "all.yml"), role)
+    shown = post_tasks.read_settings(str(tmp_path / "all.yml"), role)
     defaults = yaml.safe_load((role / "roles/prepare/defaults/main.yml").read_text())
     ours = yaml.safe_load(block.tasks_of())[2]["vars"]
     ours["prepare_policy_file"] = POLICY_YAML
@@ -246,7 +246,7 @@ def test_what_the_engines_user_puts_in_the_collection_holds_up_nobody(
     block_settings.write_text("prepare_apply: true\n")
     _named(machine.collection, kind)
     with bounded():
-        found = settings.read_settings(str(block_settings), machine.collection)
+        found = post_tasks.read_settings(str(block_settings), machine.collection)
     assert found == {"prepare_apply": True}
 
 
@@ -265,7 +265,7 @@ def test_a_damaged_collection_names_no_variable(machine, tmp_path, text):
     specs = machine.collection / "roles/prepare/meta/argument_specs.yml"
     specs.parent.mkdir(parents=True, exist_ok=True)
     specs.write_text(text)
-    found = settings.read_settings(str(block_settings), machine.collection)
+    found = post_tasks.read_settings(str(block_settings), machine.collection)
     assert found == {"prepare_apply": True}
 
 
@@ -273,7 +273,7 @@ def test_a_damaged_collection_names_no_variable(machine, tmp_path, text):
 def test_settings_that_are_no_file_are_a_mistake(tmp_path, kind):
     put(tmp_path / "host-deploy.yml", kind)
     with bounded(), problem("host-deploy-settings-invalid", SAID[kind]):
-        settings.read_settings(str(tmp_path / "host-deploy.yml"))
+        post_tasks.read_settings(str(tmp_path / "host-deploy.yml"))
 
 
 @pytest.mark.engine

@@ -15,7 +15,7 @@ from support.engine.domain_making import (
 )
 from support.engine.refusals import reason, refused_for
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import wire_form
 from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
 from ovirt_rdma.engine_sdk_tools.undo import RolledBack
@@ -49,7 +49,7 @@ def test_it_is_active_and_proven_over_rdma_on_all_hosts(session, double):
 def test_what_is_shown_is_what_is_sent(session, double):
     plan = planned(session)
 
-    create_domain(session, None, plan, NoProgress())
+    create_domain(session, None, plan, Listener())
 
     shown = [wire_form(call) for call in plan.calls]
     row, domain = double.world.connection_of("new").id, double.world.domain("new").id
@@ -102,7 +102,7 @@ def test_what_was_made_is_taken_back_where_a_part_fails(session, double, path, f
     double.fail_next("POST", f"^{path}$", fault)
 
     with pytest.raises(RolledBack) as caught:
-        create_domain(session, None, plan, NoProgress())
+        create_domain(session, None, plan, Listener())
 
     assert left(double) == ([], [])
     assert "rolled back: " in str(caught.value)
@@ -128,7 +128,7 @@ def test_what_cannot_be_taken_back_is_said(session, double):
     double.fail_next("DELETE", "/storagedomains/", Conflict("Not now."))
 
     with pytest.raises(Problem) as caught:
-        create_domain(session, None, plan, NoProgress())
+        create_domain(session, None, plan, Listener())
 
     assert caught.value.exit_code == 1
     assert "says: Not now" in str(caught.value)
@@ -149,7 +149,7 @@ def test_a_host_that_has_it_over_tcp_is_named(session, double):
     plan = planned(session, door)
     double.world.host("host02").rdma_ready = False
 
-    result = create_domain(session, door, plan, NoProgress())
+    result = create_domain(session, door, plan, Listener())
 
     assert [h.transport for h in result.hosts] == ["rdma", "tcp", "rdma"]
     assert result.exit_code == 5

@@ -8,11 +8,11 @@ from engine_double.faults import AnswerLost, Status
 from support.engine.domain_making import EXPORT, left, made, planned, with_add_on
 from support.engine.engine_door import DoubleDoor
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
-from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
-from ovirt_rdma.engine_sdk_tools.domains.mounted import (
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.domains.create import (
     NOT_MOUNTED_LATER,
     MountEvents,
+    create_domain,
     unverified_sentence,
 )
 from ovirt_rdma.engine_sdk_tools.undo import RolledBack
@@ -21,7 +21,7 @@ from ovirt_rdma.host.errors import Problem
 pytestmark = pytest.mark.engine
 
 
-class When(NoProgress):
+class When(Listener):
     """Calls ``act`` when a step or a note that contains ``words`` is reported."""
 
     def __init__(self, words, act):
@@ -214,7 +214,7 @@ def test_a_host_that_tells_that_it_has_not_mounted_it_takes_all_back(
     plan = planned(session, door)
 
     with pytest.raises(RolledBack) as caught:
-        create_domain(session, door, plan, NoProgress())
+        create_domain(session, door, plan, Listener())
 
     assert caught.value.id == "domain-not-mounted"
     assert f"host03 did not mount {EXPORT}, although new is" in str(caught.value)

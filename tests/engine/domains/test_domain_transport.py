@@ -18,22 +18,20 @@ from support.engine.told_hosts import (
 )
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal
-from ovirt_rdma.engine_sdk_tools.domains.list import (
+from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_heal
+from ovirt_rdma.engine_sdk_tools.domains.transport import (
     DomainRow,
+    Mounts,
     OnHost,
+    connection_transport,
     domain_rows,
     domains_to_verify,
-)
-from ovirt_rdma.engine_sdk_tools.domains.transport import (
-    Mounts,
-    connection_transport,
     nfs_export,
     requested_transport,
     transports_in_use,
     verify,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
+from ovirt_rdma.engine_sdk_tools.hosts.report import policy_of
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN
 from ovirt_rdma.engine_sdk_tools.names import NameProblem
 from ovirt_rdma.host.facts.model import CmId

@@ -11,7 +11,7 @@ from engine_double.connection_rules import check
 from engine_double.world import SimConnection, World
 from support.engine.refusals import reason
 
-from ovirt_rdma.engine_sdk_tools.domains.export_checks import name_problems, read_export
+from ovirt_rdma.engine_sdk_tools.domains.create_plan import name_problems, read_export
 from ovirt_rdma.host.export import Export
 
 pytestmark = pytest.mark.engine

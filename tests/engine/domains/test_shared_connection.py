@@ -9,7 +9,7 @@ import pytest
 from support.engine.engine_door import DoubleDoor
 from support.engine.refusals import reason, refused_for
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
@@ -98,7 +98,7 @@ def test_what_has_the_same_transport_is_not_in_the_way(
     plan = planned(session, door, transport=transport)
 
     assert plan.warnings == ()
-    made = create_domain(session, door, plan, NoProgress())
+    made = create_domain(session, door, plan, Listener())
     assert {h.transport for h in made.hosts} == {transport}
 
 
@@ -115,7 +115,7 @@ def test_the_ways_out_lead_out(session, double, door, changes):
     plan = planned(session, door, **changes)
 
     assert plan.warnings == ()
-    made = create_domain(session, door, plan, NoProgress())
+    made = create_domain(session, door, plan, Listener())
     assert ({h.transport for h in made.hosts}, made.exit_code) == ({"rdma"}, 0)
 
 
@@ -216,7 +216,7 @@ def test_a_run_that_was_killed_is_gone_on_with(session, double, door):
     """The domain is attached, so it is already mounted, over one of the transports."""
     for name in ("data1", "data2"):
         double.world.connection_of(name).nfs_version = "v4_1"
-    create_domain(session, door, planned(session, door), NoProgress())
+    create_domain(session, door, planned(session, door), Listener())
     for name in ("data1", "data2"):
         double.world.connection_of(name).nfs_version = "v4_2"
 

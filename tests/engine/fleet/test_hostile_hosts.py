@@ -18,7 +18,7 @@ from support.engine.hostile_answers import HOSTILE, line, told
 from support.engine.policy_files import split
 
 from ovirt_rdma.cli.engine import session as cli_session
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import OK, HostOutcome
 from ovirt_rdma.engine_sdk_tools.model import Host

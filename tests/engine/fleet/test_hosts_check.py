@@ -19,13 +19,13 @@ from support.engine.told_hosts import (
 )
 
 from ovirt_rdma.engine_sdk_tools.fleet import check
-from ovirt_rdma.engine_sdk_tools.fleet.cells import servers_cell
 from ovirt_rdma.engine_sdk_tools.fleet.check import (
     COLUMNS,
     connections_of,
     row_of,
+    servers_cell,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.hooks import (
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
     NAME,
     POINTS,
     hooks_cell,

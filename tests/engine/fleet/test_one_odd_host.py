@@ -33,16 +33,15 @@ from support.engine.told_hosts import (
 )
 from support.engine.told_hosts import status as status_of
 
-from ovirt_rdma.engine_sdk_tools.conversion.baseline import domain_record
-from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport
-from ovirt_rdma.engine_sdk_tools.conversion.model import LEFT, STOPPED
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport, domain_record
+from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
 from ovirt_rdma.engine_sdk_tools.fleet.check import row_of as hosts_row
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push
 from ovirt_rdma.engine_sdk_tools.hosts import report as host_report
-from ovirt_rdma.engine_sdk_tools.hosts.answers import pushed_of, read_answers
-from ovirt_rdma.engine_sdk_tools.hosts.answers import report_of as read_report
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import pushed_of, read_answers
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import report_of as read_report
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     MOST_POLICY_BYTES,
     HostReport,
@@ -175,7 +174,7 @@ def test_a_push_that_cannot_be_is_that_hosts_failure():
 
     site.push_policy = refuses
     stopped = run(site, state)
-    assert stopped.stage == STOPPED
+    assert stopped.stage == Stage.STOPPED
     assert "host03: it cannot be sent" in stopped.why
     del site.push_policy
     assert set(transports(site).values()) == {"rdma", "tcp"}
@@ -202,7 +201,7 @@ def test_a_host_that_somebody_puts_into_maintenance_stays_there():
     done = run(site, state)
     assert there.status == "maintenance"
     assert (done.host("host03").stage, done.host("host03").why) == (
-        LEFT,
+        Stage.LEFT,
         "somebody else moved it to maintenance",
     )
     assert not any("activating host03" in act for act in site.acts)
@@ -252,7 +251,7 @@ def test_a_revert_goes_on_for_the_others_where_one_cannot_be_asked():
 
     site.reports = mute
     state = revert(site)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     assert "host02 cannot be asked" in state.why
     others = {n: t for n, t in transports(site).items() if n != "host02"}
     assert set(others.values()) == {"tcp"}
@@ -271,7 +270,7 @@ def test_but_not_where_one_does_not_come_back_from_its_maintenance():
 
     site.perform = breaks
     state = revert(site)
-    assert state.stage == STOPPED
+    assert state.stage == Stage.STOPPED
     assert "host02 is in the status 'install failed'" in state.why
     assert "rdma" in {t for n, t in transports(site).items() if n != "host02"}
 

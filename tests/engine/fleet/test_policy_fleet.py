@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 from support.engine.told_hosts import engine, host, report, rules, status
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import FeatureFacts, gates
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     compare,
@@ -26,7 +26,7 @@ DIGEST = status(MINE)["policy"]["digest"]
 HOSTS = (host("hv1"), host("hv2"), host("hv3"))
 
 
-class Told(NoProgress):
+class Told(Listener):
     """A listener that records its calls."""
 
     def __init__(self):

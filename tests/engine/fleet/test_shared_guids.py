@@ -11,8 +11,12 @@ from support.engine.told_hosts import engine, facts, host, report
 from support.golden.golden_hosts import DATA
 
 from ovirt_rdma.engine_sdk_tools.fleet import check
-from ovirt_rdma.engine_sdk_tools.fleet.check import COLUMNS, row_of
-from ovirt_rdma.engine_sdk_tools.fleet.guids import guids_of, shared_guids
+from ovirt_rdma.engine_sdk_tools.fleet.check import (
+    COLUMNS,
+    guids_of,
+    row_of,
+    shared_guids,
+)
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.devices import VfPort, VirtualFunction

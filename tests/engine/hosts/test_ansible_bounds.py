@@ -64,21 +64,8 @@ def test_ssh_that_is_ended_by_a_signal_is_no_success(tmp_path):
     assert subprocess.run([str(SSH)], check=False, env=environment).returncode == 137
 
 
-@pytest.fixture(params=["ansible-runner", "ansible-playbook alone"])
-def path(request, tmp_path):
-    """The search path of commands, with and without ansible-runner."""
-    if request.param == "ansible-runner":
-        return None
-    (tmp_path / "bin").mkdir()
-    alone = shutil.which("ansible-playbook", path=search_path())
-    (tmp_path / "bin/ansible-playbook").symlink_to(alone)
-    return f"{tmp_path}/bin:{tmp_path}:/usr/bin:/bin"
-
-
 @pytest.mark.skipif(not ANSIBLE, reason="Ansible is not here")
-def test_a_host_that_sends_200_mb_costs_no_more_than_it_may(
-    tmp_path, monkeypatch, path
-):
+def test_a_host_that_sends_200_mb_costs_no_more_than_it_may(tmp_path, monkeypatch):
     good = dump.to_json_dict(dump.load(FACTS / "rxe-one-mount.json"))
     # ansible-runner's own limit is 700,000 characters, with all output in it twice.
     answer = told(good, status("version: 1\n"), "version: 1\n")
@@ -99,7 +86,7 @@ esac""",
     sent = []
 
     def run(order, folder):
-        for happened in ansible_run.run_order(order, folder, path):
+        for happened in ansible_run.run_order(order, folder):
             sent.append(len(happened.text))
             yield happened
 

@@ -27,7 +27,11 @@ from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.hosts import ansible as ansible_hosts
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import (
+    AnsibleHosts,
+    explain_failure,
+    read_answers,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     FAILED,
     OK,
@@ -37,14 +41,13 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     HostOutcome,
     run_order,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.answers import explain_failure, read_answers
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     Access,
     inventory_of,
     is_address,
     read_inventory,
+    read_key,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.known_hosts import read_key
 from ovirt_rdma.engine_sdk_tools.hosts.report import MOST_POLICY_BYTES, HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import UsageProblem
@@ -818,10 +821,10 @@ def order(**more: object) -> AnsibleRun:
 def ansible(tmp_path):
     """Make an ansible-runner that runs ``script`` (Python) in its folder."""
 
-    def made(script: str, *names: str) -> str:
+    def made(script: str) -> str:
         top = tmp_path / "bin"
         top.mkdir()
-        for name in names or ("ansible-runner", "ansible-playbook"):
+        for name in ("ansible-runner", "ansible-playbook"):
             (top / name).write_text(f"#!{sys.executable} -IS\n{script}\n")
             (top / name).chmod(0o755)
         return f"{top}:/usr/bin:/bin"
@@ -891,37 +894,16 @@ def test_a_line_without_end_takes_limited_memory(ansible, tmp_path, monkeypatch)
     assert str(caught.value).endswith("exit status 1: end")
 
 
-def test_without_ansible_runner_ansible_itself_is_run(ansible, tmp_path):
-    """EL10 may have ansible-runner in EPEL only."""
-    folder = tmp_path / "run"
-    folder.mkdir()
-    path = ansible(
-        "\n".join(
-            [
-                "import json, os, sys",
-                "assert os.environ['ANSIBLE_STDOUT_CALLBACK'] == 'ovirt_rdma_events'",
-                "words = sys.argv",
-                "assert words[words.index('--forks') + 1] == '7', words",
-                "top = words[words.index('--inventory') + 1]",
-                "assert os.listdir(top) == ['hosts.json'], top",
-                "variables = words[words.index('--extra-vars') + 1]",
-                "assert 'ovirt_rdma_script' in json.load(open(variables[1:]))",
-                "assert os.path.isfile(words[-1]), words",
-                event("runner_on_ok", "host-0", stdout="out"),
-            ]
-        ),
-        "ansible-playbook",
-    )
-    found = list(run_order(order(forks=7), str(folder), path))
-    assert found == [HostOutcome("host-0", OK, "out")]
-
-
-@pytest.mark.parametrize("there", [(), ("ansible-runner",)])
-def test_without_ansible_the_package_is_named(tmp_path, there):
-    for name in there:
-        (tmp_path / name).touch(0o755)
-    missing = "ansible-playbook is not installed"
-    with problem("ansible-missing", missing, "ansible-core", "--facts-dir") as caught:
+@pytest.mark.parametrize(
+    ("there", "missing", "package"),
+    [
+        ("ansible-playbook", "ansible-runner is not installed", "ansible-runner"),
+        ("ansible-runner", "ansible-playbook is not installed", "ansible-core"),
+    ],
+)
+def test_without_ansible_the_package_is_named(tmp_path, there, missing, package):
+    (tmp_path / there).touch(0o755)
+    with problem("ansible-missing", missing, package, "--facts-dir") as caught:
         list(run_order(order(), str(tmp_path), str(tmp_path)))
     assert caught.type is AnsibleProblem
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.engine_sdk_tools.hosts.health import (
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    HostReport,
     health_cell,
     health_of,
     with_health,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN, Cell
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.storage.health.state import HealthState, MountHealth

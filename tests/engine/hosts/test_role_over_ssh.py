@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 
 import pytest
 from support.engine.host_deploy import make_collection
 
-from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.model import Host
 
@@ -40,20 +38,7 @@ ROLE = """\
 """
 
 
-@pytest.fixture(params=["ansible-runner", "ansible-playbook"])
-def program(request, monkeypatch):
-    """What carries the role out: ansible-runner need not be installed."""
-    which = shutil.which
-
-    def without(name, **words):
-        return None if name == "ansible-runner" else which(name, **words)
-
-    if request.param == "ansible-playbook":
-        monkeypatch.setattr(ansible_run.shutil, "which", without)
-    return request.param
-
-
-def test_each_host_has_its_own_result(tmp_path, monkeypatch, program):
+def test_each_host_has_its_own_result(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/ssh").write_text(SSH)
     (tmp_path / "bin/ssh").chmod(0o755)

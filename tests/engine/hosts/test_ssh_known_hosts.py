@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.hosts.known_hosts import (
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     HostKey,
     has_fingerprint,
     known_hosts_text,

@@ -19,9 +19,9 @@ from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.deploy_hook import context
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-from ovirt_rdma.engine_sdk_tools.hosts import collection
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.collection import is_trusted
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import is_trusted
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import read_inventory
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.system import commands
@@ -97,8 +97,8 @@ def home(tmp_path, monkeypatch):
     made = make_collection(tmp_path / ".ansible/collections")
     tmp_path.joinpath(".ansible").chmod(0o777)
     user = SimpleNamespace(pw_dir=str(tmp_path))
-    monkeypatch.setattr(collection.pwd, "getpwnam", lambda name: user)
-    monkeypatch.setattr(collection, "_SYSTEM", str(tmp_path / "system"))
+    monkeypatch.setattr(ansible_run.pwd, "getpwnam", lambda name: user)
+    monkeypatch.setattr(ansible_run, "_SYSTEM", str(tmp_path / "system"))
     monkeypatch.delenv("OVIRT_RDMA_COLLECTIONS", raising=False)
     return made
 

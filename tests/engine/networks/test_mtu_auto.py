@@ -8,8 +8,8 @@ from support.engine.refusals import reason
 
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host
-from ovirt_rdma.engine_sdk_tools.networks.create_plan import auto_mtu, mtu_offenders
-from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import ipoib_mtus
+from ovirt_rdma.engine_sdk_tools.networks.create import auto_mtu, mtu_offenders
+from ovirt_rdma.engine_sdk_tools.networks.nics import ipoib_mtus
 from ovirt_rdma.host.facts import dump
 
 pytestmark = pytest.mark.engine

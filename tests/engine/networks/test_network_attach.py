@@ -12,22 +12,22 @@ from engine_double.network_checks import USER_PROPERTIES
 from support.engine.engine_door import DoubleDoor
 from support.engine.refusals import reason, refused_for
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.networks.attach import (
     attach_network,
     declared_properties,
 )
-from ovirt_rdma.engine_sdk_tools.networks.attach_calls import (
+from ovirt_rdma.engine_sdk_tools.networks.attach_plan import (
     ATTACH,
     CHANGE,
     NOTHING,
     SYNC,
     AttachRequest,
+    plan_network_attach,
 )
-from ovirt_rdma.engine_sdk_tools.networks.attach_plan import plan_network_attach
-from ovirt_rdma.engine_sdk_tools.networks.create import create_network
-from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
+from ovirt_rdma.engine_sdk_tools.networks.create import (
     NetworkRequest,
+    create_network,
     plan_network_create,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
@@ -43,7 +43,7 @@ def network(double, session):
     """The network of the tests, with MTU 2044."""
     wanted = NetworkRequest("storage", "dc1", 2044)
     plan = plan_network_create(read_engine(session, networks=True), {}, wanted)
-    create_network(session, plan, NoProgress())
+    create_network(session, plan, Listener())
     double.requests.clear()
     return double.world.network("storage")
 
@@ -65,7 +65,7 @@ def planned(session, door=None, request=REQUEST):
 
 def attached(session, door=None, request=REQUEST, **how):
     plan = planned(session, door, request)
-    return attach_network(session, plan, NoProgress(), **how)
+    return attach_network(session, plan, Listener(), **how)
 
 
 def refused(session, id, *arguments, door=None, **changes):
@@ -137,7 +137,7 @@ def test_a_second_run_has_nothing_to_do(session, double):
 
     assert [row.act for row in plan.rows] == [NOTHING] * 3
     assert plan.calls == ()
-    attach_network(session, plan, NoProgress())
+    attach_network(session, plan, Listener())
     assert len(double.changes()) == before
 
 
@@ -229,7 +229,7 @@ def test_a_network_that_lags_is_synchronised(session, double, network):
     network.mtu = 1500
 
     plan = planned(session)
-    result = attach_network(session, plan, NoProgress())
+    result = attach_network(session, plan, Listener())
 
     assert [row.act for row in plan.rows] == [SYNC] * 3
     assert result.exit_code == 0
@@ -290,7 +290,7 @@ def test_a_host_that_changed_meanwhile_is_left(session, double):
     plan = planned(session)
     double.world.host("host02").status = "installing"
 
-    result = attach_network(session, plan, NoProgress(), keep_going=True)
+    result = attach_network(session, plan, Listener(), keep_going=True)
 
     assert [r.outcome for r in result.rows] == ["done", "as before", "done"]
     assert "host02 is installing" in result.rows[1].sentence
@@ -437,7 +437,7 @@ def test_a_vlan_goes_beside_a_network_without_one(session, double):
     attached(session, request=request)
     wanted = NetworkRequest("other", "dc1", 2044)
     plan = plan_network_create(read_engine(session, networks=True), {}, wanted)
-    create_network(session, plan, NoProgress())
+    create_network(session, plan, Listener())
     more = {"network": "other", "nic_match": "eth1", "hosts": ("host01",)}
     more["span"] = "10.30.0.11/24"
     refused(session, "nic-has-network", "eth1", "storage", **more)
@@ -475,7 +475,7 @@ def test_a_nic_with_another_network(session, double):
     attached(session)
     wanted = NetworkRequest("other", "dc1", 2044)
     plan = plan_network_create(read_engine(session, networks=True), {}, wanted)
-    create_network(session, plan, NoProgress())
+    create_network(session, plan, Listener())
 
     refused(session, "nic-has-network", "ib0", "storage", network="other")
 
@@ -512,7 +512,7 @@ def test_required_later(session, double):
     engine = read_engine(session, networks=True, nics=True, attachments=True)
     wanted = NetworkRequest("storage", "dc1", 2044, required=True)
 
-    create_network(session, plan_network_create(engine, {}, wanted), NoProgress())
+    create_network(session, plan_network_create(engine, {}, wanted), Listener())
 
     rows = double.world.cluster("cl1").networks
     assert rows[double.world.network("storage").id].required

@@ -10,11 +10,11 @@ from engine_double.world import SimCluster
 from support.engine.engine_door import DoubleDoor
 from support.engine.refusals import reason, refused_for
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.names import NameProblem
-from ovirt_rdma.engine_sdk_tools.networks.create import create_network
-from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
+from ovirt_rdma.engine_sdk_tools.networks.create import (
     NetworkRequest,
+    create_network,
     plan_network_create,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
@@ -40,7 +40,7 @@ def planned(session, door=None, request=REQUEST):
 
 
 def made(session, door=None, request=REQUEST):
-    return create_network(session, planned(session, door, request), NoProgress())
+    return create_network(session, planned(session, door, request), Listener())
 
 
 def row(double, cluster="cl1"):
@@ -116,7 +116,7 @@ def test_mtus_that_are_none(session, mtu):
 def test_migration_is_said_to_leave_the_other(session, double):
     plan = planned(session, request=replace(REQUEST, migration=True))
 
-    create_network(session, plan, NoProgress())
+    create_network(session, plan, Listener())
 
     assert "migration" in row(double).usages
     assert any("ovirtmgmt is no longer the migration" in w for w in plan.warnings)

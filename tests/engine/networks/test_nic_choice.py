@@ -9,15 +9,17 @@ import pytest
 from engine_double.hosts_of_the_world import SimNic
 from support.engine.refusals import reason, refused_for
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic
 from ovirt_rdma.engine_sdk_tools.networks.attach import attach_network
-from ovirt_rdma.engine_sdk_tools.networks.attach_calls import AttachRequest
-from ovirt_rdma.engine_sdk_tools.networks.attach_plan import plan_network_attach
-from ovirt_rdma.engine_sdk_tools.networks.create import create_network
-from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
+from ovirt_rdma.engine_sdk_tools.networks.attach_plan import (
+    AttachRequest,
+    plan_network_attach,
+)
+from ovirt_rdma.engine_sdk_tools.networks.create import (
     NetworkRequest,
+    create_network,
     plan_network_create,
 )
 from ovirt_rdma.engine_sdk_tools.networks.nics import Chosen, NicMatch, choose_nics
@@ -84,7 +86,7 @@ def eth1(double):
 def made(session, name):
     wanted = NetworkRequest(name, "dc1", 1500)
     plan = plan_network_create(read_engine(session, networks=True), {}, wanted)
-    create_network(session, plan, NoProgress())
+    create_network(session, plan, Listener())
 
 
 def planned(session, request):
@@ -96,7 +98,7 @@ def attached(session, double, vlan):
     """Attach a network, with a VLAN or not, to eth1 of host01; then make another."""
     made(session, "tagged")
     double.world.network("tagged").vlan = vlan
-    attach_network(session, planned(session, REQUEST), NoProgress())
+    attach_network(session, planned(session, REQUEST), Listener())
     made(session, "other")
 
 

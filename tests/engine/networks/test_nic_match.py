@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 from support.engine.refusals import reason
 
-from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_of
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, digest_of
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic
-from ovirt_rdma.engine_sdk_tools.networks.nic_match import KEYS, NicMatch
-from ovirt_rdma.engine_sdk_tools.networks.nics import Chosen, choose_nics
+from ovirt_rdma.engine_sdk_tools.networks.nics import (
+    KEYS,
+    Chosen,
+    NicMatch,
+    choose_nics,
+)
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.interfaces import Interface

@@ -25,9 +25,9 @@ from support.engine.engine_door import DoubleDoor, run_role
 from support.engine.policy_files import joined, split
 
 from ovirt_rdma.cli.engine import session as cli_session
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.deploy_hook import settings
-from ovirt_rdma.engine_sdk_tools.preparation import proof, run
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
+from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
+from ovirt_rdma.engine_sdk_tools.preparation import plan, run
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import digest
 
@@ -44,14 +44,14 @@ from pathlib import Path
 from support.engine.engine_door import HttpDoor
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.deploy_hook import settings
-from ovirt_rdma.engine_sdk_tools.preparation import proof, run
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
+from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
+from ovirt_rdma.engine_sdk_tools.preparation import run
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url, folder, policy, *words = sys.argv[1:]
 cli_session.conversion_states = lambda: StateFolder(Path(folder))
-settings.policy_of_engine = lambda: {"prepare_policy_file": policy}
-settings.read_settings = lambda collection: {}
+post_tasks.policy_of_engine = lambda: {"prepare_policy_file": policy}
+post_tasks.read_settings = lambda collection: {}
 brief = lambda seconds: time.sleep(min(seconds, 0.01))
 true_session = cli_session.Session
 cli_session.Session = lambda settings: true_session(settings, sleep=brief)
@@ -89,8 +89,8 @@ class Fleet:
     def run(self, *words, door=True):
         policy = {"prepare_policy_file": str(self.policy)}
         with self.states() as patched:
-            patched.setattr(settings, "policy_of_engine", lambda: policy)
-            patched.setattr(settings, "read_settings", lambda collection: {})
+            patched.setattr(post_tasks, "policy_of_engine", lambda: policy)
+            patched.setattr(post_tasks, "read_settings", lambda collection: {})
             given = self.door if door else None
             command = ("hosts", "prepare", *words)
             return run_engine(self.capsys, self.double, given, *command)
@@ -258,7 +258,7 @@ def test_a_host_that_the_engine_calls_failed_has_failed(fleet, monkeypatch):
     host, seen = fleet.world.host("host02"), []
 
     def read(name, events):
-        found = proof.installation(name, events)
+        found = plan.installation(name, events)
         if found.ended and not seen:
             seen.append(found)
             host.status = "install_failed"

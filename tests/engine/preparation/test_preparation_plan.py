@@ -25,31 +25,28 @@ from ovirt_rdma.engine_sdk_tools.hosts.role import (
     with_event,
 )
 from ovirt_rdma.engine_sdk_tools.preparation import plan
-from ovirt_rdma.engine_sdk_tools.preparation.model import (
+from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     DONE,
+    ENTER,
     ENTERING,
     FAILED,
+    FINISH,
+    INSTALL,
     LEFT_OUT,
+    MARK,
     NO_HARDWARE,
     NOTHING,
     REINSTALL,
     SSH,
-)
-from ovirt_rdma.engine_sdk_tools.preparation.next_step import (
-    ENTER,
-    FINISH,
-    INSTALL,
-    MARK,
-    finished,
-    next_step,
-)
-from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     Look,
     PreparationRequest,
+    finished,
+    installation,
     look_at,
+    next_step,
+    other_policy,
     plan_preparation,
 )
-from ovirt_rdma.engine_sdk_tools.preparation.proof import installation, other_policy
 from ovirt_rdma.host.policy.load import parse_policy
 
 pytestmark = pytest.mark.hypervisor
@@ -57,7 +54,7 @@ pytestmark = pytest.mark.hypervisor
 READY = Look(True)
 MISSING = Look(False, "the command is missing")
 POLICY = Look(True, "its policy is another one")
-LINK = Look(True, "2 steps", live=1, link_down=1)
+LINK = Look(True, "2 steps", link_down=1)
 BOOT = Look(True, "1 step", reboot=1)
 SENTINEL = "ovirt-rdma: host is prepared (ovirt-rdma 0.9, policy sha256:abc)"
 
@@ -66,7 +63,7 @@ def planned(looks, *hosts, **request):
     its = engine(*hosts)
     center = its.data_centers[0].id
     wish = PreparationRequest(**request)
-    return plan_preparation(its, center, hosts, looks, wish, now=1.0)
+    return plan_preparation(its, center, hosts, looks, wish)
 
 
 @pytest.mark.parametrize(

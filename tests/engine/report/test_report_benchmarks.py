@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.storage.benchmarks import RDMA, TCP, benchmark, counted, only, rates
 
-from ovirt_rdma.engine_sdk_tools.report.benchmarks import benchmarks_of
-from ovirt_rdma.engine_sdk_tools.report.charts import chart_of, spread_text
+from ovirt_rdma.engine_sdk_tools.report.model import benchmarks_of
+from ovirt_rdma.engine_sdk_tools.report.picture import chart_of, spread_text
 from ovirt_rdma.storage.benchmark.model import LinkResult, Setting, Spread
 
 pytestmark = pytest.mark.engine

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ovirt_rdma.engine_sdk_tools.matrix import OK, Matrix
-from ovirt_rdma.engine_sdk_tools.report.groups import (
+from ovirt_rdma.engine_sdk_tools.report.fabric import (
     MOST_ALONE,
     MOST_GROUPS,
     groups_of,

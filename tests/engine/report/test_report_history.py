@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.engine.report_site import history, run
 
-from ovirt_rdma.engine_sdk_tools.report.history import MOST_RUNS, runs_of
+from ovirt_rdma.engine_sdk_tools.report.model import MOST_RUNS, runs_of
 
 pytestmark = pytest.mark.engine
 

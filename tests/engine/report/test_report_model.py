@@ -21,7 +21,7 @@ from support.engine.told_hosts import (
 
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
 from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
-from ovirt_rdma.engine_sdk_tools.report.words import verdict_text
+from ovirt_rdma.engine_sdk_tools.report.model import verdict_text
 from ovirt_rdma.host.facts.devices import Neighbour
 from ovirt_rdma.host.facts.model import DegradedMark, OvirtNetwork, Route
 

@@ -29,8 +29,7 @@ from support.storage.benchmarks import TCP, benchmark, counted, rates
 
 from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
 from ovirt_rdma.engine_sdk_tools.report import page
-from ovirt_rdma.engine_sdk_tools.report.history import EngineEvent
-from ovirt_rdma.engine_sdk_tools.report.model import Fallen, PlanStep
+from ovirt_rdma.engine_sdk_tools.report.model import EngineEvent, Fallen, PlanStep
 from ovirt_rdma.engine_sdk_tools.report.page import (
     MOST_CABLES,
     MOST_CHARTS,

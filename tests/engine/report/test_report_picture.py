@@ -19,9 +19,10 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     ReportDomain,
     ReportHost,
     ServerPath,
+    port_text,
+    rate_text,
 )
 from ovirt_rdma.engine_sdk_tools.report.picture import picture_of
-from ovirt_rdma.engine_sdk_tools.report.words import port_text, rate_text
 from ovirt_rdma.host.facts.devices import Neighbour
 
 pytestmark = pytest.mark.engine

@@ -20,7 +20,7 @@ from engine_double import Fault
 from engine_double.serve import WAY, serve_hosts
 
 from ovirt_rdma.cli.engine import session as cli_session
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from support.engine.engine_command_line import access, run_engine
 from support.engine.engine_door import DoubleDoor
 
@@ -37,7 +37,7 @@ from pathlib import Path
 from support.engine.engine_door import HttpDoor
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url, folder, *words = sys.argv[1:]
 cli_session.conversion_states = lambda: StateFolder(Path(folder))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from engine_double import SimConnection, SimDomain, new_id, sample_world
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     plan_convert,
     plan_resume,
@@ -25,7 +25,7 @@ BATCH = ConversionRequest("rdma", rolling=True, batch=2)
 BLIND = ConversionRequest("rdma", rolling=True, by_row=True)
 
 
-class StepCounter(NoProgress):
+class StepCounter(Listener):
     """Counts the steps that are reported; ``total`` is the number announced."""
 
     def __init__(self):
@@ -83,7 +83,6 @@ def run(site: Site, state, ear=None, lock=None):
         ear or StepCounter(),
         lock=lock,
         read=lambda _: engine_of(site),
-        now=lambda: 1.0,
     )
 
 

@@ -20,7 +20,6 @@ from engine_double.views import cluster_view, connection_view
 from ovirtsdk4 import Error, types
 from ovirtsdk4.reader import Reader
 
-from ovirt_rdma.engine_sdk_tools.api.engine_session import BUSY_S
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BUSY,
     MISSING,
@@ -29,8 +28,9 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     TimeoutProblem,
     engine_problem_of,
 )
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, wire_form
+from ovirt_rdma.engine_sdk_tools.api.session import BUSY_S
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, Pushed
 from ovirt_rdma.engine_sdk_tools.model import (
     DataCenter,
@@ -64,7 +64,7 @@ class Site:
         self.world = world
         self.correlation_id = "tests"
         self.url = "http://double"
-        self.listener: Listener = NoProgress()
+        self.listener: Listener = Listener()
         self.double = EngineDouble(world)
         self.double._server.server_close()
         self.acts: list[str] = []

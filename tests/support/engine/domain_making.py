@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
@@ -24,7 +24,7 @@ def planned(session, door=None, request=REQUEST):
 
 def made(session, door=None, request=REQUEST, listener=None):
     plan = planned(session, door, request)
-    return create_domain(session, door, plan, listener or NoProgress())
+    return create_domain(session, door, plan, listener or Listener())
 
 
 def with_add_on(double):

@@ -21,9 +21,9 @@ from engine_double import SimHost, World
 from ovirt_rdma.cli.host.status import change_document
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport, Pushed
 from ovirt_rdma.engine_sdk_tools.hosts.role import (
-    NO_HARDWARE,
     NOT_PREPARED,
     SENTINEL,
+    WITHOUT_HARDWARE,
     Prepared,
     RoleTask,
     judged,
@@ -120,7 +120,9 @@ class DoubleDoor:
             return Prepared(name, "", tasks, f"ovirt-rdma: apply the policy: {problem}")
         sentinel = last if last.startswith(SENTINEL) else ""
         return judged(
-            Prepared(name, sentinel, tasks, no_hardware=last.startswith(NO_HARDWARE))
+            Prepared(
+                name, sentinel, tasks, no_hardware=last.startswith(WITHOUT_HARDWARE)
+            )
         )
 
     def _report(self, name: str) -> HostReport:
@@ -168,7 +170,7 @@ def run_role(host: SimHost, variables: Mapping[str, Any]) -> list[str]:
     names = ["ovirt-rdma: install the package"]
     host.more["package"] = True
     if spoilt.get("no_hardware"):
-        return [*names, f"{NO_HARDWARE}, nothing was loaded"]
+        return [*names, f"{WITHOUT_HARDWARE}, nothing was loaded"]
     if spoilt.get("fails"):
         return [*names, f"{NOT_PREPARED} [ERROR] {spoilt['fails']}"]
     path = variables.get("prepare_policy_file")

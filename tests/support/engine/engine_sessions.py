@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 from support.engine.engine_command_line import Clock
 
 
-class Notes(NoProgress):
+class Notes(Listener):
     """A listener that keeps the notes."""
 
     def __init__(self) -> None:

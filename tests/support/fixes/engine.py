@@ -104,7 +104,8 @@ def edited_block(site: Any) -> None:
 PREPARE = "hosts prepare host02 --by reinstall -y"
 with_block = all_of(post_tasks_here, run("deploy-hook install"))
 LOCK = "engine_sdk_tools/conversion/lock.py"
-STATE_FILE = "engine_sdk_tools/preparation/state_file.py"
+PREPARATION = "engine_sdk_tools/preparation"
+POST_TASKS = "engine_sdk_tools/deploy_hook/post_tasks.py"
 HOOK = "ovirt-rdma deploy-hook"
 PUSH = "ovirt-rdma policy push 1 --hosts 1"
 OTHER = CONVERT.replace("data1", "data2")
@@ -172,7 +173,7 @@ ENGINE = {
     ),
     "network that is not in the cluster": Row(
         fixed(
-            "engine_sdk_tools/networks/checks.py:host_refusals",
+            "engine_sdk_tools/networks/attach_plan.py:host_refusals",
             "ovirt-rdma network create 1 --datacenter 1 --mtu 1",
         ),
         "network attach storage --hosts host01 --nic-match ib0 --dry-run "
@@ -181,19 +182,19 @@ ENGINE = {
         options="-y",
     ),
     "interrupted preparation": Row(
-        fixed(f"{STATE_FILE}:refuse_preparation", "ovirt-rdma hosts prepare"),
+        fixed(f"{PREPARATION}/run.py:refuse_conversion", "ovirt-rdma hosts prepare"),
         CONVERT,
         all_of(with_block, cut_off(PREPARE)),
         options="-y",
     ),
     "preparation that is interrupted": Row(
-        fixed("cli/engine/prepare_report.py:command_of", "ovirt-rdma hosts prepare 11"),
+        fixed(f"{PREPARATION}/plan.py:command_of", "ovirt-rdma hosts prepare 11"),
         lambda site: cut(site, PREPARE).err,
         with_block,
         options="-y",
     ),
     "no block for the hosts to be installed": Row(
-        fixed("cli/engine/prepare.py:block_problem", f"{HOOK} install"),
+        fixed(f"{POST_TASKS}:block_problem", f"{HOOK} install"),
         PREPARE,
         post_tasks_here,
     ),
@@ -228,7 +229,7 @@ def on_host(step: Callable[[Any], object]) -> Callable[[Any], object]:
     return lambda site: step(site.host)
 
 
-CELLS = "engine_sdk_tools/fleet/cells.py"
+CELLS = "engine_sdk_tools/fleet/check.py"
 ENABLE_NOW = f"{ENABLE} --restart-vdsmd"
 FLEET = {
     "add-on that is off": Row(
@@ -262,7 +263,7 @@ FLEET = {
         f"{CONVERT} --dry-run",
     ),
     "conversion with a draft": Row(
-        fixed("engine_sdk_tools/conversion/baseline.py:_check_draft", LOAD),
+        fixed("engine_sdk_tools/conversion/fleet.py:_check_draft", LOAD),
         f"{CONVERT} --dry-run",
         on_host(run("enable")),
     ),

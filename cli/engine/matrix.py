@@ -21,8 +21,8 @@ from ovirt_rdma.engine_sdk_tools.matrix import (
     Axis,
     Cell,
     Matrix,
+    problems_of,
 )
-from ovirt_rdma.engine_sdk_tools.sentences import problems_of
 from ovirt_rdma.host.exit_code import ExitCode
 
 _TONES = {OK: "good", WARN: "doubtful", UNKNOWN: "doubtful", FAIL: "bad"}
