@@ -22,8 +22,7 @@ from ovirt_rdma.host.facts.model import (
     Modules,
 )
 from ovirt_rdma.host.facts.module_names import CONCERNED, module_name
-from ovirt_rdma.host.system.conf_folders import conf_texts, folders_named
-from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.host.system.tree import FileTree, conf_texts, folders_named
 
 COMMAND_LINE = "/proc/cmdline"
 

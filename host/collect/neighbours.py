@@ -37,8 +37,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.system.processes import ROOT, runs
-from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.host.system.tree import ROOT, FileTree, runs
 
 # The devices that MADs are sent with; each is of one port (drivers/infiniband/core/
 # user_mad.c).

@@ -44,10 +44,17 @@ from ovirt_rdma.host.paths import (
     STOCK_VDSMD,
 )
 from ovirt_rdma.host.system.commands import CommandFailed
-from ovirt_rdma.host.system.conf_folders import conf_texts, folders_named
 from ovirt_rdma.host.system.own_files import OWN_FILES
-from ovirt_rdma.host.system.processes import ROOT, VDSM_UID, processes, runs
-from ovirt_rdma.host.system.tree import FileTree, Problems
+from ovirt_rdma.host.system.tree import (
+    ROOT,
+    VDSM_UID,
+    FileTree,
+    Problems,
+    conf_texts,
+    folders_named,
+    processes,
+    runs,
+)
 
 _UPTIME = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\b.*")
 _BOOTED_AT = re.compile(r"^btime (\d{1,12})$", re.MULTILINE)

@@ -23,8 +23,7 @@ from ovirt_rdma.host.facts.pkeys import partition_bits
 from ovirt_rdma.host.paths import OPENSM_SETTINGS_FILE, PARTITIONS_FILES
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, Runner
 from ovirt_rdma.host.system.numbers import whole
-from ovirt_rdma.host.system.processes import ROOT, processes, runs
-from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.host.system.tree import ROOT, FileTree, processes, runs
 
 # OSM_DEFAULT_CONFIG_FILE: EL's, and that of Debian and MLNX_OFED.
 _CONFIGS = ("/etc/rdma/opensm.conf", "/etc/opensm/opensm.conf")

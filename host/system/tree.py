@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # ruff: noqa: PTH112, PTH115, PTH116, PTH119, PTH208
 """Read /proc, /sys and other folders below a root, without exceptions, waits or large
-memory use.
+memory use; find processes, and configuration in folders that override each other.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Optional, Union
 
@@ -151,3 +152,80 @@ def _report(problems: Problems, path: str, error: Exception) -> None:
     if problems is not None:
         reason = error.strerror if isinstance(error, OSError) else None
         problems.append(f"{path} cannot be read: {reason or error}")
+
+
+# Configuration in folders that override each other, as modprobe.d(5),
+# modules-load.d(5) and udev(7) define.
+
+# In the order of precedence. On EL, /lib is a link to /usr/lib, so the last one adds
+# nothing.
+_PLACES = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+
+
+def folders_named(name: str) -> tuple[str, ...]:
+    """Return the folders of that name, such as ``modprobe.d``, by precedence."""
+    return tuple(f"{place}/{name}" for place in _PLACES)
+
+
+def conf_texts(
+    tree: FileTree, folders: Sequence[str], suffix: str, problems: list[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield path and text of each file that is used, sorted by file name.
+
+    Of files with the same name, the one in the first folder is used, even if it is
+    empty or a link to /dev/null. Missing folders and dangling links (Debian has one)
+    are ignored. A folder in a file's place and an unreadable file are problems.
+    """
+    chosen: dict[str, Optional[str]] = {}
+    for folder in folders:
+        if not tree.is_folder(folder):
+            continue
+        for name in tree.names(folder, problems):
+            if name.startswith(".") or not name.endswith(suffix) or chosen.get(name):
+                continue
+            path = f"{folder}/{name}"
+            if not tree.real_path(path):
+                continue
+            if not tree.is_folder(path):
+                chosen[name] = path
+            elif name not in chosen:  # the same folder may be seen through a link
+                chosen[name] = None
+                problems.append(f"{path} is a folder, so it is ignored")
+    for name in sorted(chosen, key=os.fsencode):
+        place = chosen[name]
+        data = tree.data(place, problems) if place else None
+        if place and data is not None:
+            yield place, data.decode("utf-8", "surrogateescape")
+
+
+# Processes, by what the kernel says of them. Any user may give a process any name and
+# any words (execve(2), prctl(2)): these count only together with its user.
+
+ROOT = 0
+# vdsm and kvm (VDSM, vdsm.spec.in, useradd -u 36).
+VDSM_UID, VDSM_GID = 36, 36
+
+# Real, effective, saved and file system id (proc(5)).
+_UIDS = re.compile(rb"^Uid:\t(\d+)\t(\d+)\t(\d+)\t(\d+)$", re.MULTILINE)
+
+
+def processes(tree: FileTree) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the ids of all processes, in order, and the words that each was given."""
+    for pid in sorted(int(name) for name in tree.names("/proc") if name.isdecimal()):
+        words = tree.data(f"/proc/{pid}/cmdline") or b""
+        yield pid, words.rstrip(b"\0").split(b"\0")
+
+
+def runs(tree: FileTree, pid: Union[int, str], uid: int, program: str) -> bool:
+    """Whether the process ``pid`` is the user's, and runs a file whose name begins with
+    ``program``: it may have a version, or ``(deleted)``, at its end.
+
+    Only root sees the file that another user's process runs; the user alone counts for
+    others.
+    """
+    found = _UIDS.search(tree.data(f"/proc/{pid}/status") or b"")
+    # The real id too: a set-user-ID program takes its words from the user.
+    if not found or set(found.groups()) != {b"%d" % uid}:
+        return False
+    name = tree.link_name(f"/proc/{pid}/exe")
+    return name is None or name.startswith(program)

@@ -31,8 +31,8 @@ from ovirt_rdma.host.paths import PROBES, VDSM_MOUNTS
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import Records
 from ovirt_rdma.host.system.json_document import json_value
-from ovirt_rdma.host.system.processes import VDSM_GID, VDSM_UID
 from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID
 
 PROBE_S = 2.0
 # Children at the same time: a fork of each for hundreds of mounts would take memory.

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import pytest
 
 from ovirt_rdma.host.paths import VDSM_MOUNTS
-from ovirt_rdma.host.system.processes import VDSM_UID
+from ovirt_rdma.host.system.tree import VDSM_UID
 from ovirt_rdma.storage.health import probe
 from ovirt_rdma.storage.health.probe import (
     AT_ONCE,
