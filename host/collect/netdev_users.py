@@ -125,7 +125,7 @@ _UNKNOWN_ADDRESS = "an unknown address"
 class StorageSession:
     """A session or mount and its network path, as far as it is known.
 
-    ``purpose`` and ``what`` as in :class:`ovirt_rdma.host.facts.model.NetdevUse`.
+    ``purpose`` and ``what`` as in :class:`ovirt_rdma.host.facts.devices.NetdevUse`.
     ``netdev`` is the one that the session is bound to; ``local`` and ``remote`` are IP
     addresses; ``rdma_port`` is an RDMA device and its port; ``ports`` are TCP ports of
     servers of its kind.

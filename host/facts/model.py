@@ -14,29 +14,13 @@ from typing import Optional
 
 from ovirt_rdma.host.facts.activity import Activity
 from ovirt_rdma.host.facts.devices import (
-    ARPHRD_ETHER,
-    ARPHRD_INFINIBAND,
-    ARPHRD_LOOPBACK,
     Adapter,
-    Bond,
-    Dcb,
-    Gid,
-    Ipoib,
-    Neighbour,
     Netdev,
     NetdevUse,
     NetworkManager,
-    Offload,
     OvirtNetwork,
-    PciIdentity,
-    PKey,
-    Profile,
-    Property,
     RdmaDevice,
-    RdmaPort,
     Tuning,
-    VfPort,
-    VirtualFunction,
 )
 
 
@@ -200,50 +184,6 @@ class Software:
     own_files: tuple[OwnFile, ...] = ()
     selinux: Optional[SELinux] = None
 
-
-__all__ = [
-    "ARPHRD_ETHER",
-    "ARPHRD_INFINIBAND",
-    "ARPHRD_LOOPBACK",
-    "UNKNOWN",
-    "Adapter",
-    "Bond",
-    "CmId",
-    "Dcb",
-    "DegradedMark",
-    "Facts",
-    "Gid",
-    "Ipoib",
-    "KernelOption",
-    "LoadLine",
-    "ModprobeLine",
-    "ModuleFile",
-    "ModuleParameter",
-    "Modules",
-    "Neighbour",
-    "Netdev",
-    "NetdevUse",
-    "NetworkManager",
-    "NfsMount",
-    "Offload",
-    "OvirtNetwork",
-    "OwnFile",
-    "PKey",
-    "PciIdentity",
-    "Profile",
-    "Property",
-    "RdmaDevice",
-    "RdmaPort",
-    "RdmaStack",
-    "Route",
-    "SELinux",
-    "Software",
-    "UdevLine",
-    "Unit",
-    "VdsmDaemon",
-    "VfPort",
-    "VirtualFunction",
-]
 
 # For a text that the kernel did not have or that is invalid; ``Facts.problems`` says
 # which.

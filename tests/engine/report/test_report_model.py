@@ -22,8 +22,8 @@ from support.engine.told_hosts import (
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
 from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
 from ovirt_rdma.engine_sdk_tools.report.model import verdict_text
-from ovirt_rdma.host.facts.devices import Neighbour
-from ovirt_rdma.host.facts.model import DegradedMark, OvirtNetwork, Route
+from ovirt_rdma.host.facts.devices import Neighbour, OvirtNetwork
+from ovirt_rdma.host.facts.model import DegradedMark, Route
 
 pytestmark = pytest.mark.engine
 

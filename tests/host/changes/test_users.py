@@ -29,6 +29,7 @@ from ovirt_rdma.host.facts.devices import (
     Netdev,
     NetdevUse,
     NetworkManager,
+    OvirtNetwork,
     PciIdentity,
     Profile,
     RdmaDevice,
@@ -36,7 +37,7 @@ from ovirt_rdma.host.facts.devices import (
     VfPort,
     VirtualFunction,
 )
-from ovirt_rdma.host.facts.model import Facts, OvirtNetwork
+from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.network_setup.modes import mode_steps
 from ovirt_rdma.host.network_setup.validate import WantedMode
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy, VfRule
