@@ -268,7 +268,7 @@ cd {NET}
 for n in ib0 ib1 ib2 ib3; do
     echo $(
         echo $n; cat $n/dev_port; ethtool -i $n | sed -n 's/bus-info: //p'; cd $n/device
-        cat vendor device revision class; basename $(realpath driver); ls infiniband
+        cat vendor device revision; basename $(realpath driver); ls infiniband
     )
 done
 """
