@@ -8,6 +8,7 @@ and the data of VDSM.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -100,8 +101,10 @@ class HookedHost(ChangedHost):
 
     def limit(self, seconds: float) -> None:
         """Set the time limit of every hook."""
-        change = rf"s/^\( *[A-Z_]*: \)[0-9.]*,$/\1{seconds},/"
-        self.said(f"sed -i '{change}' {_POINTS}; grep -q {seconds}, {_POINTS}")
+        change = rf's/^\( *"[a-z_]*": \)[0-9.]*,$/\1{seconds},/'
+        self.said(
+            f"sed -i {shlex.quote(change)} {_POINTS}; grep -q {seconds}, {_POINTS}"
+        )
 
     def mode(self, netdev: str = "ib0") -> str:
         return self.said(f"cat /sys/class/net/{netdev}/mode")

@@ -31,6 +31,8 @@ APPLIED = {
 @pytest.fixture(scope="module")
 def booted() -> Iterator[HookedHost]:
     with hooked_host(POLICY + OPTIONS) as host:
+        # As on most hosts: the units have to look into its network namespace too.
+        host.said("systemd-run --property=PrivateNetwork=yes sleep infinity")
         yield host
 
 
