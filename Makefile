@@ -170,13 +170,11 @@ release: venv ## signed packages, dnf repositories, collection and sums, in dist
 .PHONY: install-host-files
 install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below DESTDIR
 	install -D -m 755 storage/launcher/vdsmd $(DESTDIR)/usr/libexec/ovirt-rdma/launcher/vdsmd
-	install -D -m 755 storage/metrics/ovirt-rdma-metrics \
-	  $(DESTDIR)/usr/libexec/ovirt-rdma/metrics
 	install -D -m 644 storage/systemd/vdsmd.service.d/50-ovirt-rdma.conf \
 	  $(DESTDIR)/usr/share/ovirt-rdma/systemd/vdsmd.service.d/50-ovirt-rdma.conf
 	install -D -m 644 storage/tmpfiles.d/ovirt-rdma.conf \
 	  $(DESTDIR)/usr/lib/tmpfiles.d/ovirt-rdma.conf
-	for unit in $(notdir $(wildcard host/systemd/*.service host/systemd/*.timer)); do \
+	for unit in $(notdir $(wildcard host/systemd/*.service)); do \
 	  install -D -m 644 host/systemd/$$unit $(DESTDIR)/usr/lib/systemd/system/$$unit || exit; done
 	for link in $(patsubst host/systemd/%,%,$(wildcard host/systemd/*.wants/*)); do \
 	  mkdir -p $(DESTDIR)/usr/lib/systemd/system/$${link%/*} && \

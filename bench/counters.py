@@ -38,7 +38,7 @@ def section(rounds: int) -> Section:
         The host with {LARGEST} RDMA devices of the section on plans, with counters at
         each of its ports and {MOUNTS} NFS mounts, each fifth over TCP. The first rival
         is the same without counters: neither read nor judged; both values are without
-        Python's start. A look is what `ovirt-rdma-health.service` does at each
+        Python's start. A look is what the daemon does at each
         interval: statistics twice, a process that asks for each mount, and the
         verdicts. The mounts answer at once, because their mount points do not exist on
         this machine. The rival is what scripts do, `timeout 2 stat /`, one after the

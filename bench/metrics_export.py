@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from support.storage.metrics_host import MetricsHost, large
+from support.storage.metrics_host import large
 
 from bench.report import Section, Table, Verdict
-from bench.rounds import CHECKOUT, PACKAGE, PROGRAM_PATH, BenchmarkFailed, measure
+from bench.rounds import PACKAGE, PROGRAM_PATH, BenchmarkFailed, measure
 from bench.spread import Spread, durations, megabytes, times
 from bench.startup import INTERPRETER, Interpreter
 
@@ -32,32 +31,13 @@ OURS = (BARE, RUN, FIRST, VERB)
 # Issue 17.
 LIMIT_S, LIMIT_BYTES = 0.05, 30_000_000
 
-_INSTALLED = "usr/libexec/ovirt-rdma/metrics"
 _WITH_MEMORY = """\
 import sys
 sys.path.insert(0, sys.argv[1])
 from ovirt_rdma.storage.metrics.exporter import export
-export(sys.argv[2], print)
+export(sys.argv[2])
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM:")))
 """
-
-
-def host_with_program(folder: Path, python: str) -> tuple[MetricsHost, Path]:
-    """Make the host below ``folder``; return it and the program of the unit, which
-    finds the package as it does where the RPM is installed.
-    """
-    host = large(folder, MOUNTS, PORTS)
-    program = folder / _INSTALLED
-    program.parent.mkdir(parents=True)
-    shutil.copy(CHECKOUT / "storage/metrics/ovirt-rdma-metrics", program)
-    asked = "import sys; print(sys.base_prefix, '%d.%d' % sys.version_info[:2])"
-    prefix, version = subprocess.run(
-        [python, "-c", asked], capture_output=True, text=True, check=True
-    ).stdout.split()
-    packages = folder / prefix.strip("/") / f"lib/python{version}/site-packages"
-    packages.parent.mkdir(parents=True)
-    packages.symlink_to(PACKAGE)
-    return host, program
 
 
 def section(interpreters: Sequence[Interpreter], rounds: int) -> Section:
@@ -81,8 +61,9 @@ def section(interpreters: Sequence[Interpreter], rounds: int) -> Section:
     heads = ("Python", "what", "median", "min", "max", "times bare Python")
     text = f"""
         A host with {MOUNTS} NFS mounts, each fifth over TCP, and {PORTS} ports of mlx5,
-        as files. Our rows are whole processes; the unit starts one every 15 seconds.
-        It judges the mounts only if they, the policy or vdsmd's marks have changed.
+        as files. Our runs are child processes of the daemon, as every 15 seconds, and
+        the verb is a whole process. A run judges the mounts only if they, the policy or
+        vdsmd's marks have changed.
         node_exporter is Debian's 1.5.0, a daemon: its rows are a scrape over HTTP. Its
         mountstats collector fails on the host above, so it gets one whose mounts all
         are over TCP."""

@@ -25,7 +25,9 @@ RUN_LOCK = "/run/ovirt-rdma/lock"
 CAPS_JSON = "/run/ovirt-rdma/caps.json"
 # What each netdev is, for Ansible.
 INTERFACES_JSON = "/run/ovirt-rdma/interfaces.json"
-# The health of the mounts, as ovirt-rdma-health.service saw it last.
+# The daemon: its tasks, their last runs and when they are due.
+DAEMON_JSON = "/run/ovirt-rdma/daemon.json"
+# The health of the mounts, as the daemon saw it last.
 HEALTH_JSON = "/run/ovirt-rdma/health.json"
 # Processes that ask servers and cannot be ended; only for root.
 PROBES = "/run/ovirt-rdma/probes"
@@ -50,7 +52,7 @@ HOOKS = tuple(
     )
 )
 DROPIN_SOURCE = "/usr/share/ovirt-rdma/systemd/vdsmd.service.d/50-ovirt-rdma.conf"
-CAPS_UNIT = "/usr/lib/systemd/system/ovirt-rdma-caps.service"
+DAEMON_FILE = "/usr/lib/systemd/system/ovirt-rdmad.service"
 
 # Files of VDSM, since 4.50.0.2 (before that in /usr/share/vdsm).
 STOCK_VDSMD = "/usr/libexec/vdsm/vdsmd"
@@ -82,12 +84,8 @@ OPENSM = "/usr/sbin/opensm"
 # The settings of our opensm at one port, and its unit, by the GUID of the port.
 OPENSM_SETTINGS_FILE = "/etc/ovirt-rdma/opensm-{}.conf"
 OPENSM_UNIT = "ovirt-rdma-opensm@{}.service"
-# Our unit that keeps the P_Key children as in the P_Key tables.
-PARTITIONS_UNIT = "ovirt-rdma-partitions.service"
-# Our unit that watches the mounts.
-HEALTH_UNIT = "ovirt-rdma-health.service"
-# Our timer that writes the metrics.
-METRICS_UNIT = "ovirt-rdma-metrics.timer"
+# The daemon's unit.
+DAEMON_UNIT = "ovirt-rdmad.service"
 
 # The kernel's netdevs.
 NET_CLASS = "/sys/class/net"

@@ -20,11 +20,11 @@ from ovirt_rdma.engine_sdk_tools.preparation.run import (
 )
 from ovirt_rdma.host.changes import journal, plan
 from ovirt_rdma.host.collect.mounts import MARKS, marks_from_json
+from ovirt_rdma.host.daemon import capabilities, kernel_change
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.paths import FINDINGS_JSON, JOURNAL, under
 from ovirt_rdma.host.policy import store
-from ovirt_rdma.host.services import capabilities, kernel_change
 from ovirt_rdma.host.system.json_document import Envelope
 
 TOP = Path(__file__).parents[1]

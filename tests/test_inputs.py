@@ -31,9 +31,9 @@ _CALLS |= {"ip_address", "ip_network", "ip_interface", "IPv6Address", "IPv4Addre
 CHECKED_BEFORE = re.compile(
     r"cli/.*|host/rules/.*|host/facts/(interfaces|pkeys)"
     r"|host/changes/kinds/.*|host/fabric/(manager|partitions|check)"
-    r"|host/services/(opensm|block_keeper)|host/policy/.*"
+    r"|host/services/opensm|host/daemon/.*|host/policy/.*"
     r"|host/system/(json_codec|json_document|lock|numbers)|host/changes/.*"
-    r"|host/services/kernel_change|storage/benchmark/(measure|model|scratch)"
+    r"|storage/benchmark/(measure|model|scratch)"
     r"|storage/health/(look|watch|state)|storage/metrics/samples|storage/vdsm/launch"
     r"|storage/rdma_cm_probe|vdsm_hooks/deadline"
     r"|engine_sdk_tools/(conversion|preparation|report|networks)/.*"

@@ -91,6 +91,13 @@ _BLOCK: Table = (
     ("logout", "log out from targets that nothing uses", "host.block.LogOut"),
     ("rescan", "look for new LUNs and sizes", "host.block.Rescan"),
 )
+_DAEMON: Table = (
+    (
+        "status",
+        "show what the daemon does, and what fails",
+        "host.daemon.ShowDaemon",
+    ),
+)
 # What our systemd units and the scripts of our package run: ovirt-rdma-host(8), UNITS.
 _UNIT: Table = (
     ("netdev", "set the boot settings of a netdev", "host.units.SetNetdev"),
@@ -100,22 +107,8 @@ _UNIT: Table = (
         "roll back a run that was not confirmed",
         "host.units.RollBackUnconfirmed",
     ),
-    (
-        "partitions",
-        "keep P_Key children equal to the P_Key table of the port",
-        "host.units.FollowPartitions",
-    ),
     ("block", "log in to block storage before vdsmd starts", "host.units.LogInToBlock"),
-    (
-        "health",
-        "watch the NFS mounts, and write their health",
-        "host.units.WatchHealth",
-    ),
-    (
-        "caps",
-        "write the capabilities that are reported to the engine",
-        "host.units.WriteCaps",
-    ),
+    ("daemon", "run the daemon", "host.daemon.RunDaemon"),
     (
         "installed",
         "report what the installed package lacks",
@@ -125,11 +118,6 @@ _UNIT: Table = (
         "erased",
         "disable everything before the package is erased",
         "host.units.PrepareErase",
-    ),
-    (
-        "recheck",
-        "check the host, and compare with the kernel before",
-        "host.units.Recheck",
     ),
 )
 _VERBS: Table = (
@@ -161,6 +149,7 @@ _VERBS: Table = (
         "show what is enabled, running, loaded and changed",
         "host.status.ShowStatus",
     ),
+    ("daemon", "the daemon that watches this host", _DAEMON),
     ("bench", "measure RDMA against TCP, and name the limit", "host.bench.Bench"),
     ("metrics", "print or write metrics for Prometheus", "host.metrics.ShowMetrics"),
 )

@@ -20,7 +20,7 @@ class ShowMetrics(HostVerb):
     examples = ("", "--write /var/lib/node_exporter/textfile_collector")
     more = (
         "They are in the text format of Prometheus. With metrics_folder in the\n"
-        "policy, ovirt-rdma-metrics.timer writes them every 15 seconds."
+        "policy, the daemon writes them every 15 seconds."
     )
 
     write: Optional[str]

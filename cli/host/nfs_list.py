@@ -295,7 +295,7 @@ class Watch(HostVerb):
         "Shows throughput, round-trip and execution times, connections made, calls\n"
         "sent again, and calls that wait for a slot. Reads the kernel's statistics\n"
         "only, so a mount that hangs is shown too. HEALTH is from\n"
-        "ovirt-rdma-health.service; '-' if it is not running. With -o json there is\n"
+        "the daemon; '-' if it is not running. With -o json there is\n"
         "one line per sample."
     )
 

@@ -25,23 +25,23 @@ from ovirt_rdma.host import __version__
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.revert import ChangeStatus, change_status
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.daemon.kernel_change import (
+    Difference,
+    Record,
+    differences,
+    read_record,
+)
 from ovirt_rdma.host.enablement import apply
 from ovirt_rdma.host.enablement.apply import EnablementResult
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER, MODE_HOST
 from ovirt_rdma.host.enablement.status import Status, read_status
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
+from ovirt_rdma.host.paths import DAEMON_UNIT, POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import read_drop_ins
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import in_force
-from ovirt_rdma.host.services.kernel_change import (
-    Difference,
-    Record,
-    differences,
-    read_record,
-)
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.lock import holder_of
 from ovirt_rdma.storage.health.state import OK, WORST_FIRST, HealthState, read_state
@@ -97,7 +97,7 @@ def read_kernel_change(
 ) -> tuple[Optional[Record], tuple[Difference, ...]]:
     """Return the recorded findings, if another kernel had others, and the differences.
 
-    They are from the last check by ovirt-rdma-recheck.service.
+    They are from the last check by the daemon.
     """
     try:
         record = read_record(root)
@@ -121,8 +121,7 @@ def kernel_advice(
     yield (
         f"With kernel {record.now.kernel}, {count(len(found), 'finding')} changed "
         f"since kernel {record.before.kernel}{other}: {'; '.join(map(str, found))}",
-        f"{PROGRAM} check; when it is solved: systemctl start "
-        "ovirt-rdma-recheck.service",
+        f"{PROGRAM} check; when it is solved: systemctl reload {DAEMON_UNIT}",
     )
 
 

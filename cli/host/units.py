@@ -12,34 +12,26 @@ from functools import partial
 from typing import Optional
 
 from ovirt_rdma.cli.context import Context
-from ovirt_rdma.cli.host.arguments import HostVerb, Source, refuse_facts
-from ovirt_rdma.cli.host.decision import load_decision
+from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
-from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.changes.boot import restore_netdev
 from ovirt_rdma.host.changes.kinds.model import PARTLY, RunResult
 from ovirt_rdma.host.changes.revert import may_be_rolled_back, roll_back_unconfirmed
+from ovirt_rdma.host.daemon.block import log_in_at_boot
+from ovirt_rdma.host.daemon.loop import tell_systemd
+from ovirt_rdma.host.daemon.state import seconds_since_start
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.policy.model import digest as policy_digest
-from ovirt_rdma.host.services import kernel_change
-from ovirt_rdma.host.services.block_keeper import (
-    BlockKeeper,
-    seconds_since_start,
-    tell_systemd,
-)
-from ovirt_rdma.host.services.capabilities import write_caps, write_interfaces
 from ovirt_rdma.host.services.package_scripts import (
     Note,
     notes_after_install,
     prepare_erase,
 )
-from ovirt_rdma.host.services.partition_follower import follow_partitions
 from ovirt_rdma.host.system.lock import HolderTimeouts, lock_or_end_holder, one_run
 from ovirt_rdma.host.system.signals import StopSignal
 from ovirt_rdma.storage.benchmark.scratch import end_benchmark
-from ovirt_rdma.storage.health.watch import HealthWatch
 
 # At boot nothing else should hold the lock for long.
 _RECOVER_WAIT_S = 60.0
@@ -136,52 +128,19 @@ def _is_due(host: ThisHost, run: int) -> bool:
     return may_be_rolled_back(host.journal.ledger(), run)
 
 
-class FollowPartitions(UnitVerb):
-    """Keep P_Key children equal to the P_Key tables of ports, until SIGTERM."""
-
-    def run(self, context: Context) -> int:
-        as_root("unit partitions", context.root)
-        with StopSignal() as stop:
-            follow_partitions(context.root, runs.TOOLS, RunReport(context.output), stop)
-        return 0
-
-
 class LogInToBlock(UnitVerb):
-    """Log in to the block storage of the policy before vdsmd starts, and rescan it."""
+    """Log in to the block storage of the policy before vdsmd starts."""
 
     def run(self, context: Context) -> int:
         as_root("unit block", context.root)
-        report = RunReport(context.output)
-        keeper = BlockKeeper(
-            context.root,
-            report,
-            lambda: tell_systemd("READY=1"),
-            age_s=seconds_since_start(),
-        )
         with StopSignal() as stop:
-            keeper.keep(stop)
-        return 0
-
-
-class WatchHealth(UnitVerb):
-    """Watch the NFS mounts until SIGTERM, as often as the policy says."""
-
-    def run(self, context: Context) -> int:
-        as_root("unit health", context.root)
-        with StopSignal() as stop:
-            HealthWatch(context.root, context.output.message).watch(stop)
-        return 0
-
-
-class WriteCaps(UnitVerb):
-    """Write the capabilities for the hook after_get_caps, and what each netdev is for
-    Ansible, if they changed.
-    """
-
-    def run(self, context: Context) -> int:
-        as_root("unit caps", context.root)
-        write_caps(context.root)
-        write_interfaces(context.root)
+            log_in_at_boot(
+                context.root,
+                context.output.message,
+                lambda: tell_systemd("READY=1"),
+                stop,
+                age_s=seconds_since_start(),
+            )
         return 0
 
 
@@ -211,32 +170,6 @@ def _print_notes(notes: list[Note], output: Output) -> int:
         output.message(f"ovirt-rdma-host: {note.sentence}")
         output.message(f"fix: {note.fix}")
     return 0
-
-
-class Recheck(UnitVerb):
-    """Check the host and record the result; after the boot of another kernel, print
-    which findings differ.
-    """
-
-    def run(self, context: Context) -> int:
-        as_root("unit recheck", context.root)
-        made = load_decision(Source(), context)
-        kernel, digest = made.facts.kernel_release, policy_digest(made.policy)
-        now = kernel_change.findings_of(kernel, digest, made.decision.findings)
-        try:
-            earlier = kernel_change.read_record(context.root)
-        except Problem as problem:
-            context.output.message(f"{problem}; it is replaced")
-            earlier = None
-        record = kernel_change.record_after(earlier, now)
-        kernel_change.write_record(context.root, record)
-        if earlier is not None and earlier.now.kernel != kernel:
-            found = kernel_change.differences(record)
-            what = f"{count(len(found), 'finding')} changed since kernel"
-            context.output.message(f"kernel {kernel}: {what} {earlier.now.kernel}")
-            for difference in found:
-                context.output.message(str(difference))
-        return 0
 
 
 def _print_result(

@@ -13,7 +13,7 @@ hundreds of hosts.
 The report shows whether the add-on is enabled, and the digest of the loaded policy,
 which is compared with the policy.yaml in the report.
 
-The host's ovirt-rdma-health.service has seen it; ``status`` reports it while it is
+The host's daemon has seen it; ``status`` reports it while it is
 fresh. A report may be from another version, or damaged: what has another form counts as
 unknown.
 """
@@ -324,7 +324,7 @@ _MOST_MOUNTS = 3
 _LONGEST = 500
 _NOT_WATCHED = (
     "nobody watches its mounts: its policy has no health_interval, or "
-    "ovirt-rdma-health.service is not running"
+    "ovirt-rdmad.service is not running"
 )
 
 

@@ -36,10 +36,8 @@ from ovirt_rdma.host.facts.model import (
     VdsmDaemon,
 )
 from ovirt_rdma.host.paths import (
-    HEALTH_UNIT,
+    DAEMON_UNIT,
     LAUNCHER,
-    METRICS_UNIT,
-    PARTITIONS_UNIT,
     STOCK_SUPERVDSMD,
     STOCK_VDSMD,
 )
@@ -430,9 +428,7 @@ UNITS = (
     *SUBNET_MANAGERS,
     "NetworkManager.service",
     "vdsmd.service",
-    PARTITIONS_UNIT,
-    METRICS_UNIT,
-    HEALTH_UNIT,
+    DAEMON_UNIT,
 )
 
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState"

@@ -14,14 +14,13 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules import (
     adapters,
+    daemon,
     hardware,
-    health,
     host,
     ipoib_children,
     ipoib_mtu,
     ipoib_profile,
     kernel,
-    metrics,
     modules,
     nfs,
     roce,
@@ -53,9 +52,9 @@ RULES: tuple[Rule, ...] = (
     ipoib_mtu.NETDEV_MTU,
     ipoib_mtu.NETWORK_MTU,
     tso.IPOIB,
-    # The last that changes children: the unit manages them from then on.
+    # The last that changes children: the daemon does from then on.
     ipoib_children.FOLLOWER,
-    *health.RULES,
+    daemon.DAEMON,
     ipoib_profile.BONDS,
     roce.MTU,
     tso.ROCE,
@@ -65,7 +64,6 @@ RULES: tuple[Rule, ...] = (
     *nfs.REQUIREMENTS,
     *hardware.RULES,
     *nfs.MOUNTS,
-    *metrics.RULES,
     host.VDSM,
     host.UNREAD,
 )

@@ -35,7 +35,8 @@ from ovirt_rdma.host.enablement.state import (
     REMOVE_MARKER,
     REMOVE_NOTE,
     RESTART_VDSMD,
-    START_CAPS,
+    START_DAEMON,
+    STOP_DAEMON,
     WRITE_MARKER,
     WRITE_NOTE,
     EnablementRefused,
@@ -53,7 +54,7 @@ from ovirt_rdma.host.enablement.state import (
 from ovirt_rdma.host.enablement.status import Advice, selinux_advice, vdsm_advice
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.paths import (
-    CAPS_UNIT,
+    DAEMON_UNIT,
     DROPIN_DIRECTORY,
     DROPIN_LINK,
     DROPIN_SOURCE,
@@ -144,7 +145,7 @@ def plan_disable(
         steps.append(Step(REMOVE_NOTE, FOLDER_NOTE, f"remove {FOLDER_NOTE}"))
     if state.marker == OURS:
         steps.append(Step(REMOVE_MARKER, ENABLED, f"remove {ENABLED}"))
-        steps += _tell_caps(state)
+        steps += _daemon(state, STOP_DAEMON, "stop")
     return (*steps, *_restart(state, restart_vdsmd, BY_LAUNCHER))
 
 
@@ -170,17 +171,16 @@ def _remove_folder(state: EnablementState) -> list[Step]:
 def _mark(state: EnablementState) -> list[Step]:
     if state.marker != ABSENT:
         return []
-    return [Step(WRITE_MARKER, ENABLED, f"write {ENABLED}"), *_tell_caps(state)]
+    return [
+        Step(WRITE_MARKER, ENABLED, f"write {ENABLED}"),
+        *_daemon(state, START_DAEMON, "start"),
+    ]
 
 
-def _tell_caps(state: EnablementState) -> list[Step]:
-    """Start the unit that updates the capabilities, and with it its timer, which does
-    not start at boot on a host without the marker.
-    """
-    if not (state.systemd and state.caps_unit):
+def _daemon(state: EnablementState, step: str, sentence: str) -> list[Step]:
+    if not (state.systemd and state.daemon_unit):
         return []
-    unit = Path(CAPS_UNIT).name
-    return [Step(START_CAPS, unit, f"start {unit}, which updates the engine")]
+    return [Step(step, DAEMON_UNIT, f"{sentence} {DAEMON_UNIT}")]
 
 
 def _reload(state: EnablementState) -> list[Step]:
@@ -202,7 +202,9 @@ LOADED = f"{PACKAGE}/storage/vdsm/launch.py"
 
 _COMMANDS = {
     RELOAD_SYSTEMD: ("systemctl", "daemon-reload"),
-    START_CAPS: ("systemctl", "start", "--no-block", Path(CAPS_UNIT).name),
+    START_DAEMON: ("systemctl", "start", "--no-block", DAEMON_UNIT),
+    # Not waited for: a process of it may wait in the kernel for a dead server.
+    STOP_DAEMON: ("systemctl", "stop", "--no-block", DAEMON_UNIT),
     # Not "restart": a stopped vdsmd stays stopped.
     RESTART_VDSMD: ("systemctl", "try-restart", "vdsmd.service"),
 }

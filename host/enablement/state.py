@@ -22,7 +22,7 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.model import SELinux
 from ovirt_rdma.host.paths import (
-    CAPS_UNIT,
+    DAEMON_FILE,
     DROPIN_DIRECTORY,
     DROPIN_LINK,
     DROPIN_SOURCE,
@@ -99,7 +99,7 @@ class EnablementState:
     left_over: unfinished files and folders of runs that were killed
     stock: VDSM has its vdsmd where the launcher expects it
     selinux: None if SELinux is disabled
-    caps_unit: the unit that updates the capabilities is installed
+    daemon_unit: the daemon's unit is installed
     systemd: systemd is running and can be reloaded
     """
 
@@ -115,7 +115,7 @@ class EnablementState:
     stock: bool
     process: Optional[VdsmdProcess]
     selinux: Optional[SELinux]
-    caps_unit: bool
+    daemon_unit: bool
     systemd: bool
 
 
@@ -144,7 +144,7 @@ def read_state(root: Path) -> EnablementState:
         stock=under(root, STOCK_VDSMD).is_file(),
         process=vdsmd_process(root),
         selinux=read_selinux(FileTree(root)),
-        caps_unit=under(root, CAPS_UNIT).is_file(),
+        daemon_unit=under(root, DAEMON_FILE).is_file(),
         # sd_booted(3): this folder exists only if systemd is the init.
         systemd=under(root, SYSTEMD_BOOTED).is_dir(),
     )
@@ -249,7 +249,8 @@ REMOVE_NOTE = "remove-folder-note"
 REMOVE_MARKER = "remove-marker"
 REMOVE_LEFT_OVER = "remove-left-over"
 RELOAD_SYSTEMD = "reload-systemd"
-START_CAPS = "start-caps"
+START_DAEMON = "start-daemon"
+STOP_DAEMON = "stop-daemon"
 RESTART_VDSMD = "restart-vdsmd"
 
 

@@ -169,7 +169,7 @@ class Software:
     vdsm_version: such as ``4.50.5.1``
     kernel_config: None if there is no configuration of the running kernel
     subnet_manager: the unit of a subnet manager that is running on this host
-    own_files: our existing files in modprobe.d and modules-load.d
+    own_files: our existing configuration files
     selinux: None if SELinux is disabled
     """
 

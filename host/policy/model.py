@@ -618,7 +618,7 @@ class NfsPolicy:
     )
     health_interval: Optional[int] = optional(
         Number(_MIN_HEALTH_S, _MAX_HEALTH_S),
-        "seconds between two looks at the mounts by ovirt-rdma-health.service; see "
+        "seconds between two looks at the mounts by the daemon; see "
         "[Health](health.md)",
         "nobody watches the mounts",
     )

@@ -248,27 +248,28 @@ def signature_of(path: Path) -> Optional[Signature]:
 
 
 class FollowedPolicy:
-    """The stored policy below ``root``, for a service that changes the host.
-
-    ``stored`` is None if none was loaded, or the file cannot be used.
-    """
+    """The policy in force below ``root``, for a service that runs on."""
 
     def __init__(self, root: Union[str, Path]) -> None:
         self._path = under(root, POLICY_JSON)
         self._seen: Optional[Signature] = None
-        self.stored: Optional[StoredPolicy] = None
+        self.loaded = InForce(None)
 
     def follow(self) -> bool:
         """Read the policy again if its file has changed, or could not be used; return
-        whether it was read. Raises StoredPolicyProblem.
+        whether there is another policy, or problem, than before. Never raises.
         """
         signature = signature_of(self._path)
         if signature is not None and signature == self._seen:
             return False
-        self.stored, self._seen = None, None
-        self.stored = read(self._path)
-        self._seen = signature
-        return True
+        before, self.loaded = self.loaded, in_force(self._path)
+        self._seen = None if self.loaded.problem else signature
+        return _origin(before) != _origin(self.loaded)
+
+
+def _origin(loaded: InForce) -> tuple[str, str]:
+    digest = loaded.stored.digest if loaded.stored else ""
+    return digest, loaded.problem.one_line if loaded.problem else ""
 
 
 class PolicySource:

@@ -2,7 +2,7 @@
 """P_Key children that the policy requires, existing and planned ones. Pure.
 
 IPOIB-PKEY-01 creates them, and checks that the port is a member of their partitions.
-IPOIB-PKEY-02 enables the unit that updates the children from the port's P_Key table if
+IPOIB-PKEY-02 lets the daemon update the children from the port's P_Key table if
 the policy has ``partitions: follow``. A planned child is an Interface with the values
 that it has right after its creation.
 
@@ -27,9 +27,11 @@ from ovirt_rdma.host.facts.pkeys import (
     partition_bits,
     partition_of,
 )
-from ovirt_rdma.host.paths import NET_CLASS, PARTITIONS_UNIT
+from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.policy.model import FOLLOW, interface_rule_for
 from ovirt_rdma.host.rules.base import (
+    FILE,
+    HOST,
     LIVE,
     SYSFS,
     About,
@@ -40,7 +42,6 @@ from ovirt_rdma.host.rules.base import (
     Step,
 )
 from ovirt_rdma.host.rules.ipoib import choose_mode, port_limit
-from ovirt_rdma.host.rules.own_unit import OwnUnit, decide_unit
 from ovirt_rdma.host.rules.profiles import (
     INFINIBAND_TYPE,
     P_KEY,
@@ -49,6 +50,11 @@ from ovirt_rdma.host.rules.profiles import (
     new_profile,
 )
 from ovirt_rdma.host.rules.view import Interface, View, is_persistent, once_per_view
+from ovirt_rdma.host.system.own_files import (
+    FOLLOW_PARTITIONS,
+    foreign_reason,
+    own_text,
+)
 
 # The kernel names a child "%.10s.%04x".
 PARENT_LENGTH = 10
@@ -111,19 +117,10 @@ def required_children(view: View) -> tuple[WantedChild, ...]:
 
 def _partitions(parent: Interface) -> tuple[int, ...]:
     """Return the partitions for which ``parent`` needs children."""
-    if follows(parent):
+    if parent.follows:
         return followed_partitions(parent)
     named = parent.wanted.pkey_children if parent.wanted else ()
     return tuple(dict.fromkeys(partition_bits(int(text, 16)) for text in named))
-
-
-def follows(parent: Interface) -> bool:
-    """Whether the policy lets the children of ``parent`` follow the P_Key table."""
-    return (
-        not parent.is_child
-        and parent.wanted is not None
-        and parent.wanted.partitions == FOLLOW
-    )
 
 
 def followed_partitions(parent: Interface) -> tuple[int, ...]:
@@ -242,7 +239,7 @@ def _children(view: View) -> Iterator[Outcome]:
         if interface.is_child and interface.name not in named:
             yield _existing(view, interface)
     for interface in view.ipoib:
-        if follows(interface) and not followed_partitions(interface):
+        if interface.follows and not followed_partitions(interface):
             about = About(CHILDREN.id, interface.name)
             port = interface.port_name
             yield (
@@ -315,7 +312,7 @@ def _step(view: View, about: About, child: WantedChild) -> Step:
         after,
         LIVE,
         reason="the children follow the port's P_Key table"
-        if follows(child.parent)
+        if child.parent.follows
         else "the policy requires it, and the port is a member of its partition",
         source="Linux Documentation/infiniband/ipoib.rst and ulp/ipoib/ipoib_vlan.c",
         undo=undo,
@@ -336,10 +333,10 @@ def _existing(view: View, interface: Interface) -> Finding:
             "add the port to the partition in the subnet manager, or remove the child; "
             "it comes up by itself when the P_Key appears"
         )
-        if any(p.name == interface.parent and follows(p) for p in view.ipoib):
+        if any(p.name == interface.parent and p.follows for p in view.ipoib):
             fix += (
-                "; ovirt-rdma-partitions.service removes children that our runs "
-                "created and that are not in use"
+                "; the daemon removes children that our runs created and that are not "
+                "in use"
             )
         return about.warns(
             f"{shown} has no carrier: its P_Key is not in the port's table", fix
@@ -361,30 +358,46 @@ def _without_parent(view: View) -> Iterator[Finding]:
             )
 
 
-_FOLLOWER = OwnUnit(
-    "IPOIB-PKEY-02",
-    PARTITIONS_UNIT,
-    key="partitions: follow",
-    running="follows the P_Key tables",
-    kept="the children are unchanged",
-    failed="so the children do not follow the P_Key tables",
-    reason="the kernel sends no event for a new P_Key, so the unit reads the table "
-    "every few seconds",
-    source="Linux drivers/infiniband/core/device.c: no uevent for a new P_Key",
-    undo="; the children stay",
-)
-
-
 def _follower(view: View) -> Iterator[Outcome]:
-    """Yield one finding for the host, and a step if the unit must be enabled."""
-    parents = [interface.name for interface in view.ipoib if follows(interface)]
-    wanted = f"the children of {', '.join(parents)} should follow the P_Key table"
-    follow = view.policy.host.follows_partitions
-    outcomes = list(decide_unit(view, _FOLLOWER, wanted if follow else ""))
-    if not parents and any(isinstance(one, Step) for one in outcomes):
-        sentence = "no rule with partitions: follow applies to an IPoIB netdev here"
-        outcomes = [About(FOLLOWER.id).skips(sentence)]
-    yield from outcomes
+    """Yield one finding for the host, and a step if the daemon must be let follow."""
+    about = About(FOLLOWER.id)
+    parents = ", ".join(interface.name for interface in view.ipoib if interface.follows)
+    files = view.facts.software.own_files
+    present = next((file for file in files if file.path == FOLLOW_PARTITIONS), None)
+    if not parents:
+        none = "no rule with partitions: follow applies to an IPoIB netdev here"
+        yield (
+            about.skips(none)
+            if present is None
+            else about.warns(
+                f"there is {FOLLOW_PARTITIONS}, but {none}; the children are unchanged",
+                f"ovirt-rdma-host revert {FOLLOWER.id}/{HOST}",
+            )
+        )
+        return
+    wanted = own_text(["partitions: follow"])
+    if present and present.text == wanted:
+        yield about.passes(f"the daemon may change the children of {parents}")
+        return
+    refused = foreign_reason(FOLLOW_PARTITIONS, present.text) if present else ""
+    yield about.fails(
+        f"the children of {parents} should follow the P_Key table, but "
+        + (refused or f"{FOLLOW_PARTITIONS} does not allow it")
+    )
+    before = present.text if present else None
+    change = Change(FILE, FOLLOW_PARTITIONS, before, wanted)
+    yield about.step(
+        "let the daemon make and remove P_Key children",
+        "none",
+        "allowed",
+        LIVE,
+        reason="the kernel sends no event for a new P_Key, so the daemon reads the "
+        "table every few seconds",
+        source="Linux drivers/infiniband/core/device.c: no uevent for a new P_Key",
+        undo=f"{FOLLOW_PARTITIONS} is removed; the children stay",
+        changes=() if refused else (change,),
+        refused=refused,
+    )
 
 
 CHILDREN = Rule(

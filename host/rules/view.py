@@ -26,6 +26,7 @@ from ovirt_rdma.host.facts.devices import (
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.policy.model import (
+    FOLLOW,
     TCP,
     InterfaceRule,
     Policy,
@@ -118,6 +119,12 @@ class Interface:
     def parent(self) -> Optional[str]:
         """The netdev on which a P_Key child was created; None for others."""
         return self.netdev.ipoib.parent if self.netdev.ipoib else None
+
+    @property
+    def follows(self) -> bool:
+        """Whether the policy lets its children follow the P_Key table."""
+        rule = self.wanted
+        return not self.is_child and rule is not None and rule.partitions == FOLLOW
 
 
 class View:

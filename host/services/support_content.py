@@ -36,7 +36,7 @@ VERBS = (
 TOOLS = (
     (
         "journal-of-units",
-        ("journalctl", "--no-pager", "-n", "5000", "-u", "ovirt-rdma-*"),
+        ("journalctl", "--no-pager", "-n", "5000", "-u", "ovirt-rdma*"),
     ),
     (
         "journal-of-launcher-and-hooks",
@@ -46,7 +46,7 @@ TOOLS = (
         "journal-of-kernel",
         ("journalctl", "--no-pager", "-n", "2000", "-k", "-g", "rdma|ib_|mlx|sunrpc"),
     ),
-    ("units", ("systemctl", "--no-pager", "--full", "status", "ovirt-rdma-*")),
+    ("units", ("systemctl", "--no-pager", "--full", "status", "ovirt-rdma*")),
     ("vdsmd-unit", ("systemctl", "--no-pager", "cat", "vdsmd.service")),
 )
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Make the text of our configuration files in modules-load.d and modprobe.d. Pure.
+"""Make the text of our configuration files: in modules-load.d and modprobe.d, and that
+which lets the daemon follow the P_Key tables. Pure.
 
 The first line says that the file is ours, and the revision of its form. A file without
 it is foreign and is never changed. Nor is a file with a line ``# mine``, which an admin
@@ -13,7 +14,10 @@ from typing import Optional
 
 MODULES_LOAD = "/etc/modules-load.d/ovirt-rdma.conf"
 MODPROBE = "/etc/modprobe.d/ovirt-rdma.conf"
-OWN_FILES = (MODPROBE, MODULES_LOAD)
+# The daemon makes and removes P_Key children only while it is there: so `apply` begins
+# that, after its plan was seen, and `revert` ends it.
+FOLLOW_PARTITIONS = "/etc/ovirt-rdma/follow-partitions"
+OWN_FILES = (MODPROBE, MODULES_LOAD, FOLLOW_PARTITIONS)
 
 # Increased when the form of the files changes.
 REVISION = 1

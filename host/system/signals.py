@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -68,19 +68,22 @@ _ENDS = (signal.SIGTERM, signal.SIGINT)
 class Stop(Protocol):
     """Decides when a loop ends."""
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for ``seconds`` at most; return True as soon as the loop must end."""
+    def wait(self, seconds: float, files: Sequence[int] = ()) -> bool:
+        """Wait for ``seconds`` at most, and until one of ``files`` can be read; return
+        True as soon as the loop must end.
+        """
 
 
 class StopSignal:
-    """A Stop for SIGTERM and SIGINT, used with ``with`` in the main thread.
+    """A Stop for SIGTERM and SIGINT, used with ``with`` in the main thread. SIGHUP
+    ends a wait, and :meth:`take_hangup` reports it.
 
     Python writes each signal to a pipe whatever its handler, so a signal that a run has
     delayed is not lost.
     """
 
     def __init__(self) -> None:
-        self._asked = False
+        self._asked = self._hung_up = False
         self._earlier: dict[signal.Signals, object] = {}
         self._earlier_pipe = -1
         self._read = self._write = -1
@@ -92,7 +95,7 @@ class StopSignal:
         self._earlier_pipe = signal.set_wakeup_fd(
             self._write, warn_on_full_buffer=False
         )
-        for number in _ENDS:
+        for number in (*_ENDS, signal.SIGHUP):
             self._earlier[number] = signal.signal(number, _ignored)
         return self
 
@@ -108,11 +111,19 @@ class StopSignal:
         os.close(self._read)
         os.close(self._write)
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float, files: Sequence[int] = ()) -> bool:
         """As :meth:`Stop.wait`."""
-        if not self._asked and select.select([self._read], [], [], seconds)[0]:
-            self._asked = any(number in _ENDS for number in os.read(self._read, 4096))
+        if not self._asked:
+            ready = select.select([self._read, *files], [], [], seconds)[0]
+            got = os.read(self._read, 4096) if self._read in ready else b""
+            self._asked = any(number in _ENDS for number in got)
+            self._hung_up = self._hung_up or signal.SIGHUP in got
         return self._asked
+
+    def take_hangup(self) -> bool:
+        """Return whether there was a SIGHUP since the last call."""
+        hung_up, self._hung_up = self._hung_up, False
+        return hung_up
 
 
 def _ignored(number: int, frame: Optional[FrameType]) -> None:

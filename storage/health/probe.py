@@ -392,11 +392,12 @@ def _answer_of(child: _Child) -> Answer:
 
 
 def _reaped(pid: int) -> bool:
-    """Whether the child has ended; never waits."""
+    """Whether the child has ended; never waits. False for another one's child."""
     try:
         return os.waitpid(pid, os.WNOHANG) != (0, 0)
     except ChildProcessError:
-        return True
+        # That of an earlier process of the daemon: /proc says if it is there.
+        return False
 
 
 def _records(folder: str) -> dict[int, _Left]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Define the health of mounts as data, and keep it in /run/ovirt-rdma/health.json.
 
-``ovirt-rdma-health.service`` writes the file after each look at the mounts. ``status``,
+The daemon writes the file after each look at the mounts. ``status``,
 the metrics, and through ``status`` the engine's tools read it. A file that is older
 than the unit's interval allows is stale: it says nothing about the mounts of now.
 """

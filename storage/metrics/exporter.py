@@ -10,13 +10,17 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
 
 from ovirt_rdma.host.collect.statistics import read_statistics
+from ovirt_rdma.host.daemon.loop import Result, Task, Turn
+from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import METRICS_JSON
+from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.health.state import read_state
 from ovirt_rdma.storage.metrics.families import PORT_COUNTERS
@@ -30,6 +34,7 @@ from ovirt_rdma.storage.metrics.samples import (
 )
 from ovirt_rdma.storage.metrics.standing import Standing, inputs, is_same, judge
 
+EXPORT_S = 15.0
 # The collector reads files that end in .prom (node_exporter, collector/textfile.go).
 FILE = "ovirt_rdma.prom"
 # Read by the user of node_exporter.
@@ -156,12 +161,42 @@ def _remove_left_over(place: int) -> None:
             os.unlink(name, dir_fd=place)
 
 
-def export(root: str, say: Callable[[str], None]) -> None:
-    """Write the metrics of the host below ``root`` into the folder of its policy.
+class Export(Task):
+    """Writes the metrics of the host below ``root`` into the folder of its policy.
 
-    ``say`` gets what could not be read, once and not at each run. If the policy has no
-    folder, or another one now, the file that was written before is removed. Raises
-    Problem as :func:`write_metrics`.
+    If the policy has no folder, or another one now, the file that was written before is
+    removed.
+    """
+
+    name = "metrics"
+    # A device whose firmware hangs can delay the read of its counters.
+    deadline_s = 30.0
+    # node_exporter would show the file of the boot before.
+    is_early = True
+    off = "the policy has no metrics_folder"
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def interval(self, policy: Policy) -> Optional[float]:
+        """As :meth:`Task.interval`."""
+        return None if policy.host.metrics_folder is None else EXPORT_S
+
+    def run(self, turn: Turn) -> Result:
+        """Write the metrics. Raises Problem as :func:`write_metrics`."""
+        return export(self._root)
+
+    def end(self) -> None:
+        """As :meth:`Task.end`: node_exporter would show the last values for ever."""
+        tree = FileTree(self._root)
+        folder = _kept(tree).get("file")
+        if folder and marker_mode(Path(self._root)) is None:
+            _remove(tree, folder)
+
+
+def export(root: str) -> Result:
+    """Write the metrics of the host below ``root`` into the folder of its policy, or
+    remove the file that was written before. Raises Problem as :func:`write_metrics`.
     """
     started = time.monotonic()
     tree = FileTree(root)
@@ -175,29 +210,30 @@ def export(root: str, say: Callable[[str], None]) -> None:
     else:
         standing = judge(root)
     folder, earlier = standing.folder, before.get("file")
-    said: list[str] = []
+    result = Result(Export.off)
     active = before.get("active", [])
     if folder is not None:
         metrics = _metrics(tree, statistics, standing, before, started)
         active = metrics.active
         write_metrics(tree.below(folder), render(metrics.rows))
-        said = metrics.problems
-        for problem in said:
-            if problem not in before.get("said", ()):
-                say(problem)
+        result = Result(f"{folder}/{FILE} is written", tuple(metrics.problems))
     if earlier and earlier != folder:
-        with contextlib.suppress(OSError), _opened(tree.below(earlier)) as place:
-            os.unlink(FILE, dir_fd=place)
+        _remove(tree, earlier)
     after = {
         "inputs": now,
         "standing": asdict(standing),
         "file": folder,
-        "said": said,
         # /run is empty after a boot: a port that was active before it is not here.
         "active": active,
     }
     if after != before:
         _keep(tree, after)
+    return result
+
+
+def _remove(tree: FileTree, folder: str) -> None:
+    with contextlib.suppress(OSError), _opened(tree.below(folder)) as place:
+        os.unlink(FILE, dir_fd=place)
 
 
 def _kept(tree: FileTree) -> dict[str, Any]:
@@ -210,9 +246,7 @@ def _kept(tree: FileTree) -> dict[str, Any]:
 
 
 def _keep(tree: FileTree, content: dict[str, Any]) -> None:
-    """Keep ``content`` for the next run. Without it, that run takes longer and says its
-    problems again.
-    """
+    """Keep ``content`` for the next run. Without it, that run takes longer."""
     path = tree.below(METRICS_JSON)
     draft = f"{path}.{os.getpid()}"
     with contextlib.suppress(OSError):

@@ -10,15 +10,22 @@ from __future__ import annotations
 
 import os
 import zlib
+from calendar import timegm
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from time import strptime
 from typing import Any, Optional
 
 from ovirt_rdma.host import __version__
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.mounts import MOUNTINFO
 from ovirt_rdma.host.facts.statistics import Statistics
-from ovirt_rdma.host.paths import DEGRADED_JSON, POLICY_COPY, POLICY_JSON
+from ovirt_rdma.host.paths import DEGRADED_JSON, POLICY_COPY, POLICY_JSON, under
+from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.store import in_force
 from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.storage.mounts import DEGRADED, UNPROVEN, review_all
 
 # Increased when the form of the kept values changes.
 _FORM = 1
@@ -53,21 +60,6 @@ def judge(root: str) -> Standing:
     """Judge the mounts of the host below ``root``, without asking any tool, and read
     its policy. Never raises.
     """
-    # Imported here, because a run seldom needs them: more than half of its time.
-    from calendar import timegm  # noqa: PLC0415
-    from datetime import datetime  # noqa: PLC0415
-    from time import strptime  # noqa: PLC0415
-
-    from ovirt_rdma.host.collect.collector import HostReader  # noqa: PLC0415
-    from ovirt_rdma.host.paths import under  # noqa: PLC0415
-    from ovirt_rdma.host.policy.model import Policy  # noqa: PLC0415
-    from ovirt_rdma.host.policy.store import in_force  # noqa: PLC0415
-    from ovirt_rdma.storage.mounts import (  # noqa: PLC0415
-        DEGRADED,
-        UNPROVEN,
-        review_all,
-    )
-
     problems: list[str] = []
     loaded = in_force(under(root, POLICY_JSON))
     if loaded.problem is not None:

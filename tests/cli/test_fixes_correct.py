@@ -202,6 +202,11 @@ WITHOUT_ROW = {
         *fixed("storage/vdsm/connection.py:UnknownShape.__init__", DISABLE),
         *fixed("storage/vdsm/launch.py:_check_enabled", ENABLE),
     ],
+    "systemd runs the daemon: tests/lab/test_daemon_lab.py": [
+        *fixed("cli/host/daemon.py:_print", LOAD),
+        *fixed("cli/host/daemon.py:_print_absent", ENABLE),
+        *fixed("host/rules/daemon.py:_why_not", ENABLE),
+    ],
     "virtual functions: tests/lab/test_virtual_functions_lab.py": [
         *fixed("engine_sdk_tools/fleet/check.py:with_shared_guids", APPLY),
         *fixed("host/rules/virtual_functions.py:_outcomes", APPLY),

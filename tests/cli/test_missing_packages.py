@@ -69,7 +69,7 @@ def test_a_yaml_document_without_pyyaml_is_json(tmp_path):
 def test_a_hypervisor_works_without_it(tmp_path):
     """With the policy that was loaded: no verb or unit but policy's reads YAML."""
     root = ["--root", str(tmp_path)]
-    verbs = (["check"], ["plan"], ["status"], ["unit", "caps"], ["unit", "recheck"])
+    verbs = (["check"], ["plan"], ["status"], ["daemon", "status"], ["unit", "block"])
     code, _, err = run("host", "yaml", *([*verb, *root] for verb in verbs))
     assert code == 0
     assert "bug" not in err

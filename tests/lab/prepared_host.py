@@ -33,7 +33,7 @@ for folder in NetworkManager/system-connections modprobe.d modules-load.d; do
         sed '/^timestamp=/d' $file
     done
 done
-systemctl is-enabled ovirt-rdma-partitions.service 2>/dev/null
+ls /etc/ovirt-rdma/follow-partitions 2>/dev/null
 """
 # Under emulation the command's imports take longer than most of its work. So a process
 # does them once, and each command is its child: its own main(), with its own stdout and

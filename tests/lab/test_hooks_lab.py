@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hooked_host import BOUNDED, FABRIC, TSO, HookedHost, asking, hooked_host
+from hooked_host import BOUNDED, TSO, HookedHost, asking, hooked_host
 from support.host.hook_host import network, setup
 
 from lab import installed_host
@@ -105,7 +105,7 @@ def test_revert_has_it_all(host: HookedHost) -> None:
 
 
 def test_the_engine_is_told_what_the_unit_wrote(host: HookedHost) -> None:
-    """``enable`` has started the unit."""
+    """``enable`` has started the daemon."""
     host.wait_until("[ -e /run/ovirt-rdma/caps.json ]")
     assert host.said("stat -c '%a %U' /run/ovirt-rdma/caps.json") == "644 root"
     caps = {"additionalFeatures": ["GLUSTER_SNAPSHOT"], "cpuCores": "4"}
@@ -114,10 +114,7 @@ def test_the_engine_is_told_what_the_unit_wrote(host: HookedHost) -> None:
         "additionalFeatures": ["GLUSTER_SNAPSHOT", "NFS_RDMA"],
         "cpuCores": "4",
     }
-    # If a driver is loaded later, udev starts it.
-    host.said("rm /run/ovirt-rdma/caps.json; systemctl stop ovirt-rdma-caps.timer")
-    FABRIC.unload(host.guest)
-    FABRIC.load(host.guest)
+    host.said("rm /run/ovirt-rdma/caps.json; systemctl reload ovirt-rdmad.service")
     host.wait_until("[ -e /run/ovirt-rdma/caps.json ]")
 
 
@@ -125,7 +122,9 @@ def test_ansible_gets_what_each_netdev_is(host: HookedHost) -> None:
     """The sandbox of the unit lets it run ip, which alone knows these kinds."""
     host.said("ip link add link ib0 name backup type ipoib pkey 0x8064")
     host.said("modprobe bonding; ip link add bond7 type bond")
-    host.said("systemctl start ovirt-rdma-caps.service")
+    host.said("rm -f /run/ovirt-rdma/interfaces.json")
+    host.said("systemctl reload ovirt-rdmad.service")
+    host.wait_until("[ -e /run/ovirt-rdma/interfaces.json ]")
     program = "/etc/ansible/facts.d/ovirt_rdma.fact"
     found = json.loads(host.said(f"runuser -u nobody -- {program}"))["interfaces"]
     here = json.loads(host.said("ovirt-rdma-host facts --interfaces -o json"))

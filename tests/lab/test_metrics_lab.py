@@ -286,7 +286,7 @@ def told(
             busy(host, step)
         host.write()
         if seen is None:
-            export(host.root, lambda said: None)
+            export(host.root)
         for line in [] if seen == OFF else written.read_text().splitlines():
             if not line.startswith("#"):
                 name, _, value = line.rpartition(" ")
@@ -469,7 +469,7 @@ def collected(host: MetricsHost, folder: Path) -> Iterator[prometheus.Server]:
 
 def test_node_exporter_shows_our_metrics_where_its_own_collector_fails(tmp_path):
     host = large(tmp_path / "host", mounts=5, ports=2)
-    export(host.root, lambda said: None)
+    export(host.root)
     with collected(host, tmp_path) as server:
         shown = server.get("/metrics").splitlines()
         log = server.log.read_text()
@@ -492,7 +492,7 @@ def test_node_exporter_takes_names_with_all_kinds_of_characters(tmp_path):
         path = host.root / "proc/self" / name
         odd = rb"nas:/a\134b\012c\040\"d\xff\xc3\xbc{},= "
         path.write_bytes(path.read_bytes().replace(b"nas:/vm ", odd))
-    export(host.root, lambda said: None)
+    export(host.root)
     with collected(host, tmp_path) as server:
         shown = server.get("/metrics")
     assert "node_textfile_scrape_error 0" in shown
@@ -512,7 +512,7 @@ def test_a_real_prometheus_fires_the_alerts_within_two_scrapes(tmp_path):
         while time.monotonic() < end:
             happens()
             host.write()
-            export(host.root, lambda said: None)
+            export(host.root)
             time.sleep(interval_s / 2)
         return prometheus_server.firing()
 
@@ -524,7 +524,7 @@ def test_a_real_prometheus_fires_the_alerts_within_two_scrapes(tmp_path):
         cable_out(host, 0)
         damage_policy(host, 0)
 
-    export(host.root, lambda said: None)
+    export(host.root)
     with (
         collected(host, tmp_path) as target,
         prometheus.prometheus(tmp_path, target, RULES, interval_s) as prometheus_server,

@@ -143,12 +143,14 @@ def test_erase_of_an_enabled_host(host: Host) -> None:
     """Units that work at that moment leave nothing failed."""
     before = host.state()
     assert host.install(built(9)) == ""
-    assert host.said("systemctl list-timers --no-legend 'ovirt-rdma*'") == ""
+    assert (
+        host.said("systemctl show -p ActiveState --value ovirt-rdmad") == "inactive\n"
+    )
     host.write("/etc/ovirt-rdma/policy.yaml", POLICY)
     host.said("ovirt-rdma-host policy load && ovirt-rdma-host enable")
     assert host.vdsmd_is_ours()
     host.said("until [ -e /run/ovirt-rdma/caps.json ]; do sleep 0.2; done")
-    host.said("systemctl start --no-block ovirt-rdma-recheck.service")
+    host.said("systemctl reload ovirt-rdmad.service")
     said = host.rpm("-e", *PARTS)
     assert "saved as /etc/ovirt-rdma/policy.yaml.rpmsave" in said
     assert not host.vdsmd_is_ours()
@@ -168,9 +170,7 @@ def test_the_life_of_the_packages(host: Host) -> None:
     host.said("ovirt-rdma-host enable")
     host.reboot()
     assert host.vdsmd_is_ours()
-    timers = host.said("systemctl list-timers --no-legend 'ovirt-rdma*'")
-    assert "ovirt-rdma-caps.timer" in timers
-    assert "ovirt-rdma-recheck.timer" in timers
+    host.said("until systemctl is-active ovirt-rdmad; do sleep 0.5; done")
     assert "port_type_array" in host.said("cat /etc/modprobe.d/ovirt-rdma.conf")
 
     enabled = host.state()
@@ -178,7 +178,7 @@ def test_the_life_of_the_packages(host: Host) -> None:
     changed = [
         line
         for line in changes(enabled, host.state())
-        if "./usr/" not in line and "ovirt-rdma-caps.service" not in line
+        if "./usr/" not in line and "ovirt-rdmad.service" not in line
     ]
     assert changed == []
     assert host.said("ovirt-rdma-host --version").endswith(" 0.1.0\n")

@@ -132,10 +132,10 @@ EARLIER = json.dumps(
 def test_findings_after_another_kernel(host: HookedHost) -> None:
     host.must("enable", "--mode", "vdsmd")
     host.said(f"echo '{EARLIER}' > {FINDINGS}")
-    host.said("systemctl start --no-block ovirt-rdma-recheck.service")
+    host.said("systemctl reload ovirt-rdmad.service")
     host.wait_until(f"! grep -q '\"before\": null' {FINDINGS}", 300)
     change = "PASS LAB-01 host (was FAIL)"
-    log = "journalctl -u ovirt-rdma-recheck.service -o cat"
+    log = "journalctl -u ovirt-rdmad.service -o cat"
     host.wait_until(f"{log} | grep -qF '{change}'", 300)
     assert change in " ".join(host.must("status").split())
     host.said(f"rm {FINDINGS}")

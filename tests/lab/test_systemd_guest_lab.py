@@ -156,9 +156,9 @@ def test_our_package_is_installed(guest: Guest) -> None:
     said(guest, f"systemctl cat {' '.join(units)}")
     states = {
         unit: guest.run(f"systemctl is-enabled {unit}").stdout.strip()
-        for unit in ("ovirt-rdma-recover.service", "ovirt-rdma-partitions.service")
+        for unit in ("ovirt-rdma-recover.service", "ovirt-rdmad.service")
     }
-    assert list(states.values()) == ["static", "disabled"]
+    assert list(states.values()) == ["static", "static"]
     # By a link of the package, as the target's systemd sees it.
     wanted = said(guest, "systemctl show -p Wants --value multi-user.target")
     assert "ovirt-rdma-recover.service" in wanted.split()

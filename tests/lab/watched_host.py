@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A hypervisor in the lab whose mounts are watched and measured as on a real host.
 
-The watcher is the program of ovirt-rdma-health.service, the exporter that of
-ovirt-rdma-metrics.service. What it writes is shown by Debian's node_exporter, scraped
-by its Prometheus, and raises our alerts there, or does not.
+The watcher is the daemon; the exporter is its task, run alone. What it writes is shown
+by Debian's node_exporter, scraped by its Prometheus, and raises our alerts there, or
+does not.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from lab.command import Process
 from lab.prometheus import Server, node_exporter, prometheus
 from lab.systemd_unit import exec_start
 from lab.topology import Topology
+from ovirt_rdma.host.enablement.state import MODE_HOST, marker_text
+from ovirt_rdma.host.paths import ENABLED
 from ovirt_rdma.storage.metrics.exporter import FILE
 from tools.metrics_reference import RULES, TOP
 
@@ -51,7 +53,7 @@ mount /dev/mapper/slow /nfsroot{EXPORT_PATH}
 chown 36:36 /nfsroot{EXPORT_PATH}
 exportfs -ra
 """
-_EXPORTER = TOP / "storage/metrics/ovirt-rdma-metrics"
+_EXPORT = "from ovirt_rdma.storage.metrics.exporter import export; export('/')"
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,10 @@ class WatchedHost:
 
     def watch(self) -> None:
         """Start the program of the unit, and wait for its first look."""
-        unit = (TOP / "host/systemd/ovirt-rdma-health.service").read_text()
+        unit = (TOP / "host/systemd/ovirt-rdmad.service").read_text()
+        self.shell("mkdir -p /etc/ovirt-rdma")
+        marker = marker_text(MODE_HOST)
+        self.lab.hypervisor.run(f"cat > {ENABLED}", input=marker, check=True)
         words = " ".join(exec_start([unit])[1:])
         self._watcher = self.lab.hypervisor.start(
             f"exec {_BIN}/ovirt-rdma-host {words} > {_JOURNAL} 2>&1"
@@ -225,7 +230,7 @@ class WatchedHost:
 
     def sample(self) -> str:
         """Run the exporter, and return what it wrote."""
-        return self.shell(f"{_BIN}/python -IS {_EXPORTER} && cat {METRICS}/{FILE}")
+        return self.shell(f'{_BIN}/python -c "{_EXPORT}" && cat {METRICS}/{FILE}')
 
     def record(
         self, shown: Monitoring, enough: Callable[[list[Look]], bool]

@@ -171,9 +171,8 @@ def test_links_of_systemd_lead_to_units(content):
     links = list(content.glob("usr/lib/systemd/system/*.wants/*"))
     assert {link.name for link in links} == {
         "ovirt-rdma-block.service",
-        "ovirt-rdma-caps.timer",
-        "ovirt-rdma-recheck.timer",
         "ovirt-rdma-recover.service",
+        "ovirt-rdmad.service",
     }
     for link in links:
         assert link.is_symlink()

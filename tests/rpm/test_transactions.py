@@ -123,19 +123,14 @@ def test_erase_leaves_the_host_as_it_was(machine, new):
     stop, *rest = machine.calls()
     assert set(stop.split()) == {
         "stop",
-        "ovirt-rdma-caps.timer",
-        "ovirt-rdma-caps.service",
-        "ovirt-rdma-recheck.timer",
-        "ovirt-rdma-recheck.service",
+        "ovirt-rdmad.service",
         "ovirt-rdma-block.service",
-        "ovirt-rdma-metrics.service",
         "ovirt-rdma-rollback-*.timer",
         "ovirt-rdma-opensm@*.service",
     }
     assert rest == [
-        "--no-reload disable ovirt-rdma-partitions.service ovirt-rdma-metrics.timer"
-        " ovirt-rdma-health.service ovirt-rdma-opensm@.service",
-        "reset-failed ovirt-rdma-*",
+        "--no-reload disable ovirt-rdma-opensm@.service",
+        "reset-failed ovirt-rdma*",
     ]
 
 
@@ -299,8 +294,11 @@ def test_a_new_layer_of_ovirt_node_keeps_what_is_enabled(machine, new):
     """imgbased copies /etc first and installs the package then, for rpm the first time
     (osupdater.py on_new_layer, rpmpersistence.py on_os_upgraded).
     """
-    link = "/etc/systemd/system/multi-user.target.wants/ovirt-rdma-partitions.service"
-    unit = "/usr/lib/systemd/system/ovirt-rdma-partitions.service"
+    guid = "0x0002c90300fb1231"
+    link = (
+        f"/etc/systemd/system/multi-user.target.wants/ovirt-rdma-opensm@{guid}.service"
+    )
+    unit = "/usr/lib/systemd/system/ovirt-rdma-opensm@.service"
     machine.shell(f"mkdir -p {Path(link).parent}; ln -s {unit} {link}")
     machine.install(*of(new))
     assert machine.path(link).is_symlink()

@@ -100,7 +100,7 @@ def test_all_verbs_and_the_hidden_ones():
     assert {"check", "policy load", "nfs list"} < set(shown)
     assert not any(name.startswith("unit") for name in shown)
     hidden = verbs("ovirt-rdma-host", hidden=True)
-    assert {"unit caps", "unit recover"} < set(hidden)
+    assert {"unit daemon", "unit recover"} < set(hidden)
 
 
 @pytest.mark.parametrize(

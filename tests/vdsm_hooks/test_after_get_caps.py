@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from support.host.hook_host import ENTRIES, NAME, HookHost
 
+from ovirt_rdma.host.daemon.capabilities import text_of_caps
 from ovirt_rdma.host.paths import CAPS_JSON, under
-from ovirt_rdma.host.services.capabilities import text_of_caps
 
 pytestmark = pytest.mark.hypervisor
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Callable, Optional
 
@@ -100,22 +100,6 @@ class Listener:
 
     def note(self, sentence: str) -> None:
         """Called with a sentence that the operator should know."""
-
-
-class LastReport:
-    """What a service reported the last time it looked, to ``listener``."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._sentences: frozenset[str] = frozenset()
-
-    def report(self, sentences: Iterable[str]) -> None:
-        """Report those of ``sentences`` that were not reported the last time."""
-        now = tuple(sentences)
-        for sentence in now:
-            if sentence not in self._sentences:
-                self._listener.note(sentence)
-        self._sentences = frozenset(now)
 
 
 @dataclass(frozen=True)

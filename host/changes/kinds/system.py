@@ -57,9 +57,7 @@ class Module(Kind):
 
 ENABLED = "enabled"
 _VERBS = {True: "enable", False: "disable"}
-_UNIT = re.compile(
-    r"ovirt-rdma-(?:[a-z]+\.(?:service|timer)|opensm@0x[0-9a-f]{16}\.service)"
-)
+_UNIT = re.compile(r"ovirt-rdma-opensm@0x[0-9a-f]{16}\.service")
 
 
 class Unit(Kind):

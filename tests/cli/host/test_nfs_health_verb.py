@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``nfs health`` and ``unit health``, with prepared looks at the mounts."""
+"""Run ``nfs health``, with prepared looks at the mounts; and what ``status`` shows."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_on_this_machine():
     assert "mount" in run_on_terminal("nfs", "health", columns=120)
 
 
-def test_status_shows_what_the_unit_has_seen(host):
+def test_status_shows_what_the_daemon_has_seen(host):
     now = seconds_after_boot()
     state = HealthState(1.0, now, 10.0, (GOOD, HUNG))
     write_state(host.root, state)

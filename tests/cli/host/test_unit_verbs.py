@@ -12,11 +12,11 @@ from support.command_line import COMMAND
 from support.host.changes_wanted import modes
 
 from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_text
-from ovirt_rdma.host.paths import CAPS_JSON, ENABLED, JOURNAL, under
+from ovirt_rdma.host.paths import CAPS_JSON, DAEMON_JSON, ENABLED, JOURNAL, under
 
 pytestmark = pytest.mark.hypervisor
 
-UNIT = Path(__file__).parents[3] / "host/systemd/ovirt-rdma-partitions.service"
+UNIT = Path(__file__).parents[3] / "host/systemd/ovirt-rdmad.service"
 
 
 @pytest.fixture
@@ -53,16 +53,6 @@ def test_nothing_to_recover(ready):
     assert (result.code, result.out, result.err) == (0, "", "")
 
 
-def test_caps(ready):
-    assert ready("unit", "caps").code == 0
-    assert not under(ready.root, CAPS_JSON).exists()
-    under(ready.root, ENABLED).parent.mkdir(parents=True)
-    under(ready.root, ENABLED).write_text(marker_text(MODE_VDSMD))
-    result = ready("unit", "caps")
-    assert (result.code, result.out, result.err) == (0, "", "")
-    assert "NFS_RDMA" in under(ready.root, CAPS_JSON).read_text()
-
-
 STOPPED_EARLY = """
 import os
 import signal
@@ -70,11 +60,11 @@ import sys
 from ovirt_rdma.cli.host import main as host_command
 from ovirt_rdma.cli.host.shown import runs
 runs.as_root = lambda *words: os.kill(os.getpid(), signal.SIGTERM)
-sys.exit(host_command.main(["unit", "partitions"]))
+sys.exit(host_command.main(["unit", "daemon"]))
 """
 
 
-def test_partitions_stopped_before_they_are_at_work_have_not_failed():
+def test_a_daemon_stopped_before_it_is_at_work_has_not_failed():
     """systemd takes death by SIGTERM for a clean end, but not an exit code."""
     done = subprocess.run(
         [sys.executable, "-c", STOPPED_EARLY],
@@ -86,18 +76,34 @@ def test_partitions_stopped_before_they_are_at_work_have_not_failed():
     assert f"SuccessExitStatus={done.returncode}\n" in UNIT.read_text()
 
 
-def test_partitions_end_with_sigterm(ready):
+def test_the_daemon_runs_until_sigterm_and_leaves_what_is_true(ready):
+    """Its processes, tasks and files, with the real policy, on a host of files."""
+    under(ready.root, ENABLED).parent.mkdir(parents=True, exist_ok=True)
+    under(ready.root, ENABLED).write_text(marker_text(MODE_VDSMD))
     child = subprocess.Popen(
-        [*COMMAND, "unit", "partitions", "--root", str(ready.root)],
+        [*COMMAND, "unit", "daemon", "--root", str(ready.root)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
     try:
-        # While it is running, it handles the signals itself.
-        said = child.stderr.readline()
+        shown = {"running": False}
+        while not shown["running"] or not under(ready.root, CAPS_JSON).exists():
+            assert child.poll() is None
+            shown = ready("daemon", "status", "-o", "json").document
         child.terminate()
-        out, err = child.communicate(timeout=120)
+        out, _ = child.communicate(timeout=120)
     finally:
         child.kill()
     assert (child.returncode, out) == (0, b"")
-    assert b"follows no partitions" in said + err
+    assert (shown["running"], shown["process"]) == (True, child.pid)
+    assert {task["name"] for task in shown["tasks"]} == {
+        "metrics",
+        "capabilities",
+        "health",
+        "partitions",
+        "block",
+        "recheck",
+    }
+    # Still enabled: the engine gets the same while the daemon starts again.
+    assert "NFS_RDMA" in under(ready.root, CAPS_JSON).read_text()
+    assert not under(ready.root, DAEMON_JSON).exists()

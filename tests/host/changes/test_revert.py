@@ -330,7 +330,8 @@ def test_a_file_that_was_removed_is_nothing_to_undo(there, journal):
 
 
 def test_a_module_stays_loaded_and_a_unit_is_disabled(there, journal):
-    unit = Change("unit", "ovirt-rdma-partitions.service", "disabled", "enabled")
+    opensm = "ovirt-rdma-opensm@0x0002c90300fb1231.service"
+    unit = Change("unit", opensm, "disabled", "enabled")
     module = Change("module", "rpcrdma", None, "loaded")
     applied(there, journal, [step(replace(unit, name="enabled"), module)])
     assert _revert(there, journal).outcome == "done"

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from ovirt_rdma.cli.host.daemon import tasks
 from ovirt_rdma.cli.host.main import unit_parser
+from ovirt_rdma.host.daemon.loop import GRACE_S, LONGEST_TURN_S
 from ovirt_rdma.host.paths import (
-    CAPS_JSON,
+    DAEMON_UNIT,
     ENABLED,
     HOOKS,
-    INTERFACES_JSON,
     JOURNAL,
     OPENSM,
     OPENSM_SETTINGS_FILE,
@@ -27,14 +28,11 @@ pytestmark = pytest.mark.hypervisor
 TOP = Path(__file__).resolve().parents[3]
 SYSTEMD = TOP / "host/systemd"
 RULES = TOP / "host/udev/92-ovirt-rdma.rules"
-UNITS = sorted(SYSTEMD.glob("*.service")) + sorted(SYSTEMD.glob("*.timer"))
-SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
+UNITS = sorted(SYSTEMD.glob("*.service"))
 COMMAND = "/usr/bin/ovirt-rdma-host"
-# A program of its own, because it starts often (Makefile, install-host-files).
-METRICS = "/usr/libexec/ovirt-rdma/metrics"
 OPENSM_SERVICE = "ovirt-rdma-opensm@.service"
 # The programs of the units, which this machine does not have.
-OURS = re.compile(f"{COMMAND}|{METRICS}|{OPENSM}")
+OURS = re.compile(f"{COMMAND}|{OPENSM}")
 
 
 def keys(unit, section):
@@ -79,7 +77,7 @@ MOST_EXPOSED = 5.0
 @pytest.mark.skipif(
     not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed"
 )
-@pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_systemd_calls_no_unit_exposed(tmp_path, unit):
     copy = tmp_path / unit.name.replace("@", "@ib0")
     copy.write_text(OURS.sub("/bin/true", unit.read_text()))
@@ -92,18 +90,13 @@ def test_systemd_calls_no_unit_exposed(tmp_path, unit):
     if "Unknown" in done.stderr or "unrecognized option" in done.stderr:
         pytest.skip("this systemd-analyze cannot do without a running systemd")
     (exposed,) = re.findall(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
-    assert float(exposed) < MOST_EXPOSED
+    # The sum of what its tasks need: they ask servers as another user, and look into
+    # namespaces of others.
+    most = MOST_EXPOSED + 0.5 if unit.name == DAEMON_UNIT else MOST_EXPOSED
+    assert float(exposed) < most
 
 
-# Units that change nothing but files of their own, with their capabilities.
-ONLY_WRITE_FILES = {
-    OPENSM_SERVICE: "",
-    "ovirt-rdma-caps.service": "",
-    "ovirt-rdma-metrics.service": "CAP_DAC_OVERRIDE",
-}
-
-
-@pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_no_unit_waits_for_a_dead_server_or_hides_what_it_has_to_see(unit):
     service = keys(unit.name, "Service")
     assert service["NoNewPrivileges"] == ["yes"]
@@ -118,8 +111,7 @@ def test_no_unit_waits_for_a_dead_server_or_hides_what_it_has_to_see(unit):
         assert service["DevicePolicy"] == ["closed"]
         assert service["DeviceAllow"] == ["char-infiniband_mad rw"]
         assert service["RestrictAddressFamilies"] == ["AF_UNIX"]
-    if unit.name in ONLY_WRITE_FILES:
-        assert service["CapabilityBoundingSet"] == [ONLY_WRITE_FILES[unit.name]]
+        assert service["CapabilityBoundingSet"] == [""]
         return
     # Sockets that a module makes when it is loaded could be restricted with the unit.
     assert "IPAddressDeny" not in service
@@ -127,17 +119,15 @@ def test_no_unit_waits_for_a_dead_server_or_hides_what_it_has_to_see(unit):
     assert not {"PrivateDevices", "ProtectClock"} & set(service)
     (families,) = service["RestrictAddressFamilies"]
     assert {"AF_UNIX", "AF_NETLINK", "AF_INET"} <= set(families.split())
-    (bounds,) = service["CapabilityBoundingSet"]
-    if unit.name == "ovirt-rdma-health.service":
-        # It asks as another user, and changes nothing.
-        assert {"CAP_SETUID", "CAP_SETGID", "CAP_KILL"} <= set(bounds.split())
-        assert not {"CAP_NET_ADMIN", "CAP_SYS_MODULE"} & set(bounds.split())
-        return
-    assert {"CAP_NET_ADMIN", "CAP_SYS_MODULE"} <= set(bounds.split())
+    bounds = " ".join(service["CapabilityBoundingSet"]).split()
+    assert {"CAP_NET_ADMIN", "CAP_SYS_MODULE"} <= set(bounds)
+    asks = {"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_DAC_OVERRIDE"}
+    # The daemon asks servers as another user, and writes into another one's folder.
+    assert asks & set(bounds) == (asks if unit.name == DAEMON_UNIT else set())
     if unit.name != "ovirt-rdma-block.service":
         # They ask who uses a netdev, also in namespaces of others: proc(5), ptrace(2)
         # and setns(2). What is unknown counts as a user, and nothing would be set.
-        assert {"CAP_SYS_ADMIN", "CAP_SYS_PTRACE"} <= set(bounds.split())
+        assert {"CAP_SYS_ADMIN", "CAP_SYS_PTRACE"} <= set(bounds)
         assert service["RestrictNamespaces"] == ["net"]
     assert "@module" in service["SystemCallFilter"][0].split()
 
@@ -150,35 +140,32 @@ def test_no_unit_does_anything_before_the_operator_has():
     assert conditions == {
         "ovirt-rdma-netdev@.service": {JOURNAL},
         "ovirt-rdma-recover.service": {JOURNAL},
-        "ovirt-rdma-caps.service": {
-            f"|{ENABLED}",
-            f"|{CAPS_JSON}",
-            f"|{INTERFACES_JSON}",
-        },
-        "ovirt-rdma-caps.timer": {ENABLED},
-        "ovirt-rdma-recheck.service": {f"|{ENABLED}", f"|{JOURNAL}"},
-        "ovirt-rdma-recheck.timer": {f"|{ENABLED}", f"|{JOURNAL}"},
-        "ovirt-rdma-partitions.service": set(),  # apply enables it
-        "ovirt-rdma-health.service": set(),  # apply enables it
         "ovirt-rdma-block.service": {ENABLED, POLICY_JSON},
-        # apply enables the timer
-        "ovirt-rdma-metrics.service": {POLICY_JSON},
-        "ovirt-rdma-metrics.timer": {POLICY_JSON},
+        DAEMON_UNIT: {ENABLED},
         OPENSM_SERVICE: {OPENSM_SETTINGS_FILE.format("%I")},
     }
 
 
 def test_metrics_of_the_boot_before_are_replaced_before_node_exporter_reads_them():
-    service = "ovirt-rdma-metrics.service"
-    # A run that only the timer's clock starts comes later.
-    assert service in " ".join(keys("ovirt-rdma-metrics.timer", "Unit")["Wants"])
-    (before,) = keys(service, "Unit")["Before"]
-    assert set(before.split()) == {
+    unit = keys(DAEMON_UNIT, "Unit")
+    assert set(unit["Before"][0].split()) == {
         "prometheus-node-exporter.service",
         "node_exporter.service",
     }
-    # It must not wait for the network, or for what starts after node_exporter.
-    assert not {"After", "Wants", "Requires"} & set(keys(service, "Unit"))
+    # It must not wait for addresses, or for what starts after node_exporter.
+    after = {"NetworkManager.service", "ovirt-rdma-recover.service"}
+    assert set(unit["After"][0].split()) == after
+    assert not {"Wants", "Requires"} & set(unit)
+    assert any(task.is_early for task in tasks("/", None) if task.name == "metrics")
+
+
+def test_systemd_watches_the_daemon_and_gives_its_processes_time_to_end():
+    service = keys(DAEMON_UNIT, "Service")
+    assert service["Type"] == ["notify"]
+    assert int(service["WatchdogSec"][0]) > 2 * LONGEST_TURN_S
+    assert int(service["TimeoutStopSec"][0]) > GRACE_S + 1
+    # It ends by itself when the host is not enabled any more, and stays ended.
+    assert service["Restart"] == ["on-failure"]
 
 
 def test_the_preset_turns_every_unit_off_that_can_be_enabled():
@@ -186,15 +173,7 @@ def test_the_preset_turns_every_unit_off_that_can_be_enabled():
     lines = (SYSTEMD / "90-ovirt-rdma.preset").read_text().splitlines()
     preset = dict(line.split()[::-1] for line in lines if not line.startswith("#"))
     assert set(preset) == enable
-    assert preset == dict.fromkeys(
-        (
-            "ovirt-rdma-partitions.service",
-            "ovirt-rdma-metrics.timer",
-            "ovirt-rdma-health.service",
-            OPENSM_SERVICE,
-        ),
-        "disable",
-    )
+    assert preset == {OPENSM_SERVICE: "disable"}
 
 
 def test_links_of_the_package_start_what_has_a_condition():
@@ -202,8 +181,7 @@ def test_links_of_the_package_start_what_has_a_condition():
     assert links == {
         "ovirt-rdma-recover.service": "multi-user.target.wants",
         "ovirt-rdma-block.service": "multi-user.target.wants",
-        "ovirt-rdma-caps.timer": "timers.target.wants",
-        "ovirt-rdma-recheck.timer": "timers.target.wants",
+        DAEMON_UNIT: "multi-user.target.wants",
     }
     for link in SYSTEMD.glob("*.wants/*"):
         assert link.resolve() == SYSTEMD / link.name
@@ -215,8 +193,6 @@ def test_units_run_verbs_that_there_are():
         if unit.name == OPENSM_SERVICE:
             continue
         for command in keys(unit.name, "Service").get("ExecStart", []):
-            if command == METRICS:
-                continue
             program, group, verb, *words = command.split()
             assert (program, group) == (COMMAND, "unit")
             assert verb in unit_parser().verbs
@@ -232,8 +208,8 @@ def test_the_unit_of_opensm_reads_what_enable_writes():
 
 def test_units_are_named_by_the_udev_rules_as_they_are_called():
     text = RULES.read_text()
-    named = set(re.findall(r"ovirt-rdma-[a-z]+@?\.service", text))
-    assert named == {"ovirt-rdma-netdev@.service", "ovirt-rdma-caps.service"}
+    named = set(re.findall(r"ovirt-rdma[-a-z]+@?\.service", text))
+    assert named == {"ovirt-rdma-netdev@.service"}
     assert all((SYSTEMD / name).is_file() for name in named)
 
 

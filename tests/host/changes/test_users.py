@@ -21,6 +21,7 @@ from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place, Refused
 from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.changes.revert import interrupted_users
 from ovirt_rdma.host.changes.undo import UndoChange
+from ovirt_rdma.host.daemon.partitions import in_use_because
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts.devices import (
     VFIO,
@@ -43,7 +44,6 @@ from ovirt_rdma.host.network_setup.validate import WantedMode
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy, VfRule
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change, Step
 from ovirt_rdma.host.rules.view import View
-from ovirt_rdma.host.services.partition_children import in_use_because
 
 pytestmark = pytest.mark.hypervisor
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fakes.fake_enablement import (
-    CAPS,
     RELOAD,
     RESTART,
+    START,
+    STOP,
     Host,
     policy_of,
     rdma_rule,
@@ -28,7 +29,7 @@ from ovirt_rdma.host.enablement.state import MODES, EnablementRefused, marker_te
 from ovirt_rdma.host.enablement.status import Advice, read_status
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.paths import (
-    CAPS_UNIT,
+    DAEMON_FILE,
     DROPIN_DIRECTORY,
     DROPIN_LINK,
     DROPIN_SOURCE,
@@ -367,14 +368,14 @@ class TestModeHost:
         assert read_status(host.root).advice == ()
 
     @pytest.mark.parametrize("mode", MODES)
-    def test_the_unit_that_tells_the_engine_looks_again(self, host, mode):
-        host.write(CAPS_UNIT, "packaged\n")
+    def test_the_daemon_runs_while_the_host_is_enabled(self, host, mode):
+        host.write(DAEMON_FILE, "packaged\n")
         host.load(rdma_rule())
-        assert ids(host.enable(mode=mode))[-2:] == ["write-marker", "start-caps"]
-        assert host.commands[-1] == CAPS
+        assert ids(host.enable(mode=mode))[-2:] == ["write-marker", "start-daemon"]
+        assert host.commands[-1] == START
         assert ids(host.enable(mode=mode)) == []
-        assert ids(host.disable())[-2:] == ["remove-marker", "start-caps"]
-        assert host.commands[-1] == CAPS
+        assert ids(host.disable())[-2:] == ["remove-marker", "stop-daemon"]
+        assert host.commands[-1] == STOP
 
     def test_a_launcher_of_before_is_told(self, host):
         host.process(700, *OURS)

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Test what the unit that watches writes, and what it tells the journal."""
+"""Test what the task ``health`` writes, and what it tells the journal."""
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, replace
 
 import pytest
+from support.host.daemon_task import TaskRuns
 
+from ovirt_rdma.host.daemon.loop import due_after
 from ovirt_rdma.host.facts.statistics import Statistics
 from ovirt_rdma.host.paths import HEALTH_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import NfsPolicy, Policy
@@ -24,7 +27,7 @@ from ovirt_rdma.storage.health.state import (
     MountHealth,
     read_state,
 )
-from ovirt_rdma.storage.health.watch import AGAIN_S, IDLE_S, HealthWatch
+from ovirt_rdma.storage.health.watch import AGAIN_S, HealthWatch
 
 GOOD = MountHealth("nas1:/a", "/mnt/a", "rdma", "4.2", OK, sentence="answered")
 LATE = replace(GOOD, state=SLOW, cause=SERVER, sentence="late", fix="threads")
@@ -47,25 +50,30 @@ class FakeLooker:
 
 class Watched:
     def __init__(self, root, interval=10):
-        self.root, self.notes, self.now = root, [], 1000.0
+        self.root, self.now = root, 1000.0
         self.looker = FakeLooker([])
         self.watch = HealthWatch(
-            str(root),
-            self.notes.append,
-            self.looker,
-            clock=lambda: self.now,
-            uptime=lambda: self.now,
+            str(root), self.looker, clock=lambda: self.now, uptime=lambda: self.now
         )
+        self.runs = TaskRuns(self.watch, root)
+        self.notes = self.runs.said
         self.follow(interval)
 
     def follow(self, interval):
+        self.interval = interval
         policy = Policy(nfs=NfsPolicy((), interval))
         store(policy, "test", under(self.root, POLICY_JSON))
 
     def look(self, *mounts):
         self.looker.looks.append(mounts)
         self.now += 10.0
-        return self.watch.look()
+        return self.run()
+
+    def run(self):
+        """Run the task; return the seconds until the next time."""
+        began = self.now
+        result = self.runs.run()
+        return due_after(result, self.interval, began, self.now) - self.now
 
     @property
     def state(self):
@@ -131,7 +139,7 @@ def test_a_fault_is_reported_within_15_s(watched, mount, took, after):
 
     watched.looker.look = look
     while not watched.notes:
-        watched.now += watched.watch.look()
+        watched.now += watched.run()
         assert watched.now < broken + 60
     assert watched.state.taken_s - broken <= 15.0
     assert watched.state.mounts[0].state == mount.state
@@ -157,19 +165,11 @@ def test_a_mount_that_is_gone_is_forgotten(watched):
 def test_without_an_interval_nobody_is_asked_and_there_is_no_state(watched):
     watched.look(HUNG)
     watched.follow(None)
-    assert watched.watch.look() == IDLE_S
+    assert watched.watch.interval(Policy()) is None
+    assert watched.runs.run().sentence == "the policy has no health_interval"
     assert not under(watched.root, HEALTH_JSON).exists()
     watched.follow(20)
-    watched.looker.looks.append((HUNG,))
-    assert watched.watch.look() == 20.0
-
-
-def test_an_invalid_policy_is_told_once(watched):
-    under(watched.root, POLICY_JSON).write_text("{")
-    assert watched.watch.look() == IDLE_S
-    assert watched.watch.look() == IDLE_S
-    assert len(watched.notes) == 1
-    assert "policy.json" in watched.notes[0]
+    assert watched.look(HUNG) == 20.0
 
 
 def test_what_cannot_be_read_is_told_once_and_is_in_the_state(watched):
@@ -181,41 +181,25 @@ def test_what_cannot_be_read_is_told_once_and_is_in_the_state(watched):
 
 
 def test_the_state_is_removed_at_the_end(watched):
-    class Twice:
-        left = 2
-
-        def wait(self, seconds):
-            self.left -= 1
-            return self.left == 0
-
-    watched.looker.looks = [(GOOD,), (GOOD,)]
-    watched.watch.watch(Twice())
-    assert watched.looker.looks == []
+    watched.look(GOOD)
+    watched.watch.end()
     assert not under(watched.root, HEALTH_JSON).exists()
 
 
-@pytest.mark.parametrize("error", [RuntimeError("no\nthread"), KeyError(3)])
-def test_a_look_that_fails_is_reported_once_and_repeated(watched, monkeypatch, error):
-    def look(policy):
-        raise error
-
+def test_after_a_look_that_fails_nobody_sees_the_last_state(watched, monkeypatch):
     watched.look(GOOD)
-    for _ in range(2):
-        with monkeypatch.context() as patch:
-            patch.setattr(watched.looker, "look", look)
-            assert [watched.watch.look() for _ in range(2)] == [10.0] * 2
+    with monkeypatch.context() as patch:
+        patch.setattr(watched.looker, "look", lambda policy: 1 / 0)
+        for _ in range(2):
+            assert watched.run() == 10.0
             assert watched.state is None
-        watched.look(GOOD)
-        assert watched.state.worst == OK
-    notes = [note for note in watched.notes if "failed" in note]
-    assert len(notes) == 2
-    assert all(type(error).__name__ in note and "\n" not in note for note in notes)
+    watched.look(GOOD)
+    assert watched.state.worst == OK
+    (failure,) = watched.notes
+    assert failure.startswith("failed: ZeroDivisionError: division by zero (")
 
 
-def test_the_third_failure_in_a_row_ends_the_unit_which_is_started_again(
-    watched, monkeypatch
-):
-    monkeypatch.setattr(watched.looker, "look", lambda policy: 1 / 0)
-    assert [watched.watch.look() for _ in range(2)] == [10.0] * 2
-    with pytest.raises(ZeroDivisionError):
-        watched.watch.look()
+def test_what_a_look_knows_can_go_to_the_process_of_the_next_one(tmp_path):
+    watch = HealthWatch(str(tmp_path))
+    sent = pickle.dumps({name: getattr(watch, name) for name in watch.carried})
+    assert pickle.loads(sent).keys() == set(watch.carried)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The exporter's file, what it keeps between runs, and the program of the unit."""
+"""The exporter's file, and what it keeps between runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from pathlib import Path
 import pytest
 from support.storage.metrics_host import FOLDER, MetricsHost
 
+from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_text
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import DEGRADED_JSON, METRICS_JSON
+from ovirt_rdma.host.paths import DEGRADED_JSON, ENABLED, METRICS_JSON, under
 from ovirt_rdma.storage.metrics import exporter
-from ovirt_rdma.storage.metrics.exporter import FILE, export, write_metrics
-
-TOP = Path(__file__).resolve().parents[3]
-PROGRAM = "usr/libexec/ovirt-rdma/metrics"
+from ovirt_rdma.storage.metrics.exporter import FILE, Export, export, write_metrics
 
 
 @pytest.fixture
@@ -36,10 +34,8 @@ def file_of(host, folder=FOLDER):
 
 
 def run(host):
-    """Run the exporter; return what it said."""
-    said = []
-    export(host.root, said.append)
-    return said
+    """Run the exporter; return what is wrong. Raises Problem."""
+    return [*export(host.root).problems]
 
 
 @pytest.fixture
@@ -244,18 +240,6 @@ def test_the_verdict_follows_the_policy(host):
     assert verdict(host) == "degraded"
 
 
-def test_a_problem_is_said_once_and_again_when_it_comes_back(host):
-    path = host.root / DEGRADED_JSON.strip("/")
-    path.write_text("garbage")
-    first = run(host)
-    assert len(first) == 1
-    assert run(host) == []
-    path.unlink()
-    assert run(host) == []
-    path.write_text("garbage")
-    assert run(host) == first
-
-
 def test_a_folder_in_run_that_cannot_be_written_to_changes_nothing(host, judged):
     shutil.rmtree(host.root / "run/ovirt-rdma")
     assert run(host) == []
@@ -292,9 +276,6 @@ def test_what_is_kept_is_json_that_all_may_read(host):
     run(host)
     path = host.root / METRICS_JSON.strip("/")
     assert json.loads(path.read_text())["file"] == FOLDER
-
-
-# The program of the unit, as it is installed.
 
 
 def calls_of(work) -> int:
@@ -346,67 +327,20 @@ def test_a_link_of_vdsms_is_not_followed(host, judged):
     assert len(judged) == 1
 
 
-@pytest.fixture
-def program(host):
-    path = host.root / PROGRAM
-    path.parent.mkdir(parents=True)
-    shutil.copy(TOP / "storage/metrics/ovirt-rdma-metrics", path)
-    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    tree = host.root / f"{sys.base_prefix.strip('/')}/lib/python{version}/site-packages"
-    tree.mkdir(parents=True)
-    shutil.copytree(
-        TOP,
-        tree / "ovirt_rdma",
-        ignore=lambda folder, names: [
-            name
-            for name in names
-            if Path(folder) == TOP and name not in {"host", "storage"}
-        ],
-    )
-    return path
-
-
-def start(program, *words):
-    return subprocess.run(
-        [sys.executable, "-IS", *words, str(program)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.mark.hypervisor
-def test_the_program_writes_the_file_and_says_nothing(host, program):
-    done = start(program)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert verdict(host) == "ok"
-
-
-@pytest.mark.hypervisor
-def test_the_program_says_what_is_wrong_in_one_line(host, program):
-    shutil.rmtree(file_of(host).parent)
-    done = start(program)
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("ovirt-rdma: ")
-    assert "does not exist" in line
-    assert "; fix: " in line
-
-
-# Each takes a millisecond or more, or brings modules that do.
-@pytest.mark.hypervisor
-def test_a_run_that_finds_nothing_new_loads_little(host, program):
-    start(program)
-    done = start(program, "-X", "importtime")
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "ovirt_rdma.storage.metrics.exporter" in loaded
-    assert not loaded & {"yaml", "ovirt_rdma.host.facts.model"}
-
-
-@pytest.mark.hypervisor
-def test_a_mount_whose_server_is_silent_delays_nothing(host, program):
+def test_a_mount_whose_server_is_silent_delays_nothing(host):
     """Nothing below a mount point is looked at."""
     mountpoint = host.root / "rhev"
     mountpoint.mkdir(mode=0o000)
-    done = start(program)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run(host) == []
+
+
+def test_a_host_that_is_not_enabled_any_more_shows_no_old_values(host):
+    """`disable` ends the daemon."""
+    under(host.root, ENABLED).parent.mkdir(parents=True)
+    under(host.root, ENABLED).write_text(marker_text(MODE_VDSMD))
+    run(host)
+    Export(host.root).end()
+    assert file_of(host).exists()
+    under(host.root, ENABLED).unlink()
+    Export(host.root).end()
+    assert not file_of(host).exists()

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Callable
 
 from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.system.commands import CommandFailed
 from support.fakes import fake_hosts as host_fake_hosts
 from support.fakes.fake_changing_nm import ChangingNetworkManager
@@ -30,7 +31,7 @@ from support.fakes.fake_netdevs import NOT_SUPPORTED
 from support.fakes.fake_root import FakeRoot
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-_UNITS = ("ovirt-rdma-partitions.service", "ovirt-rdma-health.service")
+_OPENSM = "ovirt-rdma-opensm@0x0002c90300fb1231.service"
 
 
 @dataclass
@@ -63,11 +64,10 @@ class ChangingRoot(ChangingNetworkManager):
         self.runner.program("nmcli", self.nm_command)
 
     def systemd(self) -> None:
-        """Make systemd run, with our own units installed and disabled."""
+        """Make systemd run, with our own units installed, one of opensm disabled."""
         (self.path / "run/systemd/system").mkdir(parents=True, exist_ok=True)
-        self.units = dict.fromkeys(_UNITS, "disabled")
-        for name in _UNITS:
-            self.unit(name, "inactive", "disabled")
+        self.units = {_OPENSM: "disabled"}
+        self.unit(DAEMON_UNIT, "inactive", "static")
         self.runner.program("systemctl", self._systemctl)
 
     def effects(self) -> HostEffects:
@@ -177,8 +177,6 @@ class ChangingRoot(ChangingNetworkManager):
                 f"Failed to {verb} unit: Unit file {unit} not found.", 1
             )
         self.units[unit] = f"{verb}d"
-        if unit in _UNITS:
-            self.unit(unit, "active" if verb == "enable" else "inactive", f"{verb}d")
         return ""
 
 

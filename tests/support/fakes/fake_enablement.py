@@ -26,7 +26,8 @@ from support.fakes.fake_processes import VDSM, run_process
 
 RELOAD = ("systemctl", "daemon-reload")
 RESTART = ("systemctl", "try-restart", "vdsmd.service")
-CAPS = ("systemctl", "start", "--no-block", "ovirt-rdma-caps.service")
+START = ("systemctl", "start", "--no-block", "ovirt-rdmad.service")
+STOP = ("systemctl", "stop", "--no-block", "ovirt-rdmad.service")
 KERNEL = "6.12.0-55.el10.x86_64"
 
 
@@ -81,7 +82,7 @@ class Host:
             digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
             found = ["/usr/share/a b", *self.trusted]
             return "".join(f"rpmdb {path} 512 {digest}\n" for path in found)
-        assert tuple(argv) in {RELOAD, RESTART, CAPS}
+        assert tuple(argv) in {RELOAD, RESTART, START, STOP}
         self.commands.append(tuple(argv))
         return ""
 

@@ -11,6 +11,7 @@ import pytest
 
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.daemon.partitions import open_run
 from ovirt_rdma.host.paths import (
     DROPIN_LINK,
     LAUNCHER,
@@ -22,7 +23,6 @@ from ovirt_rdma.host.paths import (
     under,
 )
 from ovirt_rdma.host.services.hook_runs import blocked_by, live_run
-from ovirt_rdma.host.services.partition_children import open_run
 from support.fakes.fake_block import GUID
 from support.fakes.fake_processes import VDSM, run_process
 from support.fixes.rows import (
@@ -131,7 +131,6 @@ MODULES = "version: 1\nhost: {modules: [mlx4_en]}\n"
 WITHOUT = "version: 1\n"
 # Rules that warn on the fake host.
 WARNED = "--skip MODULE-01 --skip IPOIB-PROFILE-01"
-HEALTH = "version: 1\nnfs: {health_interval: 30}\n"
 
 
 def interface(match: str, *settings: str) -> str:
@@ -140,6 +139,7 @@ def interface(match: str, *settings: str) -> str:
     return f"version: 1\nhost: {{interfaces: [{{{rule}}}]}}\n"
 
 
+FOLLOWING = interface("{link_layer: infiniband}", "partitions: follow")
 SMALL_MTU = interface("{link_layer: infiniband}", "mtu: 1500")
 CONNECTED = interface("{port: 1}", "transport_mode: connected")
 
@@ -196,14 +196,14 @@ HYPERVISOR = {
     "a step of the plan": Row(
         fixed("cli/host/check.py:_with_steps", PLAN),
         "check -v",
-        follow(HEALTH),
-        "ovirt-rdma-health.service is not enabled",
+        follow(FOLLOWING),
+        "follow-partitions does not allow it",
         then=True,
     ),
-    "unit that nobody wants": Row(
-        fixed("host/rules/own_unit.py:_not_wanted", f"{REVERT} 1/host"),
+    "children that follow no more": Row(
+        fixed("host/rules/ipoib_children.py:_follower", f"{REVERT} 1/host"),
         "check -v",
-        all_of(follow(HEALTH), run("apply"), follow(WITHOUT)),
+        all_of(follow(FOLLOWING), run("apply"), follow(WITHOUT)),
     ),
     "module that is not loaded": Row(
         fixed("host/rules/modules.py:_wanted_finding", PLAN),
@@ -367,12 +367,12 @@ HYPERVISOR = {
         all_of(follow(POLICY), killed_apply),
     ),
     "children, run to be confirmed": Row(
-        fixed("host/services/partition_children.py:open_run", CONFIRM),
+        fixed("host/daemon/partitions.py:open_run", CONFIRM),
         ledger_says(open_run),
         all_of(follow(POLICY), run("apply --confirm-timeout 60")),
     ),
     "children, interrupted run": Row(
-        fixed("host/services/partition_children.py:open_run", APPLY),
+        fixed("host/daemon/partitions.py:open_run", APPLY),
         ledger_says(open_run),
         all_of(follow(POLICY), killed_apply),
     ),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ovirt_rdma.host.paths import PARTITIONS_UNIT
+from ovirt_rdma.host.paths import DAEMON_UNIT
 from support.fakes.fake_root import FakeRoot, Pci
 from support.golden.golden_base import (
     INFINIBAND,
@@ -204,7 +204,7 @@ def partitions(path: Path) -> FakeRoot:
     a partition that the port is no longer in.
     """
     host = hypervisor(path, loaded=(*MLX4, *INFINIBAND), lists=LISTS)
-    host.unit(PARTITIONS_UNIT, "inactive", "disabled")
+    host.unit(DAEMON_UNIT, "inactive", "disabled")
     _connectx_3(host, CONNECTX_3, "MT4099", "MT_1090120019")
     infiniband_port(
         host,

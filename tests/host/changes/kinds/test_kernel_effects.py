@@ -23,7 +23,7 @@ pytestmark = pytest.mark.hypervisor
 HCA = "0000:04:00.0"
 PORT_MTU = f"/sys/bus/pci/devices/{HCA}/mlx4_port1_mtu"
 TSO = "tx-tcp-segmentation"
-UNIT_NAME = "ovirt-rdma-partitions.service"
+UNIT_NAME = "ovirt-rdma-opensm@0x0002c90300fb1231.service"
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ EXACT = Change(SYSFS, "/sys/class/net/ib0/mtu", None, "4092")
 CHILD = Change(SYSFS, "/sys/class/net/ib0/create_child", None, "0x8001")
 TSO = Change(OFFLOAD, "ib0", None, "off", "tx-tcp-segmentation")
 PATH = Change(FILE, "/etc/modprobe.d/ovirt-rdma.conf", None, "x\n")
-ENABLED = Change(UNIT, "ovirt-rdma-partitions.service", None, "enabled", "enabled")
+OPENSM = "ovirt-rdma-opensm@0x0002c90300fb1231.service"
+ENABLED = Change(UNIT, OPENSM, None, "enabled", "enabled")
 
 
 def prop(name):

@@ -53,7 +53,6 @@ ALLOWED = [
     Change(OPENSM_SETTINGS, f"/etc/ovirt-rdma/opensm-{GUID}.conf", "x\n", None),
     Change(UNIT, f"ovirt-rdma-opensm@{GUID}.service", "disabled", "enabled", "enabled"),
     Change(MODULE, "rpcrdma", None, "loaded"),
-    Change(UNIT, "ovirt-rdma-partitions.service", "disabled", "enabled", "enabled"),
 ]
 REFUSED = [
     Change(FILE, "/etc/passwd", None, "root::0:0::/:/bin/sh\n"),
@@ -67,6 +66,8 @@ REFUSED = [
     Change(OPENSM_SETTINGS, "/etc/ovirt-rdma/opensm-0x5.conf", None, "x\n"),
     Change(OPENSM_SETTINGS, f"/etc/ovirt-rdma/opensm-{GUID}.conf\n", None, "x\n"),
     Change(FILE, f"/etc/ovirt-rdma/opensm-{GUID}.conf", None, "x\n"),
+    # `enable` starts the daemon.
+    Change(UNIT, "ovirt-rdmad.service", None, "enabled", "enabled"),
     Change(UNIT, "ovirt-rdma-opensm@ib0.service", None, "enabled", "enabled"),
     Change(UNIT, f"opensm@{GUID}.service", None, "enabled", "enabled"),
     Change(FILE, MODPROBE, None, "x", "name"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``partitions: follow``: the children of a port's P_Key table, and the unit that
-updates them (IPOIB-PKEY-02).
+"""``partitions: follow``: the children of a port's P_Key table, and the file that lets
+the daemon update them (IPOIB-PKEY-02).
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from support.host.ipoib_kernel import carried_out
 from support.host.ipoib_undo import undone
 
 from ovirt_rdma.host.decision.registry import decide
-from ovirt_rdma.host.facts.model import Software, Unit
+from ovirt_rdma.host.facts.model import OwnFile, Software
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
+from ovirt_rdma.host.rules.base import FILE, Change
+from ovirt_rdma.host.system.own_files import FOLLOW_PARTITIONS, own_text
 
 CHILDREN, FOLLOWED = "IPOIB-PKEY-01", "IPOIB-PKEY-02"
 FOLLOW = policy(partitions="follow")
-UNIT = "ovirt-rdma-partitions.service"
 
 
 def table(*keys, **parts):
@@ -93,6 +94,7 @@ def test_a_child_gets_what_the_rule_that_names_it_says():
         f"{CHILDREN}/ib0.8002",
         "IPOIB-MODE-01/ib0.8002",
         "IPOIB-MTU-01/ib0.8001",
+        f"{FOLLOWED}/host",
     ]
 
 
@@ -124,11 +126,11 @@ def test_what_is_there_is_left_whoever_made_it():
 
 def test_a_child_whose_partition_has_left_is_reported():
     facts = host(netdev(), child(), ports=table("0xffff"))
-    assert steps(facts, FOLLOW) == {}
+    assert list(steps(facts, FOLLOW)) == [f"{FOLLOWED}/host"]
     text = finding(facts, FOLLOW, CHILDREN, "ib0.8001")
     assert text.startswith("WARN ib0.8001 (P_Key 0x8001) has no carrier")
-    assert f"{UNIT} removes children" in text
-    assert UNIT not in finding(facts, Policy(), CHILDREN, "ib0.8001")
+    assert "the daemon removes children" in text
+    assert "daemon" not in finding(facts, Policy(), CHILDREN, "ib0.8001")
 
 
 @pytest.mark.parametrize(
@@ -187,91 +189,60 @@ def test_carried_out_nothing_is_left_and_undone_all_is_as_before(keys, own, mana
         ports=table(*keys),
         profiles=[profile()] if managed else None,
     )
-    plan = decide(facts, FOLLOW, OTHERS).steps
+    plan = decide(facts, FOLLOW, {*OTHERS, FOLLOWED}).steps
     after = carried_out(facts, plan)
-    assert [s for s in decide(after, FOLLOW, OTHERS).steps if not s.refused] == []
+    assert [
+        s for s in decide(after, FOLLOW, {*OTHERS, FOLLOWED}).steps if not s.refused
+    ] == []
     before = undone(after, plan)
     assert before.netdevs == facts.netdevs
     if managed:
         assert before.network_manager.profiles == facts.network_manager.profiles
 
 
-# The unit
+# The daemon
 
 
-def with_unit(load="loaded", active="active", enabled="enabled", follow=True, **parts):
-    """The finding and step of IPOIB-PKEY-02 for a host with this unit."""
-    unit = Unit(UNIT, load, active, enabled)
-    facts = host(software=Software(units=(unit,)), ports=table("0xffff"), **parts)
+def allowed(text=None, follow=True):
+    """The finding and step of IPOIB-PKEY-02 for a host with such a file of ours."""
+    files = () if text is None else (OwnFile(FOLLOW_PARTITIONS, text),)
+    facts = host(software=Software(own_files=files), ports=table("0xffff"))
     wanted = FOLLOW if follow else policy(mtu=2044)
-    text = finding(facts, wanted, FOLLOWED, "host")
-    return text, steps(facts, wanted).get(f"{FOLLOWED}/host")
+    found = finding(facts, wanted, FOLLOWED, "host")
+    return found, steps(facts, wanted).get(f"{FOLLOWED}/host")
 
 
-def test_the_unit_is_enabled():
-    text, step = with_unit(active="inactive", enabled="disabled")
+OURS = own_text(["partitions: follow"])
+
+
+def test_apply_lets_the_daemon_follow():
+    text, step = allowed()
     assert text.startswith("FAIL the children of ib0 should follow the P_Key table")
-    assert shown(step) == [f"{UNIT} enabled disabled>enabled"]
+    assert step.changes == (Change(FILE, FOLLOW_PARTITIONS, None, OURS),)
     assert (step.effect, step.refused, step.users) == ("live", "", ())
-    assert step.changes[0].kind == "unit"
-    assert step.undo.startswith(f"systemctl disable --now {UNIT}")
 
 
-@pytest.mark.parametrize(
-    ("load", "enabled", "refused"),
-    [
-        ("not-found", "", ("unit-missing", UNIT)),
-        ("masked", "masked", ("unit-not-loaded", "masked")),
-        ("", "", ("unit-not-loaded", "unknown")),
-    ],
-)
-def test_a_unit_that_cannot_be_enabled(load, enabled, refused):
-    text, step = with_unit(load, "inactive", enabled)
-    assert step.refused.id == refused[0]
-    assert refused[1] in step.refused
-    assert text.startswith("FAIL ")
+def test_a_file_of_somebody_else_is_left():
+    text, step = allowed("what?\n")
+    assert "is not from ovirt-rdma" in step.refused
     assert step.refused in text
 
 
 @pytest.mark.parametrize(
-    ("unit", "text"),
-    [
-        ({}, f"PASS {UNIT} follows the P_Key tables"),
-        ({"active": "failed"}, f"FAIL {UNIT} is enabled but has failed"),
-        ({"active": "inactive"}, f"FAIL {UNIT} is enabled but is not running"),
-        ({"load": "not-found"}, f"FAIL {UNIT} is enabled but is not running"),
-        ({"enabled": "disabled", "follow": False}, "SKIP the policy has no partitions"),
-        ({"load": "not-found", "enabled": "", "follow": False}, "SKIP the policy has"),
-    ],
+    ("text", "follow", "verdict"),
+    [(OURS, True, "PASS"), (None, False, "SKIP"), (OURS, False, "WARN")],
 )
-def test_what_is_said_of_the_unit(unit, text):
-    found, step = with_unit(**unit)
-    assert found.startswith(text)
+def test_what_is_said_of_the_file(text, follow, verdict):
+    found, step = allowed(text, follow=follow)
+    assert found.startswith(f"{verdict} ")
+    assert (f"revert {FOLLOWED}/host" in found) == (verdict == "WARN")
     assert step is None
 
 
-def test_a_policy_that_follows_no_more_leaves_the_unit_to_revert():
-    text, step = with_unit(follow=False)
-    assert text.startswith(f"WARN {UNIT} is enabled, but the policy no longer has")
-    assert f"ovirt-rdma-host revert {FOLLOWED}/host" in text
-    assert step is None
-
-
-def test_a_host_that_no_rule_with_follow_names_needs_no_unit():
-    facts = host(
-        ports=table("0xffff"),
-        software=Software(units=(Unit(UNIT, "loaded", "inactive", "disabled"),)),
-    )
+def test_a_host_that_no_rule_with_follow_names_needs_none():
+    facts = host(ports=table("0xffff"), software=Software())
     rule = InterfaceRule(1, "a", port=2, partitions="follow")
     wanted = Policy(host=HostPolicy((rule,)))
     text = finding(facts, wanted, FOLLOWED, "host")
     assert text.startswith("SKIP no rule with partitions: follow applies")
     assert steps(facts, wanted) == {}
-
-
-@pytest.mark.parametrize("units", [(), (Unit("vdsmd.service", "loaded", "active"),)])
-def test_a_unit_that_is_not_known_is_not_guessed_at(units):
-    facts = host(ports=table("0xffff"), software=Software(units=units))
-    text = finding(facts, FOLLOW, FOLLOWED, "host")
-    assert text.startswith(f"SKIP it is unknown if {UNIT}")
-    assert steps(facts, FOLLOW) == {}

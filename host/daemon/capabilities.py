@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Write the files that others read about this host, and change with it.
+"""Write the files that others read about this host: a task of the daemon.
 
 The hook after_get_caps adds the capabilities to those of VDSM. They depend on how the
 host is configured, never on the state of a link: the engine uses what it reads until it
@@ -12,8 +12,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Optional, Union
 
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.daemon.loop import Result, Task, Turn
 from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_mode
+from ovirt_rdma.host.facts.interfaces import interfaces_of
 from ovirt_rdma.host.paths import CAPS_JSON, INTERFACES_JSON, POLICY_JSON, under
+from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import in_force
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import not_written, write_atomically
@@ -24,6 +28,7 @@ from ovirt_rdma.host.system.safe_file import read_file
 # The hook after_get_caps, which imports nothing of ours, reads version 1.
 CAPS = Envelope("capabilities")
 FEATURES = ("NFS_RDMA",)
+CAPS_S = 60.0
 INTERFACES = Envelope("interfaces")
 # Read by the user vdsm, and by users of Ansible.
 _FILE_MODE = 0o644
@@ -44,51 +49,57 @@ def has_features(root: Union[str, Path]) -> bool:
     return in_force(under(root, POLICY_JSON)).stored is not None
 
 
-def write_caps(root: Union[str, Path] = "/") -> bool:
-    """Write or remove the file, as the host is configured; return True if that changed
-    anything.
-
-    Raises Problem where it cannot be written or removed.
+class Capabilities(Task):
+    """Keeps the files as the host below ``root`` is configured. ``run`` runs tools, as
+    for HostReader.
     """
-    wanted = text_of_caps() if has_features(root) else None
-    return _keep(under(root, CAPS_JSON), wanted)
+
+    name = "capabilities"
+
+    def __init__(self, root: str = "/", run: Optional[Runner] = None) -> None:
+        self._root, self._run = root, run
+
+    def interval(self, policy: Policy) -> Optional[float]:
+        """As :meth:`Task.interval`."""
+        return CAPS_S
+
+    def run(self, turn: Turn) -> Result:
+        """Write or remove the files. Raises Problem where that is not possible."""
+        has = has_features(self._root)
+        _keep(under(self._root, CAPS_JSON), text_of_caps() if has else None)
+        wanted = None
+        if marker_mode(Path(self._root)) is not None:
+            found = interfaces_of(HostReader(self._root, self._run).interfaces())
+            wanted = INTERFACES.text({"interfaces": plain(found)})
+        _keep(under(self._root, INTERFACES_JSON), wanted)
+        if has:
+            return Result(f"the engine gets {', '.join(FEATURES)}")
+        return Result("the engine gets nothing: mode vdsmd and a policy are needed")
+
+    def end(self) -> None:
+        """As :meth:`Task.end`."""
+        if marker_mode(Path(self._root)) is None:
+            for path in (CAPS_JSON, INTERFACES_JSON):
+                _keep(under(self._root, path), None)
 
 
-def write_interfaces(
-    root: Union[str, Path] = "/", run: Optional[Runner] = None
-) -> bool:
-    """Write what each netdev is, or remove it where nothing is enabled; return True if
-    that changed anything.
-
-    ``run`` runs tools, as for HostReader. Raises Problem as :func:`write_caps`.
+def _keep(path: Path, text: Optional[str]) -> None:
+    """Give the file ``path`` this text, or remove it, unless it is so. Raises
+    Problem.
     """
-    wanted = None
-    if marker_mode(Path(root)) is not None:
-        # Imported here: the hook's file needs no facts.
-        from ovirt_rdma.host.collect.collector import HostReader  # noqa: PLC0415
-        from ovirt_rdma.host.facts.interfaces import interfaces_of  # noqa: PLC0415
-
-        found = interfaces_of(HostReader(root, run).interfaces())
-        wanted = INTERFACES.text({"interfaces": plain(found)})
-    return _keep(under(root, INTERFACES_JSON), wanted)
-
-
-def _keep(path: Path, text: Optional[str]) -> bool:
-    """Give the file ``path`` this text, or remove it; return True if it changed."""
     wanted = None if text is None else text.encode()
     try:
         if wanted == _present(path):
-            return False
+            return
         if wanted is None:
             path.unlink()
-            return True
+            return
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.parent.chmod(_DIRECTORY_MODE)
         write_atomically(path, wanted, _FILE_MODE)
     except OSError as error:
         raise not_written(error, path) from error
-    return True
 
 
 def _present(path: Path) -> Union[bytes, None]:

@@ -8,14 +8,22 @@ nothing differs from it any more.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
 
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.daemon.loop import Result, Task, Turn
+from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import FINDINGS_JSON, under
+from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.model import digest as policy_digest
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN, Finding
+from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import not_written, write_atomically
 from ovirt_rdma.host.system.json_codec import Records, plain
 from ovirt_rdma.host.system.json_document import (
@@ -26,8 +34,9 @@ from ovirt_rdma.host.system.json_document import (
 )
 from ovirt_rdma.host.system.safe_file import read_file
 
+_DAY_S = 86400.0
 _FILE_MODE = 0o644
-_FIX = "remove it; the next check of ovirt-rdma-recheck.service writes it again"
+_FIX = "remove it; the daemon writes it again once a day"
 FINDINGS = Envelope("findings")
 
 
@@ -76,6 +85,48 @@ class Difference:
 
 
 _records = Records("the recorded findings")
+
+
+class Recheck(Task):
+    """Does what ``check`` does, and says what differs after the boot of another kernel.
+    ``run`` runs tools, as for HostReader.
+    """
+
+    name = "recheck"
+    # Modules, links and vdsmd are up by then.
+    first_s = 300.0
+    deadline_s = 180.0
+
+    def __init__(self, root: str = "/", run: Optional[Runner] = None) -> None:
+        self._root, self._run = root, run
+
+    def interval(self, policy: Policy) -> Optional[float]:
+        """As :meth:`Task.interval`."""
+        return _DAY_S
+
+    def run(self, turn: Turn) -> Result:
+        """Check the host, record the result, and note what differs. Raises Problem."""
+        with contextlib.suppress(OSError):
+            os.nice(19)  # Nothing waits for it.
+        facts = HostReader(self._root, self._run).facts()
+        kernel = facts.kernel_release
+        digest = turn.stored.digest if turn.stored else policy_digest(Policy())
+        now = findings_of(kernel, digest, decide(facts, turn.policy).findings)
+        try:
+            earlier = read_record(self._root)
+        except Problem as problem:
+            turn.note(f"{problem}; it is replaced")
+            earlier = None
+        record = record_after(earlier, now)
+        write_record(self._root, record)
+        if earlier is not None and earlier.now.kernel != kernel:
+            found = differences(record)
+            what = f"{len(found)} finding{'' if len(found) == 1 else 's'} changed"
+            turn.note(f"kernel {kernel}: {what} since kernel {earlier.now.kernel}")
+            for difference in found:
+                turn.note(str(difference))
+        failed = sum(finding.verdict == FAIL for finding in now.findings)
+        return Result(f"check: {failed} failed, {len(now.findings) - failed} warned")
 
 
 def findings_of(

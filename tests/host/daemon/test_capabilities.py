@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from support.fakes.fake_enablement import Host, rdma_rule
 from support.fakes.fake_hosts import connectx3_ib
+from support.host.daemon_task import TaskRuns
 
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.daemon.capabilities import Capabilities
 from ovirt_rdma.host.facts.interfaces import content_of
 from ovirt_rdma.host.paths import (
     CAPS_JSON,
@@ -24,12 +25,18 @@ from ovirt_rdma.host.paths import (
     POLICY_JSON,
     under,
 )
-from ovirt_rdma.host.services.capabilities import write_caps, write_interfaces
 
 
 @pytest.fixture
 def host(tmp_path):
     return Host(tmp_path)
+
+
+def write(host, run=None):
+    """Run the task; return what is wrong."""
+    runs = TaskRuns(Capabilities(host.root, run), host.root)
+    runs.run()
+    return runs.said
 
 
 def caps(host):
@@ -46,56 +53,56 @@ WANTED = {
 
 def test_mode_vdsmd_and_a_policy(host):
     host.load(rdma_rule())
-    assert not write_caps(host.root)
+    write(host)
     host.enable()
-    assert write_caps(host.root)
+    write(host)
     assert caps(host) == WANTED
     path = under(host.root, CAPS_JSON)
     assert path.stat().st_mode & 0o777 == 0o644
     assert path.parent.stat().st_mode & 0o777 == 0o755
     inode = path.stat().st_ino
-    assert not write_caps(host.root)
+    write(host)
     assert path.stat().st_ino == inode
     host.disable()
-    assert write_caps(host.root)
+    write(host)
     assert caps(host) is None
 
 
 def test_mode_host_says_nothing_of_nfs(host):
     host.load(rdma_rule())
     host.enable("host")
-    assert not write_caps(host.root)
+    write(host)
     assert caps(host) is None
 
 
 def test_no_policy_or_one_that_cannot_be_used(host):
     host.enable()
-    assert not write_caps(host.root)
+    write(host)
     host.load(rdma_rule())
-    assert write_caps(host.root)
+    write(host)
     host.write(POLICY_JSON, "{")  # its copy counts
-    assert not write_caps(host.root)
+    write(host)
     host.write(POLICY_COPY, "{")
-    assert write_caps(host.root)
+    write(host)
     assert caps(host) is None
 
 
 def test_a_marker_that_is_not_ours(host):
     host.load(rdma_rule())
     host.write(ENABLED, "mode: vdsmd\n")
-    assert not write_caps(host.root)
+    write(host)
 
 
 @pytest.mark.parametrize("text, mode", [("{", 0o644), (None, 0o600), ("", 0o666)])
 def test_a_file_that_is_not_right_is_put_right(host, text, mode):
     host.load(rdma_rule())
     host.enable()
-    write_caps(host.root)
+    write(host)
     path = under(host.root, CAPS_JSON)
     if text is not None:
         path.write_text(text)
     path.chmod(mode)
-    assert write_caps(host.root)
+    write(host)
     assert caps(host) == WANTED
     assert path.stat().st_mode & 0o777 == 0o644
 
@@ -104,22 +111,20 @@ def test_a_dangling_link_is_replaced_or_removed(host):
     path = under(host.root, CAPS_JSON)
     path.parent.mkdir(parents=True)
     path.symlink_to("/nonexistent")
-    assert write_caps(host.root)
+    write(host)
     assert not path.is_symlink()
     path.symlink_to("/nonexistent")
     host.load(rdma_rule())
     host.enable()
-    assert write_caps(host.root)
+    write(host)
     assert not path.is_symlink()
     assert caps(host) == WANTED
 
 
 def test_a_folder_in_its_place_is_a_sentence(host):
     under(host.root, CAPS_JSON).mkdir(parents=True)
-    with pytest.raises(Problem) as caught:
-        write_caps(host.root)
-    assert caught.value.id == "file-not-written"
-    assert "caps.json" in str(caught.value)
+    (said,) = write(host)
+    assert "caps.json" in said
 
 
 # -- the interfaces, for Ansible
@@ -139,9 +144,9 @@ def interfaces(host):
 @pytest.mark.parametrize("mode", ["host", "vdsmd"])
 def test_the_interfaces_are_there_while_the_host_is_enabled(host, fabric, mode):
     run = fabric.runner
-    assert not write_interfaces(host.root, run)
+    write(host, run)
     host.enable(mode)
-    assert write_interfaces(host.root, run)
+    write(host, run)
     found = interfaces(host)
     assert list(found) == ["schema_version", "kind", "interfaces"]
     facts = HostReader(host.root, run).facts()
@@ -152,10 +157,10 @@ def test_the_interfaces_are_there_while_the_host_is_enabled(host, fabric, mode):
     path = under(host.root, INTERFACES_JSON)
     assert path.stat().st_mode & 0o777 == 0o644
     inode = path.stat().st_ino
-    assert not write_interfaces(host.root, run)
+    write(host, run)
     assert path.stat().st_ino == inode
     host.disable()
-    assert write_interfaces(host.root, run)
+    write(host, run)
     assert interfaces(host) is None
 
 
@@ -163,7 +168,7 @@ def test_a_storage_network_has_its_role_also_behind_a_router(host, fabric):
     fabric.nfs_mount("10.9.9.9:/data", "/rhev/x", "tcp", address="10.9.9.9")
     fabric.route("10.9.9.9", "ib1", "10.0.0.2")
     host.enable("host")
-    write_interfaces(host.root, fabric.runner)
+    write(host, fabric.runner)
     found = {i["name"]: i["roles"] for i in interfaces(host)["interfaces"]}
     assert (found["ib0"], found["ib1"]) == ([], ["storage"])
 
@@ -195,7 +200,7 @@ def test_ansible_gathers_it_without_a_warning(host, fabric):
     result = gathered(host.root)
     assert result["ansible_facts"]["ansible_local"] == {"ovirt_rdma": {}}
     assert "warnings" not in result
-    write_interfaces(host.root, fabric.runner)
+    write(host, fabric.runner)
     result = gathered(host.root)
     assert result["ansible_facts"]["ansible_local"] == {"ovirt_rdma": interfaces(host)}
     assert "warnings" not in result
@@ -218,7 +223,7 @@ def test_the_program_for_ansible_prints_it_or_an_empty_object(host, fabric):
     assert FACT.stat().st_mode & 0o777 == 0o755
     assert fact(host.root) == {}
     host.enable("host")
-    write_interfaces(host.root, fabric.runner)
+    write(host, fabric.runner)
     assert fact(host.root) == interfaces(host)
     path = under(host.root, INTERFACES_JSON)
     path.write_text("")

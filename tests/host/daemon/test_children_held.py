@@ -17,11 +17,11 @@ from ovirt_rdma.host.changes.kinds.model import (
     ROLLED_BACK,
     AtomicChange,
 )
-from ovirt_rdma.host.paths import PARTITIONS_UNIT as UNIT
+from ovirt_rdma.host.daemon.partitions import made_by, open_run
+from ovirt_rdma.host.paths import DAEMON_UNIT as UNIT
 from ovirt_rdma.host.rules.base import LIVE, SYSFS, Change
 from ovirt_rdma.host.rules.profiles import new_profile
 from ovirt_rdma.host.rules.view import View
-from ovirt_rdma.host.services.partition_children import made_by, open_run
 
 pytestmark = pytest.mark.hypervisor
 

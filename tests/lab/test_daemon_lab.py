@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ovirt-rdma-health.service and ovirt-rdma-metrics.timer under systemd, with a mount.
+"""ovirt-rdmad.service under systemd, with a mount.
 
-``apply`` enables and starts them, and ``revert`` ends that. In their sandboxes they see
-the mount, and a server that is frozen.
+``enable`` starts it, and ``disable`` ends it. In its sandbox it sees the mount, and a
+server that is frozen.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from lab.topology import Topology, two_guests
 
 pytestmark = pytest.mark.faults
 
-HEALTH = "ovirt-rdma-health.service"
-METRICS = "ovirt-rdma-metrics.timer"
+DAEMON = "ovirt-rdmad.service"
 STATE = "/run/ovirt-rdma/health.json"
 FOLDER = "/var/lib/prometheus/node-exporter"
 SAMPLES = f"{FOLDER}/ovirt_rdma.prom"
@@ -34,7 +33,7 @@ nfs:
 host: {{metrics_folder: {FOLDER}}}
 """
 # Guests are emulated: a start of Python alone takes seconds.
-PATIENT = "/etc/systemd/system/ovirt-rdma-metrics.service.d/patient.conf"
+PATIENT = f"/etc/systemd/system/{DAEMON}.d/patient.conf"
 
 
 class Host:
@@ -44,7 +43,7 @@ class Host:
         self.lab = lab
         installed_host.install(lab.hypervisor)
         self.said(f"mkdir -p {PATIENT.rpartition('/')[0]}")
-        self.said(f"cat > {PATIENT}", "[Service]\nTimeoutStartSec=120\n")
+        self.said(f"cat > {PATIENT}", "[Service]\nTimeoutStartSec=300\n")
         self.said("systemctl daemon-reload")
 
     def said(self, line: str, input: str = "") -> str:
@@ -56,13 +55,14 @@ class Host:
         """Run ``ovirt-rdma-host``, and return its document."""
         return json.loads(self.said(f"ovirt-rdma-host {' '.join(words)} -o json"))
 
-    def shown(self, what: str, unit: str = HEALTH) -> str:
-        """Return a property of a unit."""
-        return self.said(f"systemctl show -p {what} --value {unit}")
+    def shown(self, what: str) -> str:
+        """Return a property of the unit."""
+        return self.said(f"systemctl show -p {what} --value {DAEMON}")
 
-    def enabled(self, unit: str) -> str:
-        """Return what systemd says of the unit's enablement."""
-        return self.said(f"systemctl is-enabled {unit} || true")
+    def tasks(self) -> dict[str, dict[str, Any]]:
+        """Return the tasks of the daemon."""
+        done = self.lab.hypervisor.run("ovirt-rdma-host daemon status -o json")
+        return {task["name"]: task for task in json.loads(done.stdout)["tasks"]}
 
     def waits_for(self, line: str) -> None:
         """Wait until a shell line succeeds."""
@@ -81,33 +81,39 @@ def host() -> Iterator[Host]:
         yield Host(lab)
 
 
-def test_health_and_metrics_under_systemd(host: Host) -> None:
+def test_the_daemon_under_systemd(host: Host) -> None:
     server = host.lab.server.monitor
-    for unit in (HEALTH, METRICS):
-        assert (host.enabled(unit), host.shown("ActiveState", unit)) == (
-            "disabled",
-            "inactive",
-        )
+    # Before it is enabled.
+    host.said(f"systemctl start {DAEMON}")
+    assert (host.shown("ActiveState"), host.shown("ConditionResult")) == (
+        "inactive",
+        "no",
+    )
     host.said(f"mkdir -p {FOLDER} {PLACE}")
     host.said(f"mount -t nfs -o {OPTIONS} {host.lab.export} {PLACE}")
     host.said("cat > /etc/ovirt-rdma/policy.yaml", POLICY)
     host.command("policy", "load", "-y")
-    assert host.command("apply")["outcome"] == "done"
-    for unit in (HEALTH, METRICS):
-        assert (host.enabled(unit), host.shown("ActiveState", unit)) == (
-            "enabled",
-            "active",
-        )
+    host.command("enable", "--mode", "host")
+    host.waits_for(f"systemctl is-active {DAEMON}")
     host.waits_for_state("ok")
+    host.waits_for("[ -e /run/ovirt-rdma/interfaces.json ]")
     _has_its_sandbox(host)
+    tasks = host.tasks()
+    assert {tasks[name]["state"] for name in ("health", "metrics", "capabilities")} == {
+        "ok"
+    }
+    assert tasks["partitions"]["state"] == "off"
 
     try:
         server.freeze()
         frozen_s = float(host.said("date +%s.%N"))
         host.waits_for_state("stalled")
         told = host.said(
-            f"journalctl --sync; journalctl -u {HEALTH} -o json --no-pager"
+            f"journalctl --sync; journalctl -u {DAEMON} -o json --no-pager"
         )
+        # The mount hangs, the daemon does not.
+        assert host.tasks()["health"]["state"] == "ok"
+        assert host.shown("NRestarts") == "0"
     finally:
         server.thaw()
     entries = [json.loads(line) for line in told.splitlines()]
@@ -116,19 +122,23 @@ def test_health_and_metrics_under_systemd(host: Host) -> None:
     print(f"seen after {int(entry['__REALTIME_TIMESTAMP']) / 1e6 - frozen_s:.1f} s")
     host.waits_for_state("ok")
 
-    # After a kill, systemd starts it again.
-    host.said(f"kill -KILL {host.shown('MainPID')}")
-    host.waits_for(f"[ $(systemctl show -p NRestarts --value {HEALTH}) = 1 ]")
-    host.said(f"rm -f {STATE}")
-    host.waits_for_state("ok")
-
-    assert host.command("revert")["outcome"] == "done"
-    for unit in (HEALTH, METRICS):
-        assert (host.enabled(unit), host.shown("ActiveState", unit)) == (
-            "disabled",
-            "inactive",
+    # After a kill, systemd starts it again; as after a loop that turns no more.
+    for number, signal in ((1, "KILL"), (2, "STOP")):
+        host.said(f"kill -{signal} {host.shown('MainPID')}")
+        host.waits_for(
+            f"[ $(systemctl show -p NRestarts --value {DAEMON}) = {number} ]"
         )
-    assert host.said(f"ls {STATE} 2> /dev/null || true") == ""
+        host.said(f"rm -f {STATE}")
+        host.waits_for_state("ok")
+
+    # Another policy.
+    host.said("cat > /etc/ovirt-rdma/policy.yaml", "version: 1\n")
+    host.command("policy", "load", "-y")
+    host.waits_for(f"[ ! -e {STATE} ] && [ ! -e {SAMPLES} ]")
+    host.command("disable")
+    host.waits_for(f"[ $(systemctl show -p ActiveState --value {DAEMON}) = inactive ]")
+    left = "ls /run/ovirt-rdma/daemon.json /run/ovirt-rdma/interfaces.json"
+    assert host.said(f"{left} 2> /dev/null || true") == ""
     assert host.said(f"mountpoint -q {PLACE} && echo mounted") == "mounted"
 
 
@@ -139,6 +149,17 @@ def _has_its_sandbox(host: Host) -> None:
         for line in host.said(f"cat /proc/{host.shown('MainPID')}/status").splitlines()
     )
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
-    kill, setgid, setuid, search = 5, 6, 7, 2
-    bound = sum(1 << one for one in (kill, setgid, setuid, search))
-    assert int(status["CapBnd"], 16) == bound
+    # linux/capability.h
+    bits = {
+        "CAP_DAC_OVERRIDE": 1,
+        "CAP_DAC_READ_SEARCH": 2,
+        "CAP_KILL": 5,
+        "CAP_SETGID": 6,
+        "CAP_SETUID": 7,
+        "CAP_NET_ADMIN": 12,
+        "CAP_SYS_MODULE": 16,
+        "CAP_SYS_PTRACE": 19,
+        "CAP_SYS_ADMIN": 21,
+        "CAP_SYSLOG": 34,
+    }
+    assert int(status["CapBnd"], 16) == sum(1 << bit for bit in bits.values())

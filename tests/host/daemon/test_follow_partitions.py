@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 from support.fakes.fake_changes import ChangingRoot, changing
 from support.fakes.fake_hosts import connectx3_ib
+from support.host.daemon_task import TaskRuns
 
 from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import Journal
@@ -31,13 +32,13 @@ from ovirt_rdma.host.changes.run import (
     loaded_policy,
     still_planned,
 )
+from ovirt_rdma.host.daemon.partitions import FollowPartitions
 from ovirt_rdma.host.decision.registry import decide
-from ovirt_rdma.host.paths import PARTITIONS_UNIT as UNIT
 from ovirt_rdma.host.paths import POLICY_JSON
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.store import store
-from ovirt_rdma.host.services.partition_follower import Follower, follow_partitions
 from ovirt_rdma.host.system.lock import one_run
+from ovirt_rdma.host.system.own_files import FOLLOW_PARTITIONS, own_text
 from ovirt_rdma.host.system.signals import StopSignal
 
 pytestmark = pytest.mark.hypervisor
@@ -55,11 +56,6 @@ host:
 CREATE = "/sys/class/net/ib0/create_child"
 
 
-class Never:
-    def wait(self, seconds):
-        return False
-
-
 @dataclass
 class Site:
     """A host, its follower, and the follower's sentences."""
@@ -70,13 +66,15 @@ class Site:
     def __post_init__(self):
         self.table()
         self.policy(FOLLOW)
+        self.host.write(FOLLOW_PARTITIONS, own_text(["partitions: follow"]))
         self.start()
 
     def start(self):
         """Start the follower, or start it again."""
-        self.follower = Follower(
-            self.host.path, self.host.run, self, Never(), self.host.effects()
+        task = FollowPartitions(
+            self.host.path, self, self.host.run, self.host.effects()
         )
+        self.follower = TaskRuns(task, self.host.path, self.said)
 
     def policy(self, text):
         policy = parse_policy(text, "p.yaml").policy
@@ -90,7 +88,7 @@ class Site:
         """Poll that many times, and return the sentences."""
         del self.said[:]
         for _ in range(times):
-            self.follower.look()
+            self.follower.run()
         return self.said
 
     @property
@@ -222,10 +220,12 @@ def test_what_apply_made_is_removed_too(site):
     assert (site.children, site.held) == ([], [])
 
 
-def test_apply_makes_the_children_and_enables_the_unit(site):
+def test_apply_makes_the_children_and_lets_the_daemon_follow_until_revert(site):
     host, root = site.host, site.host.path
-    with_unit(host)
+    allowed = root / FOLLOW_PARTITIONS.lstrip("/")
+    allowed.unlink()
     site.table("0x8001", "0x8002")
+    assert (site.look(), site.children) == ([], [])
     policy = loaded_policy(root)
     prepared = decide_for(host.reader().facts(), policy)
     request = RunRequest(
@@ -235,10 +235,11 @@ def test_apply_makes_the_children_and_enables_the_unit(site):
     result = apply_steps(host.effects(), Journal(root), wanted, request, site)
     assert result.outcome == DONE, result.sentence
     assert result.done[-1] == "IPOIB-PKEY-02/host"
-    assert (site.children, host.units[UNIT]) == (["ib0.8001", "ib0.8002"], "enabled")
+    assert (site.children, allowed.exists()) == (["ib0.8001", "ib0.8002"], True)
     assert site.look() == []
-    # The policy no longer follows: the unit is disabled, the children stay.
+    # The policy no longer follows: the children stay.
     site.policy("version: 1\n")
+    site.look(3)
     facts = host.reader().facts()
     (said,) = (
         finding
@@ -248,22 +249,7 @@ def test_apply_makes_the_children_and_enables_the_unit(site):
     assert "revert IPOIB-PKEY-02/host" in said.fix
     only = "IPOIB-PKEY-02/host"
     revert(host.effects(), Journal(root), facts, site, only=only)
-    assert (site.children, host.units[UNIT]) == (["ib0.8001", "ib0.8002"], "disabled")
-
-
-def with_unit(host):
-    """Make systemd show the state of our unit."""
-    host.systemd()
-    host.unit(UNIT, "inactive", "disabled")
-    systemctl = host.runner.programs["systemctl"]
-
-    def following(argv):
-        said = systemctl(argv)
-        active = "active" if host.units[UNIT] == "enabled" else "inactive"
-        host.unit(UNIT, active, host.units[UNIT])
-        return said
-
-    host.runner.program("systemctl", following)
+    assert (site.children, allowed.exists()) == (["ib0.8001", "ib0.8002"], False)
 
 
 # Children that stay
@@ -542,7 +528,8 @@ def test_sigterm_in_the_middle_takes_that_child_back_and_ends(plain):
 
     plain.host.kernel_write = ask_to_end
     with StopSignal() as stop:
-        host = plain.host
-        follow_partitions(host.path, host.run, plain, stop, host.effects())
+        plain.start()
+        plain.follower.run(stop)
+        assert stop.wait(0)
     assert (plain.children, plain.held) == ([], [])
     assert plain.verbs == [PARTITIONS]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Tests when the follower polls, acts, waits and reports.
+"""Tests when the task ``partitions`` acts, waits and reports.
 
 test_follow_partitions.py tests its changes.
 """
@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 
 import pytest
 from support.golden import golden_mlx4 as mlx4
+from support.host.daemon_task import TaskRuns
 
+from ovirt_rdma.host.daemon import partitions
+from ovirt_rdma.host.daemon.partitions import FollowPartitions, Outcome
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import POLICY_JSON
-from ovirt_rdma.host.policy import store as policy_store
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
 from ovirt_rdma.host.policy.store import store
-from ovirt_rdma.host.services import partition_follower
-from ovirt_rdma.host.services.partition_children import Outcome
-from ovirt_rdma.host.services.partition_follower import Follower, follow_partitions
 from ovirt_rdma.host.system.lock import LockHeld
+from ovirt_rdma.host.system.own_files import FOLLOW_PARTITIONS, own_text
 
 pytestmark = pytest.mark.hypervisor
 
@@ -51,9 +51,11 @@ class Stage:
         )
         policy = Policy(host=HostPolicy((rule,), partitions_interval=interval))
         store(policy, "p.yaml", self.host.path / POLICY_JSON.lstrip("/"))
+        self.host.write(FOLLOW_PARTITIONS, own_text(["partitions: follow"]))
 
     def follower(self):
-        return Follower(self.host.path, self.host.runner, self, Never())
+        task = FollowPartitions(self.host.path, self, self.host.runner)
+        return TaskRuns(task, self.host.path, self.said)
 
     # The methods of a listener; the follower itself uses the last only.
 
@@ -65,11 +67,6 @@ class Stage:
         taken = (self.asked[:], self.said[:])
         del self.asked[:], self.said[:]
         return taken
-
-
-class Never:
-    def wait(self, seconds):
-        return False
 
 
 @pytest.fixture
@@ -98,39 +95,39 @@ def stage(tmp_path, monkeypatch):
                 raise found.answer
             return found.answer
 
-    monkeypatch.setattr(partition_follower, "ChildrenRun", Scripted)
+    monkeypatch.setattr(partitions, "ChildrenRun", Scripted)
     return found
 
 
 def looks(follower, number):
-    return [follower.look() for _ in range(number)]
+    return [follower.run() for _ in range(number)]
 
 
 def test_nothing_is_done_where_nothing_differs(stage):
-    assert looks(stage.follower(), 3) == [30, 30, 30]
+    looks(stage.follower(), 3)
     assert stage.take() == ([], [])
     assert stage.host.runner.ran == []
 
 
 def test_a_partition_that_appears_is_acted_on_at_once(stage):
     follower = stage.follower()
-    follower.look()
+    follower.run()
     stage.table(*KEYS, "0x8005")
-    follower.look()
+    follower.run()
     assert stage.take() == ([(("ib0.8005",), (), set())], [])
 
 
 def test_one_that_disappears_is_acted_on_at_the_second_look(stage):
     follower = stage.follower()
     stage.table("0xffff", "0x8001")
-    follower.look()
+    follower.run()
     assert stage.take() == ([], [])
     stage.table(*KEYS)
-    follower.look()
+    follower.run()
     stage.table("0xffff", "0x8001")
-    follower.look()
+    follower.run()
     assert stage.take() == ([], [])
-    follower.look()
+    follower.run()
     assert stage.take() == ([((), ("ib0.8003",), set())], [])
 
 
@@ -147,7 +144,7 @@ def test_what_fails_is_tried_less_and_less_often_and_told_once(stage):
     stage.answer = FAILED
     tried = []
     for look in range(80):
-        follower.look()
+        follower.run()
         if stage.take()[0]:
             tried.append(look)
     # After 1, 2, 4, ... polls, and in the end every ten minutes.
@@ -158,13 +155,13 @@ def test_what_failed_is_made_in_a_run_of_its_own_the_next_time(stage):
     follower = stage.follower()
     stage.table(*KEYS, "0x8005")
     stage.answer = FAILED
-    follower.look()
+    follower.run()
     assert stage.take() == ([(("ib0.8005",), (), set())], [FAILED.sentences[0]])
-    follower.look()
+    follower.run()
     assert stage.take() == ([(("ib0.8005",), (), {"ib0.8005"})], [])
     # A new difference does not wait.
     stage.table(*KEYS, "0x8005", "0x8006")
-    follower.look()
+    follower.run()
     assert stage.take() == ([(("ib0.8005", "ib0.8006"), (), {"ib0.8005"})], [])
 
 
@@ -182,7 +179,7 @@ def test_what_came_right_and_fails_again_is_told_again(stage):
     stage.answer = FAILED
     for keys in ((*KEYS, "0x8005"), KEYS, (*KEYS, "0x8005")):
         stage.table(*keys)
-        follower.look()
+        follower.run()
     assert stage.take()[1] == [FAILED.sentences[0]] * 2
 
 
@@ -199,7 +196,7 @@ def test_while_another_run_is_at_work_each_look_asks(stage, answer):
     assert len(asked) == 9
     assert said == list(getattr(answer, "sentences", ()))
     stage.answer = Outcome()
-    follower.look()
+    follower.run()
     assert len(stage.take()[0]) == 1
 
 
@@ -235,52 +232,48 @@ def test_the_policy_in_force_is_followed(stage):
     follower = stage.follower()
     stage.table(*KEYS, "0x8005")
     stage.policy(partitions=None)
-    nothing = "the policy in force follows no partitions; nothing is done"
-    assert looks(follower, 2) == [30, 30]
-    assert stage.take() == ([], [nothing])
+    for policy in (lambda: None, (stage.host.path / POLICY_JSON.lstrip("/")).unlink):
+        policy()
+        assert [result.sentence for result in looks(follower, 2)] == [
+            "the policy has no partitions: follow"
+        ] * 2
+        assert stage.take() == ([], [])
     stage.policy(interval=5)
-    assert follower.look() == 5
+    follower.run()
     assert stage.take()[0]
-    (stage.host.path / POLICY_JSON.lstrip("/")).unlink()
-    assert looks(follower, 2) == [30, 30]
-    assert stage.take() == ([], [nothing])
 
 
-def test_a_broken_policy_is_told_once_and_nothing_done(stage):
+def test_the_interval_is_that_of_the_policy(stage):
+    task = stage.follower().task
+    rule = InterfaceRule(1, "a", partitions="follow")
+    follows = Policy(host=HostPolicy((rule,), partitions_interval=60))
+    assert (task.interval(follows), task.interval(Policy())) == (60, None)
+
+
+def test_before_apply_and_after_revert_nothing_is_done(stage):
     follower = stage.follower()
     stage.table(*KEYS, "0x8005")
-    stage.host.write(POLICY_JSON, "{")
-    assert looks(follower, 3) == [30] * 3
-    asked, (sentence,) = stage.take()
-    assert asked == []
-    assert "the stored policy is invalid" in sentence
-    stage.policy()
-    follower.look()
-    assert len(stage.take()[0]) == 1
-
-
-def test_a_policy_that_did_not_change_is_not_read_again(stage, monkeypatch):
-    follower = stage.follower()
-    follower.look()
-    monkeypatch.setattr(policy_store, "read", None)
-    looks(follower, 3)
+    (stage.host.path / FOLLOW_PARTITIONS.lstrip("/")).unlink()
+    assert "IPOIB-PKEY-02 is not applied" in follower.run().sentence
+    (stage.host.path / FOLLOW_PARTITIONS.lstrip("/")).symlink_to("/etc/passwd")
+    follower.run()
     assert stage.take() == ([], [])
 
 
-def test_a_host_without_rdma_is_no_reason_to_end(tmp_path, stage):
+def test_a_broken_policy_is_not_acted_on_though_it_has_a_copy(stage):
+    """Its copy counts only for what reads."""
+    follower = stage.follower()
+    stage.table(*KEYS, "0x8005")
+    stage.host.write(POLICY_JSON, "{")
+    looks(follower, 3)
+    assert stage.take() == ([], [])
+    stage.policy()
+    follower.run()
+    assert len(stage.take()[0]) == 1
+
+
+def test_a_host_without_rdma_is_no_failure(tmp_path, stage):
     host = mlx4.connectx_2_on_el9(tmp_path / "other")
-    follower = Follower(host.path, host.runner, stage, Never())
-    assert looks(follower, 2) == [30, 30]
-
-
-def test_the_loop_waits_as_long_as_the_policy_says_and_ends_at_once(stage):
-    stage.policy(interval=60)
-    waited = []
-
-    class Third:
-        def wait(self, seconds):
-            waited.append(seconds)
-            return len(waited) == 3
-
-    follow_partitions(stage.host.path, stage.host.runner, stage, Third())
-    assert waited == [60, 60, 60]
+    follower = TaskRuns(FollowPartitions(host.path, stage, host.runner), host.path)
+    looks(follower, 2)
+    assert follower.said == []

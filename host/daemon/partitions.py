@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Make missing P_Key children, and remove obsolete ones (``partitions: follow``).
+"""Keep P_Key children equal to the ports' P_Key tables (``partitions: follow``): a task
+of the daemon.
+
+The tables are polled, because the kernel reports a new P_Key to user space by an
+asynchronous event of verbs only. A poll reads a few files in /sys; only if something
+differs, the whole host is read and the lock taken.
 
 A child is obsolete if the port is no longer in its partition. It is removed only if our
 runs have made it, according to the journal, and nobody uses it.
@@ -31,13 +36,16 @@ from ovirt_rdma.host.changes.run import (
     decide_for,
     still_planned,
 )
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.daemon.loop import Result, Task, Turn
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.pkeys import partition_of
-from ovirt_rdma.host.paths import PARTITIONS_UNIT
+from ovirt_rdma.host.paths import DAEMON_UNIT, under
+from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import StoredPolicy
 from ovirt_rdma.host.rules.base import Step
 from ovirt_rdma.host.rules.ipoib_children import (
     CHILDREN,
-    follows,
     planned_children,
     required_children,
     table_entry,
@@ -45,10 +53,13 @@ from ovirt_rdma.host.rules.ipoib_children import (
 from ovirt_rdma.host.rules.profiles import P_KEY, bonds_of, static_addresses
 from ovirt_rdma.host.rules.view import Interface, View
 from ovirt_rdma.host.system.commands import Runner
-from ovirt_rdma.host.system.lock import one_run
+from ovirt_rdma.host.system.lock import LockHeld, one_run
+from ovirt_rdma.host.system.own_files import FOLLOW_PARTITIONS
 from ovirt_rdma.host.system.signals import Stop
 
-# Only in this state does the port have its P_Key table from the subnet manager.
+# A failed attempt is repeated after 1, 2, 4, ... polls, but at least this often.
+_SELDOM_S = 600
+_MOST_DOUBLINGS = 10
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ def difference(view: View) -> Difference:
     not ACTIVE. The caller has to check the problems of the facts for entries that could
     not be read.
     """
-    following = {netdev.name for netdev in view.ipoib if follows(netdev)}
+    following = {netdev.name for netdev in view.ipoib if netdev.follows}
     return Difference(
         tuple(c.name for c in planned_children(view) if c.parent in following),
         tuple(
@@ -134,8 +145,8 @@ def made_by(ledger: Ledger, child: Interface) -> Optional[str]:
 def open_run(ledger: Ledger) -> str:
     """Return, as a sentence, which run must end first, or "". Pure.
 
-    An interrupted run of the follower itself does not count: it concerns nothing but
-    the new children, and the follower recovers it.
+    An interrupted run of the daemon does not count: it concerns nothing but the new
+    children, and the daemon recovers it.
     """
     if ledger.awaiting:
         return (
@@ -143,7 +154,7 @@ def open_run(ledger: Ledger) -> str:
             "P_Key table again after ovirt-rdma-host confirm, or revert"
         )
     run = ledger.interrupted
-    if run and run.by != PARTITIONS_UNIT:
+    if run and run.by != DAEMON_UNIT:
         return (
             f"run {run.number} ({run.by or run.verb}) was interrupted; "
             "children follow the P_Key table again after ovirt-rdma-host apply, or "
@@ -197,7 +208,7 @@ class ChildrenRun:
 
         Raises as :meth:`bring`.
         """
-        with one_run(self._root, by=PARTITIONS_UNIT):
+        with one_run(self._root, by=DAEMON_UNIT):
             ledger = self._journal.ledger()
             ours = ledger.interrupted and not open_run(ledger)
             return self._recover() if ours else ""
@@ -210,7 +221,7 @@ class ChildrenRun:
         Raises LockHeld, and Problem where the journal or the lock cannot be used.
         """
         self._facts()
-        with one_run(self._root, by=PARTITIONS_UNIT):
+        with one_run(self._root, by=DAEMON_UNIT):
             ledger = self._journal.ledger()
             waits = open_run(ledger)
             if waits:
@@ -262,7 +273,7 @@ class ChildrenRun:
         """Make children in one run; return why they could not be made, or ""."""
         request = RunRequest(
             PARTITIONS,
-            PARTITIONS_UNIT,
+            DAEMON_UNIT,
             self._policy.digest,
             prepared.facts,
             verify=lambda: still_planned(self._root, self._run, self._policy),
@@ -305,7 +316,7 @@ class ChildrenRun:
                 view.facts,
                 _DelayedListener(),
                 only=step,
-                by=PARTITIONS_UNIT,
+                by=DAEMON_UNIT,
             )
         except Refused as refused:
             return refused.one_line
@@ -342,3 +353,121 @@ def _not_made(view: View, names: Collection[str]) -> Iterator[str]:
         if child.name in names and child.refused:
             fix = f" (fix: {child.fix})" if child.fix else ""
             yield f"{child.name} was not made: {child.refused}{fix}"
+
+
+class FollowPartitions(Task):
+    """Keeps the children of the host below ``root`` equal to its P_Key tables. ``run``
+    runs tools; None: they are run on this machine, and not at all below any other root.
+    ``listener`` receives what was done. ``host`` makes the changes; None: the ordinary
+    backend for ``root``.
+    """
+
+    name = "partitions"
+    changes_host = True
+    deadline_s = 600.0
+    off = "the policy has no partitions: follow"
+    carried = (
+        "_recovered",
+        "_gone",
+        "_tried",
+        "_tries",
+        "_polls_to_skip",
+        "_failed",
+        "_problems",
+    )
+
+    def __init__(
+        self,
+        root: str,
+        listener: Listener,
+        run: Optional[Runner] = None,
+        host: Optional[HostEffects] = None,
+    ) -> None:
+        self._root, self._run = root, run
+        self._host = host or HostEffects(root, run)
+        self._listener = listener
+        self._recovered = False
+        self._gone: frozenset[str] = frozenset()
+        self._tried = Difference()
+        self._tries = 0
+        self._polls_to_skip = 0
+        self._failed: frozenset[str] = frozenset()
+        self._problems: tuple[str, ...] = ()
+
+    def interval(self, policy: Policy) -> Optional[float]:
+        """As :meth:`Task.interval`."""
+        host = policy.host
+        return host.partitions_interval if host.follows_partitions else None
+
+    def run(self, turn: Turn) -> Result:
+        """Poll once, and make the changes that are needed. Raises LockHeld."""
+        if turn.stored is None or not turn.policy.host.follows_partitions:
+            return Result(self.off)
+        allowed = under(self._root, FOLLOW_PARTITIONS)
+        if allowed.is_symlink() or not allowed.is_file():
+            self._tried, self._problems = Difference(), ()
+            return Result("it is not turned on: IPOIB-PKEY-02 is not applied")
+        try:
+            self._poll(turn, turn.stored)
+        except LockHeld:
+            raise
+        except Problem as problem:
+            self._problems = (problem.one_line,)
+        if self._problems:
+            return Result("; ".join(self._problems), self._problems)
+        return Result("the children are as the P_Key tables")
+
+    def _poll(self, turn: Turn, stored: StoredPolicy) -> None:
+        run = ChildrenRun(
+            self._root,
+            self._run,
+            self._host,
+            stored,
+            listener=self._listener,
+            stop=turn.stop,
+        )
+        if not self._recovered:
+            why = run.recover_own()
+            if why:
+                self._problems = (why,)
+                return
+            self._recovered = True
+        facts = HostReader(self._root, self._run).partitions()
+        seen = difference(View(facts, stored.policy))
+        # While the subnet manager writes the table again, a P_Key may be missing for a
+        # moment.
+        gone, self._gone = self._gone.intersection(seen.gone), frozenset(seen.gone)
+        if facts.problems:  # an entry of the table may be one that could not be read
+            gone = self._gone = frozenset()
+        wanted = Difference(seen.missing, tuple(n for n in seen.gone if n in gone))
+        if wanted == Difference():
+            self._tried, self._tries, self._failed = wanted, 0, frozenset()
+            self._problems = ()
+            return
+        if wanted != self._tried:
+            self._tried, self._tries, self._polls_to_skip = wanted, 0, 0
+        if self._polls_to_skip:
+            self._polls_to_skip -= 1
+            return
+        self._try(run, wanted, _SELDOM_S // stored.policy.host.partitions_interval)
+
+    def _try(self, run: ChildrenRun, wanted: Difference, most: int) -> None:
+        """Make the changes in ``wanted``; if that fails again and again, skip more and
+        more polls, up to ``most``.
+        """
+        try:
+            outcome = run.bring(wanted, self._failed)
+        except LockHeld:
+            raise
+        except Problem:
+            self._count_attempt(most)
+            raise
+        if not outcome.waits:
+            self._count_attempt(most)
+            self._failed = outcome.failed
+        self._problems = outcome.sentences
+
+    def _count_attempt(self, most: int) -> None:
+        """Count an attempt; if the next poll finds the same difference, it failed."""
+        self._polls_to_skip = min(2**self._tries - 1, most)
+        self._tries = min(self._tries + 1, _MOST_DOUBLINGS)

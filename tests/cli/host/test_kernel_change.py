@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """After the boot of another kernel, journal and ``status`` say which findings differ.
 
-``unit recheck`` is run by ovirt-rdma-recheck.service.
+The task ``recheck`` of the daemon records them.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.host.daemon_task import TaskRuns
 
-from ovirt_rdma.host.paths import FINDINGS_JSON, under
-from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, WARN, Finding, Rule
-from ovirt_rdma.host.services import kernel_change
-from ovirt_rdma.host.services.kernel_change import (
+from ovirt_rdma.host.daemon import kernel_change
+from ovirt_rdma.host.daemon.kernel_change import (
     BadFinding,
     KernelFindings,
+    Recheck,
     differences,
     record_after,
 )
+from ovirt_rdma.host.paths import FINDINGS_JSON, under
+from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, WARN, Finding, Rule
 
 OLD, NEW = "5.14.0-427.el9.x86_64", "5.14.0-503.el9.x86_64"
 LOST = "kernel module rpcrdma is missing"
@@ -33,28 +35,30 @@ def rule(verdict: str, sentence: str = LOST) -> Rule:
 
 @pytest.fixture
 def booted(sampled):
-    """Boot a host with a kernel, on which the rule has this verdict, and check it."""
+    """Boot a host with a kernel, on which the rule has this verdict, and check it.
+    Return what the journal gets.
+    """
 
     def boot(kernel: str, verdict: str, sentence: str = LOST):
         host = sampled(rule(verdict, sentence))
         under(host.root, "/proc/sys/kernel/osrelease").write_text(f"{kernel}\n")
         boot.host = host
-        return host("unit", "recheck")
+        runs = TaskRuns(Recheck(str(host.root)), host.root)
+        runs.run()
+        return runs.said
 
     return boot
 
 
 def test_what_another_kernel_lost_is_said_at_the_boot_and_in_status(booted):
-    assert booted(OLD, PASS).err == ""
-    result = booted(NEW, FAIL)
-    assert (result.code, result.out) == (0, "")
-    assert result.err.splitlines() == [
+    assert booted(OLD, PASS) == []
+    assert booted(NEW, FAIL) == [
         f"kernel {NEW}: 1 finding changed since kernel {OLD}",
         f"FAIL NFSRDMA-01 host (was PASS): {LOST}",
     ]
     shown = " ".join(booted.host("status").out.split())
     assert f"With kernel {NEW}, 1 finding changed since kernel {OLD}: FAIL" in shown
-    assert "systemctl start ovirt-rdma-recheck.service" in shown
+    assert "systemctl reload ovirt-rdmad.service" in shown
     document = booted.host("status", "-o", "json").document["kernel_change"]
     assert (document["kernel"], document["before"]) == (NEW, OLD)
     (found,) = document["differences"]
@@ -67,23 +71,20 @@ def test_what_another_kernel_lost_is_said_at_the_boot_and_in_status(booted):
 
 def test_the_same_kernel_says_nothing(booted):
     booted(OLD, PASS)
-    assert booted(OLD, FAIL).err == ""
+    assert booted(OLD, FAIL) == []
     assert booted.host("status", "-o", "json").document["kernel_change"] is None
 
 
 def test_another_kernel_without_a_difference_is_one_line(booted):
     booted(OLD, WARN)
-    assert (
-        booted(NEW, WARN).err
-        == f"kernel {NEW}: 0 findings changed since kernel {OLD}\n"
-    )
+    assert booted(NEW, WARN) == [f"kernel {NEW}: 0 findings changed since kernel {OLD}"]
     assert booted.host("status", "-o", "json").document["kernel_change"] is None
 
 
 def test_it_is_said_until_it_is_solved(booted):
     booted(OLD, PASS)
     booted(NEW, FAIL)
-    assert booted(NEW, FAIL).err == ""
+    assert booted(NEW, FAIL) == []
     assert "since kernel" in " ".join(booted.host("status").out.split())
     booted(NEW, PASS)
     assert "since kernel" not in " ".join(booted.host("status").out.split())
@@ -94,7 +95,7 @@ def test_it_is_said_until_it_is_solved(booted):
 
 def test_what_another_kernel_solved_is_said_too(booted):
     booted(OLD, FAIL)
-    assert booted(NEW, SKIP).err.splitlines()[1] == "PASS NFSRDMA-01 host (was FAIL)"
+    assert booted(NEW, SKIP)[1] == "PASS NFSRDMA-01 host (was FAIL)"
 
 
 def test_a_record_of_a_kernel_that_no_longer_runs_is_not_shown(booted):
@@ -113,9 +114,7 @@ def test_a_damaged_record_is_replaced(booted, text):
     result = booted.host("status")
     assert result.code == 0
     assert f"note: {path}" in result.err
-    said = booted(NEW, FAIL)
-    assert said.code == 0
-    assert "it is replaced" in said.err
+    assert "it is replaced" in " ".join(booted(NEW, FAIL))
     assert json.loads(path.read_text())["now"]["kernel"] == NEW
 
 
@@ -125,9 +124,8 @@ def test_a_record_of_a_later_version_is_replaced(booted):
     path.write_text(
         path.read_text().replace('"schema_version": 1', '"schema_version": 2')
     )
-    assert (
-        "schema version 2; this one reads 1); it is replaced" in booted(NEW, PASS).err
-    )
+    (said,) = booted(NEW, PASS)
+    assert "schema version 2; this one reads 1); it is replaced" in said
 
 
 def test_a_disk_that_is_full_is_one_sentence(booted, monkeypatch):
@@ -135,10 +133,10 @@ def test_a_disk_that_is_full_is_one_sentence(booted, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(kernel_change, "write_atomically", full)
-    result = booted(OLD, PASS)
-    assert result.code == 1
-    assert "cannot be written: No space left on device" in result.err
-    assert "fix: free space on the file system of" in result.err
+    (said,) = booted(OLD, PASS)
+    assert said.startswith("failed: ")
+    assert "cannot be written: No space left on device" in said
+    assert "fix: free space on the file system of" in said
 
 
 NAMES = st.sampled_from(("A-01", "B-01"))

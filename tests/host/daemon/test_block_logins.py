@@ -1,31 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ovirt-rdma-block.service from boot on: logins, their repetition, rescans."""
+"""Logins at boot (ovirt-rdma-block.service), and the task ``block`` of the daemon."""
 
 from __future__ import annotations
 
 import errno
-import socket
+import math
 import threading
 
 import pytest
 from support.fakes.fake_block import GUID, FakeBlock
 from support.fakes.fake_hosts import soft_roce
 from support.fakes.fake_runner import FakeRunner
+from support.host.daemon_task import TaskRuns
 
 from ovirt_rdma.host.block import sessions as sessions_module
 from ovirt_rdma.host.block import srp as srp_module
 from ovirt_rdma.host.block.srp import Srp
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.daemon.block import BOOT_S, BlockLogins, log_in_at_boot
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import store
-from ovirt_rdma.host.services.block_keeper import (
-    BOOT_S,
-    BlockKeeper,
-    seconds_since_start,
-    tell_systemd,
-)
 from ovirt_rdma.host.system.lock import one_run
 
 POLICY = f"""\
@@ -37,17 +34,13 @@ block:
 RESCAN = POLICY + "  rescan_interval: 300\n"
 
 
-class Notes(list):
-    note = list.append
-
-
 class Stop:
     """Moves the clock; ends after ``most`` waits."""
 
     def __init__(self, site, most):
         self.site, self.most, self.waits = site, most, []
 
-    def wait(self, seconds):
+    def wait(self, seconds, files=()):
         self.site.now += seconds
         self.waits.append(seconds)
         return len(self.waits) >= self.most
@@ -55,7 +48,7 @@ class Stop:
 
 class Site:
     def __init__(self, root, monkeypatch):
-        self.root, self.now, self.told = root, 1000.0, Notes()
+        self.root, self.now, self.told = root, 1000.0, []
         self.ready: list[float] = []
         self.is_ready = threading.Event()
         self.fake = fake = FakeBlock(root)
@@ -81,13 +74,27 @@ class Site:
         self.ready.append(self.now)
         self.is_ready.set()
 
-    def keep(self, most=4, age_s=0.0):
-        keeper = BlockKeeper(
-            str(self.root.path), self.told, self.be_ready, lambda: self.now, age_s
-        )
+    def boot(self, most=100, age_s=0.0):
         stop = Stop(self, most)
-        keeper.keep(stop)
+        log_in_at_boot(
+            str(self.root.path),
+            self.told.append,
+            self.be_ready,
+            stop,
+            clock=lambda: self.now,
+            age_s=age_s,
+        )
         return stop.waits
+
+    def runs(self, until):
+        """Run the task from now ``until`` then; return when it ran."""
+        task = BlockLogins(str(self.root.path), lambda: self.now)
+        runs = TaskRuns(task, self.root.path, self.told)
+        times = []
+        while self.now < until:
+            times.append(self.now)
+            self.now += runs.run().next_s
+        return times
 
 
 @pytest.fixture
@@ -97,28 +104,38 @@ def site(tmp_path, monkeypatch):
 
 def test_it_logs_in_lets_vdsmd_start_and_ends(site):
     site.follow(POLICY)
-    assert site.keep() == []
+    assert site.boot() == []
     assert site.ready == [1000.0]
     assert site.told == ["srp 'array' by rxe0/1: logged in"]
-    # After a restart of the unit, too.
-    assert site.keep() == []
+    # The daemon has nothing left to do.
+    assert site.runs(until=10_000) == [1000.0]
     assert len(site.told) == 1
 
 
 def test_without_targets_it_ends_at_once(site):
     site.follow("version: 1\n")
-    assert (site.keep(), site.ready, site.told) == ([], [1000.0], [])
+    assert (site.boot(), site.ready, site.told) == ([], [1000.0], [])
+    assert site.runs(until=10_000) == [1000.0]
+    task = BlockLogins("/")
+    assert task.interval(Policy()) is None
+    assert task.interval(Policy(block=BlockPolicy(rescan_interval=60)))
 
 
 def test_without_a_policy_vdsmd_starts(site):
-    assert (site.keep(), site.ready, site.told) == ([], [1000.0], [])
+    assert (site.boot(), site.ready, site.told) == ([], [1000.0], [])
     site.root.write(POLICY_JSON, "{")
-    assert (site.keep(), len(site.ready), len(site.told)) == ([], 2, 1)
+    assert (site.boot(), len(site.ready), len(site.told)) == ([], 2, 1)
+
+
+def gone(site):
+    """Let the target not answer."""
+    site.fake.targets = {}
+    site.fake.errors[GUID] = errno.EHOSTUNREACH
+    site.follow(POLICY)
 
 
 def test_a_target_that_comes_within_the_minute_is_waited_for(site):
-    site.fake.targets = {}
-    site.fake.errors[GUID] = errno.EHOSTUNREACH
+    gone(site)
     write = site.fake.write
 
     def later(path, text, timeout_s):
@@ -127,32 +144,39 @@ def test_a_target_that_comes_within_the_minute_is_waited_for(site):
         return write(path, text, timeout_s)
 
     site.fake.write = later
-    site.follow(POLICY)
-    site.keep(most=100)
+    site.boot()
     assert 1010 <= site.ready[0] < 1015
 
 
+MISSING = "srp 'array' by rxe0/1: the target does not answer"
+
+
 def test_vdsmd_starts_without_a_target_that_is_gone(site):
-    site.fake.targets = {}
-    site.fake.errors[GUID] = errno.EHOSTUNREACH
-    site.follow(POLICY)
-    waits = site.keep(most=60)
+    gone(site)
+    site.boot()
     (ready,) = site.ready
     assert ready <= 1000 + BOOT_S
-    assert site.told == ["srp 'array' by rxe0/1: the target does not answer"]
-    # Later it is tried less and less often.
-    assert waits[-1] == 60.0
-    tried = len(site.fake.written)
-    site.keep(most=1)
-    assert 30 < tried < 45
+    assert site.told == [MISSING]
+
+
+def test_later_it_is_tried_less_and_less_often_until_it_is_there(site):
+    gone(site)
+    times = site.runs(until=4000)
+    waits = [after - before for before, after in zip(times, times[1:])]
+    assert waits[:6] == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0]
+    assert site.told == [MISSING]
+    # Another policy begins from the start.
+    assert site.runs(until=site.now + 31)[1:] == [site.now - 60.0]
+    site.fake.targets = {GUID: [2048]}
+    site.fake.errors.clear()
+    assert len(site.runs(until=math.inf - 1)) == 1
+    assert site.told[-1] == "srp 'array' by rxe0/1: logged in"
 
 
 def test_a_process_that_is_old_already_waits_less(site):
     """systemd waits from the start of the process; loading Python is part of it."""
-    site.fake.targets = {}
-    site.fake.errors[GUID] = errno.EHOSTUNREACH
-    site.follow(POLICY)
-    site.keep(most=60, age_s=BOOT_S - 10)
+    gone(site)
+    site.boot(age_s=BOOT_S - 10)
     assert site.ready[0] <= 1010
 
 
@@ -166,7 +190,7 @@ def test_a_blocked_login_does_not_hold_up_vdsmd(site, age_s):
         return errno.ETIME
 
     site.fake.write = blocked
-    site.keep(most=1, age_s=age_s)
+    site.boot(age_s=age_s)
     assert seen == [True]
     assert site.ready == [1000.0]
 
@@ -185,7 +209,7 @@ def test_the_logins_of_an_attempt_have_the_minute_together(site, monkeypatch):
 
     site.fake.write = silent
     monkeypatch.setattr(srp_module.time, "monotonic", lambda: site.now)
-    site.keep(most=1)
+    site.boot(most=1)
     timeout_s = BlockPolicy().login_timeout
     assert len(written) == -(-BOOT_S // timeout_s) < 20
     assert sum("not tried" in sentence for sentence in site.told) == 20 - len(written)
@@ -202,7 +226,7 @@ def test_new_luns_are_found_as_often_as_the_policy_says(site, monkeypatch):
         return written(path, text)
 
     monkeypatch.setattr(srp_module, "_written", scan)
-    site.keep(most=11)
+    site.runs(until=1601)
     assert scans == [1300.0, 1600.0]
     assert site.told[1:] == ["sdx is new: 1 MiB"]
 
@@ -210,20 +234,7 @@ def test_new_luns_are_found_as_often_as_the_policy_says(site, monkeypatch):
 def test_another_run_is_waited_for(site):
     site.follow(POLICY)
     with one_run(site.root.path):
-        assert site.keep(most=3) == [2.0, 2.0, 2.0]
-    assert site.told == []
-
-
-def test_the_age_of_a_process_counts():
-    assert 0 < seconds_since_start() < 3600
-
-
-def test_systemd_is_told(tmp_path, monkeypatch):
-    path = str(tmp_path / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.bind(path)
-        monkeypatch.setenv("NOTIFY_SOCKET", path)
-        tell_systemd("READY=1")
-        assert systemd.recv(64) == b"READY=1"
-    monkeypatch.delenv("NOTIFY_SOCKET")
-    tell_systemd("READY=1")
+        assert site.boot(most=3) == [2.0, 2.0, 2.0]
+        assert site.runs(until=1007) == [1006.0]
+    (held,) = site.told
+    assert held.startswith("another run of ovirt-rdma-host is changing this host")

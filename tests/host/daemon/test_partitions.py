@@ -11,16 +11,16 @@ import pytest
 from support.golden import golden_mlx4 as mlx4
 from support.host.ipoib_host import bond, child, host, netdev, network, policy, port
 
-from ovirt_rdma.host.decision.registry import decide
-from ovirt_rdma.host.facts.devices import NetdevUse
-from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
-from ovirt_rdma.host.rules.view import View
-from ovirt_rdma.host.services.partition_children import (
+from ovirt_rdma.host.daemon.partitions import (
     Difference,
     difference,
     in_use_because,
     steps_of,
 )
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts.devices import NetdevUse
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
+from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.system.commands import CommandFailed
 
 FOLLOW = policy(partitions="follow")
