@@ -34,7 +34,7 @@ _NFS: Table = (
     (
         "list",
         "list all NFS mounts with their proven transport",
-        "host.nfs_list.ListMounts",
+        "host.nfs.ListMounts",
     ),
     (
         "check",
@@ -44,7 +44,7 @@ _NFS: Table = (
     (
         "health",
         "ask the server of each NFS mount, and name what is wrong",
-        "host.nfs_list.CheckHealth",
+        "host.nfs.CheckHealth",
     ),
     (
         "mount-options",
@@ -139,7 +139,7 @@ _VERBS: Table = (
     ("explain", "explain a rule of check and plan", "host.explain.Explain"),
     ("policy", "check, load and show the policy", _POLICY),
     ("nfs", "list NFS mounts, check exports and their mount options", _NFS),
-    ("watch", "show what the NFS mounts do, until it is ended", "host.nfs_list.Watch"),
+    ("watch", "show what the NFS mounts do, until it is ended", "host.nfs.Watch"),
     ("fabric", "partitions and subnet manager of the InfiniBand fabric", _FABRIC),
     ("block", "log in to block storage over RDMA, and check it", _BLOCK),
     ("enable", "let VDSM mount NFS storage as the policy says", "host.status.Enable"),

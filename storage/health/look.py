@@ -30,7 +30,7 @@ from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.paths import PROBES, under
 from ovirt_rdma.host.policy.model import Policy, rule_for
 from ovirt_rdma.host.system.tree import FileTree
-from ovirt_rdma.storage.health.probe import PROBE_S, Answer, Asked, Probes
+from ovirt_rdma.storage.health.probe import Answer, Asked, Probes
 from ovirt_rdma.storage.health.signs import (
     ACCEPTS,
     REFUSES,
@@ -75,12 +75,11 @@ class Seeing:
 
 @dataclass(frozen=True)
 class Look:
-    """The result of a look: the health of each mount, the statistics at its end, and
-    sentences about what could not be read.
+    """The result of a look: the health of each mount, and sentences about what could
+    not be read.
     """
 
     mounts: tuple[MountHealth, ...]
-    statistics: Statistics
     problems: tuple[str, ...] = ()
 
 
@@ -138,7 +137,6 @@ class Looker:
         exports: Sequence[Export] = (),
         *,
         read: bool = False,
-        timeout_s: float = PROBE_S,
     ) -> Look:
         """Look at the mounts of ``exports``, or at all if there are none.
 
@@ -149,9 +147,7 @@ class Looker:
         before = self._before or using.read(self._tree)
         begun = using.clock()
         mounts = _chosen(using.reader.nfs_mounts(problems), exports)
-        answers = using.probes.ask(
-            [Asked(m.mountpoint, read) for m in mounts], timeout_s
-        )
+        answers = using.probes.ask([Asked(m.mountpoint, read) for m in mounts])
         now = using.clock()
         if self._before is None and mounts:
             using.sleep(max(0.0, BETWEEN_S - (now - begun)))
@@ -169,9 +165,7 @@ class Looker:
         ]
         judged = [judge(one) for one in self._with_signs(seen, before, after)]
         problems += after.problems
-        return Look(
-            tuple(_shared(judged, mounts)), after, tuple(dict.fromkeys(problems))
-        )
+        return Look(tuple(_shared(judged, mounts)), tuple(dict.fromkeys(problems)))
 
     def _silent(
         self, mounts: Iterable[NfsMount], answers: Mapping[str, Answer], now: float

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 from support.command_line import run_on_terminal
 
-from ovirt_rdma.cli.host import nfs_list
-from ovirt_rdma.host.facts.statistics import Statistics
+from ovirt_rdma.cli.host import nfs
 from ovirt_rdma.storage.health.look import Look
 from ovirt_rdma.storage.health.state import (
     DEAD,
@@ -51,14 +50,14 @@ class FakeLooker:
 
     def look(self, policy, exports, *, read):
         self.asked.append((tuple(map(str, exports)), read))
-        return Look(self.mounts, Statistics(0.0), self.problems)
+        return Look(self.mounts, self.problems)
 
 
 @pytest.fixture
 def mounted(host, monkeypatch):
     def with_mounts(*mounts, problems=()):
         looker = FakeLooker(mounts, problems)
-        monkeypatch.setattr(nfs_list, "looker", lambda root: looker)
+        monkeypatch.setattr(nfs, "looker", lambda root: looker)
         host.looker = looker
         return host
 

@@ -36,7 +36,7 @@ class FakeProbes:
         self.asked: list[Asked] = []
         self.then = lambda: None
 
-    def ask(self, questions, timeout_s):
+    def ask(self, questions):
         self.asked = list(questions)
         self.then()
         return {

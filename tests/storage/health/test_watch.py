@@ -10,7 +10,6 @@ import pytest
 from support.host.daemon_task import TaskRuns
 
 from ovirt_rdma.host.daemon.loop import due_after
-from ovirt_rdma.host.facts.statistics import Statistics
 from ovirt_rdma.host.paths import HEALTH_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import NfsPolicy, Policy
 from ovirt_rdma.host.policy.store import store
@@ -45,7 +44,7 @@ class FakeLooker:
     problems: tuple[str, ...] = ()
 
     def look(self, policy):
-        return Look(self.looks.pop(0), Statistics(0.0), self.problems)
+        return Look(self.looks.pop(0), self.problems)
 
 
 class Watched:
@@ -135,7 +134,7 @@ def test_a_fault_is_reported_within_15_s(watched, mount, took, after):
     def look(policy):
         is_broken = watched.now > broken
         watched.now += took if is_broken else 0.05
-        return Look((mount if is_broken else GOOD,), Statistics(0.0))
+        return Look((mount if is_broken else GOOD,))
 
     watched.looker.look = look
     while not watched.notes:
