@@ -15,7 +15,6 @@ from support.storage.metrics_host import FOLDER, MetricsHost, large
 
 from bench.metrics_export import (
     BARE,
-    FIRST,
     MOUNTS,
     MOUNTSTATS,
     PORTS,
@@ -27,19 +26,16 @@ from bench.metrics_export import (
 from bench.rounds import PACKAGE
 from bench.startup import INTERPRETER
 from lab import prometheus
-from ovirt_rdma.host.paths import METRICS_JSON
 
 # As the daemon: all is imported, and each run is a child process.
 _RUNS = """\
 import os, sys, time
-package, root, loops, kept = sys.argv[1:]
+package, root, loops = sys.argv[1:]
 sys.path.insert(0, package)
 from ovirt_rdma.storage.metrics.exporter import export
 export(root)
 spent = 0.0
 for _ in range(int(loops)):
-    if kept:
-        os.unlink(root + kept)
     started = time.perf_counter()
     child = os.fork()
     if not child:
@@ -67,16 +63,15 @@ def main() -> None:
         script = folder / "ovirt-rdma-host"
         script.write_text(_VERB, encoding="ascii")
         runner.bench_command(BARE, [python, "-c", "pass"])
-        for row, judges in ((RUN, ""), (FIRST, METRICS_JSON)):
 
-            def runs(loops: int, judges: str = judges) -> float:
-                words = (PACKAGE, str(host.root), str(loops), judges)
-                done = subprocess.run(
-                    [python, "-c", _RUNS, *words], capture_output=True, check=True
-                )
-                return float(done.stdout)
+        def runs(loops: int) -> float:
+            words = (PACKAGE, str(host.root), str(loops))
+            done = subprocess.run(
+                [python, "-c", _RUNS, *words], capture_output=True, check=True
+            )
+            return float(done.stdout)
 
-            runner.bench_time_func(row, runs)
+        runner.bench_time_func(RUN, runs)
         words = ["metrics", "--root", str(host.root)]
         runner.bench_command(VERB, [python, str(script), *words])
         over_tcp = MetricsHost(folder / "tcp")

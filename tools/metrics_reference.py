@@ -15,8 +15,7 @@ import yaml
 
 from ovirt_rdma.host.facts import port_counters
 from ovirt_rdma.storage.metrics import families
-from ovirt_rdma.storage.metrics.connections import NAMED_OPERATIONS, OTHER
-from ovirt_rdma.storage.metrics.family import Family
+from ovirt_rdma.storage.metrics.families import NAMED_OPERATIONS, OTHER, Family
 
 TOP = Path(__file__).resolve().parents[1]
 PAGE = TOP / "docs/metrics.md"

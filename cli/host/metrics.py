@@ -9,8 +9,7 @@ from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.storage.metrics.exporter import FILE, read_metrics, write_metrics
-from ovirt_rdma.storage.metrics.render import render
-from ovirt_rdma.storage.metrics.samples import Row
+from ovirt_rdma.storage.metrics.rows import Row, render
 
 
 class ShowMetrics(HostVerb):

@@ -315,7 +315,8 @@ class PortCounters(NamedTuple):
 
     def get(self, name: str) -> Optional[int]:
         """Return the counter ``name``; None if there is none, or no answer."""
-        both = (*self.counters, *self.hardware)
+        # Of a name in both folders, the one of hw_counters is the driver's own.
+        both = (*self.hardware, *self.counters)
         return next((one.value for one in both if one.name == name), None)
 
     @property

@@ -8,6 +8,7 @@ than the unit's interval allows is stale: it says nothing about the mounts of no
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -176,7 +177,7 @@ def read_state(
     seconds after boot (None: now).
     """
     tree = FileTree(root)
-    if not under(root, HEALTH_JSON).exists():
+    if not os.path.lexists(tree.below(HEALTH_JSON)):
         return None
     data = tree.data(HEALTH_JSON, problems)
     if data is None:

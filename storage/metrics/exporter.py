@@ -10,29 +10,34 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn
 from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import METRICS_JSON
+from ovirt_rdma.host.paths import METRICS_JSON, POLICY_JSON, under
+from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.system.files import write_atomically
+from ovirt_rdma.host.system.json_codec import Records, plain
+from ovirt_rdma.host.system.json_document import json_value
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.health.state import read_state
 from ovirt_rdma.storage.metrics.families import PORT_COUNTERS
-from ovirt_rdma.storage.metrics.render import render
-from ovirt_rdma.storage.metrics.samples import (
+from ovirt_rdma.storage.metrics.rows import (
     ACTIVE,
     MOST_PORTS,
     Reading,
     Row,
+    render,
     rows_of,
 )
-from ovirt_rdma.storage.metrics.standing import Standing, inputs, is_same, judge
+from ovirt_rdma.storage.mounts import review_all
 
 EXPORT_S = 15.0
 # The collector reads files that end in .prom (node_exporter, collector/textfile.go).
@@ -44,32 +49,31 @@ _DEVICES = "/sys/class/infiniband"
 
 
 class Metrics(NamedTuple):
-    """The metrics of one run; ``problems`` says what could not be read, ``active`` are
-    the ports that have been ACTIVE since the boot, as ``DEVICE/PORT``.
+    """The metrics of one run; ``folder``: where the policy wants them, None: nowhere;
+    ``problems`` says what could not be read, ``active`` are the ports that have been
+    ACTIVE since the boot, as ``DEVICE/PORT``.
     """
 
     rows: list[Row]
+    folder: Optional[str]
     problems: list[str]
     active: list[str]
 
 
 def read_metrics(root: str = "/") -> Metrics:
-    """Return the metrics of the host below ``root``. Never raises."""
+    """Return the metrics of the host below ``root``. Asks no tool; never raises."""
     started = time.monotonic()
     tree = FileTree(root)
     statistics = read_statistics(tree, counters=PORT_COUNTERS)
-    return _metrics(tree, statistics, judge(root), _kept(tree), started)
-
-
-def _metrics(
-    tree: FileTree,
-    statistics: Any,
-    standing: Standing,
-    before: Mapping[str, Any],
-    started: float,
-) -> Metrics:
-    problems = [*statistics.problems, *standing.problems]
-    health = read_state(tree.below("/"), problems)
+    problems = [*statistics.problems]
+    in_force = store.in_force(under(root, POLICY_JSON))
+    if in_force.problem is not None:
+        problems.append(f"{in_force.problem.one_line}; {in_force.consequence}")
+    policy = in_force.stored.policy if in_force.stored else Policy()
+    facts = HostReader(root).mount_facts(problems, cm_ids=False)
+    # Whom a mount shares its connection with is no metric.
+    reviews = review_all(facts, policy, sharing=False)
+    health = read_state(root, problems)
     states = {
         (port.device, port.port): word
         for port in statistics.ports[:MOST_PORTS]
@@ -77,12 +81,13 @@ def _metrics(
         if word
     }
     active = {f"{name}/{n}" for (name, n), word in states.items() if word == ACTIVE}
-    active.update(before.get("active", ()))
+    active.update(_last(tree).active)
     reading = Reading(
         statistics,
         port_states=states,
         were_active=active,
-        standing=standing,
+        reviews=reviews,
+        policy=in_force,
         health=health,
         now=time.time(),
         took_s=time.monotonic() - started,
@@ -90,7 +95,7 @@ def _metrics(
     )
     rows, left_out = rows_of(reading)
     problems = [*dict.fromkeys(problems), *left_out]
-    return Metrics(rows, problems, sorted(active))
+    return Metrics(rows, policy.host.metrics_folder, problems, sorted(active))
 
 
 def _state(tree: FileTree, device: str, port: int) -> str:
@@ -189,7 +194,7 @@ class Export(Task):
     def end(self) -> None:
         """As :meth:`Task.end`: node_exporter would show the last values for ever."""
         tree = FileTree(self._root)
-        folder = _kept(tree).get("file")
+        folder = _last(tree).file
         if folder and marker_mode(Path(self._root)) is None:
             _remove(tree, folder)
 
@@ -198,36 +203,20 @@ def export(root: str) -> Result:
     """Write the metrics of the host below ``root`` into the folder of its policy, or
     remove the file that was written before. Raises Problem as :func:`write_metrics`.
     """
-    started = time.monotonic()
     tree = FileTree(root)
-    statistics = read_statistics(tree, counters=PORT_COUNTERS)
-    before = _kept(tree)
-    now = inputs(tree, statistics)
-    kept, found = before.get("standing"), before.get("inputs")
-    if found and isinstance(kept, dict) and is_same(found, now):
-        # The times as they were first: small differences must not add up.
-        standing, now = Standing(**kept), dict(found)
-    else:
-        standing = judge(root)
-    folder, earlier = standing.folder, before.get("file")
+    before, metrics = _last(tree), read_metrics(root)
+    folder = metrics.folder
     result = Result(Export.off)
-    active = before.get("active", [])
     if folder is not None:
-        metrics = _metrics(tree, statistics, standing, before, started)
-        active = metrics.active
         write_metrics(tree.below(folder), render(metrics.rows))
         result = Result(f"{folder}/{FILE} is written", tuple(metrics.problems))
-    if earlier and earlier != folder:
-        _remove(tree, earlier)
-    after = {
-        "inputs": now,
-        "standing": asdict(standing),
-        "file": folder,
-        # /run is empty after a boot: a port that was active before it is not here.
-        "active": active,
-    }
+    if before.file and before.file != folder:
+        _remove(tree, before.file)
+    after = _Last(folder, tuple(metrics.active))
     if after != before:
-        _keep(tree, after)
+        content = json.dumps(plain(after)).encode("ascii")
+        with contextlib.suppress(OSError):
+            write_atomically(under(root, METRICS_JSON), content, _FILE_MODE)
     return result
 
 
@@ -236,23 +225,19 @@ def _remove(tree: FileTree, folder: str) -> None:
         os.unlink(FILE, dir_fd=place)
 
 
-def _kept(tree: FileTree) -> dict[str, Any]:
-    """Return what the run before left; nothing if it cannot be used."""
-    with contextlib.suppress(ValueError, RecursionError):
-        content = json.loads(tree.data(METRICS_JSON) or b"{}")
-        if isinstance(content, dict):
-            return content
-    return {}
+@dataclass(frozen=True)
+class _Last:
+    """What the run before left: where its file is, and the ports that had been ACTIVE
+    since the boot. /run is empty after a boot.
+    """
+
+    file: Optional[str] = None
+    active: tuple[str, ...] = ()
 
 
-def _keep(tree: FileTree, content: dict[str, Any]) -> None:
-    """Keep ``content`` for the next run. Without it, that run takes longer."""
-    path = tree.below(METRICS_JSON)
-    draft = f"{path}.{os.getpid()}"
-    with contextlib.suppress(OSError):
-        descriptor = os.open(
-            draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _FILE_MODE
-        )
-        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-            json.dump(content, stream)
-        os.replace(draft, path)  # noqa: PTH105
+def _last(tree: FileTree) -> _Last:
+    with contextlib.suppress(ValueError):
+        data = tree.data(METRICS_JSON)
+        if data is not None:
+            return Records("the last run").read(_Last, json_value(data))
+    return _Last()

@@ -29,7 +29,7 @@ from ovirt_rdma.host.paths import METRICS_JSON
 from ovirt_rdma.storage.health.state import HealthState, MountHealth, write_state
 from ovirt_rdma.storage.metrics import exporter
 from ovirt_rdma.storage.metrics.exporter import export, read_metrics
-from ovirt_rdma.storage.metrics.render import render
+from ovirt_rdma.storage.metrics.rows import render
 from tools.metrics_reference import RULES, alerts
 
 STEP_S = 15
