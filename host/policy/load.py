@@ -22,7 +22,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, TypeVar, Union
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
@@ -50,8 +50,10 @@ from ovirt_rdma.host.policy.model import (
     path_match,
     server_match,
 )
-from ovirt_rdma.host.policy.yaml_source import YamlDocument, read_yaml
 from ovirt_rdma.host.system.safe_file import names_of_others, read_file
+
+if TYPE_CHECKING:
+    from ovirt_rdma.host.policy.yaml_source import YamlDocument
 
 # The time to find rules that never win grows with the square of their number: 1.5 s for
 # this many.
@@ -368,6 +370,9 @@ def parse_policy(
 
 
 def _source(file: str, text: str, form: Keys, before: list[_Source]) -> _Source:
+    # Here: vdsmd, hooks and most commands read the stored policy, and need no PyYAML.
+    from ovirt_rdma.host.policy.yaml_source import read_yaml  # noqa: PLC0415
+
     document = read_yaml(text)
     reading = Reading(
         document.texts, document.misread, file, before[-1].reading if before else None

@@ -204,10 +204,13 @@ class Rule:
     rdma: bool = False
 
     def decide(self, view: View) -> list[Outcome]:
-        """Return findings and steps: one finding at least."""
+        """Return findings and steps: one finding at least, but of a host with RDMA
+        devices on which a rule without ``otherwise`` finds nothing.
+        """
         if self.rdma and not view.facts.rdma_devices:
             return [About(self.id).skips(NO_DEVICE)]
         found = list(self.check(view))
-        if not found and self.otherwise:
+        untrue = self.otherwise == NO_DEVICE and view.facts.rdma_devices
+        if not found and self.otherwise and not untrue:
             found = [About(self.id).finds(self.verdict, self.otherwise)]
         return found

@@ -261,7 +261,9 @@ def cpus_of(text: str) -> frozenset[int]:
 PCIE = Rule(
     "PCIE-01", _pcie, "no ACTIVE port is on a PCIe adapter of this host", rdma=True
 )
-PORT_ERRORS = Rule("PORT-ERRORS-01", _port_errors, rdma=True)
+PORT_ERRORS = Rule(
+    "PORT-ERRORS-01", _port_errors, "no counters of an ACTIVE port were read", rdma=True
+)
 LOCALITY = Rule(
     "LOCALITY-01",
     _locality,

@@ -215,6 +215,12 @@ def test_a_port_without_link_is_not_judged():
     assert findings(hardware.PORT_ERRORS, host)["host"][0] == "SKIP"
 
 
+def test_an_active_port_whose_counters_were_not_read_is_said():
+    host = facts(rdma_devices=(DEVICE,), activity=Activity(2.0))
+    verdict, words = findings(hardware.PORT_ERRORS, host)["host"]
+    assert (verdict, words) == ("SKIP", "no counters of an ACTIVE port were read | ")
+
+
 def test_where_an_adapter_is_and_its_interrupts_go():
     host = with_adapter(
         numa_node=1,
