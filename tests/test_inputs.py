@@ -37,7 +37,7 @@ CHECKED_BEFORE = re.compile(
     r"|storage/health/(look|watch|state)|storage/metrics/rows|storage/vdsm/launch"
     r"|storage/rdma_cm_probe|vdsm_hooks/deadline"
     r"|engine_sdk_tools/(conversion|preparation|report|networks)/.*"
-    r"|engine_sdk_tools/(reader|deploy_hook/block|hosts/ansible)"
+    r"|engine_sdk_tools/(reader|deploy_hook/block)"
 )
 
 

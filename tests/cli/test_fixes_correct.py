@@ -182,7 +182,7 @@ def test_on_the_engines_machine_for_a_hypervisor(fleet, name):
 
 WITHOUT_ROW = {
     "it names the verb of a run or a step, in journals and messages": [
-        *fixed("cli/host/apply.py:_Apply.run", APPLY),
+        *fixed("cli/host/apply.py:Apply._apply", APPLY),
         *fixed("cli/host/revert.py:Revert.run", REVERT),
         *fixed("engine_sdk_tools/hosts/ansible.py:_STEPS", LOAD),
         *fixed("host/fabric/manager.py:_step", f"{SM} disable"),
@@ -216,7 +216,7 @@ WITHOUT_ROW = {
         *fixed("host/rules/roce.py:_wanted_mtu", PLAN),
     ],
     "between two looks of one run: tests/host/changes/test_runs.py": [
-        *fixed("host/changes/ledger.py:refuse_while_interrupted", REVERT),
+        *fixed("host/changes/journal.py:refuse_while_interrupted", REVERT),
         *fixed("host/changes/run.py:_check", PLAN),
         *fixed("host/changes/run.py:_read", PLAN),
         *fixed("host/changes/run.py:with_earlier_values", PLAN),
