@@ -22,6 +22,7 @@ from ovirt_rdma.cli.engine.matrix import matrix_document, show_matrix
 from ovirt_rdma.cli.engine.session import JsonProgress, LineProgress
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.api.request import Call
+from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.matrix import (
     FAIL,
     NONE,
@@ -187,7 +188,8 @@ def test_the_question_before_a_change(monkeypatch, capsys, answer, goes):
     assert (out, err) == ("", "host01 goes down\nContinue? [y/N] ")
 
 
-def test_ctrl_c_at_the_question(monkeypatch, capsys):
+def test_ctrl_c_at_the_question(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(session, "conversion_states", lambda: StateFolder(tmp_path))
     monkeypatch.setattr(Output, "ask", mock.Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr(sys, "stdin", Terminal())
     with EngineDouble(sample_world(hosts=2, domains=("data1",), addon=True)) as double:

@@ -89,7 +89,7 @@ VERBS = (
         ("apply --allow", "unknown arguments: --allow"),
         ("confirm 7", "unknown arguments: 7"),
         ("history 7", "unknown arguments: 7"),
-        ("unit", "verbs: netdev, recover, unconfirmed, partitions, block, health"),
+        ("unit", "verbs: netdev, recover, unconfirmed, block, daemon"),
         ("unit netdev", "required: NAME"),
         ("unit unconfirmed x", "invalid int value: 'x'"),
     ],
