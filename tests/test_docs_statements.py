@@ -178,7 +178,7 @@ def test_the_exit_codes_of_hosts_prepare():
             {
                 "rpm/ovirt-rdma.spec": r"Conflicts: +vdsm < (\S+)",
                 "README.md": r"VDSM (\S+) and later",
-                "ARCHITECTURE.md": r"`Conflicts: vdsm < ([^`]+)`",
+                "docs/decisions/010-packages.md": r"`Conflicts: vdsm < ([^`]+)`",
                 "docs/install.md": r"VDSM (\S+) or later",
                 "host/enablement/status.py": r"older than \D*?([0-9.]+[0-9])",
                 "storage/vdsm/connection.py": r"VDSM (\S+) and later pass",
