@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, ClassVar, NamedTuple, Optional
 
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
@@ -336,8 +335,8 @@ class _Changing(HostVerb):
     """A verb that changes this host: recover, decide, carry out, report."""
 
     # The verb in the journal, the kind of its document, the outcome of a step.
-    words: str
-    kind: str
+    words: ClassVar[str]
+    kind: ClassVar[str]
     word = "done"
 
     @classmethod
@@ -467,14 +466,13 @@ class Enable(_Changing):
         "policy does not know of. A subnet manager on the switch is preferred."
     )
     words, kind = "fabric sm enable", "fabric-sm-enable"
-    ports: tuple[PlannedPort, ...] = ()
 
     def decide(
         self, run: OpensmRun, policy: StoredPolicy, facts: Facts, report: RunReport
     ) -> _Decision:
         report.reading("asking the subnet manager")
         plan = run.manager_plan(policy.policy.fabric, facts)
-        self.ports = plan.ports
+        self.ports: tuple[PlannedPort, ...] = plan.ports
         sentence = "opensm is set up as the policy says"
         prove = partial(run.manager_proof, plan.ports)
         return _Decision(plan.step, sentence, prove, START_TIMEOUT_S)
@@ -518,8 +516,6 @@ class Disable(_Changing):
     )
     words, kind = "fabric sm disable", "fabric-sm-disable"
     word = BACK
-    # The ports behind which ours is the only subnet manager that is known.
-    alone: Sequence[LocalPort] = ()
 
     def carry_out(
         self, run: OpensmRun, host: ThisHost, report: RunReport
@@ -527,14 +523,15 @@ class Disable(_Changing):
         fabric = FabricReader(run.tree, host.run).facts(host.facts())
         ours = {one.guid for one in fabric.ours}
         result = run.disable(host.facts(), f"{PROGRAM} {self.words}")
-        if result.run is not None:
-            self.alone = [
-                one.port
-                for one in fabric.subnets
-                if one.master
-                and one.master.guid in ours
-                and len(one.managers or ()) < 2
-            ]
+        # The ports behind which ours is the only subnet manager that is known.
+        self.alone: list[LocalPort] = [
+            one.port
+            for one in fabric.subnets
+            if result.run is not None
+            and one.master
+            and one.master.guid in ours
+            and len(one.managers or ()) < 2
+        ]
         return result, Proof(None)
 
     def content(self) -> dict[str, Any]:

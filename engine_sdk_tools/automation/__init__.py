@@ -325,8 +325,9 @@ class RdmaEngine:
         with self._task(title, resume) as work:
             result = push_policy(access, plan, self.session.listener, work.job)
             failed = ", ".join(pushed.host for pushed in result.failed)
-            outcome = f"failed on {failed}" if failed else "is on all of them"
-            work.ended(f"{title}: {plan.digest} {outcome}", succeeded=not failed)
+            good = f"{plan.digest} is on all of them"
+            outcome = f"failed on {failed}" if failed else good
+            work.ended(f"{title}: {outcome}", succeeded=not failed)
         return result
 
     def compare_policy(
