@@ -27,13 +27,13 @@ from ovirt_rdma.host.daemon.state import (
     DaemonState,
     TaskState,
     read_daemon,
-    seconds_after_boot,
 )
 from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.signals import StopSignal
+from ovirt_rdma.host.system.tree import seconds_after_boot
 from ovirt_rdma.storage.health.watch import HealthWatch
 from ovirt_rdma.storage.metrics.exporter import Export
 

@@ -56,7 +56,7 @@ from ovirt_rdma.host.mount_options import (
 )
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
 from ovirt_rdma.host.system.json_codec import plain
-from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.host.system.tree import FileTree, seconds_after_boot
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.health.look import Looker
 from ovirt_rdma.storage.health.state import (
@@ -65,7 +65,6 @@ from ovirt_rdma.storage.health.state import (
 from ovirt_rdma.storage.health.state import (
     HealthState,
     read_state,
-    seconds_after_boot,
 )
 from ovirt_rdma.storage.mounts import (
     DEGRADED,

@@ -403,7 +403,7 @@ def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[Conversio
     return _first(state, iter(steps))
 
 
-def _unmount(
+def _unmount(  # noqa: PLR0911 - one row per status
     state: ConversionState, host: HostRecord, status: Optional[str], snapshot: Snapshot
 ) -> ConversionStep:
     observed = snapshot.observations.get(host.name)
@@ -473,7 +473,7 @@ def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionSt
     return _first(state, iter(steps))
 
 
-def _prove(
+def _prove(  # noqa: PLR0911 - one row per status
     state: ConversionState, host: HostRecord, snapshot: Snapshot
 ) -> ConversionStep:
     present = snapshot.host(host)
@@ -640,7 +640,7 @@ def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[ConversionS
         snapshot = _after(state, snapshot, step)
 
 
-def _after(
+def _after(  # noqa: PLR0911 - one row per status
     state: ConversionState, snapshot: Snapshot, step: ConversionStep
 ) -> Snapshot:
     if step.kind == Kind.PUSH:

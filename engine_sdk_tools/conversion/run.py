@@ -348,7 +348,7 @@ class _Work:
         except EngineProblem as problem:
             self._listener.note(problem.one_line)
 
-    def _do(
+    def _do(  # noqa: PLR0911 - one row per status
         self, state: ConversionState, snapshot: Snapshot, step: ConversionStep
     ) -> ConversionState:
         if step.kind == Kind.FINISH:

@@ -313,7 +313,7 @@ _NEVER_REPORTED = (
 )
 
 
-def host_step(
+def host_step(  # noqa: PLR0911 - one row per status
     state: ConversionState, host: HostRecord, snapshot: Snapshot
 ) -> ConversionStep:
     """Return the next step of a host that should be up in the end."""
@@ -410,7 +410,7 @@ def away_step(
     return mark(host, Stage.LEFT, f"it was {status_words(host.found)}, and stays so")
 
 
-def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> ConversionStep:
+def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> ConversionStep:  # noqa: PLR0911 - one row per status
     remounted = host.stage == Stage.LEAVING
     if state.kind == HEAL and host.goal == BACK:
         # It is not worse than before.

@@ -18,7 +18,6 @@ from typing import Callable, Optional
 from ovirt_rdma.host.block.logins import Target, differences
 from ovirt_rdma.host.block.sessions import BlockSessions
 from ovirt_rdma.host.daemon.loop import Note, Result, Task, Turn
-from ovirt_rdma.host.daemon.state import seconds_after_boot
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import DAEMON_UNIT, POLICY_JSON, under
 from ovirt_rdma.host.policy.block import BlockPolicy
@@ -26,6 +25,7 @@ from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import read
 from ovirt_rdma.host.system.lock import LockHeld, one_run
 from ovirt_rdma.host.system.signals import Stop
+from ovirt_rdma.host.system.tree import seconds_after_boot
 
 BOOT_S = 60.0
 BOOT_UNIT = "ovirt-rdma-block.service"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional, Union
 
@@ -41,23 +41,12 @@ FINDINGS = Envelope("findings")
 
 
 @dataclass(frozen=True)
-class BadFinding:
-    """A finding that fails or warns."""
-
-    rule: str
-    subject: str
-    verdict: str
-    sentence: str
-    fix: str
-
-
-@dataclass(frozen=True)
 class KernelFindings:
-    """The bad findings with one kernel, and the digest of the policy they follow."""
+    """The findings that fail or warn with one kernel, and their policy's digest."""
 
     kernel: str
     policy: Optional[str]
-    findings: tuple[BadFinding, ...]
+    findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True)
@@ -134,9 +123,9 @@ def findings_of(
 ) -> KernelFindings:
     """Return what is recorded of ``findings``. Pure."""
     bad = (
-        BadFinding(f.rule, f.subject, f.verdict, str(f.sentence), f.fix)
-        for f in findings
-        if f.verdict in (FAIL, WARN)
+        replace(finding, sentence=str(finding.sentence))
+        for finding in findings
+        if finding.verdict in (FAIL, WARN)
     )
     return KernelFindings(kernel, policy, tuple(bad))
 

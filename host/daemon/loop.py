@@ -36,8 +36,6 @@ from ovirt_rdma.host.daemon.state import (
     PROBLEM,
     DaemonState,
     TaskState,
-    seconds_after_boot,
-    start_of,
     write_daemon,
 )
 from ovirt_rdma.host.enablement.state import marker_mode
@@ -47,6 +45,7 @@ from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import FollowedPolicy, StoredPolicy
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.signals import Stop, StopSignal
+from ovirt_rdma.host.system.tree import seconds_after_boot, start_of
 
 # The longest turn. So long a new policy is not seen, and systemd hears nothing
 # (WatchdogSec=60 in the unit).

@@ -9,7 +9,6 @@ clock does not change.
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
@@ -24,6 +23,7 @@ from ovirt_rdma.host.system.json_document import (
     read_json,
 )
 from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.host.system.tree import seconds_after_boot, start_of
 
 # The last run of a task: it cannot be ended; it raised an error, or was ended at its
 # deadline; it found a problem; all is well.
@@ -37,8 +37,6 @@ BAD = (HANGS, FAILED, PROBLEM)
 DAEMON = Envelope("daemon-state")
 _records = Records("the daemon's state")
 _FILE_MODE = 0o644
-# The field of /proc/PID/stat, after the name in parentheses: proc(5), starttime.
-_STARTED = 19
 
 
 @dataclass(frozen=True)
@@ -79,20 +77,6 @@ class DaemonState:
     def worst_first(self) -> list[TaskState]:
         """The tasks, problems first."""
         return sorted(self.tasks, key=lambda task: STATES.index(task.state))
-
-
-def seconds_after_boot() -> float:
-    """Return the present time: clock_gettime(2), CLOCK_BOOTTIME."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def start_of(pid: int) -> Optional[int]:
-    """Return when a process began, in clock ticks after boot; None if it has ended."""
-    try:
-        fields = read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[_STARTED])
 
 
 def seconds_since_start() -> float:

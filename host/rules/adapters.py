@@ -196,12 +196,13 @@ def _why_not(view: View, adapter: Adapter, model: Optional[Model]) -> tuple[str,
         )
     module = model.module
     load = f"modprobe {module}"
+    without = None
     if is_available(modules, module) is False:
-        gone = _GONE.get((module, view.facts.software.distribution or ""))
-        gone = gone or f"this kernel has no {module}"
-        return gone, _OTHER_KERNEL.format(module=module)
-    if model.gen2 and _gen2_is_off(view):
+        without = _GONE.get((module, view.facts.software.distribution or ""))
+        without = without or f"this kernel has no {module}"
+    elif model.gen2 and _gen2_is_off(view):
         without = f"this kernel's {module} is built without {GEN2}"
+    if without:
         return without, _OTHER_KERNEL.format(module=module)
     if is_loaded(modules, module):
         return (

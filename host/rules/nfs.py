@@ -532,26 +532,25 @@ def _localio(view: View, about: About, one: RdmaMount) -> Finding:
         if (parameter.module, parameter.name) == (_MODULE, _PARAMETER)
     }
     past = _past_the_connection(one)
-    if past and enabled == {False}:
-        return about.passes(
-            "its data uses its connection since LOCALIO was disabled; before that, "
-            f"{past}"
-        )
     if past:
+        if enabled == {False}:
+            since = "its data uses its connection since LOCALIO was disabled"
+            return about.passes(f"{since}; before that, {past}")
         return about.warns(
             f"{past}: the kernel reads and writes the server's files directly "
             "(LOCALIO), so the proof of RDMA says nothing about the data",
             "no fix is needed for the data; to have it use RDMA: echo N > "
             f"/sys/module/{_MODULE}/parameters/{_PARAMETER}",
         )
+    unknown = ""
     if one.activity and one.activity.layout:
-        return about.skips(
-            "it uses pNFS, so its data uses connections to other servers"
-        )
+        unknown = "it uses pNFS, so its data uses connections to other servers"
+    elif enabled and one.activity is None:
+        unknown = _UNREAD
+    if unknown:
+        return about.skips(unknown)
     if not enabled:
         return about.passes("this kernel has no LOCALIO")
-    if one.activity is None:
-        return about.skips(_UNREAD)
     here = {
         address.partition("/")[0]
         for netdev in view.facts.netdevs

@@ -87,8 +87,10 @@ def _no_type(place: Port, wanted: str) -> tuple[str, str]:
     """Return why it cannot be changed now, and the fix; both empty if it can."""
     device, adapter, number = place.device, place.adapter, place.port.number
     remove = "remove port_type for it"
-    if adapter is not None and adapter.physical_function is not None:
-        return "it is a virtual function", remove
+    is_function = adapter is not None and adapter.physical_function is not None
+    if is_function or device.driver not in (MLX4, MLX5):
+        driver = "its driver cannot change it"
+        return "it is a virtual function" if is_function else driver, remove
     if device.driver == MLX5:
         # mstconfig takes the device's name too. The first function of an adapter is
         # for its first port.
@@ -101,8 +103,6 @@ def _no_type(place: Port, wanted: str) -> tuple[str, str]:
             f"mstconfig -d {address} set LINK_TYPE_P{of}={_LINK_TYPES[wanted]}, then "
             "power the host off and on",
         )
-    if device.driver != MLX4:
-        return "its driver cannot change it", remove
     types = adapter.port_types if adapter else ()
     if adapter and adapter.vfs:
         after = [one.split()[0] for one in types]

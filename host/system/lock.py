@@ -32,6 +32,7 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import RUN_LOCK, under
 from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.host.system.tree import state_and_start
 
 # ruff: noqa: PTH116, PTH208
 
@@ -39,8 +40,6 @@ from ovirt_rdma.host.system.safe_file import read_file
 # A fixed length: overwriting needs no space on a full file system.
 _LENGTH = 1024
 _LONGEST_BY = 100
-# proc(5): the fields of stat that follow the name in parentheses.
-_STATE, _START = 0, 19
 _STOPPED = (b"T", b"t")
 
 
@@ -72,7 +71,7 @@ def write_holder(descriptor: int, by: str) -> None:
     Errors are ignored: the lock does not need the text.
     """
     try:
-        _, start = _process(os.getpid())
+        _, start = state_and_start(os.getpid())
         content = {
             "pid": os.getpid(),
             "start": start,
@@ -94,7 +93,7 @@ def holder_of(root: Union[str, Path], lock: str = RUN_LOCK) -> Optional[Holder]:
     try:
         content = json.loads(read_file(path, 2 * _LENGTH))
         holder = _holder(content)
-        state, start = _process(holder.pid)
+        state, start = state_and_start(holder.pid)
         if start != holder.start or not _has_lock(holder.pid, os.stat(path)):
             return None
     except (OSError, ValueError, RecursionError):
@@ -113,14 +112,6 @@ def _holder(content: Any) -> Holder:
     if not isinstance(by, str):
         raise ValueError("no text")
     return Holder(pid, start, by, since)  # type: ignore[arg-type]
-
-
-def _process(pid: int) -> tuple[bytes, int]:
-    """Return state and start time of a process. Raises OSError, ValueError."""
-    fields = read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    if len(fields) <= _START:
-        raise ValueError("stat has too few fields")
-    return fields[_STATE], int(fields[_START])
 
 
 def _has_lock(pid: int, lock: os.stat_result) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Optional, Union
@@ -207,6 +208,35 @@ VDSM_UID, VDSM_GID = 36, 36
 
 # Real, effective, saved and file system id (proc(5)).
 _UIDS = re.compile(rb"^Uid:\t(\d+)\t(\d+)\t(\d+)\t(\d+)$", re.MULTILINE)
+
+
+# Positions in /proc/PID/stat behind the program's name: proc(5), fields 3 and 22.
+_STATE, _START = 0, 19
+
+
+def state_and_start(pid: int) -> tuple[bytes, int]:
+    """Return a process's state (a letter) and when it began, in clock ticks after boot.
+
+    Raises OSError if there is none, ValueError if the kernel's text has another form.
+    """
+    fields = read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    if len(fields) <= _START:
+        raise ValueError("stat has too few fields")
+    return fields[_STATE], int(fields[_START])
+
+
+def start_of(pid: int) -> Optional[int]:
+    """Return when a process began, in clock ticks after boot; None if it has ended."""
+    try:
+        state, start = state_and_start(pid)
+    except OSError:
+        return None
+    return None if state in (b"Z", b"X") else start
+
+
+def seconds_after_boot() -> float:
+    """Return the present time: clock_gettime(2), CLOCK_BOOTTIME."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def processes(tree: FileTree) -> Iterator[tuple[int, list[bytes]]]:

@@ -32,7 +32,7 @@ from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import Records
 from ovirt_rdma.host.system.json_document import json_value
 from ovirt_rdma.host.system.safe_file import read_file
-from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID
+from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID, seconds_after_boot, start_of
 
 PROBE_S = 2.0
 # Children at the same time: a fork of each for hundreds of mounts would take memory.
@@ -302,7 +302,7 @@ class Probes:
             left = {m: child for m, child in left.items() if not _reaped(child.pid)}
             time.sleep(0.001 if left else 0)
         for place, child in left.items():
-            started = _started(child.pid)
+            started = start_of(child.pid)
             if started is not None:
                 self._left[child.pid] = _Left(place, child.reads, started)
                 self._record(child.pid)
@@ -322,13 +322,13 @@ class Probes:
         found: dict[tuple[str, bool], float] = {}
         for pid, left in {**_records(self._folder), **self._left}.items():
             ended = pid in self._left and _reaped(pid)
-            if ended or _started(pid) != left.started:
+            if ended or start_of(pid) != left.started:
                 self._left.pop(pid, None)
                 with contextlib.suppress(OSError):
                     (Path(self._folder) / str(pid)).unlink()
                 continue
             begun_s = left.started / os.sysconf("SC_CLK_TCK")
-            age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - begun_s
+            age_s = seconds_after_boot() - begun_s
             key = (left.mountpoint, left.reads)
             found[key] = max(age_s, found.get(key, 0.0))
         return found
@@ -409,15 +409,3 @@ def _records(folder: str) -> dict[int, _Left]:
                 left = _RECORDS.read(_Left, json_value(read_file(path, _ANSWER_BYTES)))
                 found[int(path.name)] = left
     return found
-
-
-def _started(pid: int) -> Optional[int]:
-    """Return when a process was started, in clock ticks after boot; None if it has
-    ended: proc(5), stat, fields 3 and 22.
-    """
-    try:
-        stat_line = read_file(f"/proc/{pid}/stat", _ANSWER_BYTES)
-    except OSError:
-        return None
-    fields = stat_line.rpartition(b")")[2].split()
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])

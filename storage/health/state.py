@@ -9,7 +9,6 @@ than the unit's interval allows is stale: it says nothing about the mounts of no
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from ovirt_rdma.host.paths import HEALTH_JSON, under
 from ovirt_rdma.host.system.files import not_written, write_atomically
 from ovirt_rdma.host.system.json_codec import Records, plain
 from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, json_value
-from ovirt_rdma.host.system.tree import FileTree, Problems
+from ovirt_rdma.host.system.tree import FileTree, Problems, seconds_after_boot
 
 # A mount answers; it answers late, or its connection waits; it does not answer, but may
 # do so again; its I/O fails, or cannot succeed before somebody acts.
@@ -134,11 +133,6 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
 
 
 _records = Records("the health", _check)
-
-
-def seconds_after_boot() -> float:
-    """Return the present time as ``taken_s`` counts it (clock_gettime(2))."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def write_state(root: Union[str, Path], state: HealthState) -> None:

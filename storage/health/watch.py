@@ -16,6 +16,7 @@ from typing import Callable, Optional
 
 from ovirt_rdma.host.daemon.loop import Note, Result, Task, Turn
 from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.system.tree import seconds_after_boot
 from ovirt_rdma.storage.health.look import Looker
 from ovirt_rdma.storage.health.state import (
     OK,
@@ -24,7 +25,6 @@ from ovirt_rdma.storage.health.state import (
     HealthState,
     MountHealth,
     remove_state,
-    seconds_after_boot,
     write_state,
 )
 

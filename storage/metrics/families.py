@@ -207,10 +207,15 @@ def _connection(
 
 _RDMA, _TCP = " (rdma)", " (tcp, udp, local)"
 # Of each connection of a mount: net/sunrpc/xprtrdma/transport.c,
-# xprt_rdma_print_stats(), and net/sunrpc/xprtsock.c, xs_tcp_print_stats(). Without
-# port, bind_count and reply_waits_for_send, which are 0 or say nothing with RDMA, and
-# req_u, in which a request that is sent again or killed stays for ever.
+# xprt_rdma_print_stats(), and net/sunrpc/xprtsock.c, xs_tcp_print_stats().
 COLUMNS = (
+    _connection(
+        "local_port",
+        "port",
+        "The local port; 0 for RDMA. Absent for local.",
+        GAUGE,
+    ),
+    _connection("binds_total", "bind_count", "Requests to rpcbind for the port."),
     _connection("connects_total", "connect_count", "Connections that were made."),
     _connection("connect_seconds_total", "connect_time", "Time spent with connecting."),
     _connection(
@@ -220,6 +225,13 @@ COLUMNS = (
     _connection("receives_total", "recvs", "RPC messages received."),
     _connection(
         "bad_transactions_total", "bad_xids", "Replies to a request that is unknown."
+    ),
+    _connection(
+        "outstanding_requests_total",
+        "req_u",
+        "At each send, the sends so far less the replies so far, added up. A request "
+        "that is sent again or killed stays in it for ever: for the mean of requests "
+        "without reply, use the rate of round_trip_seconds_total.",
     ),
     _connection(
         "backlog_total",
@@ -315,6 +327,11 @@ COLUMNS = (
                 "empty_send_queue_total",
                 "empty_sendctx_q",
                 "Requests that waited because the send queue was full.",
+            ),
+            (
+                "reply_waits_total",
+                "reply_waits_for_send",
+                "Replies that waited for their request's send; 0 since Linux 5.6.",
             ),
         )
     ),

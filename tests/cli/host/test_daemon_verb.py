@@ -15,12 +15,11 @@ from ovirt_rdma.host.daemon.state import (
     PROBLEM,
     DaemonState,
     TaskState,
-    seconds_after_boot,
-    start_of,
     write_daemon,
 )
 from ovirt_rdma.host.enablement.state import MODE_HOST, marker_text
 from ovirt_rdma.host.paths import DAEMON_JSON, ENABLED, under
+from ovirt_rdma.host.system.tree import seconds_after_boot, start_of
 
 WELL = TaskState("health", OK, "mounts: 3 ok")
 

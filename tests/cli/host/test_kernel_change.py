@@ -15,7 +15,6 @@ from support.host.daemon_task import TaskRuns
 
 from ovirt_rdma.host.daemon import kernel_change
 from ovirt_rdma.host.daemon.kernel_change import (
-    BadFinding,
     KernelFindings,
     Recheck,
     differences,
@@ -141,7 +140,7 @@ def test_a_disk_that_is_full_is_one_sentence(booted, monkeypatch):
 
 NAMES = st.sampled_from(("A-01", "B-01"))
 BAD = st.builds(
-    BadFinding, NAMES, st.sampled_from(("ib0", "host")), st.sampled_from((FAIL, WARN)),
+    Finding, NAMES, st.sampled_from(("ib0", "host")), st.sampled_from((FAIL, WARN)),
     st.text(max_size=3), st.just(""),
 )  # fmt: skip
 FINDINGS = st.lists(BAD, max_size=4, unique_by=lambda f: (f.rule, f.subject)).map(tuple)

@@ -10,6 +10,7 @@ import pytest
 from support.command_line import run_on_terminal
 
 from ovirt_rdma.cli.host import nfs
+from ovirt_rdma.host.system.tree import seconds_after_boot
 from ovirt_rdma.storage.health.look import Look
 from ovirt_rdma.storage.health.state import (
     DEAD,
@@ -20,7 +21,6 @@ from ovirt_rdma.storage.health.state import (
     STALLED,
     HealthState,
     MountHealth,
-    seconds_after_boot,
     write_state,
 )
 

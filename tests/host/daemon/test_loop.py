@@ -31,7 +31,6 @@ from ovirt_rdma.host.daemon.state import (
     WAITS,
     read_daemon,
     seconds_since_start,
-    start_of,
 )
 from ovirt_rdma.host.enablement.state import MODE_HOST, marker_text
 from ovirt_rdma.host.errors import Problem
@@ -40,6 +39,7 @@ from ovirt_rdma.host.policy.model import NfsPolicy, Policy
 from ovirt_rdma.host.policy.store import store
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.signals import StopSignal
+from ovirt_rdma.host.system.tree import start_of
 
 pytestmark = pytest.mark.hypervisor
 

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from ovirt_rdma.host.facts.statistics import (
     Calls,
+    MountBytes,
     MountStatistics,
     OperationStatistics,
     Transport,
     load_between,
+    moved_without_requests,
 )
 
 
@@ -129,3 +131,57 @@ def test_any_counters_make_a_load_or_none(first, second):
     if load is not None:
         assert load.count == second[0] - first[0] >= 0
         assert min(load.backlog, load.on_wire, load.sent_again, load.connects) >= 0
+
+
+def with_bytes(*operations, moved=None, size=1 << 20):
+    sums = None if moved is None else MountBytes(moved, 0)
+    return mount(*operations)._replace(bytes=sums, rsize=size, wsize=size)
+
+
+LOCAL = 16 << 20
+
+
+@pytest.mark.parametrize(
+    ("moved", "calls", "beyond"),
+    [
+        (LOCAL, 0, LOCAL),
+        # LOCALIO was enabled or disabled meanwhile.
+        (LOCAL + (1 << 20), 1, LOCAL),
+        # Calls that are under way are counted at their end.
+        (LOCAL, LOCAL >> 20, 0),
+        (0, 0, 0),
+        (None, 0, 0),
+    ],
+)
+def test_data_without_calls_is_local(moved, calls, beyond):
+    before = with_bytes(operation("READ", 5), moved=0)
+    after = with_bytes(operation("READ", 5 + calls), moved=moved)
+    assert moved_without_requests(before, after) == beyond
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("READ", "server_read"),
+        # Debian's 6.12 reads NFS 4.2 over TCP by it.
+        ("READ_PLUS", "server_read"),
+        ("WRITE", "server_written"),
+    ],
+)
+@pytest.mark.parametrize(("size", "beyond"), [(1 << 20, 0), (1 << 18, 24 << 20)])
+def test_data_is_local_if_its_calls_cannot_have_carried_it(name, column, size, beyond):
+    before = with_bytes(operation(name, 5), moved=0, size=size)
+    after = with_bytes(operation(name, 37), moved=0, size=size)
+    after = after._replace(bytes=after.bytes._replace(**{column: 32 << 20}))
+    assert moved_without_requests(before, after) == beyond
+
+
+def test_data_is_not_local_if_the_size_of_calls_is_unknown():
+    before, after = (with_bytes(moved=n, size=None) for n in (0, LOCAL))
+    assert moved_without_requests(before, after) == 0
+
+
+def test_data_of_a_pnfs_layout_is_not_local():
+    """Its calls are in the counters of other servers."""
+    after = with_bytes(moved=LOCAL)._replace(layout="LAYOUT_FLEX_FILES")
+    assert moved_without_requests(with_bytes(moved=0), after) == 0
