@@ -16,17 +16,16 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from ovirt_rdma.cli.context import Context
-from ovirt_rdma.cli.output import (
-    Output,
-    terminal_width,
-)
+from ovirt_rdma.cli.output import Output, terminal_width
 from ovirt_rdma.cli.parser import Parser, form_of, parse
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
+
+if TYPE_CHECKING:  # of the engine's side; a hypervisor's command has none
+    from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 
 MakeParser = Callable[[Sequence[str]], Parser]
 
@@ -167,6 +166,8 @@ def _run(
     output: Output,
     access: Optional[HostAccess],
 ) -> int:
+    if arguments and arguments[0] == "help":
+        arguments = [*arguments[1:], "--help"]
     with contextlib.redirect_stdout(io.StringIO()) as help_text:
         try:
             verb, values = parse(parser(arguments), arguments)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
+
+if TYPE_CHECKING:  # of the engine's side; a hypervisor's command has none
+    from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NoReturn, Optional, Union
 
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.output import FORMATS, terminal_width
-from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.errors import UsageProblem, did_you_mean
 from ovirt_rdma.host.exit_code import ExitCode
 
 Table = Sequence[tuple[str, str, Union[str, "Table"]]]
@@ -52,6 +52,24 @@ class Parser(argparse.ArgumentParser):
         """Return ``add_argument`` of a new group, which ``--help`` shows apart."""
         add = self.add_argument_group(title).add_argument
         return lambda *names, **keys: self.arguments.append(add(*names, **keys))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        # argparse calls it for verbs too; its sentence lists all choices, and differs
+        # between versions of Python.
+        if action.choices is None or value in action.choices:
+            return
+        known = list(action.choices)
+        near = did_you_mean(str(value), known)
+        if not action.option_strings:
+            raise UsageProblem(
+                "verb-unknown",
+                f"there is no verb {value!r}; verbs: {', '.join(known)}",
+                f"{near} see {self.prog} --help".lstrip(),
+            )
+        allowed = ", ".join(map(str, known))
+        raise argparse.ArgumentError(
+            action, f"{value!r} is none of {allowed}{near and '; '}{near}"
+        )
 
     def error(self, message: str) -> NoReturn:
         """Raise ``message`` as a UsageProblem."""
@@ -137,7 +155,7 @@ def end_of_help(program: str, codes: Iterable[ExitCode]) -> str:
     lines = "\n".join(f"  {code:<4d} {code.sentence}" for code in codes)
     return (
         f"exit codes:\n{lines}\n\n"
-        f"'{program} VERB --help' shows a verb's options and examples;\n"
+        f"'{program} help VERB' shows a verb's options and examples;\n"
         f"{program}(8) is the manual."
     )
 
@@ -182,10 +200,18 @@ def parse(
             f"see {chosen.prog} --help",
         )
     if rest:
+        options = [
+            name
+            for action in chosen.arguments
+            if action.help != argparse.SUPPRESS
+            for name in action.option_strings
+        ]
+        unknown = [word.partition("=")[0] for word in rest if word[0:1] == "-"]
+        near = did_you_mean(unknown[0], options) if unknown else ""
         raise UsageProblem(
             "arguments-unknown",
             f"unknown arguments: {' '.join(rest)}",
-            f"see {chosen.prog} --help",
+            f"{near} see {chosen.prog} --help".lstrip(),
         )
     return chosen.verb, values
 

@@ -7,7 +7,6 @@ centers that have it.
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import Optional, Protocol, TypeVar
@@ -19,7 +18,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Host,
     Network,
 )
-from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.errors import UsageProblem, did_you_mean
 
 _NEAREST = 3
 # Longer lists are not printed: 250 hosts would not help.
@@ -92,10 +91,9 @@ def pick(
 
 def nearest(name: str, names: Sequence[str]) -> str:
     """Return a hint with the nearest of ``names``, or a short list of all."""
-    lowered = {known.lower(): known for known in names}
-    near = difflib.get_close_matches(name.lower(), lowered, n=_NEAREST)
+    near = did_you_mean(name, names, _NEAREST)
     if near:
-        return f"did you mean {_joined((lowered[known] for known in near), 'or')}?"
+        return near
     if not names:
         return "the engine shows none to this user"
     # Several data centers may each have the same name.

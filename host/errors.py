@@ -3,8 +3,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 # The last sentence of each refusal and each dry run.
 NOTHING_CHANGED = "Nothing was changed."
+
+
+def did_you_mean(word: str, known: Iterable[object], most: int = 1) -> str:
+    """Return ``did you mean A or B?`` with up to ``most`` of ``known`` that are like
+    ``word``, in upper or lower case; "" if none is.
+    """
+    import difflib  # noqa: PLC0415 - vdsmd never needs it
+
+    texts = {str(one).lower(): str(one) for one in known}
+    near = difflib.get_close_matches(word.lower(), texts, n=most)
+    return f"did you mean {' or '.join(texts[one] for one in near)}?" if near else ""
 
 
 class Sentence(str):

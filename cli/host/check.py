@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``check``: print the findings of all rules, with fixes.
-
-Equal findings share one line: a host with 32 ports has 32 findings of one rule, and on
-a host without ports two dozen rules have nothing to check.
-"""
+"""Run ``check``: print the findings of all rules, the worst first, with fixes."""
 
 from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import Optional
 
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
@@ -20,112 +15,68 @@ from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
+from ovirt_rdma.host.decision import registry
 from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, VERDICTS, WARN, Finding
-
-Key = Callable[[Finding], Optional[Hashable]]
-Line = Callable[[Sequence[Finding]], Finding]
 
 # Up to this many equal findings stay on separate lines.
 APART = 3
 # Up to this many subjects of a shared line are named.
 NAMED = 8
+_FOLDED = {
+    PASS: "passed",
+    SKIP: "skipped: not for this host, or something is unknown",
+}
 
 
-def group_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """Return ``findings`` in their order, with equal ones merged into one.
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Return ``findings`` by verdict, those of one verdict in their order."""
+    return sorted(findings, key=lambda finding: VERDICTS.index(finding.verdict))
 
-    Equal are: rules that have nothing to check on this host, which come last; rules
-    that were skipped for the same reason; findings that differ only in the subject, bad
-    ones too; and all other subjects that passed one rule. Pure.
+
+def condensed(findings: Sequence[Finding]) -> list[Finding]:
+    """Return what is wrong, the worst first, and a line for all that passed and one for
+    all that was skipped. Pure.
+
+    Findings that differ only in the subject share a line: a host with 32 ports may have
+    32 of one rule.
     """
-    left = dict(enumerate(findings))
-    lines: dict[int, Finding] = {}
-    idle = [number for number, finding in left.items() if _is_idle(finding)]
-    if len(idle) > 1:
-        lines[len(findings)] = _idle([left.pop(number) for number in idle])
-    for key, apart, line in _GROUPINGS:
-        groups: dict[Hashable, list[int]] = {}
-        for number, finding in left.items():
-            similar = key(finding)
-            if similar is not None:
-                groups.setdefault(similar, []).append(number)
-        for numbers in groups.values():
-            if len(numbers) > apart:
-                lines[numbers[0]] = line([left.pop(number) for number in numbers])
-    lines.update(left)
-    return [lines[number] for number in sorted(lines)]
+    groups: dict[Hashable, list[Finding]] = {}
+    for finding in worst_first(findings):
+        groups.setdefault(_but_for_subject(finding), []).append(finding)
+    lines = []
+    for group in groups.values():
+        if group[0].verdict in _FOLDED:
+            lines.append(_folded(group))
+        elif len(group) > APART:
+            lines.append(_same(group))
+        else:
+            lines += group
+    return lines
 
 
-def _is_idle(finding: Finding) -> bool:
-    return finding.verdict == SKIP and finding.subject == HOST and not finding.fix
-
-
-def _idle(group: Sequence[Finding]) -> Finding:
-    rules = {finding.rule for finding in group}
-    verb = "does" if len(rules) == 1 else "do"
-    sentence = f"{verb} not apply to this host or could not be evaluated; run with -v"
-    return replace(group[0], rule=count(len(rules), "rule"), sentence=sentence)
-
-
-def _skipped_for(finding: Finding) -> Optional[Hashable]:
-    return finding.sentence if finding.verdict == SKIP else None
-
-
-def _but_for_subject(finding: Finding) -> Optional[Hashable]:
+def _but_for_subject(finding: Finding) -> Hashable:
+    if finding.verdict in _FOLDED:
+        return finding.verdict
     texts = (finding.sentence, finding.fix)
     rest = tuple(text.replace(finding.subject, "\0") for text in texts)
     return (finding.rule, finding.verdict, *rest)
 
 
-def _needs_nothing(finding: Finding) -> Optional[Hashable]:
-    if finding.verdict not in (PASS, SKIP):
-        return None
-    return (finding.rule, finding.verdict)
-
-
-def _rules(group: Sequence[Finding]) -> Finding:
-    rules = list(dict.fromkeys(finding.rule for finding in group))
-    if len(rules) == 1:
-        return _subjects(group)
-    subjects = {finding.subject for finding in group}
-    return replace(
-        group[0],
-        rule=count(len(rules), "rule"),
-        subject=subjects.pop() if len(subjects) == 1 else _alike(group),
-        sentence=f"{group[0].sentence}: {', '.join(rules)}",
-    )
-
-
 def _same(group: Sequence[Finding]) -> Finding:
     first, *others = group
+    names = ", ".join(finding.subject for finding in others[:NAMED])
+    more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
     return replace(
         first,
-        subject=_alike(group),
-        sentence=f"{first.sentence}; the same for {_names(others)}",
+        subject=f"{len(group)} alike",
+        sentence=f"{first.sentence}; the same for {names}{more}",
     )
 
 
-def _subjects(group: Sequence[Finding]) -> Finding:
-    return replace(
-        group[0], subject=_alike(group), sentence=f"{_names(group)}; run with -v"
-    )
-
-
-def _alike(group: Sequence[Finding]) -> str:
-    return f"{len(group)} alike"
-
-
-def _names(group: Sequence[Finding]) -> str:
-    names = ", ".join(finding.subject for finding in group[:NAMED])
-    more = len(group) - NAMED
-    return f"{names} and {more} more" if more > 0 else names
-
-
-_GROUPINGS: tuple[tuple[Key, int, Line], ...] = (
-    (_skipped_for, 1, _rules),
-    (_but_for_subject, APART, _same),
-    (_needs_nothing, APART, _subjects),
-)
+def _folded(group: Sequence[Finding]) -> Finding:
+    rules = len({finding.rule for finding in group})
+    sentence = f"{count(len(group), 'check')} {_FOLDED[group[0].verdict]}; see --all"
+    return Finding(count(rules, "rule"), HOST, group[0].verdict, sentence)
 
 
 # Enough for the id of a rule, and for subjects that do not have two names.
@@ -136,43 +87,58 @@ class Check(HostVerb, Source, AllowNone):
     """Print the findings of all rules; return 3 if one is FAIL, or nothing is there."""
 
     codes = "0 no check failed, 3 a check failed, or there is no RDMA device"
-    examples = ("", "--skip ROCE-PFC-01 -v", "--facts hv1.json --policy new.yaml")
+    examples = (
+        "",
+        "--all",
+        "--only IPOIB-MTU-01 --only IPOIB-MODE-01",
+        "--skip ROCE-PFC-01",
+        "--facts hv1.json --policy new.yaml",
+    )
     more = (
-        "Changes nothing. PASS is correct, WARN may be wrong or will be, FAIL\n"
-        "is wrong, SKIP does not apply here or is unknown. Equal findings share\n"
-        "one line, and so do rules that have nothing to do on this host."
+        "Changes nothing. FAIL is wrong, WARN may be wrong or will be, PASS is\n"
+        "correct, SKIP does not apply here or is unknown. What is wrong comes first;\n"
+        "equal findings share one line, and so does all that passed or was skipped."
     )
 
+    all: bool
+    only: list[str]
     skip: list[str]
-    verbose: bool
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         parser.add_argument(
-            "--skip",
-            metavar="ID",
-            action="append",
-            default=[],
-            help="leave out a rule; may be given several times; ids: explain --list",
-        )
-        add_policy(parser)
-        parser.add_argument(
-            "-v",
-            "--verbose",
+            "--all",
             action="store_true",
-            help="show every finding on its own line",
+            help="show every finding on its own line, also what passed or was skipped",
         )
+        for name, text in (
+            ("--only", "use this rule, and show all its findings"),
+            ("--skip", "leave out a rule"),
+        ):
+            parser.add_argument(
+                name,
+                metavar="ID",
+                action="append",
+                default=[],
+                help=f"{text}; may be given several times; ids: explain --list",
+            )
+        add_policy(parser)
         add_allow_none(parser, "RDMA device")
         add_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output
-        skipped = sorted({rule_of(text).id for text in self.skip})
-        decided = load_decision(self, context, skipped)
+        only, skipped = (
+            sorted({rule_of(text).id for text in texts})
+            for texts in (self.only, self.skip)
+        )
+        others = (rule.id for rule in registry.RULES if only and rule.id not in only)
+        decided = load_decision(self, context, (*skipped, *others))
         findings = _with_steps(decided)
-        verdict, then = _verdict(decided, skipped), _next(decided, self)
+        verdict, then = _verdict(decided, only, skipped), _next(decided, self)
         if output.for_people:
-            _print(findings, output, verbose=self.verbose)
+            show = worst_first if self.all or only else condensed
+            _print(show(findings), output)
             output.text(verdict)
             output.next(then)
         else:
@@ -181,6 +147,7 @@ class Check(HostVerb, Source, AllowNone):
                 {
                     "hostname": decided.facts.hostname,
                     "policy": decided.source,
+                    "only": only,
                     "skipped": skipped,
                     "counts": _counts(findings),
                     "failed": decided.decision.failed,
@@ -215,8 +182,7 @@ def _with_steps(decided: HostDecision) -> list[Finding]:
     ]
 
 
-def _print(findings: Sequence[Finding], output: Output, *, verbose: bool) -> None:
-    shown = findings if verbose else group_findings(findings)
+def _print(shown: Sequence[Finding], output: Output) -> None:
     if not shown:
         return
     output.table(
@@ -245,7 +211,7 @@ def _fix_below(finding: Finding, after: object) -> str:
     return f"fix: {finding.fix}"
 
 
-def _verdict(decided: HostDecision, skipped: Sequence[str]) -> str:
+def _verdict(decided: HostDecision, only: Sequence[str], skipped: Sequence[str]) -> str:
     counts = _counts(decided.decision.findings)
     host = decided.facts.hostname
     tried = sum(counts.values()) - counts[SKIP]
@@ -265,6 +231,8 @@ def _verdict(decided: HostDecision, skipped: Sequence[str]) -> str:
         parts.append(count(counts[WARN], "warning"))
     if counts[SKIP]:
         parts.append(f"{counts[SKIP]} skipped")
+    if only:
+        parts.append(f"only {' '.join(only)}")
     if skipped:
         parts.append(f"left out: {' '.join(skipped)}")
     return f"{', '.join(parts)}."

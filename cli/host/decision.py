@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.decision import registry
 from ovirt_rdma.host.decision.registry import Decision, decide
-from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.errors import UsageProblem, did_you_mean
 from ovirt_rdma.host.facts.dump import load
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_JSON, under
@@ -80,12 +79,11 @@ def rule_of(text: str) -> Rule:
         return registry.rule_by_id(rule_id)
     except KeyError:
         known = [rule.id for rule in registry.RULES]
-        near = difflib.get_close_matches(rule_id.upper(), known, n=3)
-        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        near = did_you_mean(rule_id, known, 3)
         raise UsageProblem(
             "rule-unknown",
             f"there is no rule {rule_id!r}",
-            f"{meant}list all ids: {PROGRAM} explain --list",
+            f"{near and near + ' '}list all ids: {PROGRAM} explain --list",
         ) from None
 
 

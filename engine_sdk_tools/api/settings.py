@@ -15,14 +15,13 @@ import configparser
 import ipaddress
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Optional
 from urllib.parse import urlsplit
 
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, did_you_mean
 
 API = "/ovirt-engine/api"
 # Paths that people copy from their browser.
@@ -162,7 +161,7 @@ def sections(ini: IniFile) -> dict[str, dict[str, str]]:
                     raise Problem(
                         "settings-key-unknown",
                         f"{ini.path}: section [{name}] has an unknown key {key!r}",
-                        _nearest_word(key, KEYS) or f"the keys are {', '.join(KEYS)}",
+                        did_you_mean(key, KEYS) or f"the keys are {', '.join(KEYS)}",
                     )
     return by_name
 
@@ -187,12 +186,6 @@ def section_text(name: str, values: Mapping[str, Optional[str]]) -> str:
             "write a password to a separate file, for --password-file",
         )
     return text
-
-
-def _nearest_word(word: str, known: Iterable[str]) -> str:
-    """Return "did you mean X?" for the word of ``known`` most like it; "" for none."""
-    near = get_close_matches(word, list(known), 1)
-    return f"did you mean {near[0]!r}?" if near else ""
 
 
 _STATE_OF_ROOT = Path("/var/lib/ovirt-rdma/engine")
@@ -347,7 +340,7 @@ def from_sources(
         raise Problem(
             "log-level-unknown",
             f"log_level {level!r} is not one of {', '.join(LOG_LEVELS)}",
-            _nearest_word(level, LOG_LEVELS),
+            did_you_mean(level, LOG_LEVELS),
         )
     return Settings(
         url,
@@ -397,7 +390,7 @@ def _section(ini: Optional[IniFile], name: str) -> _Source:
         raise Problem(
             "settings-section-unknown",
             f"{ini.path} has no section [{name}]",
-            _nearest_word(name, by_name) or f"its sections: {_listed(by_name)}",
+            did_you_mean(name, by_name) or f"its sections: {_listed(by_name)}",
         )
     return _Source("file", by_name[name])
 

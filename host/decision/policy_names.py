@@ -6,11 +6,10 @@ The nearest name is only a hint: a device is never changed because its name is s
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Optional
 
+from ovirt_rdma.host.errors import did_you_mean
 from ovirt_rdma.host.facts.module_names import CONCERNED, module_name
 from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.policy.model import (
@@ -99,18 +98,12 @@ def _why(rule: InterfaceRule, ports: Sequence[Port]) -> str:
         alone = replace(alone, **{key: getattr(rule, key)})
         if wanted is None or any(names_port(alone, p.device, p.port) for p in ports):
             continue
-        near = None
+        near = ""
         if key in ("device", "pci", "guid"):
-            near = nearest(str(wanted), present)
-        hint = f" (nearest: {near})" if near else f" (present: {_some(present)})"
+            near = did_you_mean(str(wanted), present)
+        hint = f" ({near or 'present: ' + _some(present)})"
         wrong.append(f"no {key} {wanted}{hint if present else ''}")
     return " and ".join(wrong) or "no port matches all of its keys"
-
-
-def nearest(name: str, present: Collection[str]) -> Optional[str]:
-    """Return the name in ``present`` that is most similar to ``name``, or None."""
-    matches = difflib.get_close_matches(name, list(dict.fromkeys(present)), n=1)
-    return matches[0] if matches else None
 
 
 def _some(names: Collection[str]) -> str:
@@ -141,10 +134,10 @@ def _modules(view: View) -> Iterator[Finding]:
     known = {*(modules.available or ()), *modules.loaded}
     options = (option.module for option in view.policy.host.module_options)
     for name in dict.fromkeys(map(module_name, (*view.policy.host.modules, *options))):
-        near = None if name in CONCERNED else nearest(name, known)
+        near = "" if name in CONCERNED else did_you_mean(name, known)
         if near:
             yield About(NAMES.id, name).warns(
-                f"the policy names an unknown module {name} (nearest: {near})",
+                f"the policy names an unknown module {name}; {near}",
                 f"modinfo {name}",
             )
 

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Callable, NamedTuple, NoReturn, Optional, Union
 
-from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.errors import Problem, Sentence, did_you_mean
 
 # Where a value is: keys and, for lists, positions from 0.
 KeyPath = tuple[Union[str, int], ...]
@@ -589,7 +589,5 @@ def _described(value: object, text: str) -> str:
 
 
 def _nearest(word: str, known: Iterable[object]) -> str:
-    import difflib  # noqa: PLC0415 - vdsmd never needs it
-
-    near = difflib.get_close_matches(word, [str(value) for value in known], n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = did_you_mean(word, known)
+    return near and f"; {near}"

@@ -126,8 +126,8 @@ RULE_IDS = sorted({rule.id for rule in RULES})
         ("ovirt-rdma-host status --output=y", ["status", "--output=yaml"]),
         ("ovirt-rdma-host status --output=", [
             "status", "--output=json", "table", "yaml"]),
-        ("ovirt-rdma-host check -v --skip NFS", [
-            "check", "-v", "--skip", *(i for i in RULE_IDS if i.startswith("NFS"))]),
+        ("ovirt-rdma-host check --all --skip NFS", [
+            "check", "--all", "--skip", *(i for i in RULE_IDS if i.startswith("NFS"))]),
         # The value of an option is not taken for a verb.
         ("ovirt-rdma-host policy show --export load --p", [
             "policy", "show", "--export", "load", "--policy"]),

@@ -125,7 +125,7 @@ def test_a_dump_of_the_guest_is_as_good_as_the_guest(unprepared: Guest) -> None:
     [
         (["facts"], {0}),
         (["check"], {0, 3}),
-        (["check", "-v", "-o", "json"], {0, 3}),
+        (["check", "--all", "-o", "json"], {0, 3}),
         (["plan", "--diff"], {0}),
         (["plan", "--exit-code"], {0, 3}),
         (["explain", "--list"], {0}),

@@ -67,9 +67,9 @@ def test_help_of_each_verb(capsys, verb):
     [
         ("", "verbs: login, domain, network, hosts, deploy-hook, policy, gate"),
         ("domain", "verbs: list, create, convert, revert, heal, verify"),
-        ("domains", "invalid choice: 'domains'"),
+        ("domains", "there is no verb 'domains'"),
         ("domain convert", "required: NAME, --to"),
-        ("domain convert d --to ib", "invalid choice: 'ib'"),
+        ("domain convert d --to ib", "'ib' is none of rdma, tcp"),
         ("domain convert d --to rdma --batch 0", "0 is out of range, 1 to 100 hosts"),
         ("domain convert d --to rdma --batch x", "'x' is not a number of hosts"),
         ("domain create d --datacenter a", "required: --export"),

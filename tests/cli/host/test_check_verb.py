@@ -9,7 +9,7 @@ from support.command_line import FACTS, run_on_terminal, run_process
 from support.host import sample_rules
 from support.host.sample_rules import REFUSED, TSO, findings, rule
 
-from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN
+from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, VERDICTS, WARN
 
 POLICY = """\
 version: 1
@@ -20,16 +20,15 @@ nfs:
 """
 
 ALL = """\
-RESULT  RULE              SUBJECT   FOUND
-PASS    SAMPLE-PORT-01    32 alike  mlx5_0/1: PASS; the same for mlx5_0/2, \
-mlx5_1/1, mlx5_1/2, mlx5_2/1, mlx5_2/2, mlx5_3/1, mlx5_3/2, mlx5_4/1 and 23 more
-FAIL    SAMPLE-MODE-01    ib0       ib0: FAIL
-                                    fix: set the mode
-PASS    SAMPLE-MODE-01    ib2       ib2: PASS
-WARN    SAMPLE-TSO-01     ib0       ib0: WARN
-WARN    SAMPLE-TSO-01     ib1       ib1: WARN
-                                    fix: turn it off
-SKIP    SAMPLE-OPTION-01  host      host: SKIP
+RESULT  RULE            SUBJECT  FOUND
+FAIL    SAMPLE-MODE-01  ib0      ib0: FAIL
+                                 fix: set the mode
+WARN    SAMPLE-TSO-01   ib0      ib0: WARN
+WARN    SAMPLE-TSO-01   ib1      ib1: WARN
+                                 fix: turn it off
+PASS    2 rules         host     33 checks passed; see --all
+SKIP    1 rule          host     1 check skipped: not for this host, or something is \
+unknown; see --all
 
 1 of 36 checks failed on hv1, 2 warnings, 1 skipped.
 next: ovirt-rdma-host plan
@@ -42,9 +41,11 @@ def test_table(sampled):
 
 
 def test_each_check_on_its_own_line(sampled):
-    lines = sampled(*sample_rules.ALL)("check", "--verbose").out.splitlines()
+    lines = sampled(*sample_rules.ALL)("check", "--all").out.splitlines()
     for port in sample_rules.PORTS:
         assert f"PASS    SAMPLE-PORT-01    {port:<9}  {port}: PASS" in lines
+    results = [line[:4] for line in lines if line[:4] in VERDICTS]
+    assert results == ["FAIL", *2 * ["WARN"], *33 * ["PASS"], "SKIP"]
 
 
 def test_document_has_every_finding(sampled):
@@ -93,8 +94,30 @@ def test_rules_that_are_left_out(sampled):
     }
 
 
-def test_a_rule_to_leave_out_that_is_not_there(sampled):
-    sampled(*sample_rules.ALL)("check", "--skip", "SAMPLE-TS0-01").refused(
+def test_only_some_rules_with_all_their_findings(sampled):
+    words = ("check", "--only", "sample-mode-01", "--only", "SAMPLE-OPTION-01")
+    on_host = sampled(*sample_rules.ALL)
+    result = on_host(*words)
+    assert (result.code, result.err) == (3, "")
+    assert [line.split()[:3] for line in result.out.splitlines()[1:5]] == [
+        ["FAIL", "SAMPLE-MODE-01", "ib0"],
+        ["fix:", "set", "the"],
+        ["PASS", "SAMPLE-MODE-01", "ib2"],
+        ["SKIP", "SAMPLE-OPTION-01", "host"],
+    ]
+    assert (
+        "\n1 of 2 checks failed on hv1, 1 skipped, only SAMPLE-MODE-01 "
+        "SAMPLE-OPTION-01.\n" in result.out
+    )
+    document = on_host(*words, "--skip", "sample-mode-01", "-o", "json").document
+    assert document["only"] == ["SAMPLE-MODE-01", "SAMPLE-OPTION-01"]
+    assert document["skipped"] == ["SAMPLE-MODE-01"]
+    assert [found["rule"] for found in document["findings"]] == ["SAMPLE-OPTION-01"]
+
+
+@pytest.mark.parametrize("option", ["--only", "--skip"])
+def test_a_rule_that_is_not_there(sampled, option):
+    sampled(*sample_rules.ALL)("check", option, "SAMPLE-TS0-01").refused(
         2, "there is no rule 'SAMPLE-TS0-01'", "did you mean SAMPLE-TSO-01"
     )
 

@@ -50,8 +50,8 @@ VERBS = (
         ),
         ("policy", "verbs: check, load, show"),
         ("nfs", "verbs: list, check, health, mount-options"),
-        ("mount", "invalid choice: 'mount'"),
-        ("nfs mount", "invalid choice: 'mount'"),
+        ("mount", "there is no verb 'mount'; verbs: "),
+        ("nfs mount", "there is no verb 'mount'; verbs: "),
         ("nfs check", "required: SERVER:/PATH"),
         ("nfs check nas", "export 'nas' has no server before a colon"),
         ("nfs check :/e", "has no server before a colon"),
@@ -59,10 +59,10 @@ VERBS = (
         ("nfs mount-options nas:e", "the path 'e' is not absolute"),
         ("nfs mount-options fd00::1:/e", "an IPv6 address needs brackets"),
         ("policy show --export nas", "has no server before a colon"),
-        ("nfs check nas:/e --nfs-version 5", "invalid choice: '5'"),
+        ("nfs check nas:/e --nfs-version 5", "'5' is none of 3, 4, 4.0, 4.1, 4.2"),
         ("nfs list --exit", "unknown arguments: --exit"),
         ("nfs list extra", "unknown arguments: extra"),
-        ("facts -o xml", "invalid choice: 'xml'"),
+        ("facts -o xml", "'xml' is none of table, json, yaml"),
         ("facts --route-to nas", "--route-to 'nas' is not an IP address"),
         (f"facts --facts {RXE} --route-to 10.0.0.1", "omit one of them"),
         ("check extra", "unknown arguments: extra"),
@@ -120,6 +120,38 @@ def test_wrong_words(call, words, sentence):
 )
 def test_an_empty_file_name_does_not_stand_for_the_default(call, words, argument):
     call(*words.split(), "").refused(2, f"{argument}: the file name is empty")
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        ("chekc", "did you mean check? see ovirt-rdma-host --help"),
+        ("nfs chek", "did you mean check? see ovirt-rdma-host nfs --help"),
+        ("zzz", "see ovirt-rdma-host --help"),
+        ("check --skipp X", "did you mean --skip? see ovirt-rdma-host check --help"),
+        ("check --al=1", "did you mean --all? see ovirt-rdma-host check --help"),
+        # --root is for tests.
+        ("check --roots /x", "see ovirt-rdma-host check --help"),
+        ("help chekc", "did you mean check? see ovirt-rdma-host --help"),
+    ],
+)
+def test_a_mistyped_word(call, words, fix):
+    assert call(*words.split()).err.endswith(f"\nfix: {fix}\n")
+
+
+def test_a_mistyped_choice(call):
+    wrong = call("facts", "-o", "jsn")
+    assert wrong.err.startswith(
+        "ovirt-rdma-host: argument -o/--output: 'jsn' is none of table, json, yaml; "
+        "did you mean json?\n"
+    )
+
+
+@pytest.mark.parametrize("verb", ["", "check", "nfs", "nfs list"])
+def test_help_is_a_verb_too(call, verb):
+    shown = call("help", *verb.split())
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out == call(*verb.split(), "--help").out
 
 
 def test_wrong_words_of_a_verb_point_to_its_help(call):

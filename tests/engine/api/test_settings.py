@@ -164,10 +164,10 @@ def test_a_token_or_a_password(flags, environ, file, token, password):
         ({}, "[a]\n[b]\n", "engine-not-configured", "", "a, b"),
         ({"config": "x"}, None, "settings-file-missing", "--config x", "login"),
         ({"config": "tow"}, INI, "settings-section-unknown", "[tow]",
-         "did you mean 'two'?"),
+         "did you mean two?"),
         ({"config": "zzz"}, INI, "settings-section-unknown", "[zzz]", "default, two"),
         ({}, "[a]\nengine_ulr=x", "settings-key-unknown", "section [a]",
-         "'engine_url'"),
+         "did you mean engine_url?"),
         ({}, "[a]\nqqqq=x", "settings-key-unknown", "'qqqq'", "engine_url, "),
         ({}, "password=secret", "settings-no-section", "ovirt-rdma.conf:1:",
          "[default]"),
@@ -175,7 +175,7 @@ def test_a_token_or_a_password(flags, environ, file, token, password):
         ({}, "[a]\n[a]\n", "settings-section-twice", "[a]", ""),
         ({}, "[a]\nusername=x\nusername=secret", "settings-key-twice", "username", ""),
         ({}, "[a]\nengine_url=e\nlog_level=debgu", "log-level-unknown", "'debgu'",
-         "'debug'"),
+         "did you mean debug?"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_file(flags, file, id, named, fix):

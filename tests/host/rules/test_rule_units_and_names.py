@@ -125,17 +125,17 @@ HOST = facts(
         (
             {"device": "mlx4_1"},
             "WARN",
-            "names no port of this host: no device mlx4_1 (nearest: mlx4_0)",
+            "names no port of this host: no device mlx4_1 (did you mean mlx4_0?)",
         ),
         (
             {"guid": "0002:c903:00fb:1213"},
             "WARN",
-            "no guid 0002:c903:00fb:1213 (nearest: 0002:c903:00fb:1231)",
+            "no guid 0002:c903:00fb:1213 (did you mean 0002:c903:00fb:1231?)",
         ),
         (
             {"pci": "0000:40:00.0"},
             "WARN",
-            "no pci 0000:40:00.0 (nearest: 0000:04:00.0)",
+            "no pci 0000:40:00.0 (did you mean 0000:04:00.0?)",
         ),
         ({"port": 2}, "WARN", "no port 2 (present: 1)"),
         (
@@ -202,7 +202,7 @@ def test_rule_for_a_child_that_is_planned():
 @pytest.mark.parametrize(
     ("parts", "subject", "words"),
     [
-        ({"modules": ("nvme_rmda",)}, "nvme_rmda", "(nearest: nvme_rdma)"),
+        ({"modules": ("nvme_rmda",)}, "nvme_rmda", "; did you mean nvme_rdma?"),
         ({"module_options": (option("mlx_core a=1"),)}, "mlx_core", "mlx4_core"),
     ],
 )

@@ -195,38 +195,38 @@ HYPERVISOR = {
     ),
     "a step of the plan": Row(
         fixed("cli/host/check.py:_with_steps", PLAN),
-        "check -v",
+        "check --all",
         follow(FOLLOWING),
         "follow-partitions does not allow it",
         then=True,
     ),
     "children that follow no more": Row(
         fixed("host/rules/ipoib_children.py:_follower", f"{REVERT} 1/host"),
-        "check -v",
+        "check --all",
         all_of(follow(FOLLOWING), run("apply"), follow(WITHOUT)),
     ),
     "module that is not loaded": Row(
         fixed("host/rules/modules.py:_wanted_finding", PLAN),
-        "check -v",
+        "check --all",
         follow(MODULES),
         "mlx4_en is not loaded",
         then=True,
     ),
     "module that nobody wants": Row(
         fixed("host/rules/modules.py:_wanted", f"{REVERT} MODULE-02/boot"),
-        "check -v",
+        "check --all",
         all_of(follow(MODULES), run("apply"), follow(WITHOUT)),
     ),
     "module option that is not set": Row(
         fixed("host/rules/modules.py:_option_finding", PLAN),
-        "check -v",
+        "check --all",
         follow(POLICY),
         "log_mtts_per_seg is not set",
         then=True,
     ),
     "module option that nobody wants": Row(
         fixed("host/rules/modules.py:_options", f"{REVERT} MODOPT-02/boot"),
-        "check -v",
+        "check --all",
         all_of(follow(POLICY), run("apply"), follow(WITHOUT)),
     ),
     "run to be confirmed": Row(
@@ -332,13 +332,13 @@ HYPERVISOR = {
     ),
     "mode that a network asks for": Row(
         fixed("host/rules/ipoib_mtu.py:_without_policy", LOAD, APPLY),
-        "check -v",
+        "check --all",
         network_with_mode,
         first=write(POLICY_YAML, CONNECTED),
     ),
     "MTU of InfiniBand": Row(
         fixed("host/rules/ipoib_mtu.py:_mtu_fix", PLAN),
-        "check -v",
+        "check --all",
         all_of(
             larger_group,
             follow(interface("{link_layer: infiniband, port: 1}", "mtu: 4092")),
@@ -382,7 +382,7 @@ HYPERVISOR = {
 ROCE = {
     "TSO of Ethernet": Row(
         fixed("host/rules/tso.py:_roce_outcomes", PLAN),
-        "check -v",
+        "check --all",
         follow(interface("{device: rxe0}", "tso: off")),
         "is on, the policy requires off",
         then=True,
