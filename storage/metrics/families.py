@@ -98,20 +98,33 @@ DEGRADED_SINCE = _mount(
     "When a degraded mount was made, in seconds since 1970.",
     REVIEW,
 )
-MOUNT_AGE = _mount(
-    "age_seconds", "Time since the mount was made.", MOUNTSTATS, value="age_s"
-)
-READ_SIZE = _mount(
-    "read_size_bytes",
-    "The largest READ that was negotiated (rsize).",
-    MOUNTSTATS,
-    value="rsize",
-)
-WRITE_SIZE = _mount(
-    "write_size_bytes",
-    "The largest WRITE that was negotiated (wsize).",
-    MOUNTSTATS,
-    value="wsize",
+
+
+def _moved(name: str, value: str, help: str) -> Family:
+    return _family(f"mount_{name}_total", COUNTER, help, MOUNT, MOUNTSTATS, value)
+
+
+# Each is a number of MountStatistics or its MountBytes.
+MOUNT_NUMBERS = (
+    _mount("age_seconds", "Time since the mount was made.", MOUNTSTATS, value="age_s"),
+    _mount(
+        "read_size_bytes",
+        "The largest READ that was negotiated (rsize).",
+        MOUNTSTATS,
+        value="rsize",
+    ),
+    _mount(
+        "write_size_bytes",
+        "The largest WRITE that was negotiated (wsize).",
+        MOUNTSTATS,
+        value="wsize",
+    ),
+    _moved("read_bytes", "server_read", "Bytes of files read, also by LOCALIO."),
+    _moved(
+        "written_bytes",
+        "server_written",
+        "Bytes of files written, also by LOCALIO.",
+    ),
 )
 CONNECTIONS = _mount("connections", "Connections that the mount has.", MOUNTSTATS)
 CONNECTIONS_ASKED = _mount(
@@ -463,9 +476,7 @@ FAMILIES: tuple[Family, ...] = (
     MOUNT_INFO,
     MOUNT_VERDICT,
     DEGRADED_SINCE,
-    MOUNT_AGE,
-    READ_SIZE,
-    WRITE_SIZE,
+    *MOUNT_NUMBERS,
     CONNECTIONS,
     CONNECTIONS_ASKED,
     MOUNT_HEALTH,

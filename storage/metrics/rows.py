@@ -131,15 +131,13 @@ def _known(
 
 def _mount(mount: MountStatistics) -> Iterator[Row]:
     labels = (mount.source, mount.mountpoint)
+    numbers = {**mount._asdict(), **(mount.bytes._asdict() if mount.bytes else {})}
     yield Row(
         labels,
         [
             (f.CONNECTIONS, len(mount.transports)),
             (f.CONNECTIONS_ASKED, mount.nconnect or 1),
-            *_known(
-                (f.MOUNT_AGE, f.READ_SIZE, f.WRITE_SIZE),
-                lambda name: getattr(mount, name),
-            ),
+            *_known(f.MOUNT_NUMBERS, numbers.get),
         ],
     )
     for number, transport in enumerate(mount.transports):

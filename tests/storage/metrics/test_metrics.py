@@ -60,6 +60,13 @@ def value(found, name, **labels):
     return matching[0] if matching else None
 
 
+def test_what_a_mount_read_and_wrote(host):
+    host.mount("nas:/vm")
+    found = values(host)
+    assert value(found, "mount_read_bytes_total", export="nas:/vm") == 4096000
+    assert value(found, "mount_written_bytes_total", export="nas:/vm") == 2048000
+
+
 @pytest.mark.parametrize(
     ("protocol", "columns"), [("rdma", RDMA_COLUMNS), ("tcp", TCP_COLUMNS)]
 )
