@@ -10,16 +10,19 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Any, ClassVar, NoReturn, Optional, Union
+from math import nan
+from typing import Any, ClassVar, NoReturn, Optional, TypeVar, Union
 
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.output import FORMATS, terminal_width
 from ovirt_rdma.host.errors import UsageProblem, did_you_mean
 from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.system.numbers import whole
 
 Table = Sequence[tuple[str, str, Union[str, "Table"]]]
 """Name and help of verbs, each with its class below ``cli`` ("host.plan.ShowPlan"), or
@@ -237,3 +240,51 @@ def file_name(text: str) -> str:
             "the file name is empty; give a file, or omit this argument"
         )
     return text
+
+
+def number(least: int, most: int) -> Callable[[str], int]:
+    """Return an argparse type: a whole number from ``least`` to ``most``."""
+
+    def read(text: str) -> int:
+        # int() also takes signs and other digits, and refuses very long numbers with
+        # its own message.
+        value = whole(text)
+        if value is None or not least <= value <= most:
+            raise argparse.ArgumentTypeError(
+                f"{text[:20]!r} is not a number from {least} to {most}"
+            )
+        return value
+
+    return read
+
+
+_Seconds = TypeVar("_Seconds", int, float)
+# systemd.time(7), without what is longer than a day.
+_UNITS = {
+    **dict.fromkeys(("ms", "msec"), 0.001),
+    **dict.fromkeys(("", "s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86400.0),
+}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*")
+
+
+def time_span(
+    least: float, most: float, form: Callable[[float], _Seconds]
+) -> Callable[[str], _Seconds]:
+    """Return an argparse type: a time span as systemd has it (``90``, ``2min``, ``1h
+    30min``), from ``least`` to ``most`` seconds. ``form`` is int or float.
+    """
+
+    def read(text: str) -> _Seconds:
+        parts = _PART.findall(text)
+        value = sum(float(n) * _UNITS.get(unit, nan) for n, unit in parts)
+        bad = not parts or _PART.sub("", text.strip())
+        if bad or not least <= value <= most:
+            raise argparse.ArgumentTypeError(
+                f"{text[:20]!r} is not {least:g} to {most:g} seconds, as 90 or 1min 30s"
+            )
+        return form(value)
+
+    return read

@@ -8,7 +8,7 @@ import re
 from typing import Optional, Union
 
 from ovirt_rdma.cli.approval import Approval, add_assume_yes
-from ovirt_rdma.cli.parser import Parser, Verb, file_name
+from ovirt_rdma.cli.parser import Parser, Verb, file_name, number
 from ovirt_rdma.host.facts.pkeys import FIRST_VLAN, LAST_VLAN, partition_of
 from ovirt_rdma.host.policy.texts import PARTITION_NAME
 
@@ -152,7 +152,7 @@ def add_batch(parser: Parser) -> None:
     parser.add_argument(
         "--batch",
         metavar="N",
-        type=_batch,
+        type=number(1, MOST_AT_ONCE),
         default=1,
         help="number of hosts to process in parallel; default: 1",
     )
@@ -185,16 +185,6 @@ def comma_list(text: str) -> tuple[str, ...]:
     if not all(names):
         raise argparse.ArgumentTypeError(f"{text!r} has an empty name")
     return names
-
-
-def _batch(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 4:
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a number of hosts")
-    if not 1 <= int(text) <= MOST_AT_ONCE:
-        raise argparse.ArgumentTypeError(
-            f"{text} is out of range, 1 to {MOST_AT_ONCE} hosts"
-        )
-    return int(text)
 
 
 def mtu(text: str) -> Union[str, int]:
@@ -244,14 +234,6 @@ def pkey_condition(text: str) -> str:
         f"{text[:20]!r} is neither a P_Key, as 0x8064, nor a VLAN, as vlan=100, nor "
         "the name of a partition"
     )
-
-
-def connectivity_timeout(text: str) -> int:
-    """Return the timeout in seconds; for argparse."""
-    # NetworkConnectivityCheckTimeoutInSeconds and the engine's range for it.
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 120:
-        raise argparse.ArgumentTypeError(f"{text[:20]} is not 1 to 120 seconds")
-    return int(text)
 
 
 def name_and_value(text: str) -> tuple[str, str]:

@@ -22,14 +22,13 @@ from ovirt_rdma.cli.engine.arguments import (
     add_hosts,
     add_nic_match,
     comma_list,
-    connectivity_timeout,
     mtu,
     name_and_value,
     nic_match,
 )
 from ovirt_rdma.cli.engine.session import Approver, changing, show_calls
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.cli.parser import Parser, time_span
 from ovirt_rdma.engine_sdk_tools.networks import attach
 from ovirt_rdma.engine_sdk_tools.networks.addresses import is_range, read_plan_file
 from ovirt_rdma.engine_sdk_tools.networks.attach import AttachResult
@@ -111,11 +110,12 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
         )
         parser.add_argument(
             "--connectivity-timeout",
-            metavar="S",
-            type=connectivity_timeout,
+            metavar="TIME",
+            # NetworkConnectivityCheckTimeoutInSeconds and the engine's range for it.
+            type=time_span(1, 120, int),
             default=120,
-            help="a host that loses its connection rolls back by itself after S "
-            "seconds (1 to 120); default: 120",
+            help="a host that loses its connection rolls back by itself after "
+            "this time (1 to 120 s); default: 120",
         )
         add_data_center(parser)
         add_batch(parser)

@@ -7,7 +7,6 @@ keeps the changes of ``apply --confirm-timeout``.
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Optional
 
@@ -31,7 +30,7 @@ from ovirt_rdma.cli.host.shown.runs import (
     as_root,
 )
 from ovirt_rdma.cli.output import Output, count, when, when_iso
-from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.cli.parser import Parser, file_name, time_span
 from ovirt_rdma.host.changes import plan as plans
 from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
 from ovirt_rdma.host.changes.gate import gate
@@ -98,10 +97,10 @@ class Apply(HostVerb):
         )
         parser.add_argument(
             "--confirm-timeout",
-            metavar="S",
-            type=_seconds,
-            help="roll back the whole run unless 'confirm' is run within S seconds (10 "
-            "to 86400), counted from before the first change",
+            metavar="TIME",
+            type=time_span(SHORTEST_S, LONGEST_S, int),
+            help="roll back the whole run unless 'confirm' is run within this time, "
+            "10 s to a day, as 120 or 5min, counted from before the first change",
         )
         add_link_down(parser)
         parser.add_argument(
@@ -202,17 +201,6 @@ class Apply(HostVerb):
             confirm_by = None
         awaiting = host.journal.ledger().awaiting
         return _Done(prepared, (*left, *result.left), result, confirm_by, awaiting)
-
-
-def _seconds(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    # Checked before int(), which refuses very long numbers with its own message.
-    if len(text) > len(str(LONGEST_S)) or not SHORTEST_S <= int(text) <= LONGEST_S:
-        raise argparse.ArgumentTypeError(
-            f"{text[:20]} is not {SHORTEST_S} to {LONGEST_S} seconds"
-        )
-    return int(text)
 
 
 @dataclass(frozen=True)

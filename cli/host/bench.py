@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from functools import partial
-from typing import Callable, Optional
+from typing import Optional
 
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
@@ -17,7 +17,7 @@ from ovirt_rdma.cli.host.arguments import (
 )
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.cli.parser import Parser, file_name, number
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import NOTHING_CHANGED, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
@@ -131,7 +131,7 @@ class Bench(HostVerb):
             parser.add_argument(
                 name,
                 metavar="N",
-                type=_number(most),
+                type=number(1, most),
                 default=default,
                 help=f"{text}, 1 to {most}; default: {default}",
             )
@@ -249,20 +249,8 @@ def _versions(text: str) -> tuple[str, ...]:
 
 
 def _connections(text: str) -> tuple[int, ...]:
-    number = _number(16)
-    return tuple(sorted({number(word) for word in text.split(",")}))
-
-
-def _number(most: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        right = text.isascii() and text.isdigit() and len(text) < 10
-        if not right or not 1 <= int(text) <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a number from 1 to {most}"
-            )
-        return int(text)
-
-    return number
+    read = number(1, 16)
+    return tuple(sorted({read(word) for word in text.split(",")}))
 
 
 def _show_plan(output: Output, request: Request, planned: Sequence[Turn]) -> None:

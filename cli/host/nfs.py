@@ -12,7 +12,6 @@ passes to mount, and why.
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import asdict
 from typing import Any, Optional
@@ -36,7 +35,7 @@ from ovirt_rdma.cli.host.shown.mounts import (
     rows,
 )
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.cli.parser import Parser, number, time_span
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.mounts import MOUNTINFO
@@ -350,13 +349,13 @@ class Watch(HostVerb):
     def add_arguments(cls, parser: Parser) -> None:
         parser.add_argument(
             "--interval",
-            metavar="SECONDS",
-            type=_seconds,
+            metavar="TIME",
+            type=time_span(0.1, 3600, float),
             default=1.0,
-            help="between two samples, 0.1 to 3600; default: 1",
+            help="between two samples, 0.1 to 3600 s; default: 1",
         )
         parser.add_argument(
-            "--count", metavar="N", type=_samples, help="end after N samples"
+            "--count", metavar="N", type=number(1, 10**9), help="end after N samples"
         )
         refuse_facts(parser)
 
@@ -385,22 +384,6 @@ class Watch(HostVerb):
                 content = document(found, time.time(), after.problems)
                 output.one_of_many(WATCH_KIND, content)
             before, shown = after, shown + 1
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.1 <= value <= 3600.0:
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not 0.1 to 3600 seconds")
-    return value
-
-
-def _samples(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not int(text[:9]) >= 1:
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a number from 1")
-    return int(text[:9])
 
 
 class _OfExport(HostVerb, Source):
