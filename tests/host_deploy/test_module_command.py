@@ -137,7 +137,9 @@ def test_a_missing_command_is_a_sentence():
         HostCommand(Module(path=None))
 
 
-@pytest.mark.parametrize("version", [__version__, "0.1.0", "0.10.0", "1.0rc1"])
+@pytest.mark.parametrize(
+    "version", [__version__, host_command.OLDEST, "0.10.0", "1.0rc1"]
+)
 def test_a_version_is_accepted(version):
     module = Module((0, f"ovirt-rdma-host {version}\n", ""))
     assert HostCommand(module).version() == version

@@ -16,6 +16,7 @@ import pytest
 from support.packages.built import EARLIER, built
 
 from lab.guest import Guest
+from ovirt_rdma.host import __version__
 
 pytestmark = pytest.mark.faults
 
@@ -181,7 +182,7 @@ def test_the_life_of_the_packages(host: Host) -> None:
         if "./usr/" not in line and "ovirt-rdmad.service" not in line
     ]
     assert changed == []
-    assert host.said("ovirt-rdma-host --version").endswith(" 0.1.0\n")
+    assert host.said("ovirt-rdma-host --version").endswith(f" {__version__}\n")
 
     host.said("ovirt-rdma-host revert && ovirt-rdma-host disable")
     said = host.rpm("-e", *PARTS)

@@ -20,6 +20,7 @@ from support.engine.host_deploy_events import ERROR, NORMAL, WARNING
 from support.fakes.fake_hosts import connectx3_ib, without_rdma
 
 from lab import sshd
+from ovirt_rdma.host import __version__
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="an sshd with a namespace of its own needs root"
@@ -40,7 +41,7 @@ host:
 """
 BROKEN = "version: 1\nnfs: 3\n"
 OLD = "echo ovirt-rdma-host 0.0.9"
-SENTINEL = "host is prepared (ovirt-rdma 0.1.0, policy sha256:"
+SENTINEL = f"host is prepared (ovirt-rdma {__version__}, policy sha256:"
 
 
 def in_use(root: Path) -> None:
@@ -196,7 +197,7 @@ SENTENCES = {
         "files"
     ),
     "old": (
-        "ovirt-rdma-host 0.0.9 on this host is older than 0.1.0, which this collection "
+        "ovirt-rdma-host 0.0.9 on this host is older than 0.2.0, which this collection "
         "needs; fix: update the package ovirt-rdma-host on the host"
     ),
     "broken": "is invalid: line 2: nfs: must be a mapping",

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from support.packages.built import asked, files, what_is_packaged
 
+from ovirt_rdma.host import __version__
 from tools import packages as recipe
 
 PARTS = ("python3-ovirt-rdma", "ovirt-rdma-host", "ovirt-rdma-engine")
@@ -60,6 +62,36 @@ def all_files(packages) -> dict[str, str]:
     return {
         path: mode for part in PARTS for path, mode in files(packages[part]).items()
     }
+
+
+def test_what_packit_and_copr_run(tmp_path):
+    """In a copy of the checkout, as they do; with its own Python, without our venv."""
+    shutil.unpack_archive(recipe.source_archive(tmp_path), tmp_path)
+    (checkout,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    subprocess.run(["git", "init", "-q"], cwd=checkout, check=True)
+    actions = yaml.safe_load((checkout / ".packit.yaml").read_text())["actions"]
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    said = {
+        name: subprocess.run(
+            "\n".join(["set -e", *commands]),
+            shell=True,
+            cwd=checkout,
+            env=environ,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+        for name, commands in actions.items()
+    }
+    assert said["get-current-version"] == f"{__version__}\n"
+    archive = said["create-archive"].splitlines()[-1]
+    assert archive == f"dist/ovirt-rdma-{__version__}.tar.gz"
+    assert (checkout / archive).is_file()
+
+    words = ["make", "-f", ".copr/Makefile", "srpm", f"outdir={tmp_path}/srpm"]
+    subprocess.run(words, cwd=checkout, env=environ, check=True)
+    (source,) = (tmp_path / "srpm").iterdir()
+    assert Path(archive).name in files(source)
 
 
 def test_two_builds_on_two_paths_are_equal(new, tmp_path, monkeypatch):

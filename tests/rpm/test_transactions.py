@@ -13,6 +13,7 @@ import pytest
 from support.packages.built import EARLIER, EARLIER_MODULE, files
 from support.packages.machine import DATABASE, Machine, differences
 
+from ovirt_rdma.host import __version__
 from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
 from ovirt_rdma.host.changes.kinds.model import (
     AtomicChange,
@@ -31,6 +32,7 @@ DROP_IN = "/etc/ovirt-rdma/policy.d/50-data.yaml"
 STATE = "/var/lib/ovirt-rdma"
 BENCH = "/run/ovirt-rdma-bench"
 STEP = "IPOIB-MODE-01/ib0"
+NEW_VERSION = f"ovirt-rdma-host {__version__}\n"
 # What systemd-tmpfiles makes at each boot.
 OF_TMPFILES = {"/run/ovirt-rdma", "/run/ovirt-rdma/mounts"}
 
@@ -329,7 +331,7 @@ def test_enablement_and_state_stay(machine, new, earlier, way):
     calls = machine.calls()
     assert "daemon-reload" in calls
     assert not [call for call in calls if "restart" in call or "disable" in call]
-    version = EARLIER if second is earlier else "0.1.0"
+    version = EARLIER if second is earlier else __version__
     assert machine.shell("ovirt-rdma-host --version") == f"ovirt-rdma-host {version}\n"
     assert machine.start_vdsmd() == "stock vdsmd\n"
     # Nothing of the other version is left.
@@ -390,7 +392,7 @@ def test_disk_full(machine, new, earlier):
     assert differences(before, state(machine)) == {}
     assert machine.start_vdsmd() == "stock vdsmd\n"
     machine.install(*of(new), words=["--replacepkgs"])
-    assert machine.shell("ovirt-rdma-host --version") == "ovirt-rdma-host 0.1.0\n"
+    assert machine.shell("ovirt-rdma-host --version") == NEW_VERSION
 
 
 def versions(machine: Machine) -> list[str]:
@@ -404,8 +406,8 @@ def completes(machine: Machine, new: dict[str, Path], before: dict[str, str]) ->
     assert differences(before, state(machine)) == {}
     assert machine.start_vdsmd() == "stock vdsmd\n"
     machine.install(*of(new), words=["--replacepkgs"])
-    assert machine.shell("ovirt-rdma-host --version") == "ovirt-rdma-host 0.1.0\n"
-    assert versions(machine) == ["0.1.0"]
+    assert machine.shell("ovirt-rdma-host --version") == NEW_VERSION
+    assert versions(machine) == [__version__]
     changed = machine.rpm("-V", "--nodeps", *NAMES, check=False).splitlines()
     assert all(line.endswith(f"  c {POLICY}") for line in changed)
     # The launcher has written why it started stock vdsmd.
@@ -428,7 +430,7 @@ def test_killed_between_new_and_old_files(machine, new, earlier):
     systemctl.write_text(text.replace("\n", f"\n{kill}\n", 1))
     machine.install(*of(new), check=False)
     systemctl.write_text(text)
-    assert versions(machine) == [EARLIER, "0.1.0"]
+    assert versions(machine) == [EARLIER, __version__]
     completes(machine, new, before)
 
 

@@ -8,7 +8,7 @@ import re
 import time
 
 # The oldest version of the command that has all that the modules use.
-OLDEST = "0.1.0"
+OLDEST = "0.2.0"
 
 PROGRAM = "ovirt-rdma-host"
 _UPDATE = "update the package ovirt-rdma-host on the host"
@@ -47,7 +47,7 @@ def advice(one):
 
 
 def version_of(text):
-    """Return ``0.1.0`` as (0, 1, 0); what is no number counts as 0."""
+    """Return ``0.2.0`` as (0, 2, 0); what is no number counts as 0."""
     parts = re.findall(r"\d+", text)
     return tuple(int(part) for part in [*parts, "0", "0", "0"][:3])
 

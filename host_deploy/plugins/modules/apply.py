@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: apply
 short_description: Apply the loaded policy to a host, and verify it
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Runs C(ovirt-rdma-host apply). What it changes can be undone with
     C(ovirt-rdma-host revert) on the host.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: check
 short_description: Check a host with the rules of ovirt-rdma-host
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Runs C(ovirt-rdma-host check), which changes nothing.
 options:

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: enable
 short_description: Let VDSM use the policy on a host, or stop that
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Runs C(ovirt-rdma-host enable) or C(ovirt-rdma-host disable).
   - vdsmd is not restarted unless O(restart_vdsmd) says so. A running vdsmd mounts as

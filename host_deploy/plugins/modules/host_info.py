@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_info
 short_description: Report the RDMA hardware of a host and the state of ovirt-rdma-host
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Reads the version of C(ovirt-rdma-host), the RDMA devices and adapters of the host,
     and what is enabled and loaded. Changes nothing.
@@ -52,7 +52,7 @@ version:
   description: The version of ovirt-rdma-host.
   returned: if it is installed
   type: str
-  sample: 0.1.0
+  sample: 0.2.0
 hardware:
   description: Whether the host has an RDMA device, or an adapter that could be one.
   returned: if it is installed

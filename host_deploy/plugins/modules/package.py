@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: package
 short_description: Install the packages of ovirt-rdma on a host with dnf
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Runs M(ansible.builtin.dnf) on the host, and reports a failure as one sentence with
     a fix.
@@ -55,8 +55,8 @@ EXAMPLES = r"""
 - name: Install it from files of the control machine
   ovirt_rdma.host.package:
     files:
-      - /srv/rpm/python3-ovirt-rdma-0.1.0-1.el9.noarch.rpm
-      - /srv/rpm/ovirt-rdma-host-0.1.0-1.el9.noarch.rpm
+      - /srv/rpm/python3-ovirt-rdma-0.2.0-1.el9.noarch.rpm
+      - /srv/rpm/ovirt-rdma-host-0.2.0-1.el9.noarch.rpm
 """
 
 RETURN = r"""

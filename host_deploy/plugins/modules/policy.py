@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: policy
 short_description: Place a policy on a host, and load it
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Validates a policy with C(ovirt-rdma-host policy check) before it replaces the
     host's, keeps a backup, and runs C(ovirt-rdma-host policy load).

@@ -65,7 +65,7 @@ COMMAND = r"""#!/bin/sh
 cd "$(dirname "$0")/.." || exit 1
 echo "$*" >>calls
 case $* in
---version) echo ovirt-rdma-host 0.1.0 ;;
+--version) echo ovirt-rdma-host 0.2.0 ;;
 "facts -o json") cat facts.json ;;
 "history -o json") cat history.json ;;
 "status -o json")

@@ -37,7 +37,7 @@ def host(name, cluster="cl1", devices=(DEVICE,), **more):
 
 def report(*hosts):
     none = Matrix("hosts", (), (), ())
-    return Report("2026-11-23T16:00:00Z", "0.1.0", "u", "4.5.7", hosts, (), none, none)
+    return Report("2026-11-23T16:00:00Z", "0.2.0", "u", "4.5.7", hosts, (), none, none)
 
 
 def test_a_silent_host_is_in_no_group_of_others():

@@ -46,7 +46,7 @@ def made(*reports, domains=None, hosts=None, clusters=None):
         for one, report in zip(hosts, reports)
     ]
     return report_hosts.report_of(
-        its, rows, WANTED, domains, made_at="2026-11-23T16:00:00Z", version="0.1.0"
+        its, rows, WANTED, domains, made_at="2026-11-23T16:00:00Z", version="0.2.0"
     )
 
 

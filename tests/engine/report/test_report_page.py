@@ -115,7 +115,7 @@ def made(hosts=3, domains=("data1", "data2"), silent=(3,), results=(RESULT,)):
         wanted,
         engines_domains,
         made_at="2026-11-23T16:00:00Z",
-        version="0.1.0",
+        version="0.2.0",
         events=(EngineEvent(AT, "normal", "convert domain data1: done"),),
         results=results,
         notes=("A note.",),
