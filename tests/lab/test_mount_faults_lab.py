@@ -30,11 +30,11 @@ RECOVERED = 5
 
 
 @pytest.fixture(scope="module")
-def watched(two_guests: Topology) -> WatchedHost:
+def watched(two_guests: Topology) -> Iterator[WatchedHost]:
     host = WatchedHost(two_guests)
     host.load_policy(POLICY)
-    host.watch()
-    return host
+    with host.watching():
+        yield host
 
 
 @pytest.fixture

@@ -36,24 +36,24 @@ def test_a_sound_mount_under_load_raises_nothing(
 ) -> None:
     host = WatchedHost(two_guests)
     host.load_policy(POLICY)
-    host.watch()
-    host.mount(OVER_RDMA, "4.2")
-    host.wait_until_seen()
-    looks: list[Look] = []
-    begun, end = time.time(), time.monotonic() + 60 * MINUTES
-    with monitoring(tmp_path) as shown:
-        for phase in cycle(PHASES):
-            if time.monotonic() >= end:
-                break
-            if phase is not None:
-                host.begin_load(phase)
-            until = time.monotonic() + PHASE_S
-            looks += host.record(
-                shown, lambda _, until=until: time.monotonic() >= until
-            )
-            host.end_load()
-        alerts = shown.server.fired(begun, SCRAPE_S)
-    host.end()
+    with host.watching():
+        host.mount(OVER_RDMA, "4.2")
+        host.wait_until_seen()
+        looks: list[Look] = []
+        begun, end = time.time(), time.monotonic() + 60 * MINUTES
+        with monitoring(tmp_path) as shown:
+            for phase in cycle(PHASES):
+                if time.monotonic() >= end:
+                    break
+                if phase is not None:
+                    host.begin_load(phase)
+                until = time.monotonic() + PHASE_S
+                looks += host.record(
+                    shown, lambda _, until=until: time.monotonic() >= until
+                )
+                host.end_load()
+            alerts = shown.server.fired(begun, SCRAPE_S)
+        host.end()
 
     wrong = [look for look in looks if look["state"] != "ok"]
     assert not wrong, told(wrong)

@@ -127,6 +127,10 @@ def test_made_set_again_and_reverted() -> None:
         # libvirt gives a VF to a virtual machine.
         host.said(f"{_TO_GUEST}; [ -e {PF}/virtfn0/driver ]")
         kept = host.command("revert")
+        assert kept.exit_code == ExitCode.REFUSED
+        assert "takes the link down for vm: VF 0 " in kept.stderr
+        # Whatever the operator allows.
+        kept = host.command("revert", "--allow-link-down")
         assert kept.exit_code == ExitCode.FAILED
         assert "is in use by a virtual machine" in kept.stdout + kept.stderr
         assert host.said(_VFS) == vfs
@@ -165,6 +169,8 @@ def test_made_used_and_reverted() -> None:
         host.said(_TO_GUEST)
         assert "virtual machines have VF 0" in host.must("check", "--all", code=0)
         kept = host.run("revert")
+        assert kept.exit_code == ExitCode.REFUSED, kept
+        kept = host.run("revert", "--allow-link-down")
         assert kept.exit_code == ExitCode.FAILED, kept
         assert "is in use by a virtual machine" in kept.stdout + kept.stderr
         assert host.said(f"cat {PF}/sriov_numvfs") == "3"

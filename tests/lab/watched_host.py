@@ -101,7 +101,6 @@ class WatchedHost:
         self.lab = lab
         self.export = f"{lab.address}:{EXPORT_PATH}"
         self.place = _place(self.export)
-        self._watcher: Optional[Process] = None
         self._load: Optional[Process] = None
         self.export_all()
 
@@ -151,17 +150,24 @@ class WatchedHost:
         self.lab.hypervisor.run("cat > /run/policy.yaml", input=text, check=True)
         self.shell(f"{_BIN}/ovirt-rdma-host policy load -y /run/policy.yaml")
 
-    def watch(self) -> None:
-        """Start the program of the unit, and wait for its first look."""
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Run the program of the unit, from its first look on."""
         unit = (TOP / "host/systemd/ovirt-rdmad.service").read_text()
         self.shell("mkdir -p /etc/ovirt-rdma")
         marker = marker_text(MODE_HOST)
         self.lab.hypervisor.run(f"cat > {ENABLED}", input=marker, check=True)
         words = " ".join(exec_start([unit])[1:])
-        self._watcher = self.lab.hypervisor.start(
+        watcher = self.lab.hypervisor.start(
             f"exec {_BIN}/ovirt-rdma-host {words} > {_JOURNAL} 2>&1"
         )
-        self.shell("until [ -e /run/ovirt-rdma/health.json ]; do sleep 0.5; done")
+        try:
+            self.shell("until [ -e /run/ovirt-rdma/health.json ]; do sleep 0.5; done")
+            yield
+        finally:
+            watcher.signal(15)
+            watcher.wait(_PATIENT_S)
+            self.shell(f"rm {ENABLED}")
 
     def mount(self, options: str, version: str, path: str = EXPORT_PATH) -> None:
         """Mount an export of the server as VDSM does."""
