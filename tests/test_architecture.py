@@ -348,6 +348,8 @@ STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 WRITERS = {
     # JSON, which ansible_run reads; not a terminal.
     (f"{PACKAGE}.cli.engine.settings", "getpass"),
+    # The operator's editor.
+    (f"{PACKAGE}.cli.host.policy", "subprocess"),
     (f"{PACKAGE}.vdsm_hooks.deadline", "os.write"),
     (f"{PACKAGE}.vdsm_hooks.deadline", "sys.stdout"),
     (f"{PACKAGE}.vdsm_hooks.deadline", "sys.stderr"),

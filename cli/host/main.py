@@ -22,6 +22,12 @@ EXIT_CODES = tuple(code for code in ExitCode if code is not ExitCode.SOME)
 
 
 _POLICY: Table = (
+    (
+        "init",
+        "print a policy for what is mounted and plugged in now",
+        "host.policy.Init",
+    ),
+    ("edit", "edit a policy file, and write it if it is valid", "host.policy.Edit"),
     ("check", "validate a policy file, and show all mistakes", "host.policy.Check"),
     ("load", "validate a policy file and load it", "host.policy.Load"),
     (

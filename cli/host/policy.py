@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``policy check``, ``policy load`` and ``policy show``."""
+"""Run ``policy init``, ``edit``, ``check``, ``load`` and ``show``."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import stat
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,18 +19,21 @@ from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
+    add_facts,
     add_policy,
     export_of,
     refuse_facts,
 )
+from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.shown.policy import policy_counts, show_parts
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.mounts import MOUNTINFO
-from ovirt_rdma.host.errors import NOTHING_CHANGED
+from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.facts.dump import load as load_facts
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.difference import RuleChange, differing_lines, rule_changes
 from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem
@@ -39,7 +48,10 @@ from ovirt_rdma.host.policy.model import (
 )
 from ovirt_rdma.host.policy.model import digest as digest_of
 from ovirt_rdma.host.policy.store import in_force, store
+from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.lock import one_run
+from ovirt_rdma.host.system.safe_file import read_named
+from ovirt_rdma.storage.policy_proposal import proposed
 
 
 class Check(HostVerb):
@@ -236,6 +248,124 @@ def _show_dry_run(
             **effect.document,
         },
     )
+
+
+class Init(HostVerb):
+    """Print a commented policy for what is mounted and plugged in now."""
+
+    codes = "0 printed"
+    examples = ("> policy.yaml", "--facts hv1.json")
+    more = (
+        "Changes nothing. Names the exports that are reached by an RDMA port, with\n"
+        "prefer-rdma, and the InfiniBand ports that are up, and says why each line\n"
+        "is there and what is left out."
+    )
+
+    facts: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        add_facts(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        if self.facts is None:
+            facts = HostReader(context.root).facts()
+        else:
+            facts = load_facts(self.facts)
+        for sentence in facts.problems:
+            output.message(f"note: {sentence}")
+        text = proposed(facts)
+        if not output.for_people:
+            output.document("policy-proposal", {"text": text})
+            return ExitCode.DONE
+        for line in text.splitlines():
+            output.line(line)
+        return ExitCode.DONE
+
+
+class Edit(HostVerb):
+    """Edit a policy file, and write it only if it is valid."""
+
+    codes = "0 written or unchanged, 1 failed, 3 it has mistakes, and is not written"
+    examples = ("", "new.yaml")
+    more = (
+        "Runs $VISUAL, $EDITOR or vi on a draft beside the file. A draft with\n"
+        "mistakes is kept, and its name is printed. Nothing is loaded."
+    )
+
+    file: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        _add_file(parser)
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        output, path = context.output, _file(self.file, context)
+        try:
+            before = _content(path)
+            with tempfile.NamedTemporaryFile(
+                dir=path.parent, prefix=".draft.", suffix=".yaml", delete=False
+            ) as opened:
+                opened.write(before)
+            draft = Path(opened.name)
+            loaded = _edited(draft, output)
+            after = _content(draft)
+            if after != before:
+                if _content(path) != before:
+                    raise Problem(
+                        "policy-file-changed",
+                        f"{path} was changed by somebody else; your draft is {draft}",
+                        f"compare them: diff {path} {draft}",
+                    )
+                mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+                write_atomically(path, after, mode)
+            draft.unlink()
+        except OSError as error:
+            raise Problem(
+                "policy-file-not-written",
+                f"{error.filename or path}: {error.strerror}",
+                "run it as root, or name a file that you may write",
+            ) from error
+        if after == before:
+            output.line(NOTHING_CHANGED)
+            return ExitCode.DONE
+        _warn(loaded, path, output)
+        output.line(f"{path} is written: {policy_counts(loaded.policy)}.")
+        words = [] if self.file is None else [shlex.quote(self.file)]
+        output.next(" ".join([PROGRAM, "policy load", *words]))
+        return ExitCode.DONE
+
+
+def _content(path: Path) -> bytes:
+    return read_named(path) if path.exists() else b""
+
+
+def _edited(draft: Path, output: Output) -> PolicyFile:
+    """Let the operator edit ``draft`` until it is valid, and return its policy. Raises
+    Problem, and leaves the draft.
+    """
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    while True:
+        output.flush()
+        try:
+            subprocess.run([*shlex.split(editor), draft], check=True)
+        except (FileNotFoundError, subprocess.CalledProcessError) as error:
+            raise Problem(
+                "editor-failed",
+                f"the editor failed: {error}; the draft is {draft}",
+                "set VISUAL or EDITOR to another editor",
+            ) from error
+        try:
+            return load_policy_file(draft)
+        except PolicyProblem as problem:
+            if not sys.stdin.isatty():
+                raise
+            for sentence in problem.reasons:
+                output.message(sentence)
+            if not output.ask("Edit it again? [y/N] "):
+                raise
 
 
 class Show(HostVerb):

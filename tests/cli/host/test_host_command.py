@@ -48,7 +48,7 @@ VERBS = (
             "verbs: facts, check, plan, apply, confirm, revert, history, "
             "explain, policy, nfs, watch, fabric, block, enable, disable, status",
         ),
-        ("policy", "verbs: check, load, show"),
+        ("policy", "verbs: init, edit, check, load, show"),
         ("nfs", "verbs: list, check, health, mount-options"),
         ("mount", "there is no verb 'mount'; verbs: "),
         ("nfs mount", "there is no verb 'mount'; verbs: "),

@@ -571,3 +571,84 @@ def test_a_mistake_has_one_exit_code(host, written):
     for words in (("policy", "check"), ("policy", "load"), ("check", "--policy", "")):
         file = str(host.root / "etc/ovirt-rdma/policy.yaml")
         assert host(*words[:-1], words[-1] or file).code == 3
+
+
+def test_init_is_valid_and_changes_nothing(host, tmp_path):
+    before = sorted(host.root.rglob("*"))
+    result = host("policy", "init")
+    assert (result.code, sorted(host.root.rglob("*"))) == (0, before)
+    (tmp_path / "p.yaml").write_text(result.out)
+    assert host("policy", "check", str(tmp_path / "p.yaml")).code == 0
+    document = json.loads(host("policy", "init", "-o", "json").out)
+    assert (document["kind"], document["text"]) == ("policy-proposal", result.out)
+
+
+@pytest.fixture
+def editor(tmp_path, monkeypatch):
+    """An editor that puts a text into the file, and runs a shell line."""
+
+    def set_editor(text, then=":"):
+        new, program = tmp_path / "new", tmp_path / "an editor"
+        new.write_text(text)
+        program.write_text(f'#!/bin/sh\ncat "{new}" > "$1"\n{then}\n')
+        program.chmod(0o755)
+        monkeypatch.setenv("EDITOR", f"'{program}'")
+        monkeypatch.delenv("VISUAL", raising=False)
+
+    return set_editor
+
+
+def drafts(path):
+    return [*Path(path).parent.glob(".draft.*")]
+
+
+def test_edit(host, written, editor):
+    path = written(RULES)
+    Path(path).chmod(0o640)
+    editor(ONE)
+    result = host("policy", "edit")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == (
+        f"{path} is written: 1 NFS rule.\nnext: ovirt-rdma-host policy load\n"
+    )
+    assert (Path(path).read_text(), drafts(path)) == (ONE, [])
+    assert stat.S_IMODE(Path(path).stat().st_mode) == 0o640
+    assert not under(host.root, POLICY_JSON).exists()
+    again = host("policy", "edit", path)
+    assert (again.code, again.out) == (0, f"{NOTHING_CHANGED}\n")
+    assert drafts(path) == []
+
+
+def test_edit_of_a_file_that_is_not_there(host, editor, tmp_path):
+    editor(ONE)
+    path = tmp_path / "new policy.yaml"
+    result = host("policy", "edit", str(path))
+    assert result.out.endswith(f"\nnext: ovirt-rdma-host policy load '{path}'\n")
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == (ONE, 0o644)
+
+
+def test_what_is_edited_with_a_mistake_is_kept_and_not_written(host, written, editor):
+    path = written(RULES)
+    editor(ONE.replace("tcp", "tpc"))
+    result = host("policy", "edit")
+    (draft,) = drafts(path)
+    result.refused(3, f"{draft}:2: nfs.rules[1].transport: ", NOTHING_CHANGED)
+    assert "did you mean tcp?" in result.err
+    assert (Path(path).read_text(), "tpc" in draft.read_text()) == (RULES, True)
+
+
+def test_what_another_has_changed_meanwhile_is_not_overwritten(host, written, editor):
+    path = written(RULES)
+    editor(ONE, f"echo '# mine' >> {path}")
+    result = host("policy", "edit")
+    (draft,) = drafts(path)
+    result.refused(1, f"{path} was changed by somebody else; your draft is {draft}")
+    assert (Path(path).read_text(), draft.read_text()) == (f"{RULES}# mine\n", ONE)
+
+
+@pytest.mark.parametrize("program", ["false", "/no/such/editor"])
+def test_an_editor_that_fails(host, written, monkeypatch, program):
+    path = written(RULES)
+    monkeypatch.setenv("VISUAL", program)
+    host("policy", "edit").refused(1, "the editor failed: ", "set VISUAL or EDITOR")
+    assert Path(path).read_text() == RULES
