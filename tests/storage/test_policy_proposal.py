@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What policy a host is proposed."""
+"""Check what policy a host is proposed."""
 
 from __future__ import annotations
 
