@@ -23,7 +23,12 @@ def loaded(path: str) -> Any:
 
 
 MAIN = loaded("roles/prepare/tasks/main.yml")
-TASKS = [*MAIN, *loaded("roles/prepare/tasks/confirm.yml")]
+IMPORTED = [
+    task
+    for name in ("present", "absent", "confirm")
+    for task in loaded(f"roles/prepare/tasks/{name}.yml")
+]
+TASKS = [*MAIN, *IMPORTED]
 
 
 def test_the_collection_has_the_version_of_the_product():

@@ -77,6 +77,17 @@ def main():
     )
     wanted = open("/etc/dnf-has").read().split()
     installed = open("/etc/dnf-installed").read().split()
+    if module.params["state"] == "absent":
+        old = [name for name in module.params["name"] if name in installed]
+        if not module.check_mode:
+            kept = [name for name in installed if name not in old]
+            open("/etc/dnf-installed", "w").write(" ".join(kept) + " ")
+        module.exit_json(
+            changed=bool(old),
+            msg="" if old else "Nothing to do",
+            results=["Removed: %s" % name for name in old],
+            rc=0,
+        )
     for name in module.params["name"]:
         if name not in wanted:
             module.fail_json(

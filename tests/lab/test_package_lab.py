@@ -52,6 +52,7 @@ TRIGGERS = (
     "systemd-tmpfiles --create ovirt-rdma.conf 2>/dev/null || :"
 )
 # All that the guest has written is in the upper layer of its file system, on its disk.
+# Not what Python writes into this checkout, as a certificate that a machine adds.
 STATE = r"""
 # Soon after a boot, systemd ends some connections of those who ask. Without a
 # pattern it reads all units of the machine, and may not answer in time.
@@ -64,7 +65,7 @@ mountpoint -q /run/own || mount -t ext4 /dev/vda /run/own
 cd /run/own/upper
 find . \( -path ./rpmdb -o -path ./var/log -o -path ./var/lib/systemd -o -path ./root \
     -o -path './tmp/*' -o -path './var/tmp/*' -o -path './var/cache/*' \
-    -o -name machine-id \) -prune \
+    -o -path .CHECKOUT -o -name machine-id \) -prune \
     -o \( ! -type d -o -path '*ovirt*rdma*' -o -path '*vdsm*' \) \
     -printf '%p %y %m %U:%G %s %l\n' | sort
 find etc -type f -exec sha256sum {} + | sort
@@ -74,7 +75,7 @@ asked list-unit-files 'ovirt-rdma*' 'vdsm*' | sort
 asked list-units --all --plain 'ovirt-rdma*' | awk '{ print $1, $2, $3 }'
 asked list-units --failed --plain
 asked show -p ExecStart --value vdsmd.service | sed 's/start_time=.*//'
-"""
+""".replace("CHECKOUT", str(Path(__file__).parents[2]))
 # Without a bus, early at boot, systemctl does not wait.
 STARTED = """
 until systemctl is-system-running --wait | grep -qE 'running|degraded'; do

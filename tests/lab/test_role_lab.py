@@ -328,3 +328,55 @@ def test_check_mode_shows_the_plan_and_changes_nothing(site, fleet, failing, pol
     for one in (host, fresh):
         assert run.last(one)[1].startswith("host would be prepared: ")
         assert run.results(one, "runner_on_failed") == {}
+
+
+@pytest.fixture(scope="module")
+def restored(site, fleet, failing) -> dict[str, Run]:
+    """Three runs with ``prepare_state: absent``: in check mode, for real, and again."""
+    hosts = [fleet[name] for name in ("hv", "lacking")]
+    more = {"prepare_state": "absent", "prepare_on_failure": "report"}
+    return {
+        name: site.run(*hosts, words=words, **more)
+        for name, words in (("check", ("--check",)), ("first", ()), ("second", ()))
+    }
+
+
+def test_absent_undoes_all(fleet, restored):
+    host, run = fleet["hv"], restored["first"]
+    assert run.of(host).failure == ""
+    assert [text for level, text in run.ours(host) if level == NORMAL] == [
+        "check the settings",
+        "look for what must be undone",
+        "revert the changes of the host's settings",
+        "let VDSM mount as stock",
+        "remove the packages",
+        "host is restored",
+    ]
+    assert run.results(host, "runner_on_ok")[
+        "revert the changes of the host's settings"
+    ]["steps"] == ["MODOPT-02/boot"]
+    status = host.status()
+    assert (status["enabled"]["mode"], status["changes"]["held"]) == (None, [])
+    assert not (host.root / "etc/modprobe.d/ovirt-rdma.conf").exists()
+    assert (host.there.root / "etc/dnf-installed").read_text().split() == []
+    # It may be the operator's own.
+    assert host.policy.read_text() == POLICY
+
+
+def test_absent_in_check_mode_changes_nothing_and_says_what_it_would(fleet, restored):
+    host, run = fleet["hv"], restored["check"]
+    assert run.last(host) == (NORMAL, "host would be restored: Nothing was changed.")
+    assert set(run.changed(host)) == {
+        "revert the changes of the host's settings",
+        "let VDSM mount as stock",
+        "remove the packages",
+    }
+    # The run after it found all in place.
+    assert set(restored["first"].changed(host)) == set(run.changed(host))
+
+
+def test_absent_again_and_without_the_command_changes_nothing(fleet, restored):
+    assert restored["second"].changed(fleet["hv"]) == []
+    for run in restored.values():
+        assert run.of(fleet["lacking"]).failure == ""
+        assert run.changed(fleet["lacking"]) == []

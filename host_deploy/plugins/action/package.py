@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # GNU General Public License v2.0 or any later version, v3.0 included
-"""Install packages with dnf, and report a failure as one sentence with a fix."""
+"""Install or remove packages with dnf; report a failure as one sentence with a fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.ovirt_rdma.host.plugins.module_utils.host_command impor
 _ARGUMENTS = {
     "name": {"type": "list", "elements": "str", "default": ["ovirt-rdma-host"]},
     "files": {"type": "list", "elements": "path", "default": []},
-    "state": {"choices": ["present", "latest"], "default": "present"},
+    "state": {"choices": ["present", "latest", "absent"], "default": "present"},
     "disable_gpg_check": {"type": "bool", "default": False},
 }
 # What dnf, libdnf and Ansible's dnf.py print, and what helps.
@@ -36,17 +36,17 @@ _FIXES = (
     ),
     (("Could not import the dnf", "No module named dnf"), "install python3-dnf"),
 )
-_FIX = "run it on the host, and read what it prints: dnf install ovirt-rdma-host"
+_FIX = "run it on the host, and read what it prints: dnf {} ovirt-rdma-host"
 
 
-def failure(names, result):
+def failure(names, result, *, remove=False):
     """Return the sentence about a failed result of dnf.py."""
     failures = result.get("failures") or []
     reason = "; ".join(map(str, failures)) or str(result.get("msg") or "unknown")
-    fix = next(
-        (fix for words, fix in _FIXES if any(word in reason for word in words)), _FIX
-    )
-    return sentence(f"{', '.join(names)} cannot be installed: {reason}", fix)
+    verb, done = ("remove", "removed") if remove else ("install", "installed")
+    fixes = (fix for words, fix in _FIXES if any(word in reason for word in words))
+    fix = next(fixes, _FIX.format(verb))
+    return sentence(f"{', '.join(names)} cannot be {done}: {reason}", fix)
 
 
 class ActionModule(ActionBase):
@@ -81,7 +81,8 @@ class ActionModule(ActionBase):
         result.update(ran)
         if result.get("failed"):
             shown = [Path(name).name for name in names]
-            result["msg"] = failure(shown, ran)
+            remove = params["state"] == "absent"
+            result["msg"] = failure(shown, ran, remove=remove)
             result["dnf"] = {key: ran.get(key) for key in ("msg", "failures", "rc")}
             for loud in ("exception", "module_stderr", "module_stdout", "failures"):
                 result.pop(loud, None)

@@ -1,26 +1,28 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: GPL-2.0-or-later
 # GNU General Public License v2.0 or any later version, v3.0 included
-"""Apply the loaded policy to a host."""
+"""Apply the loaded policy to a host, or revert that."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apply
-short_description: Apply the loaded policy to a host, and verify it
+short_description: Apply the loaded policy to a host and verify it, or revert that
 version_added: 0.2.0
 description:
   - Runs C(ovirt-rdma-host apply). What it changes can be undone with
     C(ovirt-rdma-host revert) on the host.
   - A step that would interrupt a netdev in use is refused, and nothing is changed.
-  - In check mode the plan is made, and shown as the diff.
+  - In check mode the plan is made, and shown as the diff; of a revert, the steps are
+    listed.
 options:
   state:
     description:
       - V(applied) applies the policy.
       - V(confirmed) keeps an earlier run that had O(confirm_timeout).
+      - V(reverted) restores the values from before all runs.
     type: str
-    choices: [applied, confirmed]
+    choices: [applied, confirmed, reverted]
     default: applied
   live_only:
     description:
@@ -70,7 +72,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 steps:
-  description: The ids of the steps that were applied, in check mode those planned.
+  description:
+    - The ids of the steps that were applied or reverted, in check mode those planned.
   returned: success
   type: list
   elements: str
@@ -178,10 +181,30 @@ def _confirmed(module, command):
     return result
 
 
+def _reverted(module, command):
+    if module.check_mode:
+        # 3: the stored policy cannot be used, which does not concern the changes.
+        steps = command.run("status", also=(3,))[1]["changes"]["held"]
+        return {"changed": bool(steps), "steps": steps, "awaits_confirmation": False}
+    words = ["revert"]
+    if module.params["allow_link_down"]:
+        words.append("--allow-link-down")
+    document = command.run(*words)[1]
+    return {
+        "changed": document["run"] is not None,
+        "run": document["run"],
+        "steps": [step["id"] for step in document["steps"]],
+        "attention": [*map(advice, document["left"]), *document["notes"]],
+        "awaits_confirmation": False,
+    }
+
+
 def _work(module):
     command = HostCommand(module)
     if module.params["state"] == "confirmed":
         return _confirmed(module, command)
+    if module.params["state"] == "reverted":
+        return _reverted(module, command)
     return (_planned if module.check_mode else _applied)(module, command)
 
 
@@ -189,7 +212,10 @@ def main():
     """Run the module."""
     module = AnsibleModule(
         {
-            "state": {"default": "applied", "choices": ["applied", "confirmed"]},
+            "state": {
+                "default": "applied",
+                "choices": ["applied", "confirmed", "reverted"],
+            },
             "live_only": {"type": "bool", "default": False},
             "allow_link_down": {"type": "bool", "default": False},
             "confirm_timeout": {"type": "int", "default": 0},

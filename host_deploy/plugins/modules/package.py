@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: package
-short_description: Install the packages of ovirt-rdma on a host with dnf
+short_description: Install or remove the packages of ovirt-rdma with dnf
 version_added: 0.2.0
 description:
   - Runs M(ansible.builtin.dnf) on the host, and reports a failure as one sentence with
@@ -28,9 +28,10 @@ options:
     default: []
   state:
     description:
-      - V(present) installs what is missing, V(latest) updates it too.
+      - V(present) installs what is missing, V(latest) updates it too, V(absent)
+        removes what is there.
     type: str
-    choices: [present, latest]
+    choices: [present, latest, absent]
     default: present
   disable_gpg_check:
     description:
