@@ -43,10 +43,10 @@ def failure(names, result, *, remove=False):
     """Return the sentence about a failed result of dnf.py."""
     failures = result.get("failures") or []
     reason = "; ".join(map(str, failures)) or str(result.get("msg") or "unknown")
-    verb, done = ("remove", "removed") if remove else ("install", "installed")
+    what = "cannot be removed" if remove else "cannot be installed"
     fixes = (fix for words, fix in _FIXES if any(word in reason for word in words))
-    fix = next(fixes, _FIX.format(verb))
-    return sentence(f"{', '.join(names)} cannot be {done}: {reason}", fix)
+    fix = next(fixes, _FIX.format("remove" if remove else "install"))
+    return sentence(f"{', '.join(names)} {what}: {reason}", fix)
 
 
 class ActionModule(ActionBase):
