@@ -350,9 +350,9 @@ WRITERS = {
     (f"{PACKAGE}.cli.engine.settings", "getpass"),
     # The operator's editor.
     (f"{PACKAGE}.cli.host.policy", "subprocess"),
-    (f"{PACKAGE}.vdsm_hooks.deadline", "os.write"),
-    (f"{PACKAGE}.vdsm_hooks.deadline", "sys.stdout"),
-    (f"{PACKAGE}.vdsm_hooks.deadline", "sys.stderr"),
+    (f"{PACKAGE}.vdsm_hooks.main", "os.write"),
+    (f"{PACKAGE}.vdsm_hooks.main", "sys.stdout"),
+    (f"{PACKAGE}.vdsm_hooks.main", "sys.stderr"),
     ("after_get_caps", "os.write"),
 }
 CALLS = {"print", "input", "getpass", "os.write", "redirect_stderr"}

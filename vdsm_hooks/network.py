@@ -14,17 +14,19 @@ import os
 from collections.abc import Mapping
 from typing import Optional
 
-from ovirt_rdma.host.network_setup import validate
 from ovirt_rdma.host.network_setup.request import (
     Link,
     NetworkRequest,
+    concerns_ipoib,
     parsed,
     read_links,
+    refusal,
+    undecided_netdevs,
+    wanted_modes,
+    without_auto,
 )
-from ovirt_rdma.host.network_setup.validate import without_auto
 from ovirt_rdma.host.system.safe_file import read_file
-from ovirt_rdma.vdsm_hooks.deadline import STOP, Answer
-from ovirt_rdma.vdsm_hooks.syslog_line import say
+from ovirt_rdma.vdsm_hooks.main import STOP, Answer, say
 
 # VDSM common/hooks.py
 VARIABLE = "_hook_json"
@@ -84,10 +86,10 @@ def before_network_setup(root: str) -> Answer:
     if request.rollback:
         return Answer()
     links = read_links(root, request.netdevs)
-    if not validate.concerns_ipoib(links):
+    if not concerns_ipoib(links):
         return Answer()
     refused = _refusal(root, request, links)
-    wanted = validate.wanted_modes(request, links)
+    wanted = wanted_modes(request, links)
     if wanted and not refused:
         from ovirt_rdma.host.services.hook_runs import set_modes  # noqa: PLC0415
 
@@ -102,10 +104,10 @@ def before_network_setup(root: str) -> Answer:
 
 
 def _refusal(root: str, request: NetworkRequest, links: Mapping[str, Link]) -> str:
-    netdevs = validate.undecided_netdevs(request, links)
+    netdevs = undecided_netdevs(request, links)
     if not netdevs:
-        return validate.refusal(request, links)
-    from ovirt_rdma.host.network_setup.limits import datagram_limits  # noqa: PLC0415
+        return refusal(request, links)
+    from ovirt_rdma.host.collect.collector import HostReader  # noqa: PLC0415
 
-    limits = datagram_limits(root or "/", netdevs)
-    return validate.refusal(request, links, limits)
+    limits = HostReader(root or "/").datagram_limits(netdevs)
+    return refusal(request, links, limits)

@@ -6,7 +6,7 @@ what a host has.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
@@ -53,6 +53,7 @@ from ovirt_rdma.host.collect.tools import (
     with_limited_timeouts,
 )
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
+from ovirt_rdma.host.facts.ipoib import HEADER
 from ovirt_rdma.host.facts.model import (
     UNKNOWN,
     CmId,
@@ -244,6 +245,30 @@ class HostReader:
         problems = _list(problems)
         rows = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
         return read_netdevs(self._tree, links(rows or []), problems)
+
+    def datagram_limits(self, names: Collection[str]) -> dict[str, int]:
+        """Return the largest datagram MTU in bytes of each netdev in ``names``, from
+        ``ibv_devinfo``; those for which it is unknown are left out. The kernel refuses
+        a larger MTU with EINVAL.
+        """
+        problems: list[str] = []
+        run = self._tools.run and with_limited_timeouts(self._tools.run)
+        tools = Tools(run, str(self._tree.root))
+        devices = read_rdma_devices(self._tree, problems, tools=tools)
+        netdevs = with_rdma_details(
+            self._tree, tools, self.netdevs(problems), devices, problems
+        )
+        ports = {
+            (device.name, port.number): port
+            for device in devices
+            for port in device.ports
+        }
+        found = (
+            (netdev.name, ports.get((netdev.rdma_device or "", netdev.rdma_port or 0)))
+            for netdev in netdevs
+            if netdev.name in names
+        )
+        return {n: port.max_mtu - HEADER for n, port in found if port and port.max_mtu}
 
     def modules(self, problems: Problems = None) -> Modules:
         """Return the modules that concern RDMA and NFS; reads /proc and /lib."""

@@ -15,7 +15,10 @@ from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import OvirtNetwork
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.network_setup.validate import NO_REFUSAL, WantedMode
+from ovirt_rdma.host.network_setup.request import (
+    NO_REFUSAL,
+    WantedMode,
+)
 from ovirt_rdma.host.policy.model import InterfaceRule, Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, Step
 from ovirt_rdma.host.rules.ipoib_mtu import MODE

@@ -1,19 +1,38 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Parse VDSM's network setup request, and read the netdevs that it names.
+"""Parse VDSM's network setup request, read the netdevs that it names, refuse what
+cannot work on InfiniBand, and find the transport modes that it asks for.
 
 The hooks before_network_setup and after_network_setup get the request as JSON; invalid
 parts of it are ignored. The netdevs are read from /sys only, because VDSM waits. Each
 hook call starts a Python interpreter, so this module uses no dataclasses: their import
 would take as long as everything else.
+
+A refusal is one sentence for the engine's event log. VDSM does not check any of this
+(network/netswitch/validator.py): without the refusal such a setup fails half-way with a
+message of nmstate, and is rolled back. Sources: Linux net/bridge/br_if.c,
+drivers/net/bonding/bond_main.c, drivers/infiniband/ulp/ipoib (NETIF_F_VLAN_CHALLENGED;
+ipoib_change_mtu); nmstate rust/src/lib/ifaces/infiniband.rs.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
-from ovirt_rdma.host.facts.ipoib import MODE_PROPERTY
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.ipoib import (
+    ACTIVE_BACKUP,
+    AUTO,
+    COMMON_GROUP_MTU,
+    CONNECTED,
+    CONNECTED_MTU,
+    DATAGRAM,
+    DEFAULT_BOND_MODE,
+    MODE_PROPERTY,
+    MODES,
+    MOST_DATAGRAM_MTU,
+)
 from ovirt_rdma.host.system.safe_file import read_file
 
 _OVS = "ovs"
@@ -199,3 +218,219 @@ def _text(path: str) -> Optional[str]:
 def _number(path: str) -> Optional[int]:
     text = _text(path) or ""
     return int(text) if text.isdecimal() and text.isascii() else None
+
+
+_BOND_FIX = "choose the custom bonding mode 'mode=1 miimon=100'"
+
+NO_REFUSAL = Sentence("", "")
+
+
+class WantedMode(NamedTuple):
+    """``network`` asks for the transport mode ``mode``, which may be AUTO, of the IPoIB
+    netdev ``netdev``: its NIC, or a member of its bond ``base``. ``mtu`` as in Network.
+    """
+
+    network: str
+    netdev: str
+    mode: str
+    base: str
+    mtu: Optional[int] = None
+
+
+def concerns_ipoib(links: Mapping[str, Link]) -> bool:
+    """Whether a netdev of the request is IPoIB; otherwise nothing needs a check."""
+    return any(link.ipoib for link in links.values())
+
+
+def refusal(
+    request: NetworkRequest,
+    links: Mapping[str, Link],
+    limits: Optional[Mapping[str, int]] = None,
+) -> Sentence:
+    """Return why ``request`` cannot work, or NO_REFUSAL, which is empty.
+
+    ``links`` are the netdevs of the request with the members of its bonds; ``limits``
+    are the largest datagram MTUs in bytes, as far as they are known. A value that is
+    unknown is no reason to refuse.
+    """
+    refusals = [
+        *(text for bond in request.bonds for text in _refused_bond(bond, links)),
+        *(
+            text
+            for network in request.networks
+            for text in _refused(request, network, links, limits or {})
+        ),
+    ]
+    if not refusals:
+        return NO_REFUSAL
+    first = refusals[0]
+    more = len(dict.fromkeys(refusals)) - 1
+    return Sentence(first.id, f"{first} (and {more} more)") if more else first
+
+
+def undecided_netdevs(
+    request: NetworkRequest, links: Mapping[str, Link]
+) -> tuple[str, ...]:
+    """Return the netdevs whose largest datagram MTU decides if ``request`` works."""
+    names = []
+    for network in request.networks:
+        mtu = network.mtu or 0
+        for link in _ipoib_below(request, network, links):
+            if (
+                _mode_after(network, link) == DATAGRAM
+                and max(link.mtu or 0, COMMON_GROUP_MTU) < mtu <= MOST_DATAGRAM_MTU
+            ):
+                names.append(link.name)
+    return tuple(dict.fromkeys(names))
+
+
+def wanted_modes(
+    request: NetworkRequest, links: Mapping[str, Link]
+) -> tuple[WantedMode, ...]:
+    """Return the modes that the networks' custom property asks for of IPoIB netdevs.
+
+    Invalid values are left out; :func:`refusal` names them.
+    """
+    return tuple(
+        WantedMode(network.name, link.name, network.mode, network.base, network.mtu)
+        for network in request.networks
+        if network.mode in MODES and network.mode and network.base
+        for link in _ipoib_below(request, network, links)
+    )
+
+
+def without_auto(request: NetworkRequest) -> NetworkRequest:
+    """Return ``request`` without AUTO, after the mode was chosen and set."""
+    networks = (
+        network._replace(mode=None) if network.mode == AUTO else network
+        for network in request.networks
+    )
+    return request._replace(networks=tuple(networks))
+
+
+def _refused(
+    request: NetworkRequest,
+    network: Network,
+    links: Mapping[str, Link],
+    limits: Mapping[str, int],
+) -> Iterator[Sentence]:
+    below = _ipoib_below(request, network, links)
+    if not below:
+        return
+    yield from _existing_bond(request, network, links)
+    names = ", ".join(link.name for link in below)
+    subject = f"{names} is" if len(below) == 1 else f"{names} are"
+    head = f"network {network.name}: {subject} InfiniBand, which"
+    if network.vlan is not None:
+        yield Sentence(
+            "network-has-vlan",
+            f"{head} does not support VLANs: clear the network's VLAN tag (a P_Key "
+            f"child such as {below[0].name}.8001 does the same)",
+        )
+    if network.ovs:
+        yield Sentence(
+            "network-on-ovs",
+            f"{head} cannot be a port of Open vSwitch: use switch type Linux Bridge",
+        )
+    elif network.bridged:
+        yield Sentence(
+            "network-is-bridged",
+            f"{head} cannot be a bridge port: clear 'VM network' for it",
+        )
+    if network.mode is not None and network.mode not in MODES:
+        yield Sentence(
+            "ipoib-mode-invalid",
+            f"network {network.name}: {MODE_PROPERTY} {network.mode!r} is invalid; "
+            f"allowed: {', '.join(MODES)}",
+        )
+        return
+    yield from (
+        text
+        for link in below
+        for text in _too_large(network, link, limits.get(link.name))
+    )
+
+
+def _too_large(
+    network: Network, link: Link, limit: Optional[int]
+) -> Iterator[Sentence]:
+    mtu = network.mtu
+    if mtu is None:
+        return
+    head = f"network {network.name}: MTU {mtu} is too large for {link.name}"
+    if mtu > CONNECTED_MTU:
+        yield Sentence(
+            "mtu-too-large", f"{head}: the limit of InfiniBand is {CONNECTED_MTU} bytes"
+        )
+        return
+    if _mode_after(network, link) != DATAGRAM:
+        return
+    most = MOST_DATAGRAM_MTU if limit is None else limit
+    if mtu > max(most, link.mtu or 0 if link.mode == DATAGRAM else 0):
+        yield Sentence(
+            "mtu-too-large",
+            f"{head} in datagram mode (at most {most} bytes): lower the network's MTU, "
+            f"or set its {MODE_PROPERTY} to connected if the adapter supports it",
+        )
+
+
+def _mode_after(network: Network, link: Link) -> Optional[str]:
+    """Return the mode of ``link`` after the setup; None if it is not known yet."""
+    if network.mode in (DATAGRAM, CONNECTED):
+        return network.mode
+    return None if network.mode == AUTO else link.mode
+
+
+def _refused_bond(bond: BondRequest, links: Mapping[str, Link]) -> Iterator[Sentence]:
+    members = [links[nic] for nic in bond.nics if nic in links]
+    by_default = bond.mode is None
+    mode = DEFAULT_BOND_MODE if bond.mode is None else bond.mode
+    yield from _bond_of(bond.name, members, mode, by_default)
+
+
+def _existing_bond(
+    request: NetworkRequest, network: Network, links: Mapping[str, Link]
+) -> Iterator[Sentence]:
+    """Check the bond of the network if the request does not change the bond."""
+    bond = links.get(network.base or "")
+    if bond and bond.bond_mode and request.bond(bond.name) is None:
+        members = [links[name] for name in bond.members if name in links]
+        yield from _bond_of(bond.name, members, bond.bond_mode, False)
+
+
+def _bond_of(
+    name: str, members: list[Link], mode: str, by_default: bool
+) -> Iterator[Sentence]:
+    infiniband = [link.name for link in members if link.ipoib]
+    others = [link.name for link in members if link.ipoib is False]
+    if not infiniband:
+        return
+    verb = "is" if len(infiniband) == 1 else "are"
+    head = f"bond {name}: {', '.join(infiniband)} {verb} InfiniBand"
+    if others:
+        verb = "is" if len(others) == 1 else "are"
+        yield Sentence(
+            "bond-mixed",
+            f"{head} and {', '.join(others)} {verb} not; a bond cannot have both: "
+            "remove one kind",
+        )
+    if mode not in ACTIVE_BACKUP:
+        default = ", VDSM's default" if by_default else ""
+        yield Sentence(
+            "bond-mode-unsupported",
+            f"{head}, which can only be bonded in mode active-backup (1), but the mode "
+            f"is {mode}{default}: {_BOND_FIX}",
+        )
+
+
+def _ipoib_below(
+    request: NetworkRequest, network: Network, links: Mapping[str, Link]
+) -> tuple[Link, ...]:
+    """Return the IPoIB netdevs of ``network``: its NIC, or the members of its bond in
+    the request, or of the present bond.
+    """
+    base = network.base or ""
+    bond = request.bond(base)
+    link = links.get(base)
+    names = bond.nics if bond else link.members if link and link.members else (base,)
+    return tuple(links[name] for name in names if name in links and links[name].ipoib)

@@ -30,7 +30,7 @@ from ovirt_rdma.host.changes.revert import recover
 from ovirt_rdma.host.changes.run import Decided, EarlyFacts, apply_steps, decide_for
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.network_setup.modes import mode_steps
-from ovirt_rdma.host.network_setup.validate import WantedMode
+from ovirt_rdma.host.network_setup.request import WantedMode
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import read

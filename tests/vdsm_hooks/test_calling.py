@@ -82,7 +82,7 @@ def test_a_worker_that_goes_wrong_is_no_failure(what, vdsm, host):
 
 
 @pytest.mark.parametrize("point", [p for p in POINTS if p != "after_get_caps"])
-@pytest.mark.parametrize("module", ["main.py", "deadline.py", "syslog_line.py"])
+@pytest.mark.parametrize("module", ["main.py", "network.py"])
 def test_a_module_that_does_not_compile(host, tmp_path, module, point):
     host.install(point)
     host.replace_module(module, "def work(:\n")

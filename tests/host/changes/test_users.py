@@ -40,7 +40,7 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.network_setup.modes import mode_steps
-from ovirt_rdma.host.network_setup.validate import WantedMode
+from ovirt_rdma.host.network_setup.request import WantedMode
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy, VfRule
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change, Step
 from ovirt_rdma.host.rules.view import View

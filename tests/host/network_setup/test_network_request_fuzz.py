@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from ovirt_rdma.host.network_setup.request import (
     Link,
     NetworkRequest,
+    concerns_ipoib,
     parsed,
     read_links,
-)
-from ovirt_rdma.host.network_setup.validate import (
-    concerns_ipoib,
     refusal,
     undecided_netdevs,
     wanted_modes,

@@ -6,8 +6,12 @@ from __future__ import annotations
 import pytest
 from support.host.hook_host import network, setup
 
-from ovirt_rdma.host.network_setup.request import Link, parsed
-from ovirt_rdma.host.network_setup.validate import NO_REFUSAL, refusal
+from ovirt_rdma.host.network_setup.request import (
+    NO_REFUSAL,
+    Link,
+    parsed,
+    refusal,
+)
 
 LINKS = {
     "ib0": Link("ib0", True, "datagram", 2044),

@@ -21,7 +21,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     RunRequest,
 )
 from ovirt_rdma.host.changes.run import apply_steps, decide_for, loaded_policy
-from ovirt_rdma.host.network_setup.validate import WantedMode
+from ovirt_rdma.host.network_setup.request import WantedMode
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.store import StoredPolicyProblem, store

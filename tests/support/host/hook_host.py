@@ -126,7 +126,7 @@ class HookHost:
         """Replace the work of before_network_setup by the statements ``body``."""
         lines = "".join(f"    {line}\n" for line in body.splitlines())
         start = "import os, signal, subprocess, sys, time\n"
-        answer = "from ovirt_rdma.vdsm_hooks.deadline import STOP, Answer\n"
+        answer = "from ovirt_rdma.vdsm_hooks.main import STOP, Answer\n"
         self.replace_module(
             "network.py", f"{start}{answer}def before_network_setup(root):\n{lines}"
         )
