@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
 
-from ovirt_rdma.engine_sdk_tools.hosts import ansible_run, inventory
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     FAILED,
     MOST_SENT,
@@ -36,6 +36,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
 )
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     Access,
+    Failure,
     HostKey,
     inventory_of,
     is_address,
@@ -361,13 +362,6 @@ def _unpacked(text: str, most: int) -> Optional[bytes]:
     return plain if unzip.eof or len(plain) > most else None
 
 
-class Failure(NamedTuple):
-    """A sentence on the host, and what to do."""
-
-    sentence: str
-    fix: str
-
-
 # A host may print anything, and the time of the patterns grows with the square of the
 # length of a line.
 _MOST_SEARCHED = 4000
@@ -481,7 +475,7 @@ class AnsibleHosts:
     Problem if no host can be asked: no Ansible, or an inventory that cannot be read.
     ``history``: reports have the runs that changed the host, too.
 
-    ``run``, ``scan``, ``run_events`` and ``clock`` are for tests.
+    ``run``, ``run_events`` and ``clock`` are for tests.
     """
 
     def __init__(
@@ -492,7 +486,6 @@ class AnsibleHosts:
         host_limit_s: float = HOST_LIMIT_S,
         history: bool = False,
         run: Optional[Callable[[AnsibleRun, str], Iterator[HostOutcome]]] = None,
-        scan: Optional[inventory.Scan] = None,
         run_events: Optional[RunEvents] = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -501,7 +494,6 @@ class AnsibleHosts:
         self._host_limit_s = host_limit_s
         self._history = history
         self._run = run or ansible_run.run_order
-        self._scan = scan
         self._run_events = run_events or ansible_run.run_events
         self._clock = clock
         self._variables: Optional[Mapping[str, Mapping[str, Any]]] = None
@@ -665,12 +657,9 @@ class AnsibleHosts:
             return asked, {}, failures
         # First, because this may fail for all of them.
         self._operators_variables()
-        known = known_keys(asked, self._scan)
-        for host in asked:
-            if host.name in known.problems:
-                failures.append((host, Failure(*known.problems[host.name])))
-        rest = [host for host in asked if host.name not in known.problems]
-        return rest, known.keys, failures
+        keys, wrong = known_keys(asked)
+        failures += [(h, wrong[h.name]) for h in asked if h.name in wrong]
+        return [host for host in asked if host.name not in wrong], keys, failures
 
     def _order(
         self,

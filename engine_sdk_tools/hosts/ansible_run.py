@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.commands import MOST_BYTES
@@ -192,10 +192,6 @@ class HostOutcome(NamedTuple):
     alias: str
     kind: str
     text: str
-
-
-# Carries out an order: :func:`run_order`, or a double of it in tests.
-Run = Callable[[AnsibleRun], Iterator[HostOutcome]]
 
 
 class AnsibleProblem(Problem):

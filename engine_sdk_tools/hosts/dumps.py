@@ -4,14 +4,12 @@
 ``HOST.facts.json`` or ``HOST.json`` is the output of ``ovirt-rdma-host facts -o json``,
 ``HOST.status.json`` that of ``status -o json``, ``HOST.policy.yaml`` the host's policy,
 ``HOST.history.json`` the output of ``history -o json``.
-HOST is the host's name or address in the engine; facts with another file name are
-matched by the hostname in them.
+HOST is the host's name or address in the engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -26,7 +24,6 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 from ovirt_rdma.engine_sdk_tools.model import Host, status_mistake
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.dump import FactsProblem, load
-from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 from ovirt_rdma.host.system.json_document import UnreadableJson, read_json
 from ovirt_rdma.host.system.safe_file import read_file
@@ -45,32 +42,12 @@ class FolderProblem(Problem):
     """The folder cannot be read, or a change was requested."""
 
 
-@dataclass
-class _Files:
-    """One host's files by suffix."""
-
-    by_kind: dict[str, Path] = field(default_factory=dict)
-
-    @property
-    def facts(self) -> Optional[Path]:
-        return self.by_kind.get(FACTS) or self.by_kind.get(PLAIN)
-
-
 class DumpFolder:
-    """A HostAccess that only reads; ``keep`` can remove unused parts of facts.
+    """A HostAccess that only reads. Raises FolderProblem if it cannot read ``path``."""
 
-    Raises FolderProblem if the folder cannot be read.
-    """
-
-    def __init__(
-        self,
-        path: Union[str, Path],
-        keep: Callable[[Facts], Facts] = lambda facts: facts,
-    ) -> None:
+    def __init__(self, path: Union[str, Path]) -> None:
         self._path = Path(path)
-        self._keep = keep
         self._files = self._listed()
-        self._hostnames: Optional[dict[str, list[str]]] = None
 
     def reports(
         self, hosts: Sequence[Host], done: Optional[HostDone] = None
@@ -100,8 +77,9 @@ class DumpFolder:
             "leave out --facts-dir, or plan with --dry-run",
         )
 
-    def _listed(self) -> dict[str, _Files]:
-        files: dict[str, _Files] = {}
+    def _listed(self) -> dict[str, dict[str, Path]]:
+        """Return the files of each host by their ends."""
+        files: dict[str, dict[str, Path]] = {}
         try:
             paths = sorted(self._path.iterdir())
         except OSError as error:
@@ -114,70 +92,40 @@ class DumpFolder:
             kind = next((end for end in _KINDS if path.name.endswith(end)), None)
             host = path.name[: -len(kind)] if kind else ""
             if kind and host and path.is_file():
-                files.setdefault(host, _Files()).by_kind[kind] = path
+                files.setdefault(host, {})[kind] = path
         return files
 
     def _report(self, host: Host) -> HostReport:
-        names, problem = self._names_of(host)
-        if problem:
-            return HostReport(host.name, problem=problem, fix="keep one of them")
-        files = _Files()
-        for name in names:
-            for kind, path in self._files[name].by_kind.items():
-                files.by_kind.setdefault(kind, path)
-        if files.facts is None:
+        # The name goes before the address.
+        files = {
+            **self._files.get(host.address, {}),
+            **self._files.get(host.name, {}),
+        }
+        facts_file = files.get(FACTS) or files.get(PLAIN)
+        if facts_file is None:
             return HostReport(
                 host.name,
                 problem=f"{self._path} has no facts of {host.name}",
                 fix=_FIX.format(host=host.name),
             )
-        too_long = _too_long(files.facts)
+        too_long = _too_long(facts_file)
         if too_long:
             return HostReport(host.name, problem=too_long)
         try:
-            facts = self._keep(load(files.facts))
-            read_at = files.facts.stat().st_mtime
+            facts = load(facts_file)
+            read_at = facts_file.stat().st_mtime
         except FactsProblem as wrong:
             return HostReport(host.name, problem=wrong.one_line, fix=wrong.fix)
         except OSError as error:
-            return HostReport(host.name, problem=f"{files.facts}: {error.strerror}")
+            return HostReport(host.name, problem=f"{facts_file}: {error.strerror}")
         problems: list[str] = []
-        status = _document(
-            files.by_kind.get(STATUS), "status", problems, status_mistake
-        )
-        text = _text(files.by_kind.get(POLICY), problems)
-        history = _document(files.by_kind.get(HISTORY), "history", problems)
+        status = _document(files.get(STATUS), "status", problems, status_mistake)
+        text = _text(files.get(POLICY), problems)
+        history = _document(files.get(HISTORY), "history", problems)
         unread = "; ".join(problems)
         return HostReport(
             host.name, facts, status, text, read_at, unread, history=history
         )
-
-    def _names_of(self, host: Host) -> tuple[list[str], str]:
-        """Return the names of the host's files, best first, or why that is unknown."""
-        names = [
-            n for n in dict.fromkeys((host.name, host.address)) if n in self._files
-        ]
-        if any(self._files[name].facts for name in names):
-            return names, ""
-        by_hostname = self._by_hostname()
-        for wanted in (host.name, host.address, _short(host.name)):
-            matching = by_hostname.get(wanted, [])
-            if len(matching) > 1:
-                paths = " and ".join(str(self._files[name].facts) for name in matching)
-                return [], f"several files are facts of {wanted}: {paths}"
-            if matching:
-                return [*names, *matching], ""
-        return names, ""
-
-    def _by_hostname(self) -> dict[str, list[str]]:
-        """Return the names of facts files by the hostname in them, long and short."""
-        if self._hostnames is None:
-            self._hostnames = {}
-            for name, files in self._files.items():
-                hostname = _hostname(files.facts) if files.facts else None
-                for text in {hostname, _short(hostname or "")} - {None, ""}:
-                    self._hostnames.setdefault(str(text), []).append(name)
-        return self._hostnames
 
 
 def _too_long(path: Path) -> str:
@@ -189,24 +137,6 @@ def _too_long(path: Path) -> str:
     except OSError:
         return ""
     return f"{path} has {size} bytes, more than any dump" if size > MOST_BYTES else ""
-
-
-def _short(name: str) -> str:
-    first = name.partition(".")[0]
-    # An IP address has no short form.
-    return "" if first.isdigit() or ":" in first else first
-
-
-def _hostname(path: Path) -> Optional[str]:
-    """Return the hostname in a facts file; None if it cannot be read."""
-    if _too_long(path):
-        return None
-    try:
-        data = read_json(path)
-    except UnreadableJson:
-        return None
-    name = data.get("hostname") if isinstance(data, dict) else None
-    return name if isinstance(name, str) else None
 
 
 def _document(

@@ -35,49 +35,28 @@ _OK, _FAILED, _UNREACHABLE = (
     "runner_on_failed",
     "runner_on_unreachable",
 )
-_MOST_TASKS = 200
+_MOST_WARNINGS = 200
 _LONGEST = 600
-
-
-@dataclass(frozen=True)
-class RoleTask:
-    """A task that has run on a host: its name, and whether it changed something.
-
-    ``warnings`` are those of its result.
-    """
-
-    name: str
-    changed: bool = False
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Prepared:
     """The result of the role on one host.
 
-    ``sentinel`` is the name of the role's last task, "" if it has not run. ``problem``
-    is "" if the host is prepared, and if it has no RDMA hardware (``no_hardware``).
-    ``unreachable``: nothing was done on it.
+    ``sentinel`` is the name of the role's last task, "" if it has not run, ``task``
+    that of the last one that has. ``problem`` is "" if the host is prepared, and if it
+    has no RDMA hardware (``no_hardware``). ``unreachable``: nothing was done on it.
+    ``warnings`` are those of the tasks' results, each once.
     """
 
     host: str
     sentinel: str = ""
-    tasks: tuple[RoleTask, ...] = ()
+    task: str = ""
     problem: str = ""
     fix: str = ""
     unreachable: bool = False
     no_hardware: bool = False
-
-    @property
-    def changed(self) -> bool:
-        """Whether a task has changed something."""
-        return any(task.changed for task in self.tasks)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The warnings of all tasks, each once."""
-        every = (warning for task in self.tasks for warning in task.warnings)
-        return tuple(dict.fromkeys(every))
+    warnings: tuple[str, ...] = ()
 
 
 def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
@@ -100,15 +79,14 @@ def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
             return replace(before, sentinel=said if proven else "")
         if name.startswith(WITHOUT_HARDWARE):
             return replace(before, no_hardware=True)
-        warnings = result.get("warnings")
-        texts = warnings if isinstance(warnings, list) else []
+        texts = result.get("warnings")
+        texts = texts if isinstance(texts, list) else []
         if name.startswith(ATTENTION):
             texts = [*texts, said]
-        task = RoleTask(
-            name, bool(result.get("changed")), tuple(one_line(str(x)) for x in texts)
-        )
+        every = (*before.warnings, *(one_line(str(text)) for text in texts))
+        warnings = tuple(dict.fromkeys(every))[:_MOST_WARNINGS]
         # A later task shows that the failed one was ignored, or rescued.
-        return replace(before, tasks=(*before.tasks, task)[-_MOST_TASKS:])
+        return replace(before, task=name, warnings=warnings)
     if kind == _FAILED and data.get("ignore_errors") is True:
         return before
     message = result.get("msg")
@@ -119,7 +97,7 @@ def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
         before,
         problem=f"{name}: {sentence}" if name and not lost else sentence,
         fix=fix,
-        unreachable=lost and not before.tasks,
+        unreachable=lost and not before.task,
     )
 
 
@@ -139,7 +117,7 @@ def judged(result: Prepared) -> Prepared:
         return replace(result, problem="", fix="")
     if result.problem:
         return result
-    after = f" after '{result.tasks[-1].name}'" if result.tasks else ""
+    after = f" after '{result.task}'" if result.task else ""
     return replace(
         result,
         problem=f"the role ended{after} without its last task, '{SENTINEL}'",

@@ -518,7 +518,7 @@ def test_an_address_that_is_none_reaches_neither_ansible_nor_ssh(address):
     def never(*words):
         raise AssertionError("this must run nothing")
 
-    door = AnsibleHosts(run=never, scan=never)
+    door = AnsibleHosts(run=never)
     report = door.reports([host(address=address)])["hv1"]
     assert "neither a name nor an IP address" in report.problem
 

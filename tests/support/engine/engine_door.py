@@ -25,7 +25,6 @@ from ovirt_rdma.engine_sdk_tools.hosts.role import (
     SENTINEL,
     WITHOUT_HARDWARE,
     Prepared,
-    RoleTask,
     judged,
 )
 from ovirt_rdma.engine_sdk_tools.model import Host
@@ -114,14 +113,13 @@ class DoubleDoor:
             return Prepared(name, problem=problem, unreachable=True)
         names = run_role(host, variables)
         last = names[-1]
-        tasks = tuple(RoleTask(task) for task in names)
         if NOT_PREPARED in last:
             problem = last.partition("[ERROR] ")[2]
-            return Prepared(name, "", tasks, f"ovirt-rdma: apply the policy: {problem}")
+            return Prepared(name, "", last, f"ovirt-rdma: apply the policy: {problem}")
         sentinel = last if last.startswith(SENTINEL) else ""
         return judged(
             Prepared(
-                name, sentinel, tasks, no_hardware=last.startswith(WITHOUT_HARDWARE)
+                name, sentinel, last, no_hardware=last.startswith(WITHOUT_HARDWARE)
             )
         )
 
@@ -282,8 +280,8 @@ class HttpDoor:
         for host in hosts:
             words = {"host": host.name, "variables": dict(variables)}
             said = self._ask("prepare", words)
-            tasks = tuple(RoleTask(**task) for task in said.pop("tasks"))
-            found[host.name] = Prepared(**said, tasks=tasks)
+            said["warnings"] = tuple(said["warnings"])
+            found[host.name] = Prepared(**said)
             if done is not None:
                 done(host.name)
         return found
