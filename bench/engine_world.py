@@ -19,7 +19,7 @@ from pathlib import Path
 
 from engine_double import EngineDouble, World, sample_world
 from engine_double.answers import Answer
-from engine_double.hooks import our_hooks
+from engine_double.hosts import our_hooks
 from support.engine.engine_door import DoubleDoor, report_document
 
 from ovirt_rdma.engine_sdk_tools.model import Host

@@ -36,9 +36,12 @@ DOCUMENT = TOP / "docs" / "engine-session.md"
 sys.path[:0] = [str(TOP / "tests"), str(TOP)]
 
 from engine_double import EngineDouble, World, sample_world  # noqa: E402
-from engine_double.hooks import our_hooks  # noqa: E402
-from engine_double.serve import serve_hosts  # noqa: E402
-from support.engine.engine_door import DoubleDoor, HttpDoor  # noqa: E402
+from engine_double.hosts import our_hooks  # noqa: E402
+from support.engine.engine_door import (  # noqa: E402
+    DoubleDoor,
+    HttpDoor,
+    serve_hosts,
+)
 
 from lab.problem import LabProblem  # noqa: E402
 from lab.story import write_page  # noqa: E402

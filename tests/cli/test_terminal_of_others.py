@@ -10,10 +10,9 @@ import sys
 
 import pytest
 from engine_double import EngineDouble, sample_world
-from engine_double.serve import serve_hosts
 from support.command_line import run_on_terminal
 from support.engine.engine_command_line import access
-from support.engine.engine_door import DoubleDoor
+from support.engine.engine_door import DoubleDoor, serve_hosts
 
 from ovirt_rdma.cli.engine.session import JsonProgress
 from ovirt_rdma.cli.engine.settings import _log_to

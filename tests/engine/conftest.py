@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import pytest
 from engine_double import EngineDouble, behaviours, sample_world
-from support.engine.engine_command_line import Clock
-from support.engine.engine_sessions import open_session
+from support.engine.engine_command_line import Clock, open_session
 
 
 def pytest_generate_tests(metafunc):

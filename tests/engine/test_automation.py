@@ -11,12 +11,11 @@ import contextlib
 import pytest
 from engine_double import EngineDouble, sample_world
 from engine_double.faults import ServiceUnavailableHtml
-from engine_double.hooks import our_hooks
+from engine_double.hosts import our_hooks
 from engine_double.jobs import add as add_job
 from engine_double.jobs import jobs_of
-from support.engine.engine_command_line import Clock, run_engine
+from support.engine.engine_command_line import Clock, open_session, run_engine
 from support.engine.engine_door import DoubleDoor
-from support.engine.engine_sessions import open_session
 from support.problems import problem
 
 from ovirt_rdma.cli.engine import session as cli_session

@@ -6,12 +6,15 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
-import ovirtsdk4 as sdk
 import pytest
 from engine_double import EngineDouble, SimNic, sample_world
-from engine_double.serve import serve_hosts, served
 from support.command_line import run
-from support.engine.engine_door import DoubleDoor, HttpDoor, status_document
+from support.engine.engine_door import (
+    DoubleDoor,
+    HttpDoor,
+    serve_hosts,
+    status_document,
+)
 
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts import dump
@@ -172,17 +175,3 @@ def test_the_same_over_http(world):
     assert world.host("host01").policy_text == PREFER
     # This is not part of the engine's API.
     assert double.requests == []
-
-
-def test_the_program_serves_engine_and_hosts_on_one_port():
-    with served(["--hosts", "2", "--without-addon", "--domains", "a,b"]) as double:
-        words = {"username": "admin@ovirt@internalsso", "password": "secret"}
-        connection = sdk.Connection(url=double.url, **words)
-        system = connection.system_service()
-        hosts = system.hosts_service().list()
-        domains = [one.name for one in system.storage_domains_service().list()]
-        connection.close()
-        reports = HttpDoor(double.url).reports(hosts)
-    assert domains == ["a", "b"]
-    problems = {name: report.problem for name, report in reports.items()}
-    assert set(problems) == {"host01", "host02"} and all(problems.values())

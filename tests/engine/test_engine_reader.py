@@ -8,7 +8,7 @@ import pytest
 from engine_double import EngineDouble, SimHook, Status, sample_world
 from ovirtsdk4.readers import HostReader
 from ovirtsdk4.xml import XmlReader
-from support.engine.engine_sessions import open_session
+from support.engine.engine_command_line import open_session
 
 from ovirt_rdma.engine_sdk_tools.model import ClusterNetwork
 from ovirt_rdma.engine_sdk_tools.reader import host_of, read_engine

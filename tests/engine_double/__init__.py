@@ -23,25 +23,22 @@ from engine_double.faults import (
     Locked,
     NoContentType,
     ServiceUnavailableHtml,
-    Slow,
     Status,
     Timeout,
 )
-from engine_double.hosts_of_the_world import (
-    SimAttachment,
-    SimHook,
-    SimHost,
-    SimNic,
-)
 from engine_double.sample import sample_world
 from engine_double.world import (
+    SimAttachment,
     SimCluster,
     SimClusterNetwork,
     SimConnection,
     SimDataCenter,
     SimDomain,
     SimExport,
+    SimHook,
+    SimHost,
     SimNetwork,
+    SimNic,
     World,
     new_id,
 )
@@ -72,7 +69,6 @@ __all__ = [
     "SimHost",
     "SimNetwork",
     "SimNic",
-    "Slow",
     "Status",
     "Timeout",
     "World",

@@ -72,10 +72,9 @@ def fault(status: int, *messages: str, reason: str = _FAILED) -> Answer:
     return Answer(status, _document(text))
 
 
-def done(job: str = "") -> Answer:
-    """Return the reply of an action that was carried out; ``job`` is an id."""
-    shown = f'<job href="{API}/jobs/{job}" id="{job}"/>' if job else ""
-    return Answer(200, _document(f"<action>{shown}<status>complete</status></action>"))
+def done() -> Answer:
+    """Return the reply of an action that was carried out."""
+    return Answer(200, _document("<action><status>complete</status></action>"))
 
 
 def in_action(refused: Answer) -> Answer:

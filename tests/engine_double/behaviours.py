@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Register the behaviours of the engine that the double has, with class and line.
 
-    REFUSED = behaviour(
-        "JOB-01", "JobId is refused for actions that are not monitored",
-        "bll/Backend.java:421-426",
+    IN_USE = behaviour(
+        "CONN-17", "A row that a domain uses cannot be removed: 409.",
+        "bll/storage/connection/RemoveStorageServerConnectionCommand.java:60-66",
     )
     ...
-    if world.does(REFUSED) and call.job_id: raise Refusal(400, ...)
+    if using and world.does(IN_USE): raise Refusal(409, ...)
 
-docs/engine-double.md is made from this table. A test marked ``engine_does("JOB-01")``
-runs twice: with the double as it is, and with one that lacks JOB-01, where the test
+docs/engine-double.md is made from this table. A test marked ``engine_does("CONN-17")``
+runs twice: with the double as it is, and with one that lacks CONN-17, where the test
 must fail. So each behaviour has a test that fails if the double loses it. Sources are
 from ovirt-engine 4.5.7, below the folders that ``ROOTS`` names.
 """

@@ -1,40 +1,59 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Serve storage connections: rows with mount options, and the rules for changes."""
+"""Serve storage connections: rows with mount options, and the rules for changes.
+
+Rows are added for NFS and without a host, and changed without one: a host in the
+request would mount there, and move the domain to maintenance.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Optional
+import ipaddress
+import re
 
 from ovirtsdk4 import types
 
-from engine_double.answers import Answer, Refusal, created, listed
+from engine_double.answers import Answer, Mistake, Refusal, created, listed
 from engine_double.behaviours import behaviour
-from engine_double.connection_rules import (
-    FIELDS,
-    add,
-    check,
-    check_fits,
-    check_new_export,
-    from_body,
-    host_named,
-    no_such_host,
-)
-from engine_double.hosts_of_the_world import SimHost
-from engine_double.mounts import TCP, asked_for, connect, disconnect, report_failure
+from engine_double.mounts import TCP, asked_for
 from engine_double.routing import Call, known, route
-from engine_double.views import connection_view, followed
-from engine_double.world import SimConnection, SimDomain, World
+from engine_double.views import connection_view
+from engine_double.world import SimConnection, World, new_id
 
-_UPDATE = "bll/storage/connection/UpdateStorageServerConnectionCommand.java"
+_ROW = "bll/storage/connection"
+_UPDATE = f"{_ROW}/UpdateStorageServerConnectionCommand.java"
+MOUNT_POINT = behaviour(
+    "CONN-01",
+    "An NFS row requires SERVER:/PATH, without spaces, and IPv6 in brackets: 400.",
+    f"{_ROW}/ConnectStorageToVdsCommand.java:106-108",
+    "common/validation/NfsMountPointConstraint.java:17-42",
+)
+MANAGED = behaviour(
+    "CONN-03",
+    "Mount options that the engine sets itself are refused, in any case of letters: "
+    "400. An item with two '=' is not looked at.",
+    f"{_ROW}/ConnectStorageToVdsCommand.java:207-230",
+    "utils/StringMapUtils.java:29-36",
+)
+LONGEST = behaviour(
+    "CONN-04",
+    "More than 500 characters of mount options, or 250 of SERVER:/PATH, fail in the "
+    "data base only: 400, Internal Engine Error.",
+    "dbscripts/create_tables.sql:2061-2075",
+    "bll/CommandBase.java:1190-1198",
+    "restapi/util/ErrorMessageHelper.java:27-42",
+)
+KNOWN_EXPORT = behaviour(
+    "CONN-05",
+    "SERVER:/PATH that another row has is refused, whatever the options: 409.",
+    f"{_ROW}/AddStorageServerConnectionCommand.java:85-93",
+    f"{_ROW}/UpdateStorageServerConnectionCommand.java:103-110",
+)
 COMPLETE = behaviour(
     "CONN-08",
-    "An NFS row that is added wants type, address and path, a POSIX one path and VFS "
-    "type: 400, Incomplete parameters.",
+    "An NFS row that is added wants type, address and path: 400, Incomplete "
+    "parameters.",
     "restapi/resource/BackendStorageServerConnectionsResource.java:50-76",
-)
-SAME_TYPE = behaviour(
-    "CONN-09", "The type of a row cannot change: 400.", f"{_UPDATE}:99-101"
 )
 ONE_DOMAIN = behaviour(
     "CONN-10",
@@ -55,24 +74,6 @@ ROW_ONLY = behaviour(
     f"{_UPDATE}:219-224",
     f"{_UPDATE}:242-254",
 )
-MAINTENANCE = behaviour(
-    "CONN-13",
-    "A change with a host leaves the domain in maintenance, also one that was active.",
-    f"{_UPDATE}:243-248",
-    f"{_UPDATE}:256-258",
-)
-CHANGED_ANYWAY = behaviour(
-    "CONN-14",
-    "A change with a host on which the mount fails is made all the same; only events "
-    "tell.",
-    f"{_UPDATE}:223-242",
-)
-TAKEN_AWAY = behaviour(
-    "CONN-15",
-    "A change with a host unmounts the export there again, even a live mount.",
-    f"{_UPDATE}:249-251",
-    f"{_UPDATE}:316-327",
-)
 SPLIT_AT_COLONS = behaviour(
     "CONN-16",
     "A change that does not bring both address and path takes what is missing from the "
@@ -82,56 +83,129 @@ SPLIT_AT_COLONS = behaviour(
 IN_USE = behaviour(
     "CONN-17",
     "A row that a domain uses cannot be removed: 409.",
-    "bll/storage/connection/RemoveStorageServerConnectionCommand.java:60-66",
-)
-OTHER_ID = behaviour(
-    "REST-24",
-    "A change whose body brings another id than the address: 409, Broken immutability "
-    "constraint.",
-    "restapi/resource/AbstractBackendSubResource.java:108-114",
-)
-STAYS_MOUNTED = behaviour(
-    "CONN-18",
-    "A removed row stays mounted, but on the host that the request names.",
-    "bll/storage/connection/RemoveStorageServerConnectionCommand.java:111-122",
+    f"{_ROW}/RemoveStorageServerConnectionCommand.java:60-66",
 )
 
+NFS_MANAGED = frozenset(
+    {
+        "timeo",
+        "retrans",
+        "vfs_type",
+        "protocol_version",
+        "nfsvers",
+        "vers",
+        "minorversion",
+        "addr",
+        "clientaddr",
+    }
+)
+POSIXFS_MANAGED = frozenset({"vfs_type", "addr", "clientaddr"})
+_LABEL = r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)"
+_SERVER = re.compile(rf"(?:{_LABEL}|(?:{_LABEL}\.)+[A-Za-z0-9]{{2,63}})\Z")
+# It does not check leading zeros.
+_BYTE = "(?:25[0-5]|2[0-4][0-9]|[01][0-9][0-9]|[0-9]?[0-9])"
+_IPV4 = re.compile(rf"(?:{_BYTE}\.){{3}}{_BYTE}\Z")
+# The last part begins with no dot, and no part of it may be empty at the end.
+_PATH = re.compile(r"/(?:(?:.*?[/\\])?[^./|^\\]+(?:\.[^\\]*)?/?)?\Z")
 
-@route("GET", "/storageconnections", query=("max",))
+
+def check(world: World, connection: SimConnection) -> None:
+    """Check a row by the engine's rules; raises Refusal (400)."""
+    good = connection.type != "nfs" or _is_mount_point(connection.export)
+    if world.does(MOUNT_POINT) and not good:
+        raise Refusal(400, "Storage Connection format is invalid.")
+    managed = NFS_MANAGED if connection.type == "nfs" else POSIXFS_MANAGED
+    found = [key for key in _keys(connection.mount_options or "") if key in managed]
+    if world.does(MANAGED) and found:
+        raise Refusal(
+            400,
+            "Cannot edit Storage Connection. Custom mount options contain the "
+            f"following duplicate managed options: {', '.join(found)}.",
+        )
+
+
+def _is_mount_point(export: str) -> bool:
+    if not export.isascii() or re.search(r"\s", export):
+        return False
+    if export.startswith("["):
+        server, _, path = export[1:].partition("]:")
+        # It accepts none that ends like an IPv4 address.
+        numbers = _is_ipv6(server) and "." not in server
+        return numbers and bool(_PATH.match(path))
+    server, _, path = export.partition(":")
+    named = len(export) <= 254 and _SERVER.match(server)
+    return bool(_PATH.match(path)) and bool(named or _IPV4.match(server))
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == 6
+    except ValueError:
+        return False
+
+
+def check_fits(world: World, connection: SimConnection) -> None:
+    """Check what only the database limits; raises Refusal (400)."""
+    options, export = connection.mount_options or "", connection.export
+    if world.does(LONGEST) and (len(options) > 500 or len(export) > 250):
+        raise Refusal(400, "Internal Engine Error")
+
+
+def _keys(options: str) -> list[str]:
+    # Java's split drops empty parts at the end.
+    parts = [item.rstrip("=").split("=") for item in options.split(",")]
+    return [part[0].strip().lower() for part in parts if len(part) <= 2]
+
+
+def check_new_export(world: World, connection: SimConnection) -> None:
+    """Refuse SERVER:/PATH that another row has; options do not count."""
+    for other in world.connections.values() if world.does(KNOWN_EXPORT) else ():
+        same = other.export == connection.export and other.type != "iscsi"
+        if same and other.id != connection.id:
+            used = ", ".join(d.name for d in world.domains_using(other.id))
+            raise Refusal(
+                409,
+                "Cannot do that with Storage Connection. Storage connection already "
+                f"exists. It is {other.id}, of the storage domain {used or '(none)'}.",
+            )
+
+
+@route("GET", "/storageconnections")
 def list_connections(call: Call) -> Answer:
-    rows = call.first(call.world.connections.values())
+    rows = call.world.connections.values()
     return listed("storage_connections", [connection_view(call.world, c) for c in rows])
-
-
-@route("GET", "/storageconnections/{connection}")
-def get_connection(call: Call) -> types.StorageConnection:
-    row = known(call.world.connections, call.ids["connection"])
-    return connection_view(call.world, row)
 
 
 @route(
     "POST",
     "/storageconnections",
     root="storage_connection",
-    fields=(*FIELDS, "host.id", "host.name"),
+    fields=("type", "address", "path", "nfs_version", "mount_options"),
 )
 def add_connection(call: Call) -> Answer:
-    body = call.body
-    wanted = {"nfs": ("address", "path"), "posixfs": ("path", "vfs_type")}
-    kind = body.type.value if body.type else None
-    missing = ["type"] if kind is None else []
-    missing += [name for name in wanted.get(kind or "", ()) if not getattr(body, name)]
-    if missing and (kind is None or call.world.does(COMPLETE)):
+    world, body = call.world, call.body
+    missing = [n for n in ("type", "address", "path") if not getattr(body, n)]
+    if missing and world.does(COMPLETE):
         raise Refusal(
             400,
             f"StorageConnection [{', '.join(missing)}] required for add",
             reason="Incomplete parameters",
         )
-    if kind not in wanted:
-        raise Refusal(400, "The double adds connections of NFS and POSIX only.")
-    host = host_named(call.world, body.host) if body.host else None
-    row = add(call.world, from_body(body), host, call.correlation_id)
-    return created(connection_view(call.world, row))
+    if body.type not in (None, types.StorageType.NFS):
+        raise Mistake(f"the double adds rows of NFS only, not of {body.type}")
+    row = SimConnection(
+        new_id(),
+        "nfs",
+        body.address or "",
+        body.path or "",
+        nfs_version=body.nfs_version.value if body.nfs_version else None,
+        mount_options=body.mount_options,
+    )
+    check(world, row)
+    check_new_export(world, row)
+    check_fits(world, row)
+    world.connections[row.id] = row
+    return created(connection_view(world, row))
 
 
 @route(
@@ -139,19 +213,13 @@ def add_connection(call: Call) -> Answer:
     "/storageconnections/{connection}",
     query=("force",),
     root="storage_connection",
-    fields=(*FIELDS, "id", "host.id", "host.name"),
+    fields=("address", "path", "mount_options"),
 )
 def update_connection(call: Call) -> types.StorageConnection:
     world = call.world
     row = known(world.connections, call.ids["connection"])
-    if call.body.id not in (None, row.id) and world.does(OTHER_ID):
-        text = "Attempt to set immutable field: id"
-        raise Refusal(409, text, reason="Broken immutability constraint")
     new = _merged(row, call)
-    host = host_named(world, call.body.host) if call.body.host else None
     check(world, new)
-    if new.type != row.type and world.does(SAME_TYPE):
-        raise Refusal(400, "Cannot edit Storage Connection. Its type cannot change.")
     check_new_export(world, new)
     using = world.domains_using(row.id)
     if len(using) > 1 and world.does(ONE_DOMAIN):
@@ -166,12 +234,8 @@ def update_connection(call: Call) -> types.StorageConnection:
             f"{using[0].name} should be in maintenance or unattached.",
         )
     check_fits(world, new)
-    if host is not None and using:
-        tried = _try_on_host(world, host, new, using[0], call.correlation_id)
-        if not tried and not world.does(CHANGED_ANYWAY):
-            return connection_view(world, row)
     world.connections[row.id] = new
-    if host is None and not world.does(ROW_ONLY):
+    if not world.does(ROW_ONLY):
         for each in world.hosts.values():
             if each.mounts.pop(row.export, None):
                 over_tcp = asked_for(each, new) == TCP
@@ -183,75 +247,31 @@ def _merged(row: SimConnection, call: Call) -> SimConnection:
     """Return the row with the changes of the body."""
     body, sent = call.body, call.sent
     new = dataclasses.replace(row)
-    if "type" in sent:
-        new.type = body.type.value
-    if new.type == "nfs":
-        parts = [row.address, row.path]
-        if call.world.does(SPLIT_AT_COLONS):
-            parts = row.export.split(":")
-        new.address = body.address if "address" in sent else parts[0]
-        new.path = body.path if "path" in sent else parts[1]
-    elif "path" in sent:
-        new.address = body.address or ""
-        new.path = body.path
+    parts = [row.address, row.path]
+    if row.type == "nfs" and call.world.does(SPLIT_AT_COLONS):
+        parts = row.export.split(":")
+    new.address = body.address if "address" in sent else parts[0]
+    new.path = body.path if "path" in sent else parts[1]
     if "mount_options" in sent:
         new.mount_options = body.mount_options or ""
-    if "vfs_type" in sent and new.type != "nfs":
-        new.vfs_type = body.vfs_type
-    if new.type == "nfs":
-        if "nfs_version" in sent:
-            new.nfs_version = body.nfs_version.value
-        new.nfs_timeo = body.nfs_timeo if "nfs_timeo" in sent else row.nfs_timeo
-        new.nfs_retrans = body.nfs_retrans if "nfs_retrans" in sent else row.nfs_retrans
     return new
 
 
-def _try_on_host(
-    world: World,
-    host: SimHost,
-    new: SimConnection,
-    domain: SimDomain,
-    correlation_id: Optional[str],
-) -> bool:
-    """Mount it on the host and unmount it; return whether the mount succeeded."""
-    failure = connect(world, host, new)
-    if failure:
-        report_failure(world, host, new, failure, domain, correlation_id)
-    if domain.data_center and world.does(MAINTENANCE):
-        world.transitions.stop(domain.id)
-        domain.status = "maintenance"
-    if not failure and world.does(TAKEN_AWAY):
-        host.mounts.pop(new.export, None)
-    return not failure
-
-
-@route("DELETE", "/storageconnections/{connection}", query=("host",))
+@route("DELETE", "/storageconnections/{connection}")
 def remove_connection(call: Call) -> None:
     world = call.world
     row = known(world.connections, call.ids["connection"])
-    named = call.query.get("host")
-    hosts = [h for h in world.hosts.values() if named in (h.id, h.name)]
-    if named and not hosts:
-        raise no_such_host(world, named)
     using = world.domains_using(row.id)
     if using and world.does(IN_USE):
         names = ",".join(d.name for d in using)
         raise Refusal(409, f"Cannot remove Storage Connection. It is used by: {names}.")
-    if not world.does(STAYS_MOUNTED):
-        hosts = list(world.hosts.values())
-    for host in hosts:
-        disconnect(world, host, row.id)
     del world.connections[row.id]
 
 
-@route("GET", "/storagedomains/{domain}/storageconnections", query=("max",))
+@route("GET", "/storagedomains/{domain}/storageconnections")
 def list_connections_of(call: Call) -> Answer:
-    found = known(call.world.domains, call.ids["domain"])
-    rows = call.first(connections_of(call.world, found))
-    return listed("storage_connections", rows)
-
-
-@followed("storagedomains", "storage_connections")
-def connections_of(world: World, domain: Any) -> list[types.StorageConnection]:
-    row = world.connections.get(domain.connection or "")
-    return [connection_view(world, row)] if row else []
+    world = call.world
+    found = known(world.domains, call.ids["domain"])
+    row = world.connections.get(found.connection or "")
+    shown = [connection_view(world, row)] if row else []
+    return listed("storage_connections", shown)

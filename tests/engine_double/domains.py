@@ -1,28 +1,288 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Serve /storagedomains: domains without a status, and their removal.
-
-The virtual machines, which may prevent that, are here too.
+"""Serve /storagedomains: domains without a status, their addition on a row that is
+there, or the import of one that the export holds, their disks and their removal; and
+the virtual machines.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Optional
 
 from ovirtsdk4 import types
 
-from engine_double import connection_rules
-from engine_double.answers import Answer, Missing, Refusal, listed
+from engine_double.answers import Answer, Missing, Refusal, Unknown, created, listed
 from engine_double.behaviours import behaviour
-from engine_double.hosts_of_the_world import SimHost
 from engine_double.mounts import connect, disconnect, report_failure
-from engine_double.routing import Call, known, route
-from engine_double.search_words import matching
-from engine_double.views import domain_view, follow_links, reference, with_href
-from engine_double.world import SimDomain, World, new_id
-
-_LIST = ("search", "max", "case_sensitive", "filter")
+from engine_double.routing import Call, known, matching, route
+from engine_double.views import domain_view, reference, with_href
+from engine_double.world import SimConnection, SimDomain, SimHost, World, new_id
 
 _DOMAIN = "bll/storage/domain"
+NO_SUCH_HOST = behaviour(
+    "REST-21",
+    "A host that a body or a query word names and that there is not: 404 with a fault, "
+    "unlike the object of the address.",
+    "restapi/resource/AbstractBackendResource.java:408-416",
+    "restapi/resource/BaseBackendResource.java:234-241",
+)
+
+
+def _no_such_host(world: World, named: str) -> Exception:
+    """Return the answer to a request that names a missing host."""
+    return Unknown(named) if world.does(NO_SUCH_HOST) else Missing(named)
+
+
+@route("GET", "/storagedomains")
+def list_domains(call: Call) -> Answer:
+    every = call.world.domains.values()
+    return listed("storage_domains", [domain_view(call.world, one) for one in every])
+
+
+@route("GET", "/storagedomains/{domain}")
+def get_domain(call: Call) -> types.StorageDomain:
+    found = known(call.world.domains, call.ids["domain"])
+    return domain_view(call.world, found)
+
+
+# -- adding
+
+_REST = "restapi/resource/BackendStorageDomainsResource.java"
+COMPLETE = behaviour(
+    "DOMAIN-21",
+    "A domain that is added wants a name, host, type and storage: 400, Incomplete "
+    "parameters.",
+    f"{_REST}:272-306",
+    f"{_REST}:111-114",
+)
+ROW_IN_USE = behaviour(
+    "DOMAIN-22",
+    "A row that has a domain accepts no second one: 409.",
+    f"{_DOMAIN}/AddStorageDomainCommon.java:35-58",
+)
+NAME = behaviour(
+    "DOMAIN-37",
+    "The name of a domain has 50 characters at most, which are letters, digits, '_' "
+    "and '-', and no dot: 400.",
+    "common/businessentities/StorageDomainStatic.java:27-29",
+    "common/utils/ValidationUtils.java:27",
+    f"{_DOMAIN}/StorageDomainCommandBase.java:155-164",
+    "dbscripts/upgrade/pre_upgrade/0000_config.sql:646",
+)
+UNKNOWN_YET = behaviour(
+    "DOMAIN-39",
+    "The answer that a domain was added shows it as unknown; read, it is unattached.",
+    "mapper/StorageDomainMapper.java:137",
+    f"{_REST}:456-461",
+)
+NAME_IN_USE = behaviour(
+    "DOMAIN-23",
+    "The name of a domain is used once: 409.",
+    f"{_DOMAIN}/AddStorageDomainCommand.java:219-221",
+)
+NO_SUCH_ROW = behaviour(
+    "DOMAIN-36",
+    "An add with a row that there is not: 500, not 404.",
+    f"{_REST}:496-509",
+)
+ANY_HOST = behaviour(
+    "DOMAIN-24",
+    "With a row of its own, an add does not look at the host's status: one that is in "
+    "maintenance mounts and makes the domain.",
+    "bll/storage/StorageHandlingCommandBase.java:182-193",
+    f"{_DOMAIN}/AddStorageDomainCommand.java:175-178",
+)
+WORDLESS = behaviour(
+    "DOMAIN-25",
+    "An add with a row of its own whose mount fails: 400 without a word, '[]'; only "
+    "events tell.",
+    f"{_DOMAIN}/AddStorageDomainCommand.java:141-147",
+    "restapi/resource/BackendResource.java:251-256",
+)
+IMPORTED = behaviour(
+    "DOMAIN-26",
+    "An add silently becomes an import if the host has mounted the export "
+    "and a domain lies there that the engine does not know.",
+    f"{_REST}:97-109",
+    f"{_DOMAIN}/GetExistingStorageDomainListQuery.java:35-70",
+)
+NOT_EMPTY = behaviour(
+    "DOMAIN-27",
+    "Where the host has not mounted it yet, a domain on the export is not seen, and "
+    "VDSM refuses to make another: 400.",
+    f"{_DOMAIN}/GetExistingStorageDomainListQuery.java:37-43",
+    f"{_DOMAIN}/AddStorageDomainCommand.java:110-115",
+)
+OWN_ID = behaviour(
+    "DOMAIN-28",
+    "The id that an add brings is forgotten, but for an import: that is looked for by "
+    "it, and one that is not there is 500.",
+    f"{_DOMAIN}/AddStorageDomainCommand.java:75",
+    f"{_DOMAIN}/AddExistingFileStorageDomainCommand.java:61-66",
+    "bll/CommandBase.java:808-811",
+)
+FAILED_ADD = behaviour(
+    "DOMAIN-30",
+    "Event 957 tells of an add that failed while it was carried out; a refusal "
+    "beforehand writes no event.",
+    f"{_DOMAIN}/AddStorageDomainCommand.java:170-172",
+    "bll/CommandBase.java:423-427",
+)
+
+_NAME = re.compile(r"[0-9a-zA-Z_-]+\Z")
+
+
+@route(
+    "POST",
+    "/storagedomains",
+    root="storage_domain",
+    fields=("id", "name", "type", "host.id", "storage.id", "storage.type"),
+)
+def add_domain(call: Call) -> Answer:
+    world, body = call.world, call.body
+    words = ("name", "host", "type", "storage")
+    missing = [name for name in words if not getattr(body, name)]
+    if missing and world.does(COMPLETE):
+        raise Refusal(
+            400,
+            f"StorageDomain [{', '.join(missing)}] required for add",
+            reason="Incomplete parameters",
+        )
+    host = world.hosts.get(body.host.id)
+    if host is None:
+        raise _no_such_host(world, body.host.id)
+    row = _row(world, body.storage.id)
+    if not world.does(ANY_HOST) and host.status != "up":
+        raise Refusal(409, f"Cannot add Storage. Host {host.name} must be Up.")
+    if not host.reachable:
+        raise Refusal(400, "Network error during communication with the Host.")
+    found = _add(call, row, host, _check_add(call, row, host))
+    world.log.record(
+        956,
+        "normal",
+        f"Storage Domain {found.name} was added.",
+        domain=found.id,
+        correlation_id=call.correlation_id,
+        host=host.id,
+    )
+    view = domain_view(world, found)
+    if world.does(UNKNOWN_YET):
+        view.status = types.StorageDomainStatus.UNKNOWN
+    return created(view)
+
+
+def _row(world: World, name: str) -> SimConnection:
+    row = world.connections.get(name)
+    if row is not None:
+        return row
+    if not world.does(NO_SUCH_ROW):
+        raise Missing(name)
+    raise Refusal(500, f"Can't find storage server connection for id '{name}'.")
+
+
+def _check_add(call: Call, row: SimConnection, host: SimHost) -> Optional[str]:
+    """Check the request; return the id of the domain to import, if any."""
+    world, body = call.world, call.body
+    there = world.export(row.export).domain
+    # The engine searches for domains on the mounts that the host has now.
+    seen = row.export in host.mounts or not world.does(NOT_EMPTY)
+    existing = there if there and seen and there not in world.domains else None
+    if existing and not world.does(IMPORTED):
+        existing = world.export(row.export).domain = None
+    _check_name(world, body.name)
+    if not existing:
+        if world.domains_using(row.id) and world.does(ROW_IN_USE):
+            raise Refusal(409, "Cannot add Storage. The connection has a domain.")
+    elif body.id not in (None, existing) and world.does(OWN_ID):
+        raise Refusal(500, "General command validation failure.")
+    return existing
+
+
+def _check_name(world: World, named: str) -> None:
+    if world.does(NAME) and not _NAME.match(named):
+        raise Refusal(400, "The name has characters that it may not have.")
+    if world.does(NAME) and len(named) > 50:
+        raise Refusal(400, "Cannot add Storage. The name is too long.")
+    if world.does(NAME_IN_USE) and any(d.name == named for d in world.domains.values()):
+        raise Refusal(409, "Cannot add Storage. The storage name is in use already.")
+
+
+def _add(
+    call: Call, row: SimConnection, host: SimHost, existing: Optional[str]
+) -> SimDomain:
+    world, body = call.world, call.body
+    server = world.export(row.export)
+    failure = connect(world, host, row)
+    refusal = None
+    if failure:
+        about = {"correlation_id": call.correlation_id, "named": body.name}
+        report_failure(world, host, row, failure, **about)
+        refusal = Refusal(400, *([] if world.does(WORDLESS) else [failure.text]))
+    elif server.domain and not existing:
+        refusal = Refusal(400, "The selected storage path is not empty.")
+    if refusal and world.does(FAILED_ADD):
+        text = f"Storage Domain {body.name} could not be added."
+        about = {"correlation_id": call.correlation_id, "host": host.id}
+        world.log.record(957, "error", text, **about)
+    if refusal:
+        raise refusal
+    name = existing or (new_id() if world.does(OWN_ID) else body.id or new_id())
+    server.domain = name
+    found = SimDomain(
+        id=name,
+        name=body.name,
+        type=body.type.value,
+        storage_type=row.type,
+        connection=row.id,
+    )
+    world.domains[found.id] = found
+    return found
+
+
+# -- disks
+
+OF_HOSTED_ENGINE = behaviour(
+    "DOMAIN-16",
+    "The hosted engine's domain has disks with content types of their own, whatever "
+    "its name; other data domains have their OVF stores.",
+    "common/businessentities/storage/DiskContentType.java:15-18",
+    "restapi/resource/AbstractBackendStorageDomainDisksResource.java:40-60",
+)
+_HOSTED_ENGINE = (
+    ("he_virtio_disk", "hosted_engine"),
+    ("he_sanlock", "hosted_engine_sanlock"),
+    ("he_metadata", "hosted_engine_metadata"),
+    ("HostedEngineConfigurationImage", "hosted_engine_configuration"),
+)
+
+
+@route("GET", "/storagedomains/{domain}/disks")
+def list_disks(call: Call) -> Answer:
+    found = known(call.world.domains, call.ids["domain"])
+    named: list[tuple[str, str]] = []
+    if found.type == "data" and found.data_center:
+        named += [("OVF_STORE", "ovf_store")] * 2
+    if found.hosted_engine and call.world.does(OF_HOSTED_ENGINE):
+        named += _HOSTED_ENGINE
+    named += [(name, "data") for name in found.disks]
+    shown = [
+        _disk(found, number, *words) for number, words in enumerate(named, start=1)
+    ]
+    return listed("disks", shown)
+
+
+def _disk(found: SimDomain, number: int, name: str, content: str) -> types.Disk:
+    made = new_id(f"disk {found.id} {number}")
+    disk = types.Disk(
+        id=made,
+        name=name,
+        content_type=types.DiskContentType(content),
+    )
+    return with_href(disk, f"/disks/{made}")
+
+
+# -- removing
+
 REMOVAL_HOST = behaviour(
     "DOMAIN-31",
     "The removal of a domain requires a host, and that Up: 400 without one, 409.",
@@ -31,10 +291,8 @@ REMOVAL_HOST = behaviour(
 )
 ATTACHED = behaviour(
     "DOMAIN-32",
-    "A domain that is attached cannot be removed: 409; destroyed it can be, unless it "
-    "is active.",
+    "A domain that is attached cannot be removed: 409.",
     f"{_DOMAIN}/RemoveStorageDomainCommand.java:150-152",
-    f"{_DOMAIN}/ForceRemoveStorageDomainCommand.java:117-120",
 )
 FORMATTED = behaviour(
     "DOMAIN-33",
@@ -48,13 +306,6 @@ STAYS_MOUNTED = behaviour(
     "host gives its own up.",
     f"{_DOMAIN}/RemoveStorageDomainCommand.java:68-91",
 )
-ALL_VMS = behaviour(
-    "DOMAIN-38",
-    "The virtual machines of a domain are all that have a disk there, also those that "
-    "are down.",
-    "restapi/resource/BackendStorageDomainVmsResource.java:59-63",
-    "dbscripts/vms_sp.sql:1835-1846",
-)
 ROW_REMOVED = behaviour(
     "DOMAIN-35",
     "The row of a domain of files is removed with it.",
@@ -62,51 +313,13 @@ ROW_REMOVED = behaviour(
 )
 
 
-@route("GET", "/storagedomains", query=_LIST, follow=("disks", "storage_connections"))
-def list_domains(call: Call) -> Answer:
-    world = call.world
-    fields = {
-        "name": lambda d: d.name,
-        "type": lambda d: d.type,
-        "datacenter": lambda d: (
-            world.data_centers[d.data_center].name if d.data_center else ""
-        ),
-    }
-    found = matching(call.query.get("search", ""), world.domains.values(), fields)
-    return listed("storage_domains", [_shown(call, one) for one in call.first(found)])
-
-
-@route(
-    "GET",
-    "/storagedomains/{domain}",
-    query=("filter",),
-    follow=("disks", "storage_connections"),
-)
-def get_domain(call: Call) -> types.StorageDomain:
-    return _shown(call, known(call.world.domains, call.ids["domain"]))
-
-
-def _shown(call: Call, found: SimDomain) -> types.StorageDomain:
-    view = domain_view(call.world, found)
-    follow_links(call.world, "storagedomains", call.follow, found, view)
-    return view
-
-
-@route(
-    "DELETE",
-    "/storagedomains/{domain}",
-    query=("host", "format", "destroy"),
-)
+@route("DELETE", "/storagedomains/{domain}", query=("host", "format"))
 def remove_domain(call: Call) -> None:
     world = call.world
     found = known(world.domains, call.ids["domain"])
-    if call.flag("destroy"):
-        if found.status == "active" and world.does(ATTACHED):
-            raise Refusal(409, "Cannot destroy Storage. Its status is Active.")
-    else:
-        host = _removing_host(world, found, call.query.get("host"))
-        if call.flag("format"):
-            _format(world, found, host, call.correlation_id)
+    host = _removing_host(world, found, call.query.get("host"))
+    if call.flag("format"):
+        _format(world, found, host, call.correlation_id)
     if not world.does(STAYS_MOUNTED):
         for each in world.hosts.values():
             disconnect(world, each, found.connection)
@@ -130,7 +343,7 @@ def _removing_host(
         if named is None:
             raise Refusal(400, reason="host parameter is missing")
         if host is None:
-            raise connection_rules.no_such_host(world, named)
+            raise _no_such_host(world, named)
         if host.status != "up":
             raise Refusal(409, f"Cannot remove Storage. Host {host.name} is not up.")
     if found.data_center and world.does(ATTACHED):
@@ -156,7 +369,7 @@ def _format(
 # -- virtual machines
 
 
-def vm_view(world: World, name: str) -> types.Vm:
+def _vm_view(world: World, name: str) -> types.Vm:
     """Return a running VM, which has only a name in the world."""
     found = new_id(f"vm {name}")
     view = types.Vm(id=found, name=name, status=types.VmStatus.UP)
@@ -171,67 +384,19 @@ def vm_view(world: World, name: str) -> types.Vm:
                 view.status = types.VmStatus.PAUSED
             view.host = reference(types.Host, "hosts", host.id)
             view.cluster = reference(types.Cluster, "clusters", host.cluster)
-    for domain in world.domains.values():
-        if name in domain.leases:
-            view.lease = types.StorageDomainLease(
-                storage_domain=reference(
-                    types.StorageDomain, "storagedomains", domain.id
-                )
-            )
     view.placement_policy = types.VmPlacementPolicy(affinity=affinity)
     return with_href(view, f"/vms/{found}")
 
 
-def _vm_names(world: World) -> list[str]:
-    of_hosts = [name for host in world.hosts.values() for name in host.vms]
-    of_domains = [
-        name
-        for d in world.domains.values()
-        for name in (*d.running_vms, *d.leases, *d.cds_in_use)
-    ]
-    return sorted({*of_hosts, *of_domains})
-
-
-@route("GET", "/vms", query=(*_LIST, "all_content"))
+@route("GET", "/vms", query=("search",))
 def list_vms(call: Call) -> Answer:
-    world = call.world
-
-    def host_of(name: str) -> str:
-        return next((h.name for h in world.hosts.values() if name in h.vms), "")
-
-    def domain_of(name: str) -> str:
-        using = (d.name for d in world.domains.values() if name in d.running_vms)
-        return next(using, "")
-
-    fields = {
-        "name": str,
-        "host": host_of,
-        "status": lambda name: "up",
-        "storage": domain_of,
-        "storage.name": domain_of,
-    }
-    found = matching(call.query.get("search", ""), _vm_names(world), fields)
-    return listed("vms", [vm_view(world, name) for name in call.first(found)])
+    names = {name for host in call.world.hosts.values() for name in host.vms}
+    fields = {"status": lambda name: "up"}
+    found = matching(call.query.get("search", ""), sorted(names), fields)
+    return listed("vms", [_vm_view(call.world, name) for name in found])
 
 
-@route("GET", "/vms/{vm}", query=("all_content", "filter"))
-def get_vm(call: Call) -> types.Vm:
-    for name in _vm_names(call.world):
-        if new_id(f"vm {name}") == call.ids["vm"]:
-            return vm_view(call.world, name)
-    raise Missing(call.ids["vm"])
-
-
-@route("GET", "/storagedomains/{domain}/vms", query=("max", "unregistered"))
+@route("GET", "/storagedomains/{domain}/vms")
 def list_vms_of_domain(call: Call) -> Answer:
     found = known(call.world.domains, call.ids["domain"])
-    if call.flag("unregistered"):
-        return listed("vms", [])
-    views = [vm_view(call.world, name) for name in found.running_vms]
-    # By the domain's id, set by tests.
-    down = call.world.more.get("down_vms", {}).get(found.id, [])
-    for name in down if call.world.does(ALL_VMS) else ():
-        view = vm_view(call.world, name)
-        view.status = types.VmStatus.DOWN
-        views.append(view)
-    return listed("vms", call.first(views))
+    return listed("vms", [_vm_view(call.world, name) for name in found.running_vms])

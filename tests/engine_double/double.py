@@ -13,27 +13,20 @@ from types import TracebackType
 from typing import Any, Optional
 from urllib.parse import parse_qsl, unquote
 
-from engine_double import (
-    actions,
-    cluster_upgrade,
-    job_life,
-    permissions,
-    routing,
-    services,
-    sso,
-)
+from engine_double import auth, clusters, jobs, routing, system
 from engine_double.answers import (
     API,
     Answer,
     Missing,
     Mistake,
     Refusal,
+    done,
     fault,
     in_action,
     one,
 )
+from engine_double.attached_domains import lose_ovf_updates
 from engine_double.behaviours import behaviour
-from engine_double.domain_life import lose_ovf_updates
 from engine_double.faults import (
     HTML,
     INTERNAL_ERROR,
@@ -41,7 +34,6 @@ from engine_double.faults import (
     UNAVAILABLE,
     AnyFault,
     Fault,
-    Slow,
     Timeout,
     Traps,
 )
@@ -51,16 +43,11 @@ from engine_double.world import World, new_id
 _FILTER = "restapi/invocation/CurrentFilter.java"
 CLEANED = behaviour(
     "REST-01",
-    "Of a correlation id, letters, digits, - and _ are kept, 36 of them at most; the "
-    "answer has it in the header Correlation-Id.",
-    f"{_FILTER}:64-72",
+    "Of a correlation id, letters, digits, - and _ are kept, 36 of them at most; "
+    "without one the engine makes an id. The answer has it in the header "
+    "Correlation-Id.",
+    f"{_FILTER}:64-83",
     f"{_FILTER}:100-102",
-)
-HEADER_FIRST = behaviour(
-    "REST-02",
-    "The header Correlation-Id goes before the query word correlation_id; without "
-    "either the engine makes an id.",
-    f"{_FILTER}:74-83",
 )
 NO_BODY = behaviour(
     "REST-03",
@@ -72,11 +59,6 @@ UNAUTHORIZED_PAGE = behaviour(
     "Without a good token the answer is 401 and a page of HTML, without a correlation "
     "id.",
     "aaa/filters/EnforceAuthFilter.java:52-58",
-)
-BASIC = behaviour(
-    "REST-37",
-    "With 401 the engine names the scheme Basic, so a browser asks for a password.",
-    "aaa/filters/EnforceAuthFilter.java:44-51",
 )
 _ACTIONABLE = "restapi/resource/AbstractBackendActionableResource.java"
 IN_ACTION = behaviour(
@@ -91,6 +73,24 @@ REMOVED = behaviour(
     "What is removed is answered with an action whose status is complete.",
     "restapi/resource/BackendResource.java:178-194",
 )
+NOT_THERE = behaviour(
+    "REST-36",
+    "Actions of hosts and domains that there are not: 400 with a fault, and 500 for "
+    "the deactivation of a domain; 404 is for reading, changing and removing, and for "
+    "setting up networks.",
+    f"{_ACTIONABLE}:77-96",
+    "bll/MaintenanceNumberOfVdssCommand.java:276-281",
+    "bll/ActivateVdsCommand.java:127-130",
+)
+_DOMAIN = "/datacenters/{dc}/storagedomains/{domain}"
+# The answer of each of these; the others answer 404.
+_OF_NOTHING: dict[str, tuple[int, tuple[str, ...]]] = {
+    "/hosts/{host}/activate": (400, ("Cannot activate Host. Invalid Host Id.",)),
+    "/hosts/{host}/deactivate": (400, ("Cannot maintenance Host. Invalid Host Id.",)),
+    "/hosts/{host}/commitnetconfig": (400, ("Host not found.",)),
+    f"{_DOMAIN}/activate": (400, ("The Storage Domain does not exist.",)),
+    f"{_DOMAIN}/deactivate": (500, ("NullPointerException",)),
+}
 # Actions of performAction, which returns no action element.
 _BARE = ("setupnetworks",)
 _NOT_IN_CORRELATION = re.compile("[^0-9A-Za-z_-]")
@@ -120,12 +120,12 @@ class EngineDouble:
     something, after it was carried out and before it is answered.
     """
 
-    def __init__(self, world: World, latency_s: float = 0.0, port: int = 0) -> None:
+    def __init__(self, world: World, latency_s: float = 0.0) -> None:
         self.world = world
         self.latency_s = latency_s
         self.requests: list[SeenRequest] = []
         self.strict_errors: list[str] = []
-        self.sso = sso.Sso(world.passwords, world.does, users=world.users)
+        self.sso = auth.Sso(world.passwords, world.does, users=world.users)
         self.traps = Traps()
         self.on_change: Any = None
         # Other addresses that a test's server serves beside the engine's: path prefix
@@ -133,7 +133,7 @@ class EngineDouble:
         self.beside: dict[str, Any] = {}
         self._down_for = 0
         self._closed = threading.Event()
-        self._server = HttpServer(self._serve, port)
+        self._server = HttpServer(self._serve)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.005,), daemon=True
         )
@@ -160,8 +160,8 @@ class EngineDouble:
             self._down_for = down_for_requests
             self.sso.tokens.clear()
             lose_ovf_updates(self.world)
-            job_life.restart(self.world)
-            cluster_upgrade.restart(self.world)
+            jobs.restart(self.world)
+            clusters.restart(self.world)
 
     def expire_tokens(self) -> None:
         """End all sessions: the next call of each gets 401."""
@@ -216,11 +216,11 @@ class EngineDouble:
     ) -> Optional[Answer]:
         happens = self.traps.spring(method, address)
         if happens is not None and not happens.applied:
-            return self._instead(happens, None)
-        if method == "POST" and address in (sso.TOKEN, sso.LOGOUT):
+            return self._instead(happens)
+        if method == "POST" and address in (auth.TOKEN, auth.LOGOUT):
             with self.world.lock:
                 return self.sso.answer(address, raw)
-        return services.answer(self.world, method, address, query)
+        return system.service(self.world, method, address, query)
 
     def _serve_api(
         self,
@@ -251,26 +251,24 @@ class EngineDouble:
             self.sso.known.add(token)
 
     def _unauthorized(self, sentence: str) -> Answer:
-        scheme = {"WWW-Authenticate": 'Basic realm="RESTAPI"'}
-        headers = scheme if self.world.does(BASIC) else {}
         if not self.world.does(UNAUTHORIZED_PAGE):
-            return replace(fault(401, sentence), headers=headers)
+            return fault(401, sentence)
         page = UNAUTHORIZED.replace(
             b"Unauthorized", sentence.encode() or b"Unauthorized"
         )
-        return Answer(401, page, HTML, headers)
+        return Answer(401, page, HTML)
 
     def _serve_known(self, seen: SeenRequest, raw: bytes) -> Optional[Answer]:
         method, path = seen.method, seen.path
         happens = self.traps.spring(method, path)
         if happens is not None and not happens.applied:
-            return self._instead(happens, None)
+            return self._instead(happens)
         answer = self._carry_out(seen, raw)
-        return self._instead(happens, answer) if happens else answer
+        return self._instead(happens) if happens else answer
 
     def _carry_out(self, seen: SeenRequest, raw: bytes) -> Answer:
         sent = {name.lower(): text for name, text in seen.headers.items()}
-        correlation = _correlation_id(self.world, seen.query, sent)
+        correlation = _correlation_id(self.world, seen.query)
         with self.world.lock:
             answer = self._answer(seen, sent, raw, correlation)
             if self.on_change is not None and seen.changes:
@@ -299,13 +297,10 @@ class EngineDouble:
                 sent=elements,
                 follow=follow,
                 correlation_id=correlation or None,
-                job_id=actions.job_asked_for(
-                    self.world, seen.query.get("JobId"), headers.get("jobid")
-                ),
             )
             if seen.changes:
-                permissions.check_permitted(self.world, headers)
-            result = _carried_out(call, found)
+                auth.check_permitted(self.world, headers)
+            result = _handled(self.world, call, found)
         except Missing as missing:
             if self.world.does(NO_BODY):
                 return Answer(404, b"")
@@ -321,7 +316,7 @@ class EngineDouble:
             return self._mistaken(traceback.format_exc())
         removed = seen.method == "DELETE" and self.world.does(REMOVED)
         if removed or found.root == "action":
-            return actions.carried_out(call, found)
+            return done()
         if result is None:
             return Answer(200, b"")
         return result if isinstance(result, Answer) else one(result)
@@ -330,41 +325,24 @@ class EngineDouble:
         self.strict_errors.append(sentence)
         return fault(500, sentence, reason="The engine double is strict")
 
-    def _instead(self, happens: Fault, answer: Optional[Answer]) -> Optional[Answer]:
+    def _instead(self, happens: Fault) -> Optional[Answer]:
         if isinstance(happens, Timeout):
             self._closed.wait(happens.seconds)
-        elif isinstance(happens, Slow):
-            self._closed.wait(happens.seconds)
-            return answer
         return happens.answer()
 
 
-def _correlation_id(
-    world: World, query: Mapping[str, str], headers: Mapping[str, str]
-) -> str:
-    told = [query.get("correlation_id", ""), headers.get("correlation-id", "")]
-    if world.does(HEADER_FIRST):
-        told = [*reversed(told), new_id()]
+def _correlation_id(world: World, query: Mapping[str, str]) -> str:
+    named = query.get("correlation_id", "")
     if world.does(CLEANED):
-        told = [_NOT_IN_CORRELATION.sub("", text)[:36] for text in told]
-    return next(filter(None, told), "")
+        named = _NOT_IN_CORRELATION.sub("", named)[:36]
+    return named or new_id()
 
 
-def _carried_out(call: routing.Call, found: routing.Route) -> Any:
-    actions.end_callbacks(call.world)
-    actions.check_job(call, found)
-    try:
-        result = _handled(call, found)
-    except Refusal as refusal:
-        actions.note_ended(call, found, refusal)
-        raise
-    actions.note_ended(call, found, None)
-    return result
-
-
-def _handled(call: routing.Call, found: routing.Route) -> Any:
+def _handled(world: World, call: routing.Call, found: routing.Route) -> Any:
     try:
         return found.handler(call)
     except Missing as missing:
-        actions.check_there(call, found, missing)
-        raise
+        said = _OF_NOTHING.get(found.path) if found.root == "action" else None
+        if said is None or not world.does(NOT_THERE):
+            raise
+        raise Refusal(said[0], *said[1]) from missing

@@ -130,17 +130,6 @@ class Timeout(Fault):
         return None
 
 
-@dataclass(frozen=True)
-class Slow(Fault):
-    """The engine's own answer, ``seconds`` later."""
-
-    seconds: float = 0.1
-    applied: bool = True
-
-    def answer(self) -> Optional[Answer]:
-        return None
-
-
 AnyFault = Union[Fault, type]
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Bring hosts up: by activation, by the engine's autorecovery, and after a reboot.
+"""Bring hosts up, by activation and after a reboot; choose the storage pool manager
+(SPM), and show its status while it moves.
 
 The engine shows a host as up, and only then connects its storage: HostMonitoring.java
 and InitVdsOnUpCommand.java.
@@ -7,15 +8,11 @@ and InitVdsOnUpCommand.java.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Optional, Union
 
 from engine_double.behaviours import behaviour
-from engine_double.hosts_of_the_world import SimHost
 from engine_double.mounts import connect_domains, disconnect_all
-from engine_double.spm import choose_spm, lose_spm
-from engine_double.transitions import After, Stage
-from engine_double.world import SimDomain, World
+from engine_double.world import After, SimDomain, SimHost, Stage, World
 
 UP_FIRST = behaviour(
     "UP-01",
@@ -66,22 +63,18 @@ NOTHING = behaviour(
     "bll/InitVdsOnUpCommand.java:294-299",
 )
 
-# Requirements for a host that comes up, called with (world, host, correlation id): each
-# returns the reason why the host becomes non_operational, or "". Networks and features
-# add theirs.
-ON_UP: list[Callable[[World, SimHost, Optional[str]], str]] = []
-# Called when a host has lost its uncommitted settings.
-ON_REBOOT: list[Callable[[World, SimHost], None]] = []
+# host.more: nics and attachments as of the last commit, where later ones are not.
+COMMITTED_NETWORKS = "committed_networks"
 
 
 def begin_activation(
-    world: World, host: SimHost, correlation_id: Optional[str], code: int = 16
+    world: World, host: SimHost, correlation_id: Optional[str]
 ) -> None:
     if world.does(WAITS):
         end_storage_work(world, host)
     host.connecting = host.disconnecting = False
     text = f"Activation of host {host.name} was initiated."
-    world.log.record(code, "normal", text, correlation_id=correlation_id, host=host.id)
+    world.log.record(16, "normal", text, correlation_id=correlation_id, host=host.id)
     host.status = "unassigned"
     own = world.own_correlation_id() if world.does(OWN_ID) else correlation_id
     world.transitions.begin(host.id, *_coming_up(world, host, own))
@@ -95,12 +88,7 @@ def _coming_up(
             host.status = "non_responsive"
             world.transitions.stop(host.id)
             return
-        # Only while it is not Up: vdsbroker/monitoring/HostMonitoring.java:139-147,
-        # vdsbroker/VdsManager.java:874-885.
-        host.features = set(host.reported_features)
         host.status = "initializing"
-        if not complies(world, host, correlation_id):
-            world.transitions.stop(host.id)
 
     def up() -> None:
         host.status = "up"
@@ -189,30 +177,19 @@ def disconnect_storage(world: World, host: SimHost) -> None:
     host.disconnecting = False
 
 
-def complies(world: World, host: SimHost, correlation_id: Optional[str]) -> bool:
-    """Check the requirements of its cluster; False: the host is non_operational now."""
-    for check in ON_UP:
-        if check(world, host, correlation_id):
-            host.status = "non_operational"
-            lose_spm(world, host)
-            return False
-    return True
-
-
-def recover(world: World) -> None:
-    """Activate what is non_operational, as AutoRecoveryManager does regularly."""
-    with world.lock:
-        for host in world.hosts.values():
-            if host.status == "non_operational":
-                begin_activation(world, host, world.own_correlation_id(), 9502)
-
-
 def _to_connect(world: World, host: SimHost) -> list[SimDomain]:
     centre = world.data_centers[world.data_center_of(host)]
     if centre.status in ("uninitialized", "maintenance") and world.does(NOTHING):
         return []
     connected = ("active", "unknown", "inactive")
     return [d for d in world.domains_of(centre.id) if d.status in connected]
+
+
+def lose_uncommitted(host: SimHost) -> None:
+    """Restore the networks as of the last commit, as a boot does."""
+    before = host.more.pop(COMMITTED_NETWORKS, None)
+    if before is not None:
+        host.nics, host.attachments = before
 
 
 def reboot(world: World, host: SimHost) -> None:
@@ -225,8 +202,7 @@ def reboot(world: World, host: SimHost) -> None:
         host.mounts.clear()
         host.vms.clear()
         host.connecting = host.disconnecting = False
-        for lose in ON_REBOOT:
-            lose(world, host)
+        lose_uncommitted(host)
         if host.status in ("maintenance", "preparing_for_maintenance"):
             return
         host.status = "non_responsive"
@@ -237,3 +213,108 @@ def reboot(world: World, host: SimHost) -> None:
 
         stages = _coming_up(world, host, world.own_correlation_id())
         world.transitions.begin(host.id, back, *stages)
+
+
+# -- the storage pool manager
+
+MOVES = behaviour(
+    "SPM-01",
+    "When SPM has left a host, its data center is shown as problematic and then as "
+    "contend, with the next host contending, before it is up with a new SPM.",
+    "vdsbroker/irsbroker/IrsProxyImpl.java:302-316",
+    "vdsbroker/irsbroker/IrsProxyImpl.java:1117-1125",
+    "vdsbroker/irsbroker/IrsProxyImpl.java:348-356",
+)
+
+
+ALL_UNKNOWN = behaviour(
+    "SPM-02",
+    "While a data center is problematic, and until it is up again, its active domains "
+    "are unknown.",
+    "bll/storage/pool/SetStoragePoolStatusCommand.java:36-41",
+    "vdsbroker/irsbroker/IrsProxyImpl.java:1277-1282",
+)
+SILENT = behaviour(
+    "SPM-03",
+    "An SPM that does not respond, and is not fenced, stays SPM: no other host takes "
+    "over, the data center stays problematic and its domains unknown.",
+    "vdsbroker/irsbroker/IrsProxyImpl.java:302-317",
+    "vdsbroker/irsbroker/IrsProxyImpl.java:1083-1094",
+)
+
+
+def stop_responding(world: World, host: SimHost) -> None:
+    """Let a host that has no power management stop responding."""
+    host.reachable, host.status = False, "non_responsive"
+    world.transitions.stop(host.id)
+    if host.spm and world.does(SILENT):
+        _problematic(world, world.data_center_of(host))
+    else:
+        lose_spm(world, host)
+
+
+def lose_spm(world: World, host: SimHost) -> None:
+    """Take SPM from ``host``; another Up host becomes SPM, if there is one."""
+    host.spm_contending = False
+    if host.spm:
+        host.spm = False
+        begin_moving(world, world.data_center_of(host))
+
+
+def begin_moving(world: World, data_center: str) -> None:
+    """Let the engine look for an SPM for a data center that has none."""
+    centre = world.data_centers[data_center]
+    if not world.does(MOVES) or centre.status not in ("up", "problematic", "contend"):
+        choose_spm(world, data_center)
+        return
+    # As in the engine, the shown status stays until its next check.
+    world.transitions.begin(
+        data_center,
+        lambda: _problematic(world, data_center),
+        lambda: _contend(world, data_center),
+        lambda: choose_spm(world, data_center),
+    )
+
+
+def _problematic(world: World, data_center: str) -> None:
+    world.data_centers[data_center].status = "problematic"
+    for domain in world.domains_of(data_center):
+        if domain.status == "active" and world.does(ALL_UNKNOWN):
+            domain.status = "unknown"
+
+
+def _contend(world: World, data_center: str) -> None:
+    if world.spm_of(data_center) is not None:
+        return
+    host = _next(world, data_center)
+    if host is None:
+        # It tries again; hosts that come up call choose_spm themselves.
+        world.transitions.stop(data_center)
+        return
+    host.spm_contending = True
+    world.data_centers[data_center].status = "contend"
+
+
+def choose_spm(world: World, data_center: str) -> None:
+    """Make an Up host SPM if there is none; a data center that waited is up."""
+    centre = world.data_centers[data_center]
+    if centre.status not in ("up", "problematic", "contend"):
+        return
+    spm = world.spm_of(data_center)
+    if spm is not None and spm.status == "non_responsive" and world.does(SILENT):
+        return
+    if spm is None:
+        host = _next(world, data_center)
+        if host is None:
+            return
+        host.spm, host.spm_contending = True, False
+    centre.status = "up"
+    for domain in world.domains_of(data_center):
+        # As its hosts report it when there is an SPM.
+        if domain.status == "unknown" and not world.transitions.under_way(domain.id):
+            domain.status = "active"
+
+
+def _next(world: World, data_center: str) -> Optional[SimHost]:
+    up = [h for h in world.hosts_of(data_center) if h.status == "up"]
+    return next((h for h in up if h.spm_contending), up[0] if up else None)

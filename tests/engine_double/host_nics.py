@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Serve the NICs of the double's hosts and the networks on them."""
+"""Show the NICs of the double's hosts and the networks on them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from typing import Any, Optional
 
 from ovirtsdk4 import types
 
-from engine_double.answers import API, Mistake, linked, listed
+from engine_double.answers import API, linked
 from engine_double.behaviours import behaviour
-from engine_double.hosts_of_the_world import SimAttachment, SimHost, SimNic
-from engine_double.routing import Call, known, route
 from engine_double.views import followed, with_href
-from engine_double.world import SimNetwork, World, new_id
+from engine_double.world import (
+    SimAttachment,
+    SimHost,
+    SimNetwork,
+    SimNic,
+    World,
+    new_id,
+)
 
 _SYNC = "utils/NetworkInSyncWithVdsNetworkInterface.java"
 EXACT = behaviour(
@@ -45,11 +50,6 @@ VLAN_NICS = behaviour(
     "interface and has the addresses.",
     "mapper/HostNicMapper.java:199-211",
     "utils/NetworkInSyncWithVdsNetworkInterface.java:68-77",
-)
-CUSTOM = behaviour(
-    "NET-62",
-    "The nic of a network that is out of sync has a custom configuration.",
-    "mapper/HostNicMapper.java:247-251",
 )
 UNMANAGED = behaviour(
     "NET-63",
@@ -97,15 +97,6 @@ def attachments_of(world: World, host: SimHost) -> list[types.NetworkAttachment]
     return [_attachment(world, host, one) for one in host.attachments]
 
 
-def out_of_sync(world: World, host: SimHost) -> list[str]:
-    """Return the names of the networks that are out of sync on the host."""
-    return [
-        world.networks[one.network].name
-        for one in host.attachments
-        if not in_sync(world, host, one)
-    ]
-
-
 def in_sync(world: World, host: SimHost, one: SimAttachment) -> bool:
     return all(actual == expected for _, actual, expected in compared(world, host, one))
 
@@ -114,9 +105,9 @@ def compared(world: World, host: SimHost, one: SimAttachment) -> list[Row]:
     """Return what the engine compares: (name, actual, expected)."""
     network, nic = world.networks[one.network], nic_by_id(host, one.nic)
     rows: list[Row] = [
-        ("mtu", str(_actual_mtu(world, one, nic, network)), str(mtu_of(network))),
-        ("bridged", *_both(one.actual.get("bridged", network.vm), network.vm)),
-        ("vlan", *_both(one.actual.get("vlan", network.vlan), network.vlan)),
+        ("mtu", str(_actual_mtu(world, nic, network)), str(mtu_of(network))),
+        ("bridged", *_both(network.vm, network.vm)),
+        ("vlan", *_both(network.vlan, network.vlan)),
         ("switchType", "LEGACY", "LEGACY"),
     ]
     if network.vlan is not None:
@@ -145,11 +136,8 @@ def assignments(
     return [*(v4 or [("none", None, None)]), *(v6 or [(NONE_V6, None, None)])]
 
 
-def _actual_mtu(
-    world: World, one: SimAttachment, nic: SimNic, network: SimNetwork
-) -> int:
-    actual: int = one.actual.get("mtu", nic.mtu)
-    return actual if world.does(EXACT) else max(actual, mtu_of(network))
+def _actual_mtu(world: World, nic: SimNic, network: SimNetwork) -> int:
+    return nic.mtu if world.does(EXACT) else max(nic.mtu, mtu_of(network))
 
 
 def mtu_of(network: SimNetwork) -> int:
@@ -212,13 +200,7 @@ def _nic(world: World, host: SimHost, nic: SimNic) -> types.HostNic:
             mac=types.Mac(address=nic.mac),
             mtu=nic.mtu,
             status=types.NicStatus(nic.status),
-            speed=None if nic.speed_mbps is None else nic.speed_mbps * 10**6,
-            boot_protocol=types.BootProtocol(nic.boot_protocol),
-            ipv6_boot_protocol=types.BootProtocol(nic.boot_protocol_v6),
-            bridged=any(world.networks[one.network].vm for one in untagged),
-            custom_configuration=_custom(world, host, untagged),
             ip=_ip(nic.address, nic.netmask),
-            ipv6=_ip(nic.address_v6, nic.netmask_v6),
         ),
         f"/hosts/{host.id}/nics/{nic.id}",
     )
@@ -241,16 +223,6 @@ def _nic(world: World, host: SimHost, nic: SimNic) -> types.HostNic:
     )
 
 
-def _custom(
-    world: World, host: SimHost, networks: list[SimAttachment]
-) -> Optional[bool]:
-    """Whether a network is out of sync; nothing where there is none."""
-    if not networks:
-        return None
-    wrong = [one for one in networks if not in_sync(world, host, one)]
-    return bool(wrong) and world.does(CUSTOM)
-
-
 def _with_addresses(nic: SimNic, one: SimAttachment) -> SimNic:
     """Return the netdev of a network with a VLAN, with the requested addresses."""
     found = dataclasses.replace(nic, boot_protocol="none", boot_protocol_v6="none")
@@ -268,26 +240,20 @@ def _with_addresses(nic: SimNic, one: SimAttachment) -> SimNic:
 def _vlan_nic(world: World, host: SimHost, one: SimAttachment) -> types.HostNic:
     network, base = world.networks[one.network], nic_by_id(host, one.nic)
     nic = _with_addresses(base, one)
-    tag = one.actual.get("vlan", network.vlan)
-    name = f"{base.name}.{tag}"
+    name = f"{base.name}.{network.vlan}"
     own = new_id(f"{host.id} {name}")
     return with_href(
         types.HostNic(
             id=own,
             name=name,
             base_interface=base.name,
-            vlan=types.Vlan(id=tag),
+            vlan=types.Vlan(id=network.vlan),
             host=types.Host(id=host.id),
             network=types.Network(id=network.id),
             mac=types.Mac(address=base.mac),
             mtu=min(mtu_of(network), base.mtu),
             status=types.NicStatus(base.status),
-            boot_protocol=types.BootProtocol(nic.boot_protocol),
-            ipv6_boot_protocol=types.BootProtocol(nic.boot_protocol_v6),
-            bridged=one.actual.get("bridged", network.vm),
-            custom_configuration=_custom(world, host, [one]),
             ip=_ip(nic.address, nic.netmask),
-            ipv6=_ip(nic.address_v6, nic.netmask_v6),
         ),
         f"/hosts/{host.id}/nics/{own}",
     )
@@ -386,45 +352,8 @@ def _assignment(
     )
 
 
-@route("GET", "/hosts/{host}/nics", query=("max",))
-def list_nics(call: Call) -> Any:
-    host = known(call.world.hosts, call.ids["host"])
-    return listed("host_nics", call.first(nics_of(call.world, host)))
-
-
-@route("GET", "/hosts/{host}/nics/{nic}")
-def get_nic(call: Call) -> Any:
-    host = known(call.world.hosts, call.ids["host"])
-    shown = {nic.id: nic for nic in nics_of(call.world, host)}
-    return known(shown, call.ids["nic"])
-
-
-@route("GET", "/hosts/{host}/nics/{nic}/networkattachments", query=("max",))
-def list_attachments_of_nic(call: Call) -> Any:
-    host = known(call.world.hosts, call.ids["host"])
-    nic = known({nic.id: nic for nic in host.nics}, call.ids["nic"])
-    shown = attachments_of(call.world, host)
-    mine = [one for one in shown if one.host_nic.id == nic.id]
-    return listed("network_attachments", call.first(mine))
-
-
-@route("GET", "/hosts/{host}/networkattachments", query=("max",))
-def list_attachments(call: Call) -> Any:
-    host = known(call.world.hosts, call.ids["host"])
-    return listed("network_attachments", call.first(attachments_of(call.world, host)))
-
-
-@route("GET", "/hosts/{host}/networkattachments/{attachment}")
-def get_attachment(call: Call) -> Any:
-    host = known(call.world.hosts, call.ids["host"])
-    shown = {one.id: one for one in attachments_of(call.world, host)}
-    return known(shown, call.ids["attachment"])
-
-
 def clamp(host: SimHost, nic: str, mtu: int) -> None:
     """Limit the netdev's MTU from now on, as a change of the IPoIB mode does."""
     found = host.nic(nic)
-    if mtu < 68:
-        raise Mistake(f"an MTU of {mtu} is none")
     found.max_mtu = mtu
     found.mtu = min(found.mtu, mtu)

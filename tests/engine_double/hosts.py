@@ -1,64 +1,52 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""/hosts: reading hosts, maintenance, activation and refresh."""
+"""Serve /hosts: reading hosts with their hooks, maintenance, activation, and the
+reinstallation, with the engine's surprising defaults.
+
+What the playbook does to a host: ``world.more["post_tasks"]`` is called with the host,
+changes it as the administrator's post-tasks would, and returns the names of the tasks;
+``host.more["install_fails"]`` is the message with which a task fails, and
+``host.more["install_error"]`` the number of tasks after which the playbook ends with an
+error that is no task's (a role that is missing). ``host.more["reboot_fails"]``: it
+cannot be restarted. ``host.more["engine_restarts"]``: the engine is restarted when the
+tasks are done. ``host.more["vdsm_silent"]``: VDSM does not answer after them.
+"""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Optional
 
 from ovirtsdk4 import types
 
 from engine_double.answers import Answer, Refusal, done, listed
 from engine_double.behaviours import behaviour
-from engine_double.features import take_over
-from engine_double.host_life import begin_activation, complies, end_storage_work
-from engine_double.hosts_of_the_world import SimHost
-from engine_double.maintenance import begin_maintenance
-from engine_double.maintenance_checks import check_deactivation
+from engine_double.host_life import begin_activation, lose_uncommitted
+from engine_double.maintenance import begin_maintenance, check_deactivation
 from engine_double.routing import Call, known, route
-from engine_double.search_words import matching
-from engine_double.views import follow_links, host_view
+from engine_double.views import follow_links, followed, host_view, with_href
+from engine_double.world import SimHook, SimHost, World, new_id
 
-FOLLOW = ("nics", "network_attachments", "hooks", "statistics", "unmanaged_networks")
+FOLLOW = ("nics", "network_attachments", "hooks")
 _ACTIVATE = "bll/validator/HostValidator.java:136-148"
 UP_ALREADY = behaviour(
     "UP-06",
     "A host that is up cannot be activated, also while its storage is not connected.",
     _ACTIVATE,
 )
-SILENT = behaviour(
+NO_ANSWER = behaviour(
     "UP-07", "A host that does not respond cannot be activated.", _ACTIVATE
 )
-_REFRESH = "bll/RefreshHostCapabilitiesCommand.java"
-REFRESHED = behaviour(
-    "HOST-03",
-    "A refresh of a host that cannot be reached fails with 400 and event 607; others "
-    "are event 606.",
-    f"{_REFRESH}:39-44",
-    f"{_REFRESH}:66-69",
-)
 
 
-@route(
-    "GET",
-    "/hosts",
-    query=("search", "max", "case_sensitive", "filter", "all_content"),
-    follow=FOLLOW,
-)
+@route("GET", "/hosts", query=("all_content",), follow=FOLLOW)
 def list_hosts(call: Call) -> Answer:
-    world = call.world
-    fields = {
-        "name": lambda h: h.name,
-        "id": lambda h: h.id,
-        "status": lambda h: h.status.replace("_", ""),
-        "address": lambda h: h.address,
-        "cluster": lambda h: world.clusters[h.cluster].name,
-        "datacenter": lambda h: world.data_centers[world.data_center_of(h)].name,
-    }
-    found = matching(call.query.get("search", ""), world.hosts.values(), fields)
-    shown = [_shown(call, host) for host in call.first(found)]
+    shown = [_shown(call, host) for host in call.world.hosts.values()]
     _time_passes(call)
     return listed("hosts", shown)
 
 
-@route("GET", "/hosts/{host}", query=("filter", "all_content"), follow=FOLLOW)
+@route("GET", "/hosts/{host}", query=("all_content",), follow=FOLLOW)
 def get_host(call: Call) -> types.Host:
     shown = _shown(call, known(call.world.hosts, call.ids["host"]))
     _time_passes(call)
@@ -80,12 +68,7 @@ def _shown(call: Call, host: SimHost) -> types.Host:
     return view
 
 
-@route(
-    "POST",
-    "/hosts/{host}/deactivate",
-    root="action",
-    fields=("reason", "stop_gluster_service"),
-)
+@route("POST", "/hosts/{host}/deactivate", root="action", fields=("reason",))
 def deactivate(call: Call) -> Answer:
     world = call.world
     host = known(world.hosts, call.ids["host"])
@@ -99,24 +82,228 @@ def activate(call: Call) -> Answer:
     host = known(call.world.hosts, call.ids["host"])
     if host.status == "up" and call.world.does(UP_ALREADY):
         raise Refusal(409, "Cannot activate Host. Host in Up status.")
-    if host.status == "non_responsive" and call.world.does(SILENT):
+    if host.status == "non_responsive" and call.world.does(NO_ANSWER):
         raise Refusal(409, "Cannot activate Host. Host is in non responsive state.")
     begin_activation(call.world, host, call.correlation_id)
     return done()
 
 
-@route("POST", "/hosts/{host}/refresh", root="action")
-def refresh(call: Call) -> Answer:
+# -- hooks
+
+
+@followed("hosts", "hooks")
+def hooks_of(world: World, host: SimHost) -> list[types.Hook]:
+    """The host's hooks as the API shows them."""
+    return [_hook(host, one) for one in host.hooks]
+
+
+def our_hooks() -> list[SimHook]:
+    """The hooks of this checkout, as a host with the package reports them."""
+    top = Path(__file__).parents[2] / "vdsm_hooks"
+    files = sorted(top.glob("*/50_ovirt_rdma"))
+    return [SimHook(file.name, file.parent.name) for file in files]
+
+
+def _hook(host: SimHost, one: SimHook) -> types.Hook:
+    name = new_id(f"{one.event} {one.name}")
+    return with_href(
+        types.Hook(
+            id=name,
+            name=one.name,
+            event_name=one.event,
+            host=types.Host(id=host.id),
+        ),
+        f"/hosts/{host.id}/hooks/{name}",
+    )
+
+
+# -- installation
+
+_VALIDATOR = "bll/validator/UpdateHostValidator.java"
+_REST = "restapi/resource/BackendHostResource.java"
+_INSTALL = "bll/hostdeploy/InstallVdsInternalCommand.java"
+STATUS = behaviour(
+    "HOST-23",
+    "A host is reinstalled only while it is Maintenance, NonOperational, "
+    "InstallFailed or InstallingOS: 409.",
+    f"{_VALIDATOR}:79-86",
+)
+PASSWORD = behaviour(
+    "HOST-24",
+    "An installation requires root's password, unless it says that it goes by the "
+    "engine's key: 400.",
+    f"{_VALIDATOR}:88-94",
+    "common/action/VdsOperationActionParameters.java:79",
+)
+STAYS = behaviour(
+    "HOST-25",
+    "An installed host stays in maintenance, unless activate is sent.",
+    f"{_REST}:157-161",
+    f"{_INSTALL}:218-222",
+)
+REBOOTED = behaviour(
+    "HOST-26",
+    "An installed host is restarted, unless reboot is sent as false.",
+    f"{_REST}:162-165",
+    f"{_INSTALL}:203-208",
+)
+FAILED = behaviour(
+    "HOST-27",
+    "An installation whose playbook fails leaves the host InstallFailed, with event "
+    "505.",
+    f"{_INSTALL}:354-364",
+    f"{_INSTALL}:226-230",
+)
+
+_EXECUTOR = "ansible/AnsibleExecutor.java"
+_CLIENT = "ansible/AnsibleRunnerClient.java"
+LATER = behaviour(
+    "HOST-29",
+    "The installation begins after the request is answered: for a moment the host has "
+    "the status it had.",
+    "bll/hostdeploy/UpdateVdsCommand.java:203-206",
+    "bll/PrevalidatingMultipleActionsRunner.java:181-183",
+    f"{_INSTALL}:144",
+)
+SEVERITY = behaviour(
+    "HOST-30",
+    "Each task that succeeds is an event; 'TITLE [WARNING] TEXT' in its name is an "
+    "event of that severity: 559 normal, 554 warning, 553 error, 557 alert.",
+    f"{_EXECUTOR}:35-36",
+    f"{_EXECUTOR}:109-136",
+)
+ERROR_IGNORED = behaviour(
+    "HOST-31",
+    "A playbook that ends with an error, and not with a failed task, has succeeded: "
+    "the host is installed.",
+    f"{_CLIENT}:57-77",
+    f"{_CLIENT}:126-131",
+)
+SSH_FAILED = behaviour(
+    "HOST-32",
+    "A host that Ansible does not reach is InstallFailed, with event 505.",
+    f"{_CLIENT}:112-117",
+    f"{_INSTALL}:354-364",
+)
+NOT_RESTARTED = behaviour(
+    "HOST-33",
+    "An installed host that cannot be restarted is InstallFailed, with event 505.",
+    f"{_INSTALL}:203-217",
+    f"{_INSTALL}:121-133",
+)
+
+RESTARTED = behaviour(
+    "HOST-34",
+    "An engine that is restarted forgets an installation: the host becomes Unassigned, "
+    "then what it is, and neither 504 nor 505 is written.",
+    "vdsbroker/ResourceManager.java:183-188",
+)
+SILENT = behaviour(
+    "HOST-35",
+    "A host whose VDSM does not answer after the playbook is NonResponsive, with event "
+    "505.",
+    f"{_INSTALL}:524-529",
+    f"{_INSTALL}:226-230",
+)
+
+_CODES = {"NORMAL": 559, "WARNING": 554, "ERROR": 553, "ALERT": 557}
+_TASK = re.compile(r"(?P<title>.*) \[(?P<severity>[A-Z]+)\] (?P<message>.*)")
+_INSTALLABLE = ("maintenance", "non_operational", "install_failed", "installing_os")
+
+
+@route(
+    "POST",
+    "/hosts/{host}/install",
+    root="action",
+    fields=(
+        "activate",
+        "reboot",
+        "ssh.authentication_method",
+        "host.override_iptables",
+    ),
+)
+def install(call: Call) -> Answer:
     host = known(call.world.hosts, call.ids["host"])
-    about = {"correlation_id": call.correlation_id, "host": host.id}
-    end_storage_work(call.world, host)
-    if not host.reachable and call.world.does(REFRESHED):
-        text = f"The capabilities of host {host.name} could not be refreshed."
-        call.world.log.record(607, "error", text, **about)
-        raise Refusal(400, text)
-    take_over(call.world, host)
-    text = f"The capabilities of host {host.name} were refreshed."
-    call.world.log.record(606, "normal", text, **about)
-    if host.status in ("up", "non_operational"):
-        complies(call.world, host, call.correlation_id)
+    body = call.body
+    world = call.world
+    if host.status not in _INSTALLABLE and world.does(STATUS):
+        raise Refusal(409, f"Cannot install Host {host.name} in the status it has.")
+    way = body.ssh.authentication_method.value if body.ssh else "password"
+    if way == "password" and world.does(PASSWORD):
+        raise Refusal(400, "Cannot install Host with empty password.")
+    activate = not world.does(STAYS) if body.activate is None else body.activate
+    reboot = world.does(REBOOTED) if body.reboot is None else body.reboot
+    _begin(world, host, activate, reboot, call.correlation_id)
     return done()
+
+
+def _begin(
+    world: World,
+    host: SimHost,
+    activate: bool,
+    reboot: bool,
+    correlation_id: Optional[str],
+) -> None:
+    def record(code: int, severity: str, text: str) -> None:
+        about = {"correlation_id": correlation_id, "host": host.id}
+        world.log.record(code, severity, text, **about)
+
+    def task_done(name: str) -> None:
+        match = _TASK.match(name) if world.does(SEVERITY) else None
+        code = _CODES.get(match["severity"], 559) if match else 559
+        text = f"{match['title']} {match['message']}" if match else name
+        severity = match["severity"].lower() if match else "normal"
+        record(code, severity, f"Installing Host {host.name}. {text}.")
+
+    def failed(why: str, status: str = "install_failed") -> None:
+        host.status = status
+        record(505, "error", f"Host {host.name} installation failed. {why}.")
+        world.transitions.stop(host.id)
+
+    def start() -> None:
+        host.status = "installing"
+        record(560, "normal", f"The playbook for host {host.name} has started.")
+
+    def installed() -> None:
+        if not host.reachable and world.does(SSH_FAILED):
+            failed("Failed to execute Ansible host-deploy")
+            return
+        post_tasks = world.more.get("post_tasks", lambda host: ())
+        names = post_tasks(host)
+        error = host.more.get("install_error")
+        for task in names[:error]:
+            task_done(task)
+        if host.more.get("engine_restarts") and world.does(RESTARTED):
+            begin_activation(world, host, None)
+            return
+        if error is not None and not world.does(ERROR_IGNORED):
+            failed("The playbook ended with an error")
+            return
+        failure = host.more.get("install_fails")
+        if failure and world.does(FAILED):
+            failed(failure)
+            return
+        record(561, "normal", f"The playbook for host {host.name} has finished.")
+        if host.more.get("vdsm_silent") and world.does(SILENT):
+            failed("Network error during communication with the host", "non_responsive")
+            return
+        if reboot and host.more.get("reboot_fails") and world.does(NOT_RESTARTED):
+            failed("Please refer to the engine's log")
+            return
+        host.status = "reboot" if reboot else "installing"
+        if reboot:
+            host.mounts.clear()
+            lose_uncommitted(host)
+
+    def finished() -> None:
+        record(504, "normal", f"Host {host.name} installed.")
+        host.status = "maintenance"
+        if activate:
+            begin_activation(world, host, correlation_id)
+            host.status = "initializing"
+
+    if world.does(LATER):
+        world.transitions.begin(host.id, start, installed, finished)
+        return
+    start()
+    world.transitions.begin(host.id, installed, finished)

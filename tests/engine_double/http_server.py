@@ -16,16 +16,16 @@ Serve = Callable[[str, str, Any, bytes], Optional[Answer]]
 
 
 class HttpServer(ThreadingHTTPServer):
-    """Serves on a free port of 127.0.0.1, or on ``port``."""
+    """Serves on a free port of 127.0.0.1."""
 
     daemon_threads = True
     # Clients open many connections at the same time.
     request_queue_size = 256
 
-    def __init__(self, serve: Serve, port: int = 0) -> None:
+    def __init__(self, serve: Serve) -> None:
         self.serve = serve
         self.open_sockets: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(("127.0.0.1", 0), _Handler)
 
     def server_bind(self) -> None:
         # Not HTTPServer's: it looks up the machine's name, which may take long.

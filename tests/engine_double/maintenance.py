@@ -2,8 +2,7 @@
 """Move a host to maintenance: its virtual machines, its storage, SPM.
 
 MaintenanceNumberOfVdssCommand.java, MaintenanceVdsCommand.java and
-MigrateMultipleVmsCommand.java of ovirt-engine 4.5.7. What is refused beforehand is in
-maintenance_checks.py.
+MigrateMultipleVmsCommand.java of ovirt-engine 4.5.7.
 """
 
 from __future__ import annotations
@@ -12,12 +11,8 @@ from typing import Any, Optional
 
 from engine_double.answers import Refusal
 from engine_double.behaviours import behaviour
-from engine_double.host_life import connect_storage, disconnect_storage
-from engine_double.hosts_of_the_world import SimHost
-from engine_double.required_networks import host_goes
-from engine_double.spm import lose_spm
-from engine_double.transitions import After
-from engine_double.world import World
+from engine_double.host_life import connect_storage, disconnect_storage, lose_spm
+from engine_double.world import After, SimHost, World
 
 BEFORE_DISCONNECT = behaviour(
     "MAINT-01",
@@ -110,7 +105,6 @@ def begin_maintenance(
         lose_spm(world, host)
         _record_done(world, host, reason, about)
         host.status = "maintenance"
-        host_goes(world, host)
         return
     if host.spm and world.does(SPM_FIRST) and not _stops_spm(world, host):
         return
@@ -119,7 +113,6 @@ def begin_maintenance(
     refused = _send_away(world, host, by_user=True)
     if refused is None:
         _record_done(world, host, reason, about)
-        host_goes(world, host)
     else:
         text = f"Host {host.name} cannot be switched to maintenance: not all goes away."
         world.log.record(602, "warning", text, **about)
@@ -253,3 +246,111 @@ def _in_maintenance(world: World, host: SimHost) -> None:
         world.transitions.begin(host.id, done)
     else:
         disconnect_storage(world, host)
+
+
+# -- what is refused beforehand, in the order of MaintenanceNumberOfVdssCommand.java
+
+_CLASS = "bll/MaintenanceNumberOfVdssCommand.java"
+OPERATIONAL = behaviour(
+    "MAINT-11",
+    "A host that is coming up, being installed or rebooting cannot be deactivated.",
+    f"{_CLASS}:305-311",
+)
+PINNED = behaviour(
+    "MAINT-12",
+    "A virtual machine that is pinned to its host keeps it from maintenance: 409, with "
+    "its name.",
+    f"{_CLASS}:335-336",
+    f"{_CLASS}:346-353",
+)
+ALREADY = behaviour(
+    "MAINT-13",
+    "A host in maintenance cannot be deactivated: 409.",
+    f"{_CLASS}:357-358",
+)
+CONTENDING = behaviour(
+    "MAINT-14",
+    "A host that contends for SPM cannot be deactivated: 409, to be tried again.",
+    f"{_CLASS}:359-360",
+)
+SILENT = behaviour(
+    "MAINT-15",
+    "A host that does not respond cannot be deactivated while it has virtual machines "
+    "or is SPM.",
+    f"{_CLASS}:361-366",
+)
+OPERATIONS = behaviour(
+    "MAINT-17",
+    "A host with running operations cannot be deactivated: 409, to be tried again.",
+    f"{_CLASS}:460-473",
+)
+ALONE = behaviour(
+    "MAINT-18",
+    "A host with virtual machines cannot be deactivated while no other host of its "
+    "cluster is up.",
+    f"{_CLASS}:392-437",
+)
+TOLD = behaviour(
+    "MAINT-19",
+    "Each deactivation that is refused beforehand is event 14001, without a host.",
+    f"{_CLASS}:447-458",
+)
+_MAINTAINABLE = (
+    "up",
+    "non_responsive",
+    "error",
+    "preparing_for_maintenance",
+    "down",
+    "non_operational",
+    "install_failed",
+    "maintenance",
+)
+_START = "Cannot switch Host to Maintenance mode."
+# As in the engine, whose longer messages have line breaks.
+_RETRY = "\nwait for operation to complete and retry."
+
+
+def check_deactivation(
+    world: World, host: SimHost, correlation_id: Optional[str]
+) -> None:
+    """Raise Refusal if ``host`` cannot move to maintenance."""
+    said = _against(world, host)
+    if said:
+        if world.does(TOLD):
+            world.log.record(14001, "error", said, correlation_id=correlation_id)
+        raise Refusal(409, said)
+
+
+def _against(world: World, host: SimHost) -> str:
+    does = world.does
+    if host.status not in _MAINTAINABLE and does(OPERATIONAL):
+        return "Cannot switch Host to Maintenance mode, Host is not operational."
+    pinned = [vm for vm in host.vms if vm in host.pinned_vms]
+    if pinned and does(PINNED):
+        return (
+            f"Cannot switch the following Hosts to Maintenance mode: {host.name}. "
+            f"The non-migratable VMs are: {' , '.join(pinned)}."
+        )
+    if host.status == "maintenance" and does(ALREADY):
+        return f"{_START} Host is already in Maintenance mode."
+    if host.spm_contending and does(CONTENDING):
+        # Time passes while it is asked again.
+        world.transitions.shown(world.data_center_of(host))
+        return f"{_START} Host is contending for Storage Pool Manager,{_RETRY}"
+    if host.status == "non_responsive" and does(SILENT):
+        if host.vms:
+            return f"{_START} It does not respond and has running VMs."
+        if host.spm:
+            return f"{_START} It does not respond and is Storage Pool Manager."
+    if host.running_operations and does(OPERATIONS):
+        return (
+            f"Cannot switch Host {host.name} to Maintenance mode. Operations are "
+            f"running on it: \n\n {', '.join(host.running_operations)} \n\n"
+            "Please wait for the operations to complete and try again."
+        )
+    if host.vms and not _others(world, host) and does(ALONE):
+        return (
+            f"{host.name} has running VMs and cannot be switched to maintenance mode: "
+            "no other host of its cluster is in UP state."
+        )
+    return ""

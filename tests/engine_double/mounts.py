@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from engine_double.behaviours import behaviour
-from engine_double.hosts_of_the_world import SimHost
-from engine_double.world import SimConnection, SimDomain, World
+from engine_double.world import SimConnection, SimDomain, SimHost, World
 
 NAMELESS = behaviour(
     "EVENT-21",
@@ -52,10 +51,9 @@ HOSTED_ENGINE_STAYS = behaviour(
     "bll/storage/pool/DisconnectHostFromStoragePoolServersCommand.java:64-83",
 )
 
-# lib/vdsm/storage/exception.py of VDSM 4.50.7, lines 1216 and 1269; the engine's
-# common/errors/EngineError.java:247,255.
+# lib/vdsm/storage/exception.py of VDSM 4.50.7, line 1269; the engine's
+# common/errors/EngineError.java:255.
 MOUNT_FAILED = 477
-DENIED = 469
 
 REQUIRE_RDMA, PREFER_RDMA, TCP = "require-rdma", "prefer-rdma", "tcp"
 
@@ -78,8 +76,6 @@ def connect(
     if export in host.mounts:
         return None
     server = world.export(export)
-    if server.denied:
-        return MountFailure(DENIED, "Permission settings on the specified path do not")
     asked = asked_for(host, connection)
     rdma_works = host.rdma_ready and server.rdma and server.answers
     over_rdma = asked == REQUIRE_RDMA or (asked == PREFER_RDMA and rdma_works)

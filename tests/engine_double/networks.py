@@ -1,29 +1,34 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The logical networks of the double's data centers."""
+"""Serve the logical networks of data centers, and of clusters with their roles.
+
+Hosts do not fall for a required network that they lack: all are operational.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import re
 from typing import Any, Optional
 
 from ovirtsdk4 import types
 
-from engine_double import cluster_networks
-from engine_double.answers import Refusal, Unknown, created, listed
+from engine_double.answers import Missing, Refusal, created, listed
 from engine_double.behaviours import behaviour
-from engine_double.hosts_of_the_world import SimHost
 from engine_double.routing import Call, known, route
-from engine_double.search_words import matching
-from engine_double.setup_networks import free, synchronise
 from engine_double.views import followed, with_href
-from engine_double.world import SimDataCenter, SimNetwork, World, new_id
+from engine_double.world import (
+    SimAttachment,
+    SimCluster,
+    SimClusterNetwork,
+    SimHost,
+    SimNetwork,
+    World,
+    new_id,
+)
 
 _VALIDATOR = "bll/validator/NetworkValidator.java"
 COMPLETE = behaviour(
     "NET-01",
     "A network that is added requires a name and a data center: 400, Incomplete "
-    "parameters; a data center of a name that there is not: 404 with a fault.",
+    "parameters.",
     "restapi/resource/BackendNetworksResource.java:97-116",
 )
 FOR_VMS = behaviour(
@@ -46,156 +51,78 @@ MTU = behaviour(
     "An MTU is 0 or at least 68, without a maximum: 400.",
     "common/validation/MTUValidator.java:15-17",
 )
-VLAN = behaviour(
-    "NET-06",
-    "A VLAN's number is from 0 to 4094: 400.",
-    "common/businessentities/network/Network.java:56-58",
-)
-RENAMED = behaviour(
-    "NET-08",
-    "A network that hosts have cannot be renamed: 409.",
-    "bll/network/dc/UpdateNetworkCommand.java:309-318",
-)
-ON_HOSTS = behaviour(
-    "NET-09",
-    "A change of a network is brought to the hosts that have it; where that fails, the "
-    "change stays and the host is out of sync.",
-    "bll/network/dc/UpdateNetworkCommand.java:149-157",
-)
-NAME_ON_HOSTS = behaviour(
-    "NET-10",
-    "A network whose name no netdev can have gets another on hosts: vdsm_name.",
-    "utils/NetworkUtils.java:244-253",
-)
 
 _LEAST_MTU = 68
-# Names that a host supports; others get a vdsm_name of their own.
-_ON_HOSTS = re.compile(r"[0-9a-zA-Z_-]{1,15}\Z")
-_FIELDS = (
-    "name",
-    "description",
-    "comment",
-    "mtu",
-    "vlan.id",
-    "usages.usage",
-)
 
 
-def shown(world: World, network: SimNetwork) -> types.Network:
+def _network_view(network: SimNetwork) -> types.Network:
     """A network as the API shows it outside clusters."""
-    good = _ON_HOSTS.match(network.name) or not world.does(NAME_ON_HOSTS)
     return with_href(
         types.Network(
             id=network.id,
             name=network.name,
-            description=network.description,
-            comment=network.comment,
             data_center=types.DataCenter(id=network.data_center),
             mtu=network.mtu,
-            stp=False,
-            port_isolation=False,
             usages=[types.NetworkUsage.VM] if network.vm else [],
             vlan=None if network.vlan is None else types.Vlan(id=network.vlan),
-            vdsm_name=network.name if good else f"on{network.id.replace('-', '')[:13]}",
         ),
         f"/networks/{network.id}",
     )
 
 
-@followed("datacenters", "networks")
-def networks_of(world: World, data_center: SimDataCenter) -> list[types.Network]:
-    """The networks of a data center."""
-    every = world.networks.values()
-    return [shown(world, one) for one in every if one.data_center == data_center.id]
-
-
-@route("GET", "/networks", query=("max", "search", "case_sensitive"))
+@route("GET", "/networks")
 def list_networks(call: Call) -> Any:
-    world = call.world
-    fields = {
-        "name": lambda one: one.name,
-        "id": lambda one: one.id,
-        "datacenter": lambda one: world.data_centers[one.data_center].name,
-    }
-    every = world.networks.values()
-    found = matching(call.query.get("search", ""), every, fields)
-    return listed("networks", [shown(world, one) for one in call.first(found)])
+    every = call.world.networks.values()
+    return listed("networks", [_network_view(one) for one in every])
 
 
-@route("GET", "/datacenters/{dc}/networks", query=("max",))
+@route("GET", "/datacenters/{dc}/networks")
 def list_networks_of_data_center(call: Call) -> Any:
-    data_center = known(call.world.data_centers, call.ids["dc"])
-    return listed("networks", call.first(networks_of(call.world, data_center)))
+    world, found = call.world, known(call.world.data_centers, call.ids["dc"])
+    inside = [n for n in world.networks.values() if n.data_center == found.id]
+    return listed("networks", [_network_view(one) for one in inside])
 
 
 @route("GET", "/networks/{network}")
 def get_network(call: Call) -> Any:
-    return shown(call.world, known(call.world.networks, call.ids["network"]))
+    return _network_view(known(call.world.networks, call.ids["network"]))
 
 
 @route(
     "POST",
     "/networks",
     root="network",
-    fields=(*_FIELDS, "data_center.id", "data_center.name"),
+    fields=("name", "mtu", "usages.usage", "data_center.id"),
 )
 def add_network(call: Call) -> Any:
-    sent = call.body.data_center
-    missing = [] if call.body.name else ["name"]
-    if sent is None or not (sent.id or sent.name):
-        missing.append("dataCenter.name|id")
-    if missing and call.world.does(COMPLETE):
-        raise _incomplete(*missing)
-    for data_center in call.world.data_centers.values() if sent else ():
-        if data_center.id == sent.id if sent.id else data_center.name == sent.name:
-            return _add(call, data_center.id)
-    if sent and sent.id:
-        raise Refusal(400, "Cannot add Network. The Data Center does not exist.")
-    if not call.world.does(COMPLETE):
-        return _add(call, next(iter(call.world.data_centers)))
-    raise Unknown(f"Datacenter: name={sent.name}")
-
-
-def _incomplete(*missing: str) -> Refusal:
-    return Refusal(
-        400,
-        f"Network [{', '.join(missing)}] required for add",
-        reason="Incomplete parameters",
-    )
-
-
-@route("POST", "/datacenters/{dc}/networks", root="network", fields=_FIELDS)
-def add_network_to_data_center(call: Call) -> Any:
-    found = known(call.world.data_centers, call.ids["dc"])
-    if not call.body.name:
-        raise _incomplete("name")
-    return _add(call, found.id)
-
-
-@route("PUT", "/networks/{network}", root="network", fields=_FIELDS)
-def update_network(call: Call) -> Any:
-    """Change it, also on all hosts that have it; those that cannot stay out of sync."""
     world, sent = call.world, call.body
-    network = known(world.networks, call.ids["network"])
-    _check(call, network.data_center, network)
-    on = [
-        host
-        for host in world.hosts.values()
-        if any(one.network == network.id for one in host.attachments)
-    ]
-    if on and sent.name not in (None, network.name) and world.does(RENAMED):
-        names = ", ".join(host.name for host in on)
-        raise Refusal(409, f"Cannot edit Network. Hosts use it: {names}.")
-    as_before = {"bridged": network.vm, "vlan": network.vlan}
-    _take(world, network, sent)
-    for host in on if world.does(ON_HOSTS) else ():
-        mine = [one for one in host.attachments if one.network == network.id]
-        for one in mine:
-            one.actual = {**as_before, **one.actual}
-        with contextlib.suppress(Refusal):
-            synchronise(world, host, {one.id for one in mine})
+    missing = [] if sent.name else ["name"]
+    if sent.data_center is None:
+        missing.append("dataCenter.name|id")
+    if missing and world.does(COMPLETE):
+        raise Refusal(
+            400,
+            f"Network [{', '.join(missing)}] required for add",
+            reason="Incomplete parameters",
+        )
+    data_center = sent.data_center.id
+    if data_center not in world.data_centers:
+        raise Refusal(400, "Cannot add Network. The Data Center does not exist.")
+    _check_network(world, sent.name, sent.mtu or 0, data_center)
+    network = SimNetwork(new_id(), sent.name, data_center, mtu=sent.mtu or 0)
+    network.vm = world.does(FOR_VMS)
+    if sent.usages is not None:
+        network.vm = types.NetworkUsage.VM in sent.usages
+    world.networks[network.id] = network
+    _say(call, 942, f"Finished adding Network {network.name}", data_center)
+    return created(_network_view(network))
+
+
+@route("PUT", "/networks/{network}", root="network", fields=("comment",))
+def update_network(call: Call) -> Any:
+    network = known(call.world.networks, call.ids["network"])
     _say(call, 1114, f"Finished Network {network.name} update", network.data_center)
-    return shown(world, network)
+    return _network_view(network)
 
 
 @route("DELETE", "/networks/{network}")
@@ -204,97 +131,37 @@ def remove_network(call: Call) -> Any:
     network = known(world.networks, call.ids["network"])
     inside = [c for c in world.clusters.values() if network.id in c.networks]
     management = any("management" in c.networks[network.id].usages for c in inside)
-    if management and world.does(cluster_networks.MANAGEMENT_STAYS):
+    if management and world.does(MANAGEMENT_STAYS):
         raise Refusal(
             400,
             f"The Management Network ('{network.name}') is mandatory and cannot be "
             "removed.",
         )
     for cluster in inside:
-        cluster_networks.take_out(world, cluster, network.id)
+        _take_out(world, cluster, network.id)
     del world.networks[network.id]
     _say(call, 944, f"Finished Network {network.name} removal", network.data_center)
     return None
 
 
-@route("GET", "/hosts/{host}/unmanagednetworks", query=("max",))
-def list_unmanaged(call: Call) -> Any:
-    host = known(call.world.hosts, call.ids["host"])
-    return listed("unmanaged_networks", call.first(unmanaged_of(call.world, host)))
-
-
-@route("DELETE", "/hosts/{host}/unmanagednetworks/{network}")
-def remove_unmanaged(call: Call) -> Any:
-    host = known(call.world.hosts, call.ids["host"])
-    unmanaged = host.more.get("unmanaged", {})
-    free(call.world, host, known(unmanaged, call.ids["network"]))
-    del unmanaged[call.ids["network"]]
-    return None
-
-
-@followed("hosts", "unmanaged_networks")
-def unmanaged_of(world: World, host: SimHost) -> list[types.UnmanagedNetwork]:
-    """Return the networks on the host that the engine does not know."""
-    return [
-        with_href(
-            types.UnmanagedNetwork(
-                id=name,
-                name=name,
-                host=types.Host(id=host.id),
-                host_nic=types.HostNic(id=nic),
-            ),
-            f"/hosts/{host.id}/unmanagednetworks/{name}",
-        )
-        for name, nic in host.more.get("unmanaged", {}).items()
-    ]
-
-
-def _add(call: Call, data_center: str) -> Any:
-    world = call.world
-    _check(call, data_center, None)
-    network = SimNetwork(new_id(), call.body.name or "", data_center)
-    network.vm = world.does(FOR_VMS)
-    _take(world, network, call.body)
-    world.networks[network.id] = network
-    _say(call, 942, f"Finished adding Network {network.name}", data_center)
-    return created(shown(world, network))
-
-
-def _take(world: World, network: SimNetwork, sent: Any) -> None:
-    for name in ("name", "description", "comment", "mtu"):
-        if getattr(sent, name) is not None:
-            setattr(network, name, getattr(sent, name))
-    if sent.vlan is not None:
-        network.vlan = sent.vlan.id
-    if sent.usages is not None:
-        network.vm = types.NetworkUsage.VM in sent.usages
-
-
-def _check(call: Call, data_center: str, itself: Optional[SimNetwork]) -> None:
-    world, sent = call.world, call.body
-    name = sent.name if sent.name is not None else itself.name if itself else ""
+def _check_network(world: World, name: str, mtu: int, data_center: str) -> None:
     # Bean validation comes first.
     if len(name) > 256:
         raise Refusal(400, "Network name must be 1-256 long")
-    small = sent.mtu is not None and sent.mtu != 0 and sent.mtu < _LEAST_MTU
-    if small and world.does(MTU):
+    if 0 < mtu < _LEAST_MTU and world.does(MTU):
         raise Refusal(400, f"MTU must be 0 or at least {_LEAST_MTU}.")
-    tag = sent.vlan.id if sent.vlan is not None else 0
-    if not 0 <= tag <= 4094 and world.does(VLAN):
-        raise Refusal(400, "VLAN ID must be a number between 0 and 4094.")
     if name.lower().startswith("bond") and world.does(NO_BOND):
         raise Refusal(400, "Bad network name, network cannot start with 'bond'")
-    for other in world.networks.values() if world.does(NAME_IN_USE) else ():
-        same = (other.data_center, other.name) == (data_center, name)
-        if same and other is not itself:
-            raise Refusal(
-                409,
-                f"Cannot add Network. The name of the logical network '{name}' is "
-                "already used by an existing logical network in the same data-center.",
-            )
+    used = {(one.data_center, one.name) for one in world.networks.values()}
+    if (data_center, name) in used and world.does(NAME_IN_USE):
+        raise Refusal(
+            409,
+            f"Cannot add Network. The name of the logical network '{name}' is "
+            "already used by an existing logical network in the same data-center.",
+        )
 
 
-def _say(call: Call, code: int, sentence: str, data_center: str) -> None:
+def _say(call: Call, code: int, sentence: str, data_center: Optional[str]) -> None:
     call.world.log.record(
         code,
         "normal",
@@ -302,3 +169,254 @@ def _say(call: Call, code: int, sentence: str, data_center: str) -> None:
         data_center=data_center,
         correlation_id=call.correlation_id,
     )
+
+
+# -- in clusters
+
+_CLUSTER = "bll/network/cluster"
+MANAGEMENT_STAYS = behaviour(
+    "NET-07",
+    "The management network can be removed neither from the data center nor from a "
+    "cluster: 400.",
+    "bll/network/dc/RemoveNetworkCommand.java:179-183",
+    "bll/network/cluster/DetachNetworkFromClusterInternalCommand.java:56-59",
+)
+REQUIRED = behaviour(
+    "NET-11",
+    "A network that is added to a cluster is required, unless the request says no.",
+    "common/businessentities/network/NetworkCluster.java:27-29",
+)
+ONCE = behaviour(
+    "NET-12",
+    "A network is put into a cluster once: 409.",
+    f"{_CLUSTER}/AttachNetworkToClusterInternalCommand.java:99-105",
+)
+ONE_FOR_EACH_ROLE = behaviour(
+    "NET-13",
+    "Of a cluster one network each is for display, migration, the default route and "
+    "gluster; the first three fall back to the management network.",
+    f"{_CLUSTER}/UpdateNetworkOnClusterCommand.java:99-117",
+    f"{_CLUSTER}/NetworkClusterHelper.java:58-76",
+)
+MANAGEMENT_RULES = behaviour(
+    "NET-14",
+    "The management network of a cluster with hosts stays that, and required: 400.",
+    f"{_CLUSTER}/UpdateNetworkClusterValidator.java:34-37",
+    f"{_CLUSTER}/NetworkClusterValidatorBase.java:115-134",
+)
+ROLE_ADDRESS = behaviour(
+    "NET-15",
+    "A network with a role wants an address on each host that has it, at any change of "
+    "its row: 400.",
+    f"{_CLUSTER}/NetworkClusterValidatorBase.java:45-85",
+)
+LEFT_ON_HOSTS = behaviour(
+    "NET-16",
+    "A network that leaves a cluster stays on its hosts, unmanaged.",
+    f"{_CLUSTER}/DetachNetworkFromClusterInternalCommand.java:48-53",
+    f"{_CLUSTER}/NetworkClusterHelper.java:51-54",
+)
+
+MANAGED_AGAIN = behaviour(
+    "NET-38",
+    "A network that comes into a cluster is managed on the hosts that carry it: an "
+    "attachment is made of what they have.",
+    f"{_CLUSTER}/AttachNetworkToClusterInternalCommand.java:133-142",
+)
+
+# The API's order (NetworkMapper.java).
+_ROLES = ("display", "migration", "management", "default_route", "gluster")
+# One network of a cluster has each of these; it falls back to the management network.
+_ONE_EACH = ("display", "migration", "default_route")
+
+
+@followed("clusters", "networks")
+def networks_of(world: World, cluster: SimCluster) -> list[types.Network]:
+    """Return the cluster's networks as the API shows them below the cluster."""
+    return [_shown(world, cluster, row) for row in cluster.networks.values()]
+
+
+def _shown(world: World, cluster: SimCluster, row: SimClusterNetwork) -> types.Network:
+    network = world.networks[row.network]
+    result = _network_view(network)
+    with_href(result, f"/clusters/{cluster.id}/networks/{network.id}")
+    result.cluster = types.Cluster(id=cluster.id)
+    result.required = row.required
+    result.display = "display" in row.usages
+    usages = [*(["vm"] if network.vm else []), *(r for r in _ROLES if r in row.usages)]
+    result.usages = [types.NetworkUsage(word) for word in usages]
+    result.status = types.NetworkStatus.OPERATIONAL
+    return result
+
+
+@route("GET", "/clusters/{cluster}/networks")
+def list_networks_of_cluster(call: Call) -> Any:
+    cluster = known(call.world.clusters, call.ids["cluster"])
+    return listed("networks", networks_of(call.world, cluster))
+
+
+@route("GET", "/clusters/{cluster}/networks/{network}")
+def get_network_of_cluster(call: Call) -> Any:
+    cluster = known(call.world.clusters, call.ids["cluster"])
+    return _shown(call.world, cluster, known(cluster.networks, call.ids["network"]))
+
+
+@route(
+    "POST",
+    "/clusters/{cluster}/networks",
+    root="network",
+    fields=("id", "required", "usages.usage"),
+)
+def attach(call: Call) -> Any:
+    world, sent = call.world, call.body
+    cluster = known(world.clusters, call.ids["cluster"])
+    network = known(world.networks, sent.id)
+    if network.data_center != cluster.data_center:
+        raise Missing(network.id)
+    if network.id in cluster.networks and world.does(ONCE):
+        raise Refusal(409, "Logical Network is already attached to Cluster.")
+    otherwise = world.does(REQUIRED)
+    required = otherwise if sent.required is None else sent.required
+    row = SimClusterNetwork(network.id, required)
+    _check_roles(world, cluster, row, _roles(row, sent), required)
+    cluster.networks[network.id] = row
+    _give_roles(world, cluster, row, _roles(row, sent))
+    for host in world.hosts.values() if world.does(MANAGED_AGAIN) else ():
+        if host.cluster == cluster.id:
+            _manage(host, network)
+    _say(call, 946, f"Network {network.name} attached to Cluster {cluster.name}", None)
+    return created(_shown(world, cluster, row))
+
+
+@route(
+    "PUT",
+    "/clusters/{cluster}/networks/{network}",
+    root="network",
+    fields=("required", "usages.usage"),
+)
+def update(call: Call) -> Any:
+    world, sent = call.world, call.body
+    cluster = known(world.clusters, call.ids["cluster"])
+    row = known(cluster.networks, call.ids["network"])
+    required = row.required if sent.required is None else sent.required
+    roles = _roles(row, sent)
+    _check_roles(world, cluster, row, roles, required)
+    _give_roles(world, cluster, row, roles)
+    row.required = required
+    return _shown(world, cluster, row)
+
+
+@route("DELETE", "/clusters/{cluster}/networks/{network}")
+def detach(call: Call) -> Any:
+    world = call.world
+    cluster = known(world.clusters, call.ids["cluster"])
+    row = known(cluster.networks, call.ids["network"])
+    name = world.networks[row.network].name
+    if "management" in row.usages and world.does(MANAGEMENT_STAYS):
+        raise Refusal(
+            400,
+            f"The Management Network ('{name}') is mandatory and cannot be removed.",
+        )
+    _take_out(world, cluster, row.network)
+    _say(call, 948, f"Network {name} detached from Cluster {cluster.name}", None)
+    return None
+
+
+def _take_out(world: World, cluster: SimCluster, network: str) -> None:
+    """Remove a network from a cluster: its roles go to the management network.
+
+    Hosts keep the network, which is unmanaged from now on.
+    """
+    row = cluster.networks.pop(network)
+    if world.does(ONE_FOR_EACH_ROLE):
+        for role in row.usages & set(_ONE_EACH):
+            _fall_back(cluster, role)
+    name = world.networks[network].name
+    for host in world.hosts.values():
+        if host.cluster != cluster.id:
+            continue
+        for one in [each for each in host.attachments if each.network == network]:
+            host.attachments.remove(one)
+            if not world.does(LEFT_ON_HOSTS):
+                nic = next(nic for nic in host.nics if nic.id == one.nic)
+                nic.address, nic.mtu = None, min(1500, nic.max_mtu)
+                continue
+            host.more.setdefault("unmanaged", {})[name] = one.nic
+
+
+def _manage(host: SimHost, network: SimNetwork) -> None:
+    """Make an attachment of a network that is on a host already."""
+    on = host.more.get("unmanaged", {}).pop(network.name, None)
+    if on is None:
+        return
+    nic = next(nic for nic in host.nics if nic.id == on)
+    made = SimAttachment(new_id(f"{host.id} {network.id}"), network.id, nic.id)
+    made.addresses = [(nic.boot_protocol, nic.address, nic.netmask)]
+    if nic.address_v6:
+        made.addresses.append((nic.boot_protocol_v6, nic.address_v6, nic.netmask_v6))
+    host.attachments.append(made)
+
+
+def _roles(row: SimClusterNetwork, sent: Any) -> set[str]:
+    """Return the roles after the request."""
+    if sent.usages is None:
+        return set(row.usages)
+    return {usage.value for usage in sent.usages} & set(_ROLES)
+
+
+def _check_roles(
+    world: World,
+    cluster: SimCluster,
+    row: SimClusterNetwork,
+    roles: set[str],
+    required: bool,
+) -> None:
+    if world.does(MANAGEMENT_RULES):
+        if "management" in row.usages - roles:
+            raise Refusal(400, "Unsetting management network property is not allowed.")
+        name = world.networks[row.network].name
+        if "management" in roles and not required:
+            raise Refusal(400, f"The management network '{name}' must be required.")
+        if "management" in roles - row.usages:
+            raise Refusal(
+                400,
+                "Changing management network in a non-empty cluster is not allowed.",
+            )
+    if roles & {*_ONE_EACH, "gluster"} and world.does(ROLE_ADDRESS):
+        _check_addresses(world, cluster, row)
+
+
+def _give_roles(
+    world: World, cluster: SimCluster, row: SimClusterNetwork, words: set[str]
+) -> None:
+    if not world.does(ONE_FOR_EACH_ROLE):
+        row.usages = words
+        return
+    for role in (words - row.usages) & {*_ONE_EACH, "gluster"}:
+        for other in cluster.networks.values():
+            other.usages.discard(role)
+    for role in (row.usages - words) & set(_ONE_EACH):
+        _fall_back(cluster, role)
+    # What the management network falls back to itself, it keeps.
+    kept = row.usages & set(_ONE_EACH) if "management" in row.usages else set()
+    row.usages = words | kept
+
+
+def _fall_back(cluster: SimCluster, role: str) -> None:
+    for other in cluster.networks.values():
+        if "management" in other.usages:
+            other.usages.add(role)
+
+
+def _check_addresses(world: World, cluster: SimCluster, row: SimClusterNetwork) -> None:
+    for host in world.hosts.values():
+        for one in host.attachments if host.cluster == cluster.id else ():
+            if one.network == row.network and not any(
+                method != "none" for method, _, _ in one.addresses
+            ):
+                raise Refusal(
+                    400,
+                    "Cannot edit Network. IP address has to be set for the NIC that "
+                    f"bears a role network. Network: {world.networks[row.network].name}"
+                    f" on host {host.name} violates that rule.",
+                )

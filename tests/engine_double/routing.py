@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Define the double's routing table: the requests, and what they can contain.
 
-    @route("GET", "/hosts/{host}/nics", query=("max",), follow=("network",))
-    def list_nics(call): return listed("host_nics", [...])
+    @route("GET", "/hosts", query=("all_content",), follow=("nics",))
+    def list_hosts(call): return listed("hosts", [...])
 
     @route("POST", "/hosts/{host}/deactivate", root="action", fields=("reason",))
     def deactivate(call): ...; return done()
@@ -18,7 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
 from xml.etree import ElementTree
 
 from ovirtsdk4 import Error
@@ -30,10 +30,11 @@ from engine_double.answers import Missing, Mistake
 if TYPE_CHECKING:
     from engine_double.world import World
 
-# On any call: restapi/resource/BackendResource.java:38-45,268-285.
-EVERYWHERE = frozenset({"correlation_id", "JobId"})
+# On any call: restapi/resource/BackendResource.java:38-45.
+EVERYWHERE = frozenset({"correlation_id"})
 
 Handler = Callable[["Call"], Any]
+T = TypeVar("T")
 
 
 @dataclass
@@ -55,22 +56,13 @@ class Call:
     sent: frozenset[str] = frozenset()
     follow: frozenset[str] = frozenset()
     correlation_id: Optional[str] = None
-    job_id: Optional[str] = None
 
-    def flag(self, word: str, otherwise: bool = False) -> bool:
-        """A query word that is true or false."""
-        text = self.query.get(word)
-        if text is None:
-            return otherwise
+    def flag(self, word: str) -> bool:
+        """A query word that is true or false, or not sent: false."""
+        text = self.query.get(word, "false")
         if text not in ("true", "false"):
             raise Mistake(f"the query word {word} is {text!r}, not true or false")
         return text == "true"
-
-    def first(self, objects: Iterable[Any]) -> list[Any]:
-        """``objects``, at most as many as the query word ``max`` says."""
-        every = list(objects)
-        most = int(self.query.get("max", "-1"))
-        return every if most < 0 else every[:most]
 
 
 @dataclass(frozen=True)
@@ -83,7 +75,6 @@ class Route:
     follow: frozenset[str]
     root: Optional[str]
     fields: frozenset[str]
-    anywhere: tuple[str, ...]
 
 
 ROUTES: list[Route] = []
@@ -104,17 +95,12 @@ def route(
     ``query`` are the words it may have besides those that any call may have, and
     ``follow`` the links that it can follow. ``root`` is the tag of the body, None for
     none. ``fields`` are dotted paths of elements below it; those above each are
-    allowed too, an attribute id is written ``host.id``, and ``bond.*`` allows what is
-    in bond. Elements in a list are written with their tag: ``usages.usage``.
+    allowed too, an attribute id is written ``host.id``. Elements in a list are written
+    with their tag: ``usages.usage``.
     """
     pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path) + r"\Z")
-    exact: set[str] = set()
-    anywhere = []
-    for name in fields:
-        if name.endswith(".*"):
-            anywhere.append(name[:-1])
-        parts = name[:-2].split(".") if name.endswith(".*") else name.split(".")
-        exact.update(".".join(parts[:end]) for end in range(1, len(parts) + 1))
+    parts = [name.split(".") for name in fields]
+    exact = {".".join(one[:end]) for one in parts for end in range(1, len(one) + 1)}
     words = set(query) | ({"follow"} if follow else set())
 
     if any(r.method == method and r.path == path for r in ROUTES):
@@ -130,7 +116,6 @@ def route(
             frozenset(follow),
             root,
             frozenset(exact),
-            tuple(anywhere),
         )
         ROUTES.append(found)
         _BY_SHAPE.setdefault((method, path.count("/")), []).append(found)
@@ -141,15 +126,11 @@ def route(
 
 def find(method: str, path: str) -> tuple[Route, dict[str, str]]:
     """Return the route of a request; raises Mistake if there is none."""
-    best: Optional[tuple[Route, dict[str, str]]] = None
     for candidate in _BY_SHAPE.get((method, path.count("/")), ()):
         match = candidate.pattern.match(path)
-        # A literal in the table takes precedence over a name in braces.
-        if match and (best is None or len(match.groupdict()) < len(best[1])):
-            best = candidate, match.groupdict()
-    if best is None:
-        raise Mistake(f"there is no {method} {path}")
-    return best
+        if match:
+            return candidate, match.groupdict()
+    raise Mistake(f"there is no {method} {path}")
 
 
 def check_query(found: Route, query: Mapping[str, str]) -> frozenset[str]:
@@ -183,9 +164,8 @@ def read_body(found: Route, raw: bytes) -> tuple[Any, frozenset[str]]:
         raise Mistake(f"the body of {where} is <{tree.tag}>, not <{found.root}>")
     sent = _elements(tree)
     names = {name for name, _ in sent}
-    for name in sorted(names - found.fields):
-        if not name.startswith(found.anywhere):
-            raise Mistake(f"{where} has no element {name}")
+    if names - found.fields:
+        raise Mistake(f"{where} has no element {min(names - found.fields)}")
     try:
         body = Reader.read(raw)
         again = _elements(ElementTree.fromstring(Writer.write(body, root=found.root)))
@@ -222,3 +202,24 @@ def known(objects: Mapping[str, Any], name: str) -> Any:
         return objects[name]
     except KeyError:
         raise Missing(name) from None
+
+
+def matching(
+    search: str, objects: Iterable[T], fields: Mapping[str, Callable[[T], Any]]
+) -> list[T]:
+    """The ``objects`` that ``search`` names, FIELD=VALUE or FIELD!=VALUE: what the
+    product sends of the engine's search language. ``fields`` gives each field's value.
+    """
+    if not search:
+        return list(objects)
+    found = re.fullmatch(r"(\w+)(!?=)(\S+)", search)
+    if not found or found[1] not in fields:
+        raise Mistake(f"the double cannot search {search!r}")
+    name, sign, value = found.groups()
+    # ILIKE: case is ignored, and "*" is SQL's "%" (SyntaxChecker.java:1142-1176).
+    alike = re.compile(re.escape(value).replace(r"\*", ".*"), re.IGNORECASE)
+    return [
+        one
+        for one in objects
+        if bool(alike.fullmatch(str(fields[name](one) or ""))) == (sign == "=")
+    ]

@@ -6,14 +6,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from engine_double.hosts_of_the_world import SimAttachment, SimHost, SimNic
 from engine_double.world import (
+    SimAttachment,
     SimCluster,
     SimClusterNetwork,
     SimConnection,
     SimDataCenter,
     SimDomain,
+    SimHost,
     SimNetwork,
+    SimNic,
     World,
     new_id,
 )
@@ -30,7 +32,6 @@ def sample_world(
     export: bool = False,
     hosted_engine: bool = False,
     hosted_engine_name: str = "hosted_storage",
-    image: bool = False,
     default_data_center: bool = False,
     iscsi: bool = False,
     addon: bool = False,
@@ -43,9 +44,8 @@ def sample_world(
     netdev. ``domains`` are NFS data domains on SERVER:/exports/NAME, active, the first
     one is master, mounted over TCP on every host. ``iso`` and ``export`` add domains of
     those names; ``hosted_engine`` adds ``hosted_engine_name``, which is then the
-    master; ``image`` the domain of images that an engine has from its set-up on;
-    ``default_data_center`` a data center ``Default`` without hosts; ``iscsi`` a block
-    domain. ``addon``: ovirt-rdma is on the hosts, with an empty policy.
+    master; ``default_data_center`` a data center ``Default`` without hosts; ``iscsi`` a
+    block domain. ``addon``: ovirt-rdma is on the hosts, with an empty policy.
     """
     world = World(reads_per_stage=reads_per_stage)
     centre = SimDataCenter(new_id("dc1"), "dc1")
@@ -65,9 +65,6 @@ def sample_world(
         world.domain(hosted_engine_name).hosted_engine = True
         for host in world.hosts.values():
             host.hosted_engine = True
-    if image:
-        found = SimDomain(new_id("image"), "ovirt-image-repository", "image", "glance")
-        world.domains[found.id] = found
     if iscsi:
         _add_block_domain(world, centre)
     if default_data_center:
@@ -111,7 +108,6 @@ def _host(world: World, number: int, cluster: SimCluster, addon: bool) -> SimHos
         ib_mac,
         mtu=2044,
         max_mtu=4092,
-        speed_mbps=100_000,
         infiniband=True,
     )
     network = next(

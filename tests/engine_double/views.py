@@ -17,12 +17,12 @@ from ovirtsdk4 import types
 
 from engine_double.answers import API, Mistake, linked
 from engine_double.behaviours import behaviour
-from engine_double.hosts_of_the_world import SimHost
 from engine_double.world import (
     SimCluster,
     SimConnection,
     SimDataCenter,
     SimDomain,
+    SimHost,
     World,
 )
 
@@ -105,11 +105,8 @@ def data_center_view(world: World, found: SimDataCenter) -> types.DataCenter:
     view = types.DataCenter(
         id=found.id,
         name=found.name,
-        description="",
-        local=False,
         status=word(types.DataCenterStatus, found.status),
         version=types.Version(major=major, minor=minor),
-        supported_versions=[types.Version(major=major, minor=minor)],
     )
     rels = ("clusters", "networks", "storagedomains")
     return _with_links(view, f"/datacenters/{found.id}", *rels)
@@ -120,12 +117,8 @@ def cluster_view(world: World, found: SimCluster) -> types.Cluster:
     view = types.Cluster(
         id=found.id,
         name=found.name,
-        description="",
         data_center=reference(types.DataCenter, "datacenters", found.data_center),
         version=types.Version(major=major, minor=minor),
-        virt_service=True,
-        gluster_service=False,
-        switch_type=types.SwitchType.LEGACY,
         upgrade_in_progress=found.upgrade_in_progress and world.does(UPGRADE),
         upgrade_correlation_id=found.upgrade_correlation_id,
     )
@@ -137,19 +130,13 @@ def host_view(world: World, found: SimHost) -> types.Host:
     spm = types.SpmStatus.SPM if found.spm else types.SpmStatus.NONE
     if found.spm_contending:
         spm = types.SpmStatus.CONTENDING
-    hosted = types.HostedEngine(
-        active=True, configured=True, global_maintenance=False, score=3400
-    )
+    hosted = types.HostedEngine(configured=True)
     view = types.Host(
         id=found.id,
         name=found.name,
         address=found.address,
-        comment=found.comment,
         cluster=reference(types.Cluster, "clusters", found.cluster),
         status=word(types.HostStatus, found.status),
-        external_status=word(types.ExternalStatus, found.external_status),
-        type=types.HostType.RHEL,
-        port=54321,
         memory=found.memory,
         spm=types.Spm(priority=5, status=spm),
         ssh=types.Ssh(
@@ -158,15 +145,8 @@ def host_view(world: World, found: SimHost) -> types.Host:
             public_key=found.public_key,
         ),
         summary=_vm_summary(world, found),
-        update_available=False,
         # In a list, the engine shows it only with all_content; removed there.
         hosted_engine=hosted if found.hosted_engine else None,
-        os=types.OperatingSystem(
-            type="RHEL", version=types.Version(full_version="9.4 - 1.0.el9", major=9)
-        ),
-        version=types.Version(
-            full_version="vdsm-4.50.5.1-1.el9", major=4, minor=50, build=5, revision=1
-        ),
     )
     rels = (
         "devices",
@@ -220,19 +200,10 @@ def domain_view(
     view = types.StorageDomain(
         id=found.id,
         name=found.name,
-        comment=found.comment,
-        description=found.description,
         type=word(types.StorageDomainType, found.type),
         master=found.master,
         status=word(types.StorageDomainStatus, status),
-        external_status=word(types.ExternalStatus, found.external_status),
         storage=_host_storage(world, found),
-        storage_format=types.StorageFormat.V5,
-        available=900 << 30,
-        used=100 << 30,
-        committed=0,
-        wipe_after_delete=False,
-        backup=False,
     )
     if found.data_center:
         centre = reference(types.DataCenter, "datacenters", found.data_center)

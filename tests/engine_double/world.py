@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Define the state of the double's engine and hosts: plain data that tests may change.
-
-The handlers work on it; this module does not use HTTP. The fields of networks are here,
-their rules in networks.py and setup_networks.py.
+"""Define the state of the double's engine and hosts: plain data that tests may change;
+its audit log; and its transitions, which advance without a clock, each time they are
+read. The handlers work on it; this module does not use HTTP.
 """
 
 from __future__ import annotations
@@ -12,13 +11,10 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Optional, Protocol, TypeVar
+from typing import Any, Optional, Protocol, TypeVar, Union
 
 from engine_double import behaviours
 from engine_double.behaviours import Behaviour
-from engine_double.event_log import EventLog
-from engine_double.hosts_of_the_world import SimHost
-from engine_double.transitions import Transitions
 
 
 class _HasName(Protocol):
@@ -33,6 +29,9 @@ def new_id(name: str = "") -> str:
     if not name:
         return str(uuid.uuid4())
     return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+
+
+# -- the engine's data
 
 
 @dataclass
@@ -71,8 +70,6 @@ class SimClusterNetwork:
     network: str
     required: bool = False
     usages: set[str] = field(default_factory=set)
-    # Whether all hosts that are up have it; only then a host must have it.
-    operational: bool = True
 
 
 @dataclass
@@ -85,8 +82,6 @@ class SimNetwork:
     vm: bool = True
     mtu: int = 0
     vlan: Optional[int] = None
-    description: str = ""
-    comment: str = ""
 
 
 @dataclass
@@ -114,11 +109,9 @@ class SimConnection:
 class SimDomain:
     """A storage domain; ``status`` is the one in its data center.
 
-    ``running_vms``, ``leases`` (names of VMs), ``cds_in_use``, ``image_transfers`` and
-    ``tasks`` are what a deactivation is refused for. ``ovf_update_fails``: only a
-    forced deactivation gets through. ``activation_fails``: it is attached, and not
-    activated. ``disks`` are the names of its VMs' disks. ``ovf_update_runs`` is the
-    double's own.
+    ``running_vms`` and ``leases`` (names of VMs) are what a deactivation is refused
+    for. ``activation_fails``: it is attached, and not activated. ``disks`` are the
+    names of its VMs' disks. ``ovf_update_runs`` is the double's own.
     """
 
     id: str
@@ -132,33 +125,253 @@ class SimDomain:
     hosted_engine: bool = False
     running_vms: list[str] = field(default_factory=list)
     leases: list[str] = field(default_factory=list)
-    cds_in_use: list[str] = field(default_factory=list)
-    image_transfers: list[str] = field(default_factory=list)
-    tasks: list[str] = field(default_factory=list)
-    ovf_update_fails: bool = False
     activation_fails: bool = False
     disks: list[str] = field(default_factory=list)
     ovf_update_runs: bool = False
-    comment: str = ""
-    description: str = ""
-    external_status: str = "ok"
 
 
 @dataclass
 class SimExport:
     """An export of an NFS server, by ``SERVER:/PATH``.
 
-    ``answers``: TCP mounts work. ``rdma``: the server listens for RDMA. ``denied``:
-    permissions are wrong (469). ``domain`` is the id of a domain that lies there
-    already, so that an add becomes an import.
+    ``answers``: TCP mounts work. ``rdma``: the server listens for RDMA. ``domain`` is
+    the id of a domain that lies there already, so that an add becomes an import.
     """
 
     name: str
     answers: bool = True
     rdma: bool = True
-    denied: bool = False
     domain: Optional[str] = None
-    domain_name: str = "found"
+
+
+# -- a host
+
+
+@dataclass
+class SimNic:
+    """A netdev that VDSM reports as a nic, or a bond of two.
+
+    ``max_mtu`` is what the device can do. ``infiniband``: an IPoIB netdev, whose MAC
+    has 20 bytes. ``ports`` are the names of a bond's nics, ``bond_mode`` its word.
+    ``address``/``netmask``/``boot_protocol``: what the netdev has now.
+    """
+
+    id: str
+    name: str
+    mac: str
+    mtu: int = 1500
+    max_mtu: int = 9000
+    status: str = "up"
+    infiniband: bool = False
+    address: Optional[str] = None
+    netmask: Optional[str] = None
+    boot_protocol: str = "none"
+    address_v6: Optional[str] = None
+    netmask_v6: Optional[str] = None
+    boot_protocol_v6: str = "none"
+    ports: tuple[str, ...] = ()
+    bond_mode: Optional[str] = None
+
+
+@dataclass
+class SimAttachment:
+    """A logical network on a nic; ``addresses`` as (method, address, netmask)."""
+
+    id: str
+    network: str
+    nic: str
+    addresses: list[tuple[str, Optional[str], Optional[str]]] = field(
+        default_factory=list
+    )
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class SimHook:
+    """A VDSM hook as getCaps reports it."""
+
+    name: str
+    event: str
+
+
+@dataclass
+class SimHost:
+    """A host.
+
+    What the engine knows: ``status``, ``spm``. What is so on the host: ``mounts``
+    (export to ``tcp`` or ``rdma``), ``addon`` (ovirt-rdma installed and enabled),
+    ``stock_because`` (why its launcher started stock vdsmd), ``policy_text`` (its
+    loaded policy as YAML, None for none), ``rdma_ready`` (its RDMA ports work) and
+    ``hooks``. ``reachable``: the engine and SSH get to it. ``cut_off``: a network
+    change cuts the engine off from it, so that the connectivity check fails.
+
+    ``vms`` are all virtual machines on it, by name, and these are among them:
+    ``stuck_vms`` (their migration begins and fails), ``unscheduled_vms`` (no other host
+    can take them now), ``pinned_vms`` (they stay on their host), ``manual_vms``
+    (migrated by people only, not by the engine of itself), ``inactive_vms`` (paused, or
+    powering up).
+
+    In the way of maintenance: ``spm_contending``, ``running_operations`` (names of
+    jobs' steps on it), ``spm_stop_fails`` (so many times SPM cannot be stopped).
+    ``connecting``: it is up, and its storage is not connected yet. ``disconnecting``:
+    it is in maintenance, and its storage is not disconnected yet.
+    """
+
+    id: str
+    name: str
+    address: str
+    cluster: str
+    status: str = "up"
+    spm: bool = False
+    mounts: dict[str, str] = field(default_factory=dict)
+    addon: bool = False
+    stock_because: str = ""
+    policy_text: Optional[str] = None
+    rdma_ready: bool = True
+    reachable: bool = True
+    cut_off: bool = False
+    vms: list[str] = field(default_factory=list)
+    stuck_vms: list[str] = field(default_factory=list)
+    unscheduled_vms: list[str] = field(default_factory=list)
+    pinned_vms: list[str] = field(default_factory=list)
+    manual_vms: list[str] = field(default_factory=list)
+    inactive_vms: list[str] = field(default_factory=list)
+    spm_contending: bool = False
+    running_operations: list[str] = field(default_factory=list)
+    spm_stop_fails: int = 0
+    connecting: bool = False
+    disconnecting: bool = False
+    hosted_engine: bool = False
+    nics: list[SimNic] = field(default_factory=list)
+    attachments: list[SimAttachment] = field(default_factory=list)
+    hooks: list[SimHook] = field(default_factory=list)
+    fingerprint: Optional[str] = None
+    public_key: Optional[str] = None
+    port: int = 22
+    memory: int = 64 << 30
+    more: dict[str, Any] = field(default_factory=dict)
+    world: Optional[World] = field(default=None, repr=False, compare=False)
+
+    def nic(self, name: str) -> SimNic:
+        return next(nic for nic in self.nics if nic.name == name)
+
+    def reboot(self) -> None:
+        """Restart it, as a power cut does: mounts and uncommitted networks go."""
+        from engine_double.host_life import reboot
+
+        assert self.world is not None
+        reboot(self.world, self)
+
+
+# -- the audit log. Codes and severities: AuditLogType.java; the wording is ours.
+
+ENGINE = "oVirt"
+
+
+@dataclass(frozen=True)
+class SimEvent:
+    """An event; ``host``, ``domain``, ``data_center`` and ``cluster`` are ids."""
+
+    id: int
+    code: int
+    severity: str
+    description: str
+    time: datetime.datetime
+    correlation_id: Optional[str] = None
+    host: Optional[str] = None
+    domain: Optional[str] = None
+    data_center: Optional[str] = None
+    cluster: Optional[str] = None
+    origin: str = ENGINE
+    custom_id: int = -1
+
+
+@dataclass
+class EventLog:
+    """All events, oldest first; ids are unique and grow."""
+
+    events: list[SimEvent] = field(default_factory=list)
+    next_id: int = 100
+    seconds: float = 0.0
+    first_time: datetime.datetime = datetime.datetime(
+        2026, 1, 1, tzinfo=datetime.timezone.utc
+    )
+
+    def record(
+        self, code: int, severity: str, description: str, **about: Any
+    ) -> SimEvent:
+        """Record an event, with the next id and a time of its own; ``about`` are other
+        fields of SimEvent.
+        """
+        age = datetime.timedelta(seconds=self.seconds + len(self.events))
+        time = self.first_time + age
+        event = SimEvent(self.next_id, code, severity, description, time, **about)
+        # Other clients write to the log too: the ids of one client are not consecutive.
+        self.next_id += 3
+        self.events.append(event)
+        return event
+
+    def codes(self) -> list[int]:
+        return [event.code for event in self.events]
+
+
+# -- transitions
+
+Stage = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class After:
+    """A stage that begins after this number of reads, not after ``reads_per_stage``."""
+
+    reads: int
+    stage: Stage
+
+
+class Transitions:
+    """The future stages of each object, by its id.
+
+    An object enters its next stage after it has been read ``reads_per_stage`` times,
+    or when a test says so.
+    """
+
+    def __init__(self, reads_per_stage: int = 1) -> None:
+        self.reads_per_stage = reads_per_stage
+        self._stages: dict[str, list[After]] = {}
+        self._reads: dict[str, int] = {}
+
+    def begin(self, name: str, *stages: Union[Stage, After]) -> None:
+        """Let ``name`` go through ``stages``, instead of its earlier ones."""
+        self._stages[name] = [
+            one if isinstance(one, After) else After(self.reads_per_stage, one)
+            for one in stages
+        ]
+        self._reads[name] = 0
+
+    def stop(self, name: str) -> None:
+        self._stages.pop(name, None)
+
+    def under_way(self, name: str = "") -> bool:
+        return name in self._stages if name else bool(self._stages)
+
+    def shown(self, name: str) -> None:
+        """``name`` has been read by a client."""
+        if name in self._stages:
+            self._reads[name] += 1
+            if self._reads[name] >= self._stages[name][0].reads:
+                self.advance(name)
+
+    def advance(self, name: str = "") -> None:
+        """Advance ``name`` by one stage; without a name, everything."""
+        for which in [name] if name else list(self._stages):
+            stages = self._stages.get(which)
+            if stages is None:
+                continue
+            self._reads[which] = 0
+            stages.pop(0).stage()
+            # A stage may have begun other stages.
+            if self._stages.get(which) is stages and not stages:
+                del self._stages[which]
 
 
 class World:
@@ -283,10 +496,6 @@ class World:
     def seconds(self, seconds: float) -> None:
         self.log.seconds = seconds
 
-    def now(self) -> float:
-        """The engine's clock, in seconds."""
-        return self.seconds
-
     def time(self) -> datetime.datetime:
         return self.log.first_time + datetime.timedelta(seconds=self.seconds)
 
@@ -294,19 +503,6 @@ class World:
         """Return one of the engine's own, for work without a request."""
         self._own_ids += 1
         return f"{0x5B0F2C00 + self._own_ids:x}"
-
-    def domain_monitoring_times_out(self) -> None:
-        """Make hosts non-operational that have long not seen an active domain."""
-        from engine_double.domain_life import monitoring_times_out
-
-        with self.lock:
-            monitoring_times_out(self)
-
-    def recover(self) -> None:
-        """Try the hosts that are non_operational again, as engines do by themselves."""
-        from engine_double.host_life import recover
-
-        recover(self)
 
     def add_host(self, host: SimHost) -> SimHost:
         host.world = self

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from engine_recording.compare import Difference
 from engine_recording.exchanges import Exchange, Recording, read_recording
-from engine_recording.proxy import RecordingProxy
+from engine_recording.recorder import RecordingProxy
 from engine_recording.replay import replay
 
 __all__ = [

@@ -83,7 +83,6 @@ class RecordingWriter:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.written = self.dropped = 0
-        self.notes: dict[str, Any] = {}
         self._bodies: dict[str, int] = {}
         self._last: dict[tuple[str, str], Exchange] = {}
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +115,7 @@ class RecordingWriter:
     def finish(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest, which makes the folder a recording."""
         counts = {"exchanges": self.written, "dropped": self.dropped}
-        whole = {"format": FORMAT, **manifest, **self.notes, **counts}
+        whole = {"format": FORMAT, **manifest, **counts}
         text = json.dumps(whole, indent=1, ensure_ascii=False)
         part = self.folder / f"{MANIFEST}.part"
         part.write_text(f"{text}\n", encoding="utf-8")

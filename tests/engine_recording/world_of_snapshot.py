@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Optional
 from urllib.parse import parse_qs
 from xml.etree import ElementTree
 
@@ -24,7 +24,7 @@ from engine_double import (
     jobs,
 )
 from engine_double.answers import API
-from engine_double.features import SimFeature, registered
+from engine_double.clusters import SimFeature, registered
 
 from engine_recording.exchanges import Exchange
 
@@ -66,10 +66,6 @@ def world_of(snapshot: Sequence[Exchange]) -> World:
             for one in _inside(exchange):
                 known = SimFeature(_id(one), _text(one, "name"), path.split("/")[1])
                 registered(world)[known.id] = known
-    for host in world.hosts.values():
-        enabled = world.clusters[host.cluster].features
-        host.features = {registered(world)[one].name for one in enabled}
-        host.reported_features = set(host.features)
     for one in answers.all("jobs"):
         if _text(one, "external") == "true":
             _job(world, one)
@@ -117,8 +113,6 @@ def _network(world: World, one: Element) -> None:
         vm="vm" in _texts(one, "usages/usage"),
         mtu=int(_text(one, "mtu") or 0),
         vlan=int(tag) if tag else None,
-        description=_text(one, "description"),
-        comment=_text(one, "comment"),
     )
     world.networks[network.id] = network
 
@@ -132,11 +126,10 @@ def _cluster(world: World, one: Element, answers: _Answers) -> None:
             _id(network),
             required=_text(network, "required") == "true",
             usages=set(_texts(network, "usages/usage")),
-            operational=_text(network, "status") != "non_operational",
         )
     enabled = answers.all(f"clusters/{cluster.id}/enabledfeatures")
     cluster.features = {_id(feature) for feature in enabled}
-    _give(cluster, "upgrade_in_progress", _text(one, "upgrade_in_progress") == "true")
+    cluster.upgrade_in_progress = _text(one, "upgrade_in_progress") == "true"
     world.clusters[cluster.id] = cluster
 
 
@@ -167,8 +160,6 @@ def _domain(world: World, one: Element, answers: _Answers) -> None:
         _text(one, "storage/type"),
         found.id if found else None,
         master=_text(one, "master") == "true",
-        comment=_text(one, "comment"),
-        description=_text(one, "description"),
     )
     for center in world.data_centers.values():
         for there in answers.all(f"datacenters/{center.id}/storagedomains"):
@@ -202,7 +193,6 @@ def _host(one: Element) -> SimHost:
         public_key=_text(one, "ssh/public_key") or None,
         port=int(_text(one, "ssh/port") or 22),
         memory=int(_text(one, "memory") or 0),
-        comment=_text(one, "comment"),
     )
 
 
@@ -213,14 +203,12 @@ def _nic(one: Element, names: Mapping[str, str]) -> SimNic:
     options = one.findall("bonding/options/option")
     modes = [_text(o, "value") for o in options if _text(o, "name") == "mode"]
     mac = _text(one, "mac/address")
-    speed = _number(one, "speed")
     return SimNic(
         _id(one),
         _text(one, "name"),
         mac,
         mtu=int(_text(one, "mtu") or 1500),
         max_mtu=65520,
-        speed_mbps=speed // 1_000_000 if speed else None,
         status=_text(one, "status") or "up",
         infiniband=len(mac.split(":")) == 20,
         address=_text(one, "ip/address") or None,
@@ -275,12 +263,6 @@ def _mount_all(world: World) -> None:
             if row is not None and domain.status == "active":
                 rdma = re.search(r"\bproto=rdma6?\b|\brdma\b", row.mount_options or "")
                 host.mounts[row.export] = "rdma" if rdma else "tcp"
-
-
-def _give(made: Any, name: str, value: object) -> None:
-    """Set a field that a double of another version may not have."""
-    if hasattr(made, name):
-        setattr(made, name, value)
 
 
 def _id(one: Optional[Element]) -> str:

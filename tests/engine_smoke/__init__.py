@@ -5,7 +5,7 @@
     OVIRT_RDMA_TEST_USERNAME=admin@internal OVIRT_RDMA_TEST_PASSWORD=... \\
     OVIRT_RDMA_TEST_CAFILE=ca.pem PYTHONPATH=tests python -m engine_smoke
 
-``wishes.py`` has all variables. The names of all objects that it makes begin with
+``site.py`` has all variables. The names of all objects that it makes begin with
 ``ovirt-rdma-smoke-``. Each is noted before it is made, and the next start removes what
 a killed run left.
 """

@@ -6,10 +6,8 @@ import os
 import sys
 
 from engine_smoke.clean_up import Left
-from engine_smoke.notes import OtherRun
 from engine_smoke.run import Outcome, remove_what_is_left, smoke
-from engine_smoke.site import Skipped
-from engine_smoke.wishes import NotAllowed, from_environment
+from engine_smoke.site import NotAllowed, OtherRun, Skipped, from_environment
 from ovirt_rdma.host.errors import Problem
 
 INTERRUPTED = 130

@@ -8,8 +8,7 @@ from typing import Any
 
 from ovirtsdk4 import types
 
-from engine_smoke.notes import PREFIX
-from engine_smoke.site import Site
+from engine_smoke.site import PREFIX, Site
 from ovirt_rdma.engine_sdk_tools.api.errors import MISSING, EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Network

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import signal
 import traceback
 from collections.abc import Callable, Iterator
@@ -12,17 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine_recording import RecordingProxy
-from engine_recording.snapshot import take
+from engine_recording.recorder import take
 
 from engine_smoke.acts import ACTS
 from engine_smoke.clean_up import clean_up
-from engine_smoke.notes import Notes
-from engine_smoke.site import Site, Skipped
-from engine_smoke.wishes import DOUBLE, Wishes
-
-# Each registers its acts when it is imported: they run in this order.
-for _module in ("acts", "acts_network", "acts_domain", "acts_api"):
-    importlib.import_module(f"engine_smoke.{_module}")
+from engine_smoke.site import DOUBLE, Notes, Site, Skipped, Wishes
 
 DONE, SKIPPED, FAILED = "done", "skipped", "failed"
 CLEAN_UP = "cleaning up"

@@ -1,23 +1,41 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Access the engine of a smoke run: by verbs and by its API."""
+"""Access the engine of a smoke run, by verbs and by its API; its settings, and notes of
+what it makes.
+
+The settings are the variables OVIRT_RDMA_TEST_*:
+
+URL, USERNAME, PASSWORD, CAFILE  the engine, as OVIRT_URL and its like
+ALLOW_CHANGES=1   without it nothing is changed
+DATACENTER        a data center with two hosts up; default: the first that has
+EXPORT            SERVER:/PATH, empty; a domain is made there and removed with its files
+RDMA=1            hosts and that server do RDMA, or the hosts are simulated ones that
+                  mount everything: conversions are carried out
+NIC, ADDRESSES    a nic without a network on hosts that are up, and addresses for it
+                  (default: 198.51.100.11/24): a network is attached there
+HOSTS=ssh         hosts are asked over SSH; SSH_KEY is the private key for it
+POLICY            a file, with HOSTS=ssh: pushed to the hosts that are up
+RECORD            a folder: every request and answer goes there
+NOTES             a folder for the notes of what is made
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
+import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Optional
 from unittest import mock
 
 import requests
 from support.engine.engine_command_line import Clock, Result
 
-from engine_smoke.notes import PREFIX, Notes
-from engine_smoke.wishes import DOUBLE, SSH, Wishes
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.api.auth import log_in, log_out
@@ -26,6 +44,138 @@ from ovirt_rdma.engine_sdk_tools.api.settings import Flags, Settings, from_sourc
 from ovirt_rdma.engine_sdk_tools.hosts import inventory
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
+
+NO_ENGINE = (
+    "no real engine: set OVIRT_RDMA_TEST_URL and OVIRT_RDMA_TEST_ALLOW_CHANGES=1"
+)
+SSH, DOUBLE = "ssh", "double"
+
+
+class NotAllowed(Exception):
+    """The variables do not allow a run; the text says what is missing."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """``hosts`` is the host access: ``ssh``, ``double`` (in tests), or none."""
+
+    url: str
+    notes: Path
+    username: Optional[str] = None
+    password: Optional[str] = None
+    ca_file: Optional[str] = None
+    center: Optional[str] = None
+    export: Optional[str] = None
+    rdma: bool = False
+    nic: Optional[str] = None
+    addresses: str = "198.51.100.11/24"
+    hosts: str = ""
+    ssh_key: Optional[str] = None
+    policy: Optional[str] = None
+    record: Optional[Path] = None
+
+
+def from_environment(environ: Mapping[str, str]) -> Wishes:
+    """Raises NotAllowed."""
+
+    def given(name: str) -> Optional[str]:
+        return environ.get(f"OVIRT_RDMA_TEST_{name}") or None
+
+    url = given("URL")
+    if url is None or given("ALLOW_CHANGES") != "1":
+        raise NotAllowed(NO_ENGINE)
+    hosts = given("HOSTS") or ""
+    if hosts not in ("", SSH, DOUBLE):
+        raise NotAllowed(f"OVIRT_RDMA_TEST_HOSTS is ssh or not set, not {hosts!r}")
+    record = given("RECORD")
+    return Wishes(
+        url,
+        Path(given("NOTES") or _state_home(environ) / "ovirt-rdma-smoke"),
+        given("USERNAME"),
+        given("PASSWORD"),
+        given("CAFILE"),
+        given("DATACENTER"),
+        given("EXPORT"),
+        given("RDMA") == "1",
+        given("NIC"),
+        given("ADDRESSES") or Wishes.addresses,
+        hosts,
+        given("SSH_KEY"),
+        given("POLICY"),
+        Path(record) if record else None,
+    )
+
+
+def _state_home(environ: Mapping[str, str]) -> Path:
+    named = environ.get("XDG_STATE_HOME", "")
+    if named.startswith("/"):
+        return Path(named)
+    return Path(environ.get("HOME") or Path.home()) / ".local/state"
+
+
+# -- the notes
+
+FILE, STATES = "made.jsonl", "states"
+# The prefix of all names that a run makes in the engine, and of no others.
+PREFIX = "ovirt-rdma-smoke-"
+
+
+class OtherRun(Exception):
+    """Another smoke run of this machine is under way."""
+
+
+class Notes:
+    """The notes in ``folder``, locked against other runs until closed.
+
+    ``states`` is the folder for the states of conversions, which a later run needs too.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.states = folder / STATES
+        self.states.mkdir(mode=0o700, exist_ok=True)
+        self._path = folder / FILE
+        self._file = self._path.open("a", encoding="utf-8")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise OtherRun(
+                "conversion-lock-held", f"another smoke run holds {self._path}"
+            ) from None
+
+    def will_make(self, kind: str, name: str, **more: Any) -> None:
+        """Write to disk what is made next."""
+        line = json.dumps({"kind": kind, "name": name, **more})
+        self._file.write(f"{line}\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def all(self) -> list[dict[str, Any]]:
+        """Return the notes, the oldest first. An incomplete last line was not made."""
+        found = []
+        for line in self._path.read_text(encoding="utf-8").splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                break
+        return found
+
+    def names(self, kind: str) -> list[str]:
+        return [one["name"] for one in self.all() if one["kind"] == kind]
+
+    def clear(self) -> None:
+        """Forget all notes: everything is removed."""
+        self._file.truncate(0)
+        for one in self.states.rglob("*"):
+            if one.is_file():
+                one.unlink()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+# -- the engine
 
 # Verbs without options for host access.
 _ENGINE_ONLY = {("hosts", "list"), ("gate", "status")}

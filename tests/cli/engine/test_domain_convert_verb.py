@@ -14,9 +14,8 @@ from engine_double import (
     SimDomain,
     new_id,
     sample_world,
-    spm,
 )
-from engine_double.host_life import begin_activation
+from engine_double.host_life import begin_activation, stop_responding
 from engine_double.jobs import add as add_job
 from engine_double.jobs import jobs_of
 from ovirtsdk4 import types
@@ -649,7 +648,7 @@ def test_after_the_revert_of_a_removed_domain_the_next_command_works(site):
 
 def test_why_the_status_of_a_domain_is_unknown(site):
     made = site()
-    spm.stop_responding(made.world, made.world.host("host01"))
+    stop_responding(made.world, made.world.host("host01"))
     made.run(*ROLLING).refused(
         3,
         "data1 is in an unknown status because data center dc1 is problematic, and "

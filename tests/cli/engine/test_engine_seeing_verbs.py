@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 from engine_double import EngineDouble, sample_world
+from engine_double.clusters import register
 from engine_double.faults import Status
-from engine_double.features import register
-from engine_double.hooks import our_hooks
+from engine_double.hosts import our_hooks
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 import pytest
 from engine_double import EngineDouble, sample_world
 from engine_double.faults import Status
-from engine_double.hooks import our_hooks
+from engine_double.hosts import our_hooks
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 

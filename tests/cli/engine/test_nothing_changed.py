@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 from engine_double import EngineDouble, sample_world
+from engine_double.auth import READ_ONLY_ADMIN
 from engine_double.faults import Status
-from engine_double.permissions import READ_ONLY_ADMIN
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import pytest
 from engine_double import EngineDouble, sample_world
-from support.engine.engine_command_line import Clock
-from support.engine.engine_sessions import open_session
+from support.engine.engine_command_line import Clock, open_session
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read

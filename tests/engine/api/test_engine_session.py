@@ -12,8 +12,7 @@ from engine_double import sample_world
 from engine_double.faults import Status
 from ovirtsdk4 import types
 from support.engine.conversion_site import Site
-from support.engine.engine_command_line import Clock
-from support.engine.engine_sessions import open_session
+from support.engine.engine_command_line import Clock, open_session
 
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     CONFLICT,

@@ -18,7 +18,7 @@ from engine_double.faults import (
     Timeout,
 )
 from ovirtsdk4 import types
-from support.engine.engine_sessions import Notes, open_session
+from support.engine.engine_command_line import Notes, open_session
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.api import auth, errors

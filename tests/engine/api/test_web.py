@@ -15,8 +15,7 @@ import pytest
 from engine_double import EngineDouble, sample_world
 from engine_double.answers import Answer
 from engine_double.faults import Fault
-from support.engine.engine_command_line import Clock
-from support.engine.engine_sessions import open_session
+from support.engine.engine_command_line import Clock, open_session
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.api import errors

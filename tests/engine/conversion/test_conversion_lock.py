@@ -29,8 +29,7 @@ from support.engine.conversion_process import (
     Meanwhile,
     Site,
 )
-from support.engine.engine_command_line import Clock
-from support.engine.engine_sessions import open_session
+from support.engine.engine_command_line import Clock, open_session
 
 from ovirt_rdma.engine_sdk_tools.conversion import model
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (

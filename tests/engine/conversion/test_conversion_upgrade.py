@@ -7,7 +7,7 @@ cleared at the end, and never another program's.
 from __future__ import annotations
 
 import pytest
-from engine_double import cluster_upgrade
+from engine_double import clusters
 from support.engine.conversion_runs import (
     OFFLINE,
     ROLLING,
@@ -79,7 +79,7 @@ def test_without_maintenance_of_hosts_it_is_not_set():
 
 def test_a_restart_of_the_engine_clears_it_and_it_is_set_again():
     site = site_of()
-    restart = lambda: cluster_upgrade.restart(site.world)  # noqa: E731
+    restart = lambda: clusters.restart(site.world)  # noqa: E731
     site.meanwhile["perform activating host02"] = restart
     later = seen_at(site, "perform moving host03 to maintenance")
     assert convert(site).stage == Stage.CONVERTED
@@ -92,7 +92,7 @@ def test_an_upgrade_that_has_begun_meanwhile_stops_a_conversion():
     state = planned(site).state
 
     def restart():
-        cluster_upgrade.restart(site.world)
+        clusters.restart(site.world)
         is_upgraded_by_others(site)
 
     site.meanwhile["perform activating host02"] = restart

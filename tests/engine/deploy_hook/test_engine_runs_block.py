@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 from support.engine.host_deploy import deploy, make_collection
+from support.engine.host_deploy_events import ERROR, NORMAL, WARNING
 
 from ovirt_rdma.engine_sdk_tools.deploy_hook import block
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import installed
@@ -37,9 +38,9 @@ def test_a_host_is_prepared(engine):
     (engine.top / "policy.yaml").write_text("version: 1\n")
     done = engine()
     assert done.installed
-    assert (559, SENTINEL) in done.events
+    assert (NORMAL, SENTINEL) in done.events
     warning = f"ovirt-rdma: attention: the policy is {engine.top}/policy.yaml"
-    assert (554, warning) in done.events
+    assert (WARNING, warning) in done.events
     assert done.texts.index("theirs") < done.texts.index(SENTINEL)
     assert done.texts[-1] == "later"
 
@@ -48,7 +49,7 @@ def test_a_failure_of_ours_is_an_event_and_ends_nothing(engine):
     done = engine(fails=True)
     assert done.installed
     failed = "ovirt-rdma: host is not prepared: the package is missing"
-    assert (553, failed) in done.events
+    assert (ERROR, failed) in done.events
     assert SENTINEL not in done.texts
     assert done.texts[-1] == "later"
 
@@ -66,7 +67,7 @@ def test_a_missing_role_is_an_event(engine):
     done = deploy(engine.top, content)
     assert done.installed
     assert (
-        553,
+        ERROR,
         "ovirt-rdma: host is not prepared: the role is not on the engine",
     ) in done.events
     assert done.texts[-1] == "later"
@@ -96,7 +97,7 @@ def test_broken_settings_are_an_event_and_nothing_is_done(engine, text):
     (engine.top / "host-deploy.yml").write_text(text)
     done = engine()
     assert done.installed
-    (sentence,) = [text for code, text in done.events if code == 553]
+    (sentence,) = [text for severity, text in done.events if severity == ERROR]
     assert "host-deploy.yml is invalid; fix: on the engine, ovirt-rdma" in sentence
     assert not any("install the package" in text for text in done.texts)
     assert done.texts[-1] == "later"

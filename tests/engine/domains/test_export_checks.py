@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from engine_double.answers import Refusal
-from engine_double.connection_rules import check
+from engine_double.connections import check
 from engine_double.world import SimConnection, World
 from support.engine.refusals import reason
 

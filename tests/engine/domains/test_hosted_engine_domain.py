@@ -7,7 +7,7 @@ import pytest
 from engine_double import EngineDouble, Status, sample_world
 from engine_double.sample import new_id
 from engine_double.world import SimDataCenter
-from support.engine.engine_sessions import open_session
+from support.engine.engine_command_line import open_session
 
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 

@@ -26,13 +26,6 @@ def added(engine: Engine, **storage: Any) -> types.StorageDomain:
     return types.StorageDomain(id=engine.domains.add(engine.new(**storage)).id)
 
 
-def unattached(engine: Engine, kind: str = "data") -> types.StorageDomain:
-    """Return a domain of another kind that is in no data center."""
-    found = added(engine)
-    engine.world.domain("new").type = kind
-    return found
-
-
 # -- attaching
 
 
@@ -89,10 +82,58 @@ def test_a_host_that_cannot_mount_is_told_of_twice(engine: Engine) -> None:
     assert engine.world.log.codes().count(188) == 2
 
 
-@pytest.mark.engine_does("ATTACH-03")
-def test_a_domain_is_named(engine: Engine) -> None:
-    with refused(400, r"id\|name"):
-        engine.centre().add(types.StorageDomain())
+# -- what is refused
+
+UNATTACHED = {"data2.data_center": None, "data2.status": "unattached"}
+DOWN = {"data1.status": "inactive", "data2.status": "maintenance"}
+NO_MASTER = "master Storage Domain is not active"
+BUSY = "Related operation is currently in progress"
+
+
+def check_refused(make: Any, changes: dict[str, Any], act: str, text: str) -> None:
+    """Expect a refusal of "ACTION DOMAIN" in an engine with these changes."""
+    engine = make()
+    for where, value in changes.items():
+        name, _, field = where.partition(".")
+        setattr(engine.world.domain(name), field, value)
+    action, name = act.split()
+    with refused(409, text):
+        if action == "attach":
+            wanted = types.StorageDomain(id=engine.world.domain(name).id)
+            engine.centre().add(wanted)
+        else:
+            getattr(engine.attached(name), action)()
+
+
+@pytest.mark.engine_does("DOMAIN-04", "DOMAIN-05", "DOMAIN-07", "DOMAIN-08")
+def test_refusals_to_attach_to_activate_and_to_detach(make: Any) -> None:
+    for changes, act, text in (
+        ({}, "attach data2", "in a data center already"),
+        ({**UNATTACHED, "data1.status": "inactive"}, "attach data2", NO_MASTER),
+        ({}, "activate data2", "status is active"),
+        ({}, "remove data2", "status is active"),
+        ({"data1.status": "maintenance"}, "remove data1", "master"),
+        (DOWN, "activate data2", NO_MASTER),
+        (DOWN, "remove data2", NO_MASTER),
+    ):
+        check_refused(make, changes, act, text)
+
+
+@pytest.mark.engine_does(
+    "DOMAIN-03", "DOMAIN-04", "DOMAIN-12", "DOMAIN-13", "DOMAIN-14"
+)
+def test_refusals_to_deactivate(make: Any) -> None:
+    for changes, act, text in (
+        ({"data2.status": "maintenance"}, "deactivate data2", "status is maintenance"),
+        ({"data2.status": "locked"}, "deactivate data2", BUSY),
+        ({"data2.status": "preparing_for_maintenance"}, "deactivate data2", BUSY),
+        ({"data2.hosted_engine": True}, "deactivate data2", "hosted engine"),
+        ({"data2.type": "iso"}, "deactivate data1", "without data"),
+        ({"data2.status": "locked"}, "deactivate data1", "domains are locked"),
+        ({"data2.leases": ["vm1"]}, "deactivate data2", "Running"),
+        ({"data2.running_vms": ["vm1"]}, "deactivate data2", "running"),
+    ):
+        check_refused(make, changes, act, text)
 
 
 @pytest.mark.engine_does("DOMAIN-06")
@@ -102,161 +143,6 @@ def test_attaching_needs_a_host_that_is_up(engine: Engine) -> None:
         host.status = "maintenance"
     with refused(409, "no active Host"):
         engine.centre().add(wanted)
-
-
-@pytest.mark.engine_does("DOMAIN-05")
-def test_attaching_needs_the_master(engine: Engine) -> None:
-    wanted = added(engine)
-    engine.world.domain("data1").status = "inactive"
-    with refused(409, "master Storage Domain is not active"):
-        engine.centre().add(wanted)
-
-
-@pytest.mark.engine_does("DOMAIN-08")
-def test_a_domain_is_attached_once(engine: Engine) -> None:
-    with refused(409, "in a data center already"):
-        engine.centre().add(types.StorageDomain(name="data2"))
-
-
-@pytest.mark.engine_does("DOMAIN-09")
-@pytest.mark.parametrize("kind", ["iso", "export"])
-def test_a_data_center_has_one_of_these(make: Any, kind: str) -> None:
-    engine = make(**{kind: True})
-    with refused(409, f"more than one {kind}"):
-        engine.centre().add(unattached(engine, kind))
-
-
-@pytest.mark.engine_does("DOMAIN-10")
-def test_the_first_domain_is_for_data(make: Any) -> None:
-    engine = make(domains=())
-    engine.world.data_center("dc1").status = "uninitialized"
-    with refused(409, "must be a data domain"):
-        engine.centre().add(unattached(engine, "iso"))
-
-
-# -- activating and detaching
-
-
-@pytest.mark.engine_does("DOMAIN-04")
-@pytest.mark.parametrize("act", ["activate", "deactivate", "remove"])
-def test_what_does_not_fit_the_status(engine: Engine, act: str) -> None:
-    status = {"deactivate": "maintenance"}.get(act, "active")
-    engine.world.domain("data2").status = status
-    with refused(409, f"status is {status}"):
-        getattr(engine.attached("data2"), act)()
-
-
-@pytest.mark.engine_does("DOMAIN-03")
-@pytest.mark.parametrize("status", ["locked", "preparing_for_maintenance"])
-def test_a_domain_that_is_under_way(engine: Engine, status: str) -> None:
-    engine.world.domain("data2").status = status
-    with refused(409, "Related operation is currently in progress"):
-        engine.attached("data2").deactivate()
-
-
-@pytest.mark.engine_does("DOMAIN-07")
-def test_the_master_is_detached_last(engine: Engine) -> None:
-    engine.world.domain("data1").status = "maintenance"
-    with refused(409, "master"):
-        engine.attached("data1").remove()
-
-
-@pytest.mark.engine_does("DOMAIN-05")
-@pytest.mark.parametrize("act", ["activate", "remove"])
-def test_these_need_the_master(engine: Engine, act: str) -> None:
-    engine.world.domain("data1").status = "inactive"
-    engine.world.domain("data2").status = "maintenance"
-    with refused(409, "master Storage Domain is not active"):
-        getattr(engine.attached("data2"), act)()
-
-
-# -- deactivating
-
-
-@pytest.mark.engine_does("DOMAIN-11")
-def test_image_transfers(engine: Engine) -> None:
-    engine.world.domain("data2").image_transfers = ["t1"]
-    with refused(409, "uploaded"):
-        engine.attached("data2").deactivate()
-
-
-@pytest.mark.engine_does("DOMAIN-12")
-def test_the_hosted_engines_domain(engine: Engine) -> None:
-    engine.world.domain("data2").hosted_engine = True
-    with refused(409, "hosted engine"):
-        engine.attached("data2").deactivate()
-
-
-@pytest.mark.engine_does("DOMAIN-13")
-@pytest.mark.parametrize("why", ["iso", "locked"])
-def test_the_master_that_cannot_hand_over(make: Any, why: str) -> None:
-    if why == "iso":
-        engine = make(domains=("data1",), iso=True)
-    else:
-        engine = make()
-        engine.world.domain("data2").status = "locked"
-    with refused(409, {"iso": "without data", "locked": "locked"}[why]):
-        engine.attached("data1").deactivate()
-
-
-@pytest.mark.engine_does("DOMAIN-14")
-@pytest.mark.parametrize("what", ["leases", "cds_in_use", "running_vms"])
-def test_virtual_machines_that_use_it(engine: Engine, what: str) -> None:
-    setattr(engine.world.domain("data2"), what, ["vm1"])
-    with refused(409, "[Rr]unning"):
-        engine.attached("data2").deactivate()
-
-
-@pytest.mark.engine_does("DOMAIN-15")
-@pytest.mark.parametrize("domain", ["data1", "data2"])
-def test_tasks(engine: Engine, domain: str) -> None:
-    """The master, data1, waits for tasks of every domain."""
-    engine.world.domain("data2").tasks = ["copy"]
-    with refused(409, "running tasks: copy"):
-        engine.attached(domain).deactivate()
-
-
-# -- disks
-
-
-def contents(engine: Engine, domain: str) -> list[str]:
-    """Return the content types of a domain's disks."""
-    found = engine.world.domain(domain).id
-    service = engine.domains.storage_domain_service(found).disks_service()
-    return [disk.content_type.value for disk in service.list()]
-
-
-@pytest.mark.engine_does("DOMAIN-16")
-@pytest.mark.parametrize("name", ["hosted_storage", "he_store"])
-def test_the_hosted_engines_domain_is_known_by_its_disks(make: Any, name: str) -> None:
-    engine = make(hosted_engine=True, hosted_engine_name=name)
-    engine.world.domain("data1").disks = ["vm1_disk1"]
-    found = contents(engine, name)
-    assert set(found) - {"ovf_store"} == {
-        "hosted_engine",
-        "hosted_engine_sanlock",
-        "hosted_engine_metadata",
-        "hosted_engine_configuration",
-    }
-    assert contents(engine, "data1") == ["ovf_store", "ovf_store", "data"]
-
-
-def test_disks_can_be_followed(make: Any) -> None:
-    engine = make(hosted_engine=True)
-    shown = {d.name: d.disks for d in engine.domains.list(follow="disks")}
-    kinds = {d.content_type.value for d in shown["hosted_storage"]}
-    assert "hosted_engine" in kinds
-    assert len(shown["data1"]) == 2
-
-
-@pytest.mark.engine_does("DOMAIN-17")
-@pytest.mark.parametrize("words", [{"iso": True}, {"image": True}])
-def test_a_domain_without_the_link_fails_the_whole_list(
-    make: Any, words: dict[str, bool]
-) -> None:
-    engine = make(**words)
-    with refused(500):
-        engine.domains.list(follow="disks")
 
 
 # -- the way to maintenance
@@ -277,17 +163,6 @@ def test_two_steps_to_maintenance(engine: Engine) -> None:
         "maintenance",
     ]
     assert engine.mounted("data2") == {}
-
-
-@pytest.mark.engine_does("ATTACH-05")
-def test_a_failed_ovf_update_needs_force(engine: Engine) -> None:
-    engine.world.domain("data2").ovf_update_fails = True
-    engine.attached("data2").deactivate()
-    assert shown(engine, "data2", 3) == ["locked", "active", "active"]
-    assert engine.world.log.codes() == [969]
-    engine.attached("data2").deactivate(force=True)
-    engine.world.settle()
-    assert shown(engine, "data2", 1) == ["maintenance"]
 
 
 @pytest.mark.engine_does("ATTACH-06")

@@ -110,14 +110,3 @@ def test_other_severities_and_objects_are_other_events(engine: Engine) -> None:
     about = types.Host(id=engine.world.host("host01").id)
     add(engine, 3, flood_rate=0, host=about)
     assert len(engine.world.log.events) == 3
-
-
-@pytest.mark.engine_does("EVENT-05")
-def test_a_dropped_event_sets_the_external_status(engine: Engine) -> None:
-    wrong = types.ExternalStatus.ERROR
-    name = engine.world.host("host01").id
-    add(engine, 1, flood_rate=0, host=types.Host(id=name))
-    about = types.Host(id=name, external_status=wrong)
-    with refused(400, SILENT):
-        add(engine, 2, flood_rate=0, host=about)
-    assert engine.host("host01").get().external_status == wrong

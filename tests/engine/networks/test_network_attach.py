@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from engine_double.faults import AnswerLost, Conflict, Status
 from engine_double.host_nics import clamp
-from engine_double.hosts_of_the_world import SimNic
-from engine_double.network_checks import USER_PROPERTIES
+from engine_double.setup_checks import USER_PROPERTIES
+from engine_double.world import SimNic
 from support.engine.engine_door import DoubleDoor
 from support.engine.refusals import reason, refused_for
 

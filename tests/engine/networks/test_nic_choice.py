@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from engine_double.hosts_of_the_world import SimNic
+from engine_double.world import SimNic
 from support.engine.refusals import reason, refused_for
 
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener

@@ -17,11 +17,10 @@ from pathlib import Path
 import pytest
 from engine_double import AnswerLost, EngineDouble, sample_world
 from engine_double.jobs import jobs_of
-from engine_double.serve import serve_hosts
 from engine_double.world import SimCluster, new_id
 from support.engine.conversion_process import LIMIT_S, Meanwhile, python_path
 from support.engine.engine_command_line import access, run_engine
-from support.engine.engine_door import DoubleDoor, run_role
+from support.engine.engine_door import DoubleDoor, run_role, serve_hosts
 from support.engine.policy_files import joined, split
 
 from ovirt_rdma.cli.engine import session as cli_session

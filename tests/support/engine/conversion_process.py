@@ -17,12 +17,11 @@ from dataclasses import dataclass
 
 import pytest
 from engine_double import Fault
-from engine_double.serve import WAY, serve_hosts
 
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from support.engine.engine_command_line import access, run_engine
-from support.engine.engine_door import DoubleDoor
+from support.engine.engine_door import WAY, DoubleDoor, serve_hosts
 
 EXPORT = "nfs1.example.com:/exports/data1"
 ROLLING = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")

@@ -81,19 +81,24 @@ class Engine:
         """Make hosts mount it with a separate connection from the next mount on."""
         self.world.connection_of(domain).nfs_version = "v4_1"
 
-    def new(self, name: str = "new", **storage: Any) -> types.StorageDomain:
-        words = {
-            "type": types.StorageType.NFS,
-            "address": "nfs1.example.com",
-            "path": f"/exports/{name}",
-            "nfs_version": types.NfsVersion.V4_2,
-            **storage,
-        }
+    def new(self, name: str = "new", **words: Any) -> types.StorageDomain:
+        """Add a row with ``words``; return a domain on it, for host01 to make."""
+        made = self.rows.add(
+            types.StorageConnection(
+                **{
+                    "type": types.StorageType.NFS,
+                    "address": "nfs1.example.com",
+                    "path": f"/exports/{name}",
+                    "nfs_version": types.NfsVersion.V4_2,
+                    **words,
+                }
+            )
+        )
         return types.StorageDomain(
             name=name,
             type=types.StorageDomainType.DATA,
-            host=types.Host(name="host01"),
-            storage=types.HostStorage(**words),
+            host=types.Host(id=self.world.host("host01").id),
+            storage=types.HostStorage(id=made.id),
         )
 
 

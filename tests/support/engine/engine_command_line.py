@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ovirt-rdma in this process, against the engine double."""
+"""Run ovirt-rdma in this process against the engine double, or open sessions with it;
+waits take no time.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from unittest import mock
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.api import session
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 from ovirt_rdma.host.errors import NOTHING_CHANGED
 
 
@@ -96,3 +100,24 @@ def access(double: Any) -> dict[str, str]:
         "OVIRT_USERNAME": user,
         "OVIRT_PASSWORD": password,
     }
+
+
+class Notes(Listener):
+    """A listener that keeps the notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+
+def open_session(double: Any, clock: Clock, **more: Any) -> Any:
+    """Return a session with ``double``; ``more`` are settings. Its notes are in
+    ``session.listener.notes``.
+    """
+    user, password = next(iter(double.world.passwords.items()))
+    settings = Settings(double.url, user, password, **more)
+    made = Session(settings, clock=clock, sleep=clock.sleep)
+    made.listener = Notes()
+    return made

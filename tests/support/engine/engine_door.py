@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Provide access to the double's simulated hosts, in the form of that to real hosts.
 
-``DoubleDoor`` uses a world in this process, ``HttpDoor`` one that ``python -m
-engine_double.serve`` serves, so that the tool can be killed without the world.
-``python -m engine_door URL WORDS...`` runs ovirt-rdma with it, in its own process.
+``DoubleDoor`` uses a world in this process, ``HttpDoor`` one that another process
+serves beside its double (``serve_hosts``), so that the tool can be killed without the
+world.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional, Union
+from types import SimpleNamespace
+from typing import Any, Optional, TypeVar, Union
 
 import requests
-from engine_double import SimHost, World
+from engine_double import EngineDouble, SimHost, World
+from engine_double.answers import Answer
 
 from ovirt_rdma.cli.host.status import change_document
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport, Pushed
@@ -46,6 +47,7 @@ from ovirt_rdma.host.policy.model import digest as digest_of
 from support.engine.engine_host_facts import facts_of
 from support.engine.policy_files import joined, split
 
+T = TypeVar("T")
 _INSTALL = "install the package ovirt-rdma-host there"
 
 
@@ -69,13 +71,7 @@ class DoubleDoor:
     def reports(
         self, hosts: Sequence[Host], done: Optional[HostDone] = None
     ) -> dict[str, HostReport]:
-        found = {}
-        for host in hosts:
-            with self.world.lock:
-                found[host.name] = self._report(host.name)
-            if done is not None:
-                done(host.name)
-        return found
+        return self._each(hosts, done, self._report)
 
     def push_policy(
         self,
@@ -83,13 +79,7 @@ class DoubleDoor:
         policy: Union[str, PolicyFiles, None],
         done: Optional[HostDone] = None,
     ) -> dict[str, Pushed]:
-        found = {}
-        for host in hosts:
-            with self.world.lock:
-                found[host.name] = self._push(host.name, policy)
-            if done is not None:
-                done(host.name)
-        return found
+        return self._each(hosts, done, lambda name: self._push(name, policy))
 
     def prepare(
         self,
@@ -97,13 +87,16 @@ class DoubleDoor:
         variables: Mapping[str, Any],
         done: Optional[HostDone] = None,
     ) -> dict[str, Prepared]:
-        found = {}
-        for host in hosts:
+        return self._each(hosts, done, lambda name: self._prepare(name, variables))
+
+    def _each(
+        self, hosts: Sequence[Host], done: Optional[HostDone], ask: Callable[[str], T]
+    ) -> dict[str, T]:
+        def locked(name: str) -> T:
             with self.world.lock:
-                found[host.name] = self._prepare(host.name, variables)
-            if done is not None:
-                done(host.name)
-        return found
+                return ask(name)
+
+        return _each(hosts, done, locked)
 
     def _prepare(self, name: str, variables: Mapping[str, Any]) -> Prepared:
         host = self.world.host(name)
@@ -234,11 +227,41 @@ def report_document(report: HostReport) -> dict[str, Any]:
     return document
 
 
+# Beside the engine's API, in place of SSH.
+WAY = "/test-hosts/"
+
+
+def serve_hosts(double: EngineDouble, door: Any) -> None:
+    """Serve ``door`` beside the engine's API, for HttpDoor."""
+
+    def answer(
+        method: str, target: str, headers: Mapping[str, str], raw: bytes
+    ) -> Answer:
+        words = json.loads(raw)
+        name = words["host"]
+        hosts = [SimpleNamespace(name=name)]
+        if (method, target) == ("POST", f"{WAY}reports"):
+            said = report_document(door.reports(hosts)[name])
+        elif (method, target) == ("POST", f"{WAY}policy"):
+            policy = words["policy"]
+            if isinstance(policy, list):
+                policy = PolicyFiles(*policy)
+            said = dataclasses.asdict(door.push_policy(hosts, policy)[name])
+        elif (method, target) == ("POST", f"{WAY}prepare"):
+            prepared = door.prepare(hosts, words["variables"])[name]
+            said = dataclasses.asdict(prepared)
+        else:
+            return Answer(404)
+        return Answer(200, json.dumps(said).encode("ascii"), "application/json")
+
+    double.beside[WAY] = answer
+
+
 class HttpDoor:
-    """The same over HTTP; ``python -m engine_double.serve`` prints its ``url``."""
+    """The same over HTTP, at the double's ``url``."""
 
     def __init__(self, url: str) -> None:
-        self._url = f"{url.split('/ovirt-engine')[0]}/test-hosts"
+        self._url = f"{url.split('/ovirt-engine')[0]}{WAY}"
         self._http = requests.Session()
         # Without the proxy settings of this machine's user.
         self._http.trust_env = False
@@ -246,15 +269,13 @@ class HttpDoor:
     def reports(
         self, hosts: Sequence[Host], done: Optional[HostDone] = None
     ) -> dict[str, HostReport]:
-        found = {}
-        for host in hosts:
-            said = self._ask("reports", {"host": host.name})
+        def ask(name: str) -> HostReport:
+            said = self._ask("reports", {"host": name})
             if said["facts"] is not None:
-                said["facts"] = dump.from_json_dict(said["facts"], host.name)
-            found[host.name] = HostReport(**said)
-            if done is not None:
-                done(host.name)
-        return found
+                said["facts"] = dump.from_json_dict(said["facts"], name)
+            return HostReport(**said)
+
+        return _each(hosts, done, ask)
 
     def push_policy(
         self,
@@ -262,13 +283,10 @@ class HttpDoor:
         policy: Union[str, PolicyFiles, None],
         done: Optional[HostDone] = None,
     ) -> dict[str, Pushed]:
-        found = {}
-        for host in hosts:
-            said = self._ask("policy", {"host": host.name, "policy": policy})
-            found[host.name] = Pushed(**said)
-            if done is not None:
-                done(host.name)
-        return found
+        def ask(name: str) -> Pushed:
+            return Pushed(**self._ask("policy", {"host": name, "policy": policy}))
+
+        return _each(hosts, done, ask)
 
     def prepare(
         self,
@@ -276,21 +294,31 @@ class HttpDoor:
         variables: Mapping[str, Any],
         done: Optional[HostDone] = None,
     ) -> dict[str, Prepared]:
-        found = {}
-        for host in hosts:
-            words = {"host": host.name, "variables": dict(variables)}
+        def ask(name: str) -> Prepared:
+            words = {"host": name, "variables": dict(variables)}
             said = self._ask("prepare", words)
             said["warnings"] = tuple(said["warnings"])
-            found[host.name] = Prepared(**said)
-            if done is not None:
-                done(host.name)
-        return found
+            return Prepared(**said)
+
+        return _each(hosts, done, ask)
 
     def _ask(self, what: str, words: Mapping[str, Any]) -> dict[str, Any]:
-        reply = self._http.post(f"{self._url}/{what}", json=words, timeout=60)
+        reply = self._http.post(f"{self._url}{what}", json=words, timeout=60)
         reply.raise_for_status()
         said: dict[str, Any] = reply.json()
         return said
+
+
+def _each(
+    hosts: Sequence[Host], done: Optional[HostDone], ask: Callable[[str], T]
+) -> dict[str, T]:
+    """Return what ``ask`` says of each host, and call ``done`` after each."""
+    found = {}
+    for host in hosts:
+        found[host.name] = ask(host.name)
+        if done is not None:
+            done(host.name)
+    return found
 
 
 def _policy(text: Optional[str]) -> Optional[Policy]:
@@ -307,9 +335,3 @@ def _unreachable(host: SimHost) -> str:
 
 def _fix(host: SimHost) -> str:
     return _INSTALL if host.reachable else f"try: ssh root@{host.address}"
-
-
-if __name__ == "__main__":
-    from ovirt_rdma.cli.engine.main import main
-
-    raise SystemExit(main(sys.argv[2:], HttpDoor(sys.argv[1])))

@@ -1,26 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run a post-tasks file with the real ansible-runner, and read its events as the engine
-does (ovirt-engine 4.5.7).
-
-``reported`` follows AnsibleRunnerClient.java:98-172 (which events count),
-RunnerJsonNode.java:268-281 (debug) and AnsibleExecutor.java:109-136 (severities).
+does (host_deploy_events).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import search_path
+from support.engine.host_deploy_events import Deployed, deployed, job_events
 
-CODES = {"NORMAL": 559, "WARNING": 554, "ERROR": 553, "ALERT": 557}
 # As in ovirt-host-deploy.yml:32-41; the host is this machine.
 PLAYBOOK = [
     {
@@ -63,20 +57,6 @@ ROLE = """\
 _OTHER = os.environ.get("OVIRT_RDMA_TEST_ANSIBLE", "")
 
 
-@dataclass(frozen=True)
-class Deployed:
-    """What the engine makes of a run: events as (code, text), and whether the host is
-    installed.
-    """
-
-    events: list[tuple[int, str]]
-    installed: bool
-
-    @property
-    def texts(self) -> list[str]:
-        return [text for _, text in self.events]
-
-
 def make_collection(top: Path, role: str = ROLE) -> Path:
     """Make the collection with ``role`` below ``top``; return its folder."""
     folder = top / "ansible_collections/ovirt_rdma/host"
@@ -111,52 +91,4 @@ def deploy(top: Path, post_tasks: bytes, **variables: Any) -> Deployed:
         },
         timeout=300,
     )
-    (artifacts,) = (private / "artifacts").iterdir()
-    files = sorted(
-        (artifacts / "job_events").glob("[0-9]*.json"),
-        key=lambda path: int(path.name.partition("-")[0]),
-    )
-    return reported([json.loads(path.read_text()) for path in files])
-
-
-def reported(events: list[Mapping[str, Any]]) -> Deployed:
-    """Return what the engine reports for the events of a run."""
-    found: list[tuple[int, str]] = []
-    for event in events:
-        kind, data = event["event"], event.get("event_data") or {}
-        if kind == "runner_on_unreachable":
-            return Deployed(found, False)
-        if kind == "runner_on_failed" and data.get("ignore_errors") is not True:
-            return Deployed(found, False)
-        if kind == "runner_on_ok":
-            name = data.get("task") or ""
-            if data.get("task_action") == "debug":
-                try:
-                    name = _debug(name, (event.get("stdout") or "").strip())
-                except ValueError:  # the engine throws
-                    return Deployed(found, False)
-            found += _event(name)
-    # Any other end is a success, also one by an event "error".
-    return Deployed(found, True)
-
-
-def _debug(name: str, output: str) -> str:
-    output = output[: output.rindex('"')]
-    if any(word in output for word in CODES):
-        pattern = r"(?P<severity>\[(NORMAL|WARNING|ERROR|ALERT)\]) (?P<message>.*)"
-        match = re.search(pattern, output)
-        if match is None:
-            raise ValueError(output)
-        return f"{name}: {match['severity']} {match['message']}"
-    match = re.search(r'"msg": "(?P<message>.*)', output)
-    if match is None:
-        raise ValueError(output)
-    return f"{name}: debug msg: {match['message']}"
-
-
-def _event(name: str) -> list[tuple[int, str]]:
-    pattern = r"(?P<title>.*) \[(?P<severity>NORMAL|WARNING|ERROR|ALERT)\] (?P<text>.*)"
-    match = re.search(pattern, name)
-    code = CODES[match["severity"]] if match else 559
-    text = f"{match['title']} {match['text']}" if match else name
-    return [] if "debug msg:" in text else [(code, text)]
+    return deployed(job_events(private / "artifacts"))

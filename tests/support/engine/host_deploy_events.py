@@ -39,6 +39,14 @@ class Deployed:
     events: list[tuple[str, str]] = field(default_factory=list)
     failure: str = ""
 
+    @property
+    def installed(self) -> bool:
+        return not self.failure
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for _, text in self.events]
+
 
 class JavaException(Exception):
     """What the engine's code throws; it fails the installation."""

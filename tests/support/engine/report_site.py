@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from engine_double import EngineDouble, World, sample_world
-from engine_double.hooks import our_hooks
+from engine_double.hosts import our_hooks
 from engine_double.world import SimCluster, new_id
 
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Check a setupnetworks call as the engine does before it asks the host.
 
-HTTP codes by EngineMessage.java; the wording is ours. Bonds are in bond_checks.
+HTTP codes by EngineMessage.java; the wording is ours.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from engine_double.answers import Refusal
 from engine_double.behaviours import behaviour
 from engine_double.host_nics import in_sync, is_management, mtu_of
-from engine_double.hosts_of_the_world import SimAttachment, SimHost, SimNic
-from engine_double.world import SimNetwork, World
+from engine_double.world import SimAttachment, SimHost, SimNic, World
 
 if TYPE_CHECKING:
-    from engine_double.network_request import Asked
+    from engine_double.setup_networks import Asked
 
 _HOST = "bll/network/host"
 _SETUP = f"{_HOST}/HostSetupNetworksValidator.java"
@@ -207,7 +207,7 @@ def check_attachment(world: World, host: SimHost, asked: Asked) -> bool:
     if network is None:
         if not world.does(NETWORK_THERE):
             return False
-        named = sent.network.id or sent.network.name if sent.network else "unset"
+        named = sent.network.id if sent.network else "unset"
         raise Refusal(400, f"Logical Network ('{named}') doesn't exist.")
     inside = network.id in world.clusters[host.cluster].networks
     if not inside and world.does(IN_CLUSTER):
@@ -217,8 +217,7 @@ def check_attachment(world: World, host: SimHost, asked: Asked) -> bool:
     if asked.nic is None:
         if not world.does(NIC_THERE):
             return False
-        nic = sent.host_nic
-        named = f"id {nic.id}, name {nic.name}" if nic is not None else "not given"
+        named = f"name {sent.host_nic.name}" if sent.host_nic else "not given"
         raise refused(400, f"The host network interface ({named}) does not exist.")
     before = asked.before
     if before and before.network != network.id and world.does(SAME_NETWORK):
@@ -226,7 +225,9 @@ def check_attachment(world: World, host: SimHost, asked: Asked) -> bool:
     return True
 
 
-def check_role(world: World, host: SimHost, one: SimAttachment) -> None:
+def check_role(world: World, host: SimHost, asked: Asked) -> None:
+    one = asked.one
+    assert one is not None
     row = world.clusters[host.cluster].networks.get(one.network)
     roles = {"migration", "display", "gluster", "default_route"}
     bears = row.usages & roles if row else set()
@@ -314,15 +315,17 @@ def check_all_attachments(
             )
 
 
-def check_properties(
-    world: World, host: SimHost, network: SimNetwork, properties: dict[str, str]
-) -> None:
+def check_properties(world: World, host: SimHost, asked: Asked) -> None:
     """Each custom property must be declared for the cluster's level, and match."""
+    network, one = asked.network, asked.one
+    assert network is not None and one is not None
     version = world.clusters[host.cluster].version
     declared = dict(_PREDEFINED) if network.vm else {}
     text = world.options.get((USER_PROPERTIES, version), "")
-    declared.update(part.split("=", 1) for part in text.split(";") if "=" in part)
-    for name, value in properties.items() if world.does(PROPERTIES) else ():
+    for part in text.split(";"):
+        named, sign, pattern = part.partition("=")
+        declared.update({named: pattern} if sign else {})
+    for name, value in one.properties.items() if world.does(PROPERTIES) else ():
         if name not in declared or not re.fullmatch(declared[name], value):
             raise refused(
                 400,
@@ -353,3 +356,140 @@ def check_synchronised(world: World, host: SimHost, one: SimAttachment) -> None:
             "than those on the Logical Network. Please synchronize the Network "
             f"Interface before editing network {world.networks[one.network].name}.",
         )
+
+
+# -- bonds
+
+NAME = behaviour(
+    "NET-41",
+    "A bond's name is 'bond' and letters, digits or '_': 400; one of a nic that is no "
+    "bond: 409.",
+    f"{_SETUP}:501-517",
+    "common/businessentities/BusinessEntitiesDefinitions.java:52",
+)
+TWO_PORTS = behaviour(
+    "NET-42", "A bond has two ports at least: 400.", f"{_SETUP}:519-525"
+)
+PORTS = behaviour(
+    "NET-43",
+    "The port of a bond is there (400), is no bond, is in no other bond, and carries "
+    "no network (409).",
+    f"{_SETUP}:536-587",
+    f"{_SETUP}:607-622",
+)
+DEFAULT_MODE = behaviour(
+    "NET-44",
+    "A bond without options gets mode 4, which InfiniBand cannot.",
+    f"{_HOST}/HostSetupNetworksCommand.java:116",
+    f"{_HOST}/HostSetupNetworksCommand.java:436-442",
+)
+IN_USE = behaviour(
+    "NET-45",
+    "A bond that carries a network is not removed: 409.",
+    f"{_SETUP}:388-400",
+)
+MODE_FOR_VMS = behaviour(
+    "NET-46",
+    "A network for virtual machines requires a bond of mode 1 to 4: 400.",
+    f"{_SETUP}:179-222",
+    "common/businessentities/network/BondMode.java:1-90",
+)
+_NAME = re.compile(r"bond\w+\Z", re.ASCII)
+_FOR_VMS = ("1", "2", "3", "4", "active-backup", "balance-xor", "broadcast", "802.3ad")
+
+
+def check_new_bonds(
+    world: World,
+    made: Sequence[SimNic],
+    nics: Sequence[SimNic],
+    attachments: Sequence[SimAttachment],
+) -> None:
+    """Check new and changed bonds; ``attachments`` are all those after the call."""
+    used = Counter(port for bond in made for port in bond.ports)
+    for bond in made:
+        if not bond.bond_mode:
+            bond.bond_mode = "4" if world.does(DEFAULT_MODE) else "1"
+        _check_name(world, bond, nics)
+        if len(bond.ports) < 2 and world.does(TWO_PORTS):
+            raise refused(
+                400,
+                "The following bonds consist of less than two Network Interfaces: "
+                f"{bond.name}.",
+            )
+        for port in bond.ports if world.does(PORTS) else ():
+            _check_port(port, bond, made, nics, attachments, used)
+
+
+def _check_name(world: World, bond: SimNic, nics: Sequence[SimNic]) -> None:
+    if not bond.name:
+        raise Refusal(400, "Bond has neither an id nor a name.")
+    if not world.does(NAME):
+        return
+    if not _NAME.match(bond.name) or len(bond.name) > 50:
+        raise Refusal(400, f"Bond name '{bond.name}' does not follow naming criteria.")
+    if any(nic.name == bond.name and not nic.ports for nic in nics):
+        raise refused(409, f"The network interface '{bond.name}' is not a bond.")
+
+
+def _check_port(
+    port: str,
+    bond: SimNic,
+    made: Sequence[SimNic],
+    nics: Sequence[SimNic],
+    attachments: Sequence[SimAttachment],
+    used: Counter[str],
+) -> None:
+    found = next((nic for nic in nics if nic.name == port), None)
+    if found is None:
+        raise refused(400, f"The host network interface (name {port}) does not exist.")
+    if found.ports:
+        raise refused(409, f"Network Interface '{port}' cannot be slave.")
+    changed = {each.name for each in made}
+    for other in nics:
+        if port in other.ports and other.name not in changed:
+            raise Refusal(
+                409, f"Network Interface '{port}' already belongs to the bond."
+            )
+    if any(one.nic == found.id for one in attachments):
+        raise refused(
+            409,
+            f"Network Interface '{port}' cannot become slave, there's a network "
+            "attached to it.",
+        )
+    if used[port] > 1:
+        raise refused(409, f"Network interface '{port}' is used multiple times.")
+
+
+def removed_bonds(
+    world: World,
+    action: Any,
+    nics: Sequence[SimNic],
+    attachments: Sequence[SimAttachment],
+) -> list[SimNic]:
+    """Return the bonds that a call removes, by their names."""
+    gone = []
+    for sent in action.removed_bonds or []:
+        found = next((nic for nic in nics if nic.name == sent.name), None)
+        if found is None:
+            raise Refusal(400, f"Following bonds do not exist: {sent.name}.")
+        if not found.ports:
+            raise refused(409, f"'{found.name}' is not a bond.")
+        users = [one.id for one in attachments if one.nic == found.id]
+        if users and world.does(IN_USE):
+            raise refused(
+                409, f"{found.name} is used by attachment {', '.join(users)}."
+            )
+        gone.append(found)
+    return gone
+
+
+def check_modes(
+    world: World, nics: Sequence[SimNic], attachments: Sequence[SimAttachment]
+) -> None:
+    """Check the modes of bonds with networks for virtual machines."""
+    modes = {nic.id: nic.bond_mode or "4" for nic in nics if nic.ports}
+    for one in attachments:
+        network = world.networks[one.network]
+        wrong = modes.get(one.nic, "1") not in _FOR_VMS
+        if network.vm and wrong and world.does(MODE_FOR_VMS):
+            raise Refusal(400, f"The bond's mode does not fit {network.name}.")
