@@ -23,8 +23,8 @@ APART = 3
 # Up to this many subjects of a shared line are named.
 NAMED = 8
 _FOLDED = {
-    PASS: "passed",
-    SKIP: "skipped: not for this host, or something is unknown",
+    PASS: "",
+    SKIP: ": not for this host, or something is unknown",
 }
 
 
@@ -75,7 +75,7 @@ def _same(group: Sequence[Finding]) -> Finding:
 
 def _folded(group: Sequence[Finding]) -> Finding:
     rules = len({finding.rule for finding in group})
-    sentence = f"{count(len(group), 'check')} {_FOLDED[group[0].verdict]}; see --all"
+    sentence = f"{count(len(group), 'check')}{_FOLDED[group[0].verdict]}; see --all"
     return Finding(count(rules, "rule"), HOST, group[0].verdict, sentence)
 
 

@@ -29,14 +29,14 @@ def test_yaml_has_the_same(capsys):
 @pytest.mark.parametrize(
     ("words", "id"),
     [
-        ("-o json facts --no-such", "usage"),
+        ("-o json facts --no-such", "verb-unknown"),
         ("facts --no-such -ojson", "arguments-unknown"),
         ("plan --output=json --exit", "arguments-unknown"),
-        ("nfs -o json", "usage"),
+        ("nfs -o json", "verb-unknown"),
         ("apply --confirm-timeout 9 -o json", "usage"),
         ("apply --facts x -o json", "verb-takes-no-facts"),
         ("nfs check nas -o json", "export-server-missing"),
-        ("nfs --output json", "usage"),
+        ("nfs --output json", "verb-unknown"),
     ],
 )
 def test_a_usage_error_is_a_document_too(capsys, words, id):

@@ -158,7 +158,7 @@ def test_tracebacks_of_bugs(monkeypatch, command, module, verb, words):
 
 def test_words_that_argparse_refuses(monkeypatch):
     odd = STEERS.replace("\x00", "")
-    is_shown(run_on_terminal("nfs", odd, columns=300), "invalidchoice")
+    is_shown(run_on_terminal("nfs", odd, columns=300), "thereisnoverb")
     is_shown(run_on_terminal("explain", odd, odd, columns=300), r"\U000e0041")
 
 

@@ -26,8 +26,8 @@ FAIL    SAMPLE-MODE-01  ib0      ib0: FAIL
 WARN    SAMPLE-TSO-01   ib0      ib0: WARN
 WARN    SAMPLE-TSO-01   ib1      ib1: WARN
                                  fix: turn it off
-PASS    2 rules         host     33 checks passed; see --all
-SKIP    1 rule          host     1 check skipped: not for this host, or something is \
+PASS    2 rules         host     33 checks; see --all
+SKIP    1 rule          host     1 check: not for this host, or something is \
 unknown; see --all
 
 1 of 36 checks failed on hv1, 2 warnings, 1 skipped.
