@@ -71,8 +71,7 @@ def mtu(verdict: str, subjects: str):
             [
                 "C is slow",
                 "6 checks; see --all",
-                "2 checks: not for this host, or something is unknown; "
-                "see --all",
+                "2 checks: not for this host, or something is unknown; see --all",
             ],
         ),
     ],

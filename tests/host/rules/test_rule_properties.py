@@ -230,7 +230,10 @@ ANY_FACTS = st.builds(
     st.just(1.0),
     adapters=_several(
         st.builds(
-            Adapter, PCI, ODD, st.none() | st.sampled_from(["vfio-pci", "mlx4_core"])
+            Adapter,
+            PCI,
+            ODD.map(lambda text: text.rstrip(".")),
+            st.none() | st.sampled_from(["vfio-pci", "mlx4_core"]),
         )
     ),
     rdma_devices=_several(DEVICES).map(
