@@ -17,11 +17,11 @@ from bench.counters import HOST, LOOK, MOUNTS, PROGRAM, STAT, WITH, WITHOUT
 from bench.large_host_run import tools_of
 from ovirt_rdma.host.collect import statistics
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts.statistics import Statistics
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import read
+from ovirt_rdma.host.rules.registry import decide
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.storage.health.look import Looker, Seeing
 from ovirt_rdma.storage.health.state import OK

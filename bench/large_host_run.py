@@ -15,9 +15,12 @@ from pathlib import Path
 from ovirt_rdma.cli.host import decision
 from ovirt_rdma.cli.host.main import main as ovirt_rdma_host
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.decision.registry import Decision, decide
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.store import read
+from ovirt_rdma.host.rules.registry import (
+    Decision,
+    decide,
+)
 from ovirt_rdma.host.system.commands import (
     CommandFailed,
     NotInstalled,

@@ -21,8 +21,8 @@ from support.man_page import verbs
 from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
 from ovirt_rdma.cli.parser import parse
-from ovirt_rdma.host.decision.registry import RULES
 from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.rules.registry import RULES
 
 pytestmark = pytest.mark.hypervisor
 

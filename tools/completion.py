@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Optional
 
 from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.host.decision.registry import RULES
 from ovirt_rdma.host.enablement.state import MODES
+from ovirt_rdma.host.rules.registry import RULES
 from tools.verbs import PARSERS, shown, walk
 
 FOLDER = Path(__file__).resolve().parent.parent / "completion"

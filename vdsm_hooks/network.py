@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Optional
 
-from ovirt_rdma.host.network_setup.request import (
+from ovirt_rdma.host.services.network_request import (
     Link,
     NetworkRequest,
     concerns_ipoib,
@@ -47,11 +47,7 @@ def before_vdsm_start(root: str) -> Answer:
     """Apply the live steps of the whole host, also with running VMs and mounted
     domains.
     """
-    from ovirt_rdma.host.services.hook_runs import live_run  # noqa: PLC0415
-
-    point = "before_vdsm_start"
-    live_run(root or "/", point, lambda text: say(point, text))
-    return Answer()
+    return _live("before_vdsm_start", root)
 
 
 def after_network_setup(root: str) -> Answer:
@@ -59,15 +55,17 @@ def after_network_setup(root: str) -> Answer:
 
     The engine has already verified that it can reach the host, so no link may go down.
     """
-    point = "after_network_setup"
     request = network_request()
     if request is None or request.rollback:
         return Answer()
     netdevs = read_links(root, request.netdevs)
-    if netdevs:
-        from ovirt_rdma.host.services.hook_runs import live_run  # noqa: PLC0415
+    return _live("after_network_setup", root, netdevs) if netdevs else Answer()
 
-        live_run(root or "/", point, lambda text: say(point, text), netdevs)
+
+def _live(point: str, root: str, netdevs: Optional[Collection[str]] = None) -> Answer:
+    from ovirt_rdma.host.services.hook_runs import live_run  # noqa: PLC0415
+
+    live_run(root or "/", point, lambda text: say(point, text), netdevs)
     return Answer()
 
 

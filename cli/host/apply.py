@@ -33,21 +33,21 @@ from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Parser, file_name, time_span
 from ovirt_rdma.host.changes import plan as plans
 from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
-from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.journal import Ledger, Run, iso
-from ovirt_rdma.host.changes.kinds.model import (
+from ovirt_rdma.host.changes.journal import (
     APPLY,
     DONE,
     PARTLY,
     ROLLED_BACK,
+    Ledger,
     Left,
-    RunRequest,
+    Run,
     RunResult,
+    iso,
 )
-from ovirt_rdma.host.changes.plan import Plan
+from ovirt_rdma.host.changes.plan import Plan, gate
 from ovirt_rdma.host.changes.run import (
     Decided,
-    apply_steps,
+    RunRequest,
     decide_for,
     loaded_policy,
     still_planned,
@@ -123,13 +123,14 @@ class Apply(HostVerb):
         root, output = context.root, context.output
         as_root("apply", root)
         saved = None if self.planfile is None else plans.load(self.planfile)
-        host, report = ThisHost(root), RunReport(output)
+        report = RunReport(output)
+        host = ThisHost(root, "apply", report)
         if self.confirm_timeout is not None:
             host.timer(0).check()
         report.reading()
         host.facts()
         with one_run(root, by="apply"):
-            recovered = host.recover(report, even_in_use=self.allow_link_down)
+            recovered = host.recover(even_in_use=self.allow_link_down)
             done = self._apply(host, report, saved)
         if output.for_people:
             _print_applied(done, output)
@@ -179,7 +180,6 @@ class Apply(HostVerb):
             return frozenset(still_planned(host.root, host.run, policy))
 
         request = RunRequest(
-            by=f"{PROGRAM} apply",
             policy=policy.digest,
             facts=prepared.facts,
             confirm_by=confirm_by,
@@ -189,9 +189,7 @@ class Apply(HostVerb):
         # A terminal that is lost must not interrupt what follows the run either.
         with delayed_signals():
             try:
-                result = apply_steps(
-                    host.effects, host.journal, gated.steps, request, report
-                )
+                result = host.apply(gated.steps, request)
             except Problem:  # nothing was done; after other errors the timer is needed
                 stop_timer()
                 raise
@@ -306,11 +304,12 @@ class Confirm(HostVerb):
 
     def run(self, context: Context) -> int:
         as_root("confirm", context.root)
-        host, report = ThisHost(context.root), RunReport(context.output)
+        report = RunReport(context.output)
+        host = ThisHost(context.root, "confirm", report)
         with one_run(context.root, by="confirm"):
             # This rolls back a run after its deadline, if its timer has not done so
             # yet.
-            host.recover(report)
+            host.recover()
             ledger = host.journal.ledger()
             run = ledger.awaiting
             if run is not None:

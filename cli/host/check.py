@@ -15,7 +15,7 @@ from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
-from ovirt_rdma.host.decision import registry
+from ovirt_rdma.host.rules import registry
 from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, VERDICTS, WARN, Finding
 
 # Up to this many equal findings stay on separate lines.

@@ -16,18 +16,21 @@ from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.daemon.block import BlockLogins
 from ovirt_rdma.host.daemon.capabilities import Capabilities
 from ovirt_rdma.host.daemon.kernel_change import Recheck
-from ovirt_rdma.host.daemon.loop import Daemon, Task
-from ovirt_rdma.host.daemon.partitions import FollowPartitions
-from ovirt_rdma.host.daemon.state import (
+from ovirt_rdma.host.daemon.loop import (
     BAD,
     FAILED,
     HANGS,
+    NOT_RUNNING,
     OK,
     PROBLEM,
+    START,
+    Daemon,
     DaemonState,
+    Task,
     TaskState,
     read_daemon,
 )
+from ovirt_rdma.host.daemon.partitions import FollowPartitions
 from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import DAEMON_UNIT
@@ -103,8 +106,8 @@ class ShowDaemon(HostVerb):
 
 def _print_absent(is_wanted: bool, output: Output) -> None:
     if is_wanted:
-        output.line(f"{DAEMON_UNIT} is not running, although this host is enabled.")
-        output.fix(f"systemctl status {DAEMON_UNIT}; systemctl start {DAEMON_UNIT}")
+        output.line(f"{NOT_RUNNING}.")
+        output.fix(START)
     else:
         output.line(f"{DAEMON_UNIT} is not wanted: this host is not enabled.")
         output.next("ovirt-rdma-host enable")

@@ -13,15 +13,15 @@ from ovirt_rdma.cli.host.arguments import Source
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.decision import registry
-from ovirt_rdma.host.decision.registry import Decision, decide
 from ovirt_rdma.host.errors import UsageProblem, did_you_mean
 from ovirt_rdma.host.facts.dump import load
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.model import Policy, digest
 from ovirt_rdma.host.policy.store import in_force
+from ovirt_rdma.host.rules import registry
 from ovirt_rdma.host.rules.base import Rule
+from ovirt_rdma.host.rules.registry import Decision, decide
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from ovirt_rdma.cli.host.arguments import HostVerb
 from ovirt_rdma.cli.host.decision import rule_of
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.host.decision.registry import RULES
 from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.rules.registry import RULES
 from ovirt_rdma.host.system.safe_file import read_file
 
 # In a checkout, and where the package installs them.

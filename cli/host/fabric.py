@@ -26,7 +26,11 @@ from ovirt_rdma.cli.host.shown.runs import BACK, RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output, count, sentences
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
-from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, RunResult
+from ovirt_rdma.host.changes.journal import (
+    DONE,
+    PARTLY,
+    RunResult,
+)
 from ovirt_rdma.host.changes.run import loaded_policy
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem, Sentence
@@ -346,13 +350,13 @@ class _Changing(HostVerb):
     def run(self, context: Context) -> int:
         root, output = context.root, context.output
         as_root(self.words, root)
-        host, report = ThisHost(root), RunReport(output, word=self.word)
+        report = RunReport(output, word=self.word)
+        host = ThisHost(root, self.words, report)
         report.reading()
         host.facts()
         with one_run(root, by=self.words), delayed_signals():
-            host.recover(report)
-            run = OpensmRun(root, host.run, host.effects, host.journal, report)
-            result, proof = self.carry_out(run, host, report)
+            host.recover()
+            result, proof = self.carry_out(OpensmRun(host), report)
         if not output.for_people:
             content = {
                 "run": result.run,
@@ -380,22 +384,13 @@ class _Changing(HostVerb):
             return ExitCode.ROLLED_BACK
         return ExitCode.CHECKS_FAILED if proof.proven is False else ExitCode.DONE
 
-    def carry_out(
-        self, run: OpensmRun, host: ThisHost, report: RunReport
-    ) -> tuple[RunResult, Proof]:
+    def carry_out(self, run: OpensmRun, report: RunReport) -> tuple[RunResult, Proof]:
         """Do what :meth:`decide` returns; the lock is held."""
-        policy, facts = loaded_policy(host.root), host.facts()
+        policy, facts = loaded_policy(run.host.root), run.host.facts()
         found = self.decide(run, policy, facts, report)
         if found.step is None:
             return RunResult(None, DONE, found.sentence), found.prove()
-        return run.apply(
-            found.step,
-            found.prove,
-            found.timeout_s,
-            policy.digest,
-            facts,
-            by=f"{PROGRAM} {self.words}",
-        )
+        return run.apply(found.step, found.prove, found.timeout_s, policy.digest)
 
     def decide(
         self, run: OpensmRun, policy: StoredPolicy, facts: Facts, report: RunReport
@@ -517,12 +512,10 @@ class Disable(_Changing):
     words, kind = "fabric sm disable", "fabric-sm-disable"
     word = BACK
 
-    def carry_out(
-        self, run: OpensmRun, host: ThisHost, report: RunReport
-    ) -> tuple[RunResult, Proof]:
-        fabric = FabricReader(run.tree, host.run).facts(host.facts())
+    def carry_out(self, run: OpensmRun, report: RunReport) -> tuple[RunResult, Proof]:
+        fabric = FabricReader(run.tree, run.host.run).facts(run.host.facts())
         ours = {one.guid for one in fabric.ours}
-        result = run.disable(host.facts(), f"{PROGRAM} {self.words}")
+        result = run.disable()
         # The ports behind which ours is the only subnet manager that is known.
         self.alone: list[LocalPort] = [
             one.port
@@ -547,7 +540,7 @@ class Disable(_Changing):
 
 
 def _fabric_facts(context: Context) -> FabricFacts:
-    host = ThisHost(context.root)
+    host = ThisHost(context.root, "fabric", RunReport(context.output))
     context.output.progress("reading the host")
     facts = host.facts()
     context.output.progress("asking the subnet manager")

@@ -32,9 +32,16 @@ from ovirt_rdma.cli.host.shown.runs import (
 )
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
-from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, ROLLED_BACK, RunResult
-from ovirt_rdma.host.changes.revert import revert as revert_changes
+from ovirt_rdma.host.changes.journal import (
+    DONE,
+    PARTLY,
+    ROLLED_BACK,
+    AppliedChange,
+    Journal,
+    Ledger,
+    Run,
+    RunResult,
+)
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.system.lock import one_run
 
@@ -200,25 +207,17 @@ class Revert(HostVerb):
     def run(self, context: Context) -> int:
         output = context.output
         as_root("revert", context.root)
-        host, report = ThisHost(context.root), RunReport(output, word=BACK)
+        report = RunReport(output, word=BACK)
+        host = ThisHost(context.root, "revert", report)
         report.reading()
-        host.facts()
+        hostname = host.facts().hostname
         with one_run(context.root, by="revert"):
-            recovered = host.recover(report, even_in_use=self.allow_link_down)
+            recovered = host.recover(even_in_use=self.allow_link_down)
             ledger = host.journal.ledger()
             applied = ledger.applied_steps
             only = _known(self.step, applied)
             report.expect(applied)
-            facts = host.facts()
-            result = revert_changes(
-                host.effects,
-                host.journal,
-                facts,
-                report,
-                only=only,
-                allow_link_down=self.allow_link_down,
-                by=f"{PROGRAM} revert",
-            )
+            result = host.revert(only, allow_link_down=self.allow_link_down)
             after = host.journal.ledger()
             awaited = ledger.awaiting
             if awaited is not None and after.awaiting is None:
@@ -232,7 +231,7 @@ class Revert(HostVerb):
             text = f"{left.what}: {left.why}" if left.failed else left.why
             report.add(Line(left.step, LEFT), text)
         if output.for_people:
-            _print_result(result, only, facts.hostname, output)
+            _print_result(result, only, hostname, output)
         else:
             output.document(
                 "revert", _revert_document(result, steps, recovered, report)
@@ -301,14 +300,11 @@ def _print_result(
     if theirs:
         summary += f"; {theirs} left, because someone else has changed it since"
     if failed:
-        summary += f"; {failed} could not be reverted, and {_is(failed)} still applied"
+        verb = "is" if failed == 1 else "are"
+        summary += f"; {failed} could not be reverted, and {verb} still applied"
     output.text(f"{summary}.")
     if failed or only is not None:
         output.next(f"{PROGRAM} status")
-
-
-def _is(number: int) -> str:
-    return "is" if number == 1 else "are"
 
 
 def _revert_document(

@@ -12,6 +12,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Optional
 
 from ovirt_rdma.cli.context import Context
@@ -23,7 +24,10 @@ from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.revert import ChangeStatus, change_status
+from ovirt_rdma.host.changes.run import (
+    ChangeStatus,
+    change_status,
+)
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.kernel_change import (
     Difference,
@@ -31,13 +35,30 @@ from ovirt_rdma.host.daemon.kernel_change import (
     differences,
     read_record,
 )
+from ovirt_rdma.host.daemon.loop import (
+    NOT_RUNNING,
+    START,
+    read_daemon,
+)
 from ovirt_rdma.host.enablement import apply
 from ovirt_rdma.host.enablement.apply import EnablementResult
-from ovirt_rdma.host.enablement.state import BY_LAUNCHER, MODE_HOST
-from ovirt_rdma.host.enablement.status import Status, read_status
+from ovirt_rdma.host.enablement.state import (
+    BY_LAUNCHER,
+    MODE_HOST,
+    Advice,
+    Status,
+    marker_mode,
+    read_status,
+)
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.paths import DAEMON_UNIT, POLICY_JSON, POLICY_YAML, under
+from ovirt_rdma.host.paths import (
+    DAEMON_UNIT,
+    POLICY_JSON,
+    POLICY_YAML,
+    SYSTEMD_BOOTED,
+    under,
+)
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import read_drop_ins
 from ovirt_rdma.host.policy.model import Policy
@@ -90,6 +111,19 @@ def change_advice(
         )
     for sentence in changes.kept:
         yield f"{sentence}; revert would not change it", ""
+
+
+def daemon_advice(root: str) -> Iterator[Advice]:
+    """Yield what is wrong with the daemon, if this host is enabled."""
+    if marker_mode(Path(root)) is None or not under(root, SYSTEMD_BOOTED).is_dir():
+        return
+    try:
+        state = read_daemon(root)
+    except Problem as problem:
+        yield Advice(problem.one_line, problem.fix)
+        return
+    if state is None:
+        yield Advice(NOT_RUNNING, START)
 
 
 def read_kernel_change(
@@ -161,6 +195,8 @@ class ShowStatus(HostVerb):
     def run(self, context: Context) -> int:
         output = context.output
         report = read_status(context.root)
+        advice = (*report.advice, *daemon_advice(context.root))
+        report = dataclasses.replace(report, advice=advice)
         changes = change_status(runs.host_effects(context.root), Journal(context.root))
         digest = report.policy.digest
         holder = holder_of(context.root)

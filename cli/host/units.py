@@ -8,7 +8,6 @@ something was done, or has to be known.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from functools import partial
 from typing import Optional
 
 from ovirt_rdma.cli.context import Context
@@ -18,14 +17,19 @@ from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.changes.boot import restore_netdev
-from ovirt_rdma.host.changes.kinds.model import PARTLY, RunResult
-from ovirt_rdma.host.changes.revert import may_be_rolled_back, roll_back_unconfirmed
+from ovirt_rdma.host.changes.journal import (
+    PARTLY,
+    RunResult,
+)
+from ovirt_rdma.host.changes.run import (
+    may_be_rolled_back,
+    roll_back_unconfirmed,
+)
 from ovirt_rdma.host.daemon.block import log_in_at_boot
-from ovirt_rdma.host.daemon.loop import tell_systemd
-from ovirt_rdma.host.daemon.state import seconds_since_start
+from ovirt_rdma.host.daemon.loop import seconds_since_start, tell_systemd
+from ovirt_rdma.host.enablement.state import Advice
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.services.package_scripts import (
-    Note,
     notes_after_install,
     prepare_erase,
 )
@@ -79,9 +83,10 @@ class Recover(UnitVerb):
 
     def run(self, context: Context) -> int:
         as_root("unit recover", context.root)
-        host, report = ThisHost(context.root), RunReport(context.output)
+        report = RunReport(context.output)
+        host = ThisHost(context.root, "unit recover", report)
         with one_run(context.root, _RECOVER_WAIT_S, by="unit recover"):
-            result = host.recover(report, even_in_use=True)
+            result = host.recover(even_in_use=True)
         return _print_result(result, report, context.output)
 
 
@@ -103,18 +108,21 @@ class RollBackUnconfirmed(UnitVerb):
 
     def run(self, context: Context) -> int:
         as_root("unit unconfirmed", context.root)
-        host, report = ThisHost(context.root), RunReport(context.output)
+        report = RunReport(context.output)
+        host = ThisHost(context.root, "unit unconfirmed", report)
         with ExitStack() as stack:
             if not lock_or_end_holder(
                 stack,
                 context.root,
                 "unit unconfirmed",
-                is_needed=partial(_is_due, host, self.number),
+                is_needed=lambda: may_be_rolled_back(
+                    host.journal.ledger(), self.number
+                ),
                 say=report.note,
                 patience=_PATIENCE or HolderTimeouts(),
             ):
                 return 0
-            result = host.recover(report, even_in_use=True)
+            result = host.recover(even_in_use=True)
             if result is None:
                 result = roll_back_unconfirmed(
                     host.effects, host.journal, self.number, report
@@ -122,10 +130,6 @@ class RollBackUnconfirmed(UnitVerb):
                 if result is not None:
                     report.note(result.sentence)
         return _print_result(result, report, context.output)
-
-
-def _is_due(host: ThisHost, run: int) -> bool:
-    return may_be_rolled_back(host.journal.ledger(), run)
 
 
 class LogInToBlock(UnitVerb):
@@ -160,12 +164,12 @@ class PrepareErase(UnitVerb):
         try:
             end_benchmark(context.root, say=context.output.message)
         except Problem as problem:
-            notes.append(Note(problem.one_line, problem.fix))
+            notes.append(Advice(problem.one_line, problem.fix))
         notes += prepare_erase(context.root)
         return _print_notes(notes, context.output)
 
 
-def _print_notes(notes: list[Note], output: Output) -> int:
+def _print_notes(notes: list[Advice], output: Output) -> int:
     for note in notes:
         output.message(f"ovirt-rdma-host: {note.sentence}")
         output.message(f"fix: {note.fix}")

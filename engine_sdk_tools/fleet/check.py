@@ -76,7 +76,6 @@ from ovirt_rdma.engine_sdk_tools.model import (
     status_words,
 )
 from ovirt_rdma.host import __version__
-from ovirt_rdma.host.decision.registry import Decision, decide
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER, MODE_VDSMD, MODES
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.devices import Adapter, Guid, RdmaDevice
@@ -85,6 +84,10 @@ from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.policy.model import Policy, digest
 from ovirt_rdma.host.rules import base
 from ovirt_rdma.host.rules.base import Step
+from ovirt_rdma.host.rules.registry import (
+    Decision,
+    decide,
+)
 from ovirt_rdma.storage import readiness
 
 # A sentence for each of the first GUIDs; of more, only the number is shown.

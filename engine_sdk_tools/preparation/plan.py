@@ -47,10 +47,10 @@ from ovirt_rdma.engine_sdk_tools.model import (
     status_words,
 )
 from ovirt_rdma.engine_sdk_tools.names import listed
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, REBOOT
+from ovirt_rdma.host.rules.registry import decide
 
 # Ways to prepare a host.
 SSH = "ssh"

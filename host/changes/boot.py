@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.changes.journal import Journal, Ledger
-from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host
-from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.kind import Kind
-from ovirt_rdma.host.changes.kinds.location import (
+from ovirt_rdma.host.changes.kinds.host import (
+    EffectFailed,
+    Host,
+    Place,
     netdevs_of_pci,
     present_name,
 )
-from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place
-from ovirt_rdma.host.changes.kinds.registry import kind_of, kind_of_act
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Kind
+from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
@@ -37,7 +37,6 @@ from ovirt_rdma.host.rules.profiles import static_addresses
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.safe_file import read_file
-from ovirt_rdma.host.system.tree import FileTree
 
 
 def boot_settings(ledger: Ledger) -> tuple[AtomicChange, ...]:
@@ -98,14 +97,13 @@ def restore_netdev(
     try:
         with one_run(root, LOCK_S, by=f"unit netdev {name}"):
             settings = boot_settings(Journal(root).ledger())
-            host = Host(Path(root), run)
+            host = effects or HostEffects(root, run)
             if settings:
                 _wait_for_files(host, name)
             wanted = [s for s in settings if _is_about(host, s, name)]
             # The adapter's settings first: they remove and recreate the netdevs.
             wanted.sort(key=lambda setting: kind_of_act(setting).port is None)
-            effects = effects or HostEffects(root, run)
-            restorer = _Restorer(Path(root), run, effects, say)
+            restorer = _Restorer(host, run, say)
             results = [restorer.restore(name, setting) for setting in wanted]
             return ExitCode.DONE if all(results) else ExitCode.FAILED
     except Problem as problem:
@@ -119,11 +117,10 @@ def _wait_for_files(host: Host, name: str) -> None:
     """Wait until an IPoIB netdev has the file that it gets last; a child that ``ip
     link`` made gets none (Linux ulp/ipoib/ipoib_main.c and ipoib_vlan.c).
     """
-    tree = FileTree(host.root)
     folder = f"{NET_CLASS}/{name}"
-    if tree.text(f"{folder}/type") == str(ARPHRD_INFINIBAND):
+    if host.tree.text(f"{folder}/type") == str(ARPHRD_INFINIBAND):
         last = {"delete_child", "parent"}
-        host.wait_for(lambda: bool(last.intersection(tree.names(folder))), FILES_S)
+        host.wait_for(lambda: bool(last.intersection(host.tree.names(folder))), FILES_S)
 
 
 def _is_about(host: Host, setting: AtomicChange, name: str) -> bool:
@@ -136,9 +133,8 @@ def _is_about(host: Host, setting: AtomicChange, name: str) -> bool:
 
 @dataclass(frozen=True)
 class _Restorer:
-    root: Path
+    host: HostEffects
     run: Optional[Runner]
-    effects: HostEffects
     say: Callable[[str], None]
 
     def restore(self, name: str, setting: AtomicChange) -> bool:
@@ -157,7 +153,7 @@ class _Restorer:
             self.say(f"{what} stays {value}: an earlier write was not accepted")
             return False
         try:
-            self.effects.do(setting)
+            self.host.do(setting)
         except EffectFailed as failed:
             self.say(f"{what} stays {value}: {failed}")
             return False
@@ -169,14 +165,14 @@ class _Restorer:
         return True
 
     def _read(self, setting: AtomicChange) -> Optional[str]:
-        return self.effects.read(setting.changes[0], place=setting.place).value
+        return self.host.read(setting.changes[0], place=setting.place).value
 
     def _users(self, setting: AtomicChange) -> tuple[str, ...]:
         """Return whom a link that goes down would interrupt. They are read under the
         lock, because somebody may have started to use the netdev while we waited.
         """
-        facts = HostReader(self.root, self.run).facts()
-        present = kind_of_act(self.effects.present(setting))
+        facts = HostReader(self.host.root, self.run).facts()
+        present = kind_of_act(self.host.present(setting))
         return present.interrupts(NetdevUsers(_without_stored(facts)))
 
     def _first_try(self, change: Change) -> bool:
@@ -194,7 +190,7 @@ class _Restorer:
         kind = kind_of(change)
         address, number = kind.port or ("", 0)
         what = "" if kind.label.endswith("_mtu") else "-type"
-        return under(self.root, f"{_TRIED}{address}-{number}{what}")
+        return under(self.host.root, f"{_TRIED}{address}-{number}{what}")
 
 
 def _without_stored(facts: Facts) -> Facts:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Keep the journal: the runs that changed this host, each change with the value before.
+"""Keep the journal: the runs that changed this host, each change with the value before;
+and define the data of runs.
 
 The journal is one JSON document with a digest. It is replaced as a whole, and is on
 disk before the next thing is done: a power cut leaves the document from before or the
@@ -21,7 +22,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -29,18 +30,103 @@ from functools import cached_property
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.changes.kinds.model import (
-    DONE,
-    AtomicChange,
-    Listener,
-    Refused,
-    Values,
-)
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Values
+from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import JOURNAL, under
 from ovirt_rdma.host.system.files import NotDurable, fix_for, write_atomically
 from ovirt_rdma.host.system.json_codec import Records, plain
 from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, json_value
+
+# The verbs of runs.
+APPLY = "apply"
+REVERT = "revert"
+HOOK = "hook"
+PARTITIONS = "partitions"
+
+# The outcomes of runs.
+DONE = "done"
+ROLLED_BACK = "rolled back"
+# Some changes could not be undone, and are still applied.
+PARTLY = "partly rolled back"
+
+
+class Refused(Problem):
+    """The run would be unsafe, or its plan is outdated; nothing was done.
+
+    The message has the sentence, and below it a line for each of ``reasons``.
+    """
+
+    exit_code = ExitCode.REFUSED
+
+    def __init__(
+        self, id: str, sentence: str, fix: str = "", *, reasons: Sequence[Sentence] = ()
+    ) -> None:
+        super().__init__(id, "\n".join([sentence, *reasons]), fix)
+        self._reasons = tuple(reasons)
+
+    @property
+    def reasons(self) -> tuple[Sentence, ...]:
+        """The reasons, each with its own id."""
+        return self._reasons
+
+
+class Listener:
+    """Receives the progress of a run; this one ignores it. An OSError that it raises (a
+    closed pipe) does not stop the run.
+    """
+
+    def doing(self, step_id: str, sentence: str) -> None:
+        """Called when a step begins."""
+
+    def done(self, step_id: str, before: str, after: str) -> None:
+        """Called when a step is done and verified; the values are the step's texts."""
+
+    def note(self, sentence: str) -> None:
+        """Called with a sentence that the operator should know."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """``what`` (a property as text) of ``step`` was left unchanged, or the whole step
+    if ``what`` is empty. ``why`` is a sentence without a full stop. ``failed``: it
+    could not be undone; ``fix`` has the command that does it.
+    """
+
+    step: str
+    what: str
+    why: Sentence
+    fix: str = ""
+    failed: bool = False
+
+    def document(self) -> dict[str, object]:
+        """Return it for ``-o json``, with the ``id`` of ``why``."""
+        return {
+            "step": self.step,
+            "what": self.what,
+            "id": self.why.id,
+            "why": self.why,
+            "fix": self.fix,
+            "failed": self.failed,
+        }
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """``run`` is the run's number, None if there was nothing to do and no run began.
+
+    ``outcome`` is the journal's: DONE, ROLLED_BACK or PARTLY. ``done`` are the ids of
+    the steps that were done, in that order (of a revert: that were undone; of a
+    rollback: none). ``left`` is what was left, and why. ``sentence`` is the summary,
+    without a full stop.
+    """
+
+    run: Optional[int]
+    outcome: str
+    sentence: str
+    done: tuple[str, ...] = ()
+    left: tuple[Left, ...] = ()
+
 
 # The newest runs, which the journal keeps besides open ones and those with changes that
 # are applied.

@@ -37,21 +37,33 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from ovirt_rdma.host.changes.journal import AppliedChange, JournalWriter, Key, Ledger
-from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
-from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.kind import Property
-from ovirt_rdma.host.changes.kinds.model import (
+from ovirt_rdma.host.changes.journal import (
     PARTLY,
     ROLLED_BACK,
-    AtomicChange,
+    AppliedChange,
+    JournalWriter,
+    Key,
+    Ledger,
     Left,
     Refused,
     RunResult,
+)
+from ovirt_rdma.host.changes.kinds.host import (
+    EffectFailed,
+    Reading,
+)
+from ovirt_rdma.host.changes.kinds.kind import (
+    AtomicChange,
+    Property,
     Values,
 )
 from ovirt_rdma.host.changes.kinds.netdev import MODE_FILE, MTU_FILE
-from ovirt_rdma.host.changes.kinds.registry import describe, kind_of, kind_of_act
+from ovirt_rdma.host.changes.kinds.registry import (
+    HostEffects,
+    describe,
+    kind_of,
+    kind_of_act,
+)
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.ipoib import DATAGRAM, GROUP_MTUS
 from ovirt_rdma.host.paths import NET_CLASS
@@ -372,32 +384,6 @@ def _why_kept(entry: AppliedChange, to: Values) -> Optional[Sentence]:
     return _by_others(f"{describe(entry.act)} was changed since by someone else")
 
 
-@dataclass
-class UndoResult:
-    """``steps`` were undone, or nothing had to be done, in this order; ``left`` has
-    what was left, or could not be undone.
-    """
-
-    steps: list[str] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
-
-    @property
-    def failed(self) -> list[Left]:
-        """What could not be undone."""
-        return [left for left in self.left if left.failed]
-
-    @property
-    def summary(self) -> str:
-        """Which values were restored, and which were not, as a clause."""
-        if self.failed:
-            failed = [f"{left.what} ({left.why})" for left in self.failed]
-            return f"not restored: {', '.join(failed)}"
-        if self.left:
-            names = ", ".join(left.what for left in self.left)
-            return f"all is as before, except {names}, which others have changed"
-        return "all is as before"
-
-
 def is_undo_needed(host: HostEffects, group: Sequence[UndoChange]) -> bool:
     """Whether undoing ``group`` would change the host as it is now."""
     return not all(_is_restored(host, undo) for undo in group)
@@ -415,7 +401,8 @@ def finish(
     sentence. Continues if a change cannot be undone, or the journal cannot be written
     any more.
     """
-    undone = _Execution(host, writer, plan.by_run).carry_out(plan)
+    undone = _Execution(host, writer, plan.by_run)
+    undone.carry_out(plan)
     if undone.failed:
         outcome = PARTLY
     sentence = f"{reason}; {undone.summary}" if reason else undone.summary
@@ -443,15 +430,35 @@ def roll_back(
 
 @dataclass
 class _Execution:
+    """Carries out a plan. ``steps`` were undone, or nothing had to be done, in this
+    order; ``left`` has what was left, or could not be undone.
+    """
+
     host: HostEffects
     writer: JournalWriter
     by_run: int
+    steps: list[str] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
     # The steps of changes that were undone, or deleted with one that was.
     closed: list[str] = field(default_factory=list)
 
-    def carry_out(self, plan: UndoPlan) -> UndoResult:
-        """Carry out ``plan``."""
+    @property
+    def failed(self) -> list[Left]:
+        """What could not be undone."""
+        return [left for left in self.left if left.failed]
+
+    @property
+    def summary(self) -> str:
+        """Which values were restored, and which were not, as a clause."""
+        if self.failed:
+            failed = [f"{left.what} ({left.why})" for left in self.failed]
+            return f"not restored: {', '.join(failed)}"
+        if self.left:
+            names = ", ".join(left.what for left in self.left)
+            return f"all is as before, except {names}, which others have changed"
+        return "all is as before"
+
+    def carry_out(self, plan: UndoPlan) -> None:
         self.writer.record(*plan.released)
         # Recorded before anything is done: once the newer changes are closed, a value
         # that stays may look like one that an older change had set.
@@ -459,9 +466,8 @@ class _Execution:
         for group in plan.groups:
             self._undo_step(group)
         touched = [*self.closed, *(entry.act.step for entry in plan.released)]
-        failed = {left.step for left in self.left if left.failed}
-        steps = [step for step in dict.fromkeys(touched) if step not in failed]
-        return UndoResult(steps, self.left)
+        failed = {left.step for left in self.failed}
+        self.steps = [step for step in dict.fromkeys(touched) if step not in failed]
 
     def _record(self, undone: Iterable[UndoChange]) -> None:
         """Record to which values changes are about to be undone."""

@@ -132,7 +132,8 @@ class BlockLogins(Task):
     def __init__(
         self, root: str, clock: Callable[[], float] = seconds_after_boot
     ) -> None:
-        self._root, self._clock = root, clock
+        super().__init__(root)
+        self._clock = clock
         self._block: Optional[BlockPolicy] = None
         self._pending: list[Target] = []
         self._problems: list[str] = []
@@ -154,7 +155,7 @@ class BlockLogins(Task):
             self._next_scan = now + (block.rescan_interval or math.inf)
         if self._pending and now >= self._next_try:
             self._pending, self._problems = _log_in(
-                self._root, DAEMON_UNIT, block, self._pending, turn.note
+                self.root, DAEMON_UNIT, block, self._pending, turn.note
             )
             self._next_try = self._clock() + self._retry_s
             self._retry_s = min(2 * self._retry_s, _SELDOM_S)
@@ -171,8 +172,8 @@ class BlockLogins(Task):
         )
 
     def _rescan(self, interval: int, note: Note) -> list[str]:
-        with one_run(self._root, by=DAEMON_UNIT):
-            sessions = BlockSessions(self._root)
+        with one_run(self.root, by=DAEMON_UNIT):
+            sessions = BlockSessions(self.root)
             before = sessions.facts()
             failed = sessions.rescan(before.sessions)
             after = sessions.facts()

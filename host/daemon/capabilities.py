@@ -17,10 +17,8 @@ from ovirt_rdma.host.daemon.loop import Result, Task, Turn
 from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_mode
 from ovirt_rdma.host.facts.interfaces import interfaces_of
 from ovirt_rdma.host.paths import CAPS_JSON, INTERFACES_JSON, POLICY_JSON, under
-from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import in_force
-from ovirt_rdma.host.system.commands import Runner
-from ovirt_rdma.host.system.files import not_written, write_atomically
+from ovirt_rdma.host.system.files import PUBLIC_MODE, not_written, write_public
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.json_document import Envelope
 from ovirt_rdma.host.system.safe_file import read_file
@@ -30,9 +28,6 @@ CAPS = Envelope("capabilities")
 FEATURES = ("NFS_RDMA",)
 CAPS_S = 60.0
 INTERFACES = Envelope("interfaces")
-# Read by the user vdsm, and by users of Ansible.
-_FILE_MODE = 0o644
-_DIRECTORY_MODE = 0o755
 
 
 def text_of_caps() -> str:
@@ -50,62 +45,49 @@ def has_features(root: Union[str, Path]) -> bool:
 
 
 class Capabilities(Task):
-    """Keeps the files as the host below ``root`` is configured. ``run`` runs tools, as
-    for HostReader.
-    """
+    """Keeps the files as the host is configured."""
 
     name = "capabilities"
-
-    def __init__(self, root: str = "/", run: Optional[Runner] = None) -> None:
-        self._root, self._run = root, run
-
-    def interval(self, policy: Policy) -> Optional[float]:
-        """As :meth:`Task.interval`."""
-        return CAPS_S
+    every_s = CAPS_S
 
     def run(self, turn: Turn) -> Result:
         """Write or remove the files. Raises Problem where that is not possible."""
-        has = has_features(self._root)
-        _keep(under(self._root, CAPS_JSON), text_of_caps() if has else None)
+        has = has_features(self.root)
+        _keep(under(self.root, CAPS_JSON), text_of_caps() if has else None)
         wanted = None
-        if marker_mode(Path(self._root)) is not None:
-            found = interfaces_of(HostReader(self._root, self._run).interfaces())
+        if marker_mode(Path(self.root)) is not None:
+            found = interfaces_of(HostReader(self.root, self.tools).interfaces())
             wanted = INTERFACES.text({"interfaces": plain(found)})
-        _keep(under(self._root, INTERFACES_JSON), wanted)
+        _keep(under(self.root, INTERFACES_JSON), wanted)
         if has:
             return Result(f"the engine gets {', '.join(FEATURES)}")
         return Result("the engine gets nothing: mode vdsmd and a policy are needed")
 
     def end(self) -> None:
         """As :meth:`Task.end`."""
-        if marker_mode(Path(self._root)) is None:
+        if marker_mode(Path(self.root)) is None:
             for path in (CAPS_JSON, INTERFACES_JSON):
-                _keep(under(self._root, path), None)
+                _keep(under(self.root, path), None)
 
 
 def _keep(path: Path, text: Optional[str]) -> None:
     """Give the file ``path`` this text, or remove it, unless it is so. Raises
     Problem.
     """
-    wanted = None if text is None else text.encode()
     try:
-        if wanted == _present(path):
-            return
-        if wanted is None:
+        present = _present(path)
+        if text is None and present is not None:
             path.unlink()
-            return
-        if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.chmod(_DIRECTORY_MODE)
-        write_atomically(path, wanted, _FILE_MODE)
     except OSError as error:
         raise not_written(error, path) from error
+    if text is not None and text.encode() != present:
+        write_public(path, text)
 
 
 def _present(path: Path) -> Union[bytes, None]:
     """Return the text of the file; None if there is none, "" if vdsm cannot read it."""
     try:
-        readable = path.stat().st_mode & 0o777 == _FILE_MODE and path.is_file()
+        readable = path.stat().st_mode & 0o777 == PUBLIC_MODE and path.is_file()
         return read_file(path) if readable else b""
     except FileNotFoundError:
         return b"" if path.is_symlink() else None

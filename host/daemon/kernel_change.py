@@ -17,25 +17,22 @@ from typing import Optional, Union
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import FINDINGS_JSON, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.model import digest as policy_digest
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN, Finding
-from ovirt_rdma.host.system.commands import Runner
-from ovirt_rdma.host.system.files import not_written, write_atomically
+from ovirt_rdma.host.rules.registry import decide
+from ovirt_rdma.host.system.files import write_public
 from ovirt_rdma.host.system.json_codec import Records, plain
 from ovirt_rdma.host.system.json_document import (
     Envelope,
-    UnreadableJson,
     WrongRecord,
     read_json,
 )
 from ovirt_rdma.host.system.safe_file import read_file
 
 _DAY_S = 86400.0
-_FILE_MODE = 0o644
 _FIX = "remove it; the daemon writes it again once a day"
 FINDINGS = Envelope("findings")
 
@@ -77,37 +74,31 @@ _records = Records("the recorded findings")
 
 
 class Recheck(Task):
-    """Does what ``check`` does, and says what differs after the boot of another kernel.
-    ``run`` runs tools, as for HostReader.
+    """Does what ``check`` does, and says what differs after the boot of another
+    kernel.
     """
 
     name = "recheck"
     # Modules, links and vdsmd are up by then.
     first_s = 300.0
     deadline_s = 180.0
-
-    def __init__(self, root: str = "/", run: Optional[Runner] = None) -> None:
-        self._root, self._run = root, run
-
-    def interval(self, policy: Policy) -> Optional[float]:
-        """As :meth:`Task.interval`."""
-        return _DAY_S
+    every_s = _DAY_S
 
     def run(self, turn: Turn) -> Result:
         """Check the host, record the result, and note what differs. Raises Problem."""
         with contextlib.suppress(OSError):
             os.nice(19)  # Nothing waits for it.
-        facts = HostReader(self._root, self._run).facts()
+        facts = HostReader(self.root, self.tools).facts()
         kernel = facts.kernel_release
         digest = turn.stored.digest if turn.stored else policy_digest(Policy())
         now = findings_of(kernel, digest, decide(facts, turn.policy).findings)
         try:
-            earlier = read_record(self._root)
+            earlier = read_record(self.root)
         except Problem as problem:
             turn.note(f"{problem}; it is replaced")
             earlier = None
         record = record_after(earlier, now)
-        write_record(self._root, record)
+        write_record(self.root, record)
         if earlier is not None and earlier.now.kernel != kernel:
             found = differences(record)
             what = f"{len(found)} finding{'' if len(found) == 1 else 's'} changed"
@@ -162,18 +153,10 @@ def read_record(root: Union[str, Path]) -> Optional[Record]:
         return None
     try:
         return _records.read(Record, FINDINGS.content(read_json(path, read_file)))
-    except UnreadableJson as error:
-        raise Problem("findings-unreadable", f"{path}: {error}", _FIX) from error
     except WrongRecord as error:
         raise Problem("findings-invalid", f"{path}: {error}", _FIX) from error
 
 
 def write_record(root: Union[str, Path], record: Record) -> None:
     """Write the record below ``root``. Raises Problem."""
-    path = under(root, FINDINGS_JSON)
-    data = FINDINGS.text(plain(record))
-    try:
-        path.parent.mkdir(mode=0o755, exist_ok=True, parents=True)
-        write_atomically(path, data.encode(), _FILE_MODE)
-    except OSError as error:
-        raise not_written(error, path) from error
+    write_public(under(root, FINDINGS_JSON), FINDINGS.text(plain(record)))

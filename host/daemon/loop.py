@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run the daemon's tasks, each when it is due: one loop, one thread.
+"""Run the daemon's tasks, each when it is due: one loop, one thread; and keep their
+state in /run/ovirt-rdma/daemon.json.
 
 Each run of a task is a child process, a fork without exec, which costs a millisecond
 and shares the memory of the daemon. So a task that fails or hangs stops neither the
@@ -8,7 +9,9 @@ be killed, because it waits in the kernel, is left alone, and its task is not st
 again before it has ended: such processes do not become more, and the loop never waits
 for one.
 
-The loop counts seconds after boot, which setting the clock does not change.
+The loop counts seconds after boot, which setting the clock does not change. It writes
+the state at each turn; ``daemon status`` reads it. A file whose process has ended says
+nothing.
 """
 
 from __future__ import annotations
@@ -25,27 +28,105 @@ import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, NoReturn, Optional, Protocol
+from typing import Any, Callable, NoReturn, Optional, Protocol, Union
 
-from ovirt_rdma.host.daemon.state import (
-    BAD,
-    FAILED,
-    HANGS,
-    OFF,
-    OK,
-    PROBLEM,
-    DaemonState,
-    TaskState,
-    write_daemon,
-)
 from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import DAEMON_JSON, under
+from ovirt_rdma.host.paths import DAEMON_JSON, DAEMON_UNIT, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import FollowedPolicy, StoredPolicy
+from ovirt_rdma.host.system.commands import Runner
+from ovirt_rdma.host.system.files import write_public
+from ovirt_rdma.host.system.json_codec import Records, plain
+from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, read_json
 from ovirt_rdma.host.system.lock import LockHeld
+from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import Stop, StopSignal
 from ovirt_rdma.host.system.tree import seconds_after_boot, start_of
+
+# The last run of a task: it cannot be ended; it raised an error, or was ended at its
+# deadline; it found a problem; all is well.
+HANGS, FAILED, PROBLEM, OK = "hangs", "failed", "problem", "ok"
+# There was no run yet; the policy does not want the task.
+WAITS, OFF = "waits", "off"
+# Problems first, as they are shown.
+STATES = (HANGS, FAILED, PROBLEM, WAITS, OK, OFF)
+BAD = (HANGS, FAILED, PROBLEM)
+
+DAEMON = Envelope("daemon-state")
+NOT_RUNNING = f"{DAEMON_UNIT} is not running, although this host is enabled"
+START = f"systemctl status {DAEMON_UNIT}; systemctl start {DAEMON_UNIT}"
+_records = Records("the daemon's state")
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """A task of the daemon.
+
+    - ``state``: one of STATES; ``sentence``: the result of the last run, or why there
+      is none
+    - ``problems``: sentences about what is wrong
+    - ``began_s``: when the last run began; None if there was none
+    - ``took_s``: how long it took; None while it is running
+    - ``due_s``: when the next one is due; None: with another policy only
+    """
+
+    name: str
+    state: str = WAITS
+    sentence: str = ""
+    problems: tuple[str, ...] = ()
+    began_s: Optional[float] = None
+    took_s: Optional[float] = None
+    due_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class DaemonState:
+    """The daemon: its process with its start in clock ticks after boot, the digest of
+    the policy that it follows (None: there is none), what is wrong with the policy's
+    file, and its tasks.
+    """
+
+    pid: int
+    start: int
+    policy: Optional[str]
+    policy_problem: str
+    tasks: tuple[TaskState, ...]
+
+    @property
+    def worst_first(self) -> list[TaskState]:
+        """The tasks, problems first."""
+        return sorted(self.tasks, key=lambda task: STATES.index(task.state))
+
+
+def seconds_since_start() -> float:
+    """Return the age of this process: systemd counts from there."""
+    started = start_of(os.getpid()) or 0
+    return seconds_after_boot() - started / os.sysconf("SC_CLK_TCK")
+
+
+def write_daemon(root: Union[str, Path], state: DaemonState) -> None:
+    """Write the state below ``root``. Raises Problem if that is not possible."""
+    write_public(under(root, DAEMON_JSON), DAEMON.text(plain(state)))
+
+
+def read_daemon(root: Union[str, Path] = "/") -> Optional[DaemonState]:
+    """Return the state below ``root``; None if the daemon is not running. Raises
+    Problem if the file cannot be used.
+    """
+    path = under(root, DAEMON_JSON)
+    if not path.exists():
+        return None
+    try:
+        state = _records.read(DaemonState, DAEMON.content(read_json(path, read_file)))
+    except WrongRecord as error:
+        raise Problem(
+            "daemon-state-invalid",
+            f"{path}: {error}",
+            "systemctl restart ovirt-rdmad.service",
+        ) from error
+    return state if start_of(state.pid) == state.start else None
+
 
 # The longest turn. So long a new policy is not seen, and systemd hears nothing
 # (WatchdogSec=60 in the unit).
@@ -106,11 +187,13 @@ class Result:
 
 
 class Task:
-    """Something that the daemon does again and again.
+    """Something that the daemon does again and again, on the host below ``root``.
+    ``tools`` runs tools, as for HostReader.
 
     - ``changes_host``: it is asked to end before it is killed, gets only a policy whose
       file is intact, and leaves `apply` an interval of time after a new policy
     - ``first_s``: the first run is due so long after the start of the daemon
+    - ``every_s``: the seconds between the begins of two runs
     - ``deadline_s``: the longest run
     - ``is_early``: systemd waits for its first run
     - ``off``: why there is nothing to do, if :meth:`interval` is None
@@ -120,16 +203,20 @@ class Task:
     name = ""
     changes_host = False
     first_s = 0.0
+    every_s: Optional[float] = None
     deadline_s = 60.0
     is_early = False
     off = ""
     carried: tuple[str, ...] = ()
 
+    def __init__(self, root: str = "/", tools: Optional[Runner] = None) -> None:
+        self.root, self.tools = root, tools
+
     def interval(self, policy: Policy) -> Optional[float]:
-        """Return the seconds between the begins of two runs; None if the policy does
-        not want the task. It then runs once, to take away what it made before.
+        """Return ``every_s`` by this policy; None if it does not want the task, which
+        then runs once, to take away what it made before.
         """
-        raise NotImplementedError
+        return self.every_s
 
     def run(self, turn: Turn) -> Result:
         """Run once, in a child process. Raises Problem, or anything."""

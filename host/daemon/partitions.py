@@ -17,23 +17,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.changes.journal import Journal, Ledger
-from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import (
+from ovirt_rdma.host.changes.journal import (
     DONE,
     PARTITIONS,
-    PARTLY,
+    Ledger,
     Listener,
     Refused,
-    RunRequest,
 )
 from ovirt_rdma.host.changes.kinds.netdev import PkeyChild
-from ovirt_rdma.host.changes.revert import recover, revert
+from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.run import (
     Decided,
-    EarlyFacts,
+    HostRun,
+    RunRequest,
     apply_steps,
     decide_for,
+    revert,
     still_planned,
 )
 from ovirt_rdma.host.collect.collector import HostReader
@@ -176,9 +175,9 @@ class Outcome:
     waits: bool = False
 
 
-class ChildrenRun:
+class ChildrenRun(HostRun):
     """Makes and removes children of the host below ``root`` as ``policy`` requires.
-    ``run`` runs tools that read the host, ``host`` makes the changes. ``listener``
+    ``run`` runs tools that read the host, ``effects`` makes the changes. ``listener``
     receives the progress, and ``stop`` ends the run between two children. For one use.
     """
 
@@ -186,51 +185,41 @@ class ChildrenRun:
         self,
         root: Union[str, Path],
         run: Optional[Runner],
-        host: HostEffects,
+        effects: HostEffects,
         policy: StoredPolicy,
         *,
         listener: Listener,
         stop: Stop,
     ) -> None:
-        self._root, self._run = root, run
+        super().__init__(root, DAEMON_UNIT, listener, run, effects)
         self._policy = policy
-        self._listener = listener
         self._stop = stop
-        self._host = host
-        self._journal = Journal(root)
-        # Read before the lock is taken, if they are certainly needed.
-        self._facts = EarlyFacts(root, run)
         self._sentences: list[str] = []
 
-    def recover_own(self) -> str:
-        """Roll back a run of a follower that was killed; return why not all of it could
-        be, or "". An open run of somebody else is left unchanged.
-
-        Raises as :meth:`bring`.
+    def recover_own(self) -> None:
+        """Roll back a run of a follower that was killed. An open run of somebody else
+        is left unchanged. Raises as :meth:`bring`.
         """
-        with one_run(self._root, by=DAEMON_UNIT):
-            ledger = self._journal.ledger()
-            ours = ledger.interrupted and not open_run(ledger)
-            return self._recover() if ours else ""
+        with one_run(self.root, by=DAEMON_UNIT):
+            ledger = self.journal.ledger()
+            if ledger.interrupted and not open_run(ledger):
+                self.recover()
 
     def bring(self, seen: Difference, alone: Collection[str] = ()) -> Outcome:
         """Make and remove the children in ``seen`` that are still missing or obsolete
         once the whole host has been read. All new children are made in one run, except
         those in ``alone``, which have failed before: each of these has its own.
 
-        Raises LockHeld, and Problem where the journal or the lock cannot be used.
+        Raises LockHeld, and Problem where the journal or the lock cannot be used, or a
+        run of ours that was killed cannot be rolled back.
         """
-        self._facts()
-        with one_run(self._root, by=DAEMON_UNIT):
-            ledger = self._journal.ledger()
-            waits = open_run(ledger)
+        self.facts()  # before the lock is taken: they are certainly needed
+        with one_run(self.root, by=DAEMON_UNIT):
+            waits = open_run(self.journal.ledger())
             if waits:
                 return Outcome((waits,), waits=True)
-            if ledger.interrupted:  # a run of the follower itself
-                why = self._recover()
-                if why:
-                    return Outcome((why,))
-            prepared = decide_for(self._facts(), self._policy)
+            self.recover()
+            prepared = decide_for(self.facts(), self._policy)
             view = View(prepared.facts, self._policy.policy)
             now = difference(view)
             self._sentences = list(_not_made(view, seen.missing))
@@ -239,17 +228,6 @@ class ChildrenRun:
                 if name in now.gone and not self._stop.wait(0):
                     self._remove(view, name)
         return Outcome(tuple(self._sentences), frozenset(failed))
-
-    def _recover(self) -> str:
-        """Roll back an interrupted run; return why not all of it could be, or "".
-        Raises Refused where a child is in use by now.
-        """
-        now = self._host.now()
-        result = recover(self._host, self._journal, now, self._listener, self._facts)
-        if result is None or result.outcome == PARTLY:
-            return result.sentence if result else "a run is open"
-        self._listener.note(result.sentence)
-        return ""
 
     def _make(
         self, prepared: Decided, names: Collection[str], alone: Collection[str]
@@ -276,24 +254,26 @@ class ChildrenRun:
             DAEMON_UNIT,
             self._policy.digest,
             prepared.facts,
-            verify=lambda: still_planned(self._root, self._run, self._policy),
+            verify=lambda: still_planned(self.root, self.run, self._policy),
         )
         steps = steps_of(prepared.decision.applicable, names)
-        delayed = _DelayedListener()
+        # Reported when all of it was verified: what fails is tried again, one by one.
+        quiet = Listener()
         try:
-            result = apply_steps(self._host, self._journal, steps, request, delayed)
+            result = apply_steps(self.effects, self.journal, steps, request, quiet)
         except Refused as refused:
             return refused.one_line
         if result.outcome != DONE:
             return result.sentence
-        delayed.pass_on(self._listener)
+        for step in steps:
+            self.listener.done(step.id, step.before, step.after)
         return ""
 
     def _remove(self, view: View, name: str) -> None:
         """Remove a child whose partition is gone, if it is ours and not in use."""
         child = next(netdev for netdev in view.ipoib if netdev.name == name)
         why = in_use_because(view, child)
-        step = made_by(self._journal.ledger(), child)
+        step = made_by(self.journal.ledger(), child)
         if step is None:
             why = "it was not made by ovirt-rdma"
         if step and not why:
@@ -303,7 +283,7 @@ class ChildrenRun:
         if why:
             self._sentences.append(f"{sentence}; {name} was not removed: {why}")
         else:
-            self._listener.note(f"{sentence}; {name} was removed")
+            self.listener.note(f"{sentence}; {name} was removed")
 
     def _revert(self, view: View, step: str) -> str:
         """Revert the step that made a child, with later changes to it; return why that
@@ -311,10 +291,10 @@ class ChildrenRun:
         """
         try:
             result = revert(
-                self._host,
-                self._journal,
+                self.effects,
+                self.journal,
                 view.facts,
-                _DelayedListener(),
+                Listener(),
                 only=step,
                 by=DAEMON_UNIT,
             )
@@ -322,29 +302,6 @@ class ChildrenRun:
             return refused.one_line
         left = [f"{left.what}: {left.why}" for left in result.left]
         return "; ".join(left) if left or result.outcome == DONE else result.sentence
-
-
-class _DelayedListener(Listener):
-    """A run's listener that passes on what was done after all of it was verified."""
-
-    def __init__(self) -> None:
-        self._done: list[tuple[str, str, str]] = []
-        self._notes: list[str] = []
-
-    def done(self, step_id: str, before: str, after: str) -> None:
-        """Store it."""
-        self._done.append((step_id, before, after))
-
-    def note(self, sentence: str) -> None:
-        """Store it."""
-        self._notes.append(sentence)
-
-    def pass_on(self, listener: Listener) -> None:
-        """Pass everything on to ``listener``."""
-        for step in self._done:
-            listener.done(*step)
-        for sentence in self._notes:
-            listener.note(sentence)
 
 
 def _not_made(view: View, names: Collection[str]) -> Iterator[str]:
@@ -383,8 +340,8 @@ class FollowPartitions(Task):
         run: Optional[Runner] = None,
         host: Optional[HostEffects] = None,
     ) -> None:
-        self._root, self._run = root, run
-        self._host = host or HostEffects(root, run)
+        super().__init__(root, run)
+        self._effects = host or HostEffects(root, run)
         self._listener = listener
         self._recovered = False
         self._gone: frozenset[str] = frozenset()
@@ -403,7 +360,7 @@ class FollowPartitions(Task):
         """Poll once, and make the changes that are needed. Raises LockHeld."""
         if turn.stored is None or not turn.policy.host.follows_partitions:
             return Result(self.off)
-        allowed = under(self._root, FOLLOW_PARTITIONS)
+        allowed = under(self.root, FOLLOW_PARTITIONS)
         if allowed.is_symlink() or not allowed.is_file():
             self._tried, self._problems = Difference(), ()
             return Result("it is not turned on: IPOIB-PKEY-02 is not applied")
@@ -419,20 +376,17 @@ class FollowPartitions(Task):
 
     def _poll(self, turn: Turn, stored: StoredPolicy) -> None:
         run = ChildrenRun(
-            self._root,
-            self._run,
-            self._host,
+            self.root,
+            self.tools,
+            self._effects,
             stored,
             listener=self._listener,
             stop=turn.stop,
         )
         if not self._recovered:
-            why = run.recover_own()
-            if why:
-                self._problems = (why,)
-                return
+            run.recover_own()
             self._recovered = True
-        facts = HostReader(self._root, self._run).partitions()
+        facts = HostReader(self.root, self.tools).partitions()
         seen = difference(View(facts, stored.policy))
         # While the subnet manager writes the table again, a P_Key may be missing for a
         # moment.

@@ -4,7 +4,8 @@
 enable writes the marker last, and disable removes it last, so that the next run detects
 and completes an interrupted one. Before enable creates a folder it records that, so
 that disable can tell it from one that existed before. At every point in between, vdsmd
-starts either as stock or through a complete launcher.
+starts either as stock or through a complete launcher. A foreign file in a place of
+ours, or another enabled mode, is a reason to refuse.
 """
 
 from __future__ import annotations
@@ -21,38 +22,23 @@ from ovirt_rdma.host.enablement.state import (
     ABSENT,
     BY_LAUNCHER,
     BY_STOCK,
-    MAKE_LINK,
+    FOREIGN,
     MODE_HOST,
     MODE_VDSMD,
     MODES,
     NOTE,
     OURS,
     PRESENT,
-    RELOAD_SYSTEMD,
-    REMOVE_DIRECTORY,
-    REMOVE_LEFT_OVER,
-    REMOVE_LINK,
-    REMOVE_MARKER,
-    REMOVE_NOTE,
-    RESTART_VDSMD,
-    START_DAEMON,
-    STOP_DAEMON,
-    WRITE_MARKER,
-    WRITE_NOTE,
-    EnablementRefused,
+    Advice,
     EnablementState,
-    Step,
     marker_text,
     modes_on,
-    own_places,
     read_state,
-    refuse_foreign,
-    refuse_other_mode,
-    refuse_untrusted,
-    vdsmd_places,
+    selinux_advice,
+    vdsm_advice,
 )
-from ovirt_rdma.host.enablement.status import Advice, selinux_advice, vdsm_advice
 from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import (
     DAEMON_UNIT,
     DROPIN_DIRECTORY,
@@ -74,6 +60,80 @@ from ovirt_rdma.host.system.files import (
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.tree import FileTree
 
+# Step ids; stable, they appear in JSON.
+MAKE_LINK = "make-link"
+WRITE_NOTE = "write-folder-note"
+WRITE_MARKER = "write-marker"
+REMOVE_LINK = "remove-link"
+REMOVE_DIRECTORY = "remove-directory"
+REMOVE_NOTE = "remove-folder-note"
+REMOVE_MARKER = "remove-marker"
+REMOVE_LEFT_OVER = "remove-left-over"
+RELOAD_SYSTEMD = "reload-systemd"
+START_DAEMON = "start-daemon"
+STOP_DAEMON = "stop-daemon"
+RESTART_VDSMD = "restart-vdsmd"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change: its stable id, its target, and a sentence about it."""
+
+    id: str
+    target: str
+    sentence: str
+
+
+class EnablementRefused(Problem):
+    """The request would be unsafe; nothing was changed."""
+
+    exit_code = ExitCode.REFUSED
+
+
+def refuse_foreign(state: EnablementState, *, vdsmd: bool) -> None:
+    """Raise EnablementRefused if a foreign file or folder is in a place of all modes,
+    or of mode ``vdsmd``.
+    """
+    places = [(state.marker, ENABLED), (state.note, FOLDER_NOTE)]
+    if vdsmd:
+        places.append((state.directory.state, DROPIN_DIRECTORY))
+        places.append((state.link, DROPIN_LINK))
+    for owner, path in places:
+        if owner == FOREIGN:
+            raise EnablementRefused(
+                "file-not-ours",
+                f"{path} exists already and was not written by ovirt-rdma-host",
+                "find out what it is for, move it away, and run this command again",
+            )
+
+
+def refuse_untrusted(refused: Sequence[str]) -> None:
+    """Raise EnablementRefused if fapolicyd would not let programs of ours run."""
+    if refused:
+        raise EnablementRefused(
+            "fapolicyd-untrusted",
+            f"fapolicyd is running on this host and does not trust "
+            f"{', '.join(refused)}: VDSM could not start these files",
+            "install ovirt-rdma-host from its RPM, or run: "
+            + "; ".join(
+                f"fapolicyd-cli --file add {path} --trust-file ovirt-rdma"
+                for path in refused
+            )
+            + "; fapolicyd-cli --update",
+        )
+
+
+def refuse_other_mode(state: EnablementState, wanted: str) -> None:
+    """Raise EnablementRefused if another mode than ``wanted`` is enabled."""
+    for mode in modes_on(state):
+        if mode != wanted:
+            raise EnablementRefused(
+                "other-mode-enabled",
+                f"mode {mode} is enabled, and only one mode can be",
+                f"ovirt-rdma-host disable, then ovirt-rdma-host enable --mode {wanted}",
+            )
+
+
 # The program of a vdsmd that needs a restart, by the mode that is enabled.
 _OUTDATED = {MODE_VDSMD: BY_STOCK, MODE_HOST: BY_LAUNCHER}
 
@@ -88,7 +148,7 @@ def plan_enable(
     foreign file is in a place of ours, or another drop-in replaces vdsmd's ExecStart.
     """
     refuse_other_mode(state, mode)
-    refuse_foreign(*own_places(state))
+    refuse_foreign(state, vdsmd=mode == MODE_VDSMD)
     steps = _remove_left_over(state)
     if mode == MODE_VDSMD:
         steps += _link_launcher(state)
@@ -96,7 +156,6 @@ def plan_enable(
 
 
 def _link_launcher(state: EnablementState) -> list[Step]:
-    refuse_foreign(*vdsmd_places(state))
     for present, path in ((state.launcher, LAUNCHER), (state.dropin, DROPIN_SOURCE)):
         if not present:
             raise EnablementRefused(
@@ -132,9 +191,7 @@ def plan_disable(
     of the enabled mode.
     """
     on = modes_on(state)
-    refuse_foreign(*own_places(state))
-    if MODE_VDSMD in on:
-        refuse_foreign(*vdsmd_places(state))
+    refuse_foreign(state, vdsmd=MODE_VDSMD in on)
     steps = _remove_left_over(state)
     if state.link == OURS:
         steps.append(Step(REMOVE_LINK, DROPIN_LINK, f"remove {DROPIN_LINK}"))

@@ -4,37 +4,51 @@
 A hook uses the lock and the journal like ``apply``, but it has little time and no
 operator, and storage and virtual machines may be in use. So it does live steps only,
 and reports the rest of the plan in the host's log. Before VDSM sets up networks, a hook
-sets the transport modes that they request.
+sets the transport modes that logical networks ask for by ``ipoib_mode``: the steps are
+those that the rules plan for a policy whose first rules name exactly these netdevs. So
+a mode is refused, and ``auto`` is resolved, as in ``plan``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, Union
 
-from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.journal import Journal, Ledger
-from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import (
+from ovirt_rdma.host.changes.journal import (
     DONE,
     HOOK,
-    PARTLY,
+    Ledger,
     Listener,
     Refused,
-    RunRequest,
     RunResult,
 )
-from ovirt_rdma.host.changes.revert import recover
-from ovirt_rdma.host.changes.run import Decided, EarlyFacts, apply_steps, decide_for
+from ovirt_rdma.host.changes.kinds.registry import HostEffects
+from ovirt_rdma.host.changes.plan import gate
+from ovirt_rdma.host.changes.run import (
+    Decided,
+    HostRun,
+    RecoveryIncomplete,
+    RunRequest,
+    decide_for,
+)
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.devices import OvirtNetwork
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.network_setup.modes import mode_steps
-from ovirt_rdma.host.network_setup.request import WantedMode
 from ovirt_rdma.host.paths import POLICY_JSON, under
-from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.model import InterfaceRule, Policy
 from ovirt_rdma.host.policy.store import read
-from ovirt_rdma.host.rules.base import FAIL, LIVE, Finding, Step
+from ovirt_rdma.host.rules.base import FAIL, LINK_DOWN, LIVE, Finding, Step
+from ovirt_rdma.host.rules.ipoib_mtu import MODE
+from ovirt_rdma.host.rules.ipoib_profile import PROFILES
+from ovirt_rdma.host.rules.registry import decide
+from ovirt_rdma.host.rules.view import Interface, View
+from ovirt_rdma.host.services.network_request import (
+    NO_REFUSAL,
+    WantedMode,
+)
 from ovirt_rdma.host.system.commands import Runner, run_command
 from ovirt_rdma.host.system.lock import LockHeld, one_run
 
@@ -44,10 +58,30 @@ TOOL_TIMEOUT_S = 5.0
 Say = Callable[[str], None]
 
 
-class HookRun(Listener):
+class _Log(Listener):
+    """Reports a run to the host's log: each step at once, because the run may be killed
+    later.
+    """
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    def done(self, step_id: str, before: str, after: str) -> None:
+        """Log the step."""
+        self._say(f"{step_id}: {before} -> {after}")
+
+    def note(self, sentence: str) -> None:
+        """Log the sentence."""
+        self._say(sentence)
+
+
+class HookRun(HostRun):
     """A run of the hook ``by`` on the host below ``root``. ``say`` gets lines for the
     host's log. ``run`` runs tools, by default with TOOL_TIMEOUT_S on this host, and not
-    at all below another root; ``host`` makes the changes.
+    at all below another root; ``effects`` makes the changes.
+
+    Each change is verified; the whole host is not read again after a run, because that
+    would take half of a hook's time.
     """
 
     def __init__(
@@ -56,63 +90,27 @@ class HookRun(Listener):
         by: str,
         say: Say,
         run: Optional[Runner] = None,
-        host: Optional[HostEffects] = None,
+        effects: Optional[HostEffects] = None,
     ) -> None:
         if run is None and Path(root) == Path("/"):
             run = partial(run_command, timeout_s=TOOL_TIMEOUT_S)
-        self.root = root
-        self.run = run
-        self.say = say
-        # Read before the lock is taken, and for the run under it.
-        self.facts = EarlyFacts(root, run)
-        self._by = by
-        self._host = host or HostEffects(root, run, activates=False)
-        self._journal = Journal(root)
+        effects = effects or HostEffects(root, run, activates=False)
+        super().__init__(root, by, _Log(say), run, effects)
 
-    def recover(self) -> str:
-        """Roll back an interrupted run, as far as a hook may. Return, as a sentence,
-        why no run can follow, or "". The caller has the lock.
-
-        Raises JournalProblem, and Refused where a link in use would go down.
+    def recover(self, *, even_in_use: bool = False) -> Optional[RunResult]:
+        """As :meth:`HostRun.recover`, as far as a hook may: a rollback may take down
+        links that are in use by now, so a hook rolls back live steps only. Raises
+        Refused for an open run that must be left to the operator.
         """
-        blocked = blocked_by(self._journal.ledger())
+        blocked = blocked_by(self.journal.ledger())
         if blocked:
-            return blocked
-        now = self._host.now()
-        result = recover(self._host, self._journal, now, self, self.facts)
-        if result is None:
-            return ""
-        if result.outcome == PARTLY:
-            return result.sentence
-        self.say(result.sentence)
-        return ""
-
-    def apply(self, steps: Sequence[Step], policy: str, facts: Facts) -> RunResult:
-        """Do ``steps``, decided from ``facts`` by the policy with the digest
-        ``policy``. Each change is verified; the whole host is not read again, because
-        that would take half of a hook's time. The caller has the lock, and
-        :meth:`recover` returned "". Raises as apply_steps does.
-        """
-        request = RunRequest(HOOK, self._by, policy, facts)
-        return apply_steps(self._host, self._journal, steps, request, self)
-
-    # The methods of a run's listener:
-
-    def done(self, step_id: str, before: str, after: str) -> None:
-        """Log the step now, because the run may be killed later."""
-        self.say(f"{step_id}: {before} -> {after}")
-
-    def note(self, sentence: str) -> None:
-        """Log the sentence."""
-        self.say(sentence)
+            raise Refused("run-open", blocked)
+        return super().recover(even_in_use=even_in_use)
 
 
 def blocked_by(ledger: Ledger) -> str:
     """Return, as a sentence, the open run that a hook must leave to the operator, or
     "". Pure.
-
-    A rollback may take down links that are in use by now; so a hook rolls back live
-    steps only.
     """
     if ledger.awaiting:
         number = ledger.awaiting.number
@@ -154,14 +152,12 @@ def live_run(
     hook.facts()
     try:
         with one_run(root, by=by):
-            blocked = hook.recover()
-            if blocked:
-                say(f"nothing was done: {blocked}")
-                return
+            hook.recover()
             prepared = decide_for(hook.facts(), policy)
             steps = live_steps(prepared, netdevs)
-            result = hook.apply(steps, policy.digest, prepared.facts)
-    except (LockHeld, Refused) as refusal:
+            request = RunRequest(HOOK, policy=policy.digest, facts=prepared.facts)
+            result = hook.apply(steps, request)
+    except (LockHeld, Refused, RecoveryIncomplete) as refusal:
         say(f"nothing was done: {refusal.one_line}")
         return
     if result.outcome != DONE:
@@ -236,17 +232,16 @@ def set_modes(
     hook.facts()
     try:
         with one_run(root, lock_wait_s, by=by):
-            blocked = hook.recover()
-            if blocked:
-                return f"{_what(wanted)} cannot be set now: {blocked}"
+            hook.recover()
             facts = hook.facts()
             decision = mode_steps(facts, policy, wanted)
             for note in decision.notes:
                 say(note)
             if decision.refused or not decision.steps:
                 return decision.refused
-            result = hook.apply(decision.steps, digest, facts)
-    except (LockHeld, Refused) as refusal:
+            request = RunRequest(HOOK, policy=digest, facts=facts)
+            result = hook.apply(decision.steps, request)
+    except (LockHeld, Refused, RecoveryIncomplete) as refusal:
         return f"{_what(wanted)} cannot be set now: {refusal.one_line}"
     if result.outcome == DONE:
         return ""
@@ -256,3 +251,117 @@ def set_modes(
 def _what(wanted: Sequence[WantedMode]) -> str:
     first = wanted[0]
     return f"network {first.network}: {first.mode} mode of {first.netdev}"
+
+
+# The profile that keeps the mode must exist before the mode is set.
+_RULES = (PROFILES.id, MODE.id)
+
+
+@dataclass(frozen=True)
+class ModeSteps:
+    """The steps to carry out; none if ``refused``.
+
+    ``refused`` says for the engine's event log why a mode cannot be set; ``notes`` are
+    sentences for the host's own log.
+    """
+
+    steps: tuple[Step, ...] = ()
+    refused: Sentence = NO_REFUSAL
+    notes: tuple[str, ...] = ()
+
+
+def mode_steps(facts: Facts, policy: Policy, wanted: Sequence[WantedMode]) -> ModeSteps:
+    """Return the steps for ``wanted``, whose networks need not exist yet. Pure."""
+    facts = replace(facts, ovirt_networks=_networks(facts.ovirt_networks, wanted))
+    interfaces = {interface.name: interface for interface in View(facts, policy).ipoib}
+    known = [request for request in wanted if request.netdev in interfaces]
+    rules = tuple(_rule(interfaces[request.netdev], request) for request in known)
+    host = replace(policy.host, interfaces=(*rules, *policy.host.interfaces))
+    decision = decide(facts, replace(policy, host=host))
+    steps: list[Step] = []
+    for request in known:
+        its_steps = [
+            step
+            for step in decision.steps
+            if step.rule in _RULES and step.subject == request.netdev
+        ]
+        for step in its_steps:
+            refused = _mode_refusal(step, request)
+            if refused:
+                return ModeSteps(refused=refused)
+        steps += its_steps
+    return ModeSteps(tuple(steps), notes=tuple(_notes(wanted, interfaces)))
+
+
+def _mode_refusal(step: Step, wanted: WantedMode) -> Sentence:
+    head = f"network {wanted.network}: {wanted.netdev}"
+    if step.refused:
+        shown = step.after if step.rule == MODE.id else wanted.mode
+        sentence = f"{head} cannot be set to {shown} mode: {step.refused}"
+        return Sentence("ipoib-mode-refused", sentence)
+    if step.effect == LINK_DOWN and step.users:
+        users = "; ".join(step.users)
+        return Sentence(
+            "netdev-in-use",
+            f"{head} is in use ({users}), and the change to {wanted.mode} mode takes "
+            "its link down for a moment: put the host into maintenance first",
+        )
+    return NO_REFUSAL
+
+
+def _notes(
+    wanted: Iterable[WantedMode], interfaces: dict[str, Interface]
+) -> Iterable[str]:
+    for request in wanted:
+        head = (
+            f"network {request.network} asks for {request.mode} mode of "
+            f"{request.netdev}"
+        )
+        interface = interfaces.get(request.netdev)
+        if interface is None:
+            yield f"{head}: its RDMA port could not be determined; unchanged"
+            continue
+        ipoib = interface.netdev.ipoib
+        if ipoib is None or ipoib.mode is None:
+            yield f"{head}: its present mode could not be read; unchanged"
+        rule = interface.wanted
+        policys = rule.transport_mode if rule else None
+        if policys not in (None, request.mode):
+            yield (
+                f"{head}, but the policy ({rule.title if rule else ''}) asks for "
+                f"{policys}: remove transport_mode from that rule; otherwise "
+                "ovirt-rdma-host apply sets the policy's mode"
+            )
+
+
+def _rule(interface: Interface, wanted: WantedMode) -> InterfaceRule:
+    """Return a rule for ``interface`` only: the policy's rule with another mode."""
+    ipoib = interface.netdev.ipoib
+    return replace(
+        interface.wanted or InterfaceRule(0, ""),
+        name=f"network {wanted.network}",
+        link_layer=None,
+        device=interface.device.name,
+        pci=None,
+        port=interface.port.number,
+        guid=None,
+        pkey=ipoib.pkey if ipoib else None,
+        transport_mode=wanted.mode,
+    )
+
+
+def _networks(
+    present: Sequence[OvirtNetwork], wanted: Sequence[WantedMode]
+) -> tuple[OvirtNetwork, ...]:
+    """Return the host's networks after the setup: the wanted MTU decides the mode."""
+    new = {
+        request.network: OvirtNetwork(
+            request.network,
+            request.base,
+            mtu=request.mtu if (request.mtu or 0) > 0 else None,
+        )
+        for request in wanted
+    }
+    bases = {request.base for request in wanted}
+    kept = (n for n in present if n.name not in new and n.southbound not in bases)
+    return (*kept, *new.values())

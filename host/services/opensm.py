@@ -16,21 +16,16 @@ import posixpath
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Callable, Optional
 
-from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.kinds.base import EffectFailed
-from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import (
+from ovirt_rdma.host.changes.journal import (
     DONE,
-    Listener,
     Refused,
-    RunRequest,
     RunResult,
 )
-from ovirt_rdma.host.changes.revert import revert
-from ovirt_rdma.host.changes.run import apply_steps
+from ovirt_rdma.host.changes.kinds.host import EffectFailed
+from ovirt_rdma.host.changes.run import HostRun, RunRequest
 from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_rdma_devices
 from ovirt_rdma.host.collect.software import SUBNET_MANAGERS
 from ovirt_rdma.host.errors import Problem, Sentence
@@ -65,7 +60,6 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import OPENSM, OPENSM_SETTINGS_FILE
 from ovirt_rdma.host.policy.fabric import FabricPolicy
 from ovirt_rdma.host.rules.base import OPENSM_FILE, Change, Step
-from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.tree import FileTree
 
 # A sweep of a small fabric takes less than a second, one of 1000 ports several.
@@ -105,19 +99,12 @@ def _proof(
     return Proof(proven, tuple(dict.fromkeys(unlike)), tuple(dict.fromkeys(notes)))
 
 
-@dataclass
 class OpensmRun:
-    """A run on the host below ``root``, which holds the lock; ``run`` runs tools."""
+    """A run about opensm on ``host``; the caller holds the lock."""
 
-    root: str
-    run: Optional[Runner]
-    effects: HostEffects
-    journal: Journal
-    listener: Listener
-    tree: FileTree = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tree = FileTree(self.root)
+    def __init__(self, host: HostRun) -> None:
+        self.host = host
+        self.tree = FileTree(host.root)
 
     def apply(
         self,
@@ -125,9 +112,6 @@ class OpensmRun:
         prove: Callable[[], Proof],
         timeout_s: float,
         policy: str,
-        facts: Facts,
-        *,
-        by: str,
     ) -> tuple[RunResult, Proof]:
         """Carry out ``step``, and ``prove`` it within ``timeout_s`` seconds, or roll
         back. ``policy`` is its digest. Raises as apply_steps().
@@ -135,7 +119,7 @@ class OpensmRun:
         proofs = [Proof(None)]
 
         def verify() -> frozenset[str]:
-            self.listener.doing(step.id, "waiting for opensm")
+            self.host.listener.doing(step.id, "waiting for opensm")
             end = time.monotonic() + timeout_s
             proofs.append(prove())
             while proofs[-1].proven is False and time.monotonic() < end:
@@ -147,9 +131,9 @@ class OpensmRun:
                 raise EffectFailed("fabric-not-as-planned", text)
             return frozenset()
 
-        request = RunRequest(by=by, policy=policy, facts=facts, verify=verify)
-        result = apply_steps(self.effects, self.journal, [step], request, self.listener)
-        return result, proofs[-1]
+        facts = self.host.facts()
+        request = RunRequest(policy=policy, facts=facts, verify=verify)
+        return self.host.apply([step], request), proofs[-1]
 
     def partitions_step(
         self, definitions: Sequence[Definition]
@@ -173,7 +157,7 @@ class OpensmRun:
         return path, step_of(path, before, definitions)
 
     def _value(self, change: Change) -> Optional[str]:
-        reading = self.effects.read(change)
+        reading = self.host.effects.read(change)
         if reading.problem:
             raise Refused("value-unreadable", reading.problem)
         return reading.value
@@ -184,7 +168,7 @@ class OpensmRun:
         """Ask the subnet manager if it is as ``definitions`` say."""
         if not running_opensm(self.tree):
             return _proof((), (_NOT_RUNNING,), asked=False)
-        reader = FabricReader(self.tree, self.run)
+        reader = FabricReader(self.tree, self.host.run)
         found: list[Sentence] = []
         notes: list[Sentence] = []
         asked = False
@@ -234,7 +218,7 @@ class OpensmRun:
         )
 
     def _manager_facts(self, policy: FabricPolicy, facts: Facts) -> ManagerFacts:
-        reader = FabricReader(self.tree, self.run)
+        reader = FabricReader(self.tree, self.host.run)
         fabric = reader.facts(facts)
         local = [one.port for one in fabric.subnets]
         rules = rules_of(policy, fabric)
@@ -289,7 +273,7 @@ class OpensmRun:
 
     def manager_proof(self, ports: Sequence[PlannedPort]) -> Proof:
         """Ask if opensm is at ``ports`` as planned."""
-        reader = FabricReader(self.tree, self.run)
+        reader = FabricReader(self.tree, self.host.run)
         running = {one.guid for one in running_opensm(self.tree) if one.is_ours}
         found: list[Sentence] = []
         notes: list[Sentence] = []
@@ -320,16 +304,13 @@ class OpensmRun:
                     return replace(place.port, state=port.state, lid=int(lid, 16))
         return None
 
-    def disable(self, facts: Facts, by: str) -> RunResult:
+    def disable(self) -> RunResult:
         """Undo what starting opensm has done. Raises as revert(); DONE with ``run``
         None if there is nothing to undo.
         """
-        applied = {one.act.step for one in self.journal.ledger().applied}
-        if STEP not in applied:
+        if STEP not in self.host.journal.ledger().applied_steps:
             return RunResult(None, DONE, "there is no opensm of ovirt-rdma")
-        return revert(
-            self.effects, self.journal, facts, self.listener, only=STEP, by=by
-        )
+        return self.host.revert(STEP)
 
 
 def _unlike(planned: PlannedPort, state: str, subnet: Subnet) -> Iterator[Sentence]:

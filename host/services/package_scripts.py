@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
-from ovirt_rdma.host.changes.journal import Journal, JournalProblem, Ledger
-from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import DONE, Listener
-from ovirt_rdma.host.changes.revert import revert
-from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.changes.journal import (
+    DONE,
+    Journal,
+    JournalProblem,
+    Ledger,
+    Listener,
+)
+from ovirt_rdma.host.changes.run import HostRun
 from ovirt_rdma.host.enablement.apply import disable
+from ovirt_rdma.host.enablement.state import Advice
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.fabric.manager import STEP
 from ovirt_rdma.host.paths import JOURNAL, POLICY_YAML, STOCK_VDSMD, under
@@ -29,19 +33,12 @@ from ovirt_rdma.host.system.lock import one_run
 _WAIT_S = 60.0
 
 
-class Note(NamedTuple):
-    """Something the admin has to know: a sentence, and what to do."""
-
-    sentence: str
-    fix: str
-
-
-def notes_after_install(root: Union[str, Path]) -> list[Note]:
+def notes_after_install(root: Union[str, Path]) -> list[Advice]:
     """Return what keeps the package below ``root`` from being used; reads only."""
     notes = []
     if not under(root, STOCK_VDSMD).exists():
         notes.append(
-            Note(
+            Advice(
                 "VDSM is not installed on this host, so hooks and launcher are not "
                 "used yet",
                 "add the host to the engine, which installs VDSM; nothing of "
@@ -56,7 +53,7 @@ def notes_after_install(root: Union[str, Path]) -> list[Note]:
         more = len(problem.reasons) - 1
         others = f", and {more} more" if more else ""
         notes.append(
-            Note(
+            Advice(
                 f"the policy is invalid and was not loaded: {first}{others}",
                 f"correct {path}, then: ovirt-rdma-host policy check",
             )
@@ -67,7 +64,7 @@ def notes_after_install(root: Union[str, Path]) -> list[Note]:
 def prepare_erase(
     root: Union[str, Path],
     run: Optional[Runner] = None,
-) -> list[Note]:
+) -> list[Advice]:
     """Disable everything below ``root``, end our opensm, and remove our files if
     nothing is applied.
 
@@ -82,7 +79,7 @@ def prepare_erase(
     notes = []
     if result.restart_needed:
         notes.append(
-            Note(
+            Advice(
                 "the running vdsmd uses ovirt-rdma until its next start",
                 "systemctl restart vdsmd (running VMs and mounts stay)",
             )
@@ -92,7 +89,7 @@ def prepare_erase(
         try:
             left = _left(Journal(root).ledger())
         except JournalProblem as problem:
-            left = Note(str(problem), problem.fix)
+            left = Advice(str(problem), problem.fix)
         if left is None:
             notes += _remove_files(under(root, JOURNAL).parent)
         else:
@@ -100,28 +97,24 @@ def prepare_erase(
     return notes
 
 
-def _without_opensm(root: Union[str, Path], run: Optional[Runner]) -> list[Note]:
+def _without_opensm(root: Union[str, Path], run: Optional[Runner]) -> list[Advice]:
     """Undo ``fabric sm enable``, if it was run; return what the admin has to know."""
-    journal = Journal(root)
+    host = HostRun(root, "erasing the package", Listener(), run)
     try:
-        if not any(one.act.step == STEP for one in journal.ledger().applied):
+        if STEP not in host.journal.ledger().applied_steps:
             return []
-        facts = HostReader(root, run).facts()
-        by = "erasing the package"
-        result = revert(
-            HostEffects(root, run), journal, facts, Listener(), only=STEP, by=by
-        )
+        result = host.revert(STEP)
     except Problem as problem:
-        return [Note(problem.one_line, problem.fix)]
+        return [Advice(problem.one_line, problem.fix)]
     if result.outcome != DONE:
-        return [Note(f"opensm: {left.why}", left.fix) for left in result.left]
+        return [Advice(f"opensm: {left.why}", left.fix) for left in result.left]
     fix = "have another subnet manager: without one, ports that come up later stay INIT"
-    return [Note("opensm, which fabric sm enable had started, was ended", fix)]
+    return [Advice("opensm, which fabric sm enable had started, was ended", fix)]
 
 
-def _left(ledger: Ledger) -> Optional[Note]:
+def _left(ledger: Ledger) -> Optional[Advice]:
     """Return the note of what stays applied; None if nothing does. Pure."""
-    steps = list(dict.fromkeys(applied.act.step for applied in ledger.applied))
+    steps = ledger.applied_steps
     if not steps and ledger.interrupted is None:
         return None
     awaiting = ledger.awaiting
@@ -130,7 +123,7 @@ def _left(ledger: Ledger) -> Optional[Note]:
         if awaiting
         else ""
     )
-    return Note(
+    return Advice(
         f"these steps stay applied, and the journal is kept{never}: "
         f"{', '.join(steps) or 'an interrupted run'}",
         "to undo them, install the package again, run ovirt-rdma-host revert, and "
@@ -138,7 +131,7 @@ def _left(ledger: Ledger) -> Optional[Note]:
     )
 
 
-def _remove_files(folder: Path) -> list[Note]:
+def _remove_files(folder: Path) -> list[Advice]:
     """Remove the files in ``folder``; return what the admin has to know of those that
     stay: something may be mounted on one, or the file system may be read-only.
     """
@@ -159,4 +152,4 @@ def _remove_files(folder: Path) -> list[Note]:
     if not stay:
         return []
     fix = "remove it by hand; findmnt shows whether something is mounted there"
-    return [Note(f"not removed: {', '.join(stay)}", fix)]
+    return [Advice(f"not removed: {', '.join(stay)}", fix)]

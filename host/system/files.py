@@ -21,6 +21,8 @@ from typing import Callable
 
 from ovirt_rdma.host.errors import Problem
 
+PUBLIC_MODE = 0o644
+
 # Editors and people do not use this suffix, and it does not end in .conf.
 _SUFFIX = ".ovirt-rdma"
 # The eight characters are tempfile's.
@@ -166,6 +168,19 @@ def not_written(error: OSError, path: Path) -> Problem:
         f"{path} cannot be written: {error.strerror}",
         fix_for(error, path),
     )
+
+
+def write_public(path: Path, text: str) -> None:
+    """Replace ``path``, a file of ours that everybody may read, and make its folder.
+    Raises Problem if that is not possible.
+    """
+    try:
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.chmod(0o755)  # whatever the umask is
+        write_atomically(path, text.encode("ascii"), PUBLIC_MODE)
+    except OSError as error:
+        raise not_written(error, path) from error
 
 
 def unfinished(folder: Path) -> Path:

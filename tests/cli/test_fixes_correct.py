@@ -182,8 +182,6 @@ def test_on_the_engines_machine_for_a_hypervisor(fleet, name):
 
 WITHOUT_ROW = {
     "it names the verb of a run or a step, in journals and messages": [
-        *fixed("cli/host/apply.py:Apply._apply", APPLY),
-        *fixed("cli/host/revert.py:Revert.run", REVERT),
         *fixed("engine_sdk_tools/hosts/ansible.py:_STEPS", LOAD),
         *fixed("host/fabric/manager.py:_step", f"{SM} disable"),
     ],
@@ -196,7 +194,7 @@ WITHOUT_ROW = {
     "nothing is wrong, or will be corrected": [
         *fixed("cli/engine/deploy_hook.py:_show", "ovirt-rdma hosts prepare"),
         *fixed("cli/host/apply.py:Apply.add_arguments", PLAN),
-        *fixed("host/network_setup/modes.py:_notes", APPLY),
+        *fixed("host/services/hook_runs.py:_notes", APPLY),
     ],
     "in the log of vdsmd, while it starts: tests/storage/vdsm": [
         *fixed("storage/vdsm/connection.py:UnknownShape.__init__", DISABLE),

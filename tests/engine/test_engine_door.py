@@ -16,10 +16,10 @@ from support.engine.engine_door import (
     status_document,
 )
 
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.rules.registry import decide
 from ovirt_rdma.storage.mounts import review_all
 from ovirt_rdma.storage.readiness import READY, local_steps
 

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from ovirt_rdma.cli.host.explain import read_page
-from ovirt_rdma.host.decision.registry import RULES, rule_by_id
+from ovirt_rdma.host.rules.registry import (
+    RULES,
+    rule_by_id,
+)
 
 INDEX = Path(__file__).parents[2] / "docs" / "rules.md"
 MARK = "\n## All rules\n\n"

@@ -19,7 +19,7 @@ import pytest
 from lab.command import Result
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
-from ovirt_rdma.host.decision.registry import RULES
+from ovirt_rdma.host.rules.registry import RULES
 
 COMMAND = [sys.executable, "-m", "ovirt_rdma.cli.host.main"]
 # The first ConnectX with a driver that nevertheless offers TSO, as old ones do.

@@ -19,7 +19,6 @@ from support.host import ipoib_kernel
 from lab import modules
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.ipoib import ACTIVE_BACKUP, CONNECTED_MTU, HEADER
 from ovirt_rdma.host.facts.model import Facts
@@ -27,6 +26,7 @@ from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import FAIL, OFFLOAD, SYSFS, Step
 from ovirt_rdma.host.rules.ipoib_children import PARENT_LENGTH
+from ovirt_rdma.host.rules.registry import decide
 
 # ConnectX-2: like the first ConnectX, except for that one's revision a0.
 CONNECTX_2 = PciFunction(revision=0xB0, driver="mlx4_core")

@@ -10,7 +10,7 @@ import pytest
 from support.host.hook_host import ENTRIES, NAME, POINTS
 
 from ovirt_rdma.host.facts.ipoib import MODE_PROPERTY
-from ovirt_rdma.host.network_setup.request import MODES
+from ovirt_rdma.host.services.network_request import MODES
 from ovirt_rdma.vdsm_hooks.main import LIMITS_S
 
 pytestmark = pytest.mark.hypervisor

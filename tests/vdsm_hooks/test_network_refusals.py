@@ -102,7 +102,7 @@ def test_it_is_refused_in_one_sentence(case, vdsm, host, hook_error):
 
 def test_a_refusal_loads_neither_rules_nor_changes(vdsm, host, hook_error):
     """VDSM waits for the hook, and their import takes most of its time (make bench)."""
-    host.without_rooms("changes", "decision", "policy", "rules", "services")
+    host.without_rooms("changes", "policy", "rules")
     request, sentence = REFUSED["VM network"]
     with pytest.raises(hook_error) as caught:
         vdsm.before_network_setup(request)
@@ -215,4 +215,4 @@ def test_a_setup_without_infiniband_waits_for_few_imports():
         [sys.executable, "-c", code], capture_output=True, check=True, text=True
     ).stdout
     packages = {name.split(".")[2] for name in shown.split()}
-    assert packages == {"errors", "facts", "network_setup", "system"}
+    assert packages == {"errors", "facts", "services", "system"}

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Provide what the verbs that change this host share.
 
-``ThisHost`` has the journal and the effects, and does what every run starts and ends
-with. ``RunReport`` prints one line per step during a run; it never ends the run,
-because a lost terminal is no reason to stop. Other functions describe changes for
-people.
+``ThisHost`` is the host with the tools of a verb. ``RunReport`` prints one line per
+step during a run; it never ends the run, because a lost terminal is no reason to stop.
+Other functions describe changes for people.
 """
 
 from __future__ import annotations
@@ -18,17 +17,13 @@ from typing import Optional
 
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
-from ovirt_rdma.host.changes.journal import AppliedChange, Journal
-from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import (
-    PARTLY,
-    AtomicChange,
+from ovirt_rdma.host.changes.journal import (
+    AppliedChange,
     Listener,
-    RunResult,
 )
-from ovirt_rdma.host.changes.kinds.registry import kind_of, kind_of_act
-from ovirt_rdma.host.changes.revert import recover
-from ovirt_rdma.host.changes.run import EarlyFacts
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange
+from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
+from ovirt_rdma.host.changes.run import HostRun
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.rules.base import Change
 from ovirt_rdma.host.system.commands import Runner, run_command
@@ -166,48 +161,20 @@ def host_effects(root: str) -> HostEffects:
     return HostEffects(root, TOOLS)
 
 
-class ThisHost:
-    """The host that a verb changes, below ``root``."""
+class ThisHost(HostRun):
+    """The host below ``root``, which the verb ``words`` changes."""
 
-    def __init__(self, root: str) -> None:
-        self.root = root
-        self.run = TOOLS
-        if self.run is None and self.root == "/":
-            self.run = partial(run_command, timeout_s=READ_TIMEOUT_S)
-        self.journal = Journal(self.root)
-        self.effects = host_effects(self.root)
-        # A verb calls it before it takes the lock, and again under the lock.
-        self.facts = EarlyFacts(self.root, self.run)
+    def __init__(self, root: str, words: str, report: Listener) -> None:
+        run = TOOLS
+        if run is None and root == "/":
+            run = partial(run_command, timeout_s=READ_TIMEOUT_S)
+        super().__init__(
+            root, f"ovirt-rdma-host {words}", report, run, host_effects(root)
+        )
 
     def timer(self, run: int) -> ConfirmationTimer:
         """Return the timer that rolls back the run with this number."""
         return ConfirmationTimer(run, self.root, TOOLS)
-
-    def recover(
-        self, report: RunReport, *, even_in_use: bool = False
-    ) -> Optional[RunResult]:
-        """Roll back an interrupted or unconfirmed run; None if there is none.
-
-        ``even_in_use``: also if that interrupts a netdev in use; otherwise Refused is
-        raised. Raises Problem if the rollback is incomplete, because no run should be
-        based on that. The caller holds the lock.
-        """
-        facts = None if even_in_use else self.facts
-        result = recover(self.effects, self.journal, self.effects.now(), report, facts)
-        if result is None:
-            return None
-        if result.outcome == PARTLY:
-            reasons = [
-                f"{left.step}: {left.why}" for left in result.left if left.failed
-            ]
-            fixes = [left.fix for left in result.left if left.failed and left.fix]
-            raise Problem(
-                "recovery-incomplete",
-                "\n".join([result.sentence, *reasons]),
-                "; ".join(fixes),
-            )
-        report.note(result.sentence)
-        return result
 
 
 def as_root(verb: str, root: str) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Define what a kind of change is: all that a plan, a run and an undo ask of it.
 
-A kind is one module beside this one with a subclass of :class:`Kind`, and an entry in
+A kind is a subclass of :class:`Kind` beside this module, and an entry in
 :mod:`.registry`. An instance is about one change: ``kind_of(change).read(host)``. What
 a method does is said here; a subclass says what is different. Methods with a ``host``
 look at it, all others are pure.
@@ -13,9 +13,13 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Optional
 
-from ovirt_rdma.host.changes.kinds.base import Host, Reading
-from ovirt_rdma.host.changes.kinds.location import place_of_netdev, present_name
-from ovirt_rdma.host.changes.kinds.model import Place
+from ovirt_rdma.host.changes.kinds.host import (
+    Host,
+    Place,
+    Reading,
+    place_of_netdev,
+    present_name,
+)
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
@@ -31,6 +35,31 @@ SWITCH = r"on|off"
 
 _SWITCHES = {"on": "on", "true": "on", "yes": "on"}
 _SWITCHES.update({"off": "off", "false": "off", "no": "off"})
+
+
+Values = tuple[Optional[str], ...]
+"""A value for each of some changes; None if there is none."""
+
+
+@dataclass(frozen=True)
+class AtomicChange:
+    """An atomic change: what is made, recorded and undone as one.
+
+    ``changes`` is one Change, or all those that make a new profile, which is made
+    completely or not at all. ``step`` is the step's id, and ``effect`` its class.
+    ``uuid`` is the profile's, chosen before it is made, if the target of the changes is
+    ``new:NETDEV``. ``before`` has the value from before the run for each change: None
+    if there was none. ``lasting`` is True if a profile or file keeps the value over a
+    boot; other values are set again by our units (``ovirt-rdma-host unit netdev``).
+    """
+
+    step: str
+    effect: str
+    changes: tuple[Change, ...]
+    before: Values = ()
+    uuid: Optional[str] = None
+    place: Optional[Place] = None
+    lasting: bool = True
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import ClassVar, Optional
 
-from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
+from ovirt_rdma.host.changes.kinds.host import (
+    EffectFailed,
+    Host,
+    Reading,
+    netdevs_of_pci,
+)
 from ovirt_rdma.host.changes.kinds.kind import (
     MODE,
     NETDEV,
@@ -31,7 +36,6 @@ from ovirt_rdma.host.changes.kinds.kind import (
     Property,
     normal_text,
 )
-from ovirt_rdma.host.changes.kinds.location import netdevs_of_pci
 from ovirt_rdma.host.collect.netdevs import KEPT, features
 from ovirt_rdma.host.facts.devices import Offload
 from ovirt_rdma.host.facts.pkeys import full_member, full_member_bits, partition_of
@@ -41,7 +45,6 @@ from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, OFFLOAD, SYSFS, Change
 from ovirt_rdma.host.rules.ipoib_children import PARENT_LENGTH
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.safe_file import read_file
-from ovirt_rdma.host.system.tree import FileTree
 
 MODE_FILE = "mode"
 MTU_FILE = "mtu"
@@ -146,7 +149,7 @@ class Sysfs(Kind):
 
     def is_gone(self, host: Host) -> bool:
         folder, _, name = self.change.target.rpartition("/")
-        return name not in FileTree(host.root).names(folder)
+        return name not in host.tree.names(folder)
 
     def write(self, host: Host, path: str, value: str) -> None:
         """Write a value and a newline with one write(2); without the newline the kernel
@@ -285,7 +288,7 @@ class PkeyChild(Sysfs):
         parent, pkey = self._parts()
         name = child_name(parent, pkey)
         try:
-            if name in FileTree(host.root).names(NET_CLASS):
+            if name in host.tree.names(NET_CLASS):
                 raise EffectFailed("netdev-exists", f"netdev {name} already exists")
             self.write(host, self.change.target, pkey)
         except EffectFailed as failed:
@@ -323,11 +326,13 @@ class PkeyChild(Sysfs):
     def child(self, host: Host) -> Optional[str]:
         """Return the child's netdev, whatever its name; None if it does not exist."""
         parent, pkey = self._parts()
-        tree = FileTree(host.root)
-        for name in tree.names(NET_CLASS):
+        for name in host.tree.names(NET_CLASS):
             folder = f"{NET_CLASS}/{name}"
-            own = partition_of(tree.text(f"{folder}/pkey"))
-            if own == partition_of(pkey) and tree.text(f"{folder}/parent") == parent:
+            own = partition_of(host.tree.text(f"{folder}/pkey"))
+            if (
+                own == partition_of(pkey)
+                and host.tree.text(f"{folder}/parent") == parent
+            ):
                 return name
         return None
 
@@ -383,7 +388,8 @@ class OffloadState(Kind):
             return Reading(problem=f"ethtool -k {self.change.target} failed: {e}")
         if feature is None:
             return Reading(problem=f"ethtool does not show {self.change.name}")
-        return Reading(_STATES[_requested(feature)])
+        on = feature.on if feature.requested is None else feature.requested
+        return Reading(_STATES[on])
 
     def do(self, host: Host) -> None:
         """Turn the offload on or off. Raises EffectFailed, also if the kernel only
@@ -421,13 +427,9 @@ class OffloadState(Kind):
                 raise EffectFailed("ethtool-failed", f"{failure}: {e}") from None
 
     def is_gone(self, host: Host) -> bool:
-        return self.change.target not in FileTree(host.root).names(NET_CLASS)
+        return self.change.target not in host.tree.names(NET_CLASS)
 
     def _feature(self, host: Host) -> Optional[Offload]:
         text = host.tool("ethtool", "-k", self.change.target)
         offloads = features(text).get(self.change.target, ())
         return next((o for o in offloads if o.name == self.change.name), None)
-
-
-def _requested(feature: Offload) -> bool:
-    return feature.on if feature.requested is None else feature.requested

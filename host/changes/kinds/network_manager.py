@@ -15,7 +15,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Optional
 
-from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host
+from ovirt_rdma.host.changes.kinds.host import (
+    EffectFailed,
+    Host,
+)
 from ovirt_rdma.host.collect.network_manager import profiles, table
 from ovirt_rdma.host.rules.profiles import P_KEY
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled

@@ -21,18 +21,22 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.changes.kinds import network_manager
-from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
+from ovirt_rdma.host.changes.kinds.host import (
+    EffectFailed,
+    Host,
+    Reading,
+)
 from ovirt_rdma.host.changes.kinds.kind import (
     MODE,
     NETDEV,
     NUMBER,
     PKEY,
     SWITCH,
+    AtomicChange,
     Kind,
     Property,
     normal_text,
 )
-from ovirt_rdma.host.changes.kinds.model import AtomicChange
 from ovirt_rdma.host.changes.kinds.netdev import (
     CHILD_S,
     MODE_FILE,
@@ -72,7 +76,6 @@ from ovirt_rdma.host.system.files import (
     write_atomically,
 )
 from ovirt_rdma.host.system.safe_file import read_file
-from ovirt_rdma.host.system.tree import FileTree
 
 _METHOD = r"disabled|auto|manual|link-local|shared|ignore|dhcp"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -475,4 +478,4 @@ class NewProfile(ProfileProperty):
 
 
 def _exists(host: Host, name: str) -> bool:
-    return name in FileTree(host.root).names(NET_CLASS)
+    return name in host.tree.names(NET_CLASS)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""List all kinds of change, and find the kind of a change. Pure.
+"""List all kinds of change, find the kind of a change, and make changes.
 
-To add one: a module beside this one with a subclass of :class:`.kind.Kind`, and its
-entry here. Its name is a constant of :mod:`ovirt_rdma.host.rules.base`, for the rules.
+To add one: a subclass of :class:`.kind.Kind` beside this module, and its entry here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Optional
 
-from ovirt_rdma.host.changes.kinds.file import File, OpensmFile, OpensmSettings
-from ovirt_rdma.host.changes.kinds.kind import Kind
-from ovirt_rdma.host.changes.kinds.model import AtomicChange
+from ovirt_rdma.host.changes.kinds.host import EffectFailed, Host, Place, Reading
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Kind
 from ovirt_rdma.host.changes.kinds.netdev import (
     OffloadState,
     PkeyChild,
@@ -19,7 +19,13 @@ from ovirt_rdma.host.changes.kinds.netdev import (
     Sysfs,
 )
 from ovirt_rdma.host.changes.kinds.profile import NewProfile, ProfileProperty
-from ovirt_rdma.host.changes.kinds.system import Module, Unit
+from ovirt_rdma.host.changes.kinds.system import (
+    File,
+    Module,
+    OpensmFile,
+    OpensmSettings,
+    Unit,
+)
 from ovirt_rdma.host.changes.kinds.virtual_function import (
     VfDrivers,
     VfGuids,
@@ -27,7 +33,7 @@ from ovirt_rdma.host.changes.kinds.virtual_function import (
     VfPkeys,
     VfStates,
 )
-from ovirt_rdma.host.rules.base import Change
+from ovirt_rdma.host.rules.base import LINK_DOWN, Change
 
 # The first that a change is for counts: a P_Key child is a write to /sys too.
 KINDS: tuple[type[Kind], ...] = (
@@ -71,3 +77,114 @@ def kind_of_act(act: AtomicChange) -> Kind:
 def describe(act: AtomicChange) -> str:
     """Return as text what ``act`` changes or makes."""
     return kind_of_act(act).describe()
+
+
+class HostEffects(Host):
+    """A host whose properties are read, set and undone. This is the only way by which a
+    run changes a host.
+    """
+
+    def refusal(self, change: Change) -> str:
+        """Return, as a sentence without a full stop, why none of our rules makes such a
+        change (a target such as /etc/passwd), else "". Reads nothing. ``read`` returns
+        it as the problem, ``do`` and ``undo`` raise it as EffectFailed.
+        """
+        return kind_of(change).refusal()
+
+    def read(
+        self,
+        change: Change,
+        uuid: Optional[str] = None,
+        place: Optional[Place] = None,
+    ) -> Reading:
+        """Return the present value of the property that ``change`` sets; never raises.
+
+        ``uuid`` is the profile's if the target is ``new:NETDEV``. With ``place`` the
+        netdev is found by that, whatever its name is now. The value is None if there is
+        none: the netdev, profile or file does not exist (see :meth:`gone`), or the
+        profile's property is not set. Each kind says in its ``read`` what it returns.
+        """
+        kind = kind_of(change, uuid)
+        refused = kind.refusal()
+        if refused:
+            return Reading(problem=refused)
+        if kind.gone_with_netdev(self, place):
+            return Reading()
+        return kind_of(kind.present(self, place), uuid).read(self)
+
+    def do(self, act: AtomicChange) -> None:
+        """Set the ``after`` of each change of ``act``, in their order, and wait until
+        it is in effect. A new profile (``act.uuid`` is set) is made completely or not
+        at all, also after EffectFailed. An active profile is activated again if that is
+        needed and ``act`` may take the link down.
+
+        Raises EffectFailed. Use :meth:`read` to verify that the value was accepted.
+        """
+        act = self._checked(act)
+        for kind in kinds_of(act):
+            if kind.gone_with_netdev(self, act.place):
+                raise EffectFailed("netdev-gone", f"{kind.netdev} no longer exists")
+            kind.do(self)
+            if act.effect == LINK_DOWN:
+                kind.take_effect(self)
+
+    def undo(self, act: AtomicChange) -> None:
+        """Undo ``act``, the last change first, each to its value in ``act.before`` (if
+        that is empty, ``change.before``).
+
+        A new profile is deleted, an active one is activated again if that is needed; a
+        module stays loaded. Safe to call again, and if there is nothing to undo. Raises
+        EffectFailed.
+        """
+        act = self._checked(act)
+        for kind, value in reversed(list(zip(kinds_of(act), _before(act)))):
+            if not kind.gone_with_netdev(self, act.place):
+                kind.undo(self, value)
+
+    def gone(self, act: AtomicChange) -> bool:
+        """Whether the profile, netdev, device or unit of ``act`` does not exist, so
+        that there is nothing to undo. False if that is unknown.
+        """
+        act = self.present(act)
+        return all(
+            kind.gone_with_netdev(self, act.place)
+            or (not kind.refusal() and kind.is_gone(self))
+            for kind in kinds_of(act)
+        )
+
+    def present(self, act: AtomicChange) -> AtomicChange:
+        """Return ``act`` with the present names: if the netdev of ``act.place`` has
+        been renamed, targets have its new name. Reads /sys only. ``do``, ``undo`` and
+        ``gone`` do this themselves.
+        """
+        kinds = (kind_of(change, act.uuid) for change in act.changes)
+        changes = (kind.present(self, act.place) for kind in kinds)
+        return replace(act, changes=tuple(changes))
+
+    def _checked(self, act: AtomicChange) -> AtomicChange:
+        """Return ``act`` with the present names. Raises EffectFailed if none of our
+        rules makes such a change; nothing is done then.
+        """
+        for refusal in _refusals(act):
+            raise EffectFailed(
+                "change-not-allowed",
+                refusal,
+                "find out who has changed the journal or the plan file",
+            )
+        return self.present(act)
+
+
+def _refusals(act: AtomicChange) -> Iterator[str]:
+    """Yield why none of our rules makes ``act``, or has its earlier values."""
+    before = _before(act)
+    if not act.changes or len(before) != len(act.changes):
+        counted = f"{len(act.changes)} changes and {len(before)} earlier values"
+        yield f"step {act.step!a} has {counted}"
+    for change, value in zip(act.changes, before):
+        refusal = kind_of(replace(change, before=value)).refusal()
+        if refusal:
+            yield refusal
+
+
+def _before(act: AtomicChange) -> tuple[Optional[str], ...]:
+    return act.before or tuple(change.before for change in act.changes)

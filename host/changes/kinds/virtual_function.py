@@ -17,9 +17,13 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Optional
 
-from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
+from ovirt_rdma.host.changes.kinds.host import (
+    EffectFailed,
+    Host,
+    Reading,
+    netdevs_of_pci,
+)
 from ovirt_rdma.host.changes.kinds.kind import NUMBER, Kind, Property
-from ovirt_rdma.host.changes.kinds.location import netdevs_of_pci
 from ovirt_rdma.host.changes.kinds.netdev import Sysfs
 from ovirt_rdma.host.collect.rdma import PCI_DEVICES
 from ovirt_rdma.host.collect.tools import rows, virtual_functions
@@ -33,7 +37,6 @@ from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change
 from ovirt_rdma.host.system.commands import CommandFailed
-from ovirt_rdma.host.system.tree import FileTree
 
 VF_NUMBER, VF_GUIDS, VF_STATES = "number", "guids", "link-states"
 VF_PKEYS, VF_DRIVERS = "pkeys", "drivers"
@@ -162,18 +165,17 @@ class _OfVfs(Kind):
 
     def _addresses(self, host: Host) -> dict[int, str]:
         """Return the PCI addresses of the VFs by number."""
-        tree = FileTree(host.root)
         folder = f"{PCI_DEVICES}/{self.change.target}"
         return {
             int(name[len("virtfn") :]): address
-            for name in tree.names(folder)
+            for name in host.tree.names(folder)
             if name.startswith("virtfn") and name[len("virtfn") :].isdecimal()
-            for address in [tree.link_name(f"{folder}/{name}")]
+            for address in [host.tree.link_name(f"{folder}/{name}")]
             if address
         }
 
     def _driver(self, host: Host, address: str) -> Optional[str]:
-        return FileTree(host.root).link_name(f"{PCI_DEVICES}/{address}/driver")
+        return host.tree.link_name(f"{PCI_DEVICES}/{address}/driver")
 
     def _write(self, host: Host, path: str, value: str) -> None:
         """Write to a file of /sys. Raises EffectFailed."""
@@ -202,13 +204,13 @@ class _OfVfs(Kind):
         not even on request, but the VF's driver_override (pci_device_can_probe() in
         drivers/pci/pci-driver.c). Writes to drivers_probe succeed without one, too.
         """
-        tree, folder = FileTree(host.root), f"{PCI_DEVICES}/{address}"
+        folder = f"{PCI_DEVICES}/{address}"
         if self._driver(host, address):
             self._write(host, f"{folder}/driver/unbind", address)
         if driver is None:
             return
         override = f"{folder}/driver_override"
-        earlier = tree.text(override)
+        earlier = host.tree.text(override)
         self._write(host, override, driver)
         try:
             self._write(host, _PROBE, address)
@@ -230,9 +232,8 @@ class _OfVfs(Kind):
 
     def _netdev(self, host: Host) -> str:
         """Return the PF's netdev, not a P_Key child. Raises ValueError."""
-        tree = FileTree(host.root)
         for name in sorted(netdevs_of_pci(host, self.change.target)):
-            if "parent" not in tree.names(f"{NET_CLASS}/{name}"):
+            if "parent" not in host.tree.names(f"{NET_CLASS}/{name}"):
                 return name
         raise ValueError(f"{self.change.target} has no netdev")
 
@@ -247,10 +248,9 @@ class _OfVfs(Kind):
 
     def _iov(self, host: Host) -> Optional[str]:
         """Return mlx4's folder ``iov``; None for other drivers."""
-        tree = FileTree(host.root)
         folder = f"{PCI_DEVICES}/{self.change.target}/infiniband"
-        for device in tree.names(folder):
-            if tree.is_folder(f"{folder}/{device}/iov"):
+        for device in host.tree.names(folder):
+            if host.tree.is_folder(f"{folder}/{device}/iov"):
                 return f"{folder}/{device}/iov"
         return None
 
@@ -289,10 +289,10 @@ class VfNumber(_OfVfs):
         return f"echo {value or 0} > {self._file('sriov_numvfs')}"
 
     def is_gone(self, host: Host) -> bool:
-        return FileTree(host.root).text(self._file("sriov_numvfs")) is None
+        return host.tree.text(self._file("sriov_numvfs")) is None
 
     def read(self, host: Host) -> Reading:
-        return Reading(FileTree(host.root).text(self._file("sriov_numvfs")))
+        return Reading(host.tree.text(self._file("sriov_numvfs")))
 
     def do(self, host: Host) -> None:
         self._change_to(host, self.change.after or "0")
@@ -313,7 +313,7 @@ class VfNumber(_OfVfs):
             return
         # Linux 4.12 and later; the PF's value for new VFs stays what it was.
         probe = self._file("sriov_drivers_autoprobe")
-        before = FileTree(host.root).text(probe)
+        before = host.tree.text(probe)
         if before is not None:
             self._write(host, probe, "0")
         try:
@@ -346,11 +346,10 @@ class VfGuids(_OfVfs):
                 for number, vf in found.items()
                 if number in present and vf.node_guid and vf.ports
             }
-        tree = FileTree(host.root)
         guids: dict[int, list[str]] = {}
-        for port in tree.names(f"{iov}/ports"):
+        for port in host.tree.names(f"{iov}/ports"):
             for number in present:
-                text = tree.text(f"{iov}/ports/{port}/admin_guids/{number + 1}")
+                text = host.tree.text(f"{iov}/ports/{port}/admin_guids/{number + 1}")
                 int(text or "", 16)
                 guid = Guid((text or "").zfill(16)).in_groups
                 guids.setdefault(number, []).append(guid)
@@ -362,7 +361,7 @@ class VfGuids(_OfVfs):
         iov = self._iov(host)
         if iov is not None:
             # The subnet manager tells the VF's driver.
-            ports = FileTree(host.root).names(f"{iov}/ports")
+            ports = host.tree.names(f"{iov}/ports")
             for port, guid in zip(ports, guids * 2):
                 path = f"{iov}/ports/{port}/admin_guids/{number + 1}"
                 self._write(host, path, f"0x{guid}")
@@ -424,15 +423,14 @@ class VfPkeys(_OfVfs):
         """Return the ports of a VF, each with the folder of its table."""
         name = mlx4_function(self.change.target, number)
         folder = f"{self._iov(host)}/{name}/ports"
-        ports = FileTree(host.root).names(folder)
+        ports = host.tree.names(folder)
         return [(port, f"{folder}/{port}/pkey_idx") for port in ports]
 
     def _entries(self, host: Host, folder: str) -> list[str]:
         """Return the first entries of a table, up to one that is not used."""
-        tree = FileTree(host.root)
         entries: list[str] = []
-        while (tree.text(f"{folder}/{len(entries)}") or "none") != "none":
-            entries.append(tree.text(f"{folder}/{len(entries)}") or "")
+        while (host.tree.text(f"{folder}/{len(entries)}") or "none") != "none":
+            entries.append(host.tree.text(f"{folder}/{len(entries)}") or "")
         return entries
 
 

@@ -13,8 +13,7 @@ import pytest
 from support.host.changes_wanted import modes
 
 from ovirt_rdma.cli.host import units
-from ovirt_rdma.host.changes.journal import Journal, Ledger, Run
-from ovirt_rdma.host.changes.kinds.model import ROLLED_BACK
+from ovirt_rdma.host.changes.journal import ROLLED_BACK, Journal, Ledger, Run
 from ovirt_rdma.host.paths import JOURNAL, SYSTEMD_BOOTED, under
 from ovirt_rdma.host.system.lock import HolderTimeouts, one_run
 

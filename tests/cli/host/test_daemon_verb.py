@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from ovirt_rdma.host.daemon.state import (
+from ovirt_rdma.host.daemon.loop import (
     FAILED,
     HANGS,
     OFF,
@@ -18,7 +18,7 @@ from ovirt_rdma.host.daemon.state import (
     write_daemon,
 )
 from ovirt_rdma.host.enablement.state import MODE_HOST, marker_text
-from ovirt_rdma.host.paths import DAEMON_JSON, ENABLED, under
+from ovirt_rdma.host.paths import DAEMON_JSON, ENABLED, SYSTEMD_BOOTED, under
 from ovirt_rdma.host.system.tree import seconds_after_boot, start_of
 
 WELL = TaskState("health", OK, "mounts: 3 ok")
@@ -103,6 +103,28 @@ def test_a_daemon_that_is_not_running(enabled, start):
     assert result.code == 3
     assert "is not running, although this host is enabled" in result.out
     assert "fix: systemctl status ovirt-rdmad.service" in result.out
+
+
+def test_status_says_that_it_is_not_running(enabled):
+    """Nobody looks at ``daemon status`` who does not know that it is missing."""
+    said = "ovirt-rdmad.service is not running, although this host is enabled"
+    assert said not in enabled("status").out, "systemd is not running here"
+    under(enabled.root, SYSTEMD_BOOTED).mkdir(parents=True)
+    assert f"{said}.\nfix: systemctl status ovirt-rdmad" in enabled("status").out
+    (advice,) = [
+        one
+        for one in enabled("status", "-o", "json").document["advice"]
+        if one["sentence"] == said
+    ]
+    assert "systemctl start ovirt-rdmad.service" in advice["fix"]
+    under(enabled.root, DAEMON_JSON).parent.mkdir(parents=True, exist_ok=True)
+    under(enabled.root, DAEMON_JSON).write_text("{")
+    assert "daemon.json: " in enabled("status").out
+    running(enabled, WELL)
+    assert "ovirt-rdmad.service" not in enabled("status").out
+    under(enabled.root, DAEMON_JSON).unlink()
+    under(enabled.root, ENABLED).unlink()
+    assert "ovirt-rdmad.service" not in enabled("status").out
 
 
 def test_a_file_that_cannot_be_used_is_one_sentence(enabled):

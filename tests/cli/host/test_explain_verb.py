@@ -6,7 +6,7 @@ from support.command_line import run_on_terminal
 from support.host import sample_rules
 
 from ovirt_rdma.cli.host import explain
-from ovirt_rdma.host.decision.registry import RULES
+from ovirt_rdma.host.rules.registry import RULES
 
 LONG = " ".join(
     ["This sentence is so long that a terminal has to break its lines."] * 3

@@ -16,8 +16,7 @@ from support.host.sample_journal import (
     rolled_back_run,
 )
 
-from ovirt_rdma.host.changes.journal import AppliedChange, Run
-from ovirt_rdma.host.changes.kinds.model import APPLY
+from ovirt_rdma.host.changes.journal import APPLY, AppliedChange, Run
 from ovirt_rdma.host.paths import JOURNAL, under
 
 TABLE = """\

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.host.daemon_task import TaskRuns
 
-from ovirt_rdma.host.daemon import kernel_change
 from ovirt_rdma.host.daemon.kernel_change import (
     KernelFindings,
     Recheck,
@@ -22,6 +21,7 @@ from ovirt_rdma.host.daemon.kernel_change import (
 )
 from ovirt_rdma.host.paths import FINDINGS_JSON, under
 from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, WARN, Finding, Rule
+from ovirt_rdma.host.system import files
 
 OLD, NEW = "5.14.0-427.el9.x86_64", "5.14.0-503.el9.x86_64"
 LOST = "kernel module rpcrdma is missing"
@@ -131,7 +131,7 @@ def test_a_disk_that_is_full_is_one_sentence(booted, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kernel_change, "write_atomically", full)
+    monkeypatch.setattr(files, "write_atomically", full)
     (said,) = booted(OLD, PASS)
     assert said.startswith("failed: ")
     assert "cannot be written: No space left on device" in said

@@ -11,8 +11,7 @@ import pytest
 from support.command_line import run_on_terminal, run_process
 from support.fakes.fake_hosts import soft_roce
 
-from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.kinds.model import DONE
+from ovirt_rdma.host.changes.journal import DONE, Journal
 
 pytestmark = pytest.mark.hypervisor
 

@@ -12,11 +12,11 @@ from support.host.ipoib_host import OTHERS, host, netdev, policy, port, profile
 from support.host.ipoib_plans import HARDWARE
 from support.host.memory_host import FakeHost
 
-from ovirt_rdma.host.changes.kinds.model import AtomicChange
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import describe, kind_of_act
 from ovirt_rdma.host.changes.run import atomic_changes_of, with_earlier_values
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
+from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
 

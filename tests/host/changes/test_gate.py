@@ -7,10 +7,10 @@ import pytest
 from support.host.ipoib_host import OTHERS, host, netdev, policy, port, profile
 from support.host.ipoib_plans import HARDWARE
 
-from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.kinds.model import Refused
-from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.changes.journal import Refused
+from ovirt_rdma.host.changes.plan import gate
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, REBOOT, Change, Step
+from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
 

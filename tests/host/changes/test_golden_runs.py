@@ -10,12 +10,15 @@ from support.golden.golden_hosts import DATA, HOSTS
 from support.host.effects_host import MemoryJournal, Told, applied
 from support.host.memory_host import FakeHost, Killed, Points
 
-from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.journal import JournalProblem, Ledger
-from ovirt_rdma.host.changes.revert import recover, revert
-from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.changes.plan import gate
+from ovirt_rdma.host.changes.run import (
+    recover,
+    revert,
+)
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
 

@@ -13,12 +13,10 @@ from support.host.effects_host import Told
 
 from ovirt_rdma.host.changes.boot import restore_netdev
 from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.kinds.model import RunRequest
-from ovirt_rdma.host.changes.revert import revert
-from ovirt_rdma.host.changes.run import apply_steps
-from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.changes.run import RunRequest, apply_steps, revert
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.rules.base import REBOOT
+from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
 

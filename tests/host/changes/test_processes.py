@@ -15,15 +15,21 @@ from dataclasses import replace
 import pytest
 from support.host.effects_host import Told
 
-from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
-from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import AtomicChange, RunRequest
-from ovirt_rdma.host.changes.revert import (
+from ovirt_rdma.host.changes.journal import (
+    AppliedChange,
+    Journal,
+    Ledger,
+    Run,
+)
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange
+from ovirt_rdma.host.changes.kinds.registry import HostEffects
+from ovirt_rdma.host.changes.run import (
+    RunRequest,
+    apply_steps,
     may_be_rolled_back,
     recover,
     roll_back_unconfirmed,
 )
-from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
 from ovirt_rdma.host.system import lock as end_holder
 from ovirt_rdma.host.system.lock import (
@@ -207,7 +213,7 @@ UNDER_WAY = """
 import subprocess
 import sys
 import time
-from ovirt_rdma.host.changes.kinds.base import run_effect
+from ovirt_rdma.host.changes.kinds.host import run_effect
 from ovirt_rdma.host.system.signals import delayed_signals
 
 with delayed_signals() as signals:

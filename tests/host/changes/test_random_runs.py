@@ -24,9 +24,12 @@ from support.host.ipoib_host import OTHERS
 from support.host.ipoib_plans import hosts, policies
 from support.host.memory_host import FakeHost, Killed, Points
 
-from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.revert import recover, revert
-from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.changes.plan import gate
+from ovirt_rdma.host.changes.run import (
+    recover,
+    revert,
+)
+from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
 

@@ -11,9 +11,8 @@ from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.changes import boot
 from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
-from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import AtomicChange
-from ovirt_rdma.host.changes.kinds.registry import kind_of
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange
+from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of
 from ovirt_rdma.host.rules.base import OFFLOAD, SYSFS, Change
 from ovirt_rdma.host.system.lock import one_run
 

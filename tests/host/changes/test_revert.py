@@ -11,12 +11,15 @@ from support.host.ipoib_host import OTHERS, host, netdev, network, policy, port,
 from support.host.memory_host import FakeHost, Killed, Points
 from support.problems import problem
 
-from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.journal import Ledger
-from ovirt_rdma.host.changes.revert import recover, revert
-from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.changes.plan import gate
+from ovirt_rdma.host.changes.run import (
+    recover,
+    revert,
+)
 from ovirt_rdma.host.facts.devices import NetdevUse
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, Change, Step
+from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
 

@@ -15,14 +15,21 @@ from support.host.ipoib_host import OTHERS, host, netdev, policy, port, profile
 from support.host.memory_host import FakeHost, Killed, Points
 from support.problems import problem
 
-from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.journal import Journal, JournalProblem, Ledger, Run
-from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
+from ovirt_rdma.host.changes.kinds.host import (
+    EffectFailed,
+    Reading,
+)
 from ovirt_rdma.host.changes.kinds.netdev import Sysfs
-from ovirt_rdma.host.changes.revert import recover, revert, roll_back_unconfirmed
-from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.changes.plan import gate
+from ovirt_rdma.host.changes.run import (
+    recover,
+    revert,
+    roll_back_unconfirmed,
+)
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.rules.base import LIVE, REBOOT, Change, Step
+from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
 

@@ -15,11 +15,11 @@ from ovirt_rdma.host.changes.plan import (
     from_json_dict,
     to_json_dict,
 )
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import digest as digest_of
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, Change, Step
+from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from ovirt_rdma.host.changes import boot
 from ovirt_rdma.host.changes.boot import _Restorer
-from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.kinds.base import Reading
-from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place, Refused
+from ovirt_rdma.host.changes.journal import Refused
+from ovirt_rdma.host.changes.kinds.host import Place, Reading
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import kind_of
-from ovirt_rdma.host.changes.revert import interrupted_users
+from ovirt_rdma.host.changes.plan import gate
+from ovirt_rdma.host.changes.run import interrupted_users
 from ovirt_rdma.host.changes.undo import UndoChange
 from ovirt_rdma.host.daemon.partitions import in_use_because
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts.devices import (
     VFIO,
     Adapter,
@@ -39,11 +39,12 @@ from ovirt_rdma.host.facts.devices import (
     VirtualFunction,
 )
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.network_setup.modes import mode_steps
-from ovirt_rdma.host.network_setup.request import WantedMode
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy, VfRule
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change, Step
+from ovirt_rdma.host.rules.registry import decide
 from ovirt_rdma.host.rules.view import View
+from ovirt_rdma.host.services.hook_runs import mode_steps
+from ovirt_rdma.host.services.network_request import WantedMode
 
 pytestmark = pytest.mark.hypervisor
 
@@ -227,6 +228,8 @@ def at_boot(facts: Facts, case: Case) -> str:
     done, said = [], []
 
     class Effects:
+        root = "/nonexistent"
+
         def present(self, act):
             return act
 
@@ -252,9 +255,7 @@ def at_boot(facts: Facts, case: Case) -> str:
         patched.setattr(boot, "HostReader", Reader)
         patched.setattr(_Restorer, "_first_try", lambda *_: True)
         patched.setattr(_Restorer, "_tried", lambda *_: boot.Path("/nonexistent/x"))
-        _Restorer(boot.Path("/nonexistent"), None, Effects(), said.append).restore(
-            case.on, setting
-        )
+        _Restorer(Effects(), None, said.append).restore(case.on, setting)
     assert len(said) == 1
     return "" if done else said[0]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
 

@@ -8,15 +8,17 @@ from dataclasses import replace
 import pytest
 from support.host.ipoib_host import child, host, netdev, policy
 
-from ovirt_rdma.host.changes.journal import AppliedChange, Ledger, Run
-from ovirt_rdma.host.changes.kinds.model import (
+from ovirt_rdma.host.changes.journal import (
     APPLY,
     DONE,
     PARTITIONS,
     REVERT,
     ROLLED_BACK,
-    AtomicChange,
+    AppliedChange,
+    Ledger,
+    Run,
 )
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.daemon.partitions import made_by, open_run
 from ovirt_rdma.host.paths import DAEMON_UNIT as UNIT
 from ovirt_rdma.host.rules.base import LIVE, SYSFS, Change

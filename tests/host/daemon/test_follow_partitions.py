@@ -17,26 +17,26 @@ from support.fakes.fake_hosts import connectx3_ib
 from support.host.daemon_task import TaskRuns
 
 from ovirt_rdma.host.changes.boot import boot_settings
-from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.kinds.model import (
+from ovirt_rdma.host.changes.journal import (
     APPLY,
     DONE,
     PARTITIONS,
     REVERT,
-    RunRequest,
+    Journal,
 )
-from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.changes.run import (
+    RunRequest,
     apply_steps,
     decide_for,
     loaded_policy,
+    revert,
     still_planned,
 )
 from ovirt_rdma.host.daemon.partitions import FollowPartitions
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.paths import POLICY_JSON
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.rules.registry import decide
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.own_files import FOLLOW_PARTITIONS, own_text
 from ovirt_rdma.host.system.signals import StopSignal

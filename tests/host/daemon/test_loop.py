@@ -14,23 +14,21 @@ import time
 import pytest
 
 from ovirt_rdma.host.daemon.loop import (
-    GRACE_S,
-    LONGEST_TURN_S,
-    Daemon,
-    Result,
-    Task,
-    run_once,
-    tell_systemd,
-)
-from ovirt_rdma.host.daemon.state import (
     FAILED,
+    GRACE_S,
     HANGS,
+    LONGEST_TURN_S,
     OFF,
     OK,
     PROBLEM,
     WAITS,
+    Daemon,
+    Result,
+    Task,
     read_daemon,
+    run_once,
     seconds_since_start,
+    tell_systemd,
 )
 from ovirt_rdma.host.enablement.state import MODE_HOST, marker_text
 from ovirt_rdma.host.errors import Problem

@@ -17,9 +17,9 @@ from ovirt_rdma.host.daemon.partitions import (
     in_use_because,
     steps_of,
 )
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts.devices import NetdevUse
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
+from ovirt_rdma.host.rules.registry import decide
 from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.system.commands import CommandFailed
 

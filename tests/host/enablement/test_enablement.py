@@ -22,11 +22,16 @@ from support.problems import problem
 from ovirt_rdma.host.enablement.apply import (
     LOADED,
     PACKAGE,
+    EnablementRefused,
     disable,
     enable,
 )
-from ovirt_rdma.host.enablement.state import MODES, EnablementRefused, marker_text
-from ovirt_rdma.host.enablement.status import Advice, read_status
+from ovirt_rdma.host.enablement.state import (
+    MODES,
+    Advice,
+    marker_text,
+    read_status,
+)
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.paths import (
     DAEMON_FILE,

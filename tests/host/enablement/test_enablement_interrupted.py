@@ -16,8 +16,7 @@ from support.fakes.fake_enablement import (
     run_until,
 )
 
-from ovirt_rdma.host.enablement.state import ABSENT, OURS, read_state
-from ovirt_rdma.host.enablement.status import read_status
+from ovirt_rdma.host.enablement.state import ABSENT, OURS, read_state, read_status
 from ovirt_rdma.host.paths import (
     DROPIN_DIRECTORY,
     DROPIN_LINK,

@@ -16,11 +16,14 @@ import pytest
 from support.command_line import run
 from support.golden.golden_hosts import DATA, HOSTS
 
-from ovirt_rdma.host.decision.registry import Decision, decide
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import FAIL, WARN
+from ovirt_rdma.host.rules.registry import (
+    Decision,
+    decide,
+)
 
 WRITE = bool(os.environ.get("WRITE_GOLDEN"))
 

@@ -10,10 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.host.ipoib_host import child, host, netdev, network, policy, port, profile
 
-from ovirt_rdma.host.decision.registry import RULES, decide
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, ModuleOption, Policy
 from ovirt_rdma.host.rules.base import CLASSES, VERDICTS
+from ovirt_rdma.host.rules.registry import (
+    RULES,
+    decide,
+)
 
 # Few words, so that names match each other; and invalid ones.
 WORDS = st.sampled_from(

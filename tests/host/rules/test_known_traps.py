@@ -9,11 +9,11 @@ from support.golden.golden_hosts import HOSTS
 from support.golden.golden_traps import TRAPS
 
 from ovirt_rdma.cli.host.explain import read_page
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN
+from ovirt_rdma.host.rules.registry import decide
 
 NEW = (*TRAPS, "LOCALITY-01")
 

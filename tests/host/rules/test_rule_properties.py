@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.host.rule_cases import load_line, modprobe
 
-from ovirt_rdma.host.decision.registry import RULES as TABLE
 from ovirt_rdma.host.facts.devices import (
     Adapter,
     Dcb,
@@ -56,6 +55,7 @@ from ovirt_rdma.host.rules.base import (
     Finding,
     Step,
 )
+from ovirt_rdma.host.rules.registry import RULES as TABLE
 from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.system.own_files import MODULES_LOAD, OWN_FILES, own_text
 

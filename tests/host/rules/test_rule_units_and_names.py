@@ -19,11 +19,11 @@ from support.host.rule_cases import (
     roce_device,
 )
 
-from ovirt_rdma.host.decision import policy_names
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts.model import Unit
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules import host as host_rules
+from ovirt_rdma.host.rules import policy_names
+from ovirt_rdma.host.rules.registry import decide
 from ovirt_rdma.host.rules.view import View
 
 OPENIBD = Unit("openibd.service", "loaded", "active", "enabled")

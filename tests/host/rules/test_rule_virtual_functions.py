@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.kinds.model import Refused
-from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.changes.journal import Refused
+from ovirt_rdma.host.changes.plan import gate
 from ovirt_rdma.host.facts.devices import (
     VFIO,
     Adapter,
@@ -26,6 +25,7 @@ from ovirt_rdma.host.facts.devices import (
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy, VfRule
 from ovirt_rdma.host.rules.base import FAIL, LINK_DOWN, LIVE, PASS, SKIP, WARN
+from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
 

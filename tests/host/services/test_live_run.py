@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from support.fakes.fake_changes import ChangingRoot, changing
 from support.fakes.fake_hosts import connectx3_ib
 
-from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.kinds.model import DONE, HOOK
+from ovirt_rdma.host.changes.journal import (
+    DONE,
+    HOOK,
+    Journal,
+)
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, under
 from ovirt_rdma.host.policy.load import parse_policy
@@ -139,6 +142,22 @@ def test_a_step_that_fails_is_taken_back_and_said(site):
     said = site.live()
     assert any("Cannot set device feature settings" in line for line in said)
     assert site.held == []
+
+
+def test_after_a_rollback_that_is_incomplete_nothing_is_done(site):
+    site.policy(TSO_OFF)
+    site.live()
+    journal = Journal(site.host.path)
+    (run,) = journal.ledger().runs
+    killed = replace(run, outcome=None, ended=None, sentence="")
+    journal.write(journal.ledger().with_run(killed))
+    site.host.fail("ethtool -K", said="Cannot set device feature settings")
+    said = site.live()
+    assert said[-1].startswith(
+        "nothing was done: run 1 was interrupted; not restored: "
+    )
+    assert "Cannot set device feature settings" in said[-1]
+    assert (site.held, len(site.runs)) == (["IPOIB-TSO-02/ib0"], 1)
 
 
 def test_the_log_gets_no_more_lines_than_people_read(site, monkeypatch):

@@ -12,20 +12,24 @@ from support.fakes.fake_changes import ChangingRoot, changing
 from support.fakes.fake_hosts import connectx3_ib
 
 from ovirt_rdma.host.changes.boot import boot_settings
-from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.kinds.model import (
+from ovirt_rdma.host.changes.journal import (
     APPLY,
     DONE,
     HOOK,
     ROLLED_BACK,
-    RunRequest,
+    Journal,
 )
-from ovirt_rdma.host.changes.run import apply_steps, decide_for, loaded_policy
-from ovirt_rdma.host.network_setup.request import WantedMode
+from ovirt_rdma.host.changes.run import (
+    RunRequest,
+    apply_steps,
+    decide_for,
+    loaded_policy,
+)
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.store import StoredPolicyProblem, store
 from ovirt_rdma.host.services.hook_runs import set_modes
+from ovirt_rdma.host.services.network_request import WantedMode
 from ovirt_rdma.host.system.lock import one_run
 
 pytestmark = pytest.mark.hypervisor

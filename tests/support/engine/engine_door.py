@@ -30,13 +30,15 @@ from ovirt_rdma.engine_sdk_tools.hosts.role import (
 )
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host import __version__
-from ovirt_rdma.host.changes.revert import ChangeStatus
-from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK, VdsmdProcess
-from ovirt_rdma.host.enablement.status import (
+from ovirt_rdma.host.changes.run import ChangeStatus
+from ovirt_rdma.host.enablement.state import (
+    BY_LAUNCHER,
+    BY_STOCK,
     Enabled,
     LoadedPolicy,
     Package,
     Status,
+    VdsmdProcess,
 )
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.paths import POLICY_YAML

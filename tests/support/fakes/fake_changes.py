@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable
 
-from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.system.commands import CommandFailed
 from support.fakes import fake_hosts as host_fake_hosts

@@ -121,7 +121,7 @@ def ledger_says(question: Callable[[Any], str]) -> Callable[[Any], str]:
     return lambda host: question(Journal(host.root).ledger())
 
 
-STATUS = "host/enablement/status.py"
+STATUS = "host/enablement/state.py"
 LOAD = "ovirt-rdma-host policy load"
 APPLY, REVERT, CONFIRM, PLAN, ENABLE, DISABLE = (
     f"ovirt-rdma-host {verb}"
@@ -183,7 +183,7 @@ HYPERVISOR = {
     ),
     "another mode": Row(
         fixed(
-            "host/enablement/state.py:refuse_other_mode",
+            "host/enablement/apply.py:refuse_other_mode",
             DISABLE,
             "ovirt-rdma-host enable --mode 1",
         ),
@@ -274,13 +274,13 @@ HYPERVISOR = {
         all_of(follow(POLICY), killed_apply),
     ),
     "interrupted run with users, maintenance": Row(
-        fixed("host/changes/revert.py:_end_interrupted", APPLY),
+        fixed("host/changes/run.py:_end_interrupted", APPLY),
         "confirm",
         all_of(follow(POLICY), killed_apply, mounted),
         first=unmounted,
     ),
     "interrupted run with users, allowed": Row(
-        fixed("host/changes/revert.py:_end_interrupted", f"{APPLY} --allow-link-down"),
+        fixed("host/changes/run.py:_end_interrupted", f"{APPLY} --allow-link-down"),
         "confirm",
         all_of(follow(POLICY), killed_apply, mounted),
     ),

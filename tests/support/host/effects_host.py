@@ -5,9 +5,12 @@ point.
 
 from __future__ import annotations
 
-from ovirt_rdma.host.changes.journal import Journal, JournalProblem, Ledger
-from ovirt_rdma.host.changes.kinds.model import RunRequest
-from ovirt_rdma.host.changes.run import apply_steps
+from ovirt_rdma.host.changes.journal import (
+    Journal,
+    JournalProblem,
+    Ledger,
+)
+from ovirt_rdma.host.changes.run import RunRequest, apply_steps
 from support.host.memory_host import Points
 
 

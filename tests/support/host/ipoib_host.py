@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ovirt_rdma.host.decision.registry import RULES, decide
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     Adapter,
@@ -26,6 +25,10 @@ from ovirt_rdma.host.facts.devices import (
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
 from ovirt_rdma.host.rules.base import Finding, Step
+from ovirt_rdma.host.rules.registry import (
+    RULES,
+    decide,
+)
 
 OURS = tuple(r.id for r in RULES if r.id.startswith(("IPOIB-", "IB-")))
 OTHERS = tuple(r.id for r in RULES if r.id not in OURS)

@@ -6,14 +6,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Run
-from ovirt_rdma.host.changes.kinds.model import (
+from ovirt_rdma.host.changes.journal import (
     APPLY,
     DONE,
     HOOK,
     ROLLED_BACK,
-    AtomicChange,
+    AppliedChange,
+    Journal,
+    Run,
 )
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, Change
 
 BOOT = "5b5a1b1e-0000-4000-8000-000000000001"

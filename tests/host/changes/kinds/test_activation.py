@@ -7,10 +7,11 @@ import pytest
 from support.fakes.fake_changes import changing
 from support.fakes.fake_hosts import connectx3_ib
 
-from ovirt_rdma.host.changes.kinds.base import EffectFailed
-from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import DONE, AtomicChange
-from ovirt_rdma.host.changes.revert import interrupted_users
+from ovirt_rdma.host.changes.journal import DONE
+from ovirt_rdma.host.changes.kinds.host import EffectFailed
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange
+from ovirt_rdma.host.changes.kinds.registry import HostEffects
+from ovirt_rdma.host.changes.run import RunRequest, interrupted_users
 from ovirt_rdma.host.changes.undo import UndoChange
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, PROFILE, Change, Step
 from ovirt_rdma.host.rules.profiles import needs_activation
@@ -122,7 +123,8 @@ def test_a_hook_is_such_a_host_by_itself(host):
         changes=(change,),
     )
     hook = HookRun(host.path, "before_network_setup", lambda _: None, host.run)
-    assert hook.apply([step], "", host.reader().facts()).outcome == DONE
+    request = RunRequest(facts=host.reader().facts())
+    assert hook.apply([step], request).outcome == DONE
     assert (list(host.refused()), host.activated) == (["ib0"], [])
 
 

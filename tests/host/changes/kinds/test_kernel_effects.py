@@ -9,10 +9,12 @@ from support.fakes.fake_changes import changing
 from support.fakes.fake_hosts import connectx3_ib
 from support.fakes.fake_root import Pci
 
-from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
-from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import AtomicChange
-from ovirt_rdma.host.changes.kinds.registry import kind_of
+from ovirt_rdma.host.changes.kinds.host import (
+    EffectFailed,
+    Reading,
+)
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange
+from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import FILE, MODULE, OFFLOAD, SYSFS, UNIT, Change
 from ovirt_rdma.host.system import files

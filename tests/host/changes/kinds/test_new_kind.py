@@ -16,21 +16,32 @@ from support.host.effects_host import Told
 from support.problems import problem
 
 from ovirt_rdma.cli.host.shown.runs import describe_changes
-from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.journal import (
+    DONE,
+    ROLLED_BACK,
+    Journal,
+)
 from ovirt_rdma.host.changes.kinds import registry
-from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
+from ovirt_rdma.host.changes.kinds.host import (
+    EffectFailed,
+    Reading,
+)
 from ovirt_rdma.host.changes.kinds.kind import Kind
-from ovirt_rdma.host.changes.kinds.model import DONE, ROLLED_BACK, RunRequest
 from ovirt_rdma.host.changes.plan import (
     Plan,
     PlannedBy,
     diff,
     from_json_dict,
+    gate,
     to_json_dict,
 )
-from ovirt_rdma.host.changes.revert import change_status, recover, revert
-from ovirt_rdma.host.changes.run import apply_steps
+from ovirt_rdma.host.changes.run import (
+    RunRequest,
+    apply_steps,
+    change_status,
+    recover,
+    revert,
+)
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
 
 pytestmark = pytest.mark.hypervisor

@@ -8,8 +8,11 @@ from support.fakes.fake_changes import changing
 from support.fakes.fake_hosts import connectx3_ib
 
 from ovirt_rdma.host.changes.kinds import network_manager
-from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
-from ovirt_rdma.host.changes.kinds.model import AtomicChange
+from ovirt_rdma.host.changes.kinds.host import (
+    EffectFailed,
+    Reading,
+)
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import PROFILE, Change
 from ovirt_rdma.host.rules.profiles import new_profile

@@ -17,9 +17,8 @@ import json
 import pytest
 from support.problems import problem
 
-from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import AtomicChange
-from ovirt_rdma.host.changes.kinds.registry import kind_of
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange
+from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of
 from ovirt_rdma.host.rules.base import SYSFS, VF, Change
 
 pytestmark = pytest.mark.hypervisor

@@ -24,10 +24,10 @@ from support.host.ipoib_host import (
 from support.host.ipoib_kernel import carried_out
 from support.host.ipoib_undo import undone
 
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts.model import OwnFile, Software
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
 from ovirt_rdma.host.rules.base import FILE, Change
+from ovirt_rdma.host.rules.registry import decide
 from ovirt_rdma.host.system.own_files import FOLLOW_PARTITIONS, own_text
 
 CHILDREN, FOLLOWED = "IPOIB-PKEY-01", "IPOIB-PKEY-02"

@@ -23,8 +23,8 @@ from support.host.ipoib_kernel import carried_out
 from support.host.ipoib_plans import HARDWARE, hosts, policies
 from support.host.ipoib_undo import undone
 
-from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.rules.base import SYSFS
+from ovirt_rdma.host.rules.registry import decide
 
 
 def test_the_order_of_a_plan_is_one_in_which_it_can_be_carried_out():

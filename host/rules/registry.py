@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ovirt_rdma.host.decision import policy_names
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules import (
@@ -23,6 +22,7 @@ from ovirt_rdma.host.rules import (
     kernel,
     modules,
     nfs,
+    policy_names,
     roce,
     tso,
     virtual_functions,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from support.host.hook_host import network, setup
 
-from ovirt_rdma.host.network_setup.request import (
+from ovirt_rdma.host.services.network_request import (
     NO_REFUSAL,
     Link,
     parsed,

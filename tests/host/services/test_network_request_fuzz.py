@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.network_setup.request import (
+from ovirt_rdma.host.services.network_request import (
     Link,
     NetworkRequest,
     concerns_ipoib,
