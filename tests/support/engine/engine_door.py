@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -337,3 +338,10 @@ def _unreachable(host: SimHost) -> str:
 
 def _fix(host: SimHost) -> str:
     return _INSTALL if host.reachable else f"try: ssh root@{host.address}"
+
+
+if __name__ == "__main__":
+    # As the program, with access to the hosts of another process.
+    from ovirt_rdma.cli.engine.main import main
+
+    raise SystemExit(main(sys.argv[2:], HttpDoor(sys.argv[1])))
