@@ -21,12 +21,10 @@ from ovirt_rdma.host.policy.model import AUTO, PREFER_RDMA
 from ovirt_rdma.storage.readiness import ports_behind
 
 _HEAD = """\
-# Proposed by 'ovirt-rdma-host policy init' for {host}.
-# It changes nothing by itself. Read each line, then:
-#   ovirt-rdma-host policy check FILE
-#   ovirt-rdma-host plan --policy FILE     what apply would change, and why
-#   ovirt-rdma-host policy load FILE       VDSM mounts by it from its next connect on
-# docs/policy.md and ovirt-rdma-policy(5) have every key.
+# Proposed by policy init for {host}. It changes nothing by itself. Read each line;
+# then policy check finds mistakes, plan --policy shows what apply would change, and
+# after policy load VDSM mounts by it from its next connect on. ovirt-rdma-policy(5)
+# has every key.
 version: 1
 """
 _NO_MOUNT = "no export is mounted; a rule needs server, path and transport"
