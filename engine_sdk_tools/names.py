@@ -8,6 +8,7 @@ centers that have it.
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterable, Sequence
 from typing import Optional, Protocol, TypeVar
 
@@ -108,6 +109,16 @@ def listed(names: Sequence[str], most: int = _LISTED) -> str:
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a key that sorts names with their numbers: hv2 before hv10."""
+    return tuple(
+        # int() refuses numbers of more than 4300 digits.
+        (0, int(part), "") if part.isascii() and part.isdigit() else (1, 0, part)
+        for part in re.split(r"([0-9]{1,18})", text)
+        if part
+    )
 
 
 def data_center_named(engine: Engine, name: str) -> DataCenter:

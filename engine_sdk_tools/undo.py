@@ -28,10 +28,15 @@ class RolledBack(Problem):
 class Undo:
     """A call that undoes a change; ``manual_fix`` is what a person has to do if the
     engine refuses it: "remove the network X".
+
+    ``wait`` waits until the engine has done it. ``first``: what was made before cannot
+    be undone without it.
     """
 
     call: Call
     manual_fix: str
+    wait: Callable[[], object] = lambda: None
+    first: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,17 +82,22 @@ def after_lost(lost: LostAnswer, look: Callable[[], T]) -> T:
 def undo(session: Session, made: Sequence[Undo], listener: Listener) -> Undone:
     """Undo what was ``made``, the last first; a failure does not raise."""
     done, left, by_hand = [], [], []
+    impossible = False
     for step in reversed(made):
+        if impossible:
+            by_hand.append(step.manual_fix)
+            continue
         call = step.call
         with reported(listener, call.doing, call.subject) as now:
             try:
                 session.perform(call)
+                step.wait()
+                done.append(call.doing)
             except EngineProblem as error:
                 # An object that no longer exists needs no rollback.
                 now.problem = "" if error.kind == MISSING else str(error)
         if now.problem:
             left.append(f"not rolled back: {now.problem}")
             by_hand.append(step.manual_fix)
-        else:
-            done.append(call.doing)
-    return Undone(tuple(done), tuple(left), tuple(by_hand))
+            impossible = step.first
+    return Undone(tuple(done), tuple(left), tuple(dict.fromkeys(by_hand)))

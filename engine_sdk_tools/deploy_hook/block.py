@@ -151,7 +151,8 @@ def find(content: bytes, collection: str = COLLECTION) -> Found:
             f"(lines {places})",
             "remove these lines and what belongs to them with an editor",
         )
-    start, end = marks[0][0], _after_line(content, marks[1][1])
+    start, line_end = marks[0][0], content.find(b"\n", marks[1][1])
+    end = len(content) if line_end < 0 else line_end + 1
     lines = content[start:end].decode("utf-8", "replace").splitlines()
     first = _FIRST.fullmatch(lines[0])
     flags = first["flags"].split() if first else []
@@ -183,17 +184,17 @@ def installed(
         return content
     if found.state == EDITED and not force:
         raise _edited("replaces it")
-    foreign = content if found.state == MISSING else _without(content, found)
-    place = _place(foreign)
+    foreign = _without(content, found)
+    at, column = _place(foreign)
     line_break = _line_break(content)
     if found.state != MISSING:
         flags = [_NEW] * found.new + [_BREAK] * bool(found.before)
-        block = _block(place.column, line_break, collection, *flags)
+        block = _block(column, line_break, collection, *flags)
         merged = content[: found.start] + block + content[found.end :]
     else:
-        head, tail = foreign[: place.at], foreign[place.at :]
+        head, tail = foreign[:at], foreign[at:]
         broken = bool(head) and not head.endswith((b"\n", b"\r"))
-        block = _block(place.column, line_break, collection, *[_BREAK] * broken)
+        block = _block(column, line_break, collection, *[_BREAK] * broken)
         merged = head + line_break * broken + block + tail
     _unchanged_in_meaning(foreign, merged, collection)
     return merged
@@ -216,20 +217,13 @@ def removed(content: bytes, *, force: bool = False) -> Optional[bytes]:
 
 def foreign_part(content: bytes) -> bytes:
     """Return ``content`` without the block. Raises PostTasksProblem."""
-    found = find(content)
-    return content if found.state == MISSING else _without(content, found)
+    return _without(content, find(content))
 
 
-@dataclass(frozen=True)
-class _Place:
-    """``at``: in bytes; ``column``: the indentation of the file's tasks."""
-
-    at: int
-    column: int
-
-
-def _place(content: bytes) -> _Place:
-    """Return where a block is added: after the last task, before an explicit end."""
+def _place(content: bytes) -> tuple[int, int]:
+    """Return where a block is added, in bytes: after the last task, before an explicit
+    end; and the indentation of the file's tasks.
+    """
     text = _text(content)
     root = _root(text)
     column = 0
@@ -248,8 +242,11 @@ def _place(content: bytes) -> _Place:
             )
         column = _column(text, root)
     end = _explicit_end(text)
-    at = len(content) if end is None else len(_bom(content)) + _bytes(text, end)
-    return _Place(at, column)
+    if end is None:
+        return len(content), column
+    # The text has no byte order mark.
+    bom = 3 if content.startswith(b"\xef\xbb\xbf") else 0
+    return bom + len(text[:end].encode()), column
 
 
 def _block(column: int, line_break: bytes, collection: str, *flags: str) -> bytes:
@@ -292,23 +289,10 @@ def _marks(content: bytes) -> list[tuple[int, int]]:
     ]
 
 
-def _after_line(content: bytes, at: int) -> int:
-    newline = content.find(b"\n", at)
-    return len(content) if newline < 0 else newline + 1
-
-
 def _line_break(content: bytes) -> bytes:
     """Return the line break of the file's first line."""
     first = content.split(b"\n", 1)
     return b"\r\n" if len(first) > 1 and first[0].endswith(b"\r") else b"\n"
-
-
-def _bom(content: bytes) -> bytes:
-    return content[:3] if content.startswith(b"\xef\xbb\xbf") else b""
-
-
-def _bytes(text: str, index: int) -> int:
-    return len(text[:index].encode())
 
 
 def _text(content: bytes) -> str:

@@ -42,7 +42,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, rep
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host, status_words
 from ovirt_rdma.engine_sdk_tools.names import listed
 from ovirt_rdma.engine_sdk_tools.reader import connection_of
-from ovirt_rdma.engine_sdk_tools.undo import Undone, after_lost
+from ovirt_rdma.engine_sdk_tools.undo import Undo, Undone, after_lost, undo
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import nfs_check
@@ -54,30 +54,21 @@ _BAD = ("error", "alert")
 
 
 class MountEvents:
-    """The events on mounts of ``domain`` (a name) with ``export``, after the event with
-    the id ``after``, or after the construction of this object.
-
-    ``problem`` is the reason if they cannot be read.
+    """The events on mounts of ``domain`` (a name) with ``export``, after the
+    construction of this object. ``problem`` is the reason if they cannot be read.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        domain: str,
-        export: str,
-        after: Optional[int] = None,
-    ) -> None:
+    def __init__(self, session: Session, domain: str, export: str) -> None:
         self._session = session
         # Match whole names: not data1 in data10 or old-data1.
         self._export = re.compile(rf"{re.escape(export)}(?![\w./-])")
         self._domain = re.compile(rf"(?<![\w-]){re.escape(domain)}(?![\w-])")
-        self._after = after or 0
+        self._after = 0
         self.problem = ""
-        if after is None:
-            try:
-                self._after = newest_event(session)
-            except EngineProblem as error:
-                self.problem = str(error)
+        try:
+            self._after = newest_event(session)
+        except EngineProblem as error:
+            self.problem = str(error)
 
     def failed_hosts(self) -> dict[str, str]:
         """Return the hosts that could not mount the domain: their names by id."""
@@ -293,102 +284,61 @@ class Traces:
     fell: tuple[Host, ...] = ()
 
 
-class _Stopped(Exception):
-    """A part of the rollback failed, so that the parts after it are not possible."""
+def _rolled_back(
+    session: Session, plan: DomainPlan, made: Traces, listener: Listener
+) -> Undone:
+    """Roll back what was made; the hosts that fell because of it are activated."""
+    domain = undo(session, _undoing(session, plan, made), listener)
+    activations = [
+        Undo(
+            Call(f"hosts/{h.id}", "activate", f"activating {h.name} again", {}, h.name),
+            f"activate {h.name}",
+        )
+        for h in reversed(made.fell)
+    ]
+    hosts = undo(session, activations, listener)
+    return Undone(
+        domain.done + hosts.done,
+        domain.left + hosts.left,
+        domain.manual_fixes + hosts.manual_fixes,
+    )
 
 
-class _Undo:
-    """Rolls back what was made. Never raises: the result names what is left."""
-
-    def __init__(
-        self, session: Session, plan: DomainPlan, made: Traces, listener: Listener
-    ) -> None:
-        self._session, self._plan = session, plan
-        self._made, self._listener = made, listener
-        self._done: list[str] = []
-        self._left: list[str] = []
-        self._by_hand: list[str] = []
-
-    def run(self) -> Undone:
-        plan, made = self._plan, self._made
-        name, center = plan.name, plan.data_center.name
-        todo: list[tuple[Callable[[], None], str]] = []
-        if made.attached:
-            domain = plan.domain.id if plan.domain else made.domain
-            by_hand = f"move {name} to maintenance and detach it from {center}"
-            todo.append((partial(self._detach, domain, by_hand), by_hand))
-        if made.domain:
-            by_hand = f"remove the domain {name}, and {plan.left_over(made.domain)}"
-            todo.append((partial(self._remove, made.domain, by_hand), by_hand))
-        if made.connection:
-            # As a rule, the engine has removed it with the domain.
-            call = Call(
-                f"storageconnections/{made.connection}",
-                "remove",
-                f"removing the connection to {plan.row.export} again",
-                {},
-                name,
-            )
-            by_hand = f"remove the storage connection {made.connection}"
-            todo.append((partial(self._perform, call, by_hand), by_hand))
-        for number, (act, _) in enumerate(todo, 1):
-            try:
-                act()
-            except _Stopped:
-                # The steps after it are left too.
-                self._by_hand += [by_hand for _, by_hand in todo[number:]]
-                break
-        for host in made.fell:
-            doing = f"activating {host.name} again"
-            call = Call(f"hosts/{host.id}", "activate", doing, {}, host.name)
-            try:
-                self._perform(call, f"activate {host.name}")
-            except _Stopped:
-                continue
-        return Undone(tuple(self._done), tuple(self._left), tuple(self._by_hand))
-
-    def _detach(self, domain: str, by_hand: str) -> None:
-        path = f"datacenters/{self._plan.data_center.id}/storagedomains/{domain}"
-        name = self._plan.name
-        read = Read(path, f"reading {name}", "get")
-        try:
-            attached = self._session.read(read)
-        except EngineProblem as error:
-            if error.kind == MISSING:
-                return
-            self._stop(error, by_hand)
-        if _status(attached) not in _DOWN:
-            doing = f"moving {name} to maintenance again"
-            self._perform(Call(path, "deactivate", doing, {}, name), by_hand)
-            try:
-                self._session.wait_until(read, _is_down, doing, MAINTENANCE_S)
-            except EngineProblem as error:
-                self._stop(error, by_hand)
-        doing = f"detaching {name} again"
-        self._perform(Call(path, "remove", doing, {}, name), by_hand)
-
-    def _remove(self, domain: str, by_hand: str) -> None:
-        plan = self._plan
+def _undoing(session: Session, plan: DomainPlan, made: Traces) -> list[Undo]:
+    """Return how to undo what was made, in the order in which it was made."""
+    name, center = plan.name, plan.data_center
+    undoing = []
+    if made.connection:
+        # As a rule, the engine has removed it with the domain.
+        path = f"storageconnections/{made.connection}"
+        doing = f"removing the connection to {plan.row.export} again"
+        by_hand = f"remove the storage connection {made.connection}"
+        undoing.append(Undo(Call(path, "remove", doing, {}, name), by_hand))
+    if made.domain:
         # Its folder on the export goes too. It is ours: it cannot be an import.
-        parameters = {"host": plan.host.name, "format": True}
-        doing = f"removing the domain {plan.name} again"
-        call = Call(f"storagedomains/{domain}", "remove", doing, parameters, plan.name)
-        self._perform(call, by_hand)
-
-    def _perform(self, call: Call, by_hand: str) -> None:
+        words = {"host": plan.host.name, "format": True}
+        doing = f"removing the domain {name} again"
+        call = Call(f"storagedomains/{made.domain}", "remove", doing, words, name)
+        by_hand = f"remove the domain {name}, and {plan.left_over(made.domain)}"
+        undoing.append(Undo(call, by_hand, first=True))
+    if made.attached:
+        domain = plan.domain.id if plan.domain else made.domain
+        path = f"datacenters/{center.id}/storagedomains/{domain}"
+        by_hand = f"move {name} to maintenance and detach it from {center.name}"
+        call = Call(path, "remove", f"detaching {name} again", {}, name)
+        undoing.append(Undo(call, by_hand, first=True))
+        read = Read(path, f"reading {name}", "get")
+        doing = f"moving {name} to maintenance again"
+        call = Call(path, "deactivate", doing, {}, name)
+        wait = partial(session.wait_until, read, _is_down, doing, MAINTENANCE_S)
         try:
-            with step(self._listener, call.doing, call.subject):
-                self._session.perform(call)
+            down = _is_down(session.read(read, patience_s=0.0))
         except EngineProblem as error:
-            if error.kind != MISSING:
-                self._stop(error, by_hand)
-            return
-        self._done.append(call.doing)
-
-    def _stop(self, error: EngineProblem, by_hand: str) -> None:
-        self._left.append(f"not rolled back: {error}")
-        self._by_hand.append(by_hand)
-        raise _Stopped from error
+            # Of others, the next request finds out the same.
+            down = error.kind == MISSING
+        if not down:
+            undoing.append(Undo(call, by_hand, wait, first=True))
+    return undoing
 
 
 def _status(domain: Any) -> str:
@@ -467,7 +417,7 @@ def create_domain(
             raise EngineProblem("domain-not-mounted", reason, BROKEN, fix=fix)
     except Problem as error:
         explained = _with_events(events, error, plan)
-        undone = _Undo(session, plan, run.traces, listener).run()
+        undone = _rolled_back(session, plan, run.traces, listener)
         raise undone.told(explained) from error
     if events.problem:
         listener.note(

@@ -465,7 +465,12 @@ def plan_domain_create(
     refusals = list(name_problems(request.name))
     export, problems = read_export(request.export)
     refusals += problems
-    refusals += _data_center_problems(center)
+    if center.status not in _READY:
+        sentence = (
+            f"data center {center.name} is {status_words(center.status)}; it must be "
+            "up to attach a domain"
+        )
+        refusals.append(Sentence("data-center-status", sentence))
     up = tuple(host for host in hosts if host.status == "up")
     host, problem = _creating_host(request.host, hosts, up, center)
     refusals += problem
@@ -515,16 +520,6 @@ def plan_domain_create(
         str(uuid.uuid4()),
         tuple(warnings),
     )
-
-
-def _data_center_problems(center: DataCenter) -> Iterator[Sentence]:
-    """Yield why no domain can be attached to ``center``."""
-    if center.status not in _READY:
-        yield Sentence(
-            "data-center-status",
-            f"data center {center.name} is {status_words(center.status)}; it must be "
-            "up to attach a domain",
-        )
 
 
 def _creating_host(

@@ -35,7 +35,12 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Nic,
     status_words,
 )
-from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed, network_named
+from ovirt_rdma.engine_sdk_tools.names import (
+    hosts_named,
+    listed,
+    natural,
+    network_named,
+)
 from ovirt_rdma.engine_sdk_tools.networks.addresses import (
     Interface,
     addresses_from_range,
@@ -373,7 +378,12 @@ def host_refusals(
     """Yield the reasons not to attach ``network``, of the data center with the name
     ``center``, to the ``chosen`` NIC of ``host``.
     """
-    yield from _status(host)
+    if host.status not in STATUSES:
+        yield Sentence(
+            "host-status",
+            f"{host.name} is {status_words(host.status)}; networks can be set up "
+            "on hosts that are up, in maintenance or non-operational",
+        )
     if host.cluster not in {row.cluster for row in network.clusters}:
         name, where = shlex.quote(network.name), shlex.quote(center)
         yield Sentence(
@@ -418,15 +428,6 @@ def management_networks(host: Host, networks: Sequence[Network]) -> frozenset[st
         for row in network.clusters
         if row.cluster == host.cluster and MANAGEMENT in row.usages
     )
-
-
-def _status(host: Host) -> Iterator[Sentence]:
-    if host.status not in STATUSES:
-        yield Sentence(
-            "host-status",
-            f"{host.name} is {status_words(host.status)}; networks can be set up "
-            "on hosts that are up, in maintenance or non-operational",
-        )
 
 
 def _on_infiniband(host: Host, nic: str, network: Network) -> Iterator[Sentence]:
@@ -603,7 +604,8 @@ def plan_network_attach(
     center = network.data_center or ""
     inside = {host.id for host in engine.hosts_of(center)}
     chosen_hosts = hosts_named(engine, request.hosts)
-    hosts = in_host_order([host for host in chosen_hosts if host.id in inside])
+    hosts = [host for host in chosen_hosts if host.id in inside]
+    hosts.sort(key=lambda host: natural(host.name))
     others = [host.name for host in chosen_hosts if host.id not in inside]
     refusals: list[Sentence] = []
     if not hosts:
@@ -662,16 +664,6 @@ def plan_host(
         why = "; ".join([*wrong, *lagging])
     row = HostAttach(host, chosen, address, act, before, before_nic, properties, why)
     return row, refusals
-
-
-def in_host_order(hosts: Sequence[Host]) -> tuple[Host, ...]:
-    """Sort ``hosts`` by name, and numbers in names by value: host2, host10."""
-
-    def key(host: Host) -> list[tuple[int, int, str]]:
-        parts = re.split(r"(\d+)", host.name)
-        return [(1, int(p), "") if p.isdecimal() else (0, 0, p) for p in parts]
-
-    return tuple(sorted(hosts, key=key))
 
 
 def _rows(

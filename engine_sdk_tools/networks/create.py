@@ -239,6 +239,12 @@ def to_require(
     """
     ready, warnings = [], []
     known = existing.clusters if existing else ()
+    having = {
+        host.id
+        for host in engine.hosts
+        for attachment in host.attachments or ()
+        if existing and attachment.network == existing.id
+    }
     for cluster in clusters:
         rows = [row for row in known if row.cluster == cluster.id]
         if rows and rows[0].required:
@@ -246,7 +252,7 @@ def to_require(
         lacking = [
             host.name
             for host in engine.hosts
-            if host.cluster == cluster.id and not (existing and _has(host, existing))
+            if host.cluster == cluster.id and host.id not in having
         ]
         if lacking:
             warnings.append(
@@ -256,10 +262,6 @@ def to_require(
         else:
             ready.append(cluster)
     return ready, warnings
-
-
-def _has(host: Host, network: Network) -> bool:
-    return any(a.network == network.id for a in host.attachments or ())
 
 
 AUTO = "auto"
@@ -363,7 +365,8 @@ def plan_network_create(
     refusals = list(_wrong(request))
     networks = [n for n in engine.networks or () if n.data_center == data_center.id]
     existing = next((n for n in networks if n.name == request.name), None)
-    hosts = _hosts_of(engine, clusters, request.hosts)
+    ids = {cluster.id for cluster in clusters}
+    hosts = [host for host in hosts_named(engine, request.hosts) if host.cluster in ids]
     mtu, because, warnings = _mtu(request, hosts, reports, refusals)
     if existing is not None:
         refusals += other_kind(existing, mtu)
@@ -399,14 +402,6 @@ def _wrong(request: NetworkRequest) -> Iterator[Sentence]:
         allowed = f"IPoIB has {LEAST_MTU} to {CONNECTED_MTU}"
         sentence = f"the MTU {mtu} is out of range: {allowed}"
         yield Sentence("mtu-out-of-range", sentence)
-
-
-def _hosts_of(
-    engine: Engine, clusters: Sequence[Cluster], globs: Sequence[str]
-) -> tuple[Host, ...]:
-    inside = {cluster.id for cluster in clusters}
-    chosen = hosts_named(engine, globs)
-    return tuple(host for host in chosen if host.cluster in inside)
 
 
 def _mtu(

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional
 
+from ovirt_rdma.engine_sdk_tools.names import natural
 from ovirt_rdma.engine_sdk_tools.report.model import (
     Attached,
     PlanStep,
@@ -119,16 +120,6 @@ def plans_of(report: Report) -> tuple[PlanGroup, ...]:
 def sorted_hosts(hosts: Sequence[ReportHost]) -> list[ReportHost]:
     """Return the hosts by name, with hv2 before hv10."""
     return sorted(hosts, key=lambda host: natural(host.name))
-
-
-def natural(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a key that sorts names with their numbers: hv2 before hv10."""
-    return tuple(
-        # int() refuses numbers of more than 4300 digits.
-        (0, int(part), "") if part.isascii() and part.isdigit() else (1, 0, part)
-        for part in re.split(r"([0-9]{1,18})", text)
-        if part
-    )
 
 
 def names_of(hosts: Iterable[ReportHost], most: Optional[int] = None) -> str:

@@ -41,13 +41,12 @@ from ovirt_rdma.engine_sdk_tools.matrix import (
     key_of,
     worst_of,
 )
-from ovirt_rdma.engine_sdk_tools.names import listed
+from ovirt_rdma.engine_sdk_tools.names import listed, natural
 from ovirt_rdma.engine_sdk_tools.report.fabric import (
     cables_of,
     groups_of,
     in_order,
     names_of,
-    natural,
     network_of,
     plans_of,
 )

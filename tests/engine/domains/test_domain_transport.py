@@ -26,10 +26,12 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
     connection_transport,
     domain_rows,
     domains_to_verify,
+    matrix_of,
     nfs_export,
+    no_report,
     requested_transport,
+    row_of,
     transports_in_use,
-    verify,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import policy_of
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN
@@ -42,6 +44,16 @@ pytestmark = pytest.mark.engine
 EXPORT = f"{SERVER}:/exports/data1"
 RDMA_ROW = "rdma,port=20049"
 CONNECTION = "the storage connection"
+
+
+def verify(engine_, reports, hosts, domains):
+    """Return the matrix of ``hosts``, of which not all have reported."""
+    told = {one.host: one for one in reports}
+    rows = [
+        (one, row_of(engine_, one, told.get(one.name) or no_report(one), domains))
+        for one in hosts
+    ]
+    return matrix_of(engine_, rows, domains)
 
 
 def without_drop_ins(text):
