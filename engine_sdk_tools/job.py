@@ -11,8 +11,6 @@ import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.errors import MISSING, EngineProblem, LostAnswer
@@ -27,18 +25,6 @@ ORIGIN = "ovirt-rdma"
 _LONGEST = 2000
 # How long to retry the end of a job, because an open one looks like a run in progress.
 END_S = 60.0
-
-
-@dataclass(frozen=True)
-class OpenJob:
-    """An external job that has not ended. ``updated`` is the time of its run's last
-    sign of activity, the start or end of a step.
-    """
-
-    id: str
-    description: str
-    started: Optional[datetime] = None
-    updated: Optional[datetime] = None
 
 
 class EngineJob(Listener):
@@ -263,14 +249,16 @@ def task(
     work.ended(f"{title}: done", succeeded=True)
 
 
-def find_open_jobs(session: Session, prefix: str) -> list[OpenJob]:
-    """Return the open external jobs whose description begins with ``prefix``.
+def find_open_jobs(session: Session, prefix: str) -> list[Any]:
+    """Return the open external jobs, of the SDK, whose description begins with
+    ``prefix``. ``last_updated`` is the time of the run's last sign of activity, the
+    start or end of a step.
 
     Raises EngineProblem if they cannot be read.
     """
     jobs = session.read(Read("jobs", "reading the engine's tasks"))
     return [
-        OpenJob(job.id, job.description, job.start_time, job.last_updated)
+        job
         for job in jobs
         if (job.description or "").startswith(prefix) and job.external and _is_open(job)
     ]

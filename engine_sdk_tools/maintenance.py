@@ -7,7 +7,6 @@ does not show if they have failed or are really complete.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
@@ -88,27 +87,23 @@ class Evacuation:
                 "running"
             )
         events = events_since(self._session, self._after)
-        texts = reasons(events, self._host) or _without_host(events)
+        # A refused deactivation does not name its host.
+        texts = reasons(events, self._host) or [
+            str(event.description)
+            for event in events
+            if event.code == NOT_TO_MAINTENANCE and event.description
+        ]
         reason = f"says: {texts[-1]}" if texts else "gives no reason"
         machines = f"{left} virtual machine{'s' * (left != 1)}"
         return f"{machines} stayed on it for {minutes}; the engine {reason}"
 
 
-def _without_host(events: Sequence[Any]) -> list[str]:
-    """Return the texts of refused deactivations, which do not name their host."""
-    refused = [event for event in events if event.code == NOT_TO_MAINTENANCE]
-    return [str(event.description) for event in refused if event.description]
-
-
 class Activation:
     """The activation of the host with the id ``host``; ``after`` is the id of the
     newest event before it, None if we did not activate it.
-
-    ``connected``: the engine has reported that the host connected its storage.
     """
 
     def __init__(self, session: Session, host: str, after: Optional[int]) -> None:
-        self.connected = False
         self._session = session
         self._host = host
         self._after = after
@@ -121,11 +116,11 @@ class Activation:
         if self._after is None:
             return True
         events = events_since(self._session, self._after, self._host)
-        self.connected = any(event.code == DETECTED for event in events)
+        connected = any(event.code == DETECTED for event in events)
         now = self._session.clock()
         if self._up_since is None:
             self._up_since = now
-        return self.connected or now - self._up_since >= SETTLE_S
+        return connected or now - self._up_since >= SETTLE_S
 
 
 # Of the SDK's object and its status: why the wait has failed, "" for done, None for not
@@ -190,10 +185,10 @@ def leave(
     name: str,
     read: Read,
     after: Optional[int],
-) -> tuple[str, bool]:
+) -> str:
     """Wait until the host with this name is up with its storage connected, or has
-    failed; return why it is not waited for, and whether the engine has reported the
-    storage. ``after`` as for Activation.
+    failed; return why it is not waited for, "" if it has arrived. ``after`` as for
+    Activation.
     """
     activation = Activation(session, read.path.rpartition("/")[2], after)
 
@@ -202,5 +197,4 @@ def leave(
             return None
         return "" if status in OUT else None
 
-    why = wait_until(session, listener, read, LEAVE_S, test, host=name)
-    return why, activation.connected
+    return wait_until(session, listener, read, LEAVE_S, test, host=name)

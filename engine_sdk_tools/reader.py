@@ -16,10 +16,11 @@ and first of the domain with the installer's usual name, which has only a few di
 ISO domain, which has no such link (BackendStorageDomainResource.java:234,
 LinkFollower.java:240-247), and a full domain's disks are thousands of lines.
 
-It takes two rounds of few requests, and a third if there is a hosted engine. All hosts
-are one request: the engine itself follows the links to NICs, network attachments and
-hooks (``follow=``). The requests of a round run in parallel. A value of an enum that
-the SDK does not know is None (Reader.parse_enum of ovirtsdk4/reader.py, 4.6.3).
+It takes two rounds of few requests, and a third if there is a hosted engine; a step of
+a run on hosts reads only these again. All hosts are one request: the engine itself
+follows the links to NICs, network attachments and hooks (``follow=``). The requests of
+a round run in parallel. A value of an enum that the SDK does not know is None
+(Reader.parse_enum of ovirtsdk4/reader.py, 4.6.3).
 """
 
 from __future__ import annotations
@@ -446,13 +447,8 @@ def read_engine(
     reads = [
         Read("", "reading the engine's version", "get"),
         Read("datacenters", "reading the data centers"),
-        Read("clusters", "reading the clusters", arguments=_follow(networks)),
-        # Without all_content the answer has no hosted_engine.
-        Read(
-            "hosts",
-            "reading the hosts",
-            arguments={"all_content": True, **({"follow": follow} if follow else {})},
-        ),
+        _clusters_read("networks" if networks else ""),
+        _hosts_read(follow),
         Read("storagedomains", "reading the storage domains"),
         Read("storageconnections", "reading the storage connections"),
     ]
@@ -485,6 +481,32 @@ def read_engine(
         problems=tuple(problems),
     )
     return with_hosted_engine(session, engine)
+
+
+def with_hosts_now(
+    session: Session, engine: Engine, *, clusters: bool = False
+) -> Engine:
+    """Return ``engine`` with its hosts, and with ``clusters`` these too, as they are
+    now: what a step on hosts needs, in one or two requests. Raises EngineProblem.
+    """
+    reads = [_hosts_read(), *([_clusters_read()] if clusters else [])]
+    hosts, *more = map(_present, session.read_all(reads))
+    plain = tuple(
+        host_of(host, nics=False, attachments=False, hooks=False) for host in hosts
+    )
+    now = tuple(map(cluster_of, more[0])) if more else engine.clusters
+    return replace(engine, hosts=plain, clusters=now)
+
+
+def _hosts_read(follow: str = "") -> Read:
+    # Without all_content the answer has no hosted_engine.
+    words = {"all_content": True, **({"follow": follow} if follow else {})}
+    return Read("hosts", "reading the hosts", arguments=words)
+
+
+def _clusters_read(follow: str = "") -> Read:
+    words = {"follow": follow} if follow else {}
+    return Read("clusters", "reading the clusters", arguments=words)
 
 
 def _domains(
@@ -545,10 +567,6 @@ def _export_of(domain: Any) -> tuple[Optional[str], str]:
         return None, ""
     address = f"{storage.address}:" if storage.address else ""
     return _storage_type(domain), f"{address}{storage.path}"
-
-
-def _follow(networks: bool) -> dict[str, Any]:
-    return {"follow": "networks"} if networks else {}
 
 
 def _present(answer: Any) -> Any:

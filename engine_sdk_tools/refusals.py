@@ -3,59 +3,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.exit_code import ExitCode
 
-# Up to this number of hosts with the same objection have one line each.
-ONE_BY_ONE = 4
+
+class _Objections(Problem):
+    """All ``sentences`` against a plan, one line each; nothing was changed."""
+
+    kind = ""
+
+    def __init__(self, sentences: Sequence[str], fix: str = "") -> None:
+        super().__init__(self.kind, "\n".join(merged(sentences)), fix)
+        self.sentences = tuple(sentences)
+
+    @property
+    def reasons(self) -> tuple[Sentence, ...]:
+        """The sentences that have an id."""
+        return tuple(text for text in self.sentences if isinstance(text, Sentence))
 
 
-class ChecksFailed(Problem):
+class ChecksFailed(_Objections):
     """Checks failed, and nothing was changed; one line per failure (exit code 3)."""
 
+    kind = "checks-failed"
     exit_code = ExitCode.CHECKS_FAILED
 
-    def __init__(self, sentences: Sequence[str], fix: str = "") -> None:
-        super().__init__("checks-failed", "\n".join(_alike(sentences)), fix)
-        self.sentences = tuple(sentences)
 
-    @property
-    def reasons(self) -> tuple[Sentence, ...]:
-        """The sentences that have an id."""
-        return tuple(text for text in self.sentences if isinstance(text, Sentence))
-
-
-class Refused(Problem):
+class Refused(_Objections):
     """Refused as unsafe, and nothing was changed; one line per reason (exit code 4)."""
 
+    kind = "refused"
     exit_code = ExitCode.REFUSED
 
-    def __init__(self, sentences: Sequence[str], fix: str = "") -> None:
-        super().__init__("refused", "\n".join(sentences), fix)
-        self.sentences = tuple(sentences)
 
-    @property
-    def reasons(self) -> tuple[Sentence, ...]:
-        """The sentences that have an id."""
-        return tuple(text for text in self.sentences if isinstance(text, Sentence))
-
-
-def _alike(sentences: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence that many hosts share ("host01: ...") once, with all names."""
-    hosts: dict[str, list[str]] = {}
+def merged(sentences: Iterable[str]) -> list[Sentence]:
+    """Return ``sentences``, those that differ only by the host at their beginning
+    ("host01: ...") as one with all the names.
+    """
+    hosts: dict[tuple[str, str, bool], list[str]] = {}
     for sentence in sentences:
         name, colon, rest = sentence.partition(": ")
-        key, names = (rest, [name]) if colon and " " not in name else (sentence, [])
-        hosts.setdefault(key, []).extend(names)
-    for rest, names in hosts.items():
-        if len(names) > ONE_BY_ONE:
-            yield f"{', '.join(names)}: {rest}"
-        else:
-            yield from (f"{name}: {rest}" for name in names)
-            if not names:
-                yield rest
+        of_host = bool(colon) and " " not in name
+        id = sentence.id if isinstance(sentence, Sentence) else ""
+        key = (id, rest if of_host else str(sentence), of_host)
+        names = hosts.setdefault(key, [])
+        if name not in names:
+            names.append(name)
+    return [
+        Sentence(id, f"{', '.join(names)}: {rest}" if of_host else rest)
+        for (id, rest, of_host), names in hosts.items()
+    ]
 
 
 def check(sentences: Sequence[str], fix: str = "") -> None:

@@ -46,7 +46,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     Stage,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
-from ovirt_rdma.engine_sdk_tools.conversion.steps import ConversionStep, Kind
+from ovirt_rdma.engine_sdk_tools.conversion.steps import Kind, RunStep
 from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
@@ -198,11 +198,11 @@ def _head(state: ConversionState) -> dict[str, Any]:
     }
 
 
-def _step_lines(step: ConversionStep) -> Sequence[str]:
+def _step_lines(step: RunStep) -> Sequence[str]:
     return step.policy.lines() if step.call is None else request_lines(step.call)
 
 
-def _step_document(step: ConversionStep) -> dict[str, Any]:
+def _step_document(step: RunStep) -> dict[str, Any]:
     more = (
         {"policy": step.policy.contents}
         if step.call is None
@@ -303,7 +303,7 @@ class Convert(ChangesDomains):
         parser.add_argument(
             "--engine-options",
             action="store_true",
-            help="use the engine's mount options only, for hosts without the add-on",
+            help="use the engine's mount options only, where the add-on is not enabled",
         )
         add_batch(parser)
         parser.add_argument(

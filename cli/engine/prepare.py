@@ -31,6 +31,7 @@ from ovirt_rdma.cli.engine.session import (
 )
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep
 from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host
@@ -46,7 +47,6 @@ from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     HostRecord,
     PreparationRequest,
     PreparationState,
-    PreparationStep,
     exit_code,
     imagined,
     sentence,
@@ -330,8 +330,8 @@ def _head(state: PreparationState) -> dict[str, Any]:
     }
 
 
-def _step_document(step: PreparationStep) -> dict[str, Any]:
-    document: dict[str, Any] = {"doing": step.doing, "hosts": list(step.hosts)}
+def _step_document(step: RunStep) -> dict[str, Any]:
+    document: dict[str, Any] = {"doing": step.doing, "hosts": list(step.names)}
     if step.call is not None:
         document.update(request_document(step.call))
     return document

@@ -308,7 +308,8 @@ class RdmaEngine:
             if names or host.status == "up"
         ]
         access = None if dry_run else self._access()
-        plan = plan_policy_push(hosts, text, where, self._stream(hosts) or (), engine)
+        reports = self._stream(hosts) if self._hosts else ()
+        plan = plan_policy_push(hosts, text, where, reports, engine)
         for diagnostic in plan.warnings:
             self.session.listener.note(f"warning: {diagnostic.at(where)}")
         if access is None or not hosts:
@@ -522,7 +523,7 @@ class RdmaEngine:
             ):
                 return state
             state = replace(state, batch=batch)
-            reports = None if state.blind else self._stream(engine.hosts_of(center))
+            reports = self._stream(engine.hosts_of(center))
             return self._carried_out(plan_revert(state, engine, reports), run)
 
     def heal(
@@ -542,15 +543,13 @@ class RdmaEngine:
         no hosts if there was nothing to do. Raises as :meth:`convert`, and ChecksFailed
         if no host can be healed.
         """
-        access = self._access()
         engine = read_engine(self.session, to_change=True)
         center = data_center_named(engine, data_center).id
         domains = domains_to_verify(engine, names, data_center)
         run = _Run(approve, take_over, dry_run)
         if to_tcp:
             hosts = engine.hosts_of(center)
-            reports = (report for _, report in self._ask(hosts, access))
-            going, left = stalled_domains(engine, domains, reports)
+            going, left = stalled_domains(engine, domains, self._stream(hosts))
             if going:
                 for why in left:
                     self.session.listener.note(f"warning: {why}")
@@ -566,7 +565,7 @@ class RdmaEngine:
                 None,
             )
             refuse_other_runs(states, interrupted)
-            stream = self._stream(engine.hosts_of(center)) or ()
+            stream = self._stream(engine.hosts_of(center))
             if interrupted is not None:
                 return self._carried_out(plan_resume(interrupted, engine, stream), run)
             plan = plan_heal(
@@ -747,7 +746,7 @@ class RdmaEngine:
         if lock is None:
             run.approve(plan)
             return None
-        access = None if state.blind else self._access()
+        access = self._access()
         if state.stage in Stage.UNDER_WAY:
             lock.check_free(concerned(state))
         if not self._approved(plan, run.approve):
@@ -803,10 +802,8 @@ class RdmaEngine:
             return ((host, no_report(host)) for host in hosts)
         return self._ask(hosts, self._hosts)
 
-    def _stream(self, hosts: Sequence[Host]) -> Optional[Iterator[HostReport]]:
-        if self._hosts is None:
-            return None
-        return (report for _, report in self._ask(hosts, self._hosts))
+    def _stream(self, hosts: Sequence[Host]) -> Iterator[HostReport]:
+        return (report for _, report in self._ask(hosts, self._access()))
 
     def _reports(self, hosts: Sequence[Host]) -> dict[str, HostReport]:
         return {host.name: report for host, report in self._asked(hosts)}

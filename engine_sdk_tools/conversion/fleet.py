@@ -95,17 +95,14 @@ class Snapshot:
     """Engine and hosts at one time.
 
     - ``observations``: hosts with a report that is still valid, by name.
-    - ``arrived``: hosts that are up after we activated them: true if the engine has
-      reported that they connected their storage, which happens after the status up.
-    - ``refused``: hosts that could not mount an activated domain, with the reason from
-      the engine's events.
+    - ``arrived``: hosts that are up after we activated them, and for which we have
+      waited until they connected their storage, which happens after the status up.
     - ``unmarked``: names of clusters whose upgrade flag cannot be set or cleared.
     """
 
     engine: Engine
     observations: Mapping[str, Observation] = field(default_factory=dict)
-    arrived: Mapping[str, bool] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
+    arrived: Collection[str] = ()
     unmarked: Collection[str] = ()
 
     def is_up(self, record: HostRecord) -> bool:
@@ -278,8 +275,7 @@ def as_at_first(state: ConversionState) -> ConversionState:
         d if d.first is None else replace(d, options=d.first, first=None, touched=True)
         for d in state.domains
     )
-    blind = state.blind and not any(host.push for host in hosts)
-    return replace(state, domains=domains, hosts=hosts, former=(), blind=blind)
+    return replace(state, domains=domains, hosts=hosts, former=())
 
 
 def _as_at_first(host: HostRecord, domains: Sequence[DomainRecord]) -> HostRecord:
@@ -561,10 +557,9 @@ class ReportedHost:
                 f"{host.name} is {status_words(host.status)}; leave it out with "
                 f"--without {host.name}",
             )
-        if not self.asked:
-            return
         if self.mute:
-            if not request.by_row and (request.rolling or host.status == "up"):
+            # Without a policy for it, a host that is not up needs nothing.
+            if host.status == "up" or (request.rolling and not request.by_row):
                 yield Sentence(
                     "host-readiness-unknown",
                     f"{host.name} is {status_words(host.status)}, but its readiness is "
@@ -662,7 +657,7 @@ class FleetReport:
     def of(
         cls,
         hosts: Sequence[Host],
-        reports: Optional[Iterable[HostReport]],
+        reports: Iterable[HostReport],
         domains: Sequence[DomainRecord],
         *,
         to: str = "",
@@ -676,7 +671,7 @@ class FleetReport:
         """
         by_name = {host.name: host for host in hosts if host.name not in without}
         condensed: dict[str, ReportedHost] = {}
-        for report in reports or ():
+        for report in reports:
             host = by_name.get(report.host)
             if host is not None:
                 condense = functools.partial(_condensed, host, domains, to)
@@ -699,11 +694,6 @@ class FleetReport:
     def observations(self) -> dict[str, Observation]:
         """The observations of the hosts that were asked, by name."""
         return {seen.host.name: seen.observed for seen in self._hosts if seen.asked}
-
-    @property
-    def mute(self) -> list[str]:
-        """The names of hosts that reported no facts."""
-        return [seen.host.name for seen in self._hosts if seen.mute]
 
     def each(self, work: Callable[[ReportedHost], _T]) -> dict[str, _T]:
         """Return ``work`` of each host, by its name. If that fails because of a bug of
@@ -730,11 +720,9 @@ class FleetReport:
         """
         started = self.each(lambda seen: _started(seen, domains, request))
         records = (record for record, _ in started.values())
-        return tuple(record for record in records if record is not None), merged(
-            (name, objection)
-            for name, (_, objections) in started.items()
-            for objection in objections
-        )
+        return tuple(record for record in records if record is not None), [
+            objection for _, objections in started.values() for objection in objections
+        ]
 
 
 def _started(
@@ -818,25 +806,3 @@ def _checked(
             clash.mounts if clash is not None and clash.certain else (),
             tuple(step.detail for step in steps if step.verdict == NOT_READY),
         )
-
-
-def merged(sentences: Iterable[tuple[str, Sentence]]) -> list[Sentence]:
-    """Return sentences that begin with a host's name, with equal ones joined to one
-    that names all their hosts.
-    """
-    alike: dict[tuple[str, str], list[str]] = {}
-    for host, sentence in sentences:
-        rest = sentence[len(host) :] if sentence.startswith(host) else str(sentence)
-        names = alike.setdefault((sentence.id, rest), [])
-        if rest != sentence and host not in names:
-            names.append(host)
-    return [
-        Sentence(id, _with_names(names, rest)) for (id, rest), names in alike.items()
-    ]
-
-
-def _with_names(names: Sequence[str], rest: str) -> str:
-    if len(names) < 2:
-        return "".join(names) + rest
-    head = ", ".join(names)
-    return f"{head}: {rest[4:]}" if rest.startswith(" is ") else f"{head}{rest}"

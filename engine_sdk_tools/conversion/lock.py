@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Optional, Protocol
+from typing import Any, Optional, Protocol
 
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import rule_of
@@ -33,7 +33,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.job import (
     EngineJob,
-    OpenJob,
     end_job,
     find_open_jobs,
     is_open,
@@ -173,10 +172,11 @@ def _described(state: ConversionState, owner: str) -> str:
     return described(what, concerned(state), owner)
 
 
-def _other(job: OpenJob) -> OtherRun:
+def _other(job: Any) -> OtherRun:
     times = ""
-    if job.started is not None and job.updated is not None:
-        began, last = (f"{t:%Y-%m-%d %H:%M:%S%z}" for t in (job.started, job.updated))
+    known = (job.start_time, job.last_updated)
+    if None not in known:
+        began, last = (f"{time:%Y-%m-%d %H:%M:%S%z}" for time in known)
         times = f", started {began}, last active {last} by the engine's clock"
     return OtherRun(
         "conversion-lock-held",
@@ -385,7 +385,7 @@ def left_out(state: ConversionState) -> list[str]:
 
 
 def _proven(state: ConversionState) -> bool:
-    return not state.blind and all(
+    return all(
         h.stage == Stage.DONE and not h.why
         for h in state.hosts
         if h.found == "up" and not h.left_out

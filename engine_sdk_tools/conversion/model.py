@@ -164,8 +164,6 @@ class DomainRecord:
       this conversion is the first.
     - ``touched``: it was activated with the new options, so hosts may have mounted it
       with them.
-    - ``event``: id of the engine's newest event before the last request for its
-      activation.
     """
 
     id: str
@@ -180,7 +178,6 @@ class DomainRecord:
     master: bool = False
     stage: str = Stage.TODO
     touched: bool = False
-    event: int = 0
 
 
 @dataclass(frozen=True)
@@ -190,7 +187,6 @@ class ConversionState:
     - ``hosts``: in the order in which they are converted.
     - ``rule``: the transport in the rule of the policies.
     - ``by_row``: the engine's mount options decide, not the hosts' policies.
-    - ``blind``: there are no reports from hosts, so nothing can be proven.
     - ``doing``: the last step that was started, "" when it is done.
     - ``why``: why it stopped.
     - ``begun_at``: in seconds since 1970.
@@ -206,7 +202,6 @@ class ConversionState:
     hosts: tuple[HostRecord, ...]
     rule: str = ""
     by_row: bool = False
-    blind: bool = False
     batch: int = 1
     port: int = DEFAULT_PORT
     stage: str = Stage.CONVERTING

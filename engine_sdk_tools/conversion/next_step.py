@@ -46,15 +46,11 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 )
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import upgrade_running
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
-    NOT_PROVEN,
-    ConversionStep,
     Kind,
+    RunStep,
     activate,
-    after_activation,
     away_step,
-    begin_upgrade,
     deactivate,
-    end_upgrade,
     enter,
     fail,
     fail_domain,
@@ -65,7 +61,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     mark_domain,
     policy_step,
     set_row,
-    unproven,
+    upgrade,
     wait_domain,
     wait_in,
     wait_out,
@@ -83,7 +79,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.host.policy.drop_ins import NO_FILES
 
 
-def failed(state: ConversionState, step: ConversionStep, why: str) -> ConversionState:
+def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
     """Return the state after ``step``, of a host or domain, has failed.
 
     A conversion is rolled back: rolling on the hosts in progress, offline on all. An
@@ -96,7 +92,11 @@ def failed(state: ConversionState, step: ConversionStep, why: str) -> Conversion
         state = replace(state, stage=Stage.UNDOING, why=why, doing="")
         if state.mode == OFFLINE:
             return _all_back(state)
-        names = [h.name for h in state.hosts if _is_rolled_back(h)]
+        names = [
+            h.name
+            for h in state.hosts
+            if h.stage in Stage.IN_PLAY or (h.touched and h.stage not in Stage.OVER)
+        ]
         state = state.with_hosts(names, goal=BACK, stage=Stage.TODO)
         return state.with_host(subject, why=why) if host else state
     reasons = state.why
@@ -120,7 +120,12 @@ def reverting(state: ConversionState) -> ConversionState:
     state = replace(as_at_first(state), stage=Stage.REVERTING, why="", doing="")
     if state.mode == OFFLINE:
         return _all_back(state)
-    names = [h.name for h in state.hosts if h.touched and not _is_back(h)]
+    back = (Stage.DONE, Stage.LEFT)
+    names = [
+        h.name
+        for h in state.hosts
+        if h.touched and not (h.goal == BACK and h.stage in back)
+    ]
     others = [h.name for h in state.hosts if h.name not in names]
     state = state.with_hosts(others, goal=BACK, stage=Stage.DONE)
     return state.with_hosts(names, goal=BACK, stage=Stage.TODO, why="", left_out=False)
@@ -165,16 +170,6 @@ def finished(state: ConversionState) -> ConversionState:
     return replace(state, stage=Stage.ROLLED_BACK if over else Stage.STOPPED)
 
 
-def _is_rolled_back(host: HostRecord) -> bool:
-    if host.stage in Stage.OVER:
-        return False
-    return host.stage in Stage.IN_PLAY or host.touched
-
-
-def _is_back(host: HostRecord) -> bool:
-    return host.goal == BACK and host.stage in (Stage.DONE, Stage.LEFT)
-
-
 def _all_back(state: ConversionState) -> ConversionState:
     """Return the state of an offline conversion on its way back.
 
@@ -193,7 +188,7 @@ def _all_back(state: ConversionState) -> ConversionState:
 # Decide the next step of a rolling conversion, its revert, or a heal.
 
 
-def rolling_step(state: ConversionState, snapshot: Snapshot) -> ConversionStep:
+def rolling_step(state: ConversionState, snapshot: Snapshot) -> RunStep:
     """Return the next step; FINISH if there is none."""
     forward = state.stage == Stage.CONVERTING
     rows_first = state.by_row or state.stage == Stage.REVERTING
@@ -205,10 +200,10 @@ def rolling_step(state: ConversionState, snapshot: Snapshot) -> ConversionStep:
         step = decide(state, snapshot)
         if step is not None:
             return step
-    return ConversionStep(Kind.FINISH, state.title)
+    return RunStep(Kind.FINISH, state.title)
 
 
-def _gone(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+def _gone(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     """On the way back, mark a removed domain: there is nothing to do for it."""
     for domain in state.domains if state.undoes else ():
         if domain.stage != Stage.GONE and snapshot.row(domain) is None:
@@ -216,9 +211,7 @@ def _gone(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep
     return None
 
 
-def _rolling_rows(
-    state: ConversionState, snapshot: Snapshot
-) -> Optional[ConversionStep]:
+def _rolling_rows(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     for domain in state.domains:
         row = snapshot.row(domain)
         if row is None and domain.stage == Stage.GONE:
@@ -232,7 +225,7 @@ def _rolling_rows(
     return None
 
 
-def _hosts(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+def _hosts(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     current = _current_hosts(state, snapshot)
     if not any(host.stage in Stage.IN_PLAY for host in current):
         broken = _broken(state, snapshot)
@@ -275,7 +268,7 @@ def _current_hosts(state: ConversionState, snapshot: Snapshot) -> list[HostRecor
     return waiting[:1]
 
 
-def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     """Start no other host if a converted one is in trouble now."""
     if state.stage != Stage.CONVERTING:
         return None
@@ -295,7 +288,7 @@ def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionSt
     return None
 
 
-def _away(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+def _away(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     """Change only the policy of hosts that were in maintenance or down at the start."""
     goal = FORWARD if state.stage == Stage.CONVERTING else BACK
     for host in state.hosts:
@@ -308,7 +301,7 @@ def _away(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep
     return None
 
 
-def _new_hosts(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+def _new_hosts(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     known = {host.id for host in state.hosts}
     hosts = snapshot.engine.hosts_of(state.data_center)
     new = [host.name for host in hosts if host.id not in known]
@@ -337,7 +330,7 @@ _MAINTENANCE = "maintenance"
 _ACTIVE = "active"
 
 
-def offline_step(state: ConversionState, snapshot: Snapshot) -> ConversionStep:
+def offline_step(state: ConversionState, snapshot: Snapshot) -> RunStep:
     """Return the next step; FINISH if there is none."""
     for domain in state.domains:
         here = (
@@ -357,10 +350,10 @@ def offline_step(state: ConversionState, snapshot: Snapshot) -> ConversionStep:
         step = decide(state, snapshot)
         if step is not None:
             return step
-    return ConversionStep(Kind.FINISH, state.title)
+    return RunStep(Kind.FINISH, state.title)
 
 
-def _policies(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+def _policies(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     steps = []
     for host in (host for host in state.hosts if host.stage == Stage.TODO):
         if snapshot.host(host) is None:
@@ -371,7 +364,7 @@ def _policies(state: ConversionState, snapshot: Snapshot) -> Optional[Conversion
     return _first(state, iter(steps))
 
 
-def _close(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+def _close(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     """Move the domains to maintenance, the master last."""
     for domain in sorted(state.domains, key=lambda d: d.master):
         if domain.stage not in (Stage.TODO, Stage.ENTERING) or not _was_active(domain):
@@ -385,7 +378,7 @@ def _close(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionSte
     return None
 
 
-def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     """Verify that no host has kept a mount."""
     if any(
         d.stage not in (Stage.TODO, Stage.ENTERING, Stage.GONE) for d in state.domains
@@ -396,7 +389,7 @@ def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[Conversio
         if host.stage in (Stage.UNMOUNTED, *Stage.OVER):
             continue
         present = snapshot.host(host)
-        if not snapshot.is_up(host) or state.blind or present is None:
+        if not snapshot.is_up(host) or present is None:
             steps.append(mark(host, Stage.UNMOUNTED))
         else:
             steps.append(_unmount(state, host, present.status, snapshot))
@@ -405,7 +398,7 @@ def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[Conversio
 
 def _unmount(  # noqa: PLR0911 - one row per status
     state: ConversionState, host: HostRecord, status: Optional[str], snapshot: Snapshot
-) -> ConversionStep:
+) -> RunStep:
     observed = snapshot.observations.get(host.name)
     if status == _MAINTENANCE:
         return leave(host) if host.ours else mark(host, Stage.UNMOUNTED)
@@ -415,11 +408,10 @@ def _unmount(  # noqa: PLR0911 - one row per status
         return wait_out(host)
     if observed is None:
         return look(host)
-    kept = _to_be_mounted(state, host, observed)
-    if unproven(state, observed):
-        return mark(host, Stage.UNMOUNTED)
     if observed.problem:
         return fail(host, f"{host.name} cannot be asked: {observed.problem}")
+    exports = (export for export, _ in wanted_transports(state, host))
+    kept = [export for export in exports if export in observed.transports]
     if not kept:
         return mark(host, Stage.UNMOUNTED)
     if host.stage == Stage.LEAVING:
@@ -427,16 +419,7 @@ def _unmount(  # noqa: PLR0911 - one row per status
     return enter(host)
 
 
-def _to_be_mounted(
-    state: ConversionState, host: HostRecord, observed: Observation
-) -> tuple[str, ...]:
-    exports = (export for export, _ in wanted_transports(state, host))
-    return tuple(export for export in exports if export in observed.transports)
-
-
-def _offline_rows(
-    state: ConversionState, snapshot: Snapshot
-) -> Optional[ConversionStep]:
+def _offline_rows(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     for domain in state.domains:
         row = snapshot.row(domain)
         options = domain.options if state.undoes else domain.wanted
@@ -446,7 +429,7 @@ def _offline_rows(
     return None
 
 
-def _open(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+def _open(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     """Activate the domains, the master first."""
     for domain in sorted(state.domains, key=lambda d: not d.master):
         if domain.stage in (Stage.DONE, Stage.GONE):
@@ -464,7 +447,7 @@ def _open(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep
     return None
 
 
-def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
+def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     steps = [
         _prove(state, host, snapshot)
         for host in state.hosts
@@ -475,7 +458,7 @@ def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionSt
 
 def _prove(  # noqa: PLR0911 - one row per status
     state: ConversionState, host: HostRecord, snapshot: Snapshot
-) -> ConversionStep:
+) -> RunStep:
     present = snapshot.host(host)
     if present is None:
         return mark(host, Stage.DONE, "it is no longer in the engine")
@@ -486,10 +469,8 @@ def _prove(  # noqa: PLR0911 - one row per status
         if host.stage == Stage.LEAVING and host.name not in snapshot.arrived:
             return wait_out(host)
         observed = snapshot.observations.get(host.name)
-        if observed is None and not state.blind:
+        if observed is None:
             return look(host)
-        if observed is None or unproven(state, observed):
-            return _by_the_engine(host, snapshot)
         if observed.problem:
             return fail(host, f"{host.name} cannot be asked: {observed.problem}")
         wrong = unlike(state, host, observed)
@@ -515,21 +496,7 @@ def _prove(  # noqa: PLR0911 - one row per status
     return wait_out(host)
 
 
-def _by_the_engine(host: HostRecord, snapshot: Snapshot) -> ConversionStep:
-    """Judge a host that cannot be asked by the engine's events: it stays up even if it
-    could not mount an activated domain.
-    """
-    if host.stage == Stage.LEAVING:
-        return after_activation(host, snapshot)
-    why = snapshot.refused.get(host.name)
-    if why is not None:
-        return fail(host, f"{host.name} could not mount the domain: {why}")
-    return mark(host, Stage.DONE, NOT_PROVEN)
-
-
-def _first(
-    state: ConversionState, steps: Iterator[ConversionStep]
-) -> Optional[ConversionStep]:
+def _first(state: ConversionState, steps: Iterator[RunStep]) -> Optional[RunStep]:
     every = list(steps)
     if not every:
         return None
@@ -556,7 +523,7 @@ def _status(
 _MOST_STEPS = 40
 
 
-def next_step(state: ConversionState, snapshot: Snapshot) -> ConversionStep:
+def next_step(state: ConversionState, snapshot: Snapshot) -> RunStep:
     """Return the step to do now."""
     decide = rolling_step if state.mode == ROLLING else offline_step
     step = decide(state, snapshot)
@@ -564,8 +531,8 @@ def next_step(state: ConversionState, snapshot: Snapshot) -> ConversionStep:
 
 
 def _upgrade_step(
-    state: ConversionState, snapshot: Snapshot, step: ConversionStep
-) -> Optional[ConversionStep]:
+    state: ConversionState, snapshot: Snapshot, step: RunStep
+) -> Optional[RunStep]:
     """Return what to do before ``step`` so that no other program moves hosts of the
     same cluster to maintenance meanwhile. On the way back, one that does stops nothing.
     """
@@ -580,7 +547,7 @@ def _upgrade_step(
         # in the next reading, and the run would continue.
         if finished(state).stage == Stage.STOPPED:
             return None
-        return next((end_upgrade(c) for c in clusters if c.is_ours), None)
+        return next((upgrade(c, begins=False) for c in clusters if c.is_ours), None)
     if step.kind != Kind.ENTER:
         return None
     host = snapshot.host(state.host(step.subject))
@@ -588,13 +555,13 @@ def _upgrade_step(
         if host is None or cluster.id != host.cluster or cluster.is_ours:
             continue
         if not cluster.upgrade_in_progress:
-            return begin_upgrade(cluster)
+            return upgrade(cluster, begins=True)
         if not state.undoes:
             return fail_domain(state.domains[0], upgrade_running(cluster))
     return None
 
 
-def marked(state: ConversionState, step: ConversionStep) -> ConversionState:
+def marked(state: ConversionState, step: RunStep) -> ConversionState:
     """Return the state after ``step`` has marked its host or domain."""
     if step.of_domain:
         return state.with_domain(step.subject, stage=step.after)
@@ -604,7 +571,7 @@ def marked(state: ConversionState, step: ConversionStep) -> ConversionState:
     return state.with_host(step.subject, **changes)
 
 
-def begun(state: ConversionState, step: ConversionStep) -> ConversionState:
+def begun(state: ConversionState, step: RunStep) -> ConversionState:
     """Return the state to store before ``step`` is done."""
     state = replace(state, doing=step.doing)
     stage = {"stage": step.before} if step.before else {}
@@ -619,7 +586,7 @@ def begun(state: ConversionState, step: ConversionStep) -> ConversionState:
     return state.with_host(step.subject, **stage, **changes, **ours)
 
 
-def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[ConversionStep]:
+def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[RunStep]:
     """Yield the steps, in order, if all are successful, without marks. There are no
     waits after a step whose result is immediate in the simulation.
     """
@@ -641,7 +608,7 @@ def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[ConversionS
 
 
 def _after(  # noqa: PLR0911 - one row per status
-    state: ConversionState, snapshot: Snapshot, step: ConversionStep
+    state: ConversionState, snapshot: Snapshot, step: RunStep
 ) -> Snapshot:
     if step.kind == Kind.PUSH:
         digest = digest_of(step.policy)
@@ -657,7 +624,7 @@ def _after(  # noqa: PLR0911 - one row per status
         snapshot = _seen(snapshot, step.subject, replace(old, transports={}))
         return _host(snapshot, step.subject, "maintenance")
     if step.kind == Kind.LEAVE:
-        others = {n: up for n, up in snapshot.arrived.items() if n != step.subject}
+        others = set(snapshot.arrived) - {step.subject}
         snapshot = replace(snapshot, arrived=others)
     if step.kind == Kind.LEAVE and step.before != Stage.LEAVING:
         # Cancelled before it was in maintenance.
@@ -672,14 +639,12 @@ def _after(  # noqa: PLR0911 - one row per status
     if not step.of_domain:
         if step.kind == Kind.WAIT_OUT:
             snapshot = _mounted(state, snapshot, step.subject)
-            snapshot = replace(
-                snapshot, arrived={**snapshot.arrived, step.subject: True}
-            )
+            snapshot = replace(snapshot, arrived={*snapshot.arrived, step.subject})
         return _host(snapshot, step.subject, step.until[0])
     return _domain(state, snapshot, step.subject, step.until[0])
 
 
-def _marked(snapshot: Snapshot, step: ConversionStep) -> Snapshot:
+def _marked(snapshot: Snapshot, step: RunStep) -> Snapshot:
     clusters = tuple(
         replace(
             cluster,

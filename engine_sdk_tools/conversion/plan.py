@@ -24,7 +24,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
     Snapshot,
     domain_record,
     left_out,
-    merged,
     ordered,
     rule_of,
     unlike,
@@ -40,7 +39,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     ROLLING,
     TCP,
     ConversionState,
-    DomainRecord,
     HostRecord,
     Stage,
 )
@@ -57,7 +55,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
     pinned_offenders,
     upgrade_offenders,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.steps import ConversionStep, policy_step
+from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep, policy_step
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     Mounts,
     can_be_healed,
@@ -68,8 +66,8 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
 )
 from ovirt_rdma.engine_sdk_tools.domains.trunking import domains_left_on_other_transport
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, health_of
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
-from ovirt_rdma.engine_sdk_tools.refusals import Refused, check
+from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
+from ovirt_rdma.engine_sdk_tools.refusals import Refused, check, merged
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 from ovirt_rdma.storage.health.state import OK
@@ -85,14 +83,14 @@ class ConversionPlan:
     """
 
     state: ConversionState
-    steps: tuple[ConversionStep, ...]
+    steps: tuple[RunStep, ...]
     warnings: tuple[str, ...] = ()
 
 
 def plan_convert(
     engine: Engine,
     domains: Sequence[Domain],
-    reports: Optional[Reports],
+    reports: Reports,
     request: ConversionRequest,
     *,
     users: Optional[Mapping[str, Sequence[str]]] = None,
@@ -102,23 +100,12 @@ def plan_convert(
 ) -> ConversionPlan:
     """Check a conversion of ``domains``, of one data center, and plan it.
 
-    ``reports`` has all hosts of the data center; None without host access. ``users``
-    are the virtual machines that run on a domain, by its name, ``pinned`` those that
-    must not leave a host, by its id; ``earlier`` are earlier conversions.
+    ``reports`` has all hosts of the data center. ``users`` are the virtual machines
+    that run on a domain, by its name, ``pinned`` those that must not leave a host, by
+    its id; ``earlier`` are earlier conversions.
     Raises Refused and ChecksFailed with all objections.
     """
     preflight.check_domains(engine, domains, request)
-    if reports is None and not request.by_row:
-        raise Refused(
-            [
-                Sentence(
-                    "host-access-missing",
-                    "there is no access to the hosts, so they cannot be prepared and "
-                    "nothing can be proven",
-                )
-            ],
-            "give --inventory or --ssh-key, or use --engine-options",
-        )
     center = str(domains[0].data_center)
     hosts = ordered(engine.hosts_of(center))
     offenders: list[Sentence] = []
@@ -150,25 +137,21 @@ def plan_convert(
         hosts=started,
         rule=rule_of(request),
         by_row=request.by_row,
-        blind=reports is None,
         batch=request.batch,
         begun_at=now,
     )
     state = with_earlier(state, earlier, fleet.observations)
     snapshot = Snapshot(engine, fleet.observations)
-    if reports is not None and _is_so(state, snapshot):
+    if _is_so(state, snapshot):
         return ConversionPlan(state, ())
-    mute = [name for name in fleet.mute if name not in request.without]
-    warnings: list[str] = list(preflight.warnings(hosts, mute, domains, request))
-    if any(host.status == "up" and host.name in mute for host in hosts):
-        warnings += domains_left_on_other_transport(engine.domains, domains, request.to)
-    return ConversionPlan(state, steps_of(state, snapshot), tuple(warnings))
+    warnings = tuple(preflight.warnings(hosts, domains, request))
+    return ConversionPlan(state, steps_of(state, snapshot), warnings)
 
 
 def plan_resume(
     state: ConversionState,
     engine: Engine,
-    reports: Optional[Reports],
+    reports: Reports,
     without: Sequence[str] = (),
 ) -> ConversionPlan:
     """Plan the rest of a conversion that was interrupted or has stopped.
@@ -199,7 +182,7 @@ def plan_resume(
 def _fleet(
     state: ConversionState,
     engine: Engine,
-    reports: Optional[Reports],
+    reports: Reports,
     *,
     to: str = "",
 ) -> FleetReport:
@@ -288,7 +271,7 @@ def _is_untouched(host: HostRecord) -> bool:
 
 
 def plan_revert(
-    state: ConversionState, engine: Engine, reports: Optional[Reports]
+    state: ConversionState, engine: Engine, reports: Reports
 ) -> ConversionPlan:
     """Plan the revert to the baseline of ``state``."""
     state = renamed(state, engine)
@@ -349,7 +332,7 @@ def _with_those_converted_since(
     return state.with_hosts(since, touched=True)
 
 
-def steps_of(state: ConversionState, snapshot: Snapshot) -> tuple[ConversionStep, ...]:
+def steps_of(state: ConversionState, snapshot: Snapshot) -> tuple[RunStep, ...]:
     """Return the steps that change something, if all of them are successful."""
     return tuple(step for step in imagined(state, snapshot) if step.changes)
 
@@ -397,12 +380,15 @@ def plan_heal(
         if d.hosted_engine
     ]
     healed = [d for d in domains if can_be_healed(d)]
-    records = tuple(_unchanged(domain_record(d, RDMA)) for d in healed)
+    records = tuple(
+        replace(record, wanted=record.options)
+        for record in (domain_record(d, RDMA) for d in healed)
+    )
     up = [h for h in ordered(engine.hosts_of(data_center)) if h.status == "up"]
     fleet = FleetReport.of(up, reports, records, to=RDMA)
     judged = fleet.each(lambda seen: _judged(seen, healed, batch))
     warnings += merged(
-        (name, warning.about(name))
+        warning.about(name)
         for name, (_, its_warnings) in judged.items()
         for warning in its_warnings
     )
@@ -485,52 +471,23 @@ def _judged(
     have to go through maintenance, and warnings without its name.
     """
     if seen.mute:
-        return (), [_unknown(seen.observed.problem)]
-    wanted = _wanted(seen, domains)
-    if not _is_degraded(seen, wanted):
-        return (), []
-    objections = _objections(seen, wanted, batch)
-    if objections:
-        return (), [_skipped(seen.host, why) for why in objections]
-    return wanted, []
-
-
-def _unknown(reason: str) -> Sentence:
-    return Sentence("host-mounts-unknown", f"its mounts are unknown: {reason}")
-
-
-def _skipped(host: Host, objection: Sentence) -> Sentence:
-    reason = objection[len(host.name) :].lstrip(": ")
-    return Sentence(objection.id, f"not remounted: {reason}")
-
-
-def _unchanged(record: DomainRecord) -> DomainRecord:
-    return replace(record, wanted=record.options)
-
-
-def _wanted(seen: ReportedHost, domains: Sequence[Domain]) -> tuple[Optional[str], ...]:
-    """Return RDMA for each domain that should use it on this host, else None."""
-    transports = (
-        requested_transport(d.connection, seen.force).transport
-        if d.connection
-        else None
+        sentence = f"its mounts are unknown: {seen.observed.problem}"
+        return (), [Sentence("host-mounts-unknown", sentence)]
+    asked = (
+        requested_transport(d.connection, seen.force) if d.connection else None
         for d in domains
     )
-    return tuple(RDMA if transport == RDMA else None for transport in transports)
-
-
-def _is_degraded(seen: ReportedHost, wanted: Sequence[Optional[str]]) -> bool:
-    present = seen.observed.transports
-    return any(
-        want == RDMA and present.get(str(domain.export)) not in (None, RDMA, UNPROVEN)
-        for want, domain in zip(wanted, seen.domains)
-    )
-
-
-def _objections(
-    seen: ReportedHost, wanted: Sequence[Optional[str]], batch: int
-) -> list[Sentence]:
-    """Return why a remount on this host would not get RDMA, each once."""
+    wanted = tuple(RDMA if one and one.transport == RDMA else None for one in asked)
     concerned = [d for d, want in zip(seen.domains, wanted) if want == RDMA]
+    present = seen.observed.transports
+    if all(present.get(str(d.export)) in (None, RDMA, UNPROVEN) for d in concerned):
+        return (), []
+    # Why a remount would not get RDMA, each reason once.
     request = ConversionRequest(RDMA, rolling=True, batch=batch)
-    return list(dict.fromkeys(seen.remount_objections(request, concerned)))
+    objections = dict.fromkeys(seen.remount_objections(request, concerned))
+    head = len(seen.host.name)
+    skipped = [
+        Sentence(one.id, f"not remounted: {one[head:].lstrip(': ')}")
+        for one in objections
+    ]
+    return ((), skipped) if skipped else (wanted, [])

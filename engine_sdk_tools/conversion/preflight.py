@@ -323,27 +323,16 @@ def evacuation_offenders(
 
 def warnings(
     hosts: Sequence[Host],
-    mute: Sequence[str],
     domains: Sequence[Domain],
     request: ConversionRequest,
 ) -> Iterator[Sentence]:
-    """Yield warnings for the operator to read before the conversion. Hosts that are
-    ``mute`` reported no facts.
-    """
+    """Yield warnings for the operator to read before the conversion."""
     if request.by_row and request.rolling:
         yield Sentence(
             "engine-options-changed-first",
             "the engine's mount options are changed first: a host that reboots or is "
             "activated before its turn may not be ready for them, and becomes "
             "non-operational then",
-        )
-    blind = [h.name for h in hosts if h.status == "up" and h.name in mute]
-    blind = [name for name in blind if name not in request.without]
-    if blind:
-        yield Sentence(
-            "transport-not-provable",
-            f"the transport cannot be proven on {', '.join(blind)}, which reported no "
-            "facts",
         )
     left_out = [h for h in hosts if h.name in request.without]
     away = [h.name for h in hosts if h.status != "up" and h not in left_out]

@@ -3,6 +3,10 @@
 
 Between two steps only host observations that are still valid are kept in memory, so it
 does not matter where an earlier run ended, or if the answer to a change was lost.
+
+A step on a host needs the hosts as they are now, and before it moves one to maintenance
+the clusters; the whole engine is read for the other steps, so a conversion sends some
+40 requests for each host.
 """
 
 from __future__ import annotations
@@ -59,12 +63,11 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     next_step,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
-    ConversionStep,
     Kind,
+    RunStep,
     host_step,
     upgrade_call,
 )
-from ovirt_rdma.engine_sdk_tools.domains.create import MountEvents
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostAccess,
@@ -76,26 +79,29 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Engine,
     status_words,
 )
-from ovirt_rdma.engine_sdk_tools.reader import cluster_of, read_engine
+from ovirt_rdma.engine_sdk_tools.reader import (
+    cluster_of,
+    read_engine,
+    with_hosts_now,
+)
 from ovirt_rdma.host.errors import Problem
 
 
 class Actions:
     """Does the steps. ``observations`` are the valid reports of hosts, by name;
-    ``arrived``, ``refused`` and ``unmarked`` are those of Snapshot. ``check`` is called
-    before each request that changes something.
+    ``arrived`` and ``unmarked`` are those of Snapshot. ``check`` is called before each
+    request that changes something.
     """
 
     def __init__(
         self,
         session: Session,
-        door: Optional[HostAccess],
+        door: HostAccess,
         listener: Listener,
         check: Callable[[], None],
     ) -> None:
         self.observations: dict[str, Observation] = {}
-        self.arrived: dict[str, bool] = {}
-        self.refused: dict[str, str] = {}
+        self.arrived: set[str] = set()
         self.unmarked: set[str] = set()
         self._session = session
         self._door = door
@@ -104,36 +110,14 @@ class Actions:
 
     def snapshot(self, engine: Engine) -> Snapshot:
         """Return the snapshot for the next decision."""
-        return Snapshot(
-            engine, self.observations, self.arrived, self.refused, self.unmarked
-        )
+        return Snapshot(engine, self.observations, self.arrived, self.unmarked)
 
-    def before(self, state: ConversionState, step: ConversionStep) -> ConversionState:
+    def before(self, state: ConversionState, step: RunStep) -> ConversionState:
         """Return the state with the newest event before ``step``."""
-        if step.of_domain:
-            if step.before != Stage.LEAVING:
-                return state
-            return state.with_domain(step.subject, event=newest_event(self._session))
         if step.kind not in (Kind.ENTER, Kind.LEAVE):
             return state
-        self.arrived.pop(step.subject, None)
+        self.arrived.discard(step.subject)
         return state.with_host(step.subject, event=newest_event(self._session))
-
-    def note_refusals(self, state: ConversionState) -> None:
-        """Read which hosts could not mount an activated domain: the engine leaves them
-        up for minutes, and shows the failure only in its events.
-        """
-        names = {host.id: host.name for host in state.hosts}
-        self.refused.clear()
-        for domain in state.domains if state.mode == OFFLINE else ():
-            if not domain.event or domain.stage not in (Stage.LEAVING, Stage.DONE):
-                continue
-            export = str(export_at(domain.address, domain.path))
-            events = MountEvents(self._session, domain.name, export, domain.event)
-            why = "; ".join(text.rstrip(".") for text in events.said())
-            for host in events.failed_hosts():
-                if host in names:
-                    self.refused[names[host]] = why
 
     def end_upgrades(self, data_center: str) -> None:
         """Clear our flags in the engine, as they are there now. It waits for nothing,
@@ -145,9 +129,7 @@ class Actions:
                 self._check()
                 self._session.report_progress(upgrade_call(cluster, begins=False))
 
-    def act(
-        self, state: ConversionState, snapshot: Snapshot, step: ConversionStep
-    ) -> str:
+    def act(self, state: ConversionState, snapshot: Snapshot, step: RunStep) -> str:
         """Do ``step``; return why it failed, or ""."""
         if step.call is not None:
             self._session.perform(step.call, before=self._check)
@@ -167,7 +149,7 @@ class Actions:
         reports: Mapping[str, HostReport] = {}
         why = "it has not reported"
         try:
-            reports = self._door.reports(present) if self._door else {}
+            reports = self._door.reports(present)
         except Problem as problem:
             # This concerns these hosts only; a revert continues with the others.
             why = problem.one_line
@@ -178,11 +160,7 @@ class Actions:
             )
         return ""
 
-    def _push(
-        self, state: ConversionState, snapshot: Snapshot, step: ConversionStep
-    ) -> str:
-        if self._door is None:
-            return f"there is no access to {step.subject}"
+    def _push(self, state: ConversionState, snapshot: Snapshot, step: RunStep) -> str:
         host = snapshot.host(state.host(step.subject))
         if host is None:
             return f"{step.subject} is no longer in the engine"
@@ -192,6 +170,7 @@ class Actions:
             pushed = answers.get(host.name)
         except Problem as problem:
             pushed = Pushed(host.name, problem=problem.one_line)
+        before = self.observations.pop(step.subject, None)
         if pushed is None:
             return f"{host.name} did not answer the push of the policy"
         if pushed.problem:
@@ -202,9 +181,14 @@ class Actions:
                 f"{host.name} has loaded the policy {pushed.digest}, not the one that "
                 f"was pushed, {digest}"
             )
+        if before is not None and pushed.digest is not None:
+            # The host has reported it after the load, and its mounts stay.
+            self.observations[step.subject] = replace(
+                before, policy=step.policy, digest=digest
+            )
         return ""
 
-    def _wait(self, state: ConversionState, step: ConversionStep) -> str:
+    def _wait(self, state: ConversionState, step: RunStep) -> str:
         session, listener = self._session, self._listener
         read = Read(step.path, step.doing, "get")
         if step.of_domain:
@@ -221,13 +205,13 @@ class Actions:
         # If a host comes up by itself, the event of its activation is unknown.
         ours = host.stage == Stage.LEAVING
         after = (host.event or newest_event(session)) if ours else None
-        why, arrived = maintenance.leave(session, listener, host.name, read, after)
-        self.arrived[host.name] = arrived
+        why = maintenance.leave(session, listener, host.name, read, after)
+        self.arrived.add(host.name)
         return why
 
 
 # Progress reports per step, with the waits and reports after it, if it is successful.
-_REPORTS = {Kind.PUSH: 2, Kind.ENTER: 2, Kind.LEAVE: 3, Kind.CALL: 2}
+_REPORTS = {Kind.ENTER: 2, Kind.LEAVE: 3, Kind.CALL: 2}
 # The same step is tried this often: the first two requests may have been lost.
 _MOST_TRIES = 4
 # A pause before another try for a host that does not go to maintenance: if the SPM
@@ -243,17 +227,20 @@ _REFUSED = (CONFLICT, INVALID, LOCKED, BUSY)
 _NO_LOGIN = 401
 
 ReadEngine = Callable[[Any], Engine]
+# As reader.with_hosts_now.
+HostsNow = Callable[..., Engine]
 
 
 def carry_out(
     session: Session,
-    door: Optional[HostAccess],
+    door: HostAccess,
     state: ConversionState,
     keeper: StateFile,
     listener: Listener,
     *,
     lock: Optional[DataCenterLock] = None,
     read: ReadEngine = read_engine,
+    hosts_now: HostsNow = with_hosts_now,
 ) -> ConversionState:
     """Do all remaining steps of ``state``; return the new state. ``lock`` is checked
     before each change.
@@ -263,7 +250,7 @@ def carry_out(
     and the same command resumes it.
     """
     work = _Work(session, door, keeper, listener)
-    work.read, work.lock = read, lock
+    work.read, work.hosts_now, work.lock = read, hosts_now, lock
     return work.run(state)
 
 
@@ -271,11 +258,12 @@ class _Work:
     def __init__(
         self,
         session: Session,
-        door: Optional[HostAccess],
+        door: HostAccess,
         keeper: StateFile,
         listener: Listener,
     ) -> None:
         self.read: ReadEngine = read_engine
+        self.hosts_now: HostsNow = with_hosts_now
         self.lock: Optional[DataCenterLock] = None
         self._session = session
         self._actions = Actions(session, door, listener, self._check)
@@ -290,7 +278,6 @@ class _Work:
 
     def run(self, state: ConversionState) -> ConversionState:
         self._save(state)
-        self._actions.note_refusals(state)
         try:
             state = self._all_steps(state)
         except BaseException:
@@ -302,16 +289,32 @@ class _Work:
         return self._with_hosts_not_up(state)
 
     def _all_steps(self, state: ConversionState) -> ConversionState:
-        engine: Optional[Engine] = self.read(self._session)
+        engine = self.read(self._session)
         self._plan(state, engine)
+        # What is not older than the last step: the hosts always are.
+        clusters = whole = True
         while state.stage in Stage.UNDER_WAY:
-            engine = engine or self.read(self._session)
             snapshot = self._actions.snapshot(engine)
             step = next_step(state, snapshot)
+            # What stops a run counts as it was seen: it may look sound a moment later.
+            ends = step.kind == Kind.FINISH and finished(state).stage != Stage.STOPPED
+            if not whole and (step.of_domain or ends):
+                engine, clusters, whole = self.read(self._session), True, True
+                continue
+            if not clusters and step.kind == Kind.ENTER:
+                engine = self.hosts_now(self._session, engine, clusters=True)
+                clusters = True
+                continue
+            try:
+                state = self._do(state, snapshot, step)
+            except OtherRun:
+                # The step was not begun.
+                self._save(state)
+                raise
             if step.kind != Kind.MARK:
-                # The engine may change during the step.
-                engine = None
-            state = self._do(state, snapshot, step)
+                # The engine may have changed during the step.
+                engine = self.hosts_now(self._session, engine)
+                clusters = whole = False
         return state
 
     def _end_upgrades(self, state: ConversionState) -> None:
@@ -349,18 +352,18 @@ class _Work:
             self._listener.note(problem.one_line)
 
     def _do(  # noqa: PLR0911 - one row per status
-        self, state: ConversionState, snapshot: Snapshot, step: ConversionStep
+        self, state: ConversionState, snapshot: Snapshot, step: RunStep
     ) -> ConversionState:
         if step.kind == Kind.FINISH:
             return self._save(finished(state))
         if step.kind == Kind.FAIL:
             return self._failed(state, snapshot, step, step.why)
         if step.kind == Kind.MARK:
-            return self._marked(state, step)
+            return self._save(marked(state, step))
         why = self._repeated_in_vain(state, step)
         if why:
             return self._failed(state, snapshot, step, why)
-        if step.changes:
+        if step.kind == Kind.PUSH:
             self._check()
         before = state
         state = self._save(begun(self._actions.before(state, step), step))
@@ -389,14 +392,7 @@ class _Work:
             return self._failed(state, snapshot, step, now.problem)
         return self._save(replace(state, doing=""))
 
-    def _marked(self, state: ConversionState, step: ConversionStep) -> ConversionState:
-        state = self._save(marked(state, step))
-        if step.of_domain and step.after == Stage.DONE:
-            # Not during the wait: the events are complete when the domain is active.
-            self._actions.note_refusals(state)
-        return state
-
-    def _repeated_in_vain(self, state: ConversionState, step: ConversionStep) -> str:
+    def _repeated_in_vain(self, state: ConversionState, step: RunStep) -> str:
         """Return why ``step`` is not tried again, "" if it is."""
         key = (state.stage, step.kind, step.subject, step.doing)
         now = self._session.clock()
@@ -423,7 +419,7 @@ class _Work:
         self,
         before: ConversionState,
         state: ConversionState,
-        step: ConversionStep,
+        step: RunStep,
         why: str,
     ) -> ConversionState:
         """Return the state after ``step`` was refused because of ``why``, although its
@@ -438,7 +434,7 @@ class _Work:
             return state.with_host(step.subject, event=event)
         return state
 
-    def _is_done_anyway(self, state: ConversionState, step: ConversionStep) -> bool:
+    def _is_done_anyway(self, state: ConversionState, step: RunStep) -> bool:
         """Whether the engine refused ``step`` because it is done or in progress: by the
         request whose answer was lost, or by somebody else.
         """
@@ -456,7 +452,7 @@ class _Work:
         )
 
     def _failed(
-        self, state: ConversionState, snapshot: Snapshot, step: ConversionStep, why: str
+        self, state: ConversionState, snapshot: Snapshot, step: RunStep, why: str
     ) -> ConversionState:
         if _is_optional(state, step):
             self._listener.note(f"{why}; the run continues")
@@ -496,7 +492,7 @@ class _Work:
         names = tuple(host.name for host in state.hosts)
         self._listener.plan(names, self._steps_done + left)
 
-    def _forget(self, step: ConversionStep) -> None:
+    def _forget(self, step: RunStep) -> None:
         if step.forget == "all":
             self._actions.observations.clear()
         elif step.forget:
@@ -507,9 +503,7 @@ class _Work:
         return state
 
 
-def _ends_run(
-    state: ConversionState, step: ConversionStep, problem: EngineProblem
-) -> bool:
+def _ends_run(state: ConversionState, step: RunStep, problem: EngineProblem) -> bool:
     """Whether nothing can be done after ``problem`` now, not even undone. A user who
     may not do ``step`` is stopped by it on the way forward; a token that is not
     accepted (401) is good for nothing.
@@ -520,7 +514,7 @@ def _ends_run(
     return problem.kind == UNTRUSTED
 
 
-def _is_optional(state: ConversionState, step: ConversionStep) -> bool:
+def _is_optional(state: ConversionState, step: RunStep) -> bool:
     """Whether the run continues without ``step``: a cluster needs its mark on the way
     forward only.
     """

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Describe the steps of a conversion as data, with their requests to the engine, and
-decide the next one of one host. Pure.
+"""Describe the steps of a run on hosts, a conversion or a preparation, as data, with
+their requests to the engine, and decide the next one of one host that is converted.
+Pure.
 
 The next step is decided from the host's status and its own report; the record only
 shows who started its maintenance, and if it is complete.
@@ -8,6 +9,7 @@ shows who started its maintenance, and if it is complete.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
@@ -36,6 +38,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     host_is,
     status_words,
 )
+from ovirt_rdma.engine_sdk_tools.names import Named
 from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
 
 # A deactivation first writes the OVF store, then all hosts unmount the domain.
@@ -53,6 +56,10 @@ class Kind:
     LEAVE = "leave"
     WAIT_OUT = "wait out"
     LOOK = "look"
+    # Of a preparation.
+    RUN = "run the role"
+    INSTALL = "install"
+    WAIT_INSTALL = "wait install"
     # Not of a host. BEGIN_UPGRADE and END_UPGRADE set and clear the flag with which
     # oVirt's role cluster_upgrade and we keep off each other.
     CALL = "call"
@@ -64,8 +71,8 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class ConversionStep:
-    """One step of a conversion.
+class RunStep:
+    """One step of a run.
 
     - ``subject``: the host, or with ``of_domain`` the domain or the cluster.
     - ``doing``: what the step does ("moving host01 to maintenance").
@@ -73,7 +80,8 @@ class ConversionStep:
       the step; "" for no change.
     - ``until``: the statuses that end a wait; ``path`` and ``timeout_s`` belong to it.
     - ``why``: the reason of a failure.
-    - ``hosts``: hosts to ask for a report.
+    - ``hosts``: those of a step on several, as all that are asked together.
+    - ``marks``: changes of the record of a host that is prepared.
     - ``forget``: whose observations are outdated then: the host's name, or ``all``.
     """
 
@@ -91,6 +99,12 @@ class ConversionStep:
     hosts: tuple[str, ...] = ()
     forget: str = ""
     of_domain: bool = False
+    marks: Optional[Mapping[str, object]] = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The hosts that it is about."""
+        return self.hosts or (self.subject,)
 
     @property
     def changes(self) -> bool:
@@ -98,9 +112,9 @@ class ConversionStep:
         return self.call is not None or self.kind == Kind.PUSH
 
 
-def enter(host: HostRecord) -> ConversionStep:
+def enter(host: Named, why: str = "ovirt-rdma remounts its storage") -> RunStep:
     """Move a host to maintenance: its virtual machines leave, its mounts end."""
-    return ConversionStep(
+    return RunStep(
         Kind.ENTER,
         host.name,
         f"moving {host.name} to maintenance",
@@ -108,7 +122,7 @@ def enter(host: HostRecord) -> ConversionStep:
             f"hosts/{host.id}",
             "deactivate",
             f"moving {host.name} to maintenance",
-            {"reason": "ovirt-rdma remounts its storage"},
+            {"reason": why},
             subject=host.name,
         ),
         before=Stage.ENTERING,
@@ -116,9 +130,9 @@ def enter(host: HostRecord) -> ConversionStep:
     )
 
 
-def wait_in(host: HostRecord) -> ConversionStep:
+def wait_in(host: Named) -> RunStep:
     """Wait until a host is in maintenance, or no longer on the way there."""
-    return ConversionStep(
+    return RunStep(
         Kind.WAIT_IN,
         host.name,
         f"waiting for {host.name} to be in maintenance",
@@ -128,9 +142,9 @@ def wait_in(host: HostRecord) -> ConversionStep:
     )
 
 
-def leave(host: HostRecord) -> ConversionStep:
+def leave(host: Named) -> RunStep:
     """Activate a host: it connects its storage."""
-    return ConversionStep(
+    return RunStep(
         Kind.LEAVE,
         host.name,
         f"activating {host.name}",
@@ -142,14 +156,9 @@ def leave(host: HostRecord) -> ConversionStep:
     )
 
 
-def cancel_enter(host: HostRecord) -> ConversionStep:
-    """Activate a host that is not in maintenance yet: its mounts are unchanged."""
-    return replace(leave(host), before=Stage.TODO)
-
-
-def wait_out(host: HostRecord) -> ConversionStep:
+def wait_out(host: Named) -> RunStep:
     """Wait until a host is up with its storage connected, or has failed."""
-    return ConversionStep(
+    return RunStep(
         Kind.WAIT_OUT,
         host.name,
         f"waiting for {host.name} to be up",
@@ -159,42 +168,42 @@ def wait_out(host: HostRecord) -> ConversionStep:
     )
 
 
-def look(*hosts: HostRecord) -> ConversionStep:
+def look(*hosts: HostRecord) -> RunStep:
     """Get the reports of hosts."""
     names = tuple(host.name for host in hosts)
     shown = names[0] if len(names) == 1 else f"{len(names)} hosts"
-    return ConversionStep(Kind.LOOK, names[0], f"asking {shown}", hosts=names)
+    return RunStep(Kind.LOOK, names[0], f"asking {shown}", hosts=names)
 
 
-def push(host: HostRecord, policy: PolicyFiles) -> ConversionStep:
+def push(host: HostRecord, policy: PolicyFiles) -> RunStep:
     """Push a policy to a host and load it there; no files remove its policy."""
     removing = policy == NO_FILES
     action = "removing the policy from" if removing else "pushing the policy to"
     doing = f"{action} {host.name}"
-    return ConversionStep(Kind.PUSH, host.name, doing, policy=policy, forget=host.name)
+    return RunStep(Kind.PUSH, host.name, doing, policy=policy)
 
 
-def mark(host: HostRecord, stage: str, why: str = "") -> ConversionStep:
+def mark(host: HostRecord, stage: str, why: str = "") -> RunStep:
     """Store the stage of a host."""
-    return ConversionStep(Kind.MARK, host.name, after=stage, why=why)
+    return RunStep(Kind.MARK, host.name, after=stage, why=why)
 
 
-def fail(host: HostRecord, why: str) -> ConversionStep:
+def fail(host: HostRecord, why: str) -> RunStep:
     """Fail because of the present state of a host."""
-    return ConversionStep(Kind.FAIL, host.name, why=why)
+    return RunStep(Kind.FAIL, host.name, why=why)
 
 
-def mark_domain(domain: DomainRecord, stage: str) -> ConversionStep:
+def mark_domain(domain: DomainRecord, stage: str) -> RunStep:
     """Store the stage of a domain."""
-    return ConversionStep(Kind.MARK, domain.name, after=stage, of_domain=True)
+    return RunStep(Kind.MARK, domain.name, after=stage, of_domain=True)
 
 
-def fail_domain(domain: DomainRecord, why: str) -> ConversionStep:
+def fail_domain(domain: DomainRecord, why: str) -> RunStep:
     """Fail because of the present state of a domain, or of the whole."""
-    return ConversionStep(Kind.FAIL, domain.name, why=why, of_domain=True)
+    return RunStep(Kind.FAIL, domain.name, why=why, of_domain=True)
 
 
-def set_row(domain: DomainRecord, options: str, *, force: bool) -> ConversionStep:
+def set_row(domain: DomainRecord, options: str, *, force: bool) -> RunStep:
     """Change only the mount options of a domain's row.
 
     The request never names a host: with force, that sets the domain to maintenance.
@@ -207,7 +216,7 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> ConversionSte
     doing = f"setting the mount options of {domain.name} to {options!r}"
     if not options:
         doing = f"clearing the mount options of {domain.name}"
-    return ConversionStep(
+    return RunStep(
         Kind.CALL,
         domain.name,
         doing,
@@ -225,19 +234,11 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> ConversionSte
     )
 
 
-def begin_upgrade(cluster: Cluster) -> ConversionStep:
-    """Set the flag of a cluster, as oVirt's role cluster_upgrade does."""
-    return _upgrade(cluster, Kind.BEGIN_UPGRADE)
-
-
-def end_upgrade(cluster: Cluster) -> ConversionStep:
-    """Clear the flag of a cluster."""
-    return _upgrade(cluster, Kind.END_UPGRADE)
-
-
-def _upgrade(cluster: Cluster, kind: str) -> ConversionStep:
-    call = upgrade_call(cluster, begins=kind == Kind.BEGIN_UPGRADE)
-    return ConversionStep(kind, cluster.name, call.doing, call, of_domain=True)
+def upgrade(cluster: Cluster, *, begins: bool) -> RunStep:
+    """Set the flag of a cluster, as oVirt's role cluster_upgrade does, or clear it."""
+    call = upgrade_call(cluster, begins=begins)
+    kind = Kind.BEGIN_UPGRADE if begins else Kind.END_UPGRADE
+    return RunStep(kind, cluster.name, call.doing, call, of_domain=True)
 
 
 def upgrade_call(cluster: Cluster, *, begins: bool) -> Call:
@@ -260,13 +261,13 @@ def upgrade_call(cluster: Cluster, *, begins: bool) -> Call:
     )
 
 
-def deactivate(state: ConversionState, domain: DomainRecord) -> ConversionStep:
+def deactivate(state: ConversionState, domain: DomainRecord) -> RunStep:
     """Move a domain to maintenance: all hosts unmount it."""
     doing = f"moving {domain.name} to maintenance"
     return _of_attached(state, domain, "deactivate", doing, Stage.ENTERING)
 
 
-def activate(state: ConversionState, domain: DomainRecord) -> ConversionStep:
+def activate(state: ConversionState, domain: DomainRecord) -> RunStep:
     """Activate a domain: all hosts mount it."""
     doing = f"activating {domain.name}"
     return _of_attached(state, domain, "activate", doing, Stage.LEAVING)
@@ -274,18 +275,18 @@ def activate(state: ConversionState, domain: DomainRecord) -> ConversionStep:
 
 def _of_attached(
     state: ConversionState, domain: DomainRecord, method: str, doing: str, before: str
-) -> ConversionStep:
+) -> RunStep:
     call = Call(_attached(state, domain), method, doing, subject=domain.name)
-    return ConversionStep(
+    return RunStep(
         Kind.CALL, domain.name, doing, call, before=before, forget="all", of_domain=True
     )
 
 
 def wait_domain(
     state: ConversionState, domain: DomainRecord, wanted: str, *others: str
-) -> ConversionStep:
+) -> RunStep:
     """Wait until a domain has the status ``wanted`` or one of ``others``."""
-    return ConversionStep(
+    return RunStep(
         Kind.WAIT_IN,
         domain.name,
         f"waiting for {domain.name} to be {'in ' * (wanted == 'maintenance')}{wanted}",
@@ -302,20 +303,12 @@ def _attached(state: ConversionState, domain: DomainRecord) -> str:
     return f"datacenters/{state.data_center}/storagedomains/{domain.id}"
 
 
-# Decide the next step of one host so that it remounts its storage, and judge waits.
-
-# The reason stored for a host that could not be asked.
-NOT_PROVEN = "up, as the engine reports; it could not be asked for proof"
-# The engine reports the connection of the storage as an event: see Snapshot.arrived.
-_NEVER_REPORTED = (
-    "the engine shows it as up, but did not report that it connected its storage "
-    "(event 13)"
-)
+# Decide the next step of one host so that it remounts its storage.
 
 
 def host_step(  # noqa: PLR0911 - one row per status
     state: ConversionState, host: HostRecord, snapshot: Snapshot
-) -> ConversionStep:
+) -> RunStep:
     """Return the next step of a host that should be up in the end."""
     present = snapshot.host(host)
     if present is None:
@@ -333,10 +326,10 @@ def host_step(  # noqa: PLR0911 - one row per status
     if status == "up":
         return _up(state, host, snapshot)
     if status == "preparing_for_maintenance":
-        # On the way back, an evacuation that does not end is cancelled.
-        cancelled = back and host.ours and host.stage == Stage.TODO
-        if cancelled:
-            return cancel_enter(host)
+        # On the way back, an evacuation that does not end is cancelled: the host is
+        # activated, and its mounts are unchanged.
+        if back and host.ours and host.stage == Stage.TODO:
+            return replace(leave(host), before=Stage.TODO)
         if host.stage == Stage.LEAVING:
             return leave(host)
         return wait_in(host)
@@ -357,9 +350,7 @@ def host_step(  # noqa: PLR0911 - one row per status
     return fail(host, _is(host, status))
 
 
-def policy_step(
-    host: HostRecord, observed: Optional[Observation]
-) -> Optional[ConversionStep]:
+def policy_step(host: HostRecord, observed: Optional[Observation]) -> Optional[RunStep]:
     """Return the next step for the host to get its policy; None if it has it."""
     if not host.push:
         return None
@@ -398,9 +389,7 @@ def _somebody_elses(host: HostRecord, observed: Observation, loaded: str) -> str
     return ""
 
 
-def away_step(
-    state: ConversionState, host: HostRecord, snapshot: Snapshot
-) -> ConversionStep:
+def away_step(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> RunStep:
     """Return the next step of a host that was not up at the start, and stays so."""
     if snapshot.host(host) is None:
         return mark(host, Stage.DONE, "it is no longer in the engine")
@@ -410,7 +399,7 @@ def away_step(
     return mark(host, Stage.LEFT, f"it was {status_words(host.found)}, and stays so")
 
 
-def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> ConversionStep:  # noqa: PLR0911 - one row per status
+def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> RunStep:  # noqa: PLR0911 - one row per status
     remounted = host.stage == Stage.LEAVING
     if state.kind == HEAL and host.goal == BACK:
         # It is not worse than before.
@@ -418,10 +407,8 @@ def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Convers
     if remounted and host.name not in snapshot.arrived:
         return wait_out(host)
     observed = snapshot.observations.get(host.name)
-    if observed is None and not state.blind:
+    if observed is None:
         return look(host)
-    if observed is None or unproven(state, observed):
-        return after_activation(host, snapshot) if remounted else enter(host)
     if observed.problem:
         return fail(host, f"{host.name} cannot be asked: {observed.problem}")
     wrong = unlike(state, host, observed)
@@ -430,20 +417,6 @@ def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Convers
     if remounted:
         return fail(host, f"on {host.name} {'; '.join(wrong)}")
     return enter(host)
-
-
-def after_activation(host: HostRecord, snapshot: Snapshot) -> ConversionStep:
-    """Return the result of a host that we activated and that cannot be asked: done if
-    the engine has reported that it connected its storage.
-    """
-    if snapshot.arrived.get(host.name):
-        return mark(host, Stage.DONE, NOT_PROVEN)
-    return fail(host, f"{host.name}: {_NEVER_REPORTED}")
-
-
-def unproven(state: ConversionState, observed: Observation) -> bool:
-    """Whether a host has no report and needs none: the engine's row decides."""
-    return bool(observed.problem) and state.by_row
 
 
 def _is(host: HostRecord, status: Optional[str]) -> str:

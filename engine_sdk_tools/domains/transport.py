@@ -282,6 +282,21 @@ def matrix_of(
     )
 
 
+def verify(
+    engine: Engine,
+    reports: Iterable[HostReport],
+    hosts: Sequence[Host],
+    domains: Sequence[Domain],
+) -> Matrix:
+    """Return the proof per host and domain; a host without a report is unknown."""
+    by_name = {report.host: report for report in reports}
+    rows = []
+    for host in hosts:
+        report = by_name.get(host.name) or no_report(host)
+        rows.append((host, row_of(engine, host, report, domains)))
+    return matrix_of(engine, rows, domains)
+
+
 def no_report(host: Host) -> HostReport:
     """Return the report of a host that was not asked."""
     return HostReport(

@@ -24,6 +24,15 @@ from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call, types
+from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
+from ovirt_rdma.engine_sdk_tools.conversion.steps import (
+    Kind,
+    RunStep,
+    enter,
+    leave,
+    wait_in,
+    wait_out,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostReport,
     digest_without_drop_ins,
@@ -66,18 +75,15 @@ PREPARING = "preparing"
 STOPPED = "stopped"
 PREPARED = "prepared"
 
-# Stages of a host. ENTERING, INSTALLING and LEAVING are stored before the request.
-TODO = "todo"
-ENTERING = "entering"
+# Stages of a host. ENTERING, INSTALLING and LEAVING are stored before the request; one
+# that is LEAVING is installed, or was left to be as before: it has to be activated.
+TODO, ENTERING, LEAVING = Stage.TODO, Stage.ENTERING, Stage.LEAVING
+DONE, FAILED = Stage.DONE, Stage.FAILED
 INSTALLING = "installing"
-# It is installed, or was left to be as before: it has to be activated.
-LEAVING = "leaving"
 # By SSH, the role has run; by reinstall, the host is up: its report has to agree.
 CHECKING = "checking"
-DONE = "done"
 # Nothing was loaded, because the host has no RDMA hardware.
 NO_HARDWARE = "no RDMA hardware"
-FAILED = "failed"
 # It was not up, so it was not started.
 LEFT_OUT = "left out"
 
@@ -363,61 +369,34 @@ def _batches(
 
 # Decide the next step of a preparation from its state and the hosts' statuses.
 
-# Kinds of steps, in the order in which a batch does them.
-MARK = "mark"
-RUN = "run the role"
-ENTER = "enter"
-WAIT_IN = "wait in"
-INSTALL = "install"
-WAIT_INSTALL = "wait install"
-LEAVE = "leave"
-WAIT_OUT = "wait out"
-LOOK = "look"
-FINISH = "finish"
-_ORDER = (MARK, RUN, ENTER, INSTALL, WAIT_IN, WAIT_INSTALL, LEAVE, WAIT_OUT, LOOK)
+# The kinds of steps, in the order in which a batch does them.
+_ORDER = (
+    *(Kind.MARK, Kind.RUN, Kind.ENTER, Kind.INSTALL, Kind.WAIT_IN),
+    *(Kind.WAIT_INSTALL, Kind.LEAVE, Kind.WAIT_OUT, Kind.LOOK),
+)
 
 # ANSIBLE_PLAYBOOK_EXEC_DEFAULT_TIMEOUT is 120 minutes; then the host restarts.
 INSTALL_S = 3 * 3600.0
 REINSTALLED = ("maintenance", "install_failed", "up", "non_operational", "error")
 
 
-@dataclass(frozen=True)
-class PreparationStep:
-    """One step. ``hosts`` are the hosts that it is about, by name.
-
-    - ``before``: the stage that is stored before the request.
-    - ``marks``: changes of the record, for MARK.
-    """
-
-    kind: str
-    hosts: tuple[str, ...]
-    doing: str = ""
-    call: Optional[Call] = None
-    before: str = ""
-    marks: Optional[Mapping[str, object]] = None
-
-    @property
-    def host(self) -> str:
-        """The only host of a step of one host."""
-        return self.hosts[0]
-
-
 Statuses = Mapping[str, Optional[str]]
 """The statuses of hosts by id; a host that was removed is missing."""
 
 
-def next_step(state: PreparationState, statuses: Statuses) -> PreparationStep:
+def next_step(state: PreparationState, statuses: Statuses) -> RunStep:
     """Return the next step; FINISH if there is none."""
     current = _current(state)
     if not current:
-        return PreparationStep(FINISH, ())
+        return RunStep(Kind.FINISH, state.name)
     steps = [_host_step(record, statuses) for record in current]
     first = min(steps, key=lambda step: _ORDER.index(step.kind))
-    if first.kind in (RUN, LOOK):
+    if first.kind in (Kind.RUN, Kind.LOOK):
         # One run of Ansible for all.
-        names = tuple(s.host for s in steps if s.kind == first.kind)
-        doing = "running the role on" if first.kind == RUN else "asking"
-        return replace(first, hosts=names, doing=f"{doing} {_shown(names)}")
+        names = tuple(s.subject for s in steps if s.kind == first.kind)
+        doing = "running the role on" if first.kind == Kind.RUN else "asking"
+        shown = names[0] if len(names) == 1 else f"{len(names)} hosts"
+        return replace(first, hosts=names, doing=f"{doing} {shown}")
     return first
 
 
@@ -457,20 +436,20 @@ def _tried_first(mine: list[HostRecord], batch: list[HostRecord]) -> list[HostRe
     return batch
 
 
-def _host_step(record: HostRecord, statuses: Statuses) -> PreparationStep:
+def _host_step(record: HostRecord, statuses: Statuses) -> RunStep:
     if record.id not in statuses:
         return _mark(record, stage=FAILED, problem="it is no longer in the engine")
     if record.stage == CHECKING:
-        return PreparationStep(LOOK, (record.name,))
+        return RunStep(Kind.LOOK, record.name)
     if record.way == SSH:
-        return PreparationStep(RUN, (record.name,))
+        return RunStep(Kind.RUN, record.name)
     status = statuses[record.id]
     if record.stage == LEAVING:
         return _leaving(record, status)
     return _entering(record, status)
 
 
-def _entering(record: HostRecord, status: Optional[str]) -> PreparationStep:
+def _entering(record: HostRecord, status: Optional[str]) -> RunStep:
     # ENTERING is stored before we move a host, so this was somebody else, who needs the
     # host: it would be activated at the end.
     moved = status == "maintenance" and record.found != "maintenance"
@@ -479,18 +458,18 @@ def _entering(record: HostRecord, status: Optional[str]) -> PreparationStep:
         fix = "when it is up again, run the same command again"
         return _mark(record, stage=LEFT_OUT, problem=problem, fix=fix)
     if record.stage == INSTALLING or status == "installing":
-        return _wait(record, WAIT_INSTALL)
+        return _wait_install(record)
     if status in INSTALLABLE:
         return _install(record)
     if status == "up":
-        return _enter(record)
+        return enter(record, "ovirt-rdma prepares it")
     if host_is(status, COMES):
         inwards = status == "preparing_for_maintenance"
-        return _wait(record, WAIT_IN if inwards else WAIT_OUT)
+        return wait_in(record) if inwards else wait_out(record)
     return _mark(record, stage=FAILED, problem=_is(record, status))
 
 
-def _leaving(record: HostRecord, status: Optional[str]) -> PreparationStep:
+def _leaving(record: HostRecord, status: Optional[str]) -> RunStep:
     failed = bool(record.problem)
     if status == "up":
         if failed:
@@ -499,9 +478,9 @@ def _leaving(record: HostRecord, status: Optional[str]) -> PreparationStep:
     if record.found == "maintenance" and status == "maintenance":
         return _mark(record, stage=FAILED if failed else CHECKING)
     if status in ("maintenance", "preparing_for_maintenance"):
-        return _leave(record)
+        return leave(record)
     if host_is(status, COMES, INSTALLED_NOW):
-        return _wait(record, WAIT_OUT)
+        return wait_out(record)
     then = f"{record.problem}; " if failed else ""
     return _mark(record, stage=FAILED, problem=f"{then}{_is(record, status)}")
 
@@ -510,87 +489,61 @@ def _is(record: HostRecord, status: Optional[str]) -> str:
     return f"{record.name} is {status_words(status)} now"
 
 
-def _mark(record: HostRecord, **changes: object) -> PreparationStep:
-    return PreparationStep(MARK, (record.name,), marks=changes)
+def _mark(record: HostRecord, **changes: object) -> RunStep:
+    return RunStep(Kind.MARK, record.name, marks=changes)
 
 
-def _enter(record: HostRecord) -> PreparationStep:
-    doing = f"moving {record.name} to maintenance"
-    reason = {"reason": "ovirt-rdma prepares it"}
-    return _call(record, ENTER, "deactivate", doing, ENTERING, **reason)
-
-
-def _install(record: HostRecord) -> PreparationStep:
+def _install(record: HostRecord) -> RunStep:
     """Reinstall a host with the engine's own SSH key.
 
     All defaults that differ between the API's documents and its code are sent. The
     firewall is left as it is.
     """
-    return _call(
-        record,
-        INSTALL,
-        "install",
-        f"reinstalling {record.name}",
-        INSTALLING,
-        ssh=types.Ssh(authentication_method=types.SshAuthenticationMethod.PUBLICKEY),
-        host=types.Host(override_iptables=False),
-        activate=False,
-        reboot=record.reboot,
-    )
+    doing = f"reinstalling {record.name}"
+    words = {
+        "ssh": types.Ssh(authentication_method=types.SshAuthenticationMethod.PUBLICKEY),
+        "host": types.Host(override_iptables=False),
+        "activate": False,
+        "reboot": record.reboot,
+    }
+    call = Call(f"hosts/{record.id}", "install", doing, words, record.name)
+    return RunStep(Kind.INSTALL, record.name, doing, call, before=INSTALLING)
 
 
-def _leave(record: HostRecord) -> PreparationStep:
-    return _call(record, LEAVE, "activate", f"activating {record.name}", LEAVING)
+def _wait_install(record: HostRecord) -> RunStep:
+    doing = f"waiting for {record.name} to be installed"
+    return RunStep(Kind.WAIT_INSTALL, record.name, doing)
 
 
-def _call(
-    record: HostRecord, kind: str, method: str, doing: str, before: str, **words: object
-) -> PreparationStep:
-    call = Call(f"hosts/{record.id}", method, doing, words, subject=record.name)
-    return PreparationStep(kind, (record.name,), doing, call, before)
-
-
-_GOALS = {WAIT_IN: "in maintenance", WAIT_INSTALL: "installed", WAIT_OUT: "up"}
-
-
-def _wait(record: HostRecord, kind: str) -> PreparationStep:
-    doing = f"waiting for {record.name} to be {_GOALS[kind]}"
-    return PreparationStep(kind, (record.name,), doing)
-
-
-def _shown(names: tuple[str, ...]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} hosts"
-
-
-def imagined(state: PreparationState, statuses: Statuses) -> Iterator[PreparationStep]:
+def imagined(state: PreparationState, statuses: Statuses) -> Iterator[RunStep]:
     """Yield the steps that would follow if all goes well: the dry run."""
     now = dict(statuses)
     while True:
         step = next_step(state, now)
-        if step.kind == FINISH:
+        if step.kind == Kind.FINISH:
             return
-        if step.kind != MARK:
+        if step.kind != Kind.MARK:
             yield step
-        for name in step.hosts:
+        for name in step.names:
             record = state.host(name)
             state = state.with_host(name, **_succeeded(record, step))
             now[record.id] = _AFTER.get(step.kind, now.get(record.id))
 
 
 _AFTER = {
-    ENTER: "preparing_for_maintenance",
-    WAIT_IN: "maintenance",
-    INSTALL: "installing",
-    WAIT_INSTALL: "maintenance",
-    LEAVE: "unassigned",
-    WAIT_OUT: "up",
+    Kind.ENTER: "preparing_for_maintenance",
+    Kind.WAIT_IN: "maintenance",
+    Kind.INSTALL: "installing",
+    Kind.WAIT_INSTALL: "maintenance",
+    Kind.LEAVE: "unassigned",
+    Kind.WAIT_OUT: "up",
 }
 
 
-def _succeeded(record: HostRecord, step: PreparationStep) -> dict[str, object]:
+def _succeeded(record: HostRecord, step: RunStep) -> dict[str, object]:
     if step.marks is not None:
         return dict(step.marks)
-    after = {RUN: CHECKING, WAIT_INSTALL: LEAVING, LOOK: DONE}
+    after = {Kind.RUN: CHECKING, Kind.WAIT_INSTALL: LEAVING, Kind.LOOK: DONE}
     stage = after.get(step.kind, step.before or record.stage)
     return {"stage": stage}
 

@@ -31,6 +31,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     StateFileProblem,
     StateFolder,
 )
+from ovirt_rdma.engine_sdk_tools.conversion.steps import Kind, RunStep
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.report import digest_without_drop_ins
 from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared
@@ -44,26 +45,18 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     CHECKING,
     DONE,
-    ENTER,
     ENTERING,
     FAILED,
-    FINISH,
     INSTALL_S,
     LEAVING,
-    LOOK,
-    MARK,
     NO_HARDWARE,
     PREPARING,
     REINSTALLED,
-    RUN,
     SSH,
     TODO,
-    WAIT_IN,
-    WAIT_INSTALL,
     HostRecord,
     PreparationRequest,
     PreparationState,
-    PreparationStep,
     after_ssh,
     finished,
     imagined,
@@ -72,7 +65,7 @@ from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     next_step,
     other_policy,
 )
-from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.engine_sdk_tools.reader import read_engine, with_hosts_now
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.system.json_document import Envelope
@@ -168,47 +161,47 @@ class _Work:
 
     def run(self, state: PreparationState) -> PreparationState:
         state = self._save(replace(state, stage=PREPARING))
-        self._read()
+        self._engine = read_engine(self._session)
         names = tuple(record.name for record in state.to_do())
         total = sum(1 for _ in imagined(state, self._statuses()))
         self._listener.plan(names, total)
         while state.stage == PREPARING:
             step = next_step(state, self._statuses())
-            if step.kind == FINISH:
+            if step.kind == Kind.FINISH:
                 return self._save(finished(state))
-            if step.kind == MARK:
-                state = self._marked(state, step.host, **dict(step.marks or {}))
+            if step.kind == Kind.MARK:
+                state = self._marked(state, step.subject, **dict(step.marks or {}))
                 continue
             state = self._do(state, step)
             self._read()
         return state
 
     def _read(self) -> None:
-        self._engine = read_engine(self._session)
+        self._engine = with_hosts_now(self._session, self._engine)
 
     def _statuses(self) -> dict[str, Optional[str]]:
         return {host.id: host.status for host in self._engine.hosts}
 
-    def _hosts(self, state: PreparationState, step: PreparationStep) -> list[Host]:
-        ids = {state.host(name).id for name in step.hosts}
+    def _hosts(self, state: PreparationState, step: RunStep) -> list[Host]:
+        ids = {state.host(name).id for name in step.names}
         return [host for host in self._engine.hosts if host.id in ids]
 
-    def _do(self, state: PreparationState, step: PreparationStep) -> PreparationState:
+    def _do(self, state: PreparationState, step: RunStep) -> PreparationState:
         in_vain = self._in_vain(state, step)
         if in_vain:
-            return self._failed(state, step.host, in_vain)
-        changes = step.call is not None or step.kind == RUN
+            return self._failed(state, step.subject, in_vain)
+        changes = step.call is not None or step.kind == Kind.RUN
         if changes and self.lock is not None:
             self.lock.check()
-        for name in step.hosts if step.call is not None else ():
+        for name in step.names if step.call is not None else ():
             stored: dict[str, Any] = {"stage": step.before}
-            if step.kind == ENTER:
+            if step.kind == Kind.ENTER:
                 # Whatever it was at the start: it is up, so it is up at the end.
                 stored["found"] = "up"
             event = newest_event(self._session)
             state = state.with_host(name, **stored, event=event)
         state = self._save(replace(state, doing=step.doing))
-        subject = step.host if len(step.hosts) == 1 else None
+        subject = step.subject if len(step.names) == 1 else None
         with reported(self._listener, step.doing, subject) as now:
             try:
                 state = self._act(state, step)
@@ -217,7 +210,7 @@ class _Work:
                 now.problem = str(problem)
             except TimeoutProblem as problem:
                 now.problem = str(problem)
-                state = self._failed(state, step.host, now.problem)
+                state = self._failed(state, step.subject, now.problem)
             except EngineProblem as problem:
                 if problem.kind in (*PASSING, DENIED, UNTRUSTED):
                     raise
@@ -225,42 +218,40 @@ class _Work:
                 before = next_step(state, self._statuses())
                 self._read()
                 if self._same(before, next_step(state, self._statuses())):
-                    state = self._failed(state, step.host, now.problem)
-            problems = [state.host(name).problem for name in step.hosts]
+                    state = self._failed(state, step.subject, now.problem)
+            problems = [state.host(name).problem for name in step.names]
             now.problem = now.problem or "; ".join(filter(None, problems))
         return self._save(replace(state, doing=""))
 
-    def _same(self, one: PreparationStep, other: PreparationStep) -> bool:
+    def _same(self, one: RunStep, other: RunStep) -> bool:
         """Whether nothing has moved: the engine's refusal is final."""
-        return (one.kind, one.hosts) == (other.kind, other.hosts)
+        return (one.kind, one.names) == (other.kind, other.names)
 
-    def _in_vain(self, state: PreparationState, step: PreparationStep) -> str:
-        if step.call is None and step.kind != RUN:
+    def _in_vain(self, state: PreparationState, step: RunStep) -> str:
+        if step.call is None and step.kind != Kind.RUN:
             return ""
-        key = (step.kind, step.hosts, state.stage)
+        key = (step.kind, step.names, state.stage)
         self._tries[key] += 1
         if self._tries[key] <= _MOST_TRIES:
             return ""
         return f"{step.doing} had no effect after {_MOST_TRIES} attempts"
 
-    def _act(self, state: PreparationState, step: PreparationStep) -> PreparationState:
+    def _act(self, state: PreparationState, step: RunStep) -> PreparationState:
         if step.call is not None:
             check = self.lock.check if self.lock is not None else lambda: None
             self._session.perform(step.call, before=check)
             return state
-        if step.kind == RUN:
+        if step.kind == Kind.RUN:
             return self._run_role(state, step)
-        if step.kind == LOOK:
+        if step.kind == Kind.LOOK:
             return self._look(state, step)
-        record = state.host(step.host)
-        if step.kind == WAIT_INSTALL:
+        record = state.host(step.subject)
+        if step.kind == Kind.WAIT_INSTALL:
             return self._installed(state, record, step)
         why = self._waited(record, step)
         return self._failed(state, record.name, why) if why else state
 
-    def _run_role(
-        self, state: PreparationState, step: PreparationStep
-    ) -> PreparationState:
+    def _run_role(self, state: PreparationState, step: RunStep) -> PreparationState:
         hosts = self._hosts(state, step)
         results: Mapping[str, Prepared] = {}
         why = "there is no access to it over SSH"
@@ -271,7 +262,7 @@ class _Work:
         except Problem as problem:
             why = problem.one_line
         present = {host.id: host.name for host in hosts}
-        for name in step.hosts:
+        for name in step.names:
             named = present.get(state.host(name).id, name)
             result = results.get(named, Prepared(name, problem=why))
             state = self._judged(state, name, result)
@@ -296,7 +287,7 @@ class _Work:
         stage = CHECKING if over_ssh else LEAVING
         return state.with_host(name, stage=stage, sentinel=result.sentinel)
 
-    def _look(self, state: PreparationState, step: PreparationStep) -> PreparationState:
+    def _look(self, state: PreparationState, step: RunStep) -> PreparationState:
         """Compare the hosts' own reports with what their proof says."""
         hosts = self._hosts(state, step)
         reports: Mapping[str, Any] = {}
@@ -306,7 +297,7 @@ class _Work:
             except Problem as problem:
                 self._listener.note(problem.one_line)
         by_id = {host.id: reports.get(host.name) for host in hosts}
-        for name in step.hosts:
+        for name in step.names:
             record = state.host(name)
             report = by_id.get(record.id)
             if record.sentinel == NO_HARDWARE:
@@ -332,7 +323,7 @@ class _Work:
         return state.with_host(record.name, stage=DONE, left=look.disruptive)
 
     def _installed(
-        self, state: PreparationState, record: HostRecord, step: PreparationStep
+        self, state: PreparationState, record: HostRecord, step: RunStep
     ) -> PreparationState:
         since: Optional[float] = None
 
@@ -359,14 +350,14 @@ class _Work:
     def _events(self, record: HostRecord) -> list[Any]:
         return events_since(self._session, record.event, record.id)
 
-    def _waited(self, record: HostRecord, step: PreparationStep) -> str:
+    def _waited(self, record: HostRecord, step: RunStep) -> str:
         """Wait for a host; return why it has failed, "" for the next decision."""
         read = Read(f"hosts/{record.id}", step.doing, "get")
         place = (self._session, self._listener, record.name, read)
-        if step.kind == WAIT_IN:
+        if step.kind == Kind.WAIT_IN:
             return maintenance.enter(*place, record.event)
         after = record.event if record.stage == LEAVING else None
-        return maintenance.leave(*place, after)[0]
+        return maintenance.leave(*place, after)
 
     def _failed(
         self, state: PreparationState, name: str, why: str, fix: str = ""

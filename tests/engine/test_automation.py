@@ -77,6 +77,23 @@ def test_a_later_host_and_a_revert_to_the_state_before_the_first(site):
     assert site.rdma.revert("data1").stage == "reverted"
 
 
+def test_each_further_host_costs_at_most_forty_requests(tmp_path):
+    """For twice the hosts there are not four times the requests, and an engine gets
+    less than ten thousand for 250 of them.
+    """
+    sent = {}
+    for hosts in (2, 4, 8):
+        world = sample_world(hosts=hosts, domains=("data1",), addon=True)
+        with EngineDouble(world) as double:
+            site = Site(double, tmp_path / str(hosts))
+            with site.rdma as rdma:
+                assert rdma.convert("data1").stage == "converted"
+            sent[hosts] = len(double.requests)
+    assert sent[4] - sent[2] <= 2 * 40
+    assert sent[8] - sent[4] <= 4 * 40
+    assert sent[2] <= 160
+
+
 def test_there_and_back_and_a_revert_to_the_state_before_the_first(site):
     row = site.world.connection_of("data1")
     row.mount_options = "soft"

@@ -110,8 +110,8 @@ def test_a_job_is_heard_of_while_its_run_is_alive(double, session):
     double.world.seconds += 300
     job.note("still waiting for host01 to be in maintenance, for 5 minutes")
     (after,) = find_open_jobs(session, TITLE)
-    assert after.started == before.started
-    assert after.updated > before.updated
+    assert after.start_time == before.start_time
+    assert after.last_updated > before.last_updated
 
 
 def test_two_events_within_seconds_are_both_written(double, session):

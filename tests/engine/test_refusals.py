@@ -17,7 +17,7 @@ MANY = [f"host{number:02}: no" for number in range(1, 6)]
     ("sentences", "lines"),
     [
         (["a domain: is there"], ["a domain: is there"]),
-        (FEW, FEW),
+        (FEW, ["host01, host02: no"]),
         (["no", "no"], ["no"]),
         (
             ["first", *MANY, "host01: yes"],

@@ -14,7 +14,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DomainRecord,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
-from ovirt_rdma.engine_sdk_tools.conversion.steps import ConversionStep, Kind
+from ovirt_rdma.engine_sdk_tools.conversion.steps import Kind, RunStep
 from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 
 WORDS = {
@@ -22,17 +22,17 @@ WORDS = {
     Kind.ENTER: "moving",
     Kind.LEAVE: "activating",
 }
-ROW = ConversionStep(Kind.CALL, "data1", "setting the mount options of data1")
+ROW = RunStep(Kind.CALL, "data1", "setting the mount options of data1")
 
 
-def of(host: str, *kinds: str, policy: str = "version: 1\n") -> list[ConversionStep]:
+def of(host: str, *kinds: str, policy: str = "version: 1\n") -> list[RunStep]:
     return [
-        ConversionStep(kind, host, f"{WORDS[kind]} {host}", policy=PolicyFiles(policy))
+        RunStep(kind, host, f"{WORDS[kind]} {host}", policy=PolicyFiles(policy))
         for kind in kinds
     ]
 
 
-def plan(*steps: ConversionStep, batch: int = 1) -> ConversionPlan:
+def plan(*steps: RunStep, batch: int = 1) -> ConversionPlan:
     domain = DomainRecord("id", "data1", "active", "row", "nas1", "/data1", "", "rdma")
     state = ConversionState(CONVERT, "dc", "rdma", ROLLING, (domain,), (), batch=batch)
     return ConversionPlan(state, steps)

@@ -69,7 +69,7 @@ def test_create_again_has_nothing_to_do(run, double, network):
 
 def test_create_refuses_what_a_host_cannot(run, double):
     run(*CREATE, "--mtu", "9000", "--assume-yes").refused(
-        3, "host01: ib0 can have an MTU of at most 4092, not 9000", "host03"
+        3, "host01, ", "host03", ": ib0 can have an MTU of at most 4092, not 9000"
     )
 
 
@@ -227,9 +227,9 @@ def test_a_partition_has_the_name_of_the_policy(run, double, other_names):
     assert ".8064 of host" in document["because"]
 
     run(*BY_KIND, "--pkey", "store", "--assume-yes").refused(
-        3, "host01: its policy has no partition 'store'", "(fabric.partitions: backup)"
+        3, "host01, ", ": its policy has no partition 'store'", "(fabric.partitions: "
     )
-    run(*words, "--pkey", "store").refused(3, "host01: its policy has no partition")
+    run(*words, "--pkey", "store").refused(3, ": its policy has no partition")
     assert double.changes() == []
 
 

@@ -24,7 +24,7 @@ from support.engine.conversion_site import engine_of
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
-from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
+from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_revert
 
 pytestmark = pytest.mark.engine
 
@@ -77,20 +77,6 @@ def test_one_alone_where_the_other_has_another_version(to):
     assert state.stage == Stage.CONVERTED, state.why
     assert set(transports(site, EXPORTS[0]).values()) == {to}
     assert set(transports(site, EXPORTS[1]).values()) == {start}
-
-
-def test_where_no_host_tells_it_is_a_warning():
-    site = shared("tcp")
-    engine = engine_of(site)
-    domains = {d.name: d for d in engine.domains}
-
-    alone = plan_convert(engine, [domains["data1"]], None, BY_ROW)
-    together = plan_convert(engine, [domains[name] for name in BOTH], None, BY_ROW)
-
-    said = [w for w in alone.warnings if "one connection" in w]
-    assert len(said) == 1
-    assert f"connection of data2 ({EXPORTS[1]}) requests TCP" in said[0]
-    assert not [w for w in together.warnings if "one connection" in w]
 
 
 def test_a_domain_that_came_since_is_told_at_a_revert():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import pytest
 from support.engine.conversion_runs import (
     BATCH,
-    BLIND,
     BY_ROW,
     EXPORT,
     OFFLINE,
@@ -71,7 +70,7 @@ def away(site: Site) -> list[str]:
 
 
 @pytest.mark.parametrize("reads", [1, 3, 12])
-@pytest.mark.parametrize("request_", [ROLLING, BATCH, BY_ROW, BLIND])
+@pytest.mark.parametrize("request_", [ROLLING, BATCH, BY_ROW])
 def test_up_is_believed_when_the_storage_is_connected(request_, reads):
     site = site_of(addon=not request_.by_row)
     site.world.connecting_reads = reads
@@ -102,12 +101,12 @@ def test_a_run_that_is_cut_off_while_a_host_connects_its_storage():
 
 
 @pytest.mark.parametrize("reads", [1, 3, 12])
-def test_nobody_can_be_asked_and_no_host_can_mount(reads):
-    """One host at a time, even with the engine's reports only; the first one fails."""
+def test_no_host_can_mount(reads):
+    """One host at a time; the first one fails."""
     site = site_of(hosts=4, addon=False)
     site.world.connecting_reads = reads
     before = everything(site)
-    state = planned(site, BLIND).state
+    state = planned(site, BY_ROW).state
     most = []
     perform = site.perform
 
@@ -127,51 +126,10 @@ def test_nobody_can_be_asked_and_no_host_can_mount(reads):
 
 
 def test_the_engine_never_says_that_the_storage_is_connected():
-    """Its event is lost: in the end the mounts are checked, if hosts can be asked."""
+    """Its event is lost: in the end the mounts are checked."""
     site = site_of()
     lose_event_13(site)
     assert convert(site).stage == Stage.CONVERTED
-    site = site_of(addon=False)
-    lose_event_13(site)
-    state = convert(site, BLIND)
-    assert "event 13" in state.why
-    assert state.stage != Stage.CONVERTED
-
-
-def blind_site():
-    """Return a site whose hosts cannot be asked, one of which cannot mount, and a state
-    to run.
-    """
-    site = site_of(addon=False)
-    engine = engine_of(site)
-    domains = [d for d in engine.domains if d.name == "data1"]
-    request = ConversionRequest("rdma", by_row=True)
-    state = plan_convert(engine, domains, None, request).state
-    site.world.host("host03").rdma_ready = False
-    return site, state
-
-
-@pytest.mark.engine_does("ATTACH-14")
-@pytest.mark.parametrize("lost", [False, True])
-def test_offline_and_nobody_can_be_asked_a_host_that_cannot_mount_is_told_by_events(
-    lost,
-):
-    """It stays up for minutes, so its status shows nothing, and the domain is active
-    when the answer to its activation comes.
-    """
-    site, state = blind_site()
-    before = everything(site)
-    if lost:
-        other, again = blind_site()
-        run(other, again)
-        site.kill_at, site.lose = other.acts.index("perform activating data1"), True
-    state = run(site, state)
-    assert state.stage == Stage.ROLLED_BACK
-    assert "host03 could not mount" in state.why
-    assert site.world.host("host03").status == "up"
-    assert "waiting for data1 to be active" not in " ".join(site.acts)
-    site.world.settle()
-    assert not changed(site, before)
 
 
 # -- temporary states
@@ -619,7 +577,7 @@ def test_somebody_else_activates_a_host_right_before_us():
     """Their event, which counts, is older than the newest event that we read."""
     site = site_of(addon=False)
     site.world.log.record(30, "normal", "User admin logged in.")
-    state = planned(site, BLIND).state
+    state = planned(site, BY_ROW).state
     there = site.world.host("host02")
 
     def somebody_else():

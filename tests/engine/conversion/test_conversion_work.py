@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.engine.conversion_runs import (
     BATCH,
-    BLIND,
     BY_ROW,
     EXPORT,
     OFFLINE,
@@ -39,7 +38,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 pytestmark = pytest.mark.engine
 
 REQUESTS = {"offline": OFFLINE, "rolling": ROLLING, "by row": BY_ROW, "batch": BATCH}
-WITH_BLIND = {**REQUESTS, "blind": BLIND}
 
 
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
@@ -105,7 +103,7 @@ def cut_off(request_, point, start: int = 0):
 
 # Every point, once: they are run on one Python, with the whole runs (make lab-test).
 @pytest.mark.engine
-@pytest.mark.parametrize("request_", WITH_BLIND.values(), ids=WITH_BLIND)
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
 def test_cut_off_anywhere_and_gone_on_with_or_reverted(request_):
     whole = site_of(addon=not request_.by_row)
     before = everything(whole)
@@ -138,7 +136,7 @@ def test_cut_off_anywhere_and_gone_on_with_or_reverted(request_):
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("request_", WITH_BLIND.values(), ids=WITH_BLIND)
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
 def test_a_revert_cut_off_anywhere_and_gone_on_with(request_):
     whole = site_of(addon=not request_.by_row)
     before = everything(whole)
@@ -163,7 +161,7 @@ def test_a_revert_cut_off_anywhere_and_gone_on_with(request_):
     tried.check_all()
 
 
-@pytest.mark.parametrize("request_", WITH_BLIND.values(), ids=WITH_BLIND)
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
 @pytest.mark.parametrize("bad", ["host01", "host02", "host03"])
 def test_a_host_that_is_not_ready_after_all(request_, bad):
     """The first failure ends it; that host returns to its state before."""

@@ -20,6 +20,7 @@ from support.engine.told_hosts import status as status_of
 
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport, domain_record
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.refusals import merged
 from ovirt_rdma.host.errors import Problem
 
 pytestmark = pytest.mark.engine
@@ -44,7 +45,9 @@ def test_reports_come_in_any_order_and_hosts_stay_in_theirs():
     told = [reported("hv1"), reported("strange"), reported("hv2")]
     _, fleet = fleet_of(hosts, iter(told))
     assert list(fleet.observations) == ["hv2", "hv1"]
-    assert fleet.mute == ["hv3"]
+    assert [name for name, mute in fleet.each(lambda h: h.mute).items() if mute] == [
+        "hv3"
+    ]
     assert list(fleet.only([hosts[1]]).observations) == ["hv1"]
 
 
@@ -78,7 +81,8 @@ def test_equal_objections_of_hosts_are_one_sentence():
         replace(reported(one.name, policy=TCP_RULES), facts=without) for one in hosts
     ]
     records, fleet = fleet_of(hosts, told)
-    _, objections = fleet.start(records, ROLLING)
+    _, every = fleet.start(records, ROLLING)
+    objections = merged(every)
     assert [one.id for one in objections] == ["host-not-ready"]
     assert objections[0].startswith("hv1, hv2: ")
     silent = [report(one.name, problem="no route") for one in hosts]

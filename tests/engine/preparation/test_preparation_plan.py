@@ -18,6 +18,7 @@ from support.engine.told_hosts import (
     status,
 )
 
+from ovirt_rdma.engine_sdk_tools.conversion.steps import Kind
 from ovirt_rdma.engine_sdk_tools.hosts import role
 from ovirt_rdma.engine_sdk_tools.hosts.role import (
     Prepared,
@@ -27,13 +28,9 @@ from ovirt_rdma.engine_sdk_tools.hosts.role import (
 from ovirt_rdma.engine_sdk_tools.preparation import plan
 from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     DONE,
-    ENTER,
     ENTERING,
     FAILED,
-    FINISH,
-    INSTALL,
     LEFT_OUT,
-    MARK,
     NO_HARDWARE,
     NOTHING,
     REINSTALL,
@@ -144,11 +141,11 @@ def test_one_failure_ends_the_rollout_after_its_batch():
     first, second, third, last = (record.name for record in state.hosts)
     statuses = {record.id: "up" for record in state.hosts}
     state = state.with_host(first, stage=DONE)
-    assert next_step(state, statuses).hosts == (second, third)
+    assert next_step(state, statuses).names == (second, third)
     state = state.with_host(second, stage=FAILED)
-    assert next_step(state, statuses).hosts == (third,)
+    assert next_step(state, statuses).names == (third,)
     state = state.with_host(third, stage=DONE)
-    assert next_step(state, statuses).kind == FINISH
+    assert next_step(state, statuses).kind == Kind.FINISH
     assert finished(state).stage == "stopped"
     assert state.host(last).stage == "todo"
 
@@ -177,12 +174,12 @@ def step_of(state, **statuses):
 @pytest.mark.parametrize(
     ("found", "now", "kind"),
     [
-        ("up", "maintenance", MARK),
-        ("up", "installing", MARK),
-        ("maintenance", "installing", MARK),
-        ("maintenance", "maintenance", INSTALL),
-        ("preparing_for_maintenance", "maintenance", INSTALL),
-        ("up", "non_operational", INSTALL),
+        ("up", "maintenance", Kind.MARK),
+        ("up", "installing", Kind.MARK),
+        ("maintenance", "installing", Kind.MARK),
+        ("maintenance", "maintenance", Kind.INSTALL),
+        ("preparing_for_maintenance", "maintenance", Kind.INSTALL),
+        ("up", "non_operational", Kind.INSTALL),
     ],
 )
 def test_a_host_that_somebody_else_has_moved_is_left_out(found, now, kind):
@@ -190,12 +187,12 @@ def test_a_host_that_somebody_else_has_moved_is_left_out(found, now, kind):
     state = planned({"hv1": LINK}, host("hv1", status=found))
     step = step_of(state, hv1=now)
     assert step.kind == kind
-    if kind == MARK:
+    if kind == Kind.MARK:
         assert dict(step.marks)["stage"] == LEFT_OUT
         assert dict(step.marks)["fix"]
     moved = state.with_host("hv1", stage=ENTERING)
     if now == "maintenance":
-        assert step_of(moved, hv1=now).kind == INSTALL  # we have moved it
+        assert step_of(moved, hv1=now).kind == Kind.INSTALL  # we have moved it
 
 
 def test_the_first_of_each_way_goes_alone():
@@ -204,18 +201,18 @@ def test_the_first_of_each_way_goes_alone():
     looks = {"hv1": POLICY, "hv2": LINK, "hv3": LINK, "hv4": LINK}
     up = dict.fromkeys(looks, "up")
     state = planned(looks, *hosts, batch=3).with_host("hv1", stage=DONE)
-    assert step_of(state, **up).hosts == ("hv2",)
+    assert step_of(state, **up).names == ("hv2",)
     state = state.with_host("hv2", stage=ENTERING)
-    assert step_of(state, **{**up, "hv2": "maintenance"}).hosts == ("hv2",)
+    assert step_of(state, **{**up, "hv2": "maintenance"}).names == ("hv2",)
     failed = state.with_host("hv2", stage=FAILED)
-    assert step_of(failed, **up).kind == FINISH
+    assert step_of(failed, **up).kind == Kind.FINISH
     assert finished(failed).stage == "stopped"
     good = state.with_host("hv2", stage=DONE)
-    assert step_of(good, **up).hosts == ("hv3",)
+    assert step_of(good, **up).names == ("hv3",)
     entered = good.with_host("hv3", stage=ENTERING)
     now = {**up, "hv3": "preparing_for_maintenance"}
-    assert (step_of(entered, **now).kind, step_of(entered, **now).hosts) == (
-        ENTER,
+    assert (step_of(entered, **now).kind, step_of(entered, **now).names) == (
+        Kind.ENTER,
         ("hv4",),
     )
 
@@ -226,8 +223,8 @@ def test_a_canary_that_proves_nothing_is_followed_by_another(stage):
     looks = {one.name: POLICY for one in hosts}
     state = planned(looks, *hosts, batch=3).with_host("hv1", stage=stage)
     up = dict.fromkeys(looks, "up")
-    assert step_of(state, **up).hosts == ("hv2",)
-    assert step_of(state.with_host("hv2", stage=DONE), **up).hosts == ("hv3", "hv4")
+    assert step_of(state, **up).names == ("hv2",)
+    assert step_of(state.with_host("hv2", stage=DONE), **up).names == ("hv3", "hv4")
 
 
 def test_another_mode_is_something_to_do():

@@ -5,6 +5,8 @@ and domains.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine_double import SimConnection, SimDomain, new_id, sample_world
 
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
@@ -21,8 +23,6 @@ OFFLINE = ConversionRequest("rdma")
 ROLLING = ConversionRequest("rdma", rolling=True)
 BY_ROW = ConversionRequest("rdma", rolling=True, by_row=True)
 BATCH = ConversionRequest("rdma", rolling=True, batch=2)
-# By row and without host access; planned() recognises this object.
-BLIND = ConversionRequest("rdma", rolling=True, by_row=True)
 
 
 class StepCounter(Listener):
@@ -70,19 +70,27 @@ def planned(site: Site, request=ROLLING, *names: str, earlier=()):
     engine = engine_of(site)
     wanted = names or ("data1",)
     domains = [d for d in engine.domains if d.name in wanted]
-    told = None if request is BLIND else reports(site)
-    return plan_convert(engine, domains, told, request, earlier=earlier)
+    return plan_convert(engine, domains, reports(site), request, earlier=earlier)
 
 
 def run(site: Site, state, ear=None, lock=None):
     return carry_out(
         site,
-        None if state.blind else site,
+        site,
         state,
         site,
         ear or StepCounter(),
         lock=lock,
         read=lambda _: engine_of(site),
+        hosts_now=hosts_now,
+    )
+
+
+def hosts_now(site: Site, engine, *, clusters=False):
+    """Return ``engine`` as with_hosts_now, from the world."""
+    now = engine_of(site)
+    return replace(
+        engine, hosts=now.hosts, clusters=now.clusters if clusters else engine.clusters
     )
 
 
@@ -91,16 +99,13 @@ def convert(site: Site, request=ROLLING, *names: str):
 
 
 def revert(site: Site):
-    told = None if site.stored.blind else reports(site)
-    state = plan_revert(site.stored, engine_of(site), told).state
-    return run(site, state)
+    return run(site, plan_revert(site.stored, engine_of(site), reports(site)).state)
 
 
 def resume(site: Site):
     """Resume in the next process."""
     site.alive()
-    told = None if site.stored.blind else reports(site)
-    return run(site, plan_resume(site.stored, engine_of(site), told).state)
+    return run(site, plan_resume(site.stored, engine_of(site), reports(site)).state)
 
 
 def after(site: Site, about: str, method: str, act) -> None:
