@@ -54,7 +54,8 @@ class MeasuredHost:
         # Shown if the test fails.
         print(done)
         assert done.exit_code == 0
-        assert self.left(path) == []
+        left = self.left(path)
+        assert not left, left
         return json.loads(done.stdout)
 
     def refused(self, words: str = "", path: str = EXPORT_PATH) -> tuple[int, Any]:
