@@ -200,7 +200,10 @@ def _nic(world: World, host: SimHost, nic: SimNic) -> types.HostNic:
             mac=types.Mac(address=nic.mac),
             mtu=nic.mtu,
             status=types.NicStatus(nic.status),
+            boot_protocol=types.BootProtocol(nic.boot_protocol),
+            ipv6_boot_protocol=types.BootProtocol(nic.boot_protocol_v6),
             ip=_ip(nic.address, nic.netmask),
+            ipv6=_ip(nic.address_v6, nic.netmask_v6),
         ),
         f"/hosts/{host.id}/nics/{nic.id}",
     )
@@ -253,7 +256,10 @@ def _vlan_nic(world: World, host: SimHost, one: SimAttachment) -> types.HostNic:
             mac=types.Mac(address=base.mac),
             mtu=min(mtu_of(network), base.mtu),
             status=types.NicStatus(base.status),
+            boot_protocol=types.BootProtocol(nic.boot_protocol),
+            ipv6_boot_protocol=types.BootProtocol(nic.boot_protocol_v6),
             ip=_ip(nic.address, nic.netmask),
+            ipv6=_ip(nic.address_v6, nic.netmask_v6),
         ),
         f"/hosts/{host.id}/nics/{own}",
     )

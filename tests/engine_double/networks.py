@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Serve the logical networks of data centers, and of clusters with their roles.
-
-Hosts do not fall for a required network that they lack: all are operational.
-"""
+"""Serve the logical networks of data centers, and of clusters with their roles."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from ovirtsdk4 import types
 
 from engine_double.answers import Missing, Refusal, created, listed
 from engine_double.behaviours import behaviour
+from engine_double.required_networks import set_operational
 from engine_double.routing import Call, known, route
 from engine_double.views import followed, with_href
 from engine_double.world import (
@@ -245,7 +243,8 @@ def _shown(world: World, cluster: SimCluster, row: SimClusterNetwork) -> types.N
     result.display = "display" in row.usages
     usages = [*(["vm"] if network.vm else []), *(r for r in _ROLES if r in row.usages)]
     result.usages = [types.NetworkUsage(word) for word in usages]
-    result.status = types.NetworkStatus.OPERATIONAL
+    status = "operational" if row.operational else "non_operational"
+    result.status = types.NetworkStatus(status)
     return result
 
 
@@ -284,6 +283,7 @@ def attach(call: Call) -> Any:
     for host in world.hosts.values() if world.does(MANAGED_AGAIN) else ():
         if host.cluster == cluster.id:
             _manage(host, network)
+    set_operational(world, cluster, {network.id})
     _say(call, 946, f"Network {network.name} attached to Cluster {cluster.name}", None)
     return created(_shown(world, cluster, row))
 
@@ -303,6 +303,7 @@ def update(call: Call) -> Any:
     _check_roles(world, cluster, row, roles, required)
     _give_roles(world, cluster, row, roles)
     row.required = required
+    set_operational(world, cluster, {row.network})
     return _shown(world, cluster, row)
 
 

@@ -11,15 +11,16 @@ VLAN tag, and only the bond mode active-backup; the device must support the MTU.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from engine_double import setup_checks as checks
 from engine_double.answers import Missing, Refusal, done
 from engine_double.behaviours import behaviour
-from engine_double.host_life import COMMITTED_NETWORKS
+from engine_double.host_life import COMMITTED_NETWORKS, complies
 from engine_double.host_nics import ACTIVE_BACKUP, DEFAULT_MTU, mtu_of
+from engine_double.required_networks import ONLY_SET_UP, set_operational
 from engine_double.routing import Call, known, route
 from engine_double.world import (
     SimAttachment,
@@ -126,6 +127,13 @@ def _carry_out(
         return
     if commit or not world.does(COMMITTED):
         host.more.pop(COMMITTED_NETWORKS, None)
+    if host.status != "maintenance":
+        complies(world, host, None)
+    about: Optional[Collection[str]] = None
+    if world.does(ONLY_SET_UP):
+        fresh = [one for one in wanted.attachments if one.id in wanted.fresh]
+        about = {one.network for one in fresh}
+    set_operational(world, world.clusters[host.cluster], about)
 
 
 # -- what a call asks for

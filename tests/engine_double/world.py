@@ -70,6 +70,8 @@ class SimClusterNetwork:
     network: str
     required: bool = False
     usages: set[str] = field(default_factory=set)
+    # Whether all hosts that are up have it; only then a host must have it.
+    operational: bool = True
 
 
 @dataclass

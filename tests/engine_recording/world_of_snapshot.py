@@ -126,6 +126,7 @@ def _cluster(world: World, one: Element, answers: _Answers) -> None:
             _id(network),
             required=_text(network, "required") == "true",
             usages=set(_texts(network, "usages/usage")),
+            operational=_text(network, "status") != "non_operational",
         )
     enabled = answers.all(f"clusters/{cluster.id}/enabledfeatures")
     cluster.features = {_id(feature) for feature in enabled}

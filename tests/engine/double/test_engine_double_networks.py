@@ -135,15 +135,17 @@ def test_an_mtu_has_no_maximum(system, world, mtu):
     assert network(system, world, mtu=mtu).mtu == mtu
 
 
-@pytest.mark.engine_does("NET-11", "NET-12")
+@pytest.mark.engine_does("NET-11", "NET-12", "NET-17")
 def test_attached_to_a_cluster_a_network_is_required_unless_it_is_said(system, world):
     made = system.networks_service().add(types.Network(name="a", data_center=DC1))
     networks = cluster_of(system, world).networks_service()
     added = networks.add(types.Network(id=made.id))
     assert added.required is True
+    assert added.status == types.NetworkStatus.NON_OPERATIONAL
     refused(409, "already attached", networks.add, types.Network(id=made.id))
     changed = networks.network_service(made.id).update(types.Network(required=False))
     assert changed.required is False
+    assert changed.status == types.NetworkStatus.OPERATIONAL
     networks.network_service(made.id).remove()
     assert [one.name for one in networks.list()] == ["ovirtmgmt"]
 
@@ -521,6 +523,98 @@ def test_a_network_with_a_role_needs_an_address(system, world):
     attach(system, world, attachment())
     row.update(types.Network(usages=usages))
     refused(409, "no boot protocol", attach, system, world, one)
+
+
+# -- required networks
+
+
+@pytest.mark.engine_does("NET-18")
+def test_a_host_without_a_required_network_comes_up_non_operational(system, world):
+    made = network(system, world)
+    for number, name in enumerate(("host01", "host02"), 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    networks = cluster_of(system, world).networks_service()
+    row = networks.network_service(made.id)
+    # Not all hosts that are up have it: no host must have it yet.
+    required = types.Network(required=True)
+    assert row.update(required).status == types.NetworkStatus.NON_OPERATIONAL
+    host = world.host("host03")
+    host.status = "maintenance"
+    assert row.update(required).status == types.NetworkStatus.OPERATIONAL
+    host_of(system, world, "host03").activate()
+    world.settle()
+    assert (host.status, world.log.codes().count(519)) == ("non_operational", 1)
+    attach(system, world, attachment(address="10.0.0.3"), host="host03")
+    host_of(system, world, "host03").activate()
+    world.settle()
+    assert host.status == "up"
+
+
+@pytest.mark.engine_does("NET-18")
+def test_a_host_that_loses_a_required_network_is_non_operational(system, world):
+    made = network(system, world)
+    names = ("host01", "host02", "host03")
+    for number, name in enumerate(names, 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    row.update(types.Network(required=True))
+    gone = types.NetworkAttachment(id=storage_on(system, world).id)
+    host_of(system, world).setup_networks(removed_network_attachments=[gone])
+    assert world.host("host01").status == "non_operational"
+    assert 519 in world.log.codes()
+    # The host is no longer up; the next one must have it all the same.
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    gone = types.NetworkAttachment(id=storage_on(system, world, "host02").id)
+    host_of(system, world, "host02").setup_networks(removed_network_attachments=[gone])
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
+    world.host("host03").status = "maintenance"
+    gone = types.NetworkAttachment(id=storage_on(system, world, "host03").id)
+    host_of(system, world, "host03").setup_networks(removed_network_attachments=[gone])
+    assert world.host("host03").status == "maintenance"
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
+
+
+@pytest.mark.engine_does("NET-54")
+def test_a_set_up_looks_at_the_networks_that_it_puts_there(system, world):
+    made = network(system, world)
+    network(system, world, name="other", mtu=1500)
+    world.network("other").vlan = 7
+    for number, name in enumerate(("host01", "host02"), 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    row.update(types.Network(required=True))
+    world.host("host03").status = "maintenance"
+    attach(system, world, attachment(name="other", nic="eth0"))
+    assert row.get().status == types.NetworkStatus.NON_OPERATIONAL
+    attach(system, world, attachment(address="10.0.0.9"))
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
+
+
+@pytest.mark.engine_does("NET-20")
+def test_an_activation_looks_at_the_hosts_that_are_up(system, world):
+    made = network(system, world)
+    for number, name in enumerate(("host01", "host02"), 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    row.update(types.Network(required=True))
+    assert row.get().status == types.NetworkStatus.NON_OPERATIONAL
+    world.host("host03").status = "maintenance"
+    host_of(system, world, "host03").activate()
+    world.settle()
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
+    assert world.host("host03").status == "non_operational"
+
+
+@pytest.mark.engine_does("NET-39")
+def test_a_host_that_goes_takes_its_lack_with_it(system, world):
+    made = network(system, world)
+    for number, name in enumerate(("host01", "host02"), 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    row.update(types.Network(required=True))
+    assert row.get().status == types.NetworkStatus.NON_OPERATIONAL
+    host_of(system, world, "host03").deactivate()
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
 
 
 # -- bonds

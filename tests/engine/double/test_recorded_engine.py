@@ -34,6 +34,7 @@ from engine_recording.recorder import Secrets
 from engine_recording.replay import unknown
 from engine_smoke.run import smoke
 from engine_smoke.site import Wishes
+from support.engine.engine_door import DoubleDoor
 
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
 
@@ -97,7 +98,7 @@ class Made:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     top = tmp_path_factory.mktemp("recorded")
-    with EngineDouble(sample_world(hosts=2)) as double:
+    with EngineDouble(sample_world(hosts=2, addon=True)) as double:
         world = double.world
         user = next(iter(world.passwords))
         world.passwords[user] = PASSWORD
@@ -111,7 +112,7 @@ def made(tmp_path_factory):
             nic="ib0",
             record=top / "recording",
         )
-        good = smoke(wishes, lambda one: None, None, True)
+        good = smoke(wishes, lambda one: None, DoubleDoor(world), True)
         assert good
         assert double.strict_errors == []
         tokens = tuple(
