@@ -13,12 +13,13 @@ import textwrap
 from collections.abc import Iterator
 
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.policy import texts
 from ovirt_rdma.host.policy.forms import Refused
-from ovirt_rdma.host.policy.model import AUTO, PREFER_RDMA
-from ovirt_rdma.storage.readiness import ports_behind
+from ovirt_rdma.host.policy.model import AUTO, PREFER_RDMA, Policy
+from ovirt_rdma.host.rules.view import Port, View
+from ovirt_rdma.host.system.printable import printable
+from ovirt_rdma.storage.readiness import MODULE_STEP, READY, Readiness, local_steps
 
 _HEAD = """\
 # Proposed by policy init for {host}. It changes nothing by itself. Read each line;
@@ -42,7 +43,7 @@ def proposed(facts: Facts) -> str:
     if not any(line.startswith("    - ") for line in rules):
         lines = ["nfs: {}"]
     lines += rules or _comment(2, _NO_MOUNT)
-    head = _HEAD.format(host=_shown(facts.hostname))
+    head = _HEAD.format(host=printable(facts.hostname))
     return head + "\n".join([*lines, *_host(facts)]) + "\n"
 
 
@@ -50,7 +51,7 @@ def _comment(indent: int, text: str) -> list[str]:
     """Return ``text``, perhaps of others, as lines of a comment."""
     start = f"{' ' * indent}# "
     return textwrap.wrap(
-        _shown(text),
+        printable(text),
         80,
         initial_indent=start,
         subsequent_indent=start,
@@ -70,11 +71,12 @@ def _rules(facts: Facts) -> Iterator[str]:
             continue
         seen.add(key)
         left_out = "this is no export" if export is None else _left_out(export)
-        way, by_rdma = _way(facts, mount)
+        way = _way(facts, mount)
+        left_out = left_out or ("" if way.verdict == READY else way.reason)
         over = f"mounted over {(mount.protocol or 'an unknown protocol').upper()}"
-        left_out = left_out or ("" if by_rdma else "VDSM mounts it as stock")
-        no_rule = f"; no rule: {left_out}" if left_out else ""
-        yield from _comment(4, f"{mount.source}: {over}; {way}{no_rule}")
+        found = "; ".join(step.detail for step in way.steps)
+        why = f"no rule: {left_out}" if left_out else found
+        yield from _comment(4, f"{mount.source}: {over}; {why}")
         if export is None or left_out:
             continue
         if not names:
@@ -103,32 +105,25 @@ def _left_out(export: Export) -> str:
     return ""
 
 
-def _way(facts: Facts, mount: NfsMount) -> tuple[str, bool]:
-    """Return by what the server is reached, and whether that is an RDMA port."""
-    address = mount.address
-    route = next((one for one in facts.routes if one.destination == address), None)
-    if address is None or route is None or route.netdev is None:
-        return "how its server is reached is unknown", False
-    ports = ports_behind(
-        facts.rdma_devices, facts.netdevs, route.netdev, route.source or ""
-    )
-    way = f"{address} is reached by {route.netdev}"
-    if not ports:
-        return f"{way}, which is on no RDMA port", False
-    device, port = ports[0]
-    return f"{way}, on {device.name}/{port.number} ({port.state})", True
+def _way(facts: Facts, mount: NfsMount) -> Readiness:
+    """Return by what the server of ``mount`` is reached, and whether by RDMA."""
+    route = next((r for r in facts.routes if r.destination == mount.address), None)
+    steps = local_steps(facts, route)
+    # The module loads with the first mount.
+    return Readiness(tuple(step for step in steps if step.name != MODULE_STEP))
 
 
 def _host(facts: Facts) -> Iterator[str]:
-    functions = {a.pci.address for a in facts.adapters if a.physical_function}
     ports = [
-        (device, port)
-        for device in facts.rdma_devices
-        if device.pci is None or device.pci.address not in functions
-        for port in device.ports
+        one
+        for one in View(facts, Policy()).ports
+        if one.adapter is None or one.adapter.physical_function is None
     ]
-    infiniband = [(d, p) for d, p in ports if p.is_infiniband and p.guid]
-    active = [(d, p) for d, p in infiniband if p.is_active]
+    active = [
+        one
+        for one in ports
+        if one.port.is_infiniband and one.port.is_active and one.port.guid
+    ]
     yield "host:" if active else "host: {}"
     if active:
         yield "  # auto is the best that adapter and fabric allow; plan shows it."
@@ -136,16 +131,16 @@ def _host(facts: Facts) -> Iterator[str]:
     else:
         yield "  # no InfiniBand port is up"
     indent = 4 if active else 2
-    for device, port in ports:
-        on = ", ".join(map(_netdev, _netdevs(facts, device, port))) or "no netdev"
-        title = f"{device.name}/{port.number} ({port.link_layer}, {port.state}): {on}"
-        if (device, port) in active:
+    for one in ports:
+        on = ", ".join(_netdevs(facts, one)) or "no netdev"
+        title = f"{one.name} ({one.port.link_layer}, {one.port.state}): {on}"
+        if one in active:
             yield from _comment(4, title)
-            yield f'    - match: {{guid: "{port.guid}"}}'
+            yield f'    - match: {{guid: "{one.port.guid}"}}'
             yield f"      transport_mode: {AUTO}"
             yield f"      mtu: {AUTO}"
             yield f"      tso: {AUTO}"
-        elif port.is_infiniband:
+        elif one.port.is_infiniband:
             yield from _comment(indent, f"{title}; no rule: it is not up")
         else:
             yield from _comment(indent, f"{title}; no rule: the engine sets its MTU")
@@ -155,23 +150,16 @@ def _host(facts: Facts) -> Iterator[str]:
         yield f"  modules: [{_IB_IPOIB}]"
 
 
-def _netdevs(facts: Facts, device: RdmaDevice, port: RdmaPort) -> list[Netdev]:
-    place = (device.name, port.number)
-    return [n for n in facts.netdevs if (n.rdma_device, n.rdma_port) == place]
-
-
-def _netdev(netdev: Netdev) -> str:
-    mode = f"{netdev.ipoib.mode} mode, " if netdev.ipoib and netdev.ipoib.mode else ""
-    return f"{netdev.name} has {mode}MTU {netdev.mtu}"
-
-
-def _shown(text: str) -> str:
-    """Return a text of others in ASCII, as in double quotes in YAML."""
-    return "".join(
-        c if c.isascii() and c.isprintable() else f"\\U{ord(c):08x}" for c in text
-    )
+def _netdevs(facts: Facts, port: Port) -> Iterator[str]:
+    place = (port.device.name, port.port.number)
+    for netdev in facts.netdevs:
+        if (netdev.rdma_device, netdev.rdma_port) == place:
+            mode = netdev.ipoib and netdev.ipoib.mode
+            shown = f"{mode} mode, MTU" if mode else "MTU"
+            yield f"{netdev.name} has {shown} {netdev.mtu}"
 
 
 def _quoted(text: str) -> str:
+    """Return a text in double quotes; the escapes of printable() are YAML's too."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{_shown(escaped)}"'
+    return f'"{printable(escaped)}"'

@@ -63,18 +63,18 @@ def test_an_export_that_an_rdma_port_reaches():
     assert rule.transport == PREFER_RDMA
     said = " ".join(proposed(of).replace("#", "").split())
     assert (
-        "nas1:/export/vm: mounted over TCP; 10.0.0.1 is reached by ib0, on mlx4_0/1 "
-        "(ACTIVE) " in said
+        "nas1:/export/vm: mounted over TCP; 10.0.0.1 by ib0 from 10.0.0.2; mlx4_0/1 is "
+        "ACTIVE and owns 10.0.0.2 " in said
     )
 
 
 @pytest.mark.parametrize(
     ("source", "address", "why"),
     [
-        ("nas1:/a", "192.0.2.1", "192.0.2.1 is reached by eth0, which is on no RDMA"),
-        ("nas1:/a", "192.0.2.9", "how its server is reached is unknown"),
-        ("nas1:/a", "192.0.2.7", "how its server is reached is unknown"),
-        ("nas1:/a", None, "how its server is reached is unknown"),
+        ("nas1:/a", "192.0.2.1", "no RDMA port owns 192.0.2.2 on eth0"),
+        ("nas1:/a", "192.0.2.9", "no route to 192.0.2.9: Network is unreachable"),
+        ("nas1:/a", "192.0.2.7", "the route to the server is unknown"),
+        ("nas1:/a", None, "the route to the server is unknown"),
         ("fuse", "10.0.0.1", "this is no export"),
         ("nas_1!:/a[z-a]", "10.0.0.1", "has a range that ends before it begins"),
         ("nas1:/\udcff", "10.0.0.1", "its name is not UTF-8"),
@@ -85,7 +85,7 @@ def test_an_export_that_gets_no_rule_is_named_with_the_reason(source, address, w
     of = host(mount(source, address))
     assert policy(of).nfs.rules == ()
     said = " ".join(proposed(of).replace("#", "").split())
-    shown = source.replace("\udcff", "\\U0000dcff")
+    shown = source.replace("\udcff", "\\udcff")
     assert f"{shown}: mounted over TCP; " in said
     assert why in said
 
@@ -151,7 +151,7 @@ def test_real_hosts(path):
 def test_names_of_others_are_data(sources):
     of = replace(host(*map(mount, sources)), hostname="hv1\n- evil: #")
     text = proposed(of)
-    assert text.isascii()
+    assert all(line.isprintable() for line in text.split("\n"))
     assert set(yaml.safe_load(text)) == {"version", "nfs", "host"}
     rules = parse_policy(text, "p.yaml").policy.nfs.rules
     known = [Export.maybe(source) for source in sources]
