@@ -50,7 +50,6 @@ from ovirt_rdma.host.collect.tools import (
     cm_ids,
     links,
     route,
-    with_limited_timeouts,
 )
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.ipoib import HEADER
@@ -96,8 +95,8 @@ class HostReader:
         all NFS mounts, and to those of block storage if the session does not show which
         netdev it uses.
         """
-        run = self._tools.run and with_limited_timeouts(self._tools.run)
-        return HostReader(self._tree.root, run)._snapshot(routes_to)
+        tools = self._tools.with_limited_timeouts()
+        return HostReader(self._tree.root, tools.run)._snapshot(routes_to)
 
     def _snapshot(self, routes_to: Sequence[str]) -> Facts:
         # Imported here: vdsmd reads mounts only, and needs no counters.
@@ -171,8 +170,8 @@ class HostReader:
 
         Runs ``ip`` twice, and once for each storage server.
         """
-        run = self._tools.run and with_limited_timeouts(self._tools.run)
-        return HostReader(self._tree.root, run)._interfaces()
+        tools = self._tools.with_limited_timeouts()
+        return HostReader(self._tree.root, tools.run)._interfaces()
 
     def _interfaces(self) -> Facts:
         problems: list[str] = []
@@ -252,8 +251,7 @@ class HostReader:
         a larger MTU with EINVAL.
         """
         problems: list[str] = []
-        run = self._tools.run and with_limited_timeouts(self._tools.run)
-        tools = Tools(run, str(self._tree.root))
+        tools = self._tools.with_limited_timeouts()
         devices = read_rdma_devices(self._tree, problems, tools=tools)
         netdevs = with_rdma_details(
             self._tree, tools, self.netdevs(problems), devices, problems

@@ -36,6 +36,28 @@ class Tools:
     run: Optional[Runner]
     root: str = "/"
 
+    def with_limited_timeouts(self) -> Tools:
+        """Return the tools for one snapshot: one that has timed out twice is not run
+        again, because that could take as long for each of many netdevs. Twice, because
+        a call for all netdevs may take longer than a call for one.
+        """
+        run = self.run
+        if run is None:
+            return self
+        timeouts: Counter[str] = Counter()
+
+        def ask(argv: Sequence[str]) -> str:
+            tool = argv[0]
+            if timeouts[tool] == _MOST_TIMEOUTS:
+                raise CommandFailed(f"not run, because {tool} has timed out before")
+            try:
+                return run(argv)
+            except CommandTimeout:
+                timeouts[tool] += 1
+                raise
+
+        return Tools(ask, self.root)
+
     def text(
         self,
         argv: Sequence[str],
@@ -85,26 +107,6 @@ class Tools:
         except ValueError as e:
             add_problem(problems, f"{' '.join(argv)} printed no JSON array: {e}")
             return None
-
-
-def with_limited_timeouts(run: Runner) -> Runner:
-    """Return ``run`` for one snapshot: a tool that has timed out twice is not run
-    again, because that could take as long for each of many netdevs. Twice, because a
-    call for all netdevs may take longer than a call for one.
-    """
-    timeouts: Counter[str] = Counter()
-
-    def ask(argv: Sequence[str]) -> str:
-        tool = argv[0]
-        if timeouts[tool] == _MOST_TIMEOUTS:
-            raise CommandFailed(f"not run, because {tool} has timed out before")
-        try:
-            return run(argv)
-        except CommandTimeout:
-            timeouts[tool] += 1
-            raise
-
-    return ask
 
 
 def add_problem(problems: Problems, sentence: str) -> None:
