@@ -134,9 +134,6 @@ class EngineDouble:
         self._down_for = 0
         self._closed = threading.Event()
         self._server = HttpServer(self._serve)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.005,), daemon=True
-        )
 
     # -- for tests
 
@@ -172,7 +169,7 @@ class EngineDouble:
         return [seen for seen in self.requests if seen.changes]
 
     def __enter__(self) -> EngineDouble:
-        self._thread.start()
+        self._server.start()
         return self
 
     def __exit__(
@@ -185,10 +182,7 @@ class EngineDouble:
 
     def close(self) -> None:
         self._closed.set()
-        self._server.shutdown()
-        self._server.cut_off()
-        self._server.server_close()
-        self._thread.join()
+        self._server.stop()
 
     # -- for clients
 

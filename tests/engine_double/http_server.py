@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Optional
@@ -25,7 +26,25 @@ class HttpServer(ThreadingHTTPServer):
     def __init__(self, serve: Serve) -> None:
         self.serve = serve
         self.open_sockets: set[socket.socket] = set()
+        self._thread = threading.Thread(
+            target=self.serve_forever, args=(0.005,), daemon=True
+        )
         super().__init__(("127.0.0.1", 0), _Handler)
+
+    def start(self) -> None:
+        """Serve in a thread, until :meth:`stop`."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop serving and close all connections, so that no thread waits for another
+        request.
+        """
+        self.shutdown()
+        for one in list(self.open_sockets):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self.server_close()
+        self._thread.join()
 
     def server_bind(self) -> None:
         # Not HTTPServer's: it looks up the machine's name, which may take long.
@@ -36,12 +55,6 @@ class HttpServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print nothing: a client that disconnects is part of tests."""
-
-    def cut_off(self) -> None:
-        """Close all connections, so that no thread waits for another request."""
-        for one in list(self.open_sockets):
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):

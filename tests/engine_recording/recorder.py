@@ -58,23 +58,17 @@ class RecordingProxy:
         self.part = RUN
         self._began_s = time.monotonic()
         self._server = HttpServer(self._serve)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.005,), daemon=True
-        )
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}{self._engine.path}"
 
     def __enter__(self) -> RecordingProxy:
-        self._thread.start()
+        self._server.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
-        self._server.cut_off()
-        self._server.server_close()
-        self._thread.join()
+        self._server.stop()
 
     def _serve(
         self, method: str, target: str, headers: Mapping[str, str], raw: bytes
