@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +103,8 @@ def arguments(machine: Machine, accel: str) -> list[str]:
     return [
         *(PROGRAM, *_processor(machine.counted, accel), "-M", "q35", "-cpu", "max"),
         *("-smp", _processors(machine), "-m", str(machine.memory_mb)),
+        # One for each host, as the engine demands, also after a power cut.
+        *("-uuid", str(uuid.uuid5(uuid.NAMESPACE_DNS, machine.name))),
         *("-nodefaults", "-no-user-config", "-display", "none"),
         *("-serial", "stdio", "-no-reboot"),
         *("-kernel", str(machine.kernel), "-initrd", str(machine.initramfs)),
