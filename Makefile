@@ -39,8 +39,12 @@ lab: venv ## QEMU, and a kernel and packages for the lab's guests, fetched once
 	@$(BIN)/python -m lab.provision
 
 .PHONY: demo
-demo: lab ## storage connections over RDMA, and a host with InfiniBand, on real kernels
+demo: lab ## storage connections over RDMA, on real kernels, in two minutes
 	@$(BIN)/python -m lab.demo
+
+.PHONY: demo-infiniband
+demo-infiniband: lab ## a host with InfiniBand: checked, prepared, measured, reverted
+	@$(BIN)/python -m lab.demo infiniband
 
 .PHONY: session
 session: lab ## record terminal sessions; writes docs/session.md and fabric-session.md

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Check, prepare and revert a host with InfiniBand.
 
-``make demo`` shows this between its mounts, and docs/session.md is a record of it
+``make demo-infiniband`` shows this, and docs/session.md is a record of it
 (lab/record_session.py). One guest contains two hosts (lab/ib_pair.py), with systemd,
 NetworkManager and the package installed. Its HCAs identify themselves as ConnectX of
 revision a0, and their driver leaves TSO on, as drivers without knowledge of that

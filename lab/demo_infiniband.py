@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Show the second story of ``make demo``: InfiniBand.
+"""Show the story of ``make demo-infiniband``.
 
 A host that is not prepared is checked, planned and changed (lab/demo_host.py), an
 export is mounted over RDMA and over TCP/IPoIB, and the host is reverted.
@@ -7,19 +7,15 @@ export is mounted over RDMA and over TCP/IPoIB, and the host is reverted.
 
 from __future__ import annotations
 
-import re
-
 from lab import demo_host
 from lab.demo_host import PLACE
 from lab.ib_pair import IbPair
-from lab.problem import LabProblem
-from lab.story import Story, expect, say
+from lab.story import Story, expect, say, speed
 
 MEGABYTES = 64
 TURNS = 2
 
 _MOUNTS = {"rdma": "proto=rdma,port=20049", "tcp": "proto=tcp"}
-_COPIED = re.compile(r"^(\d+) bytes .* copied, ([0-9.e-]+) s", re.MULTILINE)
 
 
 def tell(story: Story, pair: IbPair) -> None:
@@ -69,11 +65,3 @@ def _compare(story: Story, pair: IbPair) -> None:
 def _speed(story: Story, operands: str) -> float:
     files = operands.format(f"{PLACE}/disk.img")
     return speed(story.shell(f"dd {files} bs=1M count={MEGABYTES} 2>&1 | tail -n 1"))
-
-
-def speed(output: str) -> float:
-    """Return the MB/s (10**6 bytes) from the last line of dd, in English."""
-    match = _COPIED.search(output)
-    if match is None or not float(match[2]):
-        raise LabProblem(f"the output of dd has no speed: {output.strip()!r}")
-    return int(match[1]) / float(match[2]) / 1e6

@@ -115,6 +115,23 @@ class Guest:
             raise GuestDied(f"guest {self.name} is off")
         return self._monitor
 
+    @property
+    def starved_s(self) -> float:
+        """Seconds since the start for which QEMU's threads together were ready to run
+        and had no processor; 0 while it is off.
+
+        The machine's schedstat has it (Documentation/scheduler/sched-stats.rst): the
+        second number of a thread, in nanoseconds.
+        """
+        waited = 0
+        if self._keeper is not None:
+            keeper = Path(f"/proc/{self._keeper.pid}/task/{self._keeper.pid}")
+            with suppress(FileNotFoundError, ProcessLookupError):
+                for child in (keeper / "children").read_text().split():
+                    for thread in Path(f"/proc/{child}/task").iterdir():
+                        waited += int((thread / "schedstat").read_text().split()[1])
+        return waited / 1e9
+
     def power_on(self) -> None:
         """Start QEMU and return at once; several guests can boot at the same time.
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """``make session``: write docs/session.md, a terminal session on a real kernel.
 
-The host and the steps are those of ``make demo`` (lab/demo_host.py). Each step is
-checked; if one fails, the document is unchanged.
+The host and the steps are those of ``make demo-infiniband`` (lab/demo_host.py). Each
+step is checked; if one fails, the document is unchanged.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _OPENING = (
     " `make session` records it again.\n\n"
     "The host is a virtual machine of [the lab](lab.md): Linux {kernel}, NetworkManager"
     " {network_manager}, {systemd}. The kernel's own ib_ipoib runs on the lab's fabric,"
-    " whose HCAs identify themselves as an old ConnectX. `make demo` shows the same"
-    " steps, with a measurement in between.\n"
+    " whose HCAs identify themselves as an old ConnectX."
+    " `make demo-infiniband` shows the same steps, with a measurement in between.\n"
 )
 
 

@@ -25,6 +25,7 @@ MARGIN = "     "
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Text that a terminal shows only until the line is cleared.
 _PASSING = re.compile(r"^.*\r\x1b\[K", re.MULTILINE)
+_COPIED = re.compile(r"^(\d+) bytes .* copied, ([0-9.e-]+) s", re.MULTILINE)
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -84,6 +85,14 @@ class Story:
         say("\n".join([f"{PROMPT}{first}", *(f"{MARGIN}{text}" for text in more)]))
         for text in (result.stdout + result.stderr).splitlines():
             say(f"{MARGIN}{text}".rstrip())
+
+
+def speed(output: str) -> float:
+    """Return the MB/s (10**6 bytes) from the last line of dd, in English."""
+    match = _COPIED.search(output)
+    if match is None or not float(match[2]):
+        raise LabProblem(f"the output of dd has no speed: {output.strip()!r}")
+    return int(match[1]) / float(match[2]) / 1e6
 
 
 def write_page(page: Path, record: Callable[[], str]) -> int:

@@ -16,9 +16,9 @@ from ovirt_rdma.cli.host.arguments import (
     HostVerb,
     add_link_down,
     refuse_facts,
-    refuse_option,
 )
 from ovirt_rdma.cli.host.main import PROGRAM
+from ovirt_rdma.cli.host.plan import ShowPlan
 from ovirt_rdma.cli.host.shown.runs import (
     APPLIED,
     LEFT,
@@ -52,7 +52,7 @@ from ovirt_rdma.host.changes.run import (
     loaded_policy,
     still_planned,
 )
-from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.rules.base import REBOOT
 from ovirt_rdma.host.system.lock import one_run
@@ -84,6 +84,7 @@ class Apply(HostVerb):
     confirm_timeout: Optional[int]
     allow_link_down: bool
     live_only: bool
+    dry_run: bool
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
@@ -108,19 +109,17 @@ class Apply(HostVerb):
             action="store_true",
             help="apply live steps, and steps that take effect at the next boot",
         )
-        refuse_facts(parser)
-        refuse_option(
-            parser,
+        parser.add_argument(
             "--dry-run",
-            UsageProblem(
-                "apply-dry-run",
-                "apply has no --dry-run: plan shows what it would do",
-                f"{PROGRAM} plan",
-            ),
+            action="store_true",
+            help="change nothing, and show what plan shows",
         )
+        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         root, output = context.root, context.output
+        if self.dry_run:
+            return ShowPlan(diff=False, out=None, exit_code=False).run(context)
         as_root("apply", root)
         saved = None if self.planfile is None else plans.load(self.planfile)
         report = RunReport(output)

@@ -49,24 +49,10 @@ def add_facts(parser: Parser) -> None:
 
 def refuse_facts(parser: Parser) -> None:
     """Add a hidden ``--facts`` that is refused: the verb changes this host."""
-    refuse_option(
-        parser,
-        "--facts",
-        UsageProblem(
-            "verb-takes-no-facts",
-            "this verb acts on this host and does not accept a facts file",
-            "omit --facts",
-        ),
-    )
-
-
-def refuse_option(parser: Parser, name: str, problem: UsageProblem) -> None:
-    """Add a hidden option that raises ``problem``, which says what to do instead."""
     parser.add_argument(
-        name,
+        "--facts",
         action=_Refused,
         nargs="?",
-        const=problem,
         dest=argparse.SUPPRESS,
         default=argparse.SUPPRESS,
         help=argparse.SUPPRESS,
@@ -81,7 +67,11 @@ class _Refused(argparse.Action):
         values: Union[str, Sequence[object], None],
         option_string: Optional[str] = None,
     ) -> NoReturn:
-        raise self.const
+        raise UsageProblem(
+            "verb-takes-no-facts",
+            "this verb acts on this host and does not accept a facts file",
+            "omit --facts",
+        )
 
 
 def add_policy(parser: Parser) -> None:

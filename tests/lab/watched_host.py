@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ from ovirt_rdma.storage.metrics.exporter import FILE
 from tools.metrics_reference import RULES, TOP
 
 Look = dict[str, Any]
-"""What the watcher found of the mount, and ``taken_at`` on the guest's clock."""
+"""What the watcher found of the mount, ``taken_at`` on the guest's clock, and
+``starved``: for how much of the time around it the emulated machines had no processor.
+"""
 
 EXPORT_PATH = "/srv/watched"
 OTHER_PATH = "/srv/other"
@@ -92,6 +95,28 @@ def monitoring(folder: Path) -> Iterator[Monitoring]:
         prometheus(folder, target, RULES, SCRAPE_S) as server,
     ):
         yield Monitoring(textfiles, server)
+
+
+class Starved:
+    """For how much of the last seconds the guests had no processor.
+
+    A look counts what happened since the one before, and a guest that gets no processor
+    is slow: what the watcher says then is true, and says nothing about it.
+    """
+
+    def __init__(self, lab: Topology) -> None:
+        self._guests = {lab.hypervisor, lab.server}
+        # At the beginning of the last three looks.
+        self._readings = deque([self._read()], maxlen=4)
+
+    def share(self) -> float:
+        """Return the seconds without a processor per second, since three calls ago."""
+        self._readings.append(self._read())
+        (begun, before), (now, waited) = self._readings[0], self._readings[-1]
+        return (waited - before) / max(now - begun, 0.001)
+
+    def _read(self) -> tuple[float, float]:
+        return time.monotonic(), sum(guest.starved_s for guest in self._guests)
 
 
 class WatchedHost:
@@ -246,12 +271,14 @@ class WatchedHost:
         """
         looks: dict[float, Look] = {}
         end = time.monotonic() + _PATIENT_S
+        starved = Starved(self.lab)
         while time.monotonic() < end:
             again = time.monotonic() + SCRAPE_S
             # The look comes first, so that the sample shows it or a later one.
             taken, found = self.health()
             if found:
-                looks[taken] = {**found, "taken_at": taken}
+                more = {"taken_at": taken, "starved": starved.share()}
+                looks.setdefault(taken, {**found, **more})
             shown.show(self.sample())
             # Also the last time, so that the sample is scraped.
             time.sleep(max(0.0, again - time.monotonic()))
@@ -264,7 +291,7 @@ def told(looks: Iterable[Look]) -> str:
     """Return a line for each look."""
     lines = [
         f"{one['taken_at']:.0f} {one['state']} {one['cause']} {one['reason']}"
-        f" {one['evidence']}"
+        f" {one['evidence']} starved {one['starved']:.2f}"
         for one in looks
     ]
     return "\n".join(["the looks:", *lines])

@@ -414,5 +414,8 @@ def test_and_after_a_run_that_came_between(ready, monkeypatch):
     assert modes(ready) == ["connected", "connected"]
 
 
-def test_who_types_dry_run_is_told_of_plan(host):
-    host("apply", "--dry-run").refused(2, "plan shows", "fix: ovirt-rdma-host plan\n")
+def test_a_dry_run_shows_what_plan_shows(ready):
+    planned, result = ready("plan"), ready("apply", "--dry-run", "--live-only")
+    assert "IPOIB-MODE-01/" in planned.out
+    assert (result.code, result.out) == (planned.code, planned.out)
+    assert modes(ready) == ["datagram", "datagram"]
