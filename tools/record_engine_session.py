@@ -205,7 +205,6 @@ def _look(story: Story, world: World) -> None:
     world.host("host02").addon = True
     world.host("host02").policy_text = ""
     world.host("host03").rdma_ready = True
-    story.command("hosts check host02 host03", expect="host03 +up")
 
 
 def _create(story: Story) -> None:
@@ -225,9 +224,8 @@ def _create(story: Story) -> None:
     story.command(
         f"{beside} --dry-run", 3, expect="fix: first ovirt-rdma domain convert data1"
     )
-    story.say("Another server has its own connection. The requests that would be sent:")
+    story.say("Another server has its own connection:")
     create = f"domain create data2 --export {SERVER2}:/exports/data2 --datacenter dc1"
-    story.command(f"{create} --dry-run", expect="POST /storagedomains")
     story.command(create, expect="is active")
 
 
@@ -239,7 +237,6 @@ def _convert(story: Story) -> None:
     convert = "domain convert data1 --to rdma --rolling"
     story.command(f"{convert} --dry-run", expect="PUT /storageconnections")
     story.command(convert, expect="convert")
-    story.command("domain verify", expect="rdma +rdma")
 
 
 def _degrade_and_heal(story: Story, world: World) -> None:
@@ -258,8 +255,7 @@ def _revert(story: Story) -> None:
         "The conversion is reverted",
         "This is possible at any time: the earlier values are in its state file.",
     )
-    story.command("domain revert data1")
-    story.command("domain list", expect=f"tcp {HOSTS}")
+    story.command("domain revert data1", expect="is mounted as before")
 
 
 def _network(story: Story) -> None:
@@ -267,9 +263,7 @@ def _network(story: Story) -> None:
     story.command(
         "network create storage --datacenter dc1 --mtu auto", expect="MTU 2044"
     )
-    story.say("The request that one host would get:")
     attach = "network attach storage --nic-match ib0 --addresses 10.20.0.11/24"
-    story.command(f"{attach} --hosts host01 --dry-run", expect="setupnetworks")
     story.command(f"{attach} --hosts 'host*' --batch 2", expect=f"{HOSTS} of {HOSTS}")
 
 
