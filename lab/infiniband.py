@@ -62,8 +62,12 @@ class InfiniBand:
     Each of ``hcas`` (1 to 8) has ``ports`` (1 or 2), can have ``max_vfs`` virtual
     functions (0 to 16, with one port only), and supports ``hca_mtu``; links use
     ``active_mtu``, by default the same; multicast groups, and so IPoIB, have
-    ``group_mtu``. ``pkeys`` is the table of every port. The default of ``hca_type`` is
-    the value that Mellanox's drivers derive from the PCI device.
+    ``group_mtu``: above ``active_mtu`` the SA refuses the join, as OpenSM does.
+    ``pkeys`` is the table of every port; bit 15 stands for a full member. Without
+    ``tso`` HCAs do not segment TCP; without ``fast_registration``, as with qib, there
+    is no NFS over RDMA; without ``subnet_manager`` ports stay at INIT. ``firmware``,
+    ``board_id`` and ``hca_type`` are what sysfs shows; the default of the last is the
+    value that Mellanox's drivers derive from the PCI device.
     """
 
     hcas: int = 2

@@ -44,16 +44,10 @@ def lines(session: str) -> list[str]:
     if len(blocks) < 2:
         raise ValueError(f"{SESSION.name} has no two recordings in {_SECTION!r}")
     verify, heal = (block.rstrip().splitlines() for block in blocks[:2])
-    # Hosts that are alike: the first ones stand for them.
-    rows = [line for line in verify if re.match(r"host\d", line)]
-    bad = next(line for line in rows if "FAIL" in line)
-    drawn = [*rows[:2], "...", bad, "..."]
-    start = verify.index(rows[0])
     end = next(n for n, line in enumerate(heal) if line.startswith("Heal of"))
     # A finding was wrapped at the width of the recorded terminal.
-    after = "\n".join(verify[start + len(rows) :])
-    findings = re.sub(r"(?<=[^\n])\n(?!fix:|\n|$)", " ", after).splitlines()
-    whole = [*verify[:start], *drawn, *findings, "", heal[0], "...", *heal[end:]]
+    findings = re.sub(r"(?<=[^\n])\n(?!(?i:host)|fix:|\n|$)", " ", "\n".join(verify))
+    whole = [*findings.splitlines(), "", heal[0], "...", *heal[end:]]
     return [part for line in whole for part in textwrap.wrap(line, _WIDTH) or [""]]
 
 

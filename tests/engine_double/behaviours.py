@@ -8,7 +8,7 @@
     ...
     if using and world.does(IN_USE): raise Refusal(409, ...)
 
-docs/engine-double.md is made from this table. A test marked ``engine_does("CONN-17")``
+``python -m engine_double`` prints this table. A test marked ``engine_does("CONN-17")``
 runs twice: with the double as it is, and with one that lacks CONN-17, where the test
 must fail. So each behaviour has a test that fails if the double loses it. Sources are
 from ovirt-engine 4.5.7, below the folders that ``ROOTS`` names.

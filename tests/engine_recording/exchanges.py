@@ -2,7 +2,18 @@
 """Read and write recordings: ``exchanges.jsonl``, one line per exchange, and
 ``manifest.json``.
 
-The format is in docs/engine-double.md, "Recorded answers".
+The manifest has ``format`` (1), ``engine_version`` (as the API says it), ``date``
+(YYYY-MM-DD, UTC), ``began_with`` (for each list of the snapshot: id to name, null for
+what has none), ``exchanges`` (how many) and ``dropped`` (readings left out: asked and
+answered as the last time, with no change since).
+
+An exchange has ``number`` (of the line, from 1), ``part`` (``snapshot``: the lists that
+the double's world is made from; ``run``: all else), ``at_s`` (when it was sent, in
+seconds since the beginning), ``method``, ``target`` (path and query as sent),
+``request_headers`` and ``headers`` (in small letters, only those that matter),
+``request_body`` (as sent), ``status`` (null: no answer came) and ``body`` (text; null
+where ``body_as_in`` is the number of an exchange with the same body).
+docs/engine-double.md, "Recorded answers", has the rest.
 """
 
 from __future__ import annotations

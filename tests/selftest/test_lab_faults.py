@@ -42,7 +42,7 @@ def test_the_document_is_that_of_these_faults() -> None:
     shown = read_back(text)
     wanted = []
     for fault in FAULTS:
-        assert f"## {fault.id}\n\n{fault.sentence}\n" in text
+        assert f"\n| **{fault.id}**: {fault.sentence} | " in text
         for case in CASES:
             status, mounted = 0, "rdma"
             if isinstance(fault, ConnectFault):
@@ -61,21 +61,68 @@ def test_a_report_reads_back() -> None:
     assert [(s.fault, s.rule, s.version) for s in read_back(text)] == [
         (row.fault, row.case.rule, row.case.version) for row in rows
     ]
-    assert "| require-rdma | 4.2 | 477 | 1.2 | nothing | says / so | do |" in text
-    assert "| require-rdma | 4.2 | 477 | 1.2 | nothing | EIO | says / so | do |" in text
+    assert "| both | 4.2, 3 | 477 | 1.2 | nothing | says / so | 1 |" in text
+    assert "| both | 4.2, 3 | 477 | 1.2 | nothing | EIO | says / so | 1 |" in text
+    assert text.endswith("\n\n1. do\n")
     assert "2026-01-02" in text
 
 
+def test_cases_with_one_result_share_a_line_and_no_others() -> None:
+    fault = next(f for f in FAULTS if isinstance(f, WritingFault))
+    rows = [
+        Row(fault.id, case, 0, 0.0, "rdma", f"of {case.rule}-{case.version}", "do")
+        for case in CASES
+    ]
+    rows = [
+        replace(row, writer=f"EIO, after 9.{n} s", seconds=n)
+        for n, row in enumerate(rows)
+    ]
+
+    def lines(some: list[Row]) -> list[str]:
+        text = report([fault], some, "", "")
+        assert len(read_back(text)) == len(CASES)
+        return [
+            line.split(" | ", 1)[1]
+            for line in text.splitlines()
+            if line.startswith(f"| **{fault.id}") or line.startswith("|  |")
+        ]
+
+    tail = "of EXPORT | 1 |"
+    assert lines(rows) == [
+        f"both | 4.2, 3 | 0 | 0.0 to 3.0 | rdma | EIO, after 9.0 to 9.3 s | {tail}"
+    ]
+    assert lines([*rows[:3], replace(rows[3], status=477)]) == [
+        "require-rdma | 4.2, 3 | 0 | 0.0 to 1.0 | rdma | EIO, after 9.0 to 9.1 s | "
+        f"{tail}",
+        f"prefer-rdma | 4.2 | 0 | 2.0 | rdma | EIO, after 9.2 s | {tail}",
+        f"prefer-rdma | 3 | 477 | 3.0 | rdma | EIO, after 9.3 s | {tail}",
+    ]
+    for other in (
+        {"mounted": "tcp"},
+        {"writer": "no error"},
+        {"says": "so"},
+        {"fix": "x"},
+    ):
+        changed = [replace(row, **other) for row in rows[1::2]]
+        assert [line[:12] for line in lines([*rows[::2], *changed])] == [
+            "both | 4.2 |",
+            "both | 3 | 0",
+        ]
+
+
 def cell_of_what_to_do(fault: Fault, row: Row) -> str:
-    table = report([fault], [row], "", "").rpartition("|---|")[2]
-    return table.strip(" |\n").rpartition("| ")[2]
+    text = report([fault], [row], "", "")
+    (line,) = (one for one in text.splitlines() if one.startswith(f"| **{fault.id}"))
+    cell = line.strip(" |").rpartition("| ")[2]
+    return text.partition(f"\n{cell}. ")[2].strip() or cell
 
 
 def test_where_the_log_gives_no_fix_the_document_says_what_to_do() -> None:
     for fault in FAULTS:
         row = Row(fault.id, REQUIRE, 0, 1.0, "rdma", "INFO mounted")
-        advice = fault.advice if isinstance(fault, WritingFault) else "nothing"
-        assert cell_of_what_to_do(fault, row) == f"({advice})"
+        advice = f"({fault.advice})" if isinstance(fault, WritingFault) else "-"
+        advice = "-" if advice == "(nothing)" else advice
+        assert cell_of_what_to_do(fault, row) == advice
         assert cell_of_what_to_do(fault, replace(row, fix="do")) == "do"
 
 
