@@ -26,14 +26,11 @@ _VERSIONS = "uname -r; NetworkManager --version; systemctl --version | head -n 1
 _OPENING = (
     "<!-- SPDX-License-Identifier: GPL-2.0-or-later -->\n"
     "# A terminal session\n\n"
-    "A host with InfiniBand is checked, prepared and reverted. Recorded on {when} by a"
-    " program: it ran each line that starts with `$`, and below the line is what a"
-    " terminal of {columns} columns showed. Nothing is typed manually or shortened."
-    " `make session` records it again.\n\n"
-    "The host is a virtual machine of [the lab](lab.md): Linux {kernel}, NetworkManager"
-    " {network_manager}, {systemd}. The kernel's own ib_ipoib runs on the lab's fabric,"
-    " whose HCAs identify themselves as an old ConnectX. `make demo` shows the same"
-    " steps, with a measurement in between.\n"
+    "A host with InfiniBand is checked, prepared and reverted. Recorded on {when} by"
+    " `make session`, at {columns} columns, in a virtual machine of [the lab](lab.md):"
+    " Linux {kernel}, NetworkManager {network_manager}, {systemd}. The kernel's own"
+    " ib_ipoib runs on the lab's fabric, whose HCAs identify themselves as an old"
+    " ConnectX.\n"
 )
 
 
