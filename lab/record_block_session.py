@@ -38,15 +38,11 @@ block:
 _OPENING = (
     "<!-- SPDX-License-Identifier: GPL-2.0-or-later -->\n"
     "# A terminal session with an SRP target\n\n"
-    "From a login to a device that VDSM would offer, and back. Recorded on {when} by a"
-    " program: it ran each line that starts with `$`, and below the line is what a"
-    " terminal of {columns} columns showed. Nothing is typed manually or shortened."
-    " `make block-session` records it again.\n\n"
-    "Target and host are virtual machines of [the lab](lab.md): Linux {kernel}, its own"
-    " target (LIO, ib_srpt) and its own ib_srp, over Soft-RoCE by RDMA CM; multipathd"
-    " of Debian, with the settings of VDSM's multipath.conf. There is no VDSM: the last"
-    " column says what it would do, and the map's UUID is what it looks for"
-    " ([block.md](block.md)).\n"
+    "Recorded on {when} by `make block-session`, at {columns} columns, in two virtual"
+    " machines of [the lab](lab.md): Linux {kernel} with LIO (ib_srpt) and ib_srp, over"
+    " Soft-RoCE by RDMA CM; multipathd of Debian, with the settings of VDSM's"
+    " multipath.conf. There is no VDSM: the last column says what it would do, and the"
+    " map's UUID is what it looks for ([block.md](block.md)).\n"
 )
 
 
@@ -105,7 +101,7 @@ def _tell(story: Story) -> None:
     story.shell("cat /sys/class/srp_remote_ports/port-*/fast_io_fail_tmo")
     uuid = story.shell("cat /sys/block/dm-0/dm/uuid")
     expect(uuid.startswith("mpath-3"), "VDSM looks at maps of multipath")
-    maps = story.shell("multipath -ll")
+    maps = story.guest.run("multipath -ll", check=True).stdout
     expect("active ready running" in maps, "the path works")
 
     story.chapter("A logout while the LUN is in use, and after.")

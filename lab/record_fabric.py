@@ -40,15 +40,11 @@ fabric:
 _OPENING = (
     "<!-- SPDX-License-Identifier: GPL-2.0-or-later -->\n"
     "# A terminal session with opensm\n\n"
-    "The partitions of two hypervisors and a NAS are rendered from the policy,"
-    " validated, and seen by `saquery`. Recorded on {when} by a program: it ran each"
-    " line that starts with `$` on hv1, and below the line is what was printed."
-    " `make session` records it again.\n\n"
-    "opensm ({opensm}) and infiniband-diags are real, and the fabric is simulated by"
-    " ibsim ([the lab](lab.md)): it answers management datagrams, and has no netdevs."
-    " On a host with InfiniBand, `ovirt-rdma-host fabric partitions apply` writes the"
-    " file, signals opensm and asks it, in one run that `revert` undoes"
-    " ([partitions and subnet manager](fabric.md)).\n"
+    "Recorded on {when} by `make session`, on hv1. opensm ({opensm}) and"
+    " infiniband-diags are real, and the fabric is simulated by ibsim"
+    " ([the lab](lab.md)), without netdevs. On a host with InfiniBand, `ovirt-rdma-host"
+    " fabric partitions apply` writes the file, signals opensm and asks it, in one run"
+    " that `revert` undoes ([partitions and subnet manager](fabric.md)).\n"
 )
 
 
@@ -167,11 +163,11 @@ def _serve(session: Session) -> None:
     session.say("opensm runs on hv1, with `-P partitions.conf`.")
     file = fabric.folder / "partitions.conf"
     with fabric.manager("hv1", file) as opensm:
-        groups = "saquery -g | grep -E 'MGID|Mtu|Rate'"
         session.run("sminfo", seen="SMINFO_MASTER")
+        groups = "saquery -g | grep MGID"
         session.run(groups, seen="ff12:401b:8064::ffff:ffff")
+        session.say("The P_Key tables of hv1, hv2 and nas1:")
         for host, keys in (("hv1", "0x8064"), ("hv2", "0x0064"), ("nas1", "0x8001")):
-            session.say(f"The P_Key table of {host}:")
             table = f"smpquery -G pkeys {fabric.guids[host]:#x} | head -n 1"
             session.run(table, seen=keys)
         session.chapter("A change of the policy")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """``make session``: write docs/session.md, a terminal session on a real kernel.
 
-The host and the steps are those of ``make demo-infiniband`` (lab/demo_host.py). Each
-step is checked; if one fails, the document is unchanged.
+The host and the steps are those of ``make demo`` (lab/demo_host.py). Each step is
+checked; if one fails, the document is unchanged.
 """
 
 from __future__ import annotations
@@ -26,14 +26,11 @@ _VERSIONS = "uname -r; NetworkManager --version; systemctl --version | head -n 1
 _OPENING = (
     "<!-- SPDX-License-Identifier: GPL-2.0-or-later -->\n"
     "# A terminal session\n\n"
-    "A host with InfiniBand is checked, prepared and reverted. Recorded on {when} by a"
-    " program: it ran each line that starts with `$`, and below the line is what a"
-    " terminal of {columns} columns showed. Nothing is typed manually or shortened."
-    " `make session` records it again.\n\n"
-    "The host is a virtual machine of [the lab](lab.md): Linux {kernel}, NetworkManager"
-    " {network_manager}, {systemd}. The kernel's own ib_ipoib runs on the lab's fabric,"
-    " whose HCAs identify themselves as an old ConnectX."
-    " `make demo-infiniband` shows the same steps, with a measurement in between.\n"
+    "A host with InfiniBand is checked, prepared and reverted. Recorded on {when} by"
+    " `make session`, at {columns} columns, in a virtual machine of [the lab](lab.md):"
+    " Linux {kernel}, NetworkManager {network_manager}, {systemd}. The kernel's own"
+    " ib_ipoib runs on the lab's fabric, whose HCAs identify themselves as an old"
+    " ConnectX.\n"
 )
 
 
