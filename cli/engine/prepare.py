@@ -180,7 +180,7 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
 
 
 def _request(args: Prepare, variables: dict[str, Any]) -> PreparationRequest:
-    path = variables.get("prepare_policy_file")
+    path = variables.get("ovirt_rdma_policy_file")
     policy = load_policy_file(Path(path), alone=True).policy if path else None
     return PreparationRequest(
         args.by,
@@ -190,8 +190,8 @@ def _request(args: Prepare, variables: dict[str, Any]) -> PreparationRequest:
         args.again,
         policy,
         None if policy is None else digest(policy),
-        variables.get("prepare_apply", True) is not False,
-        str(variables.get("prepare_mode", "vdsmd")),
+        variables.get("ovirt_rdma_apply", True) is not False,
+        str(variables.get("ovirt_rdma_mode", "vdsmd")),
         post_tasks.block_problem() is None,
     )
 

@@ -92,7 +92,7 @@ def read_settings(
 
 def policy_of_engine(path: str = POLICY_YAML) -> dict[str, Any]:
     """Return the variable that sends this machine's policy, if there is one."""
-    return {"prepare_policy_file": path} if os.access(path, os.F_OK) else {}
+    return {"ovirt_rdma_policy_file": path} if os.access(path, os.F_OK) else {}
 
 
 def _known(collection: Optional[Path]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _wrong(name: str, known: Mapping[str, Any], value: Any) -> str:
     """Return what is wrong with the value of a variable, "" if nothing is."""
     choices, kind = known.get("choices"), known.get("type")
     choices = [str(one) for one in choices] if isinstance(choices, list) else []
-    if isinstance(value, str) and "{{" in value and name != "prepare_on_failure":
+    if isinstance(value, str) and "{{" in value and name != "ovirt_rdma_on_failure":
         return ""  # a template; Ansible alone knows its value
     if choices and value not in choices:
         return f"is {value!r}, and must be one of {', '.join(choices)}"

@@ -120,7 +120,7 @@ def fleet(site, policies) -> dict[str, Hypervisor]:
 
     def host(name: str, hardware: Any = connectx3_ib, **more: Any) -> Hypervisor:
         policy = policies.get(name, policies["good"])
-        return site.hypervisor(name, hardware, prepare_policy_file=policy, **more)
+        return site.hypervisor(name, hardware, ovirt_rdma_policy_file=policy, **more)
 
     hosts = [
         host("hv"),
@@ -138,7 +138,7 @@ def fleet(site, policies) -> dict[str, Hypervisor]:
     full(found["full"])
     killed_once(found["killed"])
     with_timer(found["confirmed"])
-    found["confirmed"].variables["prepare_confirm_timeout"] = 120
+    found["confirmed"].variables["ovirt_rdma_confirm_timeout"] = 120
     used = found["used"].policy
     used.parent.mkdir()
     used.write_text(POLICY)
@@ -148,7 +148,7 @@ def fleet(site, policies) -> dict[str, Hypervisor]:
 @pytest.fixture(scope="module")
 def deployed(site, fleet) -> Run:
     """A run on one host, as the engine makes it."""
-    return site.run(fleet["hv"], prepare_on_failure="report")
+    return site.run(fleet["hv"], ovirt_rdma_on_failure="report")
 
 
 def test_host_deploy_prepares_a_host_and_says_so_in_events(fleet, deployed):
@@ -178,7 +178,7 @@ def test_host_deploy_prepares_a_host_and_says_so_in_events(fleet, deployed):
 
 def test_the_event_of_a_failure_has_its_sentence(site, fleet):
     host = fleet["old"]
-    run = site.run(host, prepare_on_failure="report")
+    run = site.run(host, ovirt_rdma_on_failure="report")
     assert run.of(host).failure == ""
     assert run.ours(host)[-1] == (ERROR, f"host is not prepared: {SENTENCES['old']}")
 
@@ -187,7 +187,7 @@ def test_the_event_of_a_failure_has_its_sentence(site, fleet):
 def reported(site, fleet) -> Run:
     """A run on all other hosts, without failed tasks."""
     others = [host for name, host in fleet.items() if name != "hv"]
-    return site.run(*others, prepare_on_failure="report")
+    return site.run(*others, ovirt_rdma_on_failure="report")
 
 
 SENTENCES = {
@@ -269,7 +269,7 @@ FAILING = ("broken", "bare")
 def failing(site, fleet, deployed, reported) -> Run:
     """A second run, as an administrator makes it."""
     hosts = [fleet[name] for name in ("hv", "killed", *FAILING)]
-    return site.run(*hosts, words=("--diff",), prepare_without_hardware="fail")
+    return site.run(*hosts, words=("--diff",), ovirt_rdma_without_hardware="fail")
 
 
 def test_a_second_run_changes_nothing(fleet, failing):
@@ -312,7 +312,7 @@ def test_check_mode_shows_the_plan_and_changes_nothing(site, fleet, failing, pol
     host = fleet["hv"]
     fresh = site.hypervisor("fresh", connectx3_ib, command=None)
     for one in (host, fresh):
-        one.variables["prepare_policy_file"] = policies["used"]
+        one.variables["ovirt_rdma_policy_file"] = policies["used"]
     folders = [
         place for one in (host, fresh) for place in (one.root, one.there.root / "etc")
     ]
@@ -332,9 +332,9 @@ def test_check_mode_shows_the_plan_and_changes_nothing(site, fleet, failing, pol
 
 @pytest.fixture(scope="module")
 def restored(site, fleet, failing) -> dict[str, Run]:
-    """Three runs with ``prepare_state: absent``: in check mode, for real, and again."""
+    """Three runs with state "absent": in check mode, for real, and again."""
     hosts = [fleet[name] for name in ("hv", "lacking")]
-    more = {"prepare_state": "absent", "prepare_on_failure": "report"}
+    more = {"ovirt_rdma_state": "absent", "ovirt_rdma_on_failure": "report"}
     return {
         name: site.run(*hosts, words=words, **more)
         for name, words in (("check", ("--check",)), ("first", ()), ("second", ()))

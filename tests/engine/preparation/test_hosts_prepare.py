@@ -49,7 +49,7 @@ from ovirt_rdma.engine_sdk_tools.preparation import run
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url, folder, policy, *words = sys.argv[1:]
 cli_session.conversion_states = lambda: StateFolder(Path(folder))
-post_tasks.policy_of_engine = lambda: {"prepare_policy_file": policy}
+post_tasks.policy_of_engine = lambda: {"ovirt_rdma_policy_file": policy}
 post_tasks.read_settings = lambda collection: {}
 brief = lambda seconds: time.sleep(min(seconds, 0.01))
 true_session = cli_session.Session
@@ -76,7 +76,7 @@ class Fleet:
         serve_hosts(double, self.door)
 
     def hook(self, host):
-        return run_role(host, {"prepare_policy_file": str(self.policy)})
+        return run_role(host, {"ovirt_rdma_policy_file": str(self.policy)})
 
     @contextlib.contextmanager
     def states(self):
@@ -86,7 +86,7 @@ class Fleet:
             yield patched
 
     def run(self, *words, door=True):
-        policy = {"prepare_policy_file": str(self.policy)}
+        policy = {"ovirt_rdma_policy_file": str(self.policy)}
         with self.states() as patched:
             patched.setattr(post_tasks, "policy_of_engine", lambda: policy)
             patched.setattr(post_tasks, "read_settings", lambda collection: {})
@@ -159,9 +159,9 @@ def test_by_ssh_no_host_leaves_its_work(fleet):
     # host01 is SPM: last.
     assert names == ["host02", "host03", "host04", "host01"]
     _, variables = fleet.door.prepared[0]
-    assert variables["prepare_live_only"] is True
-    assert variables["prepare_on_failure"] == "fail"
-    assert variables["prepare_restart_vdsmd"] is False
+    assert variables["ovirt_rdma_live_only"] is True
+    assert variables["ovirt_rdma_on_failure"] == "fail"
+    assert variables["ovirt_rdma_restart_vdsmd"] is False
     assert all(DIGEST in h["sentinel"] for h in found.values())
 
 

@@ -167,7 +167,7 @@ def run_role(host: SimHost, variables: Mapping[str, Any]) -> list[str]:
         return [*names, f"{WITHOUT_HARDWARE}, nothing was loaded"]
     if spoilt.get("fails"):
         return [*names, f"{NOT_PREPARED} [ERROR] {spoilt['fails']}"]
-    path = variables.get("prepare_policy_file")
+    path = variables.get("ovirt_rdma_policy_file")
     old = split(host.policy_text)
     file = Path(path).read_text("utf-8") if path else old.file
     file = spoilt.get("other_policy", file)
