@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from role_site import COMMAND, Hypervisor, Run, Site
 from support.engine.host_deploy_events import ERROR, NORMAL, WARNING
 from support.fakes.fake_hosts import connectx3_ib, without_rdma
@@ -70,7 +71,8 @@ def site(tmp_path_factory) -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def policies(tmp_path_factory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("policies")
-    texts = {"good": POLICY, "used": DISRUPTIVE, "broken": BROKEN}
+    template = DISRUPTIVE.replace("connected", "{{ wanted_mode }}")
+    texts = {"good": POLICY, "used": DISRUPTIVE, "broken": BROKEN, "j2": template}
     for name, text in texts.items():
         (folder / name).write_text(text)
     return {name: str(folder / name) for name in texts}
@@ -122,6 +124,7 @@ def fleet(site, policies) -> dict[str, Hypervisor]:
         policy = policies.get(name, policies["good"])
         return site.hypervisor(name, hardware, ovirt_rdma_policy_file=policy, **more)
 
+    template = f"{{{{ lookup('ansible.builtin.template', '{policies['j2']}') }}}}"
     hosts = [
         host("hv"),
         host("bare", without_rdma),
@@ -129,16 +132,19 @@ def fleet(site, policies) -> dict[str, Hypervisor]:
         host("old", command=OLD),
         host("broken"),
         host("full"),
-        host("used", in_use),
+        host("used", in_use, ovirt_rdma_policy=template, wanted_mode="connected"),
         host("killed"),
-        host("confirmed"),
+        host("confirmed", ovirt_rdma_policy=yaml.safe_load(POLICY)),
     ]
     found = {host.name: host for host in hosts}
     (found["lacking"].there.root / "etc/dnf-has").write_text("other")
     full(found["full"])
     killed_once(found["killed"])
     with_timer(found["confirmed"])
-    found["confirmed"].variables["ovirt_rdma_confirm_timeout"] = 120
+    found["confirmed"].variables |= {
+        "ovirt_rdma_confirm_timeout": 120,
+        "ovirt_rdma_policy_file": policies["broken"],
+    }
     used = found["used"].policy
     used.parent.mkdir()
     used.write_text(POLICY)
@@ -246,6 +252,12 @@ def test_changes_are_confirmed_over_a_new_connection(fleet, reported):
     assert asked == ["apply --confirm-timeout 120 -o json", "confirm -o json"]
     texts = [text for _, text in reported.ours(host)]
     assert "confirm the changes" in texts
+    assert reported.last(host)[1].startswith("host is prepared: ")
+
+
+def test_a_policy_in_a_variable_goes_before_the_file(fleet, reported):
+    host = fleet["confirmed"]
+    assert yaml.safe_load(host.policy.read_text()) == yaml.safe_load(POLICY)
     assert reported.last(host)[1].startswith("host is prepared: ")
 
 
