@@ -18,6 +18,7 @@ from support.guide import TOP, pages
 from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
 from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.storage.metrics.families import FAMILIES
 
 pytestmark = pytest.mark.hypervisor
 
@@ -109,19 +110,19 @@ def specification() -> dict[str, dict[str, object]]:
 
 
 def test_each_variable_of_the_role_is_there():
-    known = specification()
+    known = {*specification(), *(family.name for family in FAMILIES)}
     wrong = [
         f"{name}: {variable}"
         for name, text in texts()
-        for variable in re.findall(r"\bprepare_[a-z_]+", text)
-        if variable not in known and variable != "prepare_hosts"
+        for variable in re.findall(r"\bovirt_rdma_[a-z_]+", text)
+        if variable not in known
     ]
     assert wrong == []
 
 
 def test_the_roles_page_has_each_variable_with_its_default():
     page = (ROLE / "README.md").read_text()
-    rows = dict(re.findall(r"^\| `(prepare_\w+)` \| (\S+) \|", page, re.M))
+    rows = dict(re.findall(r"^\| `(ovirt_rdma_\w+)` \| (\S+) \|", page, re.M))
     assert rows.keys() == specification().keys()
     for name, option in specification().items():
         shown = rows[name].strip("`")

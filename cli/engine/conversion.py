@@ -128,9 +128,14 @@ def result_document(state: ConversionState, *, done: bool) -> dict[str, Any]:
         for h in state.hosts
         if done
     ]
-    stage = state.stage if done else "nothing to do"
-    content = {"dry_run": False, "stage": stage, "why": state.why, "hosts": hosts}
-    return {**_head(state), **content}
+    return {
+        **_head(state),
+        "dry_run": False,
+        "stage": state.stage if done else "nothing to do",
+        "sentence": sentence(state) if done else f"Nothing to do: {_as_it_is(state)}",
+        "why": state.why,
+        "hosts": hosts,
+    }
 
 
 def show_result(state: ConversionState, output: Output, *, done: bool) -> None:

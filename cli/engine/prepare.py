@@ -6,7 +6,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Optional
 
 from ovirt_rdma.cli.context import Context
@@ -52,7 +51,6 @@ from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     sentence,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import digest
 
 _TONES = {"prepared": "good", "failed": "bad", "left out": "bad", "not started": "bad"}
@@ -180,8 +178,7 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
 
 
 def _request(args: Prepare, variables: dict[str, Any]) -> PreparationRequest:
-    path = variables.get("prepare_policy_file")
-    policy = load_policy_file(Path(path), alone=True).policy if path else None
+    policy = post_tasks.policy_of(variables)
     return PreparationRequest(
         args.by,
         args.batch,
@@ -190,8 +187,8 @@ def _request(args: Prepare, variables: dict[str, Any]) -> PreparationRequest:
         args.again,
         policy,
         None if policy is None else digest(policy),
-        variables.get("prepare_apply", True) is not False,
-        str(variables.get("prepare_mode", "vdsmd")),
+        variables.get("ovirt_rdma_apply", True) is not False,
+        str(variables.get("ovirt_rdma_mode", "vdsmd")),
         post_tasks.block_problem() is None,
     )
 

@@ -50,7 +50,7 @@ _NOTE = "made by 'ovirt-rdma deploy-hook'; see docs/host-deploy.md"
 #   ignores: it would report the host as installed, and the tasks after the block would
 #   not run (AnsibleRunnerClient.java:57-77). The test "directory" looks on the engine.
 # - A failed task ends the installation of the host, in a block with rescue too, unless
-#   it has ignore_errors (AnsibleRunnerClient.java:158-167). With prepare_on_failure
+#   it has ignore_errors (AnsibleRunnerClient.java:158-167). With ovirt_rdma_on_failure
 #   "report", each task of the role has it. The role's arguments would be checked by a
 #   task without it: rolespec_validate.
 # - No "debug" by its short name: the engine's formatter fails on most of its output
@@ -69,8 +69,9 @@ _TASKS = """\
   ansible.builtin.assert:
     that:
       - ovirt_rdma_file | default({}, true) is mapping
-      - ovirt_rdma_file | default({}, true) | reject('match', 'prepare_') | list == []
-      - (ovirt_rdma_file | default({}, true)).prepare_on_failure | default('report')
+      - ovirt_rdma_file | default({}, true)
+        | reject('match', 'ovirt_rdma_') | list == []
+      - (ovirt_rdma_file | default({}, true)).ovirt_rdma_on_failure | default('report')
         in ['report', 'fail']
     quiet: true
   when: "'@SETTINGS@' is exists"
@@ -84,9 +85,9 @@ _TASKS = """\
     - ovirt_rdma_settings is not failed
   ignore_errors: true
 - vars:
-    prepare_on_failure: report
-    prepare_restart_vdsmd: true
-    prepare_policy_file: "{{ '@POLICY@' if '@POLICY@' is exists else '' }}"
+    ovirt_rdma_on_failure: report
+    ovirt_rdma_restart_vdsmd: true
+    ovirt_rdma_policy_file: "{{ '@POLICY@' if '@POLICY@' is exists else '' }}"
   block:
     - name: "ovirt-rdma: prepare the host"
       ansible.builtin.include_role:

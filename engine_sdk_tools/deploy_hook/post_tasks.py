@@ -30,6 +30,8 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.paths import POLICY_YAML
+from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
+from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.system.files import fix_for, remove_unfinished, sync_directory
 from ovirt_rdma.host.system.lazy import LazyModule
 from ovirt_rdma.host.system.lock import LockHeld
@@ -92,7 +94,26 @@ def read_settings(
 
 def policy_of_engine(path: str = POLICY_YAML) -> dict[str, Any]:
     """Return the variable that sends this machine's policy, if there is one."""
-    return {"prepare_policy_file": path} if os.access(path, os.F_OK) else {}
+    return {"ovirt_rdma_policy_file": path} if os.access(path, os.F_OK) else {}
+
+
+def policy_of(variables: Mapping[str, Any]) -> Optional[Policy]:
+    """Return the policy that the role's ``variables`` give to hosts; None: they keep
+    theirs. Raises PolicyProblem, and SettingsProblem for a template.
+    """
+    inline = variables.get("ovirt_rdma_policy")
+    given = inline or variables.get("ovirt_rdma_policy_file")
+    if "{{" in str(given):
+        raise SettingsProblem(
+            "host-deploy-policy-template",
+            f"the policy in {SETTINGS} is a template, which has a value only while the "
+            "engine installs a host",
+            "reinstall the hosts in the portal, or run the role with Ansible",
+        )
+    if not inline:
+        return load_policy_file(given, alone=True).policy if given else None
+    text = inline if isinstance(inline, str) else yaml.safe_dump(inline)
+    return parse_policy(text, f"ovirt_rdma_policy of {SETTINGS}").policy
 
 
 def _known(collection: Optional[Path]) -> dict[str, Any]:
@@ -113,7 +134,7 @@ def _wrong(name: str, known: Mapping[str, Any], value: Any) -> str:
     """Return what is wrong with the value of a variable, "" if nothing is."""
     choices, kind = known.get("choices"), known.get("type")
     choices = [str(one) for one in choices] if isinstance(choices, list) else []
-    if isinstance(value, str) and "{{" in value and name != "prepare_on_failure":
+    if isinstance(value, str) and "{{" in value and name != "ovirt_rdma_on_failure":
         return ""  # a template; Ansible alone knows its value
     if choices and value not in choices:
         return f"is {value!r}, and must be one of {', '.join(choices)}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 # The name of the role's last task begins so; version and policy digest follow
-# (prepare_proof of the role).
+# (ovirt_rdma_proof of the role).
 SENTINEL = "ovirt-rdma: host is prepared"
 _PROOF = re.compile(re.escape(SENTINEL) + r" \(ovirt-rdma \S*, policy (\S*)\)")
 # In place of the sentinel: nothing was loaded, and that is no failure.
@@ -24,10 +24,10 @@ NOT_PREPARED = "ovirt-rdma: host is not prepared:"
 ATTENTION = "ovirt-rdma: attention:"
 # Variables of the role over SSH. The host is in use, so no link may go down.
 SSH_VARIABLES = {
-    "prepare_on_failure": "fail",
-    "prepare_live_only": True,
-    "prepare_allow_link_down": False,
-    "prepare_restart_vdsmd": False,
+    "ovirt_rdma_on_failure": "fail",
+    "ovirt_rdma_live_only": True,
+    "ovirt_rdma_allow_link_down": False,
+    "ovirt_rdma_restart_vdsmd": False,
 }
 
 _OK, _FAILED, _UNREACHABLE = (

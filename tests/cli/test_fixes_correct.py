@@ -113,7 +113,7 @@ def engine(capsys, tmp_path, monkeypatch):
     states = StateFolder(tmp_path / "states")
     monkeypatch.setattr(cli_session, "conversion_states", lambda: states)
     (tmp_path / "policy.yaml").write_text(NFS1)
-    policy = {"prepare_policy_file": str(tmp_path / "policy.yaml")}
+    policy = {"ovirt_rdma_policy_file": str(tmp_path / "policy.yaml")}
     monkeypatch.setattr(post_tasks, "policy_of_engine", lambda: policy)
     monkeypatch.setattr(post_tasks, "read_settings", lambda **words: {})
     monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path / "collections"))

@@ -15,7 +15,7 @@ from ovirt_rdma.host import __version__
 COLLECTION = Path(__file__).resolve().parents[2] / "host_deploy"
 ROLE = COLLECTION / "roles/prepare"
 OURS = "ovirt-rdma: "
-REPORTED = "{{ prepare_on_failure == 'report' }}"
+REPORTED = "{{ ovirt_rdma_on_failure == 'report' }}"
 
 
 def loaded(path: str) -> Any:
@@ -43,7 +43,7 @@ def test_every_variable_is_documented_with_its_default():
     ]
     assert {name: option["default"] for name, option in options.items()} == defaults
     table = re.findall(
-        r"^\| `(prepare_\w+)` \| (?:`([^`]*)`|empty) \|",
+        r"^\| `(ovirt_rdma_\w+)` \| (?:`([^`]*)`|empty) \|",
         (ROLE / "README.md").read_text("utf-8"),
         re.MULTILINE,
     )
@@ -74,20 +74,20 @@ def test_a_task_is_an_event_to_read_and_no_trap(task):
 def test_severities_are_where_the_engine_looks_for_them():
     marked = {task["name"] for task in TASKS if "[" in task["name"]}
     assert marked == {
-        "ovirt-rdma: attention: [WARNING] {{ prepare_attention }}",
-        "ovirt-rdma: host is not prepared: [ERROR] {{ prepare_problem }}",
+        "ovirt-rdma: attention: [WARNING] {{ ovirt_rdma_attention }}",
+        "ovirt-rdma: host is not prepared: [ERROR] {{ ovirt_rdma_problem }}",
     }
 
 
 def test_the_sentinel_is_last():
-    assert MAIN[-1]["name"] == "ovirt-rdma: host is prepared {{ prepare_proof }}"
+    assert MAIN[-1]["name"] == "ovirt-rdma: host is prepared {{ ovirt_rdma_proof }}"
     assert "not ansible_check_mode" in MAIN[-1]["when"]
     names = [task["name"] for task in TASKS]
     assert sum(name.startswith("ovirt-rdma: host is prepared") for name in names) == 1
 
 
 def test_a_failure_of_every_step_is_looked_at():
-    results = "".join(loaded("roles/prepare/vars/main.yml")["prepare_results"])
+    results = "".join(loaded("roles/prepare/vars/main.yml")["ovirt_rdma_results"])
     registered = {task["register"] for task in TASKS if "register" in task}
     assert set(re.findall(r"\{\{ (\w+) \|", results)) == registered
 

@@ -41,7 +41,7 @@ class Module:
         assert name == "ovirt-rdma-host"
         return self.path
 
-    def run_command(self, argv):
+    def run_command(self, argv, **_):
         self.ran.append(argv)
         return self.answers.pop(0)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from role_site import COMMAND, Hypervisor, Run, Site
 from support.engine.host_deploy_events import ERROR, NORMAL, WARNING
 from support.fakes.fake_hosts import connectx3_ib, without_rdma
@@ -70,7 +71,8 @@ def site(tmp_path_factory) -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def policies(tmp_path_factory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("policies")
-    texts = {"good": POLICY, "used": DISRUPTIVE, "broken": BROKEN}
+    template = DISRUPTIVE.replace("connected", "{{ wanted_mode }}")
+    texts = {"good": POLICY, "used": DISRUPTIVE, "broken": BROKEN, "j2": template}
     for name, text in texts.items():
         (folder / name).write_text(text)
     return {name: str(folder / name) for name in texts}
@@ -120,8 +122,9 @@ def fleet(site, policies) -> dict[str, Hypervisor]:
 
     def host(name: str, hardware: Any = connectx3_ib, **more: Any) -> Hypervisor:
         policy = policies.get(name, policies["good"])
-        return site.hypervisor(name, hardware, prepare_policy_file=policy, **more)
+        return site.hypervisor(name, hardware, ovirt_rdma_policy_file=policy, **more)
 
+    template = f"{{{{ lookup('ansible.builtin.template', '{policies['j2']}') }}}}"
     hosts = [
         host("hv"),
         host("bare", without_rdma),
@@ -129,16 +132,19 @@ def fleet(site, policies) -> dict[str, Hypervisor]:
         host("old", command=OLD),
         host("broken"),
         host("full"),
-        host("used", in_use),
+        host("used", in_use, ovirt_rdma_policy=template, wanted_mode="connected"),
         host("killed"),
-        host("confirmed"),
+        host("confirmed", ovirt_rdma_policy=yaml.safe_load(POLICY)),
     ]
     found = {host.name: host for host in hosts}
     (found["lacking"].there.root / "etc/dnf-has").write_text("other")
     full(found["full"])
     killed_once(found["killed"])
     with_timer(found["confirmed"])
-    found["confirmed"].variables["prepare_confirm_timeout"] = 120
+    found["confirmed"].variables |= {
+        "ovirt_rdma_confirm_timeout": 120,
+        "ovirt_rdma_policy_file": policies["broken"],
+    }
     used = found["used"].policy
     used.parent.mkdir()
     used.write_text(POLICY)
@@ -148,7 +154,7 @@ def fleet(site, policies) -> dict[str, Hypervisor]:
 @pytest.fixture(scope="module")
 def deployed(site, fleet) -> Run:
     """A run on one host, as the engine makes it."""
-    return site.run(fleet["hv"], prepare_on_failure="report")
+    return site.run(fleet["hv"], ovirt_rdma_on_failure="report")
 
 
 def test_host_deploy_prepares_a_host_and_says_so_in_events(fleet, deployed):
@@ -178,7 +184,7 @@ def test_host_deploy_prepares_a_host_and_says_so_in_events(fleet, deployed):
 
 def test_the_event_of_a_failure_has_its_sentence(site, fleet):
     host = fleet["old"]
-    run = site.run(host, prepare_on_failure="report")
+    run = site.run(host, ovirt_rdma_on_failure="report")
     assert run.of(host).failure == ""
     assert run.ours(host)[-1] == (ERROR, f"host is not prepared: {SENTENCES['old']}")
 
@@ -187,7 +193,7 @@ def test_the_event_of_a_failure_has_its_sentence(site, fleet):
 def reported(site, fleet) -> Run:
     """A run on all other hosts, without failed tasks."""
     others = [host for name, host in fleet.items() if name != "hv"]
-    return site.run(*others, prepare_on_failure="report")
+    return site.run(*others, ovirt_rdma_on_failure="report")
 
 
 SENTENCES = {
@@ -249,6 +255,12 @@ def test_changes_are_confirmed_over_a_new_connection(fleet, reported):
     assert reported.last(host)[1].startswith("host is prepared: ")
 
 
+def test_a_policy_in_a_variable_goes_before_the_file(fleet, reported):
+    host = fleet["confirmed"]
+    assert yaml.safe_load(host.policy.read_text()) == yaml.safe_load(POLICY)
+    assert reported.last(host)[1].startswith("host is prepared: ")
+
+
 def test_a_refused_run_leaves_the_host(fleet, reported):
     host = fleet["used"]
     assert (host.root / "sys/class/net/ib0/mode").read_text().strip() == "datagram"
@@ -269,7 +281,7 @@ FAILING = ("broken", "bare")
 def failing(site, fleet, deployed, reported) -> Run:
     """A second run, as an administrator makes it."""
     hosts = [fleet[name] for name in ("hv", "killed", *FAILING)]
-    return site.run(*hosts, words=("--diff",), prepare_without_hardware="fail")
+    return site.run(*hosts, words=("--diff",), ovirt_rdma_without_hardware="fail")
 
 
 def test_a_second_run_changes_nothing(fleet, failing):
@@ -312,7 +324,7 @@ def test_check_mode_shows_the_plan_and_changes_nothing(site, fleet, failing, pol
     host = fleet["hv"]
     fresh = site.hypervisor("fresh", connectx3_ib, command=None)
     for one in (host, fresh):
-        one.variables["prepare_policy_file"] = policies["used"]
+        one.variables["ovirt_rdma_policy_file"] = policies["used"]
     folders = [
         place for one in (host, fresh) for place in (one.root, one.there.root / "etc")
     ]
@@ -332,9 +344,9 @@ def test_check_mode_shows_the_plan_and_changes_nothing(site, fleet, failing, pol
 
 @pytest.fixture(scope="module")
 def restored(site, fleet, failing) -> dict[str, Run]:
-    """Three runs with ``prepare_state: absent``: in check mode, for real, and again."""
+    """Three runs with state "absent": in check mode, for real, and again."""
     hosts = [fleet[name] for name in ("hv", "lacking")]
-    more = {"prepare_state": "absent", "prepare_on_failure": "report"}
+    more = {"ovirt_rdma_state": "absent", "ovirt_rdma_on_failure": "report"}
     return {
         name: site.run(*hosts, words=words, **more)
         for name, words in (("check", ("--check",)), ("first", ()), ("second", ()))

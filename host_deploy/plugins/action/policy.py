@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # GNU General Public License v2.0 or any later version, v3.0 included
-"""Read the policy on the control machine; the module policy does the rest."""
+"""Make the policy's text on the control machine; the module policy does the rest."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import yaml
 from ansible.plugins.action import ActionBase
 from ansible_collections.ovirt_rdma.host.plugins.module_utils.host_command import (
     sentence,
@@ -19,7 +21,14 @@ class ActionModule(ActionBase):
         """Return the result of the module."""
         result = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
-        if arguments.get("src"):
+        content = arguments.get("content")
+        if content is not None:
+            arguments.pop("src", None)
+            if not isinstance(content, str):
+                # Of plain types: Ansible's own ones cannot be dumped.
+                plain = json.loads(json.dumps(content, default=str))
+                arguments["content"] = yaml.safe_dump(plain, sort_keys=False)
+        elif arguments.get("src"):
             try:
                 arguments["content"] = Path(arguments["src"]).read_text("utf-8")
             except (OSError, UnicodeDecodeError) as error:

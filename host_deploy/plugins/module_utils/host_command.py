@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``ovirt-rdma-host`` for a module, and turn its errors into one sentence."""
+"""Run our command for a module, and turn its errors into one sentence."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import time
 # The oldest version of the command that has all that the modules use.
 OLDEST = "0.2.0"
 
-PROGRAM = "ovirt-rdma-host"
-_UPDATE = "update the package ovirt-rdma-host on the host"
 # Exit code of a run that found another one at work.
 _LOCKED = 75
 _LOCK_WAIT_S = 3
@@ -76,6 +74,8 @@ def carry_out(module, work):
 class HostCommand:
     """The command ovirt-rdma-host on this host."""
 
+    program = package = "ovirt-rdma-host"
+
     def __init__(self, module, lock_timeout=60):
         """Find the command; raise Failed if it is missing.
 
@@ -83,32 +83,33 @@ class HostCommand:
         the host.
         """
         self._module = module
+        self._environment = {}
         self._lock_timeout = lock_timeout
         self._path = self.find(module)
         if self._path is None:
             raise Failed(
-                f"the command {PROGRAM} is missing",
-                "install the package ovirt-rdma-host on the host",
+                f"the command {self.program} is missing",
+                f"install the package {self.package} on the host",
                 "command-missing",
             )
 
-    @staticmethod
-    def find(module):
+    @classmethod
+    def find(cls, module):
         """Return the path of the command, or None."""
-        return module.get_bin_path(PROGRAM, opt_dirs=_FOLDERS)
+        return module.get_bin_path(cls.program, opt_dirs=_FOLDERS)
 
     def version(self):
         """Return the version of the command; raise Failed if it is too old."""
         code, out, err = self._module.run_command([self._path, "--version"])
         found = re.match(r"\S+ (\d+\.\d+\S*)", out)
         if code != 0 or not found:
-            raise _unusable("--version", code, out, err)
+            raise self._unusable("--version", code, out, err)
         version = found.group(1)
         if version_of(version) < version_of(OLDEST):
             raise Failed(
-                f"{PROGRAM} {version} on this host is older than {OLDEST}, which this "
-                "collection needs",
-                _UPDATE,
+                f"{self.program} {version} on this host is older than {OLDEST}, which "
+                "this collection needs",
+                self._update,
                 "command-too-old",
                 version=version,
             )
@@ -123,7 +124,9 @@ class HostCommand:
         deadline = time.time() + self._lock_timeout
         while True:
             argv = [self._path, *words, "-o", "json"]
-            code, out, err = self._module.run_command(argv)
+            code, out, err = self._module.run_command(
+                argv, environ_update=self._environment, expand_user_and_vars=False
+            )
             if code != _LOCKED or time.time() + _LOCK_WAIT_S > deadline:
                 break
             time.sleep(_LOCK_WAIT_S)
@@ -131,7 +134,7 @@ class HostCommand:
             document = json.loads(out)
             kind = document["kind"]
         except (ValueError, TypeError, KeyError):
-            raise _unusable(words[0], code, out, err) from None
+            raise self._unusable(words[0], code, out, err) from None
         if kind == "error":
             what = "; ".join(document["sentences"])
             raise Failed(what, document["fix"], document["id"], exit_code=code)
@@ -141,17 +144,22 @@ class HostCommand:
             raise Failed(": ".join([what, *left[:1]]), exit_code=code, left=left)
         return code, document
 
+    @property
+    def _update(self):
+        return f"update the package {self.package} on the host"
 
-def _unusable(verb, code, out, err):
-    """Return Failed for a command that did not print what was asked for."""
-    lines = [line for line in (err.strip() or out.strip()).splitlines() if line]
-    # argparse prints the usage first, and the reason last.
-    reason = lines[-1] if lines else "it printed nothing"
-    # A usage error: it does not know the verb or an option.
-    fix = _UPDATE if code == 2 else f"run it on the host: {PROGRAM} {verb}"
-    return Failed(
-        f"{PROGRAM} {verb} failed with exit code {code}: {reason}",
-        fix,
-        "command-failed",
-        exit_code=code,
-    )
+    def _unusable(self, verb, code, out, err):
+        """Return Failed for a command that did not print what was asked for."""
+        lines = [line for line in (err.strip() or out.strip()).splitlines() if line]
+        # argparse prints the usage first, and the reason last.
+        reason = lines[-1] if lines else "it printed nothing"
+        # A usage error: it does not know the verb or an option.
+        fix = (
+            self._update if code == 2 else f"run it on the host: {self.program} {verb}"
+        )
+        return Failed(
+            f"{self.program} {verb} failed with exit code {code}: {reason}",
+            fix,
+            "command-failed",
+            exit_code=code,
+        )

@@ -24,8 +24,8 @@ options:
     type: path
   content:
     description:
-      - The text of the policy, in place of O(src).
-    type: str
+      - The policy itself, as YAML or as its text, in place of O(src).
+    type: raw
   path:
     description:
       - The policy file of the host.
@@ -51,6 +51,16 @@ EXAMPLES = r"""
 - name: Place the policy of the engine machine, and load it
   ovirt_rdma.host.policy:
     src: /etc/ovirt-rdma/policy.yaml
+
+- name: Load a policy that is written here
+  ovirt_rdma.host.policy:
+    content:
+      version: 1
+      nfs:
+        rules:
+          - name: nas
+            server: nas1.example.com
+            transport: require-rdma
 
 - name: Load the policy that is on the host
   ovirt_rdma.host.policy:
@@ -245,7 +255,7 @@ def main():
     module = AnsibleModule(
         {
             "src": {"type": "path"},
-            "content": {"type": "str"},
+            "content": {"type": "raw"},
             "path": {"type": "path", "default": "/etc/ovirt-rdma/policy.yaml"},
             "backup": {"type": "bool", "default": True},
         },

@@ -166,14 +166,20 @@ def test_status_sees_that_the_engine_cannot_read_the_file(machine, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("prepare_mod: vdsmd\n", "the role has no variable prepare_mod"),
-        ("prepare_mode: vdsm\n", "prepare_mode is 'vdsm', and must be one of vdsmd, "),
-        ("prepare_apply: ture\n", "prepare_apply is 'ture', and must be true or false"),
-        ("prepare_apply:\n", "prepare_apply is None, and must be true or false"),
-        ("prepare_packages:\n", "must be a list"),
-        ("prepare_confirm_timeout: true\n", "must be a number"),
-        ("prepare_policy_file: [a]\n", "must be a text"),
-        ("prepare_on_failure: '{{ x }}'\n", "must be one of fail, report"),
+        ("ovirt_rdma_mod: vdsmd\n", "the role has no variable ovirt_rdma_mod"),
+        (
+            "ovirt_rdma_mode: vdsm\n",
+            "ovirt_rdma_mode is 'vdsm', and must be one of vdsmd, ",
+        ),
+        (
+            "ovirt_rdma_apply: ture\n",
+            "ovirt_rdma_apply is 'ture', and must be true or false",
+        ),
+        ("ovirt_rdma_apply:\n", "ovirt_rdma_apply is None, and must be true or false"),
+        ("ovirt_rdma_packages:\n", "must be a list"),
+        ("ovirt_rdma_confirm_timeout: true\n", "must be a number"),
+        ("ovirt_rdma_policy_file: [a]\n", "must be a text"),
+        ("ovirt_rdma_on_failure: '{{ x }}'\n", "must be one of fail, report"),
         ("- a\n", "is not a list of lines"),
         ("a: [\n", "line"),
     ],
@@ -184,9 +190,9 @@ def test_status_reads_the_settings(machine, text, words):
     specs.mkdir()
     shutil.copy(TOP / "host_deploy/roles/prepare/meta/argument_specs.yml", specs)
     for good in (
-        "prepare_mode: host\nprepare_policy_file:\nprepare_apply: 'off'\n",
-        "prepare_packages: a,b\nprepare_confirm_timeout: 120\n",
-        "prepare_policy_file: '/x/{{ host_deploy_cluster_name }}.yaml'\n",
+        "ovirt_rdma_mode: host\novirt_rdma_policy_file:\novirt_rdma_apply: 'off'\n",
+        "ovirt_rdma_packages: a,b\novirt_rdma_confirm_timeout: 120\n",
+        "ovirt_rdma_policy_file: '/x/{{ host_deploy_cluster_name }}.yaml'\n",
     ):
         (machine.top / "host-deploy.yml").write_text(good)
         assert machine.run("status")[0] == 0
@@ -199,13 +205,15 @@ def test_the_packaged_settings_set_nothing_and_are_valid(tmp_path):
     packaged = TOP / "rpm/host-deploy.yml"
     role = TOP / "host_deploy"
     assert post_tasks.read_settings(str(packaged), role) == {}
-    text = re.sub(r"^# (prepare_\w+:)", r"\1", packaged.read_text(), flags=re.MULTILINE)
+    text = re.sub(
+        r"^# (ovirt_rdma_\w+:)", r"\1", packaged.read_text(), flags=re.MULTILINE
+    )
     (tmp_path / "all.yml").write_text(text)
     shown = post_tasks.read_settings(str(tmp_path / "all.yml"), role)
     defaults = yaml.safe_load((role / "roles/prepare/defaults/main.yml").read_text())
     ours = yaml.safe_load(block.tasks_of())[2]["vars"]
-    ours["prepare_policy_file"] = POLICY_YAML
-    assert len(shown) == text.count("\nprepare_") > 5
+    ours["ovirt_rdma_policy_file"] = POLICY_YAML
+    assert len(shown) == text.count("\novirt_rdma_") > 5
     assert shown == {name: {**defaults, **ours}[name] for name in shown}
 
 
@@ -243,11 +251,11 @@ def test_what_the_engines_user_puts_in_the_collection_holds_up_nobody(
 ):
     """It may be in that user's home, and root reads it."""
     block_settings = tmp_path / "host-deploy.yml"
-    block_settings.write_text("prepare_apply: true\n")
+    block_settings.write_text("ovirt_rdma_apply: true\n")
     _named(machine.collection, kind)
     with bounded():
         found = post_tasks.read_settings(str(block_settings), machine.collection)
-    assert found == {"prepare_apply": True}
+    assert found == {"ovirt_rdma_apply": True}
 
 
 @pytest.mark.parametrize(
@@ -255,18 +263,18 @@ def test_what_the_engines_user_puts_in_the_collection_holds_up_nobody(
     [
         "[" * 100_000,
         "5",
-        "argument_specs: {main: {options: {prepare_apply: 5}}}",
-        "argument_specs: {main: {options: {prepare_apply: {choices: 5, type: []}}}}",
+        "argument_specs: {main: {options: {ovirt_rdma_apply: 5}}}",
+        "argument_specs: {main: {options: {ovirt_rdma_apply: {choices: 5, type: []}}}}",
     ],
 )
 def test_a_damaged_collection_names_no_variable(machine, tmp_path, text):
     block_settings = tmp_path / "host-deploy.yml"
-    block_settings.write_text("prepare_apply: true\n")
+    block_settings.write_text("ovirt_rdma_apply: true\n")
     specs = machine.collection / "roles/prepare/meta/argument_specs.yml"
     specs.parent.mkdir(parents=True, exist_ok=True)
     specs.write_text(text)
     found = post_tasks.read_settings(str(block_settings), machine.collection)
-    assert found == {"prepare_apply": True}
+    assert found == {"ovirt_rdma_apply": True}
 
 
 @pytest.mark.parametrize("kind", ["pipe"])

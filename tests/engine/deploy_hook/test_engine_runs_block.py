@@ -55,7 +55,7 @@ def test_a_failure_of_ours_is_an_event_and_ends_nothing(engine):
 
 
 def test_it_may_end_the_installation(engine):
-    (engine.top / "host-deploy.yml").write_text("prepare_on_failure: fail\n")
+    (engine.top / "host-deploy.yml").write_text("ovirt_rdma_on_failure: fail\n")
     done = engine(fails=True)
     assert not done.installed
     assert "later" not in done.texts
@@ -76,7 +76,7 @@ def test_a_missing_role_is_an_event(engine):
 @pytest.mark.selftest
 def test_a_setting_that_is_not_defined_does_not_end_the_installation(engine):
     """ansible-core 2.14 evaluates all of them where one is asked for."""
-    text = "prepare_packages: ['{{ nobody_defines_this }}']\n"
+    text = "ovirt_rdma_packages: ['{{ nobody_defines_this }}']\n"
     (engine.top / "host-deploy.yml").write_text(text)
     done = engine()
     assert done.installed
@@ -88,7 +88,7 @@ def test_a_setting_that_is_not_defined_does_not_end_the_installation(engine):
     "text",
     [
         "a: [",
-        pytest.param("prepare_on_failure: reprot", marks=pytest.mark.selftest),
+        pytest.param("ovirt_rdma_on_failure: reprot", marks=pytest.mark.selftest),
         pytest.param("- a list\n", marks=pytest.mark.selftest),
         pytest.param("text", marks=pytest.mark.selftest),
     ],

@@ -58,7 +58,7 @@ class Module:
     def get_bin_path(self, name, opt_dirs=()):
         return name
 
-    def run_command(self, argv):
+    def run_command(self, argv, **_):
         done = subprocess.run(
             [*COMMAND, *argv[1:]], capture_output=True, text=True, check=False
         )

@@ -13,8 +13,10 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from engine_double import AnswerLost, EngineDouble, sample_world
 from engine_double.jobs import jobs_of
 from engine_double.world import SimCluster, new_id
@@ -49,7 +51,7 @@ from ovirt_rdma.engine_sdk_tools.preparation import run
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url, folder, policy, *words = sys.argv[1:]
 cli_session.conversion_states = lambda: StateFolder(Path(folder))
-post_tasks.policy_of_engine = lambda: {"prepare_policy_file": policy}
+post_tasks.policy_of_engine = lambda: {"ovirt_rdma_policy_file": policy}
 post_tasks.read_settings = lambda collection: {}
 brief = lambda seconds: time.sleep(min(seconds, 0.01))
 true_session = cli_session.Session
@@ -67,6 +69,7 @@ class Fleet:
         self.folder = folder / "states"
         self.policy = folder / "policy.yaml"
         self.policy.write_text(POLICY)
+        self.settings: dict[str, Any] = {}
         # The block in the engine's post-tasks file.
         self.world.more["post_tasks"] = self.hook
         self.acts: list[str] = []
@@ -76,7 +79,7 @@ class Fleet:
         serve_hosts(double, self.door)
 
     def hook(self, host):
-        return run_role(host, {"prepare_policy_file": str(self.policy)})
+        return run_role(host, {"ovirt_rdma_policy_file": str(self.policy)})
 
     @contextlib.contextmanager
     def states(self):
@@ -86,10 +89,12 @@ class Fleet:
             yield patched
 
     def run(self, *words, door=True):
-        policy = {"prepare_policy_file": str(self.policy)}
+        policy = {"ovirt_rdma_policy_file": str(self.policy)}
         with self.states() as patched:
             patched.setattr(post_tasks, "policy_of_engine", lambda: policy)
-            patched.setattr(post_tasks, "read_settings", lambda collection: {})
+            patched.setattr(
+                post_tasks, "read_settings", lambda collection: self.settings
+            )
             given = self.door if door else None
             command = ("hosts", "prepare", *words)
             return run_engine(self.capsys, self.double, given, *command)
@@ -159,10 +164,27 @@ def test_by_ssh_no_host_leaves_its_work(fleet):
     # host01 is SPM: last.
     assert names == ["host02", "host03", "host04", "host01"]
     _, variables = fleet.door.prepared[0]
-    assert variables["prepare_live_only"] is True
-    assert variables["prepare_on_failure"] == "fail"
-    assert variables["prepare_restart_vdsmd"] is False
+    assert variables["ovirt_rdma_live_only"] is True
+    assert variables["ovirt_rdma_on_failure"] == "fail"
+    assert variables["ovirt_rdma_restart_vdsmd"] is False
     assert all(DIGEST in h["sentinel"] for h in found.values())
+
+
+def test_a_policy_in_the_settings_goes_before_the_file(fleet):
+    fleet.settings = {"ovirt_rdma_policy": yaml.safe_load(POLICY)}
+    fleet.policy.write_text(POLICY.replace("prefer", "require"))
+    found = fleet.results("--batch", "4", code=0)
+    assert all(DIGEST in h["sentinel"] for h in found.values())
+    assert {h["way"] for h in fleet.results(code=0).values()} == {"nothing"}
+
+
+def test_a_policy_that_is_a_template_is_refused(fleet):
+    place = "/etc/ovirt-rdma/{{ host_deploy_cluster_name }}.yaml"
+    fleet.settings = {"ovirt_rdma_policy_file": place}
+    fleet.run("-y").refused(
+        1, "the policy in /etc/ovirt-rdma/host-deploy.yml is a temp"
+    )
+    assert fleet.door.prepared == []
 
 
 def test_a_second_run_changes_nothing(fleet):

@@ -324,8 +324,9 @@ def test_the_policy_of_the_proof_is_compared():
 def test_the_role_says_what_is_required():
     roles = Path(__file__).parents[3] / "host_deploy/roles"
     variables = yaml.safe_load((roles / "prepare/vars/main.yml").read_text())
-    said = jinja2.Template(f"{role.SENTINEL} {variables['prepare_proof']}").render(
-        prepare_host={"version": "0.9"}, prepare_policy_result={"file_digest": "x:1"}
+    said = jinja2.Template(f"{role.SENTINEL} {variables['ovirt_rdma_proof']}").render(
+        ovirt_rdma_host={"version": "0.9"},
+        ovirt_rdma_policy_result={"file_digest": "x:1"},
     )
     assert role.policy_proven(said) == "x:1"
 

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any, Optional, TypeVar, Union
 
 import requests
+import yaml
 from engine_double import EngineDouble, SimHost, World
 from engine_double.answers import Answer
 
@@ -167,9 +168,11 @@ def run_role(host: SimHost, variables: Mapping[str, Any]) -> list[str]:
         return [*names, f"{WITHOUT_HARDWARE}, nothing was loaded"]
     if spoilt.get("fails"):
         return [*names, f"{NOT_PREPARED} [ERROR] {spoilt['fails']}"]
-    path = variables.get("prepare_policy_file")
+    path = variables.get("ovirt_rdma_policy_file")
     old = split(host.policy_text)
     file = Path(path).read_text("utf-8") if path else old.file
+    if variables.get("ovirt_rdma_policy"):
+        file = yaml.safe_dump(variables["ovirt_rdma_policy"])
     file = spoilt.get("other_policy", file)
     host.policy_text = joined(file, old.drop_ins)
     host.addon = True

@@ -39,17 +39,17 @@ PLAYBOOK = [
 ROLE = """\
 - name: "ovirt-rdma: install the package"
   ansible.builtin.command: "/bin/{{ 'false' if fails | default(false) else 'true' }}"
-  register: prepare_package_result
+  register: ovirt_rdma_package_result
   changed_when: false
-  ignore_errors: "{{ prepare_on_failure == 'report' }}"
-- name: "ovirt-rdma: attention: [WARNING] the policy is {{ prepare_policy_file }}"
+  ignore_errors: "{{ ovirt_rdma_on_failure == 'report' }}"
+- name: "ovirt-rdma: attention: [WARNING] the policy is {{ ovirt_rdma_policy_file }}"
   ansible.builtin.assert: {that: true, quiet: true}
 - name: "ovirt-rdma: host is not prepared: [ERROR] the package is missing"
   ansible.builtin.assert: {that: true, quiet: true}
-  when: prepare_package_result is failed
+  when: ovirt_rdma_package_result is failed
 - name: "ovirt-rdma: host is prepared (ovirt-rdma 0.9, policy sha256:1)"
   ansible.builtin.assert: {that: true, quiet: true}
-  when: prepare_package_result is not failed
+  when: ovirt_rdma_package_result is not failed
 """
 
 
