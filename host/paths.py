@@ -36,8 +36,8 @@ METRICS_JSON = "/run/ovirt-rdma/metrics.json"
 # Written by vdsmd; the package's tmpfiles.d file creates the folder.
 RUN_MOUNTS = "/run/ovirt-rdma/mounts"
 DEGRADED_JSON = f"{RUN_MOUNTS}/degraded.json"
-# Written by the launcher: why it started stock vdsmd.
-STOCK_REASON = f"{RUN_MOUNTS}/stock-vdsmd"
+# Written by the launcher: what it started, and its version, or why it is stock.
+STARTED = f"{RUN_MOUNTS}/vdsmd"
 
 # Files of the package ovirt-rdma-host.
 LAUNCHER = "/usr/libexec/ovirt-rdma/launcher/vdsmd"
@@ -84,8 +84,9 @@ OPENSM = "/usr/sbin/opensm"
 # The settings of our opensm at one port, and its unit, by the GUID of the port.
 OPENSM_SETTINGS_FILE = "/etc/ovirt-rdma/opensm-{}.conf"
 OPENSM_UNIT = "ovirt-rdma-opensm@{}.service"
-# The daemon's unit.
+# The daemon's unit, and VDSM's.
 DAEMON_UNIT = "ovirt-rdmad.service"
+VDSMD_UNIT = "vdsmd.service"
 
 # The kernel's netdevs.
 NET_CLASS = "/sys/class/net"

@@ -112,6 +112,11 @@ _VERBS: Table = (
         "write a page about hosts, domains and their fabric",
         "engine.report.MakeReport",
     ),
+    (
+        "version",
+        "show what is installed on this machine",
+        "engine.version.ShowVersion",
+    ),
 )
 
 

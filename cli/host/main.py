@@ -158,6 +158,11 @@ _VERBS: Table = (
     ("daemon", "the daemon that watches this host", _DAEMON),
     ("bench", "measure RDMA against TCP, and name the limit", "host.bench.Bench"),
     ("metrics", "print or write metrics for Prometheus", "host.metrics.ShowMetrics"),
+    (
+        "version",
+        "show what is installed, and what vdsmd and the daemon run",
+        "host.version.ShowVersion",
+    ),
 )
 _HIDDEN: Table = (("unit", "for systemd units", _UNIT),)
 

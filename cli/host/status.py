@@ -40,6 +40,7 @@ from ovirt_rdma.host.daemon.loop import (
     START,
     read_daemon,
 )
+from ovirt_rdma.host.daemon.versions import Versions, read_versions, version_advice
 from ovirt_rdma.host.enablement import apply
 from ovirt_rdma.host.enablement.apply import EnablementResult
 from ovirt_rdma.host.enablement.state import (
@@ -52,6 +53,7 @@ from ovirt_rdma.host.enablement.state import (
 )
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.paths import (
     DAEMON_UNIT,
     POLICY_JSON,
@@ -195,7 +197,13 @@ class ShowStatus(HostVerb):
     def run(self, context: Context) -> int:
         output = context.output
         report = read_status(context.root)
-        advice = (*report.advice, *daemon_advice(context.root))
+        unread: list[str] = []
+        versions = read_versions(context.root, unread)
+        advice = (
+            *report.advice,
+            *daemon_advice(context.root),
+            *version_advice(versions),
+        )
         report = dataclasses.replace(report, advice=advice)
         changes = change_status(runs.host_effects(context.root), Journal(context.root))
         digest = report.policy.digest
@@ -206,8 +214,11 @@ class ShowStatus(HostVerb):
         degraded, unknown, problems = _degraded(context.root, policy)
         kernel = read_kernel_change(context.root, problems)
         health = read_state(context.root, problems)
+        said = {one.sentence for one in advice}
+        problems += [sentence for sentence in unread if sentence not in said]
         if not output.for_people:
             content = {"version": __version__, **dataclasses.asdict(report)}
+            content["versions"] = plain(versions)
             content["policy"]["drop_ins"] = _drop_ins(context.root, problems)
             listed = [_document(review) for review in degraded]
             content["degraded"] = None if unknown else listed
@@ -225,7 +236,7 @@ class ShowStatus(HostVerb):
         shown = f"unknown: {unknown}" if unknown else count_shown
         output.fields(
             [
-                *_status_lines(report, policy or Policy()),
+                *_status_lines(report, versions, policy or Policy()),
                 *change_lines(changes, digest, at_work=holder is not None),
                 *([("locked by", str(holder))] if holder else []),
                 ("degraded", shown),
@@ -303,11 +314,13 @@ def _document(review: MountReview) -> dict[str, Optional[str]]:
     }
 
 
-def _status_lines(report: Status, policy: Policy) -> list[tuple[str, str]]:
+def _status_lines(
+    report: Status, versions: Versions, policy: Policy
+) -> list[tuple[str, str]]:
     files = dataclasses.asdict(report.package)
     missing = [name for name, present in files.items() if not present]
     if not missing:
-        package = "complete"
+        package = f"complete, version {versions.add_on or UNKNOWN}"
     elif len(missing) == len(files):
         package = "not installed"
     else:
@@ -316,6 +329,8 @@ def _status_lines(report: Status, policy: Policy) -> list[tuple[str, str]]:
     if report.running:
         by = "the launcher" if report.running.program == BY_LAUNCHER else "stock vdsmd"
         running = f"{by} (process {report.running.pid})"
+        if report.running.program == BY_LAUNCHER:
+            running += f", version {report.running.version or UNKNOWN}"
     loaded = "none loaded"
     if report.policy.loaded:
         loaded = (

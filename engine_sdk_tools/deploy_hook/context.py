@@ -95,21 +95,25 @@ class EngineMachine:
         return folder is not None and is_folder(folder / "roles/prepare/tasks")
 
 
+def engine_version() -> Optional[str]:
+    """Return the version of the engine's package on this machine; None if there is
+    none, or no rpm.
+    """
+    try:
+        return run_command(["rpm", "-q", "--qf", "%{VERSION}", "ovirt-engine"]).strip()
+    except CommandFailed:
+        return None
+
+
 def engine_machine(project: str = PROJECT) -> EngineMachine:
     """Return what is known of the engine here; nothing of it raises."""
-    try:
-        version: Optional[str] = run_command(
-            ["rpm", "-q", "--qf", "%{VERSION}", "ovirt-engine"]
-        ).strip()
-    except CommandFailed:
-        version = None
     runs_hook: Optional[bool] = None
     try:
         text = read_file(Path(project) / PLAYBOOK)
         runs_hook = b"{{ host_deploy_post_tasks }}" in text
     except OSError:
         pass
-    return EngineMachine(version, runs_hook, collection_folder())
+    return EngineMachine(engine_version(), runs_hook, collection_folder())
 
 
 def _role_paths() -> list[Path]:

@@ -52,6 +52,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     hooks_cell,
     policy_of,
     status_part,
+    versions_of,
     with_own_bugs_caught,
 )
 from ovirt_rdma.engine_sdk_tools.job import ORIGIN
@@ -76,11 +77,13 @@ from ovirt_rdma.engine_sdk_tools.model import (
     status_words,
 )
 from ovirt_rdma.host import __version__
-from ovirt_rdma.host.enablement.state import BY_LAUNCHER, MODE_VDSMD, MODES
+from ovirt_rdma.host.daemon.versions import Versions, unknown_version, version_advice
+from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK, MODE_VDSMD, MODES
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.devices import Adapter, Guid, RdmaDevice
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.mount_options import RDMA
+from ovirt_rdma.host.paths import VDSMD_UNIT
 from ovirt_rdma.host.policy.model import Policy, digest
 from ovirt_rdma.host.rules import base
 from ovirt_rdma.host.rules.base import Step
@@ -252,11 +255,24 @@ def package_cell(report: HostReport) -> Cell:
 def _version_cell(version: Optional[str]) -> Cell:
     if version == __version__:
         return Cell(OK, version, "all files of the add-on exist, in this version")
-    sentence = f"its version is {version}, and that of this machine {__version__}"
     fix = "install the same version on both"
     if version is None:
         return Cell(UNKNOWN, "unknown", "the host did not report the version", fix)
+    theirs, ours = _numbers(version), _numbers(__version__)
+    word = "not"
+    if theirs and ours and theirs < ours:
+        word, fix = "older than", "update ovirt-rdma-host on the host"
+    elif theirs and ours and theirs > ours:
+        word, fix = "newer than", "update ovirt-rdma-engine on this machine"
+    sentence = f"its version is {version}, {word} that of this machine, {__version__}"
     return Cell(FAIL, version, sentence, fix)
+
+
+def _numbers(version: str) -> Optional[tuple[int, ...]]:
+    """Return ``0.2.0`` as numbers; None for another form."""
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}", version, re.ASCII):
+        return None
+    return tuple(map(int, version.split(".")))
 
 
 def enabled_cell(report: HostReport) -> Cell:
@@ -284,7 +300,7 @@ def running_cell(host: Host, report: HostReport) -> Cell:
         verdict = FAIL if host.status == "up" else WARN
         return Cell(verdict, "no", "vdsmd is not running", source="host")
     launched = running.get("program") == BY_LAUNCHER
-    text = "launcher" if launched else "stock"
+    text = BY_LAUNCHER if launched else BY_STOCK
     restart = "on the host: systemctl restart vdsmd"
     if launched and mode != MODE_VDSMD:
         sentence = "vdsmd still uses the add-on, which is no longer enabled"
@@ -297,8 +313,28 @@ def running_cell(host: Host, report: HostReport) -> Cell:
             sentence = f"the launcher started stock vdsmd: {because[:_LONGEST]}"
             restart = "on the host: solve that, then systemctl restart vdsmd"
         return Cell(FAIL, text, sentence, restart)
-    started = "vdsmd was started by the launcher" if launched else "stock vdsmd runs"
-    return Cell(OK, text, started)
+    return _loaded_cell(text, versions_of(report))
+
+
+def _loaded_cell(text: str, versions: Optional[Versions]) -> Cell:
+    """Return whether vdsmd and the daemon have loaded what is installed. ``text`` says
+    whether vdsmd was started by the launcher.
+    """
+    stock = text != BY_LAUNCHER
+    vdsmd = versions.vdsmd if versions else None
+    if not stock and (vdsmd is None or vdsmd.restart_needed is None):
+        advice = unknown_version(VDSMD_UNIT)
+        return Cell(UNKNOWN, text, advice.sentence, f"on the host: {advice.fix}")
+    advices = tuple(version_advice(versions)) if versions else ()
+    if advices:
+        shown = f"{text} {vdsmd.version}" if vdsmd and not stock else text
+        sentence = "; ".join(advice.sentence for advice in advices)
+        fix = f"on the host: {'; '.join(advice.fix for advice in advices)}"
+        return Cell(WARN, shown, sentence, fix)
+    if stock or vdsmd is None:
+        return Cell(OK, text, "stock vdsmd runs")
+    started = "vdsmd was started by the launcher"
+    return Cell(OK, text, f"{started}, and has loaded version {vdsmd.version}")
 
 
 def rules_cell(report: HostReport, decision: Optional[Decision]) -> Cell:

@@ -23,12 +23,13 @@ from __future__ import annotations
 import functools
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Callable, Optional, Protocol, TypeVar, Union
 
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN, Cell
 from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.daemon.versions import Loaded, Versions
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.model import Facts
@@ -36,6 +37,8 @@ from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import is_drop_in
 from ovirt_rdma.host.policy.model import Policy, digest
+from ovirt_rdma.host.system.json_codec import Records
+from ovirt_rdma.host.system.json_document import WrongRecord
 from ovirt_rdma.storage.health.state import BROKEN, SLOW, STATES, MountHealth
 from ovirt_rdma.storage.health.state import OK as HEALTHY
 
@@ -304,6 +307,35 @@ def status_part(status: Any, name: str) -> dict[str, Any]:
     """Return a part of a status document, empty if it is missing or not an object."""
     value = status.get(name) if status else None
     return value if isinstance(value, dict) else {}
+
+
+def versions_of(report: HostReport) -> Optional[Versions]:
+    """Return the versions that the host reported; None if it reported none in a form
+    that is known here. A newer version of the add-on may add keys.
+    """
+    found = _known_keys(Versions, status_part(report.status, "versions"))
+    for name in ("vdsmd", "daemon"):
+        found[name] = _known_keys(Loaded, found[name])
+    try:
+        return _VERSIONS.read(Versions, found)
+    except WrongRecord:
+        return None
+
+
+def _known_keys(cls: Any, data: Any) -> Any:
+    if not isinstance(data, dict):
+        return data
+    return {field.name: data.get(field.name) for field in fields(cls)}
+
+
+def _too_long(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
+    for key, value in values.items():
+        if isinstance(value, str) and len(value) > _MOST_SHOWN:
+            return key, "is too long"
+    return "", ""
+
+
+_VERSIONS = Records("the versions", _too_long)
 
 
 @functools.lru_cache(_KEPT)

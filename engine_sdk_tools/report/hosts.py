@@ -23,7 +23,11 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
 )
 from ovirt_rdma.engine_sdk_tools.domains.transport import matrix_of as domain_matrix
 from ovirt_rdma.engine_sdk_tools.fleet import check
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    HostReport,
+    versions_of,
+    with_own_bugs_caught,
+)
 from ovirt_rdma.engine_sdk_tools.matrix import NONE, OK, Cell, worst_of
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
 from ovirt_rdma.engine_sdk_tools.report.model import (
@@ -116,6 +120,7 @@ def _row(
             worst_of(c.verdict for c in (*checked.cells, *cells)),
             facts.kernel_release if facts else None,
             facts.software.vdsm_version if facts else None,
+            versions_of(report),
             report.read_at,
             tuple(_devices(facts)) if facts else None,
             tuple(_paths(facts, zip(inside, found))) if facts else None,

@@ -28,6 +28,7 @@ from ovirt_rdma.engine_sdk_tools.matrix import (
     Cell,
     Matrix,
 )
+from ovirt_rdma.host.daemon.versions import Versions
 from ovirt_rdma.host.facts.devices import SWITCH, Neighbour
 from ovirt_rdma.host.system.json_document import json_type
 from ovirt_rdma.storage.benchmark.limits import Limit
@@ -398,7 +399,8 @@ class ReportHost:
     ``problem`` and ``fix`` say what it did not report. ``devices``, ``paths`` and
     ``steps`` are None without its facts, ``runs`` without its history;
     ``runs_problem`` says why a history that it reported cannot be read.
-    ``read_at`` is in seconds since 1970.
+    ``versions`` are those that it reported, None without them. ``read_at`` is in
+    seconds since 1970.
     """
 
     name: str
@@ -410,6 +412,7 @@ class ReportHost:
     worst: str
     kernel: Optional[str] = None
     vdsm: Optional[str] = None
+    versions: Optional[Versions] = None
     read_at: Optional[float] = None
     devices: Optional[tuple[Device, ...]] = None
     paths: Optional[tuple[ServerPath, ...]] = None

@@ -44,7 +44,12 @@ from ovirt_rdma.host.collect.rdma import (
     read_tuning,
     with_virtual_functions,
 )
-from ovirt_rdma.host.collect.software import read_booted_at, read_software, read_uptime
+from ovirt_rdma.host.collect.software import (
+    package_version,
+    read_booted_at,
+    read_software,
+    read_uptime,
+)
 from ovirt_rdma.host.collect.tools import (
     Tools,
     cm_ids,
@@ -353,6 +358,12 @@ class HostReader:
         be read.
         """
         return read_booted_at(self._tree, _list(problems))
+
+    def vdsm_version(self, problems: Problems = None) -> Optional[str]:
+        """Return the version of VDSM's package; None if that is not known, or it is not
+        installed.
+        """
+        return package_version(self._tools, "vdsm", _list(problems))
 
     def kernel_release(self, problems: Problems = None) -> str:
         """Return the running kernel's release, as in ``uname -r``."""

@@ -492,15 +492,16 @@ _ENFORCE = "/sys/fs/selinux/enforce"
 
 
 def running_scripts(
-    tree: FileTree, scripts: Collection[str]
+    tree: FileTree, scripts: Collection[str], first: Optional[int] = None
 ) -> Iterator[tuple[int, str]]:
     """Yield process id and path of those ``scripts`` of vdsmd and supervdsmd that
     Python runs for the daemon's user.
 
     They are sorted by process id; there may be several, while one stops and one starts.
+    That of ``first``, if it is one, comes before the others are looked for.
     """
     wanted = {script.encode(): script for script in scripts}
-    for pid, words in processes(tree):
+    for pid, words in processes(tree, first):
         if not posixpath.basename(words[0]).startswith(b"python"):
             continue
         found = next((word for word in words[1:] if not word.startswith(b"-")), b"")

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Optional, Protocol, Union
 
+from ovirt_rdma.host import __version__
 from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import DAEMON_JSON, DAEMON_UNIT, under
@@ -82,13 +83,14 @@ class TaskState:
 
 @dataclass(frozen=True)
 class DaemonState:
-    """The daemon: its process with its start in clock ticks after boot, the digest of
-    the policy that it follows (None: there is none), what is wrong with the policy's
-    file, and its tasks.
+    """The daemon: its process with its start in clock ticks after boot, the version of
+    the add-on that it has loaded, the digest of the policy that it follows (None: there
+    is none), what is wrong with the policy's file, and its tasks.
     """
 
     pid: int
     start: int
+    version: str
     policy: Optional[str]
     policy_problem: str
     tasks: tuple[TaskState, ...]
@@ -123,7 +125,7 @@ def read_daemon(root: Union[str, Path] = "/") -> Optional[DaemonState]:
         raise Problem(
             "daemon-state-invalid",
             f"{path}: {error}",
-            "systemctl restart ovirt-rdmad.service",
+            f"systemctl restart {DAEMON_UNIT}",
         ) from error
     return state if start_of(state.pid) == state.start else None
 
@@ -549,6 +551,7 @@ class Daemon:
         state = DaemonState(
             self._pid,
             self._started,
+            __version__,
             loaded.stored.digest if loaded.stored else None,
             loaded.problem.one_line if loaded.problem else "",
             tuple(

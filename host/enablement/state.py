@@ -38,13 +38,14 @@ from ovirt_rdma.host.paths import (
     POLICY_JSON,
     POLICY_YAML,
     RUN_MOUNTS,
-    STOCK_REASON,
+    STARTED,
     STOCK_VDSMD,
     SYSTEMD_BOOTED,
     under,
 )
 from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.system.files import unfinished, unfinished_files
+from ovirt_rdma.host.system.numbers import whole
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -71,6 +72,10 @@ BY_STOCK = "stock"
 # VDSM's user may write the file.
 _LONGEST_REASON = 1000
 
+# Of the add-on.
+VERSION = re.compile(r"[0-9][0-9A-Za-z.+~]{0,39}", re.ASCII)
+_SETS_VERSION = re.compile(rb'^__version__ = "([0-9A-Za-z.+~]{1,40})"$', re.MULTILINE)
+
 _SETS_EXEC_START = re.compile(rb"^[ \t]*ExecStart[ \t]*=", re.MULTILINE)
 
 
@@ -78,12 +83,14 @@ _SETS_EXEC_START = re.compile(rb"^[ \t]*ExecStart[ \t]*=", re.MULTILINE)
 class VdsmdProcess:
     """A running vdsmd: its process id, and its program, BY_LAUNCHER or BY_STOCK.
 
-    ``because``: why the launcher started stock vdsmd; None if it did not.
+    ``because``: why the launcher started stock vdsmd; None if it did not. ``version``
+    is that of our class in it; None for stock vdsmd, and if it is unknown.
     """
 
     pid: int
     program: str
     because: Optional[str] = None
+    version: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -169,22 +176,43 @@ def marker_mode(root: Path) -> Optional[str]:
 
 
 def vdsmd_process(root: Path) -> Optional[VdsmdProcess]:
-    """Find the running vdsmd by its command line."""
+    """Find the running vdsmd by its command line; that of the launcher's last note
+    without a look at all processes.
+    """
     programs = {LAUNCHER: BY_LAUNCHER, STOCK_VDSMD: BY_STOCK}
     tree = FileTree(root)
-    for pid, script in running_scripts(tree, programs):
-        because = _stock_reason(tree, pid) if script == STOCK_VDSMD else None
-        return VdsmdProcess(pid, programs[script], because)
+    data = tree.data(STARTED, others=RUN_MOUNTS) or b""
+    note = data.decode("utf-8", "replace").strip()
+    first = whole(note.partition(" ")[0])
+    for pid, script in running_scripts(tree, programs, first):
+        program = programs[script]
+        text = _noted(note, pid, program)
+        if program == BY_STOCK:
+            return VdsmdProcess(pid, program, text)
+        known = text is not None and VERSION.fullmatch(text)
+        return VdsmdProcess(pid, program, version=text if known else None)
     return None
 
 
-def _stock_reason(tree: FileTree, pid: int) -> Optional[str]:
-    """Return why the launcher started stock vdsmd in the process ``pid``, which stock
-    vdsmd replaces, so that the id is the same.
+def _noted(note: str, pid: int, program: str) -> Optional[str]:
+    """Return what the launcher wrote of ``program`` in the process ``pid``. Stock vdsmd
+    replaces the launcher, so that the id is the same.
     """
-    data = tree.data(STOCK_REASON, others=RUN_MOUNTS) or b""
-    number, _, reason = data.decode("utf-8", "replace").strip().partition(" ")
-    return reason[:_LONGEST_REASON] or None if number == str(pid) else None
+    start = f"{pid} {program} "
+    return note[len(start) :][:_LONGEST_REASON] if note.startswith(start) else None
+
+
+def installed_version() -> Optional[str]:
+    """Return the version of the add-on in the package's files; None if it cannot be
+    read. A process that was started before an update has an earlier one in memory.
+    """
+    try:
+        match = _SETS_VERSION.search(
+            read_file(Path(__file__).parents[1] / "__init__.py")
+        )
+    except OSError:
+        return None
+    return match.group(1).decode() if match else None
 
 
 def _one_of(texts: Mapping[bytes, str], path: Path) -> tuple[str, Optional[str]]:

@@ -214,12 +214,12 @@ _UIDS = re.compile(rb"^Uid:\t(\d+)\t(\d+)\t(\d+)\t(\d+)$", re.MULTILINE)
 _STATE, _START = 0, 19
 
 
-def state_and_start(pid: int) -> tuple[bytes, int]:
+def state_and_start(pid: int, root: str = "") -> tuple[bytes, int]:
     """Return a process's state (a letter) and when it began, in clock ticks after boot.
 
     Raises OSError if there is none, ValueError if the kernel's text has another form.
     """
-    fields = read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    fields = read_file(f"{root}/proc/{pid}/stat").rpartition(b")")[2].split()
     if len(fields) <= _START:
         raise ValueError("stat has too few fields")
     return fields[_STATE], int(fields[_START])
@@ -239,8 +239,15 @@ def seconds_after_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def processes(tree: FileTree) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield the ids of all processes, in order, and the words that each was given."""
+def processes(
+    tree: FileTree, first: Optional[int] = None
+) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the ids of all processes, in order, and the words that each was given; that
+    of ``first`` before the others are looked for.
+    """
+    if first is not None:
+        words = tree.data(f"/proc/{first}/cmdline") or b""
+        yield first, words.rstrip(b"\0").split(b"\0")
     for pid in sorted(int(name) for name in tree.names("/proc") if name.isdecimal()):
         words = tree.data(f"/proc/{pid}/cmdline") or b""
         yield pid, words.rstrip(b"\0").split(b"\0")

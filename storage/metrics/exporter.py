@@ -18,6 +18,7 @@ from typing import NamedTuple, Optional
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn
+from ovirt_rdma.host.daemon.versions import read_versions
 from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import METRICS_JSON, POLICY_JSON, under
@@ -89,6 +90,7 @@ def read_metrics(root: str = "/") -> Metrics:
         reviews=reviews,
         policy=in_force,
         health=health,
+        versions=read_versions(root, problems, tools=False),
         now=time.time(),
         took_s=time.monotonic() - started,
         problems=problems,

@@ -30,6 +30,7 @@ HW_COUNTERS = "/sys/class/infiniband/DEVICE/ports/N/hw_counters"
 REVIEW = "the proof of the mount and the policy, as `ovirt-rdma-host nfs list`"
 HEALTH = "/run/ovirt-rdma/health.json"
 OWN = "the exporter itself"
+VERSIONS = "what `ovirt-rdma-host version` reads"
 POLICY = "/var/lib/ovirt-rdma/policy.json"
 
 
@@ -443,6 +444,30 @@ POLICY_LOADED = _family(
     (),
     POLICY,
 )
+INFO = _family(
+    "info",
+    GAUGE,
+    "The installed add-on and the running kernel; `unknown` for what cannot be read. "
+    "Always 1.",
+    ("version", "kernel"),
+    VERSIONS,
+)
+LOADED_INFO = _family(
+    "loaded_info",
+    GAUGE,
+    "The version of the add-on that a running service has loaded: vdsmd.service (stock "
+    "vdsmd: `stock`), ovirt-rdmad.service; or `unknown`. Always 1.",
+    ("unit", "version"),
+    VERSIONS,
+)
+RESTART_NEEDED = _family(
+    "restart_needed",
+    GAUGE,
+    "1 if a start of the service now would load another version, or start another "
+    "vdsmd; else 0. Absent if it is not running, or if that is unknown.",
+    ("unit",),
+    VERSIONS,
+)
 LAST_RUN = _family(
     "exporter_last_run_timestamp_seconds",
     GAUGE,
@@ -496,6 +521,9 @@ FAMILIES: tuple[Family, ...] = (
     POLICY_INFO,
     POLICY_USABLE,
     POLICY_LOADED,
+    INFO,
+    LOADED_INFO,
+    RESTART_NEEDED,
     LAST_RUN,
     RUN_TIME,
     PROBLEMS,

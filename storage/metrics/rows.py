@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Callable, NamedTuple, Optional, Union
 
+from ovirt_rdma.host.daemon.versions import Versions
+from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.facts.port_counters import CONGESTION, ERRORS, of_kind
 from ovirt_rdma.host.facts.statistics import (
     MountStatistics,
@@ -64,6 +66,7 @@ class Reading:
     were_active: ``DEVICE/PORT`` of the ports that have been ACTIVE since the boot
     reviews: the mounts, compared with the policy; policy: the one in force
     health: None if nobody watches the mounts
+    versions: what is installed, and what runs
     now: in seconds since 1970; took_s: how long the reading took
     problems: sentences about what could not be read, in all
     """
@@ -74,6 +77,7 @@ class Reading:
     reviews: Sequence[MountReview]
     policy: InForce
     health: Optional[HealthState]
+    versions: Versions
     now: float
     took_s: float
     problems: Sequence[str]
@@ -100,6 +104,7 @@ def rows_of(reading: Reading) -> tuple[list[Row], list[str]]:
         state = reading.port_states.get((port.device, port.port))
         rows += _port(port, state, was_active)
     rows += _policy(reading.policy)
+    rows += _versions(reading.versions)
     own = [
         (f.LAST_RUN, round(reading.now, 3)),
         (f.RUN_TIME, round(reading.took_s, 6)),
@@ -242,6 +247,16 @@ def _policy(policy: InForce) -> Iterator[Row]:
     yield Row((), values)
     if policy.stored is not None:
         yield Row((policy.stored.digest,), [(f.POLICY_INFO, 1)])
+
+
+def _versions(versions: Versions) -> Iterator[Row]:
+    labels = (versions.add_on or UNKNOWN, versions.kernel or UNKNOWN)
+    yield Row(labels, [(f.INFO, 1)])
+    for unit, loaded in versions.services:
+        if loaded is not None:
+            yield Row((unit, loaded.version or UNKNOWN), [(f.LOADED_INFO, 1)])
+            if loaded.restart_needed is not None:
+                yield Row((unit,), [(f.RESTART_NEEDED, int(loaded.restart_needed))])
 
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

@@ -48,10 +48,11 @@ class LaunchRefused(Problem):
 
 @dataclass(frozen=True)
 class Prepared:
-    """VDSM's main function, and sentences for syslog."""
+    """VDSM's main function, sentences for syslog, and the version of our class."""
 
     main: Callable[[], Any]
     remarks: tuple[str, ...]
+    version: str = __version__
 
 
 class _NoRules:

@@ -409,9 +409,7 @@ def completes(machine: Machine, new: dict[str, Path], before: dict[str, str]) ->
     changed = machine.rpm("-V", "--nodeps", *NAMES, check=False).splitlines()
     assert all(line.endswith(f"  c {POLICY}") for line in changed)
     # The launcher has written why it started stock vdsmd.
-    assert set(differences(before, state(machine))) == {
-        "/run/ovirt-rdma/mounts/stock-vdsmd"
-    }
+    assert set(differences(before, state(machine))) == {"/run/ovirt-rdma/mounts/vdsmd"}
     # VDSM runs each executable in these folders.
     hooks = machine.shell("ls /usr/libexec/vdsm/hooks/*/").split()
     assert set(hooks) - {"50_ovirt_rdma"} == {word for word in hooks if word[-1] == ":"}

@@ -15,7 +15,7 @@ from support.fakes.fake_hosts import soft_roce
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.enablement.state import read_state
-from ovirt_rdma.host.paths import DEGRADED_JSON, STOCK_REASON
+from ovirt_rdma.host.paths import DEGRADED_JSON, STARTED
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.services.support_content import VDSM_LOG
 from ovirt_rdma.storage.health.look import Looker
@@ -24,7 +24,7 @@ from ovirt_rdma.storage.metrics import exporter
 # With the user that can write them: vdsm.
 LINKS = (
     DEGRADED_JSON,
-    STOCK_REASON,
+    STARTED,
     VDSM_LOG,
     "/var/lib/vdsm/persistence/netconf/nets/storage",
     "/var/lib/vdsm/staging/netconf/nets/storage",

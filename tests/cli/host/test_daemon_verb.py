@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from ovirt_rdma.host import __version__
 from ovirt_rdma.host.daemon.loop import (
     FAILED,
     HANGS,
@@ -36,7 +37,9 @@ def running(host, *tasks, pid=None, policy_problem=""):
     """Let the daemon have these tasks."""
     pid = pid or os.getpid()
     start = start_of(pid) or 1
-    write_daemon(host.root, DaemonState(pid, start, None, policy_problem, tasks))
+    write_daemon(
+        host.root, DaemonState(pid, start, __version__, None, policy_problem, tasks)
+    )
 
 
 def test_all_is_well(enabled):
@@ -98,7 +101,10 @@ def test_a_host_that_is_not_enabled_needs_none(host):
 def test_a_daemon_that_is_not_running(enabled, start):
     if start:
         # The process has ended, and another one has its number.
-        write_daemon(enabled.root, DaemonState(os.getpid(), start, None, "", (WELL,)))
+        write_daemon(
+            enabled.root,
+            DaemonState(os.getpid(), start, __version__, None, "", (WELL,)),
+        )
     result = enabled("daemon", "status")
     assert result.code == 3
     assert "is not running, although this host is enabled" in result.out

@@ -5,11 +5,13 @@ import pytest
 from support.fakes.fake_processes import VDSM, run_process
 from support.fakes.fake_root import FakeRoot
 
+from ovirt_rdma.host import __version__
 from ovirt_rdma.host.paths import (
     DROPIN_LINK,
     DROPIN_SOURCE,
     ENABLED,
     LAUNCHER,
+    STARTED,
     STOCK_VDSMD,
     under,
 )
@@ -101,9 +103,9 @@ def test_status_says_what_to_do(installed):
     vdsmd(installed, STOCK_VDSMD)
     assert (
         installed("status").out
-        == """\
+        == f"""\
 enabled   yes, mode vdsmd
-package   complete
+package   complete, version {__version__}
 running   stock vdsmd (process 700)
 policy    none loaded
 changes   nothing to revert
@@ -123,8 +125,10 @@ def test_status_of_a_host_in_order(installed):
     installed("policy", "load")
     installed("enable")
     vdsmd(installed, LAUNCHER)
+    under(installed.root, STARTED).parent.mkdir(parents=True)
+    under(installed.root, STARTED).write_text(f"700 launcher {__version__}\n")
     lines = installed("status").out.splitlines()
-    assert lines[2] == "running   the launcher (process 700)"
+    assert lines[2] == f"running   the launcher (process 700), version {__version__}"
     assert lines[3].startswith(f"policy    1 NFS rule from {policy}, loaded ")
     assert lines[4:] == ["changes   nothing to revert", "degraded  none"]
 

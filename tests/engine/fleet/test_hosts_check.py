@@ -112,6 +112,67 @@ def test_what_the_host_says_of_the_add_on(column, its, verdict, text):
     assert found.source == "host"
 
 
+def test_a_newer_add_on_may_report_more():
+    told = status()
+    for part in (told["versions"], told["versions"]["vdsmd"]):
+        part["in a later version"] = 1
+    assert cell("running", report(status=told)).verdict == OK
+
+
+def test_an_older_add_on_is_said_to_be_older():
+    found = cell("package", report(status={**status(), "version": "0.0.9"}))
+    assert found.sentence == (
+        f"its version is 0.0.9, older than that of this machine, {__version__}"
+    )
+    assert found.fix == "update ovirt-rdma-host on the host"
+    found = cell("package", report(status={**status(), "version": "10.0"}))
+    assert "newer than that of this machine" in found.sentence
+    assert found.fix == "update ovirt-rdma-engine on this machine"
+    found = cell("package", report(status={**status(), "version": "0.2.0~rc1"}))
+    assert found.verdict == FAIL
+    assert f"not that of this machine, {__version__}" in found.sentence
+
+
+def test_vdsmd_with_the_version_before_an_update():
+    found = cell("running", report(status=status(loaded="0.1.9")))
+    assert (found.verdict, found.text) == (WARN, "launcher 0.1.9")
+    assert (
+        "vdsmd.service still runs version 0.1.9 of the add-on, and "
+        f"{__version__} is installed"
+    ) in found.sentence
+    assert found.fix == (
+        "on the host: systemctl restart vdsmd (running VMs and mounts stay); "
+        "systemctl restart ovirt-rdmad"
+    )
+
+
+def test_a_daemon_with_the_version_before_an_update():
+    told = status(mode="host", program="stock", loaded="0.1.9")
+    found = cell("running", report(status=told))
+    assert (found.verdict, found.text) == (WARN, "stock")
+    assert found.fix == "on the host: systemctl restart ovirt-rdmad"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"versions": None},
+        {"versions": {}},
+        {"versions": {**status()["versions"], "vdsmd": None}},
+        {"versions": {**status()["versions"], "kernel": "x" * 10_000}},
+        {"versions": {**status()["versions"], "kernel": 5}},
+        {"versions": status(loaded=None)["versions"]},
+    ],
+)
+def test_vdsmd_of_an_unknown_version_is_not_good(odd):
+    found = cell("running", report(status={**status(), **odd}))
+    assert (found.verdict, found.text) == (UNKNOWN, "launcher")
+    assert found.sentence.startswith("Whether vdsmd.service has loaded the installed")
+    assert found.fix.startswith("on the host: systemctl restart vdsmd")
+    stock = {**status(mode="host", program="stock"), "versions": None}
+    assert cell("running", report(status=stock)).verdict == OK
+
+
 def test_why_the_launcher_started_stock_vdsmd():
     because = "ovirt-rdma does not support this VDSM: NFSConnection has no connect()"
     running = {"pid": 7, "program": "stock", "because": because}

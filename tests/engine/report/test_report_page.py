@@ -24,6 +24,7 @@ from support.engine.told_hosts import (
     report,
     rules,
     status,
+    versions,
 )
 from support.storage.benchmarks import TCP, benchmark, counted, rates
 
@@ -36,6 +37,7 @@ from ovirt_rdma.engine_sdk_tools.report.page import (
     MOST_RUNS,
     html_of,
 )
+from ovirt_rdma.host import __version__
 from ovirt_rdma.host.facts.devices import Neighbour
 from ovirt_rdma.storage.benchmark.model import LinkResult
 
@@ -161,8 +163,26 @@ def test_the_tables_say_what_the_matrices_have(shown, small):
     assert found["hv1"] == ["rdma", "rdma"]
     assert found["hv2"] == ["FAIL tcp", "FAIL tcp"]
     assert found["hv3"] == ["? unknown", "? unknown"]
-    (table,) = part(shown, "checks").all("table")
+    table, _ = part(shown, "checks").all("table")
     assert rows(table)[0][1:] == [column.name for column in small.checks.columns]
+
+
+def test_the_versions_of_each_host(shown, small):
+    _, table = part(shown, "checks").all("table")
+    digest = small.hosts[0].versions.policy[:15]
+    kernel = "5.14.0-427.el9.x86_64"
+    assert rows(table)[1:] == [
+        ["hv1", *[__version__] * 3, digest, "4.50.5.1", kernel],
+        ["hv2", *[__version__] * 3, digest, "4.50.5.1", kernel],
+        ["hv3", "unknown"],
+    ]
+    odd = versions(loaded="0.1.9")
+    odd = replace(odd, add_on=None, policy=None, vdsm=None, daemon=None)
+    report = replace(small, hosts=(replace(small.hosts[0], versions=odd),))
+    _, table = part(read_page(html_of(report)), "checks").all("table")
+    assert rows(table)[1] == (
+        ["hv1", "unknown", "0.1.9, restart needed", "not running", "none", "-", kernel]
+    )
 
 
 def test_the_domains_have_their_exports_and_who_uses_them(shown):

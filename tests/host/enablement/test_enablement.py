@@ -29,8 +29,10 @@ from ovirt_rdma.host.enablement.apply import (
 from ovirt_rdma.host.enablement.state import (
     MODES,
     Advice,
+    VdsmdProcess,
     marker_text,
     read_status,
+    vdsmd_process,
 )
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.paths import (
@@ -43,7 +45,7 @@ from ovirt_rdma.host.paths import (
     LAUNCHER,
     POLICY_JSON,
     RUN_LOCK,
-    STOCK_REASON,
+    STARTED,
     STOCK_VDSMD,
     VDSM_CONF,
     under,
@@ -51,6 +53,7 @@ from ovirt_rdma.host.paths import (
 from ovirt_rdma.host.policy.model import NfsRule
 from ovirt_rdma.host.policy.store import store
 from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.system.tree import FileTree
 
 pytestmark = pytest.mark.hypervisor
 
@@ -499,7 +502,7 @@ class TestStatus:
     def test_why_the_launcher_started_stock_is_said(self, host):
         host.enable()
         host.process(700, *STOCK)
-        host.write(STOCK_REASON, f"700 {BECAUSE}\n")
+        host.write(STARTED, f"700 stock {BECAUSE}\n")
         status = read_status(host.root)
         assert status.running.because == BECAUSE
         assert status.advice[0] == Advice(
@@ -508,22 +511,70 @@ class TestStatus:
         )
 
     @pytest.mark.parametrize(
-        "text", ["", "701 earlier", "700", "700 ", "\udcff", "x" * 2_000_000]
+        "text",
+        [
+            "",
+            "701 stock earlier",
+            "700",
+            "700 ",
+            "700 stock ",
+            "700 launcher 0.2.0",
+            "\udcff",
+            "x" * 2_000_000,
+        ],
     )
     def test_a_reason_of_another_start_or_damaged_is_not_said(self, host, text):
         host.enable()
         host.process(700, *STOCK)
-        host.write(STOCK_REASON, "")
+        host.write(STARTED, "")
         data = text.encode("utf-8", "surrogateescape")
-        under(host.root, STOCK_REASON).write_bytes(data)
+        under(host.root, STARTED).write_bytes(data)
         assert read_status(host.root).running.because is None
 
     def test_a_pipe_in_place_of_the_reason_does_not_hang(self, host):
         host.enable()
         host.process(700, *STOCK)
-        under(host.root, STOCK_REASON).parent.mkdir(parents=True)
-        os.mkfifo(under(host.root, STOCK_REASON))
+        under(host.root, STARTED).parent.mkdir(parents=True)
+        os.mkfifo(under(host.root, STARTED))
         assert read_status(host.root).running.because is None
+
+    def test_the_version_that_the_launcher_noted(self, host):
+        host.process(700, *OURS)
+        host.write(STARTED, "700 launcher 0.1.9\n")
+        assert read_status(host.root).running == VdsmdProcess(
+            700, "launcher", version="0.1.9"
+        )
+
+    def test_vdsmd_is_looked_for_where_the_launcher_noted_it(self, host, monkeypatch):
+        """The exporter reads it every 15 s: not of all processes."""
+        for pid in (600, 700):
+            host.process(pid, *OURS)
+        host.write(STARTED, "700 launcher 0.1.9\n")
+        read = []
+        data = FileTree.data
+
+        def watched(tree, path, *rest, **keys):
+            read.append(path)
+            return data(tree, path, *rest, **keys)
+
+        monkeypatch.setattr(FileTree, "data", watched)
+        assert vdsmd_process(host.root).pid == 700
+        assert "/proc/600/cmdline" not in read
+        host.process(700, "/usr/bin/python3", "/usr/bin/other")
+        assert vdsmd_process(host.root) == VdsmdProcess(600, "launcher")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("", "701 launcher 0.1.9", "700 stock 0.1.9", "700 launcher "),
+            *("700 launcher newest", "700 launcher 0.1.9 x", "700 launcher 1\x1b[1m"),
+            f"700 launcher 0.{'1' * 100}",
+        ],
+    )
+    def test_a_version_that_cannot_be_one_is_unknown(self, host, text):
+        host.process(700, *OURS)
+        host.write(STARTED, text)
+        assert read_status(host.root).running.version is None
 
     def test_disabled_but_not_restarted(self, host):
         host.process(700, *OURS)

@@ -8,12 +8,22 @@ import re
 import time
 
 import pytest
+from support.fakes.fake_processes import VDSM, run_process
 from support.storage.metrics_host import MetricsHost
 
+from ovirt_rdma.host import __version__
 from ovirt_rdma.host.collect.statistics import SWITCHES
+from ovirt_rdma.host.enablement.state import marker_text
 from ovirt_rdma.host.facts.port_counters import COUNTERS, ERRORS
 from ovirt_rdma.host.facts.statistics import RDMA_COLUMNS, TCP_COLUMNS
-from ovirt_rdma.host.paths import DEGRADED_JSON, HEALTH_JSON
+from ovirt_rdma.host.paths import (
+    DEGRADED_JSON,
+    ENABLED,
+    HEALTH_JSON,
+    LAUNCHER,
+    STARTED,
+    under,
+)
 from ovirt_rdma.storage.health.state import (
     DEAD,
     SERVER,
@@ -275,6 +285,38 @@ def test_the_policy_and_a_damaged_one(host):
     found = values(host)
     assert "ovirt_rdma_policy_info" not in found
     assert value(found, "policy_usable") is None
+
+
+def run_vdsmd(host, version):
+    run_process(host.root, 700, "/usr/bin/python3", LAUNCHER, user=VDSM)
+    for path, text in (
+        (STARTED, f"700 launcher {version}\n"),
+        (ENABLED, marker_text("vdsmd")),
+    ):
+        under(host.root, path).parent.mkdir(parents=True, exist_ok=True)
+        under(host.root, path).write_text(text)
+
+
+def test_what_is_installed_and_what_runs(host):
+    found = values(host)
+    assert value(found, "info", version=__version__) == 1
+    assert "ovirt_rdma_loaded_info" not in found
+    assert "ovirt_rdma_restart_needed" not in found
+    run_vdsmd(host, __version__)
+    found = values(host)
+    assert value(found, "loaded_info", unit="vdsmd.service", version=__version__) == 1
+    assert value(found, "restart_needed", unit="vdsmd.service") == 0
+    run_vdsmd(host, "0.1.9")
+    found = values(host)
+    assert value(found, "loaded_info", unit="vdsmd.service", version="0.1.9") == 1
+    assert value(found, "restart_needed", unit="vdsmd.service") == 1
+
+
+def test_a_version_that_is_unknown_needs_no_restart_and_is_not_current(host):
+    run_vdsmd(host, "")
+    found = values(host)
+    assert value(found, "loaded_info", unit="vdsmd.service", version="unknown") == 1
+    assert "ovirt_rdma_restart_needed" not in found
 
 
 def health(host, state, taken_s=None, **more):

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import signal
 import time
 
 import pytest
 from support.storage.launcher_host import Host
+
+from ovirt_rdma.host import __version__
+from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK
 
 pytestmark = pytest.mark.hypervisor
 
@@ -65,6 +69,12 @@ def _init(self, id, export, timeout=100, retrans=3, version=None, extraOptions="
         extraOptions += ",sync"
     _stock_init(self, id, export, timeout, retrans, version, extraOptions)
 NFSConnection.__init__ = _init
+"""
+EARLIER = """
+import sys, types
+for name in ("storage", "storage.vdsm", "storage.vdsm.launch"):
+    launch = sys.modules[f"ovirt_rdma.{name}"] = types.ModuleType(name)
+launch.prepare = lambda root: types.SimpleNamespace(main=None, remarks=())
 """
 MUTE = "class Mute(Exception):\n def __str__(self): 1 / 0\nraise Mute"
 
@@ -158,6 +168,7 @@ FAULTS = {
     "our package is cut off": (_ours("def prepare("), "SyntaxError"),
     "our package is a null": (_ours("a\0b"), "null bytes"),
     "our package may not be read": (_deny("storage/vdsm/"), "Permission denied"),
+    "our package is of an earlier version": (_ours(EARLIER), "no attribute 'version'"),
     "memory is short": (_ours("raise MemoryError"), "MemoryError"),
     "no end of calls": (_ours("def f(): f()\nf()"), "RecursionError"),
     # Texts that syslog does not accept unchanged.
@@ -187,16 +198,16 @@ def test_stock_vdsm_runs_as_if_we_were_not_there(host, fault):
 
 def test_why_stock_vdsmd_runs_is_kept_for_status(host):
     """The engine's side reads it there; nobody on the engine reads the host's log."""
-    host.refusal.parent.mkdir(parents=True)
+    host.started.parent.mkdir(parents=True)
     damage, words = FAULTS["another error code"]
     damage(host)
     for _ in range(2):
         process = host.popen([str(host.launcher)], host.as_started())
         process.communicate(timeout=60)
-        number, _, why = host.refusal.read_text().partition(" ")
-        assert int(number) == process.pid
+        number, program, why = host.started.read_text().split(" ", 2)
+        assert (int(number), program) == (process.pid, BY_STOCK)
         assert words in why
-    assert [path.name for path in host.refusal.parent.iterdir()] == ["stock-vdsmd"]
+    assert [path.name for path in host.started.parent.iterdir()] == ["vdsmd"]
 
 
 @pytest.mark.parametrize(
@@ -208,16 +219,26 @@ def test_why_stock_vdsmd_runs_is_kept_for_status(host):
     ],
 )
 def test_a_reason_that_cannot_be_kept_changes_nothing(host, odd):
-    host.refusal.parent.mkdir(parents=True)
-    odd(host.refusal)
+    host.started.parent.mkdir(parents=True)
+    odd(host.started)
     host.replace_our_package("1 / 0")
     assert host.start()["ran"] == "stock"
 
 
-def test_a_start_of_ours_keeps_no_reason(host):
-    host.refusal.parent.mkdir(parents=True)
-    assert host.start()["ran"] == "main"
-    assert not host.refusal.exists()
+def test_a_start_of_ours_keeps_the_version_that_it_loaded(host):
+    host.started.parent.mkdir(parents=True)
+    host.started.write_text(f"1 {BY_STOCK} an earlier reason\n")
+    process = host.popen([str(host.launcher)], host.as_started())
+    out, _ = process.communicate(timeout=60)
+    assert json.loads(out)["ran"] == "main"
+    expected = f"{process.pid} {BY_LAUNCHER} {__version__}\n"
+    assert host.started.read_text() == expected
+
+
+def test_a_version_that_cannot_be_kept_changes_nothing(host):
+    host.started.mkdir(parents=True)
+    ran = host.start()
+    assert (ran["ran"], ran["ours"]) == ("main", True)
 
 
 def test_a_change_that_an_import_made_in_the_environment_is_taken_back(host):

@@ -48,8 +48,10 @@ from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.model import digest as digest_of
+from ovirt_rdma.host.system.json_codec import plain
 from support.engine.engine_host_facts import facts_of
 from support.engine.policy_files import joined, split
+from support.engine.told_hosts import versions
 
 T = TypeVar("T")
 _INSTALL = "install the package ovirt-rdma-host there"
@@ -191,13 +193,15 @@ def status_document(host: SimHost) -> dict[str, Any]:
     digest = digest_of(policy) if policy is not None else None
     on = host.addon
     link = "ours" if on else "absent"
+    program = BY_LAUNCHER if on and not host.stock_because else BY_STOCK
     status = Status(
         Enabled("vdsmd" if on else None, link, link, ()),
         Package(launcher=True, dropin=True),
         VdsmdProcess(
             1234,
-            BY_LAUNCHER if on and not host.stock_because else BY_STOCK,
+            program,
             host.stock_because or None,
+            __version__ if program == BY_LAUNCHER else None,
         ),
         LoadedPolicy(
             policy is not None,
@@ -216,6 +220,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
         "kind": "status",
         "version": __version__,
         **content,
+        "versions": plain(versions(digest, program)),
         "degraded": [],
         "health": None,
         "changes": json.loads(json.dumps(change_document(ChangeStatus(), digest))),

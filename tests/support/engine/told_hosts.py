@@ -17,10 +17,12 @@ from ovirt_rdma.engine_sdk_tools.model import (
     StorageConnection,
 )
 from ovirt_rdma.host import __version__
+from ovirt_rdma.host.daemon.versions import Loaded, Versions
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import digest
+from ovirt_rdma.host.system.json_codec import plain
 
 FACTS = Path(__file__).parents[2] / "data" / "facts"
 SERVER = "nfs1.example.com"
@@ -35,14 +37,41 @@ def rules(transport: str, path: str = "*", name: str = "nas") -> str:
     )
 
 
+def versions(
+    digest: Optional[str] = None,
+    program: str = "launcher",
+    loaded: Optional[str] = __version__,
+) -> Versions:
+    """Return the versions of a host, where vdsmd and the daemon have ``loaded`` this
+    version.
+    """
+    needed = None if loaded is None else loaded != __version__
+    in_vdsmd = Loaded(4711, 1_700_000_000, loaded, needed)
+    if program == "stock":
+        in_vdsmd = replace(in_vdsmd, version="stock", restart_needed=False)
+    return Versions(
+        add_on=__version__,
+        python="3.9.18",
+        policy=digest,
+        policy_loaded_at=digest and "2026-01-01T00:00:00+00:00",
+        vdsmd=in_vdsmd,
+        daemon=Loaded(815, 1_700_000_001, loaded, needed),
+        vdsm="4.50.5.1",
+        kernel="5.14.0-427.el9.x86_64",
+    )
+
+
 def status(
     policy: Optional[str] = None,
     *,
     mode: Optional[str] = "vdsmd",
     program: str = "launcher",
     problem: Optional[str] = None,
+    loaded: Optional[str] = __version__,
 ) -> dict[str, Any]:
-    """Return ``ovirt-rdma-host status -o json`` of a host with ``policy`` loaded."""
+    """Return ``ovirt-rdma-host status -o json`` of a host with ``policy`` loaded, where
+    vdsmd and the daemon have ``loaded`` this version.
+    """
     its_digest = digest(parse_policy(policy, "p").policy) if policy else None
     return {
         "schema_version": 1,
@@ -51,6 +80,7 @@ def status(
         "enabled": {"mode": mode},
         "package": {"launcher": True, "dropin": True},
         "running": {"pid": 4711, "program": program},
+        "versions": plain(versions(its_digest, program, loaded)),
         "policy": {
             "loaded": policy is not None and problem is None,
             "digest": its_digest,
@@ -91,7 +121,9 @@ def report(name: str = "hv1", **more: Any) -> HostReport:
     return HostReport(name, **more)
 
 
-def connection(name: str = "data1", options: str = "", **more: Any):
+def connection(
+    name: str = "data1", options: str = "", **more: Any
+) -> StorageConnection:
     """Return a storage connection of the engine."""
     row = StorageConnection(
         f"row-{name}", "nfs", SERVER, f"/exports/{name}", "v4_2", options

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 import ovirt_rdma.storage
-from ovirt_rdma.host.paths import STOCK_REASON
+from ovirt_rdma.host.paths import STARTED
 
 LAUNCHER = Path(ovirt_rdma.storage.__path__[0]) / "launcher/vdsmd"
 DROPIN = LAUNCHER.parents[1] / "systemd/vdsmd.service.d/50-ovirt-rdma.conf"
@@ -80,7 +80,7 @@ class Host:
         self.launcher = self.root / LAUNCHER_PATH[1:]
         self.enabled = self.root / "etc/ovirt-rdma/enabled"
         self.policy = self.root / "var/lib/ovirt-rdma/policy.json"
-        self.refusal = self.root / STOCK_REASON[1:]
+        self.started = self.root / STARTED[1:]
         self.extra = self.root / "extra"
         for path in (self.stock, self.launcher, self.enabled, self.policy):
             path.parent.mkdir(parents=True)
@@ -100,7 +100,7 @@ class Host:
         text = LAUNCHER.read_text()
         for old, new in (
             (f'STOCK = "{STOCK_PATH}"', f'STOCK = "{self.stock}"'),
-            (f'REFUSAL = "{STOCK_REASON}"', f'REFUSAL = "{self.refusal}"'),
+            (f'STARTED = "{STARTED}"', f'STARTED = "{self.started}"'),
             ("prepare()", f"prepare({str(self.root)!r})"),
             ("#!/usr/bin/python3", f"#!{sys.executable}"),
             ("import syslog", _FAKE_SYSLOG.format(folder=str(self.extra))),
