@@ -196,6 +196,7 @@ install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below 
 	  install -D -m 644 storage/metrics/prometheus/$$file \
 	  $(DESTDIR)/usr/share/ovirt-rdma/prometheus/$$file || exit; done
 	install -m 644 docs/alerts.md $(DESTDIR)/usr/share/ovirt-rdma/prometheus/alerts.md
+	$(PYTHON) tools/dashboard.py $(DESTDIR)/usr/share/ovirt-rdma/prometheus
 	$(if $(PROJECT_URL),sed -i \
 	  's|file:///usr/share/ovirt-rdma/prometheus/alerts.md|$(PROJECT_URL)/html/docs/alerts.html|' \
 	  $(DESTDIR)/usr/share/ovirt-rdma/prometheus/ovirt-rdma.rules.yml)

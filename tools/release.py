@@ -26,7 +26,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
@@ -100,10 +99,8 @@ def _documents(folder: Path) -> None:
     """Write the documentation as HTML, as ``make docs`` does, into ``folder``."""
     program = Path(sys.executable).with_name("sphinx-build")
     top = packages.CHECKOUT
-    with tempfile.TemporaryDirectory() as kept:
-        words = ("-q", "-W", "-c", top / "docs", "-d", kept, "-b", "html")
-        _run(program, *words, top, folder)
-    (folder / ".buildinfo").unlink()
+    words = ("-q", "-W", "-c", top / "docs", "-d", top / "build/docs-tree")
+    _run(program, *words, "-b", "html", top, folder)
 
 
 def _repository(place: Path, paths: Sequence[Path], key: str) -> list[Path]:

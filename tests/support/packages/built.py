@@ -59,7 +59,9 @@ def _name(path: Path) -> str:
 
 
 # The packages have nothing of these, so no test of ours makes another build.
-_NOT_PACKAGED = re.compile(r"[^/]+/(bench|examples|lab|tests|tools)/")
+_NOT_PACKAGED = re.compile(
+    r"[^/]+/((bench|examples|lab|tests)/|tools/(?!dashboard\.py|man_pages\.py))"
+)
 
 
 def what_is_packaged(archive: Path, folder: Path, earlier: bool = False) -> Path:
