@@ -223,6 +223,7 @@ install-engine-files: ## Ansible collection, bash completion of ovirt-rdma, belo
 install-man-pages:
 	for page in $(wildcard docs/*.[1-8] docs/man/*.[1-8]); do install -D -m 644 $$page \
 	  $(DESTDIR)/usr/share/man/man$${page##*.}/$${page##*/} || exit; done
+	$(PYTHON) tools/man_pages.py --verbs docs/man $(DESTDIR)/usr/share/man/man8
 
 # SITELIB is where the target's Python has its packages.
 .PHONY: install-python-plugins
