@@ -161,7 +161,8 @@ rpm: venv ## the packages for EL9 and EL10, in dist/
 	@tools/install-debian-packages --for "building packages" rpm
 	@$(BIN)/python -m tools.packages rpm
 
-# Where the release will be served; without it, the repository works from dist/release.
+# Where the release will be served, which the alerts name too; without it, the repository
+# works from dist/release, and the alerts name installed files.
 PROJECT_URL ?=
 
 .PHONY: release
@@ -198,6 +199,11 @@ install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below 
 	for file in $(notdir $(wildcard storage/metrics/prometheus/*)); do \
 	  install -D -m 644 storage/metrics/prometheus/$$file \
 	  $(DESTDIR)/usr/share/ovirt-rdma/prometheus/$$file || exit; done
+	install -m 644 docs/alerts.md $(DESTDIR)/usr/share/ovirt-rdma/prometheus/alerts.md
+	$(PYTHON) tools/dashboard.py $(DESTDIR)/usr/share/ovirt-rdma/prometheus
+	$(if $(PROJECT_URL),sed -i \
+	  's|file:///usr/share/ovirt-rdma/prometheus/alerts.md|$(PROJECT_URL)/html/docs/alerts.html|' \
+	  $(DESTDIR)/usr/share/ovirt-rdma/prometheus/ovirt-rdma.rules.yml)
 	install -D -m 644 completion/ovirt-rdma-host \
 	  $(DESTDIR)/usr/share/bash-completion/completions/ovirt-rdma-host
 
@@ -221,6 +227,7 @@ install-engine-files: ## Ansible collection, bash completion of ovirt-rdma, belo
 install-man-pages:
 	for page in $(wildcard docs/*.[1-8] docs/man/*.[1-8]); do install -D -m 644 $$page \
 	  $(DESTDIR)/usr/share/man/man$${page##*.}/$${page##*/} || exit; done
+	$(PYTHON) tools/man_pages.py --verbs docs/man $(DESTDIR)/usr/share/man/man8
 
 # SITELIB is where the target's Python has its packages.
 .PHONY: install-python-plugins

@@ -4,9 +4,9 @@
 Three directives, for pages in Markdown:
 
 ``{options} PROGRAM VERB``
-    The arguments and options of a verb, with the text of ``--help``, and its exit
-    codes. The content of the directive is a definition list: it adds sentences to the
-    options that it names.
+    How a verb is called, its arguments and options with the text of ``--help``, and
+    its exit codes. The content of the directive is a definition list: it adds
+    sentences to the options that it names.
 
 ``{shared-options} PROGRAM [OPTION...]``
     The verbs that have all of these options, and the options. Without any, the
@@ -158,7 +158,23 @@ class Options(_Directive):
         found = self._list(parser, actions, more)
         if more:
             raise self.error(f"{self.arguments[0]} has no {', '.join(more)}")
-        return [*found, *_exit_codes(parser)]
+        return [_usage(self.arguments[0], parser), *found, *_exit_codes(parser)]
+
+
+def _usage(words: str, parser: Parser) -> nodes.paragraph:
+    """Return how the verb is called; tools/man_pages.py makes a synopsis of it."""
+    line = nodes.paragraph("", "", nodes.strong(words, words), nodes.Text(" ["))
+    line += [nodes.emphasis("OPTION", "OPTION"), nodes.Text("...]")]
+    for action in shown(parser):
+        if not action.option_strings:
+            before, after = "[" * (action.nargs in ("?", "*")), ""
+            if action.nargs in ("*", "+"):
+                after = "..."
+            after += "]" * len(before)
+            word = _metavar(action)
+            line += [nodes.Text(f" {before}"), nodes.emphasis(word, word)]
+            line += nodes.Text(after)
+    return line
 
 
 def _exit_codes(parser: Parser) -> list[nodes.Node]:
@@ -260,6 +276,7 @@ class OtherVerbs(_Directive):
             section += nodes.title(name, name)
             text = " ".join((parser.description or "").split())
             section += nodes.paragraph(text, text)
+            section += _usage(f"{program} {name}", parser)
             left_out = shared_options(program, name)
             actions = [
                 one

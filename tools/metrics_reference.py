@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Make the tables of docs/metrics.md from the metrics and the alert rules.
+"""Make the tables of docs/metrics.md from the metrics, and the texts of docs/alerts.md
+that the alert rules have.
 
 WRITE_GOLDEN=1 pytest tests/storage/metrics/test_metrics_docs.py writes them.
 """
@@ -19,6 +20,7 @@ from ovirt_rdma.storage.metrics.families import NAMED_OPERATIONS, OTHER, Family
 
 TOP = Path(__file__).resolve().parents[1]
 PAGE = TOP / "docs/metrics.md"
+ALERTS = TOP / "docs/alerts.md"
 RULES = TOP / "storage/metrics/prometheus/ovirt-rdma.rules.yml"
 MARK = "<!-- {}: made from storage/metrics. -->\n"
 
@@ -30,19 +32,10 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def tables() -> dict[str, str]:
-    """Return the tables of the page by name."""
+    """Return the tables of the page of metrics by name."""
     counters = [
         (f"`{name}`", kind, meaning)
         for name, (kind, _, meaning) in port_counters.COUNTERS.items()
-    ]
-    fired = [
-        (
-            f"`{rule['alert']}`",
-            rule["labels"]["severity"],
-            rule.get("for", "at once"),
-            _meaning(rule["annotations"]),
-        )
-        for rule in alerts()
     ]
     return {
         "Metrics": _table(
@@ -50,33 +43,37 @@ def tables() -> dict[str, str]:
             [_row(family) for family in families.FAMILIES],
         ),
         "Counters of ports": _table(("counter", "kind", "what it counts"), counters),
-        "Alerts": _table(("alert", "severity", "after", "meaning and action"), fired),
         "Operations": ", ".join(f"`{name}`" for name in (*NAMED_OPERATIONS, OTHER))
         + "\n",
     }
 
 
-def page(text: str) -> str:
-    """Return the page with new tables in place of those after the marks."""
-    for name, made in tables().items():
+def meanings() -> dict[str, str]:
+    """Return by alert its severity, how long it waits, and what it means."""
+    return {
+        rule["alert"]: f"**{rule['labels']['severity']}**, "
+        f"{'after ' + rule['for'] if 'for' in rule else 'at once'}: "
+        f"{_plain(rule['annotations']['summary'])}. "
+        f"{_plain(rule['annotations']['description'])}\n"
+        for rule in alerts()
+    }
+
+
+def page(text: str, made: dict[str, str]) -> str:
+    """Return a page with ``made`` in place of the paragraphs after the marks."""
+    for name, new in made.items():
         mark = MARK.format(name)
         before, found, after = text.partition(mark)
         if not found:
-            raise ValueError(f"{PAGE} has no line {mark.strip()}")
+            raise ValueError(f"no line {mark.strip()}")
         rest = after.partition("\n\n")[2]
-        text = f"{before}{mark}{made}\n{rest}"
+        text = f"{before}{mark}{new}\n{rest}"
     return text
 
 
 def _row(family: Family) -> tuple[str, ...]:
     labels = ", ".join(f"`{label}`" for label in family.labels)
     return (f"`{family.name}`", family.kind, labels, family.help, family.source)
-
-
-def _meaning(texts: dict[str, str]) -> str:
-    summary = _plain(texts["summary"])
-    # An action may begin with a command.
-    return f"{summary[0].upper()}{summary[1:]}. Next: {_plain(texts['action'])}."
 
 
 def _plain(text: str) -> str:

@@ -184,9 +184,10 @@ def find_python(version: str) -> Optional[Path]:
     return None
 
 
-def build(archive: Path, el: int, folder: Path) -> list[Path]:
+def build(archive: Path, el: int, folder: Path, url: str = "") -> list[Path]:
     """Build the packages of ``archive`` for EL ``el`` into ``folder``.
 
+    ``url`` is where the release will be served; what is installed names it.
     Returns their paths; the source package is one of them. Raises PackageProblem with
     the end of rpmbuild's output if it fails.
     """
@@ -202,6 +203,7 @@ def build(archive: Path, el: int, folder: Path) -> list[Path]:
             "el": str(el),
             "python3_version": PYTHONS[el],
             "with_byte_code": str(int(python is not None)),
+            **({"project_url": url} if url else {}),
         }
         command = [*enter, "rpmbuild", "-ta", "--nodeps"]
         command += ["--load", f"{place}/{MACROS.name}"]

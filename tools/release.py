@@ -11,6 +11,7 @@ where the folder will be served; without one, the repository works from here
     el9/, el10/                   dnf repositories; source/ has the source packages
     ovirt-rdma-VERSION.tar.gz     the source archive
     ovirt_rdma-host-VERSION.tar.gz    the Ansible collection
+    html/                         the documentation
     ovirt-rdma-VERSION.spdx.json  what each package consists of (SPDX 2.3)
     SHA256SUMS, SHA256SUMS.asc    of all files above
 
@@ -62,10 +63,11 @@ def make_release(
         raise packages.PackageProblem(f"key {key}: {problem}") from None
     shutil.rmtree(folder, ignore_errors=True)
     archive = packages.source_archive(folder)
-    url = url.rstrip("/") or folder.resolve().as_uri()
+    url = url.rstrip("/")
+    site = url or folder.resolve().as_uri()
     public = _run("gpg", "--armor", "--export", key)
     (folder / KEY_FILE).write_text(public)
-    (folder / "ovirt-rdma.repo").write_text(REPOSITORY.format(url=url, key=KEY_FILE))
+    (folder / "ovirt-rdma.repo").write_text(REPOSITORY.format(url=site, key=KEY_FILE))
     binaries = []
     for el, version in packages.PYTHONS.items():
         if built is None and packages.find_python(version) is None:
@@ -74,12 +76,13 @@ def make_release(
                 f"with pyenv: pyenv install {version}"
             )
         place = folder / f"el{el}"
-        paths = built[el] if built else packages.build(archive, el, place / "new")
+        paths = built[el] if built else packages.build(archive, el, place / "new", url)
         binaries += _repository(place, paths, key)
         shutil.rmtree(place / "new", ignore_errors=True)
     collection = packages.CHECKOUT / "host_deploy"
     galaxy = Path(sys.executable).with_name("ansible-galaxy")
     _run(galaxy, "collection", "build", collection, "--output-path", folder)
+    _documents(folder / "html")
     document = _bill_of_materials(release, binaries)
     name = f"{packages.NAME}-{release.version}.spdx.json"
     (folder / name).write_text(json.dumps(document, indent=2) + "\n")
@@ -90,6 +93,14 @@ def make_release(
     )
     (folder / "SHA256SUMS").write_text(sums)
     _sign_beside(folder / "SHA256SUMS", key)
+
+
+def _documents(folder: Path) -> None:
+    """Write the documentation as HTML, as ``make docs`` does, into ``folder``."""
+    program = Path(sys.executable).with_name("sphinx-build")
+    top = packages.CHECKOUT
+    words = ("-q", "-W", "-c", top / "docs", "-d", top / "build/docs-tree")
+    _run(program, *words, "-b", "html", top, folder)
 
 
 def _repository(place: Path, paths: Sequence[Path], key: str) -> list[Path]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Define faults of a mount on real kernels, and what health and alerts must say.
 
-docs/metrics.md has the same table for readers.
+docs/alerts.md has the same table for readers.
 """
 
 from __future__ import annotations

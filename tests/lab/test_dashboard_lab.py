@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Our dashboard for Grafana: its form, and its queries answered by Debian 12's
-Prometheus from what the exporter wrote on two hosts. No guest is booted.
+"""The queries of our dashboard for Grafana, answered by Debian 12's Prometheus from
+what the exporter wrote on two hosts. No guest is booted.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from lab.prometheus import promtool
 from ovirt_rdma.storage.health.state import HealthState, MountHealth, write_state
 from ovirt_rdma.storage.metrics import exporter
 from ovirt_rdma.storage.metrics.exporter import export
-from ovirt_rdma.storage.metrics.families import FAMILIES
-from tools.metrics_reference import TOP, alerts
+from tools import dashboard
 
-DASHBOARD = TOP / "storage/metrics/prometheus/ovirt-rdma-grafana.json"
-PANELS = json.loads(DASHBOARD.read_text())["panels"]
+# Both forms have the same queries (tests/storage/metrics/test_dashboard.py).
+BOARD = dashboard.board(dashboard.FORMS["ovirt-rdma-grafana.json"])
+PANELS = BOARD["panels"]
 HOSTS = ("hv1:9100", "hv2:9100")
 # The second is mounted over TCP although the policy says RDMA.
 EXPORTS = ("nas:/vm", "nas:/iso(old)+1.0")
@@ -38,20 +38,6 @@ def expressions() -> Iterator[str]:
     for panel in PANELS:
         for target in panel.get("targets", ()):
             yield target["expr"]
-
-
-def test_expressions_name_metrics_and_labels_that_exist():
-    known = {family.name: family for family in FAMILIES}
-    seen = 0
-    for expression in (*expressions(), *(rule["expr"] for rule in alerts())):
-        names = re.findall(r"\bovirt_rdma_\w+", expression)
-        assert names, expression
-        assert set(names) <= set(known), expression
-        for name, inside in re.findall(r"(ovirt_rdma_\w+)\{([^}]*)\}", expression):
-            labels = set(re.findall(r"(\w+) *(?:=|!=)~?", inside))
-            assert labels <= {*known[name].labels, "instance", "job"}, expression
-        seen += 1
-    assert seen > 20
 
 
 def test_prometheus_takes_every_expression(tmp_path):
@@ -85,53 +71,6 @@ def chosen(*values: str) -> str:
         for value in values
     ]
     return quoted[0] if len(quoted) == 1 else f"({'|'.join(quoted)})"
-
-
-def test_the_dashboard_is_of_a_form_that_grafana_of_the_data_warehouse_loads():
-    """oVirt's own dashboards (ovirt-dwh 4.5.9, packaging/conf/grafana-dashboards) have
-    schemaVersion 22 and panels of the type graph. ovirt-engine-dwh requires Grafana
-    7.3, which writes 26; later ones migrate it (DashboardMigrator.ts, up to 39, has no
-    step that loses one of these).
-    """
-    board = json.loads(DASHBOARD.read_text())
-    assert board["schemaVersion"] == 26
-    assert (board["id"], board["uid"]) == (None, "ovirt-rdma")
-    (source,) = (
-        one for one in board["templating"]["list"] if one["type"] == "datasource"
-    )
-    assert (source["name"], source["query"]) == ("datasource", "prometheus")
-    # Panels that 7.3 has; timeseries came with 7.4.
-    assert {panel["type"] for panel in PANELS} <= {"row", "graph", "stat", "table"}
-    # @grafana/data of 7.5, 9.2 and 10.2 knows each: getValueFormats(), fieldReducers,
-    # standardTransformers.
-    assert units() <= {"short", "Bps", "ops", "s"}
-    ids = [panel["id"] for panel in PANELS]
-    assert len(set(ids)) == len(ids)
-    taken: set[tuple[int, int]] = set()
-    for panel in PANELS:
-        if panel["type"] != "row":
-            assert panel["datasource"] == "$datasource"
-        place = panel["gridPos"]
-        assert place["x"] + place["w"] <= 24
-        cells = {
-            (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
-        }
-        assert not cells & taken, panel["title"]
-        taken |= cells
-
-
-def units() -> set[str]:
-    found = set()
-    for panel in PANELS:
-        found |= {axis["format"] for axis in panel.get("yaxes", ())}
-        if panel["type"] == "stat":
-            found.add(panel["fieldConfig"]["defaults"]["unit"])
-            assert panel["options"]["reduceOptions"]["calcs"] == ["lastNotNull"]
-        for one in panel.get("transformations", ()):
-            assert one["id"] == "organize"
-    return found
 
 
 # Two hosts with everything that a panel shows.
@@ -310,9 +249,8 @@ def test_what_is_chosen_is_shown_and_nothing_else(server, exports):
 
 
 def test_the_variables_offer_the_hosts_and_exports(server):
-    board = json.loads(DASHBOARD.read_text())
     offered = {}
-    for variable in board["templating"]["list"]:
+    for variable in BOARD["templating"]["list"]:
         if variable["type"] == "query":
             form = r"label_values\((\w+), (\w+)\)"
             name, label = re.fullmatch(form, variable["query"]).groups()

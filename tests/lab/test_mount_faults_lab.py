@@ -4,7 +4,7 @@
 The watcher of the unit runs with a short interval. Emulated guests are some 15 times
 slower than hosts, so its looks are counted, not seconds: the one under way at the fault
 or the next one names it, or the one after if a mount is slow, because a single late
-answer is none. docs/metrics.md says which alerts each fault raises; a Prometheus that
+answer is none. docs/alerts.md says which alerts each fault raises; a Prometheus that
 scrapes what the exporter wrote in the guest must agree.
 """
 
@@ -123,7 +123,7 @@ def test_a_disk_that_hangs_is_named_although_lookups_are_answered(
 
 
 def test_the_documentation_names_the_same_alerts() -> None:
-    text = (TOP / "docs/metrics.md").read_text()
+    text = (TOP / "docs/alerts.md").read_text()
     rows = re.findall(r"^\| ([a-z][^|]+) \| `?(\w+)`?[^|]* \| ([^|]*) \|$", text, re.M)
     shown = {
         name: [set(re.findall(r"`(\w+)`", part)) for part in alerts.split("at times")]

@@ -12,10 +12,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.packages.built import EARLIER, built
+from support.packages.built import EARLIER, URL, built
 from support.packages.machine import DATABASE
 
 from tools import packages, release
+from tools.metrics_reference import alerts
 from tools.release import sign
 
 pytestmark = pytest.mark.skipif(
@@ -217,6 +218,18 @@ def test_the_sums_are_signed_and_of_all_files(published, gnupg):
         f"ovirt-rdma-{now}.spdx.json",
         f"el10/source/ovirt-rdma-{now}-1.el10.src.rpm",
     } <= set(files)
+
+
+def test_alerts_lead_to_pages_of_the_release(published):
+    command = "rpm2cpio $1 | cpio --quiet -i --to-stdout '*.rules.yml'"
+    words = ["sh", "-c", command, "sh", built(9, earlier=True)["ovirt-rdma-host"]]
+    rules = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    urls = re.findall("runbook_url: (.*)", rules)
+    assert len(urls) == len(alerts())
+    for url in urls:
+        page, _, anchor = url.partition("#")
+        file = published / page.removeprefix(f"{URL}/")
+        assert f' id="{anchor}"' in file.read_text(), url
 
 
 def test_the_bill_of_materials_has_what_the_packages_require(published):

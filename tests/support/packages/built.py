@@ -20,7 +20,8 @@ from tools import packages
 # Kept between runs: a build takes seconds, and the same files give the same packages.
 CACHE = packages.CHECKOUT / ".cache/rpm"
 EARLIER = "0.0.9"
-# What only the earlier version has, besides its number.
+# What only the earlier version has, besides its number: it is released.
+URL = "https://example.org/rdma"
 EARLIER_MODULE = "host/of_earlier.py"
 
 
@@ -46,7 +47,7 @@ def built(el: int, earlier: bool = False) -> dict[str, Path]:
         done = folder / digest
         if not done.is_dir():
             shutil.rmtree(folder, ignore_errors=True)
-            packages.build(archive, el, folder / "new")
+            packages.build(archive, el, folder / "new", URL if earlier else "")
             (folder / "new").rename(done)
         return {_name(path): path for path in done.glob("*.rpm")}
 
@@ -58,7 +59,9 @@ def _name(path: Path) -> str:
 
 
 # The packages have nothing of these, so no test of ours makes another build.
-_NOT_PACKAGED = re.compile(r"[^/]+/(bench|examples|lab|tests|tools)/")
+_NOT_PACKAGED = re.compile(
+    r"[^/]+/((bench|examples|lab|tests)/|tools/(?!dashboard\.py|man_pages\.py))"
+)
 
 
 def what_is_packaged(archive: Path, folder: Path, earlier: bool = False) -> Path:
