@@ -123,6 +123,10 @@ docs: venv ## the documentation as HTML, in build/docs; fails for a dead link
 	@$(BIN)/python tools/man_pages.py --check build/man docs/man
 	@echo "docs: build/docs/index.html"
 
+.PHONY: screens
+screens: docs ## the report and pages as a browser shows them, in build/screens; needs chromium
+	@$(BIN)/python tools/screens.py
+
 .PHONY: man
 man: venv ## write the manual pages docs/man, from docs/ and the commands' parsers
 	@rm -rf build/man && $(SPHINX) -E -b man . build/man

@@ -55,6 +55,8 @@ html_copy_source = False
 # docs/index.html is the first page; this one leads there.
 html_additional_pages = {"index": "to_docs.html"}
 templates_path = ["templates"]
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
 
 man_pages = [
     (page, name, description, [], section)

@@ -10,6 +10,7 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -19,6 +20,7 @@ from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.storage.metrics.families import FAMILIES
+from tools import picture
 
 pytestmark = pytest.mark.hypervisor
 
@@ -225,3 +227,23 @@ def test_what_a_docstring_says_is_raised_exists():
                     ]
     assert len(raised) > 50
     assert [entry for entry in raised if entry[1] not in names] == []
+
+
+def test_pictures_show_what_the_commands_print_now():
+    stale = [
+        f"docs/pictures/{name}.svg: make golden"
+        for name, drawing in picture.drawings().items()
+        if (picture.FOLDER / f"{name}.svg").read_text() != drawing
+    ]
+    assert stale == []
+
+
+def test_each_picture_is_in_a_page_and_in_words():
+    pictured = {
+        Path(file).name: alt
+        for _, text in texts()
+        for alt, file in re.findall(r"!\[(.*?)\]\((\S*pictures/\S+)\)", text)
+    }
+    there = [path.name for path in picture.FOLDER.iterdir()]
+    assert sorted(pictured) == sorted(there)
+    assert [name for name, alt in pictured.items() if len(alt.split()) < 6] == []

@@ -4,6 +4,8 @@
 The first page needs no table of contents: each of its sections is a part, and the links
 in the section's list are its pages.
 
+What the theme leaves out for keyboards and screen readers is added to the HTML.
+
 Manual pages start with a section DESCRIPTION. Their tables become lists, because a
 terminal is too narrow for most, and a link within the project is its text only.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -34,6 +37,38 @@ def contents_of(text: str) -> Iterator[str]:
         pages = re.findall(r"\]\(([^):#]+)\.md\)", rest)
         lines = "\n".join(dict.fromkeys(pages))
         yield f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n{lines}\n```\n"
+
+
+# What the theme and Sphinx write, and what to write instead; a second time changes
+# nothing. Blocks that may be wider than the screen are scrolled by keyboard, too.
+_FOR_ALL = (
+    (
+        '<p class="caption" role="heading">',
+        '<p class="caption" role="heading" aria-level="2">',
+    ),
+    (
+        '<aside class="sidebar-drawer">',
+        '<aside class="sidebar-drawer" aria-label="All pages">',
+    ),
+    ('<aside class="toc-drawer', '<aside aria-label="This page" class="toc-drawer'),
+    ('<th class="head"><p></p></th>', '<td class="head"></td>'),
+    ("<pre>", '<pre tabindex="0">'),
+    ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
+    ('\n<div id="search-results">', '\n<h1>Search</h1><div id="search-results">'),
+)
+
+
+def for_all(page: str) -> str:
+    """Return a page of HTML that keyboards and screen readers can use; pure."""
+    for theirs, ours in _FOR_ALL:
+        page = page.replace(theirs, ours)
+    return page
+
+
+def _with_access(app: Sphinx, problem: Exception | None) -> None:
+    if app.builder.format == "html" and problem is None:
+        for file in Path(app.outdir).rglob("*.html"):
+            file.write_text(for_all(file.read_text()))
 
 
 class ForManualPages(SphinxPostTransform):
@@ -97,5 +132,6 @@ def _list_of(table: nodes.table) -> nodes.definition_list:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the changes."""
     app.connect("source-read", _with_contents)
+    app.connect("build-finished", _with_access)
     app.add_post_transform(ForManualPages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

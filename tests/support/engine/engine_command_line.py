@@ -64,8 +64,7 @@ class Result:
         assert NOTHING_CHANGED in lines or code not in (3, 4)
         for line in lines:
             known = ("ovirt-rdma: ", "fix: ", "note: ", "warning: ", "{", "[")
-            known += (NOTHING_CHANGED,)
-            assert line.startswith(known), line
+            assert line.startswith((*known, NOTHING_CHANGED)), line
 
 
 def run_engine(capsys: Any, double: Any, door: Any, *words: str) -> Result:

@@ -63,7 +63,8 @@ class ReportDoor(DoubleDoor):
 
 def run(number: int, at: str, outcome: Optional[str] = "done", *steps: str) -> Any:
     """Return a run as in ``ovirt-rdma-host history -o json``."""
-    act = {"held": outcome == "done", "undone_by": None, "why": "", "changes": []}
+    act: dict[str, Any] = {"held": outcome == "done", "undone_by": None, "why": ""}
+    act["changes"] = []
     return {
         "run": number,
         "verb": "apply",

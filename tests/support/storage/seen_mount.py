@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Optional
 
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import Load, OperationStatistics
@@ -34,30 +35,41 @@ LATE = Answer(late=True)
 FAST = Answer(seconds=0.002)
 
 
-def signs(tcp=ACCEPTS, listener=None, took=0.001, replied=None, **more):
+def signs(
+    tcp: str = ACCEPTS,
+    listener: Optional[Step] = None,
+    took: float = 0.001,
+    replied: Optional[bool] = None,
+    **more: Any,
+) -> ServerSigns:
     return replace(ALIVE, tcp=Knock(tcp, took, replied), listener=listener, **more)
 
 
-def seen(answer=LATE, its=None, transport="rdma", **more):
+def seen(
+    answer: Answer = LATE,
+    its: Optional[ServerSigns] = None,
+    transport: str = "rdma",
+    **more: Any,
+) -> Seen:
     return Seen(MOUNT, transport, answer, signs=its, **more)
 
 
 def load(
-    seconds=10.0,
-    data=(0, 0.0, 0.0),
-    other=(0, 0.0, 0.0),
-    backlog=0.0,
-    sent_again=0,
-    timeouts=0,
-    connects=0,
-):
+    seconds: float = 10.0,
+    data: tuple[int, float, float] = (0, 0.0, 0.0),
+    other: tuple[int, float, float] = (0, 0.0, 0.0),
+    backlog: float = 0.0,
+    sent_again: int = 0,
+    timeouts: int = 0,
+    connects: int = 0,
+) -> Load:
     """Calls as number, and mean milliseconds in the queue and on the wire."""
     operations = []
     for name, (n, queue, rtt) in (("READ", data), ("LOOKUP", other)):
-        sums = (n * queue, n * rtt, n * (queue + rtt))
+        sums = (int(n * queue), int(n * rtt), int(n * (queue + rtt)))
         operations.append(OperationStatistics(name, n, n, 0, 0, 0, *sums))
     again = operations[1].transmissions + sent_again
     operations[1] = operations[1]._replace(transmissions=again, timeouts=timeouts)
     sends = data[0] + other[0] + sent_again
-    queued = backlog * sends
+    queued = int(backlog * sends)
     return Load(seconds, tuple(operations), connects, sends, queued)
