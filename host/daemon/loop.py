@@ -39,7 +39,7 @@ from ovirt_rdma.host.policy.store import FollowedPolicy, StoredPolicy
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import write_public
 from ovirt_rdma.host.system.json_codec import Records, plain
-from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, read_json
+from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, json_value
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import Stop, StopSignal
@@ -117,14 +117,15 @@ def read_daemon(root: Union[str, Path] = "/") -> Optional[DaemonState]:
     Problem if the file cannot be used.
     """
     path = under(root, DAEMON_JSON)
-    if not path.exists():
-        return None
     try:
-        state = _records.read(DaemonState, DAEMON.content(read_json(path, read_file)))
-    except WrongRecord as error:
+        data = read_file(path)
+        state = _records.read(DaemonState, DAEMON.content(json_value(data)))
+    except FileNotFoundError:
+        return None
+    except (OSError, WrongRecord) as error:
         raise Problem(
             "daemon-state-invalid",
-            f"{path}: {error}",
+            f"{path}: {getattr(error, 'strerror', None) or error}",
             f"systemctl restart {DAEMON_UNIT}",
         ) from error
     return state if start_of(state.pid) == state.start else None
