@@ -90,7 +90,7 @@ def plan_lines(plan: ConversionPlan) -> list[str]:
             lines.append(f"{', '.join(subjects)}{paced}: {', '.join(shared)}")
         else:
             lines += shared
-    return [*lines, f"{count(len(plan.steps), 'step')} for {state.title}"]
+    return [*lines, f"{count(len(plan.steps), 'change')} for {state.title}"]
 
 
 def plan_document(plan: ConversionPlan) -> dict[str, Any]:

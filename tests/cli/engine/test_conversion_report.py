@@ -53,7 +53,7 @@ def plan(*steps: RunStep, batch: int = 1) -> ConversionPlan:
                 "host02, host03, one by one: policy, maintenance, activation",
                 "host04: policy",
                 "setting the mount options of data1",
-                "8 steps for data1",
+                "8 changes for data1",
             ],
         ),
         (
@@ -66,13 +66,13 @@ def plan(*steps: RunStep, batch: int = 1) -> ConversionPlan:
             [
                 "host02: maintenance",
                 "host03: maintenance, activation",
-                "3 steps for data1",
+                "3 changes for data1",
             ],
         ),
         (
             2,
             [*of("host02", Kind.ENTER), *of("host03", Kind.ENTER)],
-            ["host02, host03, 2 at a time: maintenance", "2 steps for data1"],
+            ["host02, host03, 2 at a time: maintenance", "2 changes for data1"],
         ),
     ],
 )
