@@ -43,10 +43,9 @@ def test_there_are_promises():
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0][:40])
-def test_a_promise_is_kept_somehow_and_shown_by_tests_that_are_there(row):
-    promise, how, shown = row
+def test_a_promise_is_shown_by_tests_that_are_there(row):
+    promise, shown = row
     assert promise.endswith(".")
-    assert how
     for name in shown.split("<br>"):
         named = re.fullmatch(r"`(tests/(?:[\w/]+/)?test_\w+\.py)::([\w:]+)`", name)
         assert named is not None, name

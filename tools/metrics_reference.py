@@ -7,6 +7,7 @@ WRITE_GOLDEN=1 pytest tests/storage/metrics/test_metrics_docs.py writes them.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,16 +34,19 @@ def alerts() -> list[dict[str, Any]]:
 
 def tables() -> dict[str, str]:
     """Return the tables of the page of metrics by name."""
+    counted: dict[tuple[str, str], list[str]] = {}
+    for name, (kind, _, text) in port_counters.COUNTERS.items():
+        meaning, _, drivers = text.partition(" (")
+        of = f" ({drivers}" if drivers else ""
+        counted.setdefault((kind, meaning), []).append(f"`{name}`{of}")
     counters = [
-        (f"`{name}`", kind, meaning)
-        for name, (kind, _, meaning) in port_counters.COUNTERS.items()
+        (kind, ", ".join(names), meaning) for (kind, meaning), names in counted.items()
     ]
     return {
         "Metrics": _table(
-            ("metric", "type", "labels", "what it is", "from"),
-            [_row(family) for family in families.FAMILIES],
+            ("metric", "what it is"), [_row(family) for family in families.FAMILIES]
         ),
-        "Counters of ports": _table(("counter", "kind", "what it counts"), counters),
+        "Counters of ports": _table(("counter", "what it counts"), counters),
         "Operations": ", ".join(f"`{name}`" for name in (*NAMED_OPERATIONS, OTHER))
         + "\n",
     }
@@ -71,9 +75,15 @@ def page(text: str, made: dict[str, str]) -> str:
     return text
 
 
-def _row(family: Family) -> tuple[str, ...]:
+def _row(family: Family) -> tuple[str, str, str]:
+    """Return the group of a metric, labels and source, its name and its meaning."""
+    source, _, detail = family.source.partition(", ")
+    if source.startswith("/sys/"):
+        source, _, detail = source.rpartition("/")
     labels = ", ".join(f"`{label}`" for label in family.labels)
-    return (f"`{family.name}`", family.kind, labels, family.help, family.source)
+    detail = f" ({detail.removeprefix('xprt: ')})" if detail else ""
+    group = f"{labels or 'no labels'}; from {source}"
+    return group, f"`{family.name}`", family.help + detail
 
 
 def _plain(text: str) -> str:
@@ -82,6 +92,9 @@ def _plain(text: str) -> str:
     return re.sub(r"\{\{ *\$value[^}]*\}\}", "*N*", text)
 
 
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
+def _table(head: tuple[str, str], rows: Sequence[tuple[str, str, str]]) -> str:
+    """Return a table of ``rows``, with a line before the first of each group."""
+    lines = [head, ("---", "---")]
+    for group, found in itertools.groupby(rows, lambda row: row[0]):
+        lines += [(f"**{group}**", ""), *(row[1:] for row in found)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

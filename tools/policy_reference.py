@@ -85,7 +85,7 @@ def _allowed(form: Form) -> str:
 def _left_out(row: Key) -> str:
     if not row.if_left_out and isinstance(row.default, (int, float)):
         return f"{row.default:g}"
-    return row.if_left_out or ("must be there" if row.required else "")
+    return row.if_left_out or ("required" if row.required else "")
 
 
 def page(text: str) -> str:

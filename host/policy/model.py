@@ -76,7 +76,7 @@ _MOST_VFS = 65535
 # hardly follow the table.
 _MIN_INTERVAL_S, _MAX_INTERVAL_S = 5, 3600
 
-_UNCHANGED = "left as it is"
+_UNCHANGED = "unchanged"
 _BY_NAME = Sentence(
     "match-by-name",
     "a netdev cannot be matched by its name, because the name can change with another "
@@ -376,7 +376,7 @@ class HostPolicy:
     interfaces: tuple[InterfaceRule, ...] = optional(
         ListOf(INTERFACE),
         "the **first** rule that names a netdev wins",
-        "every netdev is left as it is",
+        "unchanged",
         default=(),
     )
     modules: tuple[str, ...] = optional(
@@ -412,7 +412,7 @@ class HostPolicy:
     virtual_functions: tuple[VfRule, ...] = optional(
         ListOf(VIRTUAL_FUNCTIONS),
         "the **first** rule that names an adapter wins",
-        "left as they are",
+        "unchanged",
         default=(),
     )
     metrics_folder: Optional[str] = optional(

@@ -26,8 +26,7 @@ PORT = ("device", "port")
 MOUNTSTATS = "/proc/self/mountstats"
 XPRT_INFO = "/sys/kernel/sunrpc/xprt-switches/switch-N/xprt-M/xprt_info"
 COUNTERS = "/sys/class/infiniband/DEVICE/ports/N/counters"
-HW_COUNTERS = "/sys/class/infiniband/DEVICE/ports/N/hw_counters"
-REVIEW = "the proof of the mount and the policy, as `ovirt-rdma-host nfs list`"
+REVIEW = "the proof of the mount and the policy"
 HEALTH = "/run/ovirt-rdma/health.json"
 OWN = "the exporter itself"
 VERSIONS = "what `ovirt-rdma-host version` reads"
@@ -408,14 +407,14 @@ PORT_ERRORS = _family(
     COUNTER,
     "Errors of the RDMA port, by the kernel's name of the counter.",
     (*PORT, "counter"),
-    f"{COUNTERS} and {HW_COUNTERS}",
+    f"{COUNTERS} and hw_counters",
 )
 PORT_CONGESTION = _family(
     "port_congestion_total",
     COUNTER,
     "Signs of congestion at the RDMA port, by the kernel's name of the counter.",
     (*PORT, "counter"),
-    f"{COUNTERS} and {HW_COUNTERS}",
+    f"{COUNTERS} and hw_counters",
 )
 # The counters of ports that metrics are made of: the firmware is asked for each.
 PORT_COUNTERS = frozenset(

@@ -32,6 +32,13 @@ def test_the_pages_are_up_to_date(path, made):
     assert path.read_text("utf-8") == reference.page(text, made())
 
 
+def test_a_metric_is_a_counter_exactly_if_its_name_says_so():
+    """The page says it once, in place of a column."""
+    for family in FAMILIES:
+        ends = family.name.endswith("_total")
+        assert family.kind == ("counter" if ends else "gauge"), family.name
+
+
 def test_each_alert_has_a_section_that_says_where_to_look_and_what_to_do():
     parts = re.split(r"^## (.*)$", reference.ALERTS.read_text("utf-8"), flags=re.M)
     sections = dict(zip(parts[1::2], parts[2::2]))
