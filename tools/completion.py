@@ -18,17 +18,21 @@ from pathlib import Path
 from typing import Optional
 
 from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.host.collect.mounts import MOUNTINFO
 from ovirt_rdma.host.enablement.state import MODES
 from ovirt_rdma.host.rules.registry import RULES
 from tools.verbs import PARSERS, shown, walk
 
 FOLDER = Path(__file__).resolve().parent.parent / "completion"
 
-# What completes a value without choices. Other names only the engine or the host knows.
+# What completes a value without choices. Hosts, domains and networks have none: only
+# the engine knows their names, and nothing here keeps a list of them.
 _BY_METAVAR = {
     "FILE": "@file",
     "PLANFILE": "@file",
     "DIR": "@folder",
+    "FOLDER": "@folder",
+    "SERVER:/PATH": "@export",
     "ID": " ".join(sorted({rule.id for rule in RULES})),
     "MODE": " ".join(MODES),
 }
@@ -94,18 +98,42 @@ _END = """\
     esac
 }}
 
+# Offer the mounted NFS exports that begin with $1. If ":" separates words, readline
+# replaces only what is behind the last one.
+{name}_exports() {{
+    local line source typed=${{1//\\\\/}} kept=""
+    if [[ $COMP_WORDBREAKS == *:* ]]; then kept=${{typed%"${{typed##*:}}"}}; fi
+    while IFS= read -r line; do
+        if [[ $line =~ " - nfs"4?" "([^ ]+) ]]; then
+            printf -v source %b "${{BASH_REMATCH[1]}}"
+            if [[ $source == "$typed"* ]]; then
+                printf -v source %q "${{source#"$kept"}}"
+                COMPREPLY+=("$source")
+            fi
+        fi
+    done <{mountinfo}
+}}
+
 {name}() {{
     local verbs options valued verb="" word wanted="" count=0 number
-    local -a arguments
+    local -a arguments words=()
     COMPREPLY=()
+    # SERVER:/PATH is three words, because ":" separates words.
+    for word in "${{COMP_WORDS[@]:0:COMP_CWORD+1}}"; do
+        if [[ -n $word && ($word == :* || ${{words[*]: -1}} == *:) ]]; then
+            words[${{#words[@]}} - 1]+=$word
+        else
+            words+=("$word")
+        fi
+    done
     {name}_words ""
-    for ((number = 1; number < COMP_CWORD; number++)); do
-        word=${{COMP_WORDS[number]}}
+    for ((number = 1; number < ${{#words[@]}} - 1; number++)); do
+        word=${{words[number]}}
         if [[ $valued == *" $word "* ]]; then
             wanted=$word
             # --option=value is three words, because "=" separates words.
-            if [[ ${{COMP_WORDS[number + 1]}} == = ]]; then ((number++)); fi
-            if ((number + 1 < COMP_CWORD)); then wanted=""; fi
+            if [[ ${{words[number + 1]}} == = ]]; then ((number++)); fi
+            if ((number + 2 < ${{#words[@]}})); then wanted=""; fi
             ((number++))
         elif [[ " $verbs " == *" $word "* ]]; then
             verb="${{verb:+$verb }}$word"
@@ -114,7 +142,7 @@ _END = """\
             ((count++))
         fi
     done
-    word=${{COMP_WORDS[COMP_CWORD]}}
+    word=${{words[*]: -1}}
     if [[ $word == = ]]; then word=""; fi
     if [[ -n $wanted ]]; then
         wanted=$({name}_value "$verb" "$wanted")
@@ -132,6 +160,7 @@ _END = """\
         # readline completes files better: it knows about quotes and "~".
         @file) compopt -o default ;;
         @folder) compopt -o dirnames ;;
+        @export) {name}_exports "$word" ;;
         *) mapfile -t COMPREPLY < <(compgen -W "$wanted" -- "$word") ;;
     esac
 }}
@@ -153,7 +182,7 @@ def completion(program: str) -> str:
     for value, patterns in _by_value(found).items():
         lines.append(f"        {' | '.join(patterns)})\n")
         lines.append(f'            echo "{value}"\n            ;;\n')
-    lines.append(_END.format(program=program, name=name))
+    lines.append(_END.format(program=program, name=name, mountinfo=MOUNTINFO))
     return "".join(lines)
 
 

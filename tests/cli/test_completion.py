@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from support.man_page import verbs
 
 from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.host.collect.mounts import MOUNTINFO
 from ovirt_rdma.host.rules.registry import RULES
 from tools import completion
 from tools.verbs import PARSERS, walk
@@ -34,21 +36,24 @@ def test_the_file_is_what_the_parser_gives(program):
 class Bash:
     """A bash with a terminal, in which the commands only print their arguments.
 
-    ``started`` has a line for each program that bash started.
+    It finds no program, so none is started. ``mountinfo`` is read instead of the
+    kernel's; ``set_up`` are more lines for bash.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, mountinfo: Path, *set_up: str) -> None:
+        shell = shutil.which("bash")
+        assert shell
         self._ours, theirs = pty.openpty()
         self._answers, answer = os.pipe()
         self._process = subprocess.Popen(
-            ["bash", "--norc", "--noprofile", "-i"],
+            [shell, "--norc", "--noprofile", "-i"],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             pass_fds=(answer,),
             start_new_session=True,
             cwd=folder,
-            env={"PATH": "/usr/bin:/bin", "TERM": "dumb", "PS1": "$ ", "LC_ALL": "C"},
+            env={"PATH": "/nowhere", "TERM": "dumb", "PS1": "$ ", "LC_ALL": "C"},
         )
         os.close(theirs)
         os.close(answer)
@@ -58,8 +63,9 @@ class Bash:
             "bind '\"\\e*\": insert-completions'",
             "bind 'set bell-style none'",
             "bind 'set enable-bracketed-paste off'",
-            *(f". {completion.FOLDER / program}" for program in PARSERS),
+            *(f". {_with_mounts(program, mountinfo)}" for program in PARSERS),
             *(f"{program}() {say};" for program in PARSERS),
+            *set_up,
         ):
             self._type(f"{line}\n")
         # What the set-up itself prints, such as a syntax error, is seen here.
@@ -89,15 +95,48 @@ class Bash:
         self._process.wait()
 
 
-@pytest.fixture(scope="module")
-def bash(tmp_path_factory) -> Iterator[Bash]:
-    folder = tmp_path_factory.mktemp("here")
-    (folder / "dumps of hv1").mkdir()
-    (folder / "policy.yaml").touch()
-    bash = Bash(folder)
+def _with_mounts(program: str, mountinfo: Path) -> Path:
+    """Return a copy of a completion that reads ``mountinfo``."""
+    text = (completion.FOLDER / program).read_text()
+    assert text.count(f"done <{MOUNTINFO}\n") == 1
+    copy = mountinfo.with_name(program)
+    copy.write_text(text.replace(MOUNTINFO, str(mountinfo)))
+    return copy
+
+
+# As in the kernel, with an export that is mounted twice, and mounts that are not NFS.
+MOUNTS = r"""
+22 1 253:0 / / rw,relatime shared:1 - xfs /dev/mapper/onn-root rw,attr2
+41 22 0:39 / /rhev/data-center/mnt/nas1:_vm rw shared:9 - nfs4 nas1:/vm rw,vers=4.2
+42 22 0:39 / /mnt rw - nfs4 nas1:/vm rw,vers=4.2
+43 22 0:40 /sub /mnt/a\040b rw shared:9 master:2 - nfs nas1:/iso rw,vers=3
+44 22 0:41 / /rhev/data-center/mnt/v6 rw - nfs4 [fd00::21]:/vm rw,vers=4.2
+45 22 0:42 / /mnt/odd rw - nfs4 odd:/my\040$(touch\040x).vm rw,vers=4.2
+46 22 0:43 / /mnt/cifs rw - cifs nas1:/cifs rw
+47 22 0:44 / /proc/fs/nfsd rw - nfsd nas1:/nfsd rw
+"""
+
+
+def _bash(folder: Path, *set_up: str) -> Iterator[Bash]:
+    here = folder / "here"
+    here.mkdir()
+    (here / "dumps of hv1").mkdir()
+    (here / "policy.yaml").touch()
+    mountinfo = folder / "mountinfo"
+    mountinfo.write_text(MOUNTS)
+    bash = Bash(here, mountinfo, *set_up)
     yield bash
     bash.close()
     assert b"bash: " not in bash.screen, bash.screen.decode()
+    assert sorted(file.name for file in here.iterdir()) == [
+        "dumps of hv1",
+        "policy.yaml",
+    ]
+
+
+@pytest.fixture(scope="module")
+def bash(tmp_path_factory) -> Iterator[Bash]:
+    yield from _bash(tmp_path_factory.mktemp("bash"))
 
 
 @pytest.mark.parametrize("program", PARSERS)
@@ -138,6 +177,8 @@ RULE_IDS = sorted({rule.id for rule in RULES})
         ("ovirt-rdma-host check --policy=pol", ["check", "--policy=policy.yaml"]),
         ("ovirt-rdma hosts check --facts-dir ", [
             "hosts", "check", "--facts-dir", "dumps of hv1"]),
+        ("ovirt-rdma-host metrics --write dum", [
+            "metrics", "--write", "dumps of hv1"]),
         # A name in the engine is no file here.
         ("ovirt-rdma domain convert pol", ["domain", "convert", "pol"]),
         ("ovirt-rdma domain convert d1 d2 --to r", [
@@ -146,6 +187,39 @@ RULE_IDS = sorted({rule.id for rule in RULES})
 )  # fmt: skip
 def test_words_and_files_are_completed(bash, line, expected):
     assert bash.completed(line) == expected
+
+
+ODD = "odd:/my $(touch x).vm"
+EXPORTS = [
+    (r"ovirt-rdma-host nfs health ", ["[fd00::21]:/vm", "nas1:/iso", "nas1:/vm", ODD]),
+    (r"ovirt-rdma-host nfs check nas", ["nas1:/iso", "nas1:/vm"]),
+    (r"ovirt-rdma-host nfs mount-options nas1:/v", ["nas1:/vm"]),
+    (r"ovirt-rdma-host bench [f", ["[fd00::21]:/vm"]),
+    (r"ovirt-rdma-host bench [fd00::2", ["[fd00::21]:/vm"]),
+    (r"ovirt-rdma-host bench [fd00::21]:", ["[fd00::21]:/vm"]),
+    (r"ovirt-rdma-host bench odd:/my\ $", [ODD]),
+    (r"ovirt-rdma-host policy show --export odd", ["--export", ODD]),
+    (r"ovirt-rdma-host policy show --export=nas1:/i", ["--export=nas1:/iso"]),
+    (r"ovirt-rdma domain create d1 --export nas1:/i", ["d1", "--export", "nas1:/iso"]),
+    # An export is one argument, and one value, although ":" separates words.
+    (r"ovirt-rdma-host bench nas1:/vm ", ["nas1:/vm"]),
+    (r"ovirt-rdma-host bench nas1: ", ["nas1:"]),
+    (r"ovirt-rdma-host nfs check nas1:/vm --nfs-version a", [
+        "nas1:/vm", "--nfs-version", "auto"]),
+    (r"ovirt-rdma-host policy show --export nas1:/vm --p", [
+        "--export", "nas1:/vm", "--policy"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "expected"), EXPORTS)
+def test_mounted_exports_are_completed(bash, line, expected):
+    assert bash.completed(line)[-len(expected) :] == expected
+
+
+def test_exports_where_a_colon_separates_no_words(tmp_path):
+    for bash in _bash(tmp_path, "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}"):
+        for line, expected in EXPORTS:
+            assert bash.completed(line)[-len(expected) :] == expected, line
 
 
 def test_arguments_that_repeat_are_completed_again():
