@@ -168,7 +168,7 @@ def record() -> str:
         _look(story, world)
         _create(story)
         _convert(story)
-        _degrade(story, world)
+        _degrade_and_heal(story, world)
         _network(story)
         if double.strict_errors:
             raise LabProblem("\n".join(double.strict_errors))
@@ -236,7 +236,7 @@ def _convert(story: Story) -> None:
     story.command("domain convert data1 --to rdma --rolling", expect="convert")
 
 
-def _degrade(story: Story, world: World) -> None:
+def _degrade_and_heal(story: Story, world: World) -> None:
     story.chapter(
         "A host falls back to TCP",
         "host03 was restarted while its RDMA port was down. data2's rule says "
@@ -244,12 +244,10 @@ def _degrade(story: Story, world: World) -> None:
     )
     world.host("host03").mounts[f"{SERVER2}:/exports/data2"] = "tcp"
     story.command("domain verify", 3, expect="FAIL tcp")
+    story.command("domain heal", expect="host03")
     story.say(
-        "`ovirt-rdma domain heal` takes host03 through maintenance and activation."
-    )
-    story.say(
-        "`ovirt-rdma domain revert data1` undoes the conversion in the same way, at any "
-        "time."
+        "`ovirt-rdma domain revert data1` undoes the conversion in the same way, at "
+        "any time."
     )
 
 
