@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A picture shows each line of a terminal; test_docs_statements.py compares them all."""
+"""A picture shows each line of a terminal.
+
+test_docs_statements.py compares all with what the commands print.
+"""
 
 from __future__ import annotations
 
