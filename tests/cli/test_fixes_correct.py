@@ -193,7 +193,6 @@ WITHOUT_ROW = {
     ],
     "nothing is wrong, or will be corrected": [
         *fixed("cli/engine/deploy_hook.py:_show", "ovirt-rdma hosts prepare"),
-        *fixed("cli/host/apply.py:Apply.add_arguments", PLAN),
         *fixed("host/services/hook_runs.py:_notes", APPLY),
     ],
     "in the log of vdsmd, while it starts: tests/storage/vdsm": [
