@@ -133,12 +133,16 @@ HANGS = {
 
 @pytest.mark.parametrize("what", HANGS)
 def test_a_worker_that_hangs_costs_its_time_and_no_more(what, vdsm, host, tmp_path):
-    host.limit(BEFORE, 2.0)
     pid = tmp_path / "pid"
     host.work(f"open({str(pid)!r}, 'w').write(str(os.getpid()))\n{HANGS[what]}")
-    started = time.monotonic()
-    assert vdsm.before_network_setup(REQUEST) == REQUEST
-    assert time.monotonic() - started < 2.0 + SLACK_S
+    # On a busy machine a worker may not get to hang in its time: it has more then.
+    for limit_s in (2.0, 8.0, 32.0):
+        host.limit(BEFORE, limit_s)
+        started = time.monotonic()
+        assert vdsm.before_network_setup(REQUEST) == REQUEST
+        assert time.monotonic() - started < limit_s + SLACK_S
+        if pid.exists():
+            break
     ended(int(pid.read_text()))
 
 
