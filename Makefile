@@ -96,7 +96,8 @@ selftest: lab tree ## tests of lab, tools, benchmarks and doubles; unit tests on
 .PHONY: faults
 faults: lab ## every fault on real kernels, which takes long; writes docs/faults.md
 	@tools/install-debian-packages --for "measuring exports in guests" fio
-	@env -u VDSM_SOURCE OVIRT_RDMA_FAULTS_REPORT=docs/faults.md $(BIN)/pytest -m faults
+	@env -u VDSM_SOURCE OVIRT_RDMA_FAULTS_REPORT=docs/faults.md $(BIN)/pytest -m faults \
+	  -n 2 --dist loadfile --no-loadscope-reorder
 
 # VDSM_SOURCE names the rival; BENCH passes words on (python -m bench --help).
 .PHONY: bench
