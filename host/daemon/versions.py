@@ -86,17 +86,18 @@ def read_versions(
     root: Union[str, Path] = "/",
     problems: Optional[list[str]] = None,
     *,
-    tools: bool = True,
+    whole: bool = True,
 ) -> Versions:
     """Return the versions of the host below ``root``; ``problems`` gets sentences about
-    what cannot be read. Without ``tools`` that of VDSM, which only rpm knows, is None.
+    what cannot be read. If not ``whole``, that of VDSM, which only rpm knows, is None,
+    and so is the policy: the metrics have read it, and are written every 15 s.
     """
     root, problems = Path(root), [] if problems is None else problems
     reader, installed = HostReader(root), installed_version()
     kernel = reader.kernel_release()
     if installed is None:
         problems.append("the version of the installed package cannot be read")
-    stored = store.in_force(under(root, POLICY_JSON)).stored
+    stored = store.in_force(under(root, POLICY_JSON)).stored if whole else None
     process = vdsmd_process(root)
     return Versions(
         add_on=installed,
@@ -105,7 +106,7 @@ def read_versions(
         policy_loaded_at=stored.loaded_at if stored else None,
         vdsmd=_vdsmd(root, process, installed) if process else None,
         daemon=_daemon(root, installed, problems),
-        vdsm=reader.vdsm_version(problems) if tools else None,
+        vdsm=reader.vdsm_version(problems) if whole else None,
         kernel=None if kernel == UNKNOWN else kernel,
     )
 

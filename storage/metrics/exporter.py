@@ -90,7 +90,7 @@ def read_metrics(root: str = "/") -> Metrics:
         reviews=reviews,
         policy=in_force,
         health=health,
-        versions=read_versions(root, problems, tools=False),
+        versions=read_versions(root, problems, whole=False),
         now=time.time(),
         took_s=time.monotonic() - started,
         problems=problems,

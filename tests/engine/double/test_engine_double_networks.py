@@ -590,14 +590,20 @@ def test_a_set_up_looks_at_the_networks_that_it_puts_there(system, world):
     assert row.get().status == types.NetworkStatus.OPERATIONAL
 
 
-@pytest.mark.engine_does("NET-20")
-def test_an_activation_looks_at_the_hosts_that_are_up(system, world):
+def required_without_host03(system, world):
+    """Return the cluster's row of a required network that host03 lacks, and is up."""
     made = network(system, world)
     for number, name in enumerate(("host01", "host02"), 1):
         attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
     row = cluster_of(system, world).networks_service().network_service(made.id)
     row.update(types.Network(required=True))
     assert row.get().status == types.NetworkStatus.NON_OPERATIONAL
+    return row
+
+
+@pytest.mark.engine_does("NET-20")
+def test_an_activation_looks_at_the_hosts_that_are_up(system, world):
+    row = required_without_host03(system, world)
     world.host("host03").status = "maintenance"
     host_of(system, world, "host03").activate()
     world.settle()
@@ -607,12 +613,7 @@ def test_an_activation_looks_at_the_hosts_that_are_up(system, world):
 
 @pytest.mark.engine_does("NET-39")
 def test_a_host_that_goes_takes_its_lack_with_it(system, world):
-    made = network(system, world)
-    for number, name in enumerate(("host01", "host02"), 1):
-        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
-    row = cluster_of(system, world).networks_service().network_service(made.id)
-    row.update(types.Network(required=True))
-    assert row.get().status == types.NetworkStatus.NON_OPERATIONAL
+    row = required_without_host03(system, world)
     host_of(system, world, "host03").deactivate()
     assert row.get().status == types.NetworkStatus.OPERATIONAL
 
