@@ -68,7 +68,7 @@ class EngineCommand(HostCommand):
         """
         super().__init__(module, lock_timeout=0)
 
-    def run(self, *words, also=()):
+    def run(self, *words, also=(), names=()):
         """Run a verb for the engine, with the access to hosts that the module has."""
         params = self._module.params
         options = [
@@ -77,4 +77,4 @@ class EngineCommand(HostCommand):
             if params[name]
         ]
         self._environment = environment(params["auth"])
-        return super().run(*words, *options, also=also)
+        return super().run(*words, *options, also=also, names=names)

@@ -115,15 +115,22 @@ class HostCommand:
             )
         return version
 
-    def run(self, *words, also=()):
+    def run(self, *words, also=(), names=()):
         """Run a verb with ``-o json``; return its exit code and its document.
 
+        ``names`` are arguments that others chose: none is taken for an option.
         ``also``: exit codes besides 0 whose documents are results. After any other,
         raises Failed with the sentences and the fix of the command.
         """
         deadline = time.time() + self._lock_timeout
         while True:
-            argv = [self._path, *words, "-o", "json"]
+            argv = [
+                self._path,
+                *words,
+                "-o",
+                "json",
+                *(("--", *names) if names else ()),
+            ]
             code, out, err = self._module.run_command(
                 argv, environ_update=self._environment, expand_user_and_vars=False
             )

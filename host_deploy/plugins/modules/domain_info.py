@@ -95,7 +95,7 @@ from ansible_collections.ovirt_rdma.host.plugins.module_utils.host_command impor
 def _read(module):
     # 3: a mount is not as requested, or unknown, or there is none.
     matrix = EngineCommand(module).run(
-        "domain", "verify", *module.params["names"], also=(3,)
+        "domain", "verify", also=(3,), names=module.params["names"]
     )[1]
     mounts = [
         {

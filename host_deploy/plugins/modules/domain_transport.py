@@ -142,7 +142,7 @@ from ansible_collections.ovirt_rdma.host.plugins.module_utils.host_command impor
 
 def _convert(module):
     params = module.params
-    words = ["domain", "convert", *params["names"], f"--to={params['state']}"]
+    words = ["domain", "convert", f"--to={params['state']}"]
     words += [f"--batch={params['batch']}", f"--policy-rule={params['rule']}"]
     words += [f"--without={host}" for host in params["without"]]
     if params["strategy"] == "rolling":
@@ -150,7 +150,7 @@ def _convert(module):
     if params["allow_datacenter_down"]:
         words.append("--allow-datacenter-down")
     words.append("--dry-run" if module.check_mode else "--assume-yes")
-    document = EngineCommand(module).run(*words)[1]
+    document = EngineCommand(module).run(*words, names=params["names"])[1]
     if module.check_mode:
         calls = document["calls"]
         steps = "".join(f"{call['doing']}\n" for call in calls)

@@ -144,6 +144,14 @@ def test_a_refusal_is_one_sentence_with_a_fix(engine):
     assert (refused["id"], refused["exit_code"]) == ("refused", 4)
 
 
+@pytest.mark.parametrize("module", ["domain_transport", "domain_info"])
+def test_a_name_is_never_an_option(engine, module):
+    refused = engine.run(module, names=["--allow-none"])
+    assert refused["failed"] is True
+    assert "--allow-none" in refused["msg"]
+    assert "unknown arguments" not in refused["msg"]
+
+
 def test_without_the_package_that_is_the_sentence(engine):
     engine.command.chmod(0o644)
     try:
