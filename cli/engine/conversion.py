@@ -49,7 +49,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
 from ovirt_rdma.engine_sdk_tools.conversion.steps import Kind, RunStep
 from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.host.policy.drop_ins import PolicyFiles
+from ovirt_rdma.host.policy.load import PolicyFiles
 
 # Gets the engine and the arguments that all three have.
 Act = Callable[[RdmaEngine, dict[str, Any]], Optional[ConversionState]]

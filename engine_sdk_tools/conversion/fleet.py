@@ -67,7 +67,7 @@ from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.mount_options import PORT, TRANSPORT, MountOptions, netid_for
 from ovirt_rdma.host.paths import POLICY_YAML
-from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles, with_rule
+from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles, with_rule
 from ovirt_rdma.host.policy.model import DEFAULT_PORT, Policy, RuleMatch, rule_for
 from ovirt_rdma.storage.mounts import conflict_clause, conflicting_mounts, prove
 from ovirt_rdma.storage.readiness import NOT_READY, local_steps

@@ -76,7 +76,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     host_is,
     status_words,
 )
-from ovirt_rdma.host.policy.drop_ins import NO_FILES
+from ovirt_rdma.host.policy.load import NO_FILES
 
 
 def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:

@@ -39,7 +39,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     status_words,
 )
 from ovirt_rdma.engine_sdk_tools.names import Named
-from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
+from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles
 
 # A deactivation first writes the OVF store, then all hosts unmount the domain.
 DOMAIN_S = 1800.0

@@ -39,9 +39,8 @@ from ovirt_rdma.host.policy.difference import (
     differing_lines,
     rule_changes,
 )
-from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem
-from ovirt_rdma.host.policy.load import PolicyFile, parse_policy
+from ovirt_rdma.host.policy.load import PolicyFile, PolicyFiles, parse_policy
 from ovirt_rdma.host.policy.model import Policy, digest
 
 KIND = "policies"

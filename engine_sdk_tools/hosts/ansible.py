@@ -59,7 +59,7 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_YAML
-from ovirt_rdma.host.policy.drop_ins import PolicyFiles
+from ovirt_rdma.host.policy.load import PolicyFiles
 from ovirt_rdma.host.system.json_document import UnreadableJson, json_value
 
 _Part = TypeVar("_Part")

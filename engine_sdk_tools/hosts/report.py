@@ -33,9 +33,8 @@ from ovirt_rdma.host.daemon.versions import Loaded, Versions
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles
 from ovirt_rdma.host.policy.forms import PolicyProblem
-from ovirt_rdma.host.policy.load import is_drop_in
+from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles, is_drop_in
 from ovirt_rdma.host.policy.model import Policy, digest
 from ovirt_rdma.host.system.json_codec import Records
 from ovirt_rdma.host.system.json_document import WrongRecord

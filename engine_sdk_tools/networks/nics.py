@@ -39,10 +39,15 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.pkeys import full_member, partition_of, pkey_of_vlan
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.texts import glob_mistake
-from ovirt_rdma.host.rules.ipoib import may_be_group_mtu, mtu_limit, no_connected_mode
-from ovirt_rdma.host.rules.profiles import MTU, settings_of
-from ovirt_rdma.host.rules.view import Interface as PolicyInterface
-from ovirt_rdma.host.rules.view import View
+from ovirt_rdma.host.rules.base import Interface as PolicyInterface
+from ovirt_rdma.host.rules.base import View
+from ovirt_rdma.host.rules.ipoib import (
+    MTU,
+    may_be_group_mtu,
+    mtu_limit,
+    no_connected_mode,
+    settings_of,
+)
 
 
 @dataclass(frozen=True)

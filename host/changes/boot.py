@@ -33,7 +33,7 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS, RUN_LOCK, under
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change
-from ovirt_rdma.host.rules.profiles import static_addresses
+from ovirt_rdma.host.rules.ipoib import static_addresses
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.safe_file import read_file

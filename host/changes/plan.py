@@ -29,8 +29,8 @@ from ovirt_rdma.host.changes.kinds.netdev import MODE_FILE
 from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change, Step
+from ovirt_rdma.host.rules.ipoib import CONNECTION_TYPE
 from ovirt_rdma.host.rules.ipoib_children import CHILDREN
-from ovirt_rdma.host.rules.profiles import CONNECTION_TYPE
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import Records, plain
 from ovirt_rdma.host.system.json_document import (

@@ -68,7 +68,7 @@ from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.store import Signature, StoredPolicy, read, signature_of
 from ovirt_rdma.host.rules.base import LINK_DOWN, REBOOT, Change, Step
-from ovirt_rdma.host.rules.profiles import static_addresses
+from ovirt_rdma.host.rules.ipoib import static_addresses
 from ovirt_rdma.host.rules.registry import Decision, decide
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.signals import Signals, delayed_signals

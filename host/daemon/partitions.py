@@ -42,15 +42,14 @@ from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.paths import DAEMON_UNIT, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import StoredPolicy
-from ovirt_rdma.host.rules.base import Step
+from ovirt_rdma.host.rules.base import Interface, Step, View
+from ovirt_rdma.host.rules.ipoib import P_KEY, bonds_of, static_addresses
 from ovirt_rdma.host.rules.ipoib_children import (
     CHILDREN,
     planned_children,
     required_children,
     table_entry,
 )
-from ovirt_rdma.host.rules.profiles import P_KEY, bonds_of, static_addresses
-from ovirt_rdma.host.rules.view import Interface, View
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.lock import LockHeld, one_run
 from ovirt_rdma.host.system.own_files import FOLLOW_PARTITIONS

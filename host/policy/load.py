@@ -1,20 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Load policy.yaml and its drop-ins strictly, and report all mistakes at once.
 
+This module imports PyYAML. Only the commands import it, nothing that runs inside vdsmd.
+YAML is read as plain data, with the line and the original text of every value. YAML 1.1
+reads ``pci: 04:00.0`` as the number 240 and ``tso: on`` as true, so the forms of some
+values take the text from the file. Elsewhere a number that YAML reads as another one
+(``mtu: 02044`` is 1060) is a mistake. Aliases, tags and repeated keys are mistakes too:
+with them a policy does not mean what it shows.
+
 The data is read along the table of keys; each mistake is one sentence with file, line
-and key. This module imports PyYAML. Only the commands import it, nothing that runs
-inside vdsmd.
+and key.
 
 Drop-ins are the files ``NN-NAME.yaml`` in the folder ``policy.d`` beside the policy
 file. The engine's tools write them, one for each storage domain, so that nobody but the
 admin edits the policy file. A drop-in has rules for exports. They come before those of
 policy.yaml, in the order of the drop-ins' names, and ``nfs.defaults`` of policy.yaml
-are for them too.
+are for them too. The policy file and the drop-ins of a host are one value
+(:class:`PolicyFiles`), which is compared and restored as a whole.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import hashlib
+import json
 import os
 import re
 import shlex
@@ -22,9 +31,12 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, TypeVar, Union
+from types import MappingProxyType
+from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
 
-from ovirt_rdma.host.errors import Sentence
+import yaml
+
+from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.paths import DROP_INS
@@ -40,6 +52,7 @@ from ovirt_rdma.host.policy.forms import (
 from ovirt_rdma.host.policy.model import (
     DROP_IN,
     INFINIBAND,
+    MOUNTING,
     POLICY,
     TRANSPORTS,
     InterfaceRule,
@@ -48,12 +61,338 @@ from ovirt_rdma.host.policy.model import (
     is_glob,
     network_of,
     path_match,
+    rule_for,
     server_match,
 )
 from ovirt_rdma.host.system.safe_file import names_of_others, read_file
 
-if TYPE_CHECKING:
-    from ovirt_rdma.host.policy.yaml_source import YamlDocument
+# Not octal, hexadecimal, base 60 or 2_044.
+_DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
+
+
+_QUOTES = "a value that starts with *, & or ! needs quotes"
+
+
+@dataclass
+class YamlDocument:
+    """A YAML document; ``data`` is None for an empty one.
+
+    ``lines`` has the line where the key or list item of each value starts, ``texts``
+    the text of each scalar. ``misread`` are the numbers not written in decimal.
+    """
+
+    data: Any = None
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    texts: dict[KeyPath, str] = field(default_factory=dict)
+    misread: set[KeyPath] = field(default_factory=set)
+    mistakes: list[Diagnostic] = field(default_factory=list)
+
+    def line(self, path: KeyPath) -> int:
+        """Return the line of ``path``; if it is absent, that of its nearest parent."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+def read_yaml(text: str) -> YamlDocument:
+    """Read one YAML document. Never raises; the errors are in ``mistakes``.
+
+    After a syntax error there is no data. After other mistakes the data lacks the keys
+    concerned, so that the rest can be validated.
+    """
+    document = YamlDocument()
+    try:
+        node = _composed(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        sentence = Sentence(
+            "yaml-character-invalid",
+            f"the character U+{error.character:04X} is not allowed in YAML",
+        )
+        document.mistakes.append(Diagnostic(line, "", sentence))
+    except yaml.MarkedYAMLError as error:
+        document.mistakes.append(_syntax_mistake(error))
+    except RecursionError:
+        sentence = Sentence("yaml-too-deep", "it is nested too deeply")
+        document.mistakes.append(Diagnostic(None, "", sentence))
+    else:
+        if node is not None:
+            document.data = _value(node, (), document)
+    return document
+
+
+def _composed(text: str) -> Optional[yaml.Node]:
+    loader = _PlainLoader(text)
+    try:
+        return loader.get_single_node()
+    except (ValueError, OverflowError):
+        # From int() and chr() in PyYAML: "\UFFFFFFFF", or %YAML with 5000 digits.
+        raise yaml.scanner.ScannerError(
+            None, None, "a number is too large", loader.get_mark()
+        ) from None
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Compose nodes; refuse aliases and explicit tags."""
+
+    def compose_node(
+        self, parent: Optional[yaml.Node], index: Any
+    ) -> Optional[yaml.Node]:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
+            shown = "an alias" if isinstance(event, yaml.AliasEvent) else "a tag"
+            raise yaml.composer.ComposerError(
+                None, None, f"{shown} is not allowed here; {_QUOTES}", event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+
+def _syntax_mistake(error: yaml.MarkedYAMLError) -> Diagnostic:
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark else None
+    id, sentence = "yaml-invalid", f"not valid YAML: {error.problem or error.context}"
+    if isinstance(error, yaml.composer.ComposerError):
+        if error.context:
+            id = "yaml-second-document"
+            sentence = "a second YAML document starts here; allowed: one"
+        else:
+            id, sentence = "yaml-alias-or-tag", str(error.problem)
+    elif error.context == "while scanning an alias":
+        sentence += f"; {_QUOTES}"
+    elif error.problem == "mapping values are not allowed here":
+        sentence += "; check the indentation, and quote a value with a colon at its end"
+    elif error.problem and "cannot start any token" in error.problem:
+        sentence += "; indent with blanks only, and quote a value that starts with it"
+    return Diagnostic(line, "", Sentence(id, sentence))
+
+
+def _value(node: yaml.Node, path: KeyPath, document: YamlDocument) -> Any:
+    document.lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, path, document)
+    if isinstance(node, yaml.SequenceNode):
+        return [
+            _value(item, (*path, position), document)
+            for position, item in enumerate(node.value)
+        ]
+    document.texts[path] = node.value
+    try:
+        value = yaml.constructor.SafeConstructor().construct_object(node)
+        if isinstance(value, (int, float)) and not _DECIMAL.fullmatch(node.value):
+            document.misread.add(path)
+        return value
+    except (ValueError, OverflowError, yaml.constructor.ConstructorError):
+        # YAML 1.1 reads 2001-13-45 as a date, 0b_ as a number, 1:1:1.5 as a number to
+        # the base 60 (of any length), = as a default.
+        sentence = Sentence(
+            "value-not-plain",
+            f"{node.value!r} is not plain text in YAML; write it in quotes",
+        )
+        document.mistakes.append(
+            Diagnostic(document.line(path), key_text(path), sentence)
+        )
+        return node.value
+
+
+def _mapping(
+    node: yaml.MappingNode, path: KeyPath, document: YamlDocument
+) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if key_node.tag != "tag:yaml.org,2002:str":
+            shown = f"the key {key_node.value}" if _is_scalar(key_node) else "a key"
+            sentence = Sentence(
+                "key-not-text", f"{shown} is not text; write it in quotes"
+            )
+            document.mistakes.append(Diagnostic(line, key_text(path), sentence))
+            continue
+        key_path = (*path, key_node.value)
+        if key_node.value in data:
+            sentence = Sentence(
+                "key-repeated",
+                f"is given twice, first in line {document.lines[key_path]}",
+            )
+            document.mistakes.append(Diagnostic(line, key_text(key_path), sentence))
+            continue
+        document.lines[key_path] = line
+        data[key_node.value] = _value(value_node, key_path, document)
+    return data
+
+
+def _is_scalar(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode)
+
+
+_FILE, _DROP_INS = "policy.yaml", "policy.d"
+# Leaves room for an admin's drop-ins before and after it.
+_NUMBER = 50
+_HEAD = "# Written by ovirt-rdma, which replaces or removes this file: "
+
+
+class PolicyFiles(NamedTuple):
+    """A host's policy.yaml, None for none, and its drop-ins by name."""
+
+    file: Optional[str] = None
+    drop_ins: Mapping[str, str] = MappingProxyType({})
+
+    def __hash__(self) -> int:
+        return hash((self.file, frozenset(self.drop_ins.items())))
+
+    @property
+    def contents(self) -> dict[str, str]:
+        """The contents by name: ``policy.yaml`` or that of a drop-in."""
+        return {**({} if self.file is None else {_FILE: self.file}), **self.drop_ins}
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        texts = self.contents.values()
+        return sum(len(text.encode("utf-8", "replace")) for text in texts)
+
+    def having(self, contents: Mapping[str, Optional[str]]) -> PolicyFiles:
+        """Return these files with other ``contents`` of some, by name; None for no such
+        file.
+        """
+        new = {**self.contents, **contents}
+        left = {name: text for name, text in sorted(new.items()) if text is not None}
+        return PolicyFiles(left.pop(_FILE, None), left)
+
+    def parsed(self, where: str) -> PolicyFile:
+        """Read the policy; ``where`` names policy.yaml. Raises PolicyProblem."""
+        return parse_policy(self.file or "", where, self.drop_ins)
+
+    def lines(self) -> list[str]:
+        """Return the lines of all files, each drop-in after its name."""
+        lines = (self.file or "").splitlines() or ["(no policy.yaml)"]
+        for name, drop_in in self.drop_ins.items():
+            lines += [f"--- {_DROP_INS}/{name}", *drop_in.splitlines()]
+        return lines
+
+
+NO_FILES = PolicyFiles()
+
+
+class RuleProblem(Problem):
+    """No drop-in can have the rule; the fix shows the rule."""
+
+
+def with_rule(
+    files: PolicyFiles,
+    export: Export,
+    transport: str,
+    name: str = "",
+    where: str = "policy.yaml",
+) -> PolicyFiles:
+    """Return ``files`` with ``transport`` for ``export``; unchanged if they say so.
+
+    The rule is in a drop-in of its own, with the other keys of the rule that named the
+    export before. ``name`` is its name unless another rule has it. No other file is
+    changed. ``where`` names policy.yaml in sentences.
+
+    Raises PolicyProblem if ``files`` are not a valid policy, RuleProblem if the rule
+    would not win, or is not one that a policy can have.
+    """
+    present = files.parsed(where)
+    match = rule_for(present.policy, export)
+    old = match.rule if match else None
+    if old is not None and old.transport == transport:
+        return files
+    ours = _drop_ins_for(present, export)
+    others = PolicyFiles(
+        files.file,
+        {
+            n: t
+            for n, t in files.drop_ins.items()
+            if not (t.startswith(_HEAD) and n in ours)
+        },
+    )
+    rest = others.parsed(where)
+    rule = {
+        "server": export.server,
+        "path": _as_pattern(export.path),
+        "transport": transport,
+    }
+    if name and name not in {other.name for other in rest.policy.nfs.rules}:
+        rule = {"name": name, **rule}
+    drop_in = _file_name(rest, export, name)
+
+    def new_with(kept: Mapping[str, object]) -> PolicyFiles:
+        return others.having({drop_in: _text(name or str(export), {**rule, **kept})})
+
+    try:
+        new = new_with({})
+        won = rule_for(new.parsed(where).policy, export)
+        if old is not None and won is not None:
+            # The defaults of policy.yaml are for drop-ins too, so they are not copied.
+            wanted = {key: getattr(old, key) for key in MOUNTING if key != "transport"}
+            kept = {k: v for k, v in wanted.items() if getattr(won.rule, k) != v}
+            new = new_with(kept)
+        after = new.parsed(where)
+    except (Problem, ValueError) as error:
+        raise _refusal(where, rule) from error
+    won = rule_for(after.policy, export)
+    taken = drop_in in others.drop_ins
+    if won is None or after.drop_in_of(won.rule) != drop_in or taken:
+        raise _refusal(where, rule)
+    return new
+
+
+def _drop_ins_for(present: PolicyFile, export: Export) -> list[str]:
+    """Return the names of the drop-ins that have one rule, for only ``export``."""
+    rules: dict[str, list[NfsRule]] = {}
+    for rule in present.policy.nfs.rules:
+        rules.setdefault(present.drop_in_of(rule), []).append(rule)
+    wanted = [(export.server, _as_pattern(export.path))]
+    return [
+        n for n, its in rules.items() if [(r.server, r.path) for r in its] == wanted
+    ]
+
+
+def _file_name(rest: PolicyFile, export: Export, name: str) -> str:
+    """Return the name of the drop-in for ``export``: before the file whose rule names
+    it now.
+    """
+    match = rule_for(rest.policy, export)
+    present = rest.drop_in_of(match.rule) if match else ""
+    number = min(_NUMBER, int(present[:2]) - 1) if present else _NUMBER
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name or str(export)).strip("-.")[:100]
+    code = hashlib.sha256(str(export).encode("utf-8", "replace")).hexdigest()[:8]
+    plain = f"{max(number, 0):02}-{slug or code}.yaml"
+    if plain in rest.drop_ins:
+        return plain.replace(".yaml", f"-{code}.yaml")
+    return plain
+
+
+def _text(what: str, rule: Mapping[str, object]) -> str:
+    lines = [f"      {key}: {_scalar(value)}\n" for key, value in rule.items()]
+    lines[0] = f"    - {lines[0].lstrip()}"
+    head = f"{_HEAD}{what if what.isprintable() else 'a domain'}\n"
+    return f"{head}version: 1\nnfs:\n  rules:\n{''.join(lines)}"
+
+
+def _scalar(value: object) -> str:
+    if value in TRANSPORTS:
+        return str(value)
+    # JSON's strings are YAML's in quotes, but for characters written as two \\u.
+    printable = not isinstance(value, str) or value.isprintable()
+    return json.dumps(value, ensure_ascii=not printable)
+
+
+def _refusal(where: str, rule: Mapping[str, object]) -> RuleProblem:
+    shown = ", ".join(f"{key}: {_scalar(value)}" for key, value in rule.items())
+    return RuleProblem(
+        "policy-rule-not-added",
+        f"{where}: no drop-in can have a rule that wins for "
+        f"{rule['server']}:{rule['path']}",
+        f"add this rule by hand, before other rules that name the export: {{{shown}}}",
+    )
+
+
+def _as_pattern(path: str) -> str:
+    """Return a glob that matches only ``path``."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in path)
+
 
 # The time to find rules that never win grows with the square of their number: 1.5 s for
 # this many.
@@ -371,8 +710,6 @@ def parse_policy(
 
 def _source(file: str, text: str, form: Keys, before: list[_Source]) -> _Source:
     # Here: vdsmd, hooks and most commands read the stored policy, and need no PyYAML.
-    from ovirt_rdma.host.policy.yaml_source import read_yaml  # noqa: PLC0415
-
     document = read_yaml(text)
     reading = Reading(
         document.texts, document.misread, file, before[-1].reading if before else None

@@ -37,19 +37,23 @@ from ovirt_rdma.host.rules.base import (
     About,
     Change,
     Finding,
+    Interface,
     Outcome,
     Rule,
     Step,
+    View,
+    is_persistent,
+    once_per_view,
 )
-from ovirt_rdma.host.rules.ipoib import choose_mode, port_limit
-from ovirt_rdma.host.rules.profiles import (
+from ovirt_rdma.host.rules.ipoib import (
     INFINIBAND_TYPE,
     P_KEY,
     PARENT,
+    choose_mode,
     is_managed,
     new_profile,
+    port_limit,
 )
-from ovirt_rdma.host.rules.view import Interface, View, is_persistent, once_per_view
 from ovirt_rdma.host.system.own_files import (
     FOLLOW_PARTITIONS,
     foreign_reason,

@@ -49,18 +49,26 @@ from ovirt_rdma.host.rules.base import (
     About,
     Change,
     Finding,
+    Interface,
     Outcome,
+    Port,
     Rule,
     Step,
+    View,
+    is_persistent,
 )
 from ovirt_rdma.host.rules.ipoib import (
     BOND,
+    MTU,
     NETWORK,
+    TRANSPORT_MODE,
     Choice,
     DecidedMtu,
     MtuLimit,
+    Settings,
     asked_mode,
     choose_mode,
+    class_of,
     decided_mtu,
     is_mlx5,
     is_omni_path,
@@ -74,19 +82,12 @@ from ovirt_rdma.host.rules.ipoib import (
     planned_port_mtu,
     port_limit,
     port_mtu_of,
+    settings_of,
     unknown_mtu_fix,
+    write,
 )
 from ovirt_rdma.host.rules.ipoib_children import parents_first
 from ovirt_rdma.host.rules.ipoib_profile import NO_NETDEV
-from ovirt_rdma.host.rules.profiles import (
-    MTU,
-    TRANSPORT_MODE,
-    Settings,
-    class_of,
-    settings_of,
-    write,
-)
-from ovirt_rdma.host.rules.view import Interface, Port, View, is_persistent
 
 _COSTS = (
     "connected mode has no TSO and no checksum offload, and its multicast is still "

@@ -49,8 +49,8 @@ from ovirt_rdma.host.rules.base import (
     Outcome,
     Rule,
     Step,
+    View,
 )
-from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.system.own_files import (
     MODPROBE,
     MODULES_LOAD,

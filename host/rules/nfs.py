@@ -25,10 +25,13 @@ from ovirt_rdma.host.mount_options import MountOptions
 from ovirt_rdma.host.policy.model import rule_for
 from ovirt_rdma.host.rules.base import (
     FAIL,
+    RDMA,
     WARN,
     About,
     Finding,
     Rule,
+    View,
+    once_per_view,
 )
 from ovirt_rdma.host.rules.modules import (
     NFS_MODULE,
@@ -38,7 +41,6 @@ from ovirt_rdma.host.rules.modules import (
     mismatch,
     place_of,
 )
-from ovirt_rdma.host.rules.view import RDMA, View, once_per_view
 
 # Drivers of bus devices whose RDMA devices set IB_DEVICE_MEM_MGT_EXTENSIONS
 # (drivers/infiniband in Linux 6.1): mlx4, mlx5, hfi1, irdma on ice and i40e, bnxt_re on

@@ -13,29 +13,23 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules import (
     adapters,
-    daemon,
-    hardware,
     host,
     ipoib_children,
     ipoib_mtu,
     ipoib_profile,
-    kernel,
     modules,
     nfs,
-    policy_names,
     roce,
-    tso,
     virtual_functions,
 )
-from ovirt_rdma.host.rules.base import FAIL, WARN, Finding, Rule, Step
-from ovirt_rdma.host.rules.view import View
+from ovirt_rdma.host.rules.base import FAIL, WARN, Finding, Rule, Step, View
 
 RULES: tuple[Rule, ...] = (
-    *adapters.RULES,
-    *kernel.RULES,
+    adapters.DRIVERS,
+    *adapters.KERNEL,
     *modules.RULES,
     host.UNITS,
-    policy_names.NAMES,
+    host.NAMES,
     ipoib_profile.PORTS,
     # First: a new type recreates all netdevs of the adapter.
     virtual_functions.PORT_TYPE,
@@ -46,23 +40,23 @@ RULES: tuple[Rule, ...] = (
     ipoib_mtu.BUFFERS,
     ipoib_profile.PROFILES,
     ipoib_children.CHILDREN,
-    tso.A0,
+    ipoib_profile.TSO_A0,
     ipoib_mtu.MODE,
     ipoib_mtu.UDEV,
     ipoib_mtu.NETDEV_MTU,
     ipoib_mtu.NETWORK_MTU,
-    tso.IPOIB,
+    ipoib_profile.TSO_IPOIB,
     # The last that changes children: the daemon does from then on.
     ipoib_children.FOLLOWER,
-    daemon.DAEMON,
+    host.DAEMON,
     ipoib_profile.BONDS,
     roce.MTU,
-    tso.ROCE,
+    ipoib_profile.TSO_ROCE,
     roce.GIDS,
     roce.PFC,
     roce.ECN,
     *nfs.REQUIREMENTS,
-    *hardware.RULES,
+    *adapters.HARDWARE,
     *nfs.MOUNTS,
     host.VDSM,
     host.UNREAD,

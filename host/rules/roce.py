@@ -26,11 +26,13 @@ from ovirt_rdma.host.rules.base import (
     LIVE,
     About,
     Finding,
+    Interface,
     Outcome,
     Rule,
+    View,
+    once_per_view,
 )
-from ovirt_rdma.host.rules.profiles import ETHERNET_MTU, settings_of, write
-from ovirt_rdma.host.rules.view import Interface, View, once_per_view
+from ovirt_rdma.host.rules.ipoib import ETHERNET_MTU, settings_of, write
 
 
 @dataclass(frozen=True)

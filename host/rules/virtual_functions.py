@@ -34,9 +34,11 @@ from ovirt_rdma.host.rules.base import (
     Change,
     Finding,
     Outcome,
+    Port,
     Rule,
+    View,
+    once_per_view,
 )
-from ovirt_rdma.host.rules.view import Port, View, once_per_view
 
 _PORT_TYPE_SOURCE = "Linux drivers/net/ethernet/mellanox/mlx4/main.c, set_port_type"
 # The numbers of mstconfig.

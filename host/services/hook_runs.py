@@ -40,11 +40,18 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.model import InterfaceRule, Policy
 from ovirt_rdma.host.policy.store import read
-from ovirt_rdma.host.rules.base import FAIL, LINK_DOWN, LIVE, Finding, Step
+from ovirt_rdma.host.rules.base import (
+    FAIL,
+    LINK_DOWN,
+    LIVE,
+    Finding,
+    Interface,
+    Step,
+    View,
+)
 from ovirt_rdma.host.rules.ipoib_mtu import MODE
 from ovirt_rdma.host.rules.ipoib_profile import PROFILES
 from ovirt_rdma.host.rules.registry import decide
-from ovirt_rdma.host.rules.view import Interface, View
 from ovirt_rdma.host.services.network_request import (
     NO_REFUSAL,
     WantedMode,

@@ -17,7 +17,7 @@ from ovirt_rdma.host.facts.statistics import (
     moved_without_requests,
 )
 from ovirt_rdma.host.mount_options import transport_of
-from ovirt_rdma.host.rules.hardware import mbps
+from ovirt_rdma.host.rules.adapters import mbps
 from ovirt_rdma.storage.benchmark.model import LOCAL, NetworkPath, Sample
 from ovirt_rdma.storage.readiness import ports_behind
 

@@ -202,7 +202,7 @@ WITHOUT_ROW = {
     "systemd runs the daemon: tests/lab/test_daemon_lab.py": [
         *fixed("cli/host/daemon.py:_print", LOAD),
         *fixed("cli/host/daemon.py:_print_absent", ENABLE),
-        *fixed("host/rules/daemon.py:_why_not", ENABLE),
+        *fixed("host/rules/host.py:_why_not", ENABLE),
     ],
     "virtual functions: tests/lab/test_virtual_functions_lab.py": [
         *fixed("engine_sdk_tools/fleet/check.py:with_shared_guids", APPLY),

@@ -20,7 +20,7 @@ from ovirt_rdma.host.changes.kinds.host import (
     Host,
 )
 from ovirt_rdma.host.collect.network_manager import profiles, table
-from ovirt_rdma.host.rules.profiles import P_KEY
+from ovirt_rdma.host.rules.ipoib import P_KEY
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled
 from ovirt_rdma.host.system.files import sync_directory
 

@@ -2,7 +2,7 @@
 """The kind PROFILE: set properties of NetworkManager profiles.
 
 A changed profile is reapplied or activated, so that NetworkManager's applied connection
-is the same as the profile (:mod:`ovirt_rdma.host.rules.profiles`). An activation also
+is the same as the profile (:mod:`ovirt_rdma.host.rules.ipoib`). An activation also
 sets the other properties of the profile, and addresses are removed and added. Mode, MTU
 and TSO that somebody has set on the netdev otherwise are not ours to change: they are
 restored.
@@ -53,9 +53,7 @@ from ovirt_rdma.host.changes.kinds.network_manager import (
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import OFFLOAD, PROFILE, SYSFS, Change
-from ovirt_rdma.host.rules.ipoib import TSO_FEATURES
-from ovirt_rdma.host.rules.ipoib_children import CHILDREN
-from ovirt_rdma.host.rules.profiles import (
+from ovirt_rdma.host.rules.ipoib import (
     CONNECTION_ID,
     CONNECTION_TYPE,
     ETHERNET_MTU,
@@ -67,9 +65,11 @@ from ovirt_rdma.host.rules.profiles import (
     PARENT,
     TRANSPORT_MODE,
     TSO,
+    TSO_FEATURES,
     UNSET,
     needs_activation,
 )
+from ovirt_rdma.host.rules.ipoib_children import CHILDREN
 from ovirt_rdma.host.system.files import (
     remove_unfinished,
     sync_directory,

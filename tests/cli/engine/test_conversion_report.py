@@ -15,7 +15,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 )
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
 from ovirt_rdma.engine_sdk_tools.conversion.steps import Kind, RunStep
-from ovirt_rdma.host.policy.drop_ins import PolicyFiles
+from ovirt_rdma.host.policy.load import PolicyFiles
 
 WORDS = {
     Kind.PUSH: "pushing the policy to",

@@ -23,7 +23,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import OK, HostOutcome
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.facts import dump
-from ovirt_rdma.host.policy.drop_ins import PolicyFiles
+from ovirt_rdma.host.policy.load import PolicyFiles
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
 

@@ -46,8 +46,7 @@ from ovirt_rdma.engine_sdk_tools.networks.nics import ipoib_mtus
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.interfaces import interfaces_of
-from ovirt_rdma.host.policy.drop_ins import PolicyFiles
-from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.load import PolicyFiles, parse_policy
 
 pytestmark = pytest.mark.engine
 

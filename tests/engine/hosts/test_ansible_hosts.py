@@ -52,7 +52,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import MOST_POLICY_BYTES, HostRepo
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts import dump
-from ovirt_rdma.host.policy.drop_ins import PolicyFiles
+from ovirt_rdma.host.policy.load import PolicyFiles
 from ovirt_rdma.host.system import commands
 
 pytestmark = pytest.mark.hypervisor

@@ -20,7 +20,7 @@ from ovirt_rdma.engine_sdk_tools.networks.nics import (
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.interfaces import Interface
-from ovirt_rdma.host.policy.drop_ins import PolicyFiles
+from ovirt_rdma.host.policy.load import PolicyFiles
 
 pytestmark = pytest.mark.engine
 

@@ -40,9 +40,8 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy, VfRule
-from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change, Step
+from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change, Step, View
 from ovirt_rdma.host.rules.registry import decide
-from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.services.hook_runs import mode_steps
 from ovirt_rdma.host.services.network_request import WantedMode
 

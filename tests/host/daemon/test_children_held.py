@@ -21,9 +21,8 @@ from ovirt_rdma.host.changes.journal import (
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.daemon.partitions import made_by, open_run
 from ovirt_rdma.host.paths import DAEMON_UNIT as UNIT
-from ovirt_rdma.host.rules.base import LIVE, SYSFS, Change
-from ovirt_rdma.host.rules.profiles import new_profile
-from ovirt_rdma.host.rules.view import View
+from ovirt_rdma.host.rules.base import LIVE, SYSFS, Change, View
+from ovirt_rdma.host.rules.ipoib import new_profile
 
 pytestmark = pytest.mark.hypervisor
 

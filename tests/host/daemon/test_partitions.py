@@ -19,8 +19,8 @@ from ovirt_rdma.host.daemon.partitions import (
 )
 from ovirt_rdma.host.facts.devices import NetdevUse
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
+from ovirt_rdma.host.rules.base import View
 from ovirt_rdma.host.rules.registry import decide
-from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.system.commands import CommandFailed
 
 FOLLOW = policy(partitions="follow")

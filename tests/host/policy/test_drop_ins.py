@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from support.problems import problem
 
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy.drop_ins import NO_FILES, PolicyFiles, with_rule
 from ovirt_rdma.host.policy.forms import PolicyProblem
-from ovirt_rdma.host.policy.load import MOST_BYTES, load_policy_file, parse_policy
+from ovirt_rdma.host.policy.load import (
+    MOST_BYTES,
+    NO_FILES,
+    PolicyFiles,
+    load_policy_file,
+    parse_policy,
+    with_rule,
+)
 from ovirt_rdma.host.policy.model import (
     PREFER_RDMA,
     REQUIRE_RDMA,

@@ -9,9 +9,8 @@ from support.host.ipoib_host import host, policy
 from ovirt_rdma.host.facts.model import Facts, Software, Unit
 from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.policy.model import HostPolicy, NfsPolicy, Policy
-from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP
-from ovirt_rdma.host.rules.daemon import DAEMON
-from ovirt_rdma.host.rules.view import View
+from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, View
+from ovirt_rdma.host.rules.host import DAEMON
 
 HEALTH = Policy(nfs=NfsPolicy((), 10))
 METRICS = Policy(host=HostPolicy(metrics_folder="/var/lib/node_exporter/textfiles"))

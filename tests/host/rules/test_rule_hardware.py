@@ -29,7 +29,7 @@ from ovirt_rdma.host.facts.model import (
     Modules,
     NfsMount,
 )
-from ovirt_rdma.host.rules import hardware, nfs
+from ovirt_rdma.host.rules import adapters, nfs
 
 DEVICE = roce_device(rate_mbps=100_000, data_rate_mbps=100_000)
 ADDRESS = DEVICE.pci.address
@@ -60,7 +60,7 @@ def with_adapter(**parts):
     ],
 )
 def test_what_a_link_carries(speed, width, mbps):
-    assert hardware.mbps(speed, width) == mbps
+    assert adapters.mbps(speed, width) == mbps
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_a_link_carries(speed, width, mbps):
     ],
 )
 def test_a_link_against_its_port(link, verdict, words):
-    found = findings(hardware.PCIE, with_adapter(pci_link=link))[ADDRESS]
+    found = findings(adapters.PCIE, with_adapter(pci_link=link))[ADDRESS]
     assert found[0] == verdict
     assert words in found[1]
 
@@ -94,7 +94,7 @@ def test_two_ports_that_together_have_more_than_the_link_are_no_fault():
         rdma_devices=(device,),
         adapters=(Adapter(device.pci, pci_link=link),),
     )
-    verdict, text = findings(hardware.PCIE, host)[ADDRESS]
+    verdict, text = findings(adapters.PCIE, host)[ADDRESS]
     assert verdict == "PASS"
     assert "not for all together (200000 Mb/s)" in text
 
@@ -102,14 +102,14 @@ def test_two_ports_that_together_have_more_than_the_link_are_no_fault():
 def test_a_virtual_function_has_no_link_of_its_own():
     link = PciLink(8.0, 1)
     host = with_adapter(pci_link=link, physical_function="0000:3b:00.0")
-    assert findings(hardware.PCIE, host)["host"][0] == "SKIP"
+    assert findings(adapters.PCIE, host)["host"][0] == "SKIP"
 
 
 def test_the_rate_of_a_bond_may_be_that_of_all_its_ports():
     bond = roce_device("mlx5_bond_0", data_rate_mbps=200_000)
     adapter = Adapter(bond.pci, pci_link=PciLink(8.0, 16))
     host = facts(rdma_devices=(bond,), adapters=(adapter,))
-    assert findings(hardware.PCIE, host)["host"][0] == "SKIP"
+    assert findings(adapters.PCIE, host)["host"][0] == "SKIP"
 
 
 def with_port(*errors, seconds=2.0, packets=None, new_packets=0, read=True):
@@ -171,7 +171,7 @@ def with_port(*errors, seconds=2.0, packets=None, new_packets=0, read=True):
     ],
 )
 def test_error_counters(host, verdict, words):
-    found = findings(hardware.PORT_ERRORS, host)["mlx5_0/1"]
+    found = findings(adapters.PORT_ERRORS, host)["mlx5_0/1"]
     assert found[0] == verdict
     assert words in found[1]
 
@@ -190,7 +190,7 @@ def test_a_port_that_gives_up_its_repeats_does_not_pass(name):
     packets = {"packets": 10**9, "new_packets": 10**8}
     for grown in (1, 50_000):
         host = with_port(PortError(name, 50_000, grown), **packets)
-        verdict, words = findings(hardware.PORT_ERRORS, host)["mlx5_0/1"]
+        verdict, words = findings(adapters.PORT_ERRORS, host)["mlx5_0/1"]
         assert verdict == "WARN"
         assert f"connections ended in the last 2.0 s: {name} +{grown}" in words
 
@@ -198,13 +198,13 @@ def test_a_port_that_gives_up_its_repeats_does_not_pass(name):
 @pytest.mark.parametrize("name", ["port_rcv_errors", "max_retry_exceeded"])
 def test_errors_of_an_unknown_time_are_not_few(name):
     host = replace(with_port(PortError(name, 10**6)), uptime_s=0.0)
-    verdict, words = findings(hardware.PORT_ERRORS, host)["mlx5_0/1"]
+    verdict, words = findings(adapters.PORT_ERRORS, host)["mlx5_0/1"]
     assert (verdict, name in words) == ("SKIP", True)
 
 
 def test_a_counter_that_this_version_does_not_know_is_no_error():
     host = with_port(PortError("of_another_version", 10**9, 10**9))
-    assert findings(hardware.PORT_ERRORS, host)["mlx5_0/1"][0] == "PASS"
+    assert findings(adapters.PORT_ERRORS, host)["mlx5_0/1"][0] == "PASS"
 
 
 def test_a_port_without_link_is_not_judged():
@@ -212,12 +212,12 @@ def test_a_port_without_link_is_not_judged():
     errors = (PortError("symbol_error", 10**9, 10**9),)
     activity = Activity(2.0, ports=(PortActivity("mlx5_0", 1, True, errors=errors),))
     host = facts(rdma_devices=(down,), activity=activity)
-    assert findings(hardware.PORT_ERRORS, host)["host"][0] == "SKIP"
+    assert findings(adapters.PORT_ERRORS, host)["host"][0] == "SKIP"
 
 
 def test_an_active_port_whose_counters_were_not_read_is_said():
     host = facts(rdma_devices=(DEVICE,), activity=Activity(2.0))
-    verdict, words = findings(hardware.PORT_ERRORS, host)["host"]
+    verdict, words = findings(adapters.PORT_ERRORS, host)["host"]
     assert (verdict, words) == ("SKIP", "no counters of an ACTIVE port were read | ")
 
 
@@ -228,7 +228,7 @@ def test_where_an_adapter_is_and_its_interrupts_go():
         interrupts=(IrqCpus("8", 6), IrqCpus("0-1", 2)),
         tuning=Tuning(2, ("performance", "powersave")),
     )
-    assert findings(hardware.LOCALITY, host)[ADDRESS] == (
+    assert findings(adapters.LOCALITY, host)[ADDRESS] == (
         "PASS",
         "NUMA node 1 of 2 (CPUs 8-15); 8 interrupts on 2 sets of CPUs; 2 of them on "
         "CPUs of other nodes; governor performance and powersave | ",
@@ -247,7 +247,7 @@ def test_where_an_adapter_is_and_its_interrupts_go():
     ],
 )
 def test_lists_of_cpus(text, cpus):
-    assert hardware.cpus_of(text) == cpus
+    assert adapters.cpus_of(text) == cpus
 
 
 MOUNT = NfsMount("nas:/a", "/mnt/a", "nfs4", "rw", version="4.2", protocol="rdma")

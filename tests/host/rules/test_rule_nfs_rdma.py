@@ -16,8 +16,8 @@ from support.host.rule_cases import (
 
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.rules.base import View
 from ovirt_rdma.host.rules.nfs import MODULE, PORT, REGISTRATION
-from ovirt_rdma.host.rules.view import View
 
 TCP_ONLY = Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", "*", "*", "tcp"),)))
 PREFER = Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", "*", "*", "prefer-rdma"),)))

@@ -16,7 +16,7 @@ from support.host.rule_cases import (
 )
 
 from ovirt_rdma.host.facts.model import KernelOption, RdmaStack
-from ovirt_rdma.host.rules import kernel
+from ovirt_rdma.host.rules import adapters
 
 IN = "kernel/drivers/infiniband/core/{}.ko.xz"
 OUT = "extra/mlnx-ofa_kernel/drivers/infiniband/core/{}.ko"
@@ -68,7 +68,7 @@ def test_stack(paths, stacks, modules, verdict, words):
     host = facts(
         modules={"files": files(**paths), **modules}, software={"stacks": stacks}
     )
-    found = findings(kernel.STACK, host, REQUIRE_RDMA)["host"]
+    found = findings(adapters.STACK, host, REQUIRE_RDMA)["host"]
     assert found[0] == verdict
     assert words in found[1]
 
@@ -84,19 +84,19 @@ def test_stack(paths, stacks, modules, verdict, words):
 )
 def test_rpcrdma_is_no_failure_where_nobody_wants_nfs_over_rdma(paths, verdict):
     host = facts(modules={"files": files(**paths), "available": ()})
-    assert findings(kernel.STACK, host)["host"][0] == verdict
+    assert findings(adapters.STACK, host)["host"][0] == verdict
 
 
 def test_single_drivers_from_elsewhere_are_named():
     paths = {**_base(IN), "rpcrdma": NFS_IN, "mlx4_core": "extra/mlx4/mlx4_core.ko"}
-    found = findings(kernel.STACK, facts(modules={"files": files(**paths)}))["host"]
+    found = findings(adapters.STACK, facts(modules={"files": files(**paths)}))["host"]
     assert found[0] == "PASS"
     assert "the kernel's own, except extra/mlx4/mlx4_core.ko" in found[1]
 
 
 def test_missing_rpcrdma_is_told_how_to_get():
     host = facts(modules={"files": files(**_base(OUT)), "available": ()})
-    assert "--with-nfsrdma" in findings(kernel.STACK, host)["host"][1]
+    assert "--with-nfsrdma" in findings(adapters.STACK, host)["host"][1]
 
 
 def _config(**values):
@@ -163,7 +163,7 @@ CONNECTED = host_policy(interfaces=(interface_rule(transport_mode="connected"),)
 )
 def test_kernel(device, config, policy, expected):
     host = facts(rdma_devices=(device,) if device else (), software=_config(**config))
-    found = findings(kernel.CONFIGURATION, host, policy)
+    found = findings(adapters.CONFIGURATION, host, policy)
     assert {subject: verdict for subject, (verdict, _) in found.items()} == expected
 
 
@@ -173,10 +173,10 @@ def test_module_from_elsewhere_is_as_good():
         software=_config(**{**ALL, "SUNRPC_XPRT_RDMA": "n"}),
         modules={"available": ("rpcrdma",)},
     )
-    assert findings(kernel.CONFIGURATION, host)["host"][0] == "PASS"
+    assert findings(adapters.CONFIGURATION, host)["host"][0] == "PASS"
 
 
 def test_no_configuration():
-    found = findings(kernel.CONFIGURATION, facts(rdma_devices=(ib_device(),)))["host"]
+    found = findings(adapters.CONFIGURATION, facts(rdma_devices=(ib_device(),)))["host"]
     assert found[0] == "SKIP"
     assert "/proc/config.gz" in found[1]

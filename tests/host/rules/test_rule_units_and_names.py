@@ -22,9 +22,8 @@ from support.host.rule_cases import (
 from ovirt_rdma.host.facts.model import Unit
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules import host as host_rules
-from ovirt_rdma.host.rules import policy_names
+from ovirt_rdma.host.rules.base import View
 from ovirt_rdma.host.rules.registry import decide
-from ovirt_rdma.host.rules.view import View
 
 OPENIBD = Unit("openibd.service", "loaded", "active", "enabled")
 
@@ -148,7 +147,7 @@ HOST = facts(
 )
 def test_interface_rule(rule, verdict, words):
     policy = host_policy(interfaces=(interface_rule(**rule),))
-    found = findings(policy_names.NAMES, HOST, policy)["interface 1"]
+    found = findings(host_rules.NAMES, HOST, policy)["interface 1"]
     assert found[0] == verdict
     assert words in found[1]
 
@@ -160,7 +159,7 @@ def test_nothing_is_done_by_a_near_name():
 
 def test_no_device_at_all():
     policy = host_policy(interfaces=(interface_rule(device="mlx4_0"),))
-    found = findings(policy_names.NAMES, facts(), policy)["interface 1"]
+    found = findings(host_rules.NAMES, facts(), policy)["interface 1"]
     assert "it has no RDMA device" in found[1]
 
 
@@ -171,7 +170,7 @@ def test_rule_after_another_has_no_effect():
             interface_rule(2, name="storage", device="mlx4_0"),
         )
     )
-    found = findings(policy_names.NAMES, HOST, policy)
+    found = findings(host_rules.NAMES, HOST, policy)
     assert found["interface 1"][0] == "PASS"
     assert found["storage"][0] == "WARN"
     assert (
@@ -185,7 +184,7 @@ def test_port_without_a_netdev():
     host = facts(rdma_devices=(ib_device(),))
     assert (
         "interface 1 names mlx4_0/1, which has no netdev"
-        in (findings(policy_names.NAMES, host, policy)["interface 1"][1])
+        in (findings(host_rules.NAMES, host, policy)["interface 1"][1])
     )
 
 
@@ -196,7 +195,7 @@ def test_rule_for_a_child_that_is_planned():
             interface_rule(2, device="mlx4_0", pkey_children=("0x8001",)),
         )
     )
-    assert findings(policy_names.NAMES, HOST, policy)["interface 1"][0] == "PASS"
+    assert findings(host_rules.NAMES, HOST, policy)["interface 1"][0] == "PASS"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +207,7 @@ def test_rule_for_a_child_that_is_planned():
 )
 def test_module_name_with_a_slip(parts, subject, words):
     host = facts(modules={"available": ("nvme_rdma", "mlx4_core")})
-    found = findings(policy_names.NAMES, host, host_policy(**parts))
+    found = findings(host_rules.NAMES, host, host_policy(**parts))
     assert found[subject][0] == "WARN"
     assert words in found[subject][1]
 
@@ -217,11 +216,11 @@ def test_modules_that_are_none_of_ours_or_not_here():
     host = facts(modules={"available": ("nvme_rdma", "rdma_cm")})
     rule = interface_rule(device="x")
     policy = host_policy(modules=("8021q", "rdma_rxe"), interfaces=(rule,))
-    assert list(findings(policy_names.NAMES, host, policy)) == ["interface 1"]
+    assert list(findings(host_rules.NAMES, host, policy)) == ["interface 1"]
 
 
 def test_policy_without_a_host_part():
-    assert findings(policy_names.NAMES, HOST)["host"][0] == "SKIP"
+    assert findings(host_rules.NAMES, HOST)["host"][0] == "SKIP"
 
 
 # VDSM-01

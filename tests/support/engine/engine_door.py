@@ -44,8 +44,8 @@ from ovirt_rdma.host.enablement.state import (
 )
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.paths import POLICY_YAML
-from ovirt_rdma.host.policy.drop_ins import PolicyFiles
 from ovirt_rdma.host.policy.forms import PolicyProblem
+from ovirt_rdma.host.policy.load import PolicyFiles
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.model import digest as digest_of
 from ovirt_rdma.host.system.json_codec import plain

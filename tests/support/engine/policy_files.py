@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Optional
 
-from ovirt_rdma.host.policy.drop_ins import PolicyFiles
+from ovirt_rdma.host.policy.load import PolicyFiles
 
 _START = '{"policy.yaml": '
 

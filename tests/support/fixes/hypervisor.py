@@ -381,7 +381,7 @@ HYPERVISOR = {
 
 ROCE = {
     "TSO of Ethernet": Row(
-        fixed("host/rules/tso.py:_roce_outcomes", PLAN),
+        fixed("host/rules/ipoib_profile.py:_roce_outcomes", PLAN),
         "check --all",
         follow(interface("{device: rxe0}", "tso: off")),
         "is on, the policy requires off",

@@ -35,8 +35,7 @@ from ovirt_rdma.host.policy.model import (
     NfsRule,
     Policy,
 )
-from ovirt_rdma.host.rules.base import Finding, Outcome, Rule, Step
-from ovirt_rdma.host.rules.view import View
+from ovirt_rdma.host.rules.base import Finding, Outcome, Rule, Step, View
 
 MELLANOX = "0x15b3"
 REQUIRE_RDMA = Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", "*", "*", "require-rdma"),)))

@@ -22,8 +22,8 @@ from ovirt_rdma.host.rules.base import (
     Outcome,
     Rule,
     Step,
+    View,
 )
-from ovirt_rdma.host.rules.view import View
 
 MODE = Step(
     rule="SAMPLE-MODE-01",

@@ -14,7 +14,7 @@ from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.run import RunRequest, interrupted_users
 from ovirt_rdma.host.changes.undo import UndoChange
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, PROFILE, Change, Step
-from ovirt_rdma.host.rules.profiles import needs_activation
+from ovirt_rdma.host.rules.ipoib import needs_activation
 from ovirt_rdma.host.services.hook_runs import HookRun
 
 pytestmark = pytest.mark.hypervisor

@@ -15,7 +15,7 @@ from ovirt_rdma.host.changes.kinds.host import (
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import PROFILE, Change
-from ovirt_rdma.host.rules.profiles import new_profile
+from ovirt_rdma.host.rules.ipoib import new_profile
 from ovirt_rdma.host.system import files as atomic_file
 
 pytestmark = pytest.mark.hypervisor

@@ -31,7 +31,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.rules import roce, tso
+from ovirt_rdma.host.rules import ipoib_profile, roce
 from ovirt_rdma.host.rules.base import Finding
 
 STORAGE = {"addresses": ("10.0.0.2/24", "fe80::1/64")}
@@ -340,8 +340,8 @@ def _tso(value):
 def test_tso_of_the_policy(offloads, wanted, verdict, changed):
     host = _host(ethernet(offloads=offloads), network_manager=_profile())
     policy = _tso(wanted)
-    assert findings(tso.ROCE, host, policy)["ens1"][0] == verdict
-    found = steps(tso.ROCE, host, policy)
+    assert findings(ipoib_profile.TSO_ROCE, host, policy)["ens1"][0] == verdict
+    found = steps(ipoib_profile.TSO_ROCE, host, policy)
     if changed is None:
         assert found == {}
         return
@@ -359,8 +359,8 @@ def test_tso_that_the_profile_would_turn_on_again(now, more):
     use = NetdevUse("ens1", "nfs", "10.0.0.1:/data at /mnt")
     netdev = ethernet(offloads=now)
     host = _host(netdev, network_manager=manager, netdev_uses=(use,))
-    assert findings(tso.ROCE, host, _tso("off"))["ens1"][0] == "FAIL"
-    step = steps(tso.ROCE, host, _tso("off"))["ens1"]
+    assert findings(ipoib_profile.TSO_ROCE, host, _tso("off"))["ens1"][0] == "FAIL"
+    step = steps(ipoib_profile.TSO_ROCE, host, _tso("off"))["ens1"]
     changed = tuple(change.name for change in step.changes)
     assert changed == ("ethtool.feature-tso", *more)
     assert step.effect == "link-down"
@@ -370,22 +370,22 @@ def test_tso_that_the_profile_would_turn_on_again(now, more):
 def test_tso_that_is_kept_already():
     manager = _profile(**{"ethtool__feature-tso": "off"})
     host = _host(ethernet(offloads=BOTH_OFF), network_manager=manager)
-    assert steps(tso.ROCE, host, _tso("off")) == {}
-    assert findings(tso.ROCE, host, _tso("off"))["ens1"][0] == "PASS"
+    assert steps(ipoib_profile.TSO_ROCE, host, _tso("off")) == {}
+    assert findings(ipoib_profile.TSO_ROCE, host, _tso("off"))["ens1"][0] == "PASS"
 
 
 def test_tso_without_a_profile():
     host = _host(ethernet(offloads=BOTH_ON))
-    step = steps(tso.ROCE, host, _tso("off"))["ens1"]
+    step = steps(ipoib_profile.TSO_ROCE, host, _tso("off"))["ens1"]
     assert (step.refused, step.effect) == ("", "live")
     host = _host(ethernet(offloads=BOTH_OFF))
-    assert findings(tso.ROCE, host, _tso("off"))["ens1"][0] == "PASS"
+    assert findings(ipoib_profile.TSO_ROCE, host, _tso("off"))["ens1"][0] == "PASS"
 
 
 def test_tso_that_the_policy_does_not_name():
     host = _host(ethernet(offloads=BOTH_ON))
-    assert findings(tso.ROCE, host)["host"][0] == "SKIP"
-    assert findings(tso.ROCE, facts())["host"][0] == "SKIP"
+    assert findings(ipoib_profile.TSO_ROCE, host)["host"][0] == "SKIP"
+    assert findings(ipoib_profile.TSO_ROCE, facts())["host"][0] == "SKIP"
 
 
 # ROCE-GID-01
