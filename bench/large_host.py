@@ -17,7 +17,7 @@ from support.fakes.fake_hosts import NFS_MODULES, RDMA_MODULES
 from support.fakes.fake_root import FakeRoot, Pci
 
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.facts.dump import to_json
+from ovirt_rdma.host.facts.model import to_json
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.store import store

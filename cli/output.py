@@ -24,7 +24,7 @@ from datetime import datetime, timezone
 from typing import Any, Optional, TextIO
 
 from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem, Sentence
-from ovirt_rdma.host.system.printable import printable
+from ovirt_rdma.host.system.text import printable
 
 FORMATS = ("table", "json", "yaml")
 

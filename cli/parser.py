@@ -22,7 +22,7 @@ from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.output import FORMATS, terminal_width
 from ovirt_rdma.host.errors import UsageProblem, did_you_mean
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.system.numbers import whole
+from ovirt_rdma.host.system.text import whole
 
 Table = Sequence[tuple[str, str, Union[str, "Table"]]]
 """Name and help of verbs, each with its class below ``cli`` ("host.plan.ShowPlan"), or

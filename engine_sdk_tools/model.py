@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional, Union
 
-from ovirt_rdma.host.system.json_document import json_type
+from ovirt_rdma.host.system.json_codec import json_type
 
 # Domains whose data are files below a mount: they have their own storage connection
 # (StorageType.isFileDomain in the engine).

@@ -19,7 +19,7 @@ from typing import Optional
 from lab.command import Process
 from lab.topology import Topology
 from lab.vdsm_daemon import Outcome, VdsmDaemon, local_path
-from ovirt_rdma.host.collect.mounts import nfs_mounts
+from ovirt_rdma.host.collect.storage import nfs_mounts
 from ovirt_rdma.storage.mounts import prove
 
 RULES = ("require-rdma", "prefer-rdma")

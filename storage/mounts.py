@@ -30,7 +30,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Optional
 
-from ovirt_rdma.host.collect.mounts import marks_from_json, marks_to_json
+from ovirt_rdma.host.collect.storage import marks_from_json, marks_to_json
 from ovirt_rdma.host.export import Export, nfs_check
 from ovirt_rdma.host.facts.model import CmId, DegradedMark, Facts, NfsMount
 from ovirt_rdma.host.mount_options import RDMA, MountOptions, transport_of

@@ -18,7 +18,7 @@ from ovirt_rdma.host.policy import texts
 from ovirt_rdma.host.policy.forms import Refused
 from ovirt_rdma.host.policy.model import AUTO, PREFER_RDMA, Policy
 from ovirt_rdma.host.rules.base import Port, View
-from ovirt_rdma.host.system.printable import printable
+from ovirt_rdma.host.system.text import printable
 from ovirt_rdma.storage.readiness import MODULE_STEP, READY, Readiness, local_steps
 
 _HEAD = """\

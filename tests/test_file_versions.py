@@ -19,13 +19,13 @@ from ovirt_rdma.engine_sdk_tools.preparation.run import (
     PreparationFile,
 )
 from ovirt_rdma.host.changes import journal, plan
-from ovirt_rdma.host.collect.mounts import MARKS, marks_from_json
+from ovirt_rdma.host.collect.storage import MARKS, marks_from_json
 from ovirt_rdma.host.daemon import capabilities, kernel_change
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.paths import FINDINGS_JSON, JOURNAL, under
 from ovirt_rdma.host.policy import store
-from ovirt_rdma.host.system.json_document import Envelope
+from ovirt_rdma.host.system.json_codec import Envelope
 
 TOP = Path(__file__).parents[1]
 HOOK = TOP / "vdsm_hooks/after_get_caps/50_ovirt_rdma"
@@ -44,7 +44,7 @@ class Stored:
 
 
 ROWS = (
-    Stored("facts", dump.FACTS, dump.load),
+    Stored("facts", model.FACTS, model.load),
     Stored("a saved plan", plan.PLAN, plan.load),
     Stored(
         "journal.json",

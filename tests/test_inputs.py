@@ -29,10 +29,10 @@ _CALLS |= {"ip_address", "ip_network", "ip_interface", "IPv6Address", "IPv4Addre
 # These modules take only values that others in the table, or a policy's or the command
 # line's check, have read: not a text as somebody else wrote it.
 CHECKED_BEFORE = re.compile(
-    r"cli/.*|host/rules/.*|host/facts/(interfaces|pkeys)"
+    r"cli/.*|host/rules/.*|host/facts/(uses|infiniband)"
     r"|host/changes/kinds/.*|host/fabric/(manager|partitions|check)"
     r"|host/services/opensm|host/daemon/.*|host/policy/.*"
-    r"|host/system/(json_codec|json_document|lock|numbers)|host/changes/.*"
+    r"|host/system/(json_codec|lock|text)|host/changes/.*"
     r"|storage/benchmark/(measure|model|scratch)"
     r"|storage/health/(look|watch|state)|storage/metrics/rows|storage/vdsm/launch"
     r"|storage/rdma_cm_probe|vdsm_hooks/main"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Optional
 
 from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.host.collect.mounts import MOUNTINFO
+from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.enablement.state import MODES
 from ovirt_rdma.host.rules.registry import RULES
 from tools.verbs import PARSERS, shown, walk

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from ovirt_rdma.host.facts import port_counters
+from ovirt_rdma.host.facts import statistics
 from ovirt_rdma.storage.metrics import families
 from ovirt_rdma.storage.metrics.families import NAMED_OPERATIONS, OTHER, Family
 
@@ -35,7 +35,7 @@ def alerts() -> list[dict[str, Any]]:
 def tables() -> dict[str, str]:
     """Return the tables of the page of metrics by name."""
     counted: dict[tuple[str, str], list[str]] = {}
-    for name, (kind, _, text) in port_counters.COUNTERS.items():
+    for name, (kind, _, text) in statistics.COUNTERS.items():
         meaning, _, drivers = text.partition(" (")
         of = f" ({drivers}" if drivers else ""
         counted.setdefault((kind, meaning), []).append(f"`{name}`{of}")

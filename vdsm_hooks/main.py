@@ -22,7 +22,7 @@ import syslog
 import time
 from typing import Callable, NamedTuple, Optional
 
-from ovirt_rdma.host.system.printable import printable
+from ovirt_rdma.host.system.text import printable
 
 # Seconds. The engine waits 120 s for a network setup, systemd 90 s for vdsmd's start.
 LIMITS_S = {

@@ -28,8 +28,8 @@ from ovirt_rdma.engine_sdk_tools.api.settings import (
 )
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.files import remove_unfinished
-from ovirt_rdma.host.system.printable import printable
 from ovirt_rdma.host.system.safe_file import read_named
+from ovirt_rdma.host.system.text import printable
 
 # On the engine machine, the CA that signed the certificate of its web server; by
 # default the second, the engine's own CA.

@@ -22,7 +22,7 @@ from ovirt_rdma.host.block.logins import (
 from ovirt_rdma.host.block.multipath_conf import multipath_findings
 from ovirt_rdma.host.block.read import BlockFacts, BlockProblem
 from ovirt_rdma.host.block.sessions import BlockSessions, leaving_sessions
-from ovirt_rdma.host.collect.storage_sessions import (
+from ovirt_rdma.host.collect.storage import (
     ISER,
     LOGGED_IN,
     RUNNING,

@@ -14,8 +14,7 @@ from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import UsageProblem, did_you_mean
-from ovirt_rdma.host.facts.dump import load
-from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.model import Facts, load
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.model import Policy, digest
 from ovirt_rdma.host.policy.store import in_force

@@ -59,8 +59,7 @@ from ovirt_rdma.host.fabric.subnet import (
     Subnet,
     fabric_ports,
 )
-from ovirt_rdma.host.facts.dump import load
-from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.model import Facts, load
 from ovirt_rdma.host.paths import OPENSM_UNIT, PARTITIONS_FILES, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import StoredPolicy

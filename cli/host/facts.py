@@ -23,9 +23,8 @@ from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts.devices import NetworkManager
-from ovirt_rdma.host.facts.dump import load, to_json_dict
-from ovirt_rdma.host.facts.interfaces import content_of
-from ovirt_rdma.host.facts.model import Facts, RdmaStack, SELinux
+from ovirt_rdma.host.facts.model import Facts, RdmaStack, SELinux, load, to_json_dict
+from ovirt_rdma.host.facts.uses import content_of
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.fabric import FabricPolicy
 from ovirt_rdma.host.policy.model import Policy

@@ -38,13 +38,12 @@ from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, number, time_span
 from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.mounts import MOUNTINFO
 from ovirt_rdma.host.collect.statistics import read_statistics
+from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.dump import load
-from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.model import Facts, load
 from ovirt_rdma.host.mount_options import (
     AUTO,
     VERSIONS,

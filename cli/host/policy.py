@@ -29,11 +29,11 @@ from ovirt_rdma.cli.host.shown.policy import policy_counts, show_parts
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.mounts import MOUNTINFO
+from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.dump import load as load_facts
+from ovirt_rdma.host.facts.model import load as load_facts
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.difference import RuleChange, differing_lines, rule_changes
 from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem

@@ -61,7 +61,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, sdk_method, types
 from ovirt_rdma.engine_sdk_tools.api.settings import Settings, engine_host_port
-from ovirt_rdma.host.system.printable import printable
+from ovirt_rdma.host.system.text import printable
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")

@@ -30,8 +30,13 @@ from typing import Any, Generic, Optional, TypeVar
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.policy.model import DEFAULT_PORT
 from ovirt_rdma.host.system.files import remove_unfinished, write_atomically
-from ovirt_rdma.host.system.json_codec import Records, plain
-from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, read_json
+from ovirt_rdma.host.system.json_codec import (
+    Envelope,
+    Records,
+    WrongRecord,
+    plain,
+    read_json,
+)
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.safe_file import read_file
 

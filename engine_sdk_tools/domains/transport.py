@@ -49,7 +49,7 @@ from ovirt_rdma.engine_sdk_tools.names import (
     data_center_named,
     domain_named,
 )
-from ovirt_rdma.host.collect.mounts import MOUNTINFO
+from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.export import Export, ExportProblem, nfs_check
 from ovirt_rdma.host.facts.model import Facts, NfsMount, Route

@@ -56,11 +56,11 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared, judged, with_event
 from ovirt_rdma.engine_sdk_tools.model import Host, status_mistake
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import PolicyFiles
-from ovirt_rdma.host.system.json_document import UnreadableJson, json_value
+from ovirt_rdma.host.system.json_codec import UnreadableJson, json_value
 
 _Part = TypeVar("_Part")
 
@@ -208,8 +208,8 @@ def pushed_of(host: str, told: Mapping[str, Answer]) -> Pushed:
 def _facts(host: str, told: Mapping[str, Answer]) -> Facts:
     data = _document(host, told, "facts")
     try:
-        return dump.from_json_dict(data, f"the facts of {host}")
-    except dump.FactsProblem as problem:
+        return model.from_json_dict(data, f"the facts of {host}")
+    except model.FactsProblem as problem:
         raise _Wrong(problem.id, str(problem), _SAME_VERSION) from None
 
 

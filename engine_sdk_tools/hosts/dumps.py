@@ -23,9 +23,9 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 )
 from ovirt_rdma.engine_sdk_tools.model import Host, status_mistake
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.facts.dump import FactsProblem, load
+from ovirt_rdma.host.facts.model import FactsProblem, load
 from ovirt_rdma.host.policy.load import PolicyFiles
-from ovirt_rdma.host.system.json_document import UnreadableJson, read_json
+from ovirt_rdma.host.system.json_codec import UnreadableJson, read_json
 from ovirt_rdma.host.system.safe_file import read_file
 
 FACTS = ".facts.json"

@@ -36,8 +36,7 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles, is_drop_in
 from ovirt_rdma.host.policy.model import Policy, digest
-from ovirt_rdma.host.system.json_codec import Records
-from ovirt_rdma.host.system.json_document import WrongRecord
+from ovirt_rdma.host.system.json_codec import Records, WrongRecord
 from ovirt_rdma.storage.health.state import BROKEN, SLOW, STATES, MountHealth
 from ovirt_rdma.storage.health.state import OK as HEALTHY
 

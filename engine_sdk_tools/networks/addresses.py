@@ -49,7 +49,7 @@ def read_plan_file(text: str, where: str) -> dict[str, Interface]:
     ``where`` names the file in messages. Raises AddressProblem with one line per
     mistake: invalid YAML, no mapping, a repeated host, no address with a prefix.
     """
-    from ovirt_rdma.host.policy.load import read_yaml  # noqa: PLC0415
+    from ovirt_rdma.host.policy.yaml_source import read_yaml  # noqa: PLC0415
 
     document = read_yaml(text)
     remarks: list[str] = [remark.at(where) for remark in document.mistakes]

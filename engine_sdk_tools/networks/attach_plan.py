@@ -56,8 +56,7 @@ from ovirt_rdma.engine_sdk_tools.networks.nics import (
 )
 from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.ipoib import ACTIVE_BACKUP
-from ovirt_rdma.host.facts.pkeys import full_member, partition_of
+from ovirt_rdma.host.facts.infiniband import ACTIVE_BACKUP, full_member, partition_of
 
 # The actions on a host.
 ATTACH = "attach"

@@ -28,8 +28,8 @@ from ovirt_rdma.engine_sdk_tools.networks.nics import (
 from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.engine_sdk_tools.undo import Undo, after_lost, undo
 from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.facts.interfaces import interfaces_of
-from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU
+from ovirt_rdma.host.facts.infiniband import CONNECTED_MTU
+from ovirt_rdma.host.facts.uses import interfaces_of
 
 _NO_REPORT = "no report from the host: give --facts-dir, or allow access over SSH"
 

@@ -28,15 +28,21 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, loaded_policy
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic
 from ovirt_rdma.host.errors import Sentence, UsageProblem
 from ovirt_rdma.host.facts.devices import Guid
-from ovirt_rdma.host.facts.interfaces import (
+from ovirt_rdma.host.facts.infiniband import (
+    CONNECTED,
+    CONNECTED_MTU,
+    DATAGRAM,
+    full_member,
+    partition_of,
+    pkey_of_vlan,
+)
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.uses import (
     ETHERNET,
     INFINIBAND,
     Interface,
     interfaces_of,
 )
-from ovirt_rdma.host.facts.ipoib import CONNECTED, CONNECTED_MTU, DATAGRAM
-from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.facts.pkeys import full_member, partition_of, pkey_of_vlan
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.texts import glob_mistake
 from ovirt_rdma.host.rules.base import Interface as PolicyInterface

@@ -68,7 +68,7 @@ from ovirt_rdma.engine_sdk_tools.preparation.plan import (
 from ovirt_rdma.engine_sdk_tools.reader import read_engine, with_hosts_now
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.system.json_document import Envelope
+from ovirt_rdma.host.system.json_codec import Envelope
 
 PREPARATION = Envelope("prepare", digested="state")
 

@@ -30,7 +30,7 @@ from ovirt_rdma.engine_sdk_tools.matrix import (
 )
 from ovirt_rdma.host.daemon.versions import Versions
 from ovirt_rdma.host.facts.devices import SWITCH, Neighbour
-from ovirt_rdma.host.system.json_document import json_type
+from ovirt_rdma.host.system.json_codec import json_type
 from ovirt_rdma.storage.benchmark.limits import Limit
 from ovirt_rdma.storage.benchmark.model import (
     Benchmark,

@@ -63,7 +63,7 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
 )
 from ovirt_rdma.engine_sdk_tools.report.picture import chart_of, picture_of, spread_text
 from ovirt_rdma.host.mount_options import RDMA, TCP
-from ovirt_rdma.host.system.printable import printable
+from ovirt_rdma.host.system.text import printable
 from ovirt_rdma.storage.benchmark.limits import mb
 
 _TEMPLATES = Path(__file__).parent / "templates"

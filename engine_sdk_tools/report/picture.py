@@ -60,7 +60,7 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
 )
 from ovirt_rdma.host.facts.devices import SWITCH
 from ovirt_rdma.host.mount_options import RDMA, TCP
-from ovirt_rdma.host.system.printable import printable
+from ovirt_rdma.host.system.text import printable
 from ovirt_rdma.storage.benchmark.model import (
     RANDOM_READ,
     RANDOM_WRITE,

@@ -22,7 +22,7 @@ from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.block.logins import Login, iser_logins
 from ovirt_rdma.host.block.read import BlockReader
-from ovirt_rdma.host.collect.storage_sessions import Session
+from ovirt_rdma.host.collect.storage import Session
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.block import IserTarget
 from ovirt_rdma.host.system.commands import (

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Optional, Union
 
 from ovirt_rdma.host.block.read import BlockFacts
-from ovirt_rdma.host.collect.storage_sessions import TIMEOUTS, Session
+from ovirt_rdma.host.collect.storage import TIMEOUTS, Session
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.facts.model import Route
-from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.policy.block import OFF, IserTarget, SrpTarget, Timeout
 
 Target = Union[SrpTarget, IserTarget]

@@ -11,16 +11,16 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.host.collect.storage_sessions import (
+from ovirt_rdma.host.collect.software import multipath_blacklist
+from ovirt_rdma.host.collect.storage import (
     ISCSI,
     RUNNING,
     Lun,
     Session,
     read_sessions,
 )
-from ovirt_rdma.host.collect.vdsm_conf import multipath_blacklist
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.system.numbers import whole
+from ovirt_rdma.host.system.text import whole
 from ovirt_rdma.host.system.tree import FileTree
 
 SRP_LOCAL = "/sys/class/infiniband_srp"

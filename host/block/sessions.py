@@ -21,7 +21,7 @@ from ovirt_rdma.host.block.logins import (
 from ovirt_rdma.host.block.read import BlockFacts, BlockReader, BlockRefused
 from ovirt_rdma.host.block.srp import Srp
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.storage_sessions import ISER, SRP, Session
+from ovirt_rdma.host.collect.storage import ISER, SRP, Session
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.block import BlockPolicy, IserTarget, SrpTarget
 from ovirt_rdma.host.system.commands import TIMEOUT_S, CommandFailed, run_command

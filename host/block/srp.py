@@ -23,7 +23,7 @@ from typing import Optional, Union
 
 from ovirt_rdma.host.block.logins import Login, failure, login_text, timeout_writes
 from ovirt_rdma.host.block.read import BLOCK, SRP_LOCAL, BlockReader
-from ovirt_rdma.host.collect.storage_sessions import SCSI_HOSTS, SRP_PORTS, Session
+from ovirt_rdma.host.collect.storage import SCSI_HOSTS, SRP_PORTS, Session
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.policy.block import SrpTarget

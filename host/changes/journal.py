@@ -35,8 +35,13 @@ from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import JOURNAL, under
 from ovirt_rdma.host.system.files import NotDurable, fix_for, write_atomically
-from ovirt_rdma.host.system.json_codec import Records, plain
-from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, json_value
+from ovirt_rdma.host.system.json_codec import (
+    Envelope,
+    Records,
+    WrongRecord,
+    json_value,
+    plain,
+)
 
 # The verbs of runs.
 APPLY = "apply"

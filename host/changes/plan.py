@@ -32,12 +32,13 @@ from ovirt_rdma.host.rules.base import LINK_DOWN, Change, Step
 from ovirt_rdma.host.rules.ipoib import CONNECTION_TYPE
 from ovirt_rdma.host.rules.ipoib_children import CHILDREN
 from ovirt_rdma.host.system.files import write_atomically
-from ovirt_rdma.host.system.json_codec import Records, plain
-from ovirt_rdma.host.system.json_document import (
+from ovirt_rdma.host.system.json_codec import (
     Envelope,
+    Records,
     UnreadableJson,
     WrongRecord,
     WrongVersion,
+    plain,
     read_json,
 )
 

@@ -65,7 +65,7 @@ from ovirt_rdma.host.changes.kinds.registry import (
     kind_of_act,
 )
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.ipoib import DATAGRAM, GROUP_MTUS
+from ovirt_rdma.host.facts.infiniband import DATAGRAM, GROUP_MTUS
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import SYSFS, Change
 

@@ -12,13 +12,6 @@ from pathlib import Path
 from typing import Optional, Union
 
 from ovirt_rdma.host.collect.modules import read_modules, with_module_details
-from ovirt_rdma.host.collect.mounts import (
-    MOUNTINFO,
-    MOUNTSTATS,
-    marks_from_json,
-    nfs_mounts,
-)
-from ovirt_rdma.host.collect.neighbours import with_neighbours
 from ovirt_rdma.host.collect.netdev_users import (
     StorageSession,
     addresses_to_route,
@@ -28,6 +21,7 @@ from ovirt_rdma.host.collect.netdev_users import (
 from ovirt_rdma.host.collect.netdevs import (
     Link,
     read_netdevs,
+    with_neighbours,
     with_owners,
     with_ports,
     with_rdma_details,
@@ -50,6 +44,12 @@ from ovirt_rdma.host.collect.software import (
     read_software,
     read_uptime,
 )
+from ovirt_rdma.host.collect.storage import (
+    MOUNTINFO,
+    MOUNTSTATS,
+    marks_from_json,
+    nfs_mounts,
+)
 from ovirt_rdma.host.collect.tools import (
     Tools,
     cm_ids,
@@ -57,7 +57,7 @@ from ovirt_rdma.host.collect.tools import (
     route,
 )
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
-from ovirt_rdma.host.facts.ipoib import HEADER
+from ovirt_rdma.host.facts.infiniband import HEADER
 from ovirt_rdma.host.facts.model import (
     UNKNOWN,
     CmId,

@@ -15,13 +15,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ovirt_rdma.host.facts.model import (
+    CONCERNED,
     LoadLine,
     ModprobeLine,
     ModuleFile,
     ModuleParameter,
     Modules,
+    module_name,
 )
-from ovirt_rdma.host.facts.module_names import CONCERNED, module_name
 from ovirt_rdma.host.system.tree import FileTree, conf_texts, folders_named
 
 COMMAND_LINE = "/proc/cmdline"

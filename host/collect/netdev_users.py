@@ -27,8 +27,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.collect.mounts import MOUNTINFO, parse_mountinfo, visible
-from ovirt_rdma.host.collect.storage_sessions import ISER, SRP, Session, read_sessions
+from ovirt_rdma.host.collect.storage import (
+    ISER,
+    MOUNTINFO,
+    SRP,
+    Session,
+    parse_mountinfo,
+    read_sessions,
+    visible,
+)
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import ARPHRD_LOOPBACK, NetdevUse
 from ovirt_rdma.host.facts.model import Facts

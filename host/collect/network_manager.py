@@ -27,7 +27,7 @@ from ovirt_rdma.host.facts.devices import (
     Property,
     RdmaDevice,
 )
-from ovirt_rdma.host.facts.ipoib import MODE_PROPERTY
+from ovirt_rdma.host.facts.infiniband import MODE_PROPERTY
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree
 

@@ -50,8 +50,8 @@ from ovirt_rdma.host.facts.devices import (
     VirtualFunction,
     mlx4_function,
 )
+from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.facts.model import UNKNOWN, Facts
-from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.system.tree import FileTree
 
 # domain:bus:device.function; VMD and Hyper-V use domains of five digits and more.

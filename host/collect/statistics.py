@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection
 from typing import Any, Optional
 
-from ovirt_rdma.host.collect.mounts import (
+from ovirt_rdma.host.collect.storage import (
     MOUNTINFO,
     MOUNTSTATS,
     Section,

@@ -15,12 +15,11 @@ from typing import Optional, Union
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn
 from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_mode
-from ovirt_rdma.host.facts.interfaces import interfaces_of
+from ovirt_rdma.host.facts.uses import interfaces_of
 from ovirt_rdma.host.paths import CAPS_JSON, INTERFACES_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy.store import in_force
 from ovirt_rdma.host.system.files import PUBLIC_MODE, not_written, write_public
-from ovirt_rdma.host.system.json_codec import plain
-from ovirt_rdma.host.system.json_document import Envelope
+from ovirt_rdma.host.system.json_codec import Envelope, plain
 from ovirt_rdma.host.system.safe_file import read_file
 
 # The hook after_get_caps, which imports nothing of ours, reads version 1.

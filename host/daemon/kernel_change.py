@@ -24,10 +24,11 @@ from ovirt_rdma.host.policy.model import digest as policy_digest
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN, Finding
 from ovirt_rdma.host.rules.registry import decide
 from ovirt_rdma.host.system.files import write_public
-from ovirt_rdma.host.system.json_codec import Records, plain
-from ovirt_rdma.host.system.json_document import (
+from ovirt_rdma.host.system.json_codec import (
     Envelope,
+    Records,
     WrongRecord,
+    plain,
     read_json,
 )
 from ovirt_rdma.host.system.safe_file import read_file

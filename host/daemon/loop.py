@@ -38,8 +38,13 @@ from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import FollowedPolicy, StoredPolicy
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import write_public
-from ovirt_rdma.host.system.json_codec import Records, plain
-from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, json_value
+from ovirt_rdma.host.system.json_codec import (
+    Envelope,
+    Records,
+    WrongRecord,
+    json_value,
+    plain,
+)
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import Stop, StopSignal

@@ -38,7 +38,7 @@ from ovirt_rdma.host.changes.run import (
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.facts.pkeys import partition_of
+from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.paths import DAEMON_UNIT, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import StoredPolicy
@@ -51,8 +51,8 @@ from ovirt_rdma.host.rules.ipoib_children import (
     table_entry,
 )
 from ovirt_rdma.host.system.commands import Runner
+from ovirt_rdma.host.system.files import FOLLOW_PARTITIONS
 from ovirt_rdma.host.system.lock import LockHeld, one_run
-from ovirt_rdma.host.system.own_files import FOLLOW_PARTITIONS
 from ovirt_rdma.host.system.signals import Stop
 
 # A failed attempt is repeated after 1, 2, 4, ... polls, but at least this often.

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.collect import vdsm_conf
+from ovirt_rdma.host.collect import software
 from ovirt_rdma.host.collect.software import read_selinux, running_scripts
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.model import SELinux
@@ -45,8 +45,8 @@ from ovirt_rdma.host.paths import (
 )
 from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.system.files import unfinished, unfinished_files
-from ovirt_rdma.host.system.numbers import whole
 from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.host.system.text import whole
 from ovirt_rdma.host.system.tree import FileTree
 
 # The owner of a file in a place of ours.
@@ -427,16 +427,16 @@ def _bypass(state: EnablementState, root: Path) -> list[Advice]:
     if state.link != OURS:
         return []
     problems: list[str] = []
-    options = vdsm_conf.nfs_mount_options(root, problems)
-    folders = vdsm_conf.FOLDERS
+    options = software.nfs_mount_options(root, problems)
+    folders = software.FOLDERS
     advice = [Advice(problem, f"correct it below {folders}") for problem in problems]
-    if options is not None and vdsm_conf.replaces_nfs_connections(options):
+    if options is not None and software.replaces_nfs_connections(options):
         advice.append(
             Advice(
-                f"vdsm.conf sets the deprecated {vdsm_conf.OPTION} ({options}): if the "
+                f"vdsm.conf sets the deprecated {software.OPTION} ({options}): if the "
                 "engine sends no NFS version, timeout or retransmissions, VDSM mounts "
                 "with these options only, and ignores the policy",
-                f"remove it (grep -r {vdsm_conf.OPTION} {folders}), restart vdsmd, and "
+                f"remove it (grep -r {software.OPTION} {folders}), restart vdsmd, and "
                 "set the NFS version in the storage connection",
             )
         )

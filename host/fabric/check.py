@@ -10,8 +10,7 @@ from ovirt_rdma.host.fabric.manager import ENABLE, RULE, VERB, rules_of
 from ovirt_rdma.host.fabric.partitions import cannot_join, membership, unlike
 from ovirt_rdma.host.fabric.partitions_conf import Definition
 from ovirt_rdma.host.fabric.subnet import MASTER, FabricFacts, Subnet
-from ovirt_rdma.host.facts.ib_codes import group_text
-from ovirt_rdma.host.facts.pkeys import full_member, partition_of
+from ovirt_rdma.host.facts.infiniband import full_member, group_text, partition_of
 from ovirt_rdma.host.policy.fabric import FabricPolicy
 from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, WARN, Finding
 

@@ -23,8 +23,8 @@ from ovirt_rdma.host.fabric.subnet import (
     LocalPort,
     Manager,
 )
+from ovirt_rdma.host.facts.infiniband import ALL
 from ovirt_rdma.host.facts.model import Unit
-from ovirt_rdma.host.facts.pkeys import ALL
 from ovirt_rdma.host.paths import OPENSM_SETTINGS_FILE, OPENSM_UNIT
 from ovirt_rdma.host.policy.fabric import FabricPolicy, SubnetManagerRule
 from ovirt_rdma.host.rules.base import (
@@ -35,7 +35,7 @@ from ovirt_rdma.host.rules.base import (
     Change,
     Step,
 )
-from ovirt_rdma.host.system.own_files import foreign_reason, own_text
+from ovirt_rdma.host.system.files import foreign_reason, own_text
 
 RULE = "FABRIC-SM-02"
 STEP = f"{RULE}/{HOST}"

@@ -19,15 +19,7 @@ from ovirt_rdma.host.fabric.partitions_conf import (
     render,
 )
 from ovirt_rdma.host.fabric.subnet import BroadcastGroup, FabricPort, local_ports
-from ovirt_rdma.host.facts.ib_codes import (
-    MTU_CODES,
-    MTUS,
-    RATE_CODES,
-    RATES,
-    group_text,
-)
-from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.facts.pkeys import (
+from ovirt_rdma.host.facts.infiniband import (
     ALL,
     ALL_CAS,
     BOTH,
@@ -35,12 +27,18 @@ from ovirt_rdma.host.facts.pkeys import (
     DEFAULT_PARTITION,
     FULL,
     LIMITED,
+    MTU_CODES,
+    MTUS,
     PORT_WORDS,
+    RATE_CODES,
+    RATES,
     SELF,
     full_member,
     full_member_bits,
+    group_text,
     partition_bits,
 )
+from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.fabric import FabricPolicy, PartitionRule
 from ovirt_rdma.host.rules.base import HOST, LIVE, OPENSM_FILE, Change, Step
 

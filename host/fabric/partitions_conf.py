@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.facts import ib_codes
-from ovirt_rdma.host.facts.pkeys import (
+from ovirt_rdma.host.facts import infiniband
+from ovirt_rdma.host.facts.infiniband import (
     ALL,
     ALL_CAS,
     DEFAULT_NAME,
@@ -37,7 +37,7 @@ from ovirt_rdma.host.facts.pkeys import (
     full_member_bits,
     partition_bits,
 )
-from ovirt_rdma.host.system.numbers import whole
+from ovirt_rdma.host.system.text import whole
 
 # fgets() into 4096 bytes, of which it uses one less: a longer line is read as two.
 LONGEST_LINE = 4094
@@ -102,8 +102,8 @@ class Definition:
     ``pkey`` has 15 bits, ``name`` may be empty. With ``ipoib`` opensm creates the
     broadcast group, with ``flags``: numbers by their names in the file (``mtu``,
     ``rate``, ``sl``, ``Q_Key``, ``TClass``, ``FlowLabel``), MTU and rate as codes
-    (:mod:`~ovirt_rdma.host.facts.ib_codes`). ``indx0`` puts the P_Key at index 0 of the
-    table. ``line`` is where it begins, 0 if it is not from a file.
+    (:mod:`~ovirt_rdma.host.facts.infiniband`). ``indx0`` puts the P_Key at index 0 of
+    the table. ``line`` is where it begins, 0 if it is not from a file.
     """
 
     name: str
@@ -161,7 +161,7 @@ def render(definitions: Iterable[Definition], head: Iterable[str] = ()) -> str:
     for one in definitions:
         lines.append("")
         if one.ipoib:
-            text = ib_codes.group_text(one.mtu, one.rate)
+            text = infiniband.group_text(one.mtu, one.rate)
             lines.append(f"# IPoIB broadcast group: {text}")
         words = [_INDX0] * one.indx0 + [_IPOIB] * one.ipoib + _flag_words(one.flags)
         lines.append(f"{','.join([f'{one.name}=0x{one.pkey:04x}', *words])} :")
@@ -398,7 +398,7 @@ class _Reader:
         if number is None:
             self._no("flag-value-invalid", f"{word} has no valid number; {allowed}")
         elif not low <= number <= high:
-            meant = {"mtu": ib_codes.MTU_CODES, "rate": ib_codes.RATE_CODES}
+            meant = {"mtu": infiniband.MTU_CODES, "rate": infiniband.RATE_CODES}
             code = meant.get(name, {}).get(number)
             self._no(
                 "flag-value-out-of-range",

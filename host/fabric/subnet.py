@@ -18,11 +18,11 @@ from typing import Callable, Optional, TypeVar
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.fabric.partitions_conf import guid_text
 from ovirt_rdma.host.facts.devices import RdmaPort
+from ovirt_rdma.host.facts.infiniband import partition_bits
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.facts.pkeys import partition_bits
 from ovirt_rdma.host.paths import OPENSM_SETTINGS_FILE, PARTITIONS_FILES
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, Runner
-from ovirt_rdma.host.system.numbers import whole
+from ovirt_rdma.host.system.text import whole
 from ovirt_rdma.host.system.tree import ROOT, FileTree, processes, runs
 
 # OSM_DEFAULT_CONFIG_FILE: EL's, and that of Debian and MLNX_OFED.

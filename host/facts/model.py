@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Define the facts of a host, as plain data with a schema version.
+"""Define the facts of a host, as plain data with a schema version, and their JSON form.
+
+Activity is what rules look at of two samples of counters. A dump of facts must stay
+small on a host with thousands of mounts, so it has some numbers for each NFS mount over
+RDMA, and the error counters of ports that are not 0. Values are totals; ``new_...`` and
+``grown`` are their growth between the samples.
+:func:`ovirt_rdma.host.facts.statistics.activity_between` makes it.
 
 Facts are read by :mod:`ovirt_rdma.host.collect.collector` and printed by
 ``ovirt-rdma-host facts -o json``. Every read-only verb accepts them (``--facts FILE``),
 so a dump of a user's host can be a test fixture. None in a field means that the value
-does not exist or is unknown on this host. Nothing here reads or changes the host.
+does not exist or is unknown on this host. Nothing here reads or changes the host. A
+dump that this version does not understand completely is refused, with the place of the
+first mistake.
 """
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Optional
+from pathlib import Path
+from typing import Any, Optional, Union
 
-from ovirt_rdma.host.facts.activity import Activity
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.devices import (
     Adapter,
     Netdev,
@@ -22,6 +33,154 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     Tuning,
 )
+from ovirt_rdma.host.system.json_codec import (
+    Envelope,
+    Records,
+    UnreadableJson,
+    WrongRecord,
+    WrongVersion,
+    plain,
+    read_json,
+)
+
+# drivers/infiniband, net/sunrpc, fs and drivers/nvme in Linux 6.12, and the drivers
+# below them that have module options; i40iw is irdma's predecessor.
+_RDMA_CORE = "ib_core ib_cm iw_cm rdma_cm ib_uverbs rdma_ucm ib_umad"
+_INFINIBAND = "mlx4_core mlx4_ib mlx4_en mlx5_core mlx5_ib ib_mthca ib_qib hfi1 rdmavt"
+_ROCE_AND_IWARP = "bnxt_re irdma i40iw iw_cxgb4 ocrdma qedr hns_roce hns_roce_hw_v2"
+_OTHER_ADAPTERS = "usnic_verbs vmw_pvrdma efa erdma mana_ib rdma_rxe siw"
+_IP_AND_NFS = "ib_ipoib sunrpc rpcrdma lockd nfs nfsv3 nfsv4 nfsd"
+_BLOCK = "ib_srp ib_srpt ib_iser ib_isert nvme_rdma nvmet_rdma"
+CONCERNED = frozenset(
+    f"{_RDMA_CORE} {_INFINIBAND} {_ROCE_AND_IWARP} {_OTHER_ADAPTERS} {_IP_AND_NFS} "
+    f"{_BLOCK}".split()
+)
+
+# rpcrdma is client and server of NFS/RDMA. Their old names, and one for IPv6, are its
+# aliases (net/sunrpc/xprtrdma/module.c).
+ALIASES = dict.fromkeys(("xprtrdma", "svcrdma", "rpcrdma6"), "rpcrdma")
+
+
+def module_name(name: str) -> str:
+    """Return the kernel's name of a module: ``rdma_cm`` for ``rdma-cm``, ``rpcrdma``
+    for ``svcrdma``.
+    """
+    plain = name.replace("-", "_")
+    return ALIASES.get(plain, plain)
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests of a kind between the samples: their number, and sums of the time until
+    they were sent and until their replies.
+    """
+
+    count: int = 0
+    queue_ms: int = 0
+    rtt_ms: int = 0
+
+
+@dataclass(frozen=True)
+class MountActivity:
+    """An NFS mount over RDMA, all its connections and operations together.
+
+    operations, retransmissions: requests, and how many were sent again
+    queue_ms, rtt_ms: sums of all requests: waiting to be sent, waiting for the reply
+    reads, writes: READ and READ_PLUS, WRITE requests
+    server_read, server_written: bytes by the file system's own count, or None
+    copies, cancelled_copies: COPY and OFFLOAD_CANCEL requests of NFS 4.2
+    connects, sends, backlog: of the connections; backlog is a sum, see bklog_u in
+    statistics
+    layout: the pNFS layout in use, whose reads and writes are not counted here
+    connections: how many there are
+    blocked: connections on which requests wait in this host in both samples, though
+    none is under way that could end, and nothing was sent or received in between
+    unanswered: connections that sent at least ten requests between the samples,
+    and got no reply, although others did
+    """
+
+    mountpoint: str
+    operations: int = 0
+    retransmissions: int = 0
+    queue_ms: int = 0
+    rtt_ms: int = 0
+    reads: int = 0
+    writes: int = 0
+    server_read: Optional[int] = None
+    server_written: Optional[int] = None
+    copies: int = 0
+    cancelled_copies: int = 0
+    connects: int = 0
+    sends: int = 0
+    backlog: int = 0
+    connections: int = 0
+    new_operations: int = 0
+    new_retransmissions: int = 0
+    new_reads: Requests = Requests()
+    new_writes: Requests = Requests()
+    new_connects: int = 0
+    new_sends: int = 0
+    new_backlog: int = 0
+    blocked: int = 0
+    unanswered: int = 0
+    layout: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class ConnectionActivity:
+    """A connection over RDMA in the kernel's sysfs; see SunrpcTransport of statistics.
+
+    name: ``switch-3/xprt-5-rdma``
+    """
+
+    name: str
+    destination: Optional[str] = None
+    state: tuple[str, ...] = ()
+    slots_max: Optional[int] = None
+    requests: Optional[int] = None
+    backlog: Optional[int] = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the kernel says so."""
+        return "CONNECTED" in self.state
+
+
+@dataclass(frozen=True)
+class PortError:
+    """An error counter that is not 0, and its growth."""
+
+    name: str
+    value: int
+    grown: int = 0
+
+
+@dataclass(frozen=True)
+class PortActivity:
+    """A port of an RDMA device: received packets (None if unknown), and errors.
+
+    read: whether the device has any of the error counters, and answered
+    """
+
+    device: str
+    port: int
+    read: bool = False
+    packets: Optional[int] = None
+    new_packets: int = 0
+    errors: tuple[PortError, ...] = ()
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What happened in ``seconds``, and before since each mount or device exists.
+
+    connections: those over RDMA in the kernel's sysfs; None if it shows none
+    """
+
+    seconds: float
+    mounts: tuple[MountActivity, ...] = ()
+    connections: Optional[tuple[ConnectionActivity, ...]] = None
+    ports: tuple[PortActivity, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -303,3 +462,81 @@ class Facts:
     tuning: Optional[Tuning] = None
     activity: Optional[Activity] = None
     problems: tuple[str, ...] = ()
+
+
+_MAKE = "ovirt-rdma-host facts -o json"
+_FIX = f"regenerate it on the host it describes: {_MAKE}"
+FACTS = Envelope("facts", 2)
+
+
+class FactsProblem(Problem):
+    """The file or data is not a facts dump of this schema version."""
+
+
+def to_json_dict(facts: Facts) -> dict[str, Any]:
+    """Return facts as dicts, lists, strings, numbers and None, keys in field order,
+    after ``schema_version`` and ``kind``.
+    """
+    return FACTS.around(plain(facts))
+
+
+def to_json(facts: Facts) -> str:
+    """Return facts as JSON text that ends in a newline.
+
+    Pure ASCII: bytes of the kernel that are not UTF-8 become ``\\udcXX`` escapes, which
+    are read back as the same bytes.
+    """
+    return FACTS.text(plain(facts))
+
+
+def from_json_dict(data: object, where: str) -> Facts:
+    """Return the facts in ``data``, a result of :func:`to_json_dict`.
+
+    ``where`` names the source in errors. Raises FactsProblem with the key path of the
+    mistake: another schema version, a missing or unknown key, a value of the wrong
+    type, or an end of a route that is not an IP address.
+    """
+    try:
+        content = FACTS.content(data)
+        return Records("the facts", _check, _OPTIONAL).read(Facts, content)
+    except WrongVersion as wrong:
+        raise FactsProblem(
+            "facts-file-version",
+            f"{where}: {wrong}",
+            f"{_FIX} (with the version of ovirt-rdma that reads it)",
+        ) from None
+    except WrongRecord as wrong:
+        raise FactsProblem("facts-file-invalid", f"{where}: {wrong}", _FIX) from None
+
+
+def load(path: Union[str, Path]) -> Facts:
+    """Return the facts in a JSON file.
+
+    Raises FactsProblem if it cannot be read, is not JSON (with line and column) or is
+    not a facts dump.
+    """
+    where = f"facts file {path}"
+    try:
+        data = read_json(path)
+    except UnreadableJson as error:
+        fix = _FIX if error.is_file else f"give the name of a file made with: {_MAKE}"
+        raise FactsProblem("facts-file-unreadable", f"{where}: {error}", fix) from None
+    return from_json_dict(data, where)
+
+
+def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Check what decisions need besides types: addresses must be IP addresses."""
+    for key in _ADDRESSES.get(cls, ()):
+        if values[key] is None:
+            continue
+        try:
+            ipaddress.ip_address(values[key])
+        except ValueError:
+            return key, f"is {values[key]!a}, not an IP address"
+    return "", ""
+
+
+# Dumps for bug reports lack it where no network asks for a mode.
+_OPTIONAL = frozenset({"ipoib_mode"})
+# Fields that decisions use as IP addresses. Other addresses are the kernel's text.
+_ADDRESSES = {Route: ("destination", "source")}

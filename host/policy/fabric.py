@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from ovirt_rdma.host.facts.ib_codes import MTU_CODES, RATE_CODES
-from ovirt_rdma.host.facts.pkeys import (
+from ovirt_rdma.host.facts.infiniband import (
     ALL,
     DEFAULT_NAME,
     DEFAULT_PARTITION,
@@ -17,6 +16,8 @@ from ovirt_rdma.host.facts.pkeys import (
     FULL,
     LAST_VLAN,
     MEMBERSHIPS,
+    MTU_CODES,
+    RATE_CODES,
     partition_of,
     pkey_of_vlan,
     vlan_of_pkey,

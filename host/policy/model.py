@@ -25,9 +25,9 @@ from typing import Any, Optional, Union
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts import ipoib
+from ovirt_rdma.host.facts import infiniband
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
-from ovirt_rdma.host.facts.pkeys import partition_of
+from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.policy import texts
 from ovirt_rdma.host.policy.block import BLOCK, BlockPolicy
 from ovirt_rdma.host.policy.fabric import FABRIC, FabricPolicy
@@ -48,10 +48,9 @@ from ovirt_rdma.host.policy.forms import (
     repeated,
     stored_rows,
 )
-from ovirt_rdma.host.system.json_codec import Records, plain
-from ovirt_rdma.host.system.json_document import WrongRecord, digest_of
+from ovirt_rdma.host.system.json_codec import Records, WrongRecord, digest_of, plain
 
-AUTO, DATAGRAM, CONNECTED = TRANSPORT_MODES = ipoib.MODES
+AUTO, DATAGRAM, CONNECTED = TRANSPORT_MODES = infiniband.MODES
 ON, OFF = "on", "off"
 OFFLOAD_CHOICES = (AUTO, ON, OFF)
 INFINIBAND, ETHERNET = "infiniband", "ethernet"
@@ -143,7 +142,7 @@ class InterfaceRule(Numbered):
         Text(choices=TRANSPORT_MODES), "IPoIB", _UNCHANGED
     )
     mtu: Union[int, str, None] = optional(
-        Number(_MIN_MTU, ipoib.CONNECTED_MTU, word=AUTO),
+        Number(_MIN_MTU, infiniband.CONNECTED_MTU, word=AUTO),
         "in bytes; what is possible depends on the mode",
         _UNCHANGED,
     )
@@ -235,14 +234,17 @@ def _check_mode(rule: Given) -> None:
         )
     if mode != DATAGRAM or not isinstance(mtu, int):
         return
-    most = rule.get("port_mtu", ipoib.MOST_DATAGRAM_MTU + ipoib.HEADER) - ipoib.HEADER
-    if mtu > ipoib.MOST_DATAGRAM_MTU:
+    most = (
+        rule.get("port_mtu", infiniband.MOST_DATAGRAM_MTU + infiniband.HEADER)
+        - infiniband.HEADER
+    )
+    if mtu > infiniband.MOST_DATAGRAM_MTU:
         rule.refuse(
             "mtu",
             "mtu-too-large",
             f"{mtu} is too large for datagram mode, whose limit is 4092 "
-            f"({ipoib.MOST_DATAGRAM_MTU} on Omni-Path); write auto, or transport_mode: "
-            "connected",
+            f"({infiniband.MOST_DATAGRAM_MTU} on Omni-Path); write auto, or "
+            "transport_mode: connected",
         )
     elif mtu > most:
         rule.refuse(

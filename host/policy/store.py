@@ -33,7 +33,7 @@ from ovirt_rdma.host.system.files import (
     remove_unfinished,
     write_atomically,
 )
-from ovirt_rdma.host.system.json_document import Envelope, json_value
+from ovirt_rdma.host.system.json_codec import Envelope, json_value
 from ovirt_rdma.host.system.safe_file import read_file
 
 # Written by root, read by the user vdsm.

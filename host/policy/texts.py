@@ -16,7 +16,7 @@ from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Guid
-from ovirt_rdma.host.facts.pkeys import (
+from ovirt_rdma.host.facts.infiniband import (
     DEFAULT_PARTITION,
     LONGEST_NAME,
     MEMBERSHIPS,

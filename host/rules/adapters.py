@@ -20,11 +20,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.host.facts.activity import PortActivity, PortError
 from ovirt_rdma.host.facts.devices import Adapter, PciIdentity, PciLink
-from ovirt_rdma.host.facts.ipoib import CONNECTED
-from ovirt_rdma.host.facts.model import RdmaStack
-from ovirt_rdma.host.facts.port_counters import FATAL, LINK, PATH, of_kind
+from ovirt_rdma.host.facts.infiniband import CONNECTED
+from ovirt_rdma.host.facts.model import PortActivity, PortError, RdmaStack
+from ovirt_rdma.host.facts.statistics import FATAL, LINK, PATH, of_kind
 from ovirt_rdma.host.rules.base import FAIL, WARN, About, Finding, Rule, View
 from ovirt_rdma.host.rules.modules import (
     NFS_MODULE,

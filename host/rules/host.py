@@ -16,9 +16,8 @@ from dataclasses import replace
 from typing import Optional
 
 from ovirt_rdma.host.errors import did_you_mean
-from ovirt_rdma.host.facts.model import Unit
-from ovirt_rdma.host.facts.module_names import CONCERNED, module_name
-from ovirt_rdma.host.facts.pkeys import partition_of
+from ovirt_rdma.host.facts.infiniband import partition_of
+from ovirt_rdma.host.facts.model import CONCERNED, Unit, module_name
 from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.policy.model import (
     InterfaceRule,

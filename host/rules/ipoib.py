@@ -59,15 +59,15 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.facts.ipoib import (
+from ovirt_rdma.host.facts.infiniband import (
     AUTO,
     CONNECTED,
     CONNECTED_MTU,
     DATAGRAM,
     GROUP_MTUS,
     HEADER,
+    partition_of,
 )
-from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.adapters import CONNECTX_OR_2, HFI1, MLX4, MLX5, model_of
 from ovirt_rdma.host.rules.base import (

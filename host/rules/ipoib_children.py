@@ -19,8 +19,8 @@ from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Ipoib, Profile, RdmaPort
-from ovirt_rdma.host.facts.ipoib import DATAGRAM
-from ovirt_rdma.host.facts.pkeys import (
+from ovirt_rdma.host.facts.infiniband import (
+    DATAGRAM,
     DEFAULT_PARTITION,
     full_member,
     is_full_member,
@@ -54,7 +54,7 @@ from ovirt_rdma.host.rules.ipoib import (
     new_profile,
     port_limit,
 )
-from ovirt_rdma.host.system.own_files import (
+from ovirt_rdma.host.system.files import (
     FOLLOW_PARTITIONS,
     foreign_reason,
     own_text,

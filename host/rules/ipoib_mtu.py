@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.ipoib import (
+from ovirt_rdma.host.facts.infiniband import (
     AUTO,
     COMMON_GROUP_MTU,
     CONNECTED,

@@ -33,7 +33,7 @@ from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Bond, Profile, RdmaPort
-from ovirt_rdma.host.facts.ipoib import (
+from ovirt_rdma.host.facts.infiniband import (
     ACTIVE_BACKUP,
     CONNECTED,
     DATAGRAM,

@@ -32,8 +32,13 @@ from typing import Optional, Union
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import SOFT_ROCE, RdmaDevice
-from ovirt_rdma.host.facts.model import LoadLine, ModprobeLine, Modules
-from ovirt_rdma.host.facts.module_names import CONCERNED, module_name
+from ovirt_rdma.host.facts.model import (
+    CONCERNED,
+    LoadLine,
+    ModprobeLine,
+    Modules,
+    module_name,
+)
 from ovirt_rdma.host.policy.model import INFINIBAND, ModuleOption
 from ovirt_rdma.host.rules.base import (
     FAIL,
@@ -51,7 +56,7 @@ from ovirt_rdma.host.rules.base import (
     Step,
     View,
 )
-from ovirt_rdma.host.system.own_files import (
+from ovirt_rdma.host.system.files import (
     MODPROBE,
     MODULES_LOAD,
     foreign_reason,

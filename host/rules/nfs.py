@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ovirt_rdma.host.export import Export, nfs_check
-from ovirt_rdma.host.facts.activity import (
+from ovirt_rdma.host.facts.model import (
     ConnectionActivity,
     MountActivity,
+    NfsMount,
     Requests,
 )
-from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import beyond_requests
 from ovirt_rdma.host.mount_options import MountOptions
 from ovirt_rdma.host.policy.model import rule_for

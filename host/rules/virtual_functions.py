@@ -22,7 +22,7 @@ from typing import Callable, Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Adapter, Guid, RdmaDevice, VirtualFunction
-from ovirt_rdma.host.facts.pkeys import partition_of
+from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.policy.model import DERIVED, ETH, IB, VfRule, vf_rule_for
 from ovirt_rdma.host.rules.adapters import MLX4, MLX5
 from ovirt_rdma.host.rules.base import (

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.ipoib import (
+from ovirt_rdma.host.facts.infiniband import (
     ACTIVE_BACKUP,
     AUTO,
     COMMON_GROUP_MTU,

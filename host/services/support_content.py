@@ -7,7 +7,7 @@ write only the lines that name ovirt-rdma. Pure.
 
 from __future__ import annotations
 
-from ovirt_rdma.host.collect.mounts import MOUNTINFO, MOUNTSTATS
+from ovirt_rdma.host.collect.storage import MOUNTINFO, MOUNTSTATS
 from ovirt_rdma.host.paths import (
     CAPS_JSON,
     DROP_INS,
@@ -19,7 +19,7 @@ from ovirt_rdma.host.paths import (
     POLICY_JSON,
     POLICY_YAML,
 )
-from ovirt_rdma.host.system.own_files import OWN_FILES
+from ovirt_rdma.host.system.files import OWN_FILES
 
 # Our own verbs, with a document for programs each; ``history`` is also for people.
 VERBS = (

@@ -9,8 +9,8 @@ from typing import Optional
 
 from ovirt_rdma.host.facts.devices import PciLink, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.facts.port_counters import LOSSES
 from ovirt_rdma.host.facts.statistics import (
+    LOSSES,
     MountStatistics,
     Statistics,
     growth,

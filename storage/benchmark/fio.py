@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import nfs_check
-from ovirt_rdma.host.system.json_document import UnreadableJson, json_value
+from ovirt_rdma.host.system.json_codec import UnreadableJson, json_value
 from ovirt_rdma.storage.benchmark.model import (
     RANDOM_READ,
     RANDOM_WRITE,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
 from ovirt_rdma.host.mount_options import RDMA, TCP
-from ovirt_rdma.host.system.json_document import UnreadableJson, json_value
+from ovirt_rdma.host.system.json_codec import UnreadableJson, json_value
 
 SECONDS = 3
 # With -D, perftest leaves out a quarter of the time at each end, rounded down to whole

@@ -16,8 +16,13 @@ from statistics import mean, median
 from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.system.json_codec import Records, plain
-from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, read_json
+from ovirt_rdma.host.system.json_codec import (
+    Envelope,
+    Records,
+    WrongRecord,
+    plain,
+    read_json,
+)
 
 DOCUMENT = Envelope("benchmark")
 _RECORDS = Records("the benchmark")

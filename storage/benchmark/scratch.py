@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Callable, Optional
 
-from ovirt_rdma.host.collect.mounts import MOUNTINFO
+from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import nfs_check

@@ -18,8 +18,8 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import NfsMount
-from ovirt_rdma.host.facts.port_counters import LOSSES
 from ovirt_rdma.host.facts.statistics import (
+    LOSSES,
     MountStatistics,
     PortCounters,
     Statistics,

@@ -29,8 +29,7 @@ from typing import Any, Optional
 
 from ovirt_rdma.host.paths import PROBES, VDSM_MOUNTS
 from ovirt_rdma.host.system.files import write_atomically
-from ovirt_rdma.host.system.json_codec import Records
-from ovirt_rdma.host.system.json_document import json_value
+from ovirt_rdma.host.system.json_codec import Records, json_value
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID, seconds_after_boot, start_of
 

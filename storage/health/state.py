@@ -16,8 +16,13 @@ from typing import Any, Optional, Union
 
 from ovirt_rdma.host.paths import HEALTH_JSON, under
 from ovirt_rdma.host.system.files import not_written, write_atomically
-from ovirt_rdma.host.system.json_codec import Records, plain
-from ovirt_rdma.host.system.json_document import Envelope, WrongRecord, json_value
+from ovirt_rdma.host.system.json_codec import (
+    Envelope,
+    Records,
+    WrongRecord,
+    json_value,
+    plain,
+)
 from ovirt_rdma.host.system.tree import FileTree, Problems, seconds_after_boot
 
 # A mount answers; it answers late, or its connection waits; it does not answer, but may

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from ovirt_rdma.host.facts import port_counters
+from ovirt_rdma.host.facts import statistics
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import Load
 from ovirt_rdma.host.mount_options import RDMA
@@ -58,8 +58,8 @@ from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
 # The port of a server acknowledges packets, whatever its NFS threads do.
-WAITED = port_counters.repeats(port_counters.WAITED)
-SENT_AGAIN = port_counters.repeats(port_counters.WAITED, port_counters.AGAIN)
+WAITED = statistics.repeats(statistics.WAITED)
+SENT_AGAIN = statistics.repeats(statistics.WAITED, statistics.AGAIN)
 # A lookup takes less than a millisecond; a disk of a server that sleeps takes seconds.
 SLOW_S = 0.5
 # A TCP connection takes one round trip: below a millisecond in a storage network, some

@@ -25,8 +25,7 @@ from ovirt_rdma.host.paths import METRICS_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.system.files import write_atomically
-from ovirt_rdma.host.system.json_codec import Records, plain
-from ovirt_rdma.host.system.json_document import json_value
+from ovirt_rdma.host.system.json_codec import Records, json_value, plain
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.health.state import read_state
 from ovirt_rdma.storage.metrics.families import PORT_COUNTERS

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Union
 
-from ovirt_rdma.host.facts import port_counters
+from ovirt_rdma.host.facts import statistics
 
 PREFIX = "ovirt_rdma_"
 GAUGE, COUNTER = "gauge", "counter"
@@ -417,9 +417,7 @@ PORT_CONGESTION = _family(
     f"{COUNTERS} and hw_counters",
 )
 # The counters of ports that metrics are made of: the firmware is asked for each.
-PORT_COUNTERS = frozenset(
-    (*(one.value for one in PORT_TRAFFIC), *port_counters.COUNTERS)
-)
+PORT_COUNTERS = frozenset((*(one.value for one in PORT_TRAFFIC), *statistics.COUNTERS))
 
 POLICY_INFO = _family(
     "policy_info",

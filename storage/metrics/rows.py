@@ -3,7 +3,7 @@
 
 The sets of labels are bounded: at most MOST_MOUNTS mounts, MOST_TRANSPORTS transports
 and MOST_PORTS ports, the operations of NAMED_OPERATIONS and the counters of
-host/facts/port_counters. What is left out is said in a sentence.
+host/facts/statistics. What is left out is said in a sentence.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ovirt_rdma.host.daemon.versions import Versions
 from ovirt_rdma.host.facts.model import UNKNOWN
-from ovirt_rdma.host.facts.port_counters import CONGESTION, ERRORS, of_kind
 from ovirt_rdma.host.facts.statistics import (
+    CONGESTION,
+    ERRORS,
     MountStatistics,
     OperationStatistics,
     PortCounters,
     Statistics,
     SunrpcTransport,
+    of_kind,
 )
 from ovirt_rdma.host.policy.store import InForce
 from ovirt_rdma.storage.health.state import STATES, HealthState

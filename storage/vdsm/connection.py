@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Optional, Protocol
 
-from ovirt_rdma.host.collect import vdsm_conf
+from ovirt_rdma.host.collect import software
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.mount_options import MountOptions
@@ -119,10 +119,10 @@ def check(vdsm: Vdsm) -> None:
 def _nfs_mount_options() -> str:
     config = importlib.import_module("vdsm.config").config
     try:
-        options: str = config.get(vdsm_conf.SECTION, vdsm_conf.OPTION)
+        options: str = config.get(software.SECTION, software.OPTION)
     except configparser.Error:
         # A VDSM that no longer has the setting uses the defaults.
-        return vdsm_conf.DEFAULT
+        return software.DEFAULT
     return options
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.vdsm_conf import replaces_nfs_connections
+from ovirt_rdma.host.collect.software import replaces_nfs_connections
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import DEGRADED_JSON, ENABLED, POLICY_JSON, under

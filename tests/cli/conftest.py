@@ -12,8 +12,8 @@ from support.storage.vdsm_fixtures import loaded_vdsm
 from ovirt_rdma.cli.host import decision
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.facts.dump import to_json as facts_file_of
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.model import to_json as facts_file_of
 from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.rules import registry
 from ovirt_rdma.host.rules.base import Rule

@@ -16,7 +16,7 @@ import pytest
 from support.man_page import verbs
 
 from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.host.collect.mounts import MOUNTINFO
+from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.rules.registry import RULES
 from tools import completion
 from tools.verbs import PARSERS, walk

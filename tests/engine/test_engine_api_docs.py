@@ -19,7 +19,7 @@ from support.engine.engine_door import DoubleDoor, status_document
 from ovirt_rdma.engine_sdk_tools import automation
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.model import Host
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 
 pytestmark = pytest.mark.engine
 
@@ -115,7 +115,7 @@ def _dump(world, folder: Path) -> None:
     for host in world.hosts.values():
         asked = Host(host.id, host.name, host.address, host.cluster)
         report = DoubleDoor(world).reports([asked])[host.name]
-        facts = json.dumps(dump.to_json_dict(report.facts))
+        facts = json.dumps(model.to_json_dict(report.facts))
         (folder / f"{host.name}.facts.json").write_text(facts)
         status = json.dumps(status_document(host))
         (folder / f"{host.name}.status.json").write_text(status)

@@ -16,7 +16,7 @@ from support.engine.engine_door import (
     status_document,
 )
 
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.registry import decide
@@ -93,8 +93,8 @@ def test_facts_are_a_dump_that_can_be_read_again(world):
     bond.infiniband = True
     host.nics += [ib1, bond]
     facts = asked(world).facts
-    again = json.loads(dump.to_json(facts))
-    assert dump.from_json_dict(again, "again") == facts
+    again = json.loads(model.to_json(facts))
+    assert model.from_json_dict(again, "again") == facts
     names = {netdev.name: netdev for netdev in facts.netdevs}
     assert names["bond0"].bond.members == ("ib0", "ib1")
     assert names["ib1"].uppers == ("bond0",)

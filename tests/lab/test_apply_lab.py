@@ -22,7 +22,7 @@ from prepared_host import (
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
 from lab.installed_host import COMMAND
-from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU, HEADER
+from ovirt_rdma.host.facts.infiniband import CONNECTED_MTU, HEADER
 
 # Boots and waits too long for make check.
 pytestmark = pytest.mark.faults

@@ -22,7 +22,7 @@ from lab.guest import Guest
 from lab.ib_pair import ib_pair
 from lab.infiniband import InfiniBand, PciFunction
 from lab.network_manager import start_network_manager
-from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU, HEADER
+from ovirt_rdma.host.facts.infiniband import CONNECTED_MTU, HEADER
 
 # Takes too long for make check, where test_reapply_lab.py has NetworkManager.
 pytestmark = pytest.mark.faults

@@ -15,7 +15,7 @@ from prepared_host import PreparedHost, complaints, outcomes
 
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
-from ovirt_rdma.host.facts.ipoib import HEADER
+from ovirt_rdma.host.facts.infiniband import HEADER
 from ovirt_rdma.host.system.lock import LockHeld
 
 # Boots and waits too long for make check.

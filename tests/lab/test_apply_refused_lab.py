@@ -15,7 +15,7 @@ from prepared_host import JOURNAL, REQUESTED, PreparedHost, outcomes
 from lab.command import Result
 from lab.ib_pair import IbPair, ib_pair
 from lab.infiniband import InfiniBand, PciFunction
-from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU, HEADER
+from ovirt_rdma.host.facts.infiniband import CONNECTED_MTU, HEADER
 
 # ConnectX-2: like the first ConnectX, except for that one's revision a0.
 FABRIC = InfiniBand(hcas=4, pci=PciFunction(revision=0xB0, driver="mlx4_core"))

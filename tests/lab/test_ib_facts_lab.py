@@ -20,7 +20,7 @@ import pytest
 from lab import modules
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.devices import Netdev
 from ovirt_rdma.host.facts.model import Facts
 
@@ -87,7 +87,7 @@ def facts_of(guest: Guest) -> Facts:
     words = [sys.executable, "-m", "ovirt_rdma.cli.host.main", "facts", "-o", "json"]
     shown = guest.run(words, check=True)
     assert shown.stderr == ""
-    return dump.from_json_dict(json.loads(shown.stdout), "the guest")
+    return model.from_json_dict(json.loads(shown.stdout), "the guest")
 
 
 @pytest.fixture(scope="module")
@@ -323,4 +323,4 @@ def write_facts(facts: Facts, name: str) -> None:
     """Write them without values that differ between boots."""
     fixed: dict[str, Any] = {"hostname": "hv1", "uptime_s": 3600.0}
     facts = replace(facts, **fixed, booted_at=1763694000)
-    (DATA / f"{name}.json").write_text(dump.to_json(facts))
+    (DATA / f"{name}.json").write_text(model.to_json(facts))

@@ -19,8 +19,8 @@ from support.host import ipoib_kernel
 from lab import modules
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
-from ovirt_rdma.host.facts import dump
-from ovirt_rdma.host.facts.ipoib import ACTIVE_BACKUP, CONNECTED_MTU, HEADER
+from ovirt_rdma.host.facts import model
+from ovirt_rdma.host.facts.infiniband import ACTIVE_BACKUP, CONNECTED_MTU, HEADER
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
@@ -510,7 +510,7 @@ def test_a_port_without_cable_has_no_carrier(guest: Guest, on_4k: InfiniBand) ->
 
 # A permanent process reads facts: Python takes longer to start than to read.
 READ = """
-from ovirt_rdma.host.facts.dump import to_json
+from ovirt_rdma.host.facts.model import to_json
 from ovirt_rdma.host.collect.collector import HostReader
 while True:
     open("/run/ask").read()
@@ -527,7 +527,7 @@ def reading(guest: Guest) -> None:
 
 def facts_of(guest: Guest) -> Facts:
     read = guest.run("echo > /run/ask; cat /run/answer", check=True).stdout
-    facts = dump.from_json_dict(json.loads(read), "the guest")
+    facts = model.from_json_dict(json.loads(read), "the guest")
     assert facts.problems == ()
     return facts
 

@@ -24,7 +24,7 @@ from support.storage.metrics_host import FOLDER, MetricsHost, large
 
 from lab import prometheus
 from lab.prometheus import promtool
-from ovirt_rdma.host.facts.port_counters import ERRORS, LINK, of_kind
+from ovirt_rdma.host.facts.statistics import ERRORS, LINK, of_kind
 from ovirt_rdma.host.paths import METRICS_JSON
 from ovirt_rdma.storage.health.state import HealthState, MountHealth, write_state
 from ovirt_rdma.storage.metrics import exporter

@@ -28,7 +28,7 @@ from ovirt_rdma.host.fabric.partitions_conf import (
     parse,
     render,
 )
-from ovirt_rdma.host.facts.pkeys import DEFAULT_PARTITION
+from ovirt_rdma.host.facts.infiniband import DEFAULT_PARTITION
 
 HOSTS = ("hv1", "hv2", "hv3")
 

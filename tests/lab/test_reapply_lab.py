@@ -23,7 +23,7 @@ from lab.network_manager import (
 )
 from lab.qemu import ALONE
 from lab.soft_roce import SoftRoce
-from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU, HEADER
+from ovirt_rdma.host.facts.infiniband import CONNECTED_MTU, HEADER
 
 pytestmark = pytest.mark.faults
 

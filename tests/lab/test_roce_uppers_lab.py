@@ -23,7 +23,7 @@ from lab.guest import Guest
 from lab.netdev_layers import Bond, Bridge, Layer, Vlan, stacked
 from lab.topology import Topology
 from lab.vdsm_daemon import VdsmDaemon, local_path
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 
 pytestmark = pytest.mark.faults
 
@@ -239,7 +239,7 @@ def fail_over(site: Site) -> str:
 def write_facts(site: Site, name: str) -> None:
     shown = site.vdsmd.command("facts", "--route-to", SERVER, "-o", "json")
     (DATA / "new.json").write_text(shown.stdout)
-    facts = dump.load(DATA / "new.json")
+    facts = model.load(DATA / "new.json")
     facts = replace(facts, hostname="hv1", uptime_s=3600.0, booted_at=1763694000)
     (DATA / "new.json").unlink()
-    (DATA / f"{name}.json").write_text(dump.to_json(facts))
+    (DATA / f"{name}.json").write_text(model.to_json(facts))

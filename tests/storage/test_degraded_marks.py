@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ovirt_rdma.host.collect.mounts import marks_from_json
+from ovirt_rdma.host.collect.storage import marks_from_json
 from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
 from ovirt_rdma.storage.mounts import DegradedMarks, utc_time
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.mutation import mutated
 from support.storage.nfs_mount_text import last_value, named_transport
 
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.mount_options import (
     AUTO,
@@ -46,7 +46,7 @@ from ovirt_rdma.storage.readiness import (
 from ovirt_rdma.storage.transport import Families, choose, classify, stock_warnings
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
-DUMPS = [dump.load(path) for path in sorted(DATA.glob("*.json"))]
+DUMPS = [model.load(path) for path in sorted(DATA.glob("*.json"))]
 
 # From nfs(5) and mount(8), and options that an admin may type in the engine.
 ENGINE_OPTIONS = [

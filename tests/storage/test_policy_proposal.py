@@ -14,8 +14,7 @@ from support.host.rule_cases import ethernet, facts, ib_device, ipoib, roce_devi
 
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.devices import Gid
-from ovirt_rdma.host.facts.dump import load
-from ovirt_rdma.host.facts.model import LoadLine, NfsMount, Route
+from ovirt_rdma.host.facts.model import LoadLine, NfsMount, Route, load
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import AUTO, PREFER_RDMA, rule_for
 from ovirt_rdma.storage.policy_proposal import proposed

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
     READY,
@@ -24,7 +24,7 @@ SERVER, SOURCE = "10.98.0.1", "10.98.0.2"
 
 
 def load(name):
-    return dump.load(DATA / f"roce-{name}.json")
+    return model.load(DATA / f"roce-{name}.json")
 
 
 @pytest.mark.parametrize(

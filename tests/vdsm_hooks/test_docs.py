@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.host.hook_host import ENTRIES, NAME, POINTS
 
-from ovirt_rdma.host.facts.ipoib import MODE_PROPERTY
+from ovirt_rdma.host.facts.infiniband import MODE_PROPERTY
 from ovirt_rdma.host.services.network_request import MODES
 from ovirt_rdma.vdsm_hooks.main import LIMITS_S
 

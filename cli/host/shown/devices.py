@@ -11,8 +11,8 @@ from typing import Optional
 
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.facts.devices import Adapter, Dcb, Netdev, PKey, Profile, RdmaPort
+from ovirt_rdma.host.facts.infiniband import is_full_member
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.facts.pkeys import is_full_member
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.rules.adapters import model_of
 

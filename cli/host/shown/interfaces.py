@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Optional
 
 from ovirt_rdma.cli.host.shown.devices import Section, known, number
-from ovirt_rdma.host.facts.interfaces import Interface, interfaces_of
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.uses import Interface, interfaces_of
 from ovirt_rdma.host.policy.fabric import FabricPolicy
 
 

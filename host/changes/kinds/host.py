@@ -19,8 +19,8 @@ from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Guid, Netdev
+from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.facts.pkeys import partition_of
 from ovirt_rdma.host.paths import NET_CLASS, SYSTEMD_BOOTED, under
 from ovirt_rdma.host.rules.ipoib_children import PARENT_LENGTH
 from ovirt_rdma.host.system.commands import (

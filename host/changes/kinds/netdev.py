@@ -38,7 +38,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
 )
 from ovirt_rdma.host.collect.netdevs import KEPT, features
 from ovirt_rdma.host.facts.devices import Offload
-from ovirt_rdma.host.facts.pkeys import full_member, full_member_bits, partition_of
+from ovirt_rdma.host.facts.infiniband import full_member, full_member_bits, partition_of
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, OFFLOAD, SYSFS, Change

@@ -26,7 +26,7 @@ from ovirt_rdma.host.changes.kinds.host import EffectFailed, Host, Reading
 from ovirt_rdma.host.changes.kinds.kind import Kind
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.fabric.subnet import running_opensm
-from ovirt_rdma.host.facts.module_names import module_name
+from ovirt_rdma.host.facts.model import module_name
 from ovirt_rdma.host.paths import (
     JOURNAL,
     OPENSM_SETTINGS_FILE,
@@ -42,11 +42,13 @@ from ovirt_rdma.host.rules.base import (
 )
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.files import (
+    OWN_FILES,
+    foreign_reason,
+    kept_reason,
     remove_unfinished,
     sync_directory,
     write_atomically,
 )
-from ovirt_rdma.host.system.own_files import OWN_FILES, foreign_reason, kept_reason
 from ovirt_rdma.host.system.safe_file import read_file
 
 _MODE = 0o644

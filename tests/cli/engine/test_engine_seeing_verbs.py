@@ -13,7 +13,7 @@ from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.cli.engine import session
 from ovirt_rdma.engine_sdk_tools.hosts.report import POINTS
-from ovirt_rdma.host.facts.dump import to_json
+from ovirt_rdma.host.facts.model import to_json
 
 pytestmark = pytest.mark.hypervisor
 

@@ -19,7 +19,7 @@ from support.engine.report_site import history, run, site
 from support.storage.benchmarks import benchmark
 
 from ovirt_rdma.cli.engine import session
-from ovirt_rdma.host.facts.dump import to_json
+from ovirt_rdma.host.facts.model import to_json
 from ovirt_rdma.host.system import files
 from ovirt_rdma.storage.benchmark.model import as_document
 from ovirt_rdma.storage.benchmark.verdict import verdict

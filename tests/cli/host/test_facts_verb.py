@@ -10,7 +10,7 @@ from support.command_line import FACTS
 from support.fakes.fake_hosts import connectx5_roce, soft_roce
 from support.host.facts_of_everything import EVERYTHING, HCA, PF
 
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.devices import (
     Adapter,
     PciIdentity,
@@ -29,7 +29,7 @@ def shown(call, tmp_path):
 
     def show(facts):
         path = tmp_path / "shown.json"
-        path.write_text(dump.to_json(facts))
+        path.write_text(model.to_json(facts))
         result = call("facts", "--facts", str(path))
         assert (result.code, result.err) == (0, "")
         return result.out
@@ -115,7 +115,7 @@ def test_a_host_without_anything(host):
 def test_uptime(call, tmp_path, seconds, shown):
     facts = replace(soft_roce(tmp_path).reader().facts(), uptime_s=seconds)
     path = tmp_path / "f.json"
-    path.write_text(dump.to_json(facts))
+    path.write_text(model.to_json(facts))
     lines = call("facts", "--facts", str(path)).out.splitlines()
     assert [line.split(maxsplit=2)[2] for line in lines if line[:6] == "up for"] == [
         shown
@@ -128,7 +128,7 @@ def test_bytes_that_are_no_utf8_and_terminal_controls_do_not_reach_the_terminal(
     root = connectx5_roce(tmp_path)
     root.nfs_mount("nas:/\udcff", "/mnt/\x1b[2J\udcff")
     path = tmp_path / "f.json"
-    path.write_text(dump.to_json(root.reader().facts()))
+    path.write_text(model.to_json(root.reader().facts()))
     shown = call("facts", "--facts", str(path)).out
     assert "/mnt/\\x1b[2J\\udcff" in shown
     assert shown.replace("\n", "").isprintable()

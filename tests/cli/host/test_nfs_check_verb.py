@@ -10,7 +10,7 @@ from support.fakes.fake_hosts import soft_roce
 from support.storage.fake_network import FakeNetwork
 
 from ovirt_rdma.cli.host import nfs
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import READY, ProbeContext, Step
 
@@ -228,7 +228,7 @@ def test_a_name_is_known_only_from_a_mount_in_the_facts(host, no_network):
     root = soft_roce(host.root / "other")
     root.nfs_mount("nas:/e", "/mnt/e", protocol="rdma", address="10.0.0.1")
     facts = host.root / "f.json"
-    facts.write_text(dump.to_json(root.reader().facts()))
+    facts.write_text(model.to_json(root.reader().facts()))
     assert (
         "PASS     address   nas is 10.0.0.1\n"
         in host("nfs", "check", "nas:/x", "--facts", str(facts)).out

@@ -5,7 +5,7 @@ import pytest
 from support.command_line import NO_RDMA, RXE
 from support.fakes.fake_hosts import soft_roce
 
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_the_fix_can_be_pasted(call, policy, tmp_path):
     root = soft_roce(tmp_path)
     root.nfs_mount("10.0.0.1:/b c", "/mnt/b", protocol="tcp")
     facts = tmp_path / "f.json"
-    facts.write_text(dump.to_json(root.reader().facts()))
+    facts.write_text(model.to_json(root.reader().facts()))
     path = policy("require-rdma")
     result = call("nfs", "list", "--facts", str(facts), "--policy", path)
     assert "nfs check '10.0.0.1:/b c'" in result.out

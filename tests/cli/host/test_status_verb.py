@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from support.fakes.fake_hosts import soft_roce
 
-from ovirt_rdma.host.collect.mounts import marks_to_json
+from ovirt_rdma.host.collect.storage import marks_to_json
 from ovirt_rdma.host.facts.model import DegradedMark
 from ovirt_rdma.host.paths import DEGRADED_JSON, POLICY_COPY, POLICY_JSON, under
 

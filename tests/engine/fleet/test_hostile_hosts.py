@@ -22,7 +22,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import OK, HostOutcome
 from ovirt_rdma.engine_sdk_tools.model import Host
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy.load import PolicyFiles
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
@@ -68,7 +68,7 @@ class Fleet:
         if "\nNEW=" in f"\n{script}":
             return self._pushed(asked, sim, script)
         report = self.double.reports([asked])[sim.name]
-        facts, status = dump.to_json_dict(report.facts), report.status
+        facts, status = model.to_json_dict(report.facts), report.status
         # The drop-ins are in the status, as those of a host are.
         file = report.policy_text
         if sim.name in self.hostile and self.later < 0:
@@ -92,7 +92,7 @@ class Fleet:
         answer += line("load", json.dumps({"digest": pushed.digest}).encode())
         status = status_document(sim)
         if sim.name in self.hostile and self.later < 0:
-            facts = dump.to_json_dict(self.double.reports([asked])[sim.name].facts)
+            facts = model.to_json_dict(self.double.reports([asked])[sim.name].facts)
             return answer + HOSTILE[self.hostile[sim.name]](facts, status, "")
         return answer + line("status", json.dumps(status).encode())
 

@@ -44,8 +44,8 @@ from ovirt_rdma.engine_sdk_tools.model import Nic
 from ovirt_rdma.engine_sdk_tools.networks.create import netdevs_of
 from ovirt_rdma.engine_sdk_tools.networks.nics import ipoib_mtus
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.facts import dump
-from ovirt_rdma.host.facts.interfaces import interfaces_of
+from ovirt_rdma.host.facts import model
+from ovirt_rdma.host.facts.uses import interfaces_of
 from ovirt_rdma.host.policy.load import PolicyFiles, parse_policy
 
 pytestmark = pytest.mark.engine
@@ -54,7 +54,7 @@ Place = tuple[Any, ...]
 NFS1 = "nfs1.example.com"
 POLICY = rules("require-rdma")
 STATUS = status_of(POLICY)
-FACTS = dump.to_json_dict(
+FACTS = model.to_json_dict(
     replace(
         EVERYTHING,
         nfs_mounts=(*EVERYTHING.nfs_mounts, mount(f"{NFS1}:/exports/data1", "tcp")),

@@ -50,7 +50,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 )
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy import load
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
@@ -152,7 +152,7 @@ def test_a_policy_too_long_to_be_sent_is_against_a_conversion(rolling):
 @pytest.mark.parametrize("rolling", [True, False])
 def test_a_host_whose_policy_could_not_be_had_is_against_a_conversion(rolling):
     golden = facts()
-    text = told(dump.to_json_dict(golden), status_of(EMPTY), LONG)
+    text = told(model.to_json_dict(golden), status_of(EMPTY), LONG)
     its = read_report("hv1", read_answers(text), 0.0)
     assert its.problem.startswith("hv1: ")
     assert "60011 bytes" in its.problem
@@ -303,7 +303,7 @@ PREFER = rules("prefer-rdma")
 
 
 def crowded(number):
-    golden = dump.to_json_dict(facts())
+    golden = model.to_json_dict(facts())
     golden = many_mounts(golden, number, version="4.2")
     mine = {
         **golden["nfs_mounts"][0],
@@ -311,7 +311,7 @@ def crowded(number):
         "mountpoint": "/rhev/data-center/mnt/nfs1.example.com:_exports_data1",
     }
     golden["nfs_mounts"].append(mine)
-    its = dump.from_json_dict(golden, "hv1")
+    its = model.from_json_dict(golden, "hv1")
     return report(facts=its, status=status_of(PREFER), policy_text=PREFER)
 
 

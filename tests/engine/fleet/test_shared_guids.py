@@ -18,23 +18,23 @@ from ovirt_rdma.engine_sdk_tools.fleet.check import (
     shared_guids,
 )
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.devices import VfPort, VirtualFunction
 
 pytestmark = pytest.mark.engine
 
 # mlx5_0 has 8 VFs: 0 to 5 have a GUID that is node's and port's, 6 and 7 have none;
 # 4 and 5 are mlx5_1 and mlx5_2 on the host.
-WITH_VFS = dump.load(DATA / "virtual-functions" / "facts.json")
+WITH_VFS = model.load(DATA / "virtual-functions" / "facts.json")
 VF_4 = "0011:2233:4455:6601"
 
 
 def other(facts):
     """Return the facts of another machine: no GUID is the same."""
-    text = dump.to_json(facts)
+    text = model.to_json(facts)
     for known in ("0011:2233:4455", "ec0d:9a03:007d"):
         text = text.replace(known, known[:-2] + "ff")
-    return dump.from_json_dict(json.loads(text), "other")
+    return model.from_json_dict(json.loads(text), "other")
 
 
 def with_vf(facts, number, node, port):
@@ -120,7 +120,7 @@ def test_what_the_ports_have_themselves_is_kept():
 @pytest.mark.parametrize("name", ["connectx-6-dx-roce", "everything-off", "two-hcas"])
 def test_no_golden_host_has_a_guid_twice(name):
     """RoCE ports, whose GUIDs no subnet manager sees, do not count."""
-    found = dump.load(DATA / name / "facts.json")
+    found = model.load(DATA / name / "facts.json")
     assert not shared_guids([guids_of("hv1", found)])
     if name == "connectx-6-dx-roce":
         assert not guids_of("hv1", found)

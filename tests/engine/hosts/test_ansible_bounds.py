@@ -15,7 +15,7 @@ from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import MOST_SENT, search_path
 from ovirt_rdma.engine_sdk_tools.model import Host
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 
 pytestmark = pytest.mark.hypervisor
 
@@ -66,7 +66,7 @@ def test_ssh_that_is_ended_by_a_signal_is_no_success(tmp_path):
 
 @pytest.mark.skipif(not ANSIBLE, reason="Ansible is not here")
 def test_a_host_that_sends_200_mb_costs_no_more_than_it_may(tmp_path, monkeypatch):
-    good = dump.to_json_dict(dump.load(FACTS / "rxe-one-mount.json"))
+    good = model.to_json_dict(model.load(FACTS / "rxe-one-mount.json"))
     # ansible-runner's own limit is 700,000 characters, with all output in it twice.
     answer = told(good, status("version: 1\n"), "version: 1\n")
     (tmp_path / "good").write_text("banner\n" * 100_000 + answer)

@@ -51,7 +51,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
 from ovirt_rdma.engine_sdk_tools.hosts.report import MOST_POLICY_BYTES, HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import UsageProblem
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy.load import PolicyFiles
 from ovirt_rdma.host.system import commands
 
@@ -154,7 +154,7 @@ def test_report_has_all_that_the_host_says(hypervisor):
     told = []
     reports = hypervisor.door().reports([host()], told.append)
     report = reports["hv1"]
-    assert report.facts == dump.load(FACTS)
+    assert report.facts == model.load(FACTS)
     assert report.policy_digest == "sha256:1"
     assert report.policy_text == "version: 1\n# {{ no template }} é\n"
     assert (report.problem, report.fix, report.read_at) == ("", "", 12.0)
@@ -508,7 +508,7 @@ def test_a_bug_of_ours_is_one_hosts_alone(hypervisor, monkeypatch, broken):
     reports = AnsibleHosts(run=run).reports(hosts)
     assert "a bug of ovirt-rdma: LookupError" in reports["hv1"].problem
     assert (reports["hv1"].facts, reports["hv2"].problem) == (None, "")
-    assert reports["hv2"].facts == dump.load(FACTS)
+    assert reports["hv2"].facts == model.load(FACTS)
 
 
 @pytest.mark.parametrize(

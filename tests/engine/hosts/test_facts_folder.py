@@ -10,7 +10,7 @@ from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder, FolderProblem
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, reports_of
-from ovirt_rdma.host.facts.dump import to_json
+from ovirt_rdma.host.facts.model import to_json
 
 pytestmark = pytest.mark.hypervisor
 

@@ -10,7 +10,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.engine_sdk_tools.networks.create import auto_mtu, mtu_offenders
 from ovirt_rdma.engine_sdk_tools.networks.nics import ipoib_mtus
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 
 pytestmark = pytest.mark.engine
 
@@ -19,7 +19,7 @@ FABRIC = "facts/ib-fabric-children-and-bond"
 
 
 def facts(name):
-    return dump.load(DATA / f"{name}.json")
+    return model.load(DATA / f"{name}.json")
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from ovirt_rdma.engine_sdk_tools.networks.nics import (
     choose_nics,
 )
 from ovirt_rdma.host.errors import UsageProblem
-from ovirt_rdma.host.facts import dump
-from ovirt_rdma.host.facts.interfaces import Interface
+from ovirt_rdma.host.facts import model
+from ovirt_rdma.host.facts.uses import Interface
 from ovirt_rdma.host.policy.load import PolicyFiles
 
 pytestmark = pytest.mark.engine
@@ -149,7 +149,7 @@ def test_a_match_that_is_none(text, words):
 
 
 def report(name, facts):
-    return HostReport(name, dump.load(FACTS / f"{facts}.json"))
+    return HostReport(name, model.load(FACTS / f"{facts}.json"))
 
 
 def host_of(report):

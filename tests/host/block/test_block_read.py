@@ -8,7 +8,7 @@ from support.fakes.fake_block import GUID, NAA, FakeBlock
 from support.fakes.fake_root import FakeRoot
 
 from ovirt_rdma.host.block.read import BlockReader
-from ovirt_rdma.host.collect.storage_sessions import Lun, Session
+from ovirt_rdma.host.collect.storage import Lun, Session
 from ovirt_rdma.host.system.tree import FileTree
 
 VALUES = {"id_ext": GUID, "ioc_guid": GUID}

@@ -12,7 +12,7 @@ from ovirt_rdma.host.block.logins import (
     srp_logins,
     timeout_writes,
 )
-from ovirt_rdma.host.collect.storage_sessions import Session
+from ovirt_rdma.host.collect.storage import Session
 from ovirt_rdma.host.facts.devices import Gid, Netdev, PKey, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.policy.block import SrpTarget

@@ -16,7 +16,7 @@ from ovirt_rdma.host.changes.run import (
     recover,
     revert,
 )
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.rules.registry import decide
 
@@ -27,7 +27,7 @@ _DECIDED = {}
 
 def _case(name):
     if name not in _DECIDED:
-        facts = dump.load(DATA / name / "facts.json")
+        facts = model.load(DATA / name / "facts.json")
         policy = load_policy_file(DATA / name / "policy.yaml").policy
         steps = gate(decide(facts, policy).steps, allow_link_down=True).steps
         _DECIDED[name] = facts, policy, steps

@@ -32,6 +32,7 @@ from ovirt_rdma.host.changes.run import (
 )
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
 from ovirt_rdma.host.system import lock as end_holder
+from ovirt_rdma.host.system.files import own_text
 from ovirt_rdma.host.system.lock import (
     Holder,
     HolderTimeouts,
@@ -39,7 +40,6 @@ from ovirt_rdma.host.system.lock import (
     lock_or_end_holder,
     one_run,
 )
-from ovirt_rdma.host.system.own_files import own_text
 
 pytestmark = pytest.mark.hypervisor
 

@@ -15,7 +15,7 @@ from ovirt_rdma.host.changes.plan import (
     from_json_dict,
     to_json_dict,
 )
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import digest as digest_of
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, Change, Step
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.hypervisor
 
 
 def golden(name):
-    facts = dump.load(DATA / name / "facts.json")
+    facts = model.load(DATA / name / "facts.json")
     return facts, load_policy_file(DATA / name / "policy.yaml").policy
 
 

@@ -31,7 +31,7 @@ from ovirt_rdma.host.collect.rdma import (
     read_rdma_devices,
 )
 from ovirt_rdma.host.collect.tools import Tools
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, NetdevUse
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.system.tree import FileTree
@@ -173,8 +173,8 @@ def test_odd_text_makes_facts_that_can_be_read_back(host, changes, devinfo):
         netdev_uses=uses,
         problems=tuple(problems),
     )
-    text = dump.to_json(whole)
-    assert dump.from_json_dict(json.loads(text), "here") == whole
+    text = model.to_json(whole)
+    assert model.from_json_dict(json.loads(text), "here") == whole
     assert [device.name for device in devices] == ["mlx4_0"]
     assert [adapter.pci.address for adapter in facts.adapters] == [HCA.address]
     assert {use.netdev for use in uses} <= {"ib0", None}

@@ -34,9 +34,8 @@ from ovirt_rdma.host.collect.software import (
     read_udev_lines,
 )
 from ovirt_rdma.host.collect.tools import Tools
-from ovirt_rdma.host.facts import dump
-from ovirt_rdma.host.facts.model import Facts, Modules, Software
-from ovirt_rdma.host.facts.module_names import CONCERNED
+from ovirt_rdma.host.facts import model
+from ovirt_rdma.host.facts.model import CONCERNED, Facts, Modules, Software
 from ovirt_rdma.host.system.tree import FileTree
 
 PIECES = st.sampled_from(
@@ -81,8 +80,8 @@ BYTES = ("utf-8", "surrogateescape")
 def comes_back(**parts):
     """Whether facts with these parts survive being written and read."""
     facts = Facts("hv1", "6.1", 1.0, **parts)
-    text = dump.to_json(facts)
-    return dump.from_json_dict(json.loads(text), "here") == facts
+    text = model.to_json(facts)
+    return model.from_json_dict(json.loads(text), "here") == facts
 
 
 def printable(problems):

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.fakes.fake_root import FakeRoot
 
-from ovirt_rdma.host.collect.mounts import marks_from_json, marks_to_json
-from ovirt_rdma.host.facts.dump import from_json_dict, to_json_dict
-from ovirt_rdma.host.facts.model import DegradedMark
+from ovirt_rdma.host.collect.storage import marks_from_json, marks_to_json
+from ovirt_rdma.host.facts.model import DegradedMark, from_json_dict, to_json_dict
 from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS
 
 # Surrogates are what bytes that are not UTF-8 become.

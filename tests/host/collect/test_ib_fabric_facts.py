@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.registry import decide
@@ -21,7 +21,7 @@ UNPREPARED, RICH = "ib-fabric-unprepared", "ib-fabric-children-and-bond"
 
 
 def facts(name):
-    return dump.load(DATA / f"{name}.json")
+    return model.load(DATA / f"{name}.json")
 
 
 def policy(words):
@@ -46,7 +46,7 @@ def planned(name, words):
 @pytest.mark.parametrize("name", [UNPREPARED, RICH])
 def test_they_are_whole_and_nothing_was_unreadable(name):
     found = facts(name)
-    assert (DATA / f"{name}.json").read_text() == dump.to_json(found)
+    assert (DATA / f"{name}.json").read_text() == model.to_json(found)
     assert found.problems == ()
     assert decide(found, Policy()).steps == ()
 

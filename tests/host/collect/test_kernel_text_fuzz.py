@@ -19,14 +19,14 @@ from support.mutation import mutated
 
 from ovirt_rdma.host.collect import tools
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.mounts import (
+from ovirt_rdma.host.collect.storage import (
     nfs_mounts,
     normalised_source,
     parse_mountinfo,
     parse_mountstats,
     unescape,
 )
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.model import Facts
 
 # Linux 6.1, two guests of the lab; and EL9's tags of a mount tree that is shared.
@@ -209,8 +209,8 @@ def test_odd_answers_of_tools_make_facts_that_can_be_read_back(
         cm_ids=reader.cm_ids(problems),
         problems=tuple(problems),
     )
-    text = dump.to_json(facts)
-    assert dump.from_json_dict(json.loads(text), "here") == facts
+    text = model.to_json(facts)
+    assert model.from_json_dict(json.loads(text), "here") == facts
     if found is None:
         assert problems
 
@@ -263,6 +263,6 @@ def test_odd_text_in_sys_makes_facts_that_can_be_read_back(host, changes):
                 file.unlink()
             else:
                 file.write_bytes(content)
-    text = dump.to_json(facts)
-    assert dump.from_json_dict(json.loads(text), "here") == facts
+    text = model.to_json(facts)
+    assert model.from_json_dict(json.loads(text), "here") == facts
     assert [device.name for device in facts.rdma_devices] == ["rxe0"]

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.mutation import mutated
 
-from ovirt_rdma.host.collect.mounts import unescape
 from ovirt_rdma.host.collect.statistics import parse_mount_statistics
+from ovirt_rdma.host.collect.storage import unescape
 from ovirt_rdma.host.facts.statistics import (
     COLUMNS,
     MountBytes,

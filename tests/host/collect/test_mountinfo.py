@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fakes.fake_mounts import escaped
 
-from ovirt_rdma.host.collect.mounts import (
+from ovirt_rdma.host.collect.storage import (
     MountEntry,
     normalised_source,
     parse_mountinfo,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.collect.mounts import nfs_mounts, parse_mountstats
+from ovirt_rdma.host.collect.storage import nfs_mounts, parse_mountstats
 
 MOUNTINFO = b"36 25 0:30 / %s rw - nfs4 10.0.0.1:/data rw,vers=4.2,proto=rdma\n"
 DEVICE = b"device 10.0.0.1:/data mounted on /mnt/a with fstype nfs4 statvers=1.1"

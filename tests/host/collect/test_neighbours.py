@@ -14,8 +14,8 @@ from support.fakes.fake_processes import run_process
 from support.golden.golden_mlx5 import virtual_functions
 from support.mutation import mutated
 
-from ovirt_rdma.host.collect.neighbours import infiniband_neighbour, lldp_neighbour
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.collect.netdevs import infiniband_neighbour, lldp_neighbour
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.devices import Neighbour
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout
 
@@ -195,7 +195,7 @@ def read(host):
     """Return the neighbours of each port by its name; the facts have no problem."""
     facts = host.reader().facts()
     assert facts.problems == ()
-    assert dump.from_json_dict(dump.to_json_dict(facts), "here") == facts
+    assert model.from_json_dict(model.to_json_dict(facts), "here") == facts
     return {
         f"{device.name}/{port.number}": port.neighbours
         for device in facts.rdma_devices

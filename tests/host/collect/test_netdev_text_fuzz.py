@@ -22,7 +22,7 @@ from ovirt_rdma.host.collect.network_manager import (
     read_ovirt_networks,
 )
 from ovirt_rdma.host.collect.tools import Tools
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.devices import Offload
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.system.tree import FileTree
@@ -205,7 +205,7 @@ def test_odd_netdevs_make_facts_that_can_be_read_back(
         network_manager=read_network_manager(tools, netdevs, devices, problems),
         problems=tuple(problems),
     )
-    text = dump.to_json(facts)
-    assert dump.from_json_dict(json.loads(text), "here") == facts
+    text = model.to_json(facts)
+    assert model.from_json_dict(json.loads(text), "here") == facts
     assert [n.name for n in netdevs] == ["bond0", "ib0", "ib0.8001", "ib1", "lo"]
     assert all(n.ipoib for n in netdevs if n.name.startswith("ib"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 import pytest
 from support.fakes.fake_root import EL9_KERNEL
 
-from ovirt_rdma.host.facts.model import Modules
-from ovirt_rdma.host.facts.module_names import module_name
+from ovirt_rdma.host.facts.model import Modules, module_name
 
 pytestmark = pytest.mark.hypervisor
 

@@ -7,7 +7,7 @@ import pytest
 from support.fakes.fake_hosts import without_rdma
 
 from ovirt_rdma.host.facts.model import OwnFile
-from ovirt_rdma.host.system.own_files import (
+from ovirt_rdma.host.system.files import (
     MODPROBE,
     MODULES_LOAD,
     foreign_reason,

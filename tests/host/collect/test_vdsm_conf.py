@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 from support.odd_files import bounded
 
-from ovirt_rdma.host.collect.vdsm_conf import (
+from ovirt_rdma.host.collect.software import (
     nfs_mount_options,
     replaces_nfs_connections,
 )

@@ -18,8 +18,8 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import POLICY_JSON
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
 from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.system.files import FOLLOW_PARTITIONS, own_text
 from ovirt_rdma.host.system.lock import LockHeld
-from ovirt_rdma.host.system.own_files import FOLLOW_PARTITIONS, own_text
 
 pytestmark = pytest.mark.hypervisor
 

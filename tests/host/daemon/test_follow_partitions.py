@@ -37,8 +37,8 @@ from ovirt_rdma.host.paths import POLICY_JSON
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.store import store
 from ovirt_rdma.host.rules.registry import decide
+from ovirt_rdma.host.system.files import FOLLOW_PARTITIONS, own_text
 from ovirt_rdma.host.system.lock import one_run
-from ovirt_rdma.host.system.own_files import FOLLOW_PARTITIONS, own_text
 from ovirt_rdma.host.system.signals import StopSignal
 
 pytestmark = pytest.mark.hypervisor

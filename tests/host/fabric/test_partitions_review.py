@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ovirt_rdma.host.fabric.partitions import ports_of, remarks
 from ovirt_rdma.host.fabric.partitions_conf import parse
 from ovirt_rdma.host.fabric.subnet import FabricPort, fabric_ports
-from ovirt_rdma.host.facts.dump import load
+from ovirt_rdma.host.facts.model import load
 
 DATA = Path(__file__).parents[2] / "data"
 TOPOLOGY = (DATA / "fabric/ibnetdiscover.txt").read_text()

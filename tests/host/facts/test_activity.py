@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.facts.activity import (
+from ovirt_rdma.host.facts.model import (
     ConnectionActivity,
     PortError,
     Requests,
 )
-from ovirt_rdma.host.facts.port_counters import ERRORS
 from ovirt_rdma.host.facts.statistics import (
+    ERRORS,
     Counter,
     MountBytes,
     MountStatistics,

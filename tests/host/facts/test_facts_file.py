@@ -17,10 +17,9 @@ from support.fakes.fake_hosts import (
     without_rdma,
 )
 
-from ovirt_rdma.host.collect.mounts import marks_to_json
-from ovirt_rdma.host.facts import dump as facts_file
-from ovirt_rdma.host.facts.dump import FactsProblem
-from ovirt_rdma.host.facts.model import DegradedMark, Facts, Route
+from ovirt_rdma.host.collect.storage import marks_to_json
+from ovirt_rdma.host.facts import model as facts_file
+from ovirt_rdma.host.facts.model import DegradedMark, Facts, FactsProblem, Route
 
 DATA = Path(__file__).parents[2] / "data" / "facts"
 

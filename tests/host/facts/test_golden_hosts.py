@@ -16,7 +16,7 @@ import pytest
 from support.command_line import run
 from support.golden.golden_hosts import DATA, HOSTS
 
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import FAIL, WARN
@@ -64,7 +64,7 @@ def name(request):
 
 @pytest.fixture
 def facts(name):
-    return dump.load(in_file(name, "facts.json"))
+    return model.load(in_file(name, "facts.json"))
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def policy(name):
 
 
 def test_facts_are_read_off_the_host(name, tmp_path):
-    text = dump.to_json(HOSTS[name].build(tmp_path).reader().facts())
+    text = model.to_json(HOSTS[name].build(tmp_path).reader().facts())
     file = in_file(name, "facts.json")
     if WRITE:
         file.write_text(text)

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.devices import NetdevUse, OvirtNetwork
-from ovirt_rdma.host.facts.interfaces import Interface, content_of, interfaces_of
-from ovirt_rdma.host.facts.pkeys import (
+from ovirt_rdma.host.facts.infiniband import (
     FIRST_VLAN,
     LAST_VLAN,
     partition_of,
     pkey_of_vlan,
     vlan_of_pkey,
 )
+from ovirt_rdma.host.facts.uses import Interface, content_of, interfaces_of
 
 DATA = Path(__file__).parents[2] / "data" / "facts"
 
 
 def load(name):
-    return dump.load(DATA / f"{name}.json")
+    return model.load(DATA / f"{name}.json")
 
 
 def by_name(facts):
@@ -116,7 +116,7 @@ def test_loopback_and_the_nics_of_virtual_machines_are_left_out():
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.json")), ids=lambda p: p.stem)
 def test_every_recorded_host_has_a_document(path):
-    facts = dump.load(path)
+    facts = model.load(path)
     document = content_of(facts)
     assert list(document) == ["host", "interfaces"]
     for found in document["interfaces"]:

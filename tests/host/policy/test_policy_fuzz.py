@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.mutation import mutated
 
 from ovirt_rdma.host.export import Export, ExportProblem
-from ovirt_rdma.host.facts import dump as facts_file
+from ovirt_rdma.host.facts import model as facts_file
 from ovirt_rdma.host.facts.devices import (
     Ipoib,
     Netdev,
@@ -28,7 +28,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.facts.dump import FactsProblem
+from ovirt_rdma.host.facts.model import FactsProblem
 from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import parse_policy

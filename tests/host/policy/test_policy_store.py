@@ -40,7 +40,7 @@ from ovirt_rdma.host.policy.store import (
     store,
 )
 from ovirt_rdma.host.system import files
-from ovirt_rdma.host.system.json_document import digest_of
+from ovirt_rdma.host.system.json_codec import digest_of
 
 INVALID = "{}: the stored policy is invalid: "
 LOAD_AGAIN = "load the policy again: ovirt-rdma-host policy load"

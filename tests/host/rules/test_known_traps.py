@@ -9,7 +9,7 @@ from support.golden.golden_hosts import HOSTS
 from support.golden.golden_traps import TRAPS
 
 from ovirt_rdma.cli.host.explain import read_page
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN
@@ -32,7 +32,7 @@ def found(rule, tmp_path):
     def findings(*, fires):
         facts = TRAPS[rule].build(tmp_path, fires).reader().facts()
         nfs = NfsRule(1, "rule 1", "*", "*", "prefer-rdma", options=TRAPS[rule].options)
-        dumped = dump.from_json_dict(dump.to_json_dict(facts), rule)
+        dumped = model.from_json_dict(model.to_json_dict(facts), rule)
         decision = decide(dumped, Policy(nfs=NfsPolicy((nfs,))))
         assert not [step for step in decision.steps if step.rule in NEW]
         return [finding for finding in decision.findings if finding.rule in NEW]
@@ -64,7 +64,7 @@ def test_no_other_trap_is_found_with_it(rule, found):
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_no_golden_host_is_in_a_trap(host):
-    facts = dump.load(HOST_DATA / host / "facts.json")
+    facts = model.load(HOST_DATA / host / "facts.json")
     policy = load_policy_file(HOST_DATA / host / "policy.yaml").policy
     findings = decide(facts, policy).findings
     assert {one.rule for one in findings} > set(NEW)

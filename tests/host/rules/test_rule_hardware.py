@@ -8,14 +8,6 @@ from dataclasses import replace
 import pytest
 from support.host.rule_cases import facts, findings, roce_device
 
-from ovirt_rdma.host.facts.activity import (
-    Activity,
-    ConnectionActivity,
-    MountActivity,
-    PortActivity,
-    PortError,
-    Requests,
-)
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_ETHER,
     Adapter,
@@ -25,9 +17,15 @@ from ovirt_rdma.host.facts.devices import (
     Tuning,
 )
 from ovirt_rdma.host.facts.model import (
+    Activity,
+    ConnectionActivity,
     ModuleParameter,
     Modules,
+    MountActivity,
     NfsMount,
+    PortActivity,
+    PortError,
+    Requests,
 )
 from ovirt_rdma.host.rules import adapters, nfs
 

@@ -18,7 +18,7 @@ from support.host.rule_cases import (
 from ovirt_rdma.host.facts.model import OwnFile
 from ovirt_rdma.host.rules import modules as module_rules
 from ovirt_rdma.host.rules.modules import same_value
-from ovirt_rdma.host.system.own_files import MODPROBE, own_text
+from ovirt_rdma.host.system.files import MODPROBE, own_text
 
 
 @pytest.mark.parametrize(

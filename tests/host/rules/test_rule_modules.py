@@ -26,7 +26,7 @@ from support.host.rule_cases import (
 from ovirt_rdma.host.facts.model import OwnFile, Unit
 from ovirt_rdma.host.rules import modules
 from ovirt_rdma.host.rules.modules import lists_for
-from ovirt_rdma.host.system.own_files import MODULES_LOAD, own_text
+from ovirt_rdma.host.system.files import MODULES_LOAD, own_text
 
 UNITS = {"units": RDMA_CORE_UNITS}
 NO_RDMA_CORE = {

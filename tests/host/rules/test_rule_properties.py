@@ -57,7 +57,7 @@ from ovirt_rdma.host.rules.base import (
     View,
 )
 from ovirt_rdma.host.rules.registry import RULES as TABLE
-from ovirt_rdma.host.system.own_files import MODULES_LOAD, OWN_FILES, own_text
+from ovirt_rdma.host.system.files import MODULES_LOAD, OWN_FILES, own_text
 
 RULES = tuple(rule for rule in TABLE if not rule.id.startswith(("IB-", "IPOIB-")))
 

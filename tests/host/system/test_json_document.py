@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ovirt_rdma.host.system.json_document import (
+from ovirt_rdma.host.system.json_codec import (
     Envelope,
     WrongRecord,
     WrongVersion,

@@ -14,8 +14,7 @@ from support.storage.metrics_host import MetricsHost
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.collect.statistics import SWITCHES
 from ovirt_rdma.host.enablement.state import marker_text
-from ovirt_rdma.host.facts.port_counters import COUNTERS, ERRORS
-from ovirt_rdma.host.facts.statistics import RDMA_COLUMNS, TCP_COLUMNS
+from ovirt_rdma.host.facts.statistics import COUNTERS, ERRORS, RDMA_COLUMNS, TCP_COLUMNS
 from ovirt_rdma.host.paths import (
     DEGRADED_JSON,
     ENABLED,

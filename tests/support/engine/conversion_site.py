@@ -40,8 +40,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     StorageConnection,
 )
 from ovirt_rdma.engine_sdk_tools.reader import cluster_of
-from ovirt_rdma.host.facts.dump import load
-from ovirt_rdma.host.facts.model import Facts, Modules, NfsMount
+from ovirt_rdma.host.facts.model import Facts, Modules, NfsMount, load
 from ovirt_rdma.host.policy.load import PolicyFiles
 from ovirt_rdma.host.policy.model import digest
 from support.engine.policy_files import joined, split

@@ -42,7 +42,7 @@ from ovirt_rdma.host.enablement.state import (
     Status,
     VdsmdProcess,
 )
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import PolicyFiles
@@ -234,7 +234,7 @@ def report_document(report: HostReport) -> dict[str, Any]:
     """Return a report as JSON, for :class:`HttpDoor`."""
     document = dataclasses.asdict(dataclasses.replace(report, facts=None))
     if report.facts is not None:
-        document["facts"] = dump.to_json_dict(report.facts)
+        document["facts"] = model.to_json_dict(report.facts)
     return document
 
 
@@ -283,7 +283,7 @@ class HttpDoor:
         def ask(name: str) -> HostReport:
             said = self._ask("reports", {"host": name})
             if said["facts"] is not None:
-                said["facts"] = dump.from_json_dict(said["facts"], name)
+                said["facts"] = model.from_json_dict(said["facts"], name)
             return HostReport(**said)
 
         return _each(hosts, done, ask)

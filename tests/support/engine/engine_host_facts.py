@@ -18,7 +18,7 @@ from typing import Optional
 from engine_double import SimHost, SimNic, World
 from engine_double.mounts import PREFER_RDMA, TCP, asked_for, nfs_version
 
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.devices import (
     Bond,
     Gid,
@@ -70,7 +70,7 @@ def facts_of(world: World, host: SimHost) -> Facts:
 @functools.cache
 def _sample(transport: str) -> NfsMount:
     name = {"rdma": "rxe-one-mount", "tcp": "no-rdma-tcp-mount"}[transport]
-    return dump.load(DATA / "facts" / f"{name}.json").nfs_mounts[0]
+    return model.load(DATA / "facts" / f"{name}.json").nfs_mounts[0]
 
 
 def _storage_way(host: SimHost) -> tuple[Optional[str], Optional[str]]:
@@ -190,7 +190,7 @@ _IB_MTUS = (256, 512, 1024, 2048, 4096)
 @functools.cache
 def base() -> Facts:
     """Return the facts of the golden host."""
-    return dump.load(DATA / "hosts" / "connectx-5-ib" / "facts.json")
+    return model.load(DATA / "hosts" / "connectx-5-ib" / "facts.json")
 
 
 def infiniband(host: SimHost) -> list[SimNic]:

@@ -18,7 +18,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.daemon.versions import Loaded, Versions
-from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import digest
@@ -93,7 +93,7 @@ def status(
 
 def mount(export: str, transport: str, **more: Any) -> NfsMount:
     """Return a mount of ``export``, as VDSM makes it and the kernel shows it."""
-    sample = dump.load(FACTS / "rxe-one-mount.json").nfs_mounts[0]
+    sample = model.load(FACTS / "rxe-one-mount.json").nfs_mounts[0]
     place = export.replace("/", "_")
     return replace(
         sample,
@@ -107,7 +107,7 @@ def mount(export: str, transport: str, **more: Any) -> NfsMount:
 
 def facts(*mounts: NfsMount) -> Facts:
     """Return facts of a host with an ACTIVE Soft-RoCE port."""
-    golden = dump.load(FACTS / "rxe-one-mount.json")
+    golden = model.load(FACTS / "rxe-one-mount.json")
     return replace(golden, nfs_mounts=mounts)
 
 

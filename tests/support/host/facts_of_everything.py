@@ -3,13 +3,6 @@
 
 from __future__ import annotations
 
-from ovirt_rdma.host.facts.activity import (
-    Activity,
-    ConnectionActivity,
-    MountActivity,
-    PortActivity,
-    PortError,
-)
 from ovirt_rdma.host.facts.devices import (
     Adapter,
     Bond,
@@ -35,6 +28,8 @@ from ovirt_rdma.host.facts.devices import (
     VirtualFunction,
 )
 from ovirt_rdma.host.facts.model import (
+    Activity,
+    ConnectionActivity,
     Facts,
     KernelOption,
     LoadLine,
@@ -42,7 +37,10 @@ from ovirt_rdma.host.facts.model import (
     ModuleFile,
     ModuleParameter,
     Modules,
+    MountActivity,
     NfsMount,
+    PortActivity,
+    PortError,
     RdmaStack,
     Route,
     SELinux,

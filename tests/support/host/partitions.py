@@ -15,7 +15,7 @@ from ovirt_rdma.host.fabric.partitions_conf import (
     guid_text,
     mistakes_between,
 )
-from ovirt_rdma.host.facts.pkeys import MEMBERSHIPS, PORT_WORDS
+from ovirt_rdma.host.facts.infiniband import MEMBERSHIPS, PORT_WORDS
 
 # In the form of the file that EL packages: the default partition in two definitions.
 EL_DEFAULT = """\

@@ -25,8 +25,8 @@ from ovirt_rdma.host.facts.model import (
     Modules,
     Software,
     Unit,
+    module_name,
 )
-from ovirt_rdma.host.facts.module_names import module_name
 from ovirt_rdma.host.policy.model import (
     HostPolicy,
     InterfaceRule,

@@ -18,7 +18,7 @@ from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import FILE, MODULE, OFFLOAD, SYSFS, UNIT, Change
 from ovirt_rdma.host.system import files
-from ovirt_rdma.host.system.own_files import MODPROBE, MODULES_LOAD, own_text
+from ovirt_rdma.host.system.files import MODPROBE, MODULES_LOAD, own_text
 
 pytestmark = pytest.mark.hypervisor
 

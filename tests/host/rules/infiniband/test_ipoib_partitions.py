@@ -28,7 +28,7 @@ from ovirt_rdma.host.facts.model import OwnFile, Software
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
 from ovirt_rdma.host.rules.base import FILE, Change
 from ovirt_rdma.host.rules.registry import decide
-from ovirt_rdma.host.system.own_files import FOLLOW_PARTITIONS, own_text
+from ovirt_rdma.host.system.files import FOLLOW_PARTITIONS, own_text
 
 CHILDREN, FOLLOWED = "IPOIB-PKEY-01", "IPOIB-PKEY-02"
 FOLLOW = policy(partitions="follow")

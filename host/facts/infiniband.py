@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Convert between P_Keys, partitions and the VLANs that partitions stand for. Pure.
+"""P_Keys and partitions, the codes of MTUs and rates, and the constants of IPoIB. Pure.
+
+VDSM's hooks use them and wait for each import, so this module has few.
 
 A P_Key has 16 bits: the partition, and bit 15 of its full members (IBTA 10.9.1.2).
 
 The kernel has no connection with VLANs: P_Key = 0x8000 + VLAN is a convention
 (OpenStack's networking-mlnx, NVIDIA Skyway).
+
+Codes of MTUs and rates: InfiniBand Architecture 1.6, PathRecord; the same as
+libibverbs' ``enum ibv_mtu`` and ``enum ibv_rate``, and as opensm's
+include/iba/ib_types.h.
+
+IPoIB: drivers/infiniband/ulp/ipoib/ipoib.h and drivers/net/bonding/bond_main.c
+(Linux 6.1), RFC 4391 section 6.
 """
 
 from __future__ import annotations
@@ -89,3 +98,70 @@ def vlan_of_pkey(pkey: str) -> Optional[int]:
     if partition is None or partition > LAST_VLAN:
         return None
     return partition
+
+
+# Bytes of an IB MTU by its code.
+MTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
+
+# Signalling rates in Mb/s by their code.
+RATES = {
+    2: 2500,
+    3: 10000,
+    4: 30000,
+    5: 5000,
+    6: 20000,
+    7: 40000,
+    8: 60000,
+    9: 80000,
+    10: 120000,
+    11: 14000,
+    12: 56000,
+    13: 112000,
+    14: 168000,
+    15: 25000,
+    16: 100000,
+    17: 200000,
+    18: 300000,
+    19: 28000,
+    20: 50000,
+    21: 400000,
+    22: 600000,
+    23: 800000,
+    24: 1200000,
+}
+
+# Codes by what they mean: bytes, and whole Gb/s. 2.5 Gb/s is left out: no fabric needs
+# so slow a group.
+MTU_CODES = {mtu: code for code, mtu in MTUS.items()}
+RATE_CODES = {rate // 1000: code for code, rate in RATES.items() if rate % 1000 == 0}
+
+
+def group_text(mtu: int, rate: int) -> str:
+    """Return MTU and rate of a group, by their codes: ``MTU 2048 and 10 Gb/s``. A code
+    that is in no table is named as one.
+    """
+    speed = f"{RATES[rate] / 1000:g} Gb/s" if rate in RATES else f"rate code {rate}"
+    return f"MTU {MTUS.get(mtu, f'code {mtu}')} and {speed}"
+
+
+DATAGRAM, CONNECTED = "datagram", "connected"
+# The word of policies and logical networks for the best mode, and the largest MTU.
+AUTO = "auto"
+MODES = (AUTO, DATAGRAM, CONNECTED)
+# The custom property of a network in the engine that asks for a mode.
+MODE_PROPERTY = "ipoib_mode"
+
+# IPOIB_ENCAP_LEN: bytes of IPoIB's own header, part of the IB MTU.
+HEADER = 4
+# The MTUs in bytes of broadcast groups, less the header: of IB, and of Omni-Path's two.
+GROUP_MTUS = tuple(m - HEADER for m in (256, 512, 1024, 2048, 4096, 8192, 10240))
+MOST_DATAGRAM_MTU = GROUP_MTUS[-1]
+# opensm's default for a group. Every adapter supports it.
+COMMON_GROUP_MTU = 2048 - HEADER
+# IPOIB_CM_MTU: 64 KiB less the 16 bytes that the driver reserves.
+CONNECTED_MTU = 65520
+
+# Name and number of the only mode in which the kernel accepts IPoIB in a bond.
+ACTIVE_BACKUP = ("active-backup", "1")
+# A bond's mode if none is given (VDSM network/nmstate/bond.py; the kernel).
+DEFAULT_BOND_MODE = "balance-rr"
