@@ -15,8 +15,7 @@ from bench import thousand_rules
 from bench.constructor import CASES, CHOICE, PROGRAM, STOCK
 from bench.thousand_rules import FIRST
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.mount_options import MountOptions
+from ovirt_rdma.host.export import Export, MountOptions
 from ovirt_rdma.host.policy.model import rule_for
 from ovirt_rdma.host.policy.store import PolicySource, store
 from ovirt_rdma.storage import probe

@@ -21,8 +21,7 @@ from pathlib import Path
 
 from bench.large_host import large_host
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.mount_options import MountOptions
+from ovirt_rdma.host.export import Export, MountOptions
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import rule_for
 from ovirt_rdma.host.system.commands import run_command

@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.output import Output, terminal_width
-from ovirt_rdma.cli.parser import Parser, form_of, parse
+from ovirt_rdma.cli.parser import Context, Parser, form_of, parse
 from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 

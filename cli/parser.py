@@ -3,6 +3,9 @@
 
 The verbs of a command are a table. A verb is imported, and its parser filled, only if
 the command line names it.
+
+Here is also what verbs share: their context, the question before something is changed,
+and the exit code of verbs that check.
 """
 
 from __future__ import annotations
@@ -12,17 +15,38 @@ import contextlib
 import os
 import re
 import sys
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib import import_module
 from math import nan
-from typing import Any, ClassVar, NoReturn, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Optional, TypeVar, Union
 
-from ovirt_rdma.cli.context import Context
-from ovirt_rdma.cli.output import FORMATS, terminal_width
-from ovirt_rdma.host.errors import UsageProblem, did_you_mean
+from ovirt_rdma.cli.output import FORMATS, Output, terminal_width
+from ovirt_rdma.host.errors import Problem, UsageProblem, did_you_mean
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.system.text import whole
+
+if TYPE_CHECKING:  # of the engine's side; a hypervisor's command has none
+    from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a verb works with.
+
+    ``output`` gets the result and the messages. ``at_end`` is closed when the verb is
+    done. ``root`` is the host's root directory, another one than / in tests.
+    ``access`` is the host access to use in place of the one that the arguments name.
+    """
+
+    output: Output
+    at_end: ExitStack
+    root: str = "/"
+    access: Optional[HostAccess] = None
+
 
 Table = Sequence[tuple[str, str, Union[str, "Table"]]]
 """Name and help of verbs, each with its class below ``cli`` ("host.plan.ShowPlan"), or
@@ -288,3 +312,78 @@ def time_span(
         return form(value)
 
     return read
+
+
+class Declined(Problem):
+    """The operator declined, or there is no terminal to ask on."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class Approval:
+    """The value of :func:`add_assume_yes`."""
+
+    assume_yes: bool
+
+
+def add_assume_yes(parser: Parser) -> None:
+    """Add ``--assume-yes``."""
+    parser.add_argument(
+        "-y", "--assume-yes", action="store_true", help="do not ask for confirmation"
+    )
+
+
+def approve(
+    args: Approval, output: Output, plan: Iterable[str], why: Iterable[str] = ()
+) -> None:
+    """Show the lines of ``plan`` and ask for confirmation, unless --assume-yes.
+
+    Raises Declined if the answer is no, or without a terminal, with the lines of
+    ``why`` it asks. After this, the run may change something.
+    """
+    if args.assume_yes:
+        output.unchanged = False
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise Declined(
+            "no-terminal",
+            "\n".join([*why, "there is no terminal to ask on"]),
+            "add --assume-yes, or --dry-run to show what would be done",
+        )
+    output.flush()
+    width = terminal_width(sys.stderr) or 80
+    for line in plan:
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        for part in textwrap.wrap(line, width, subsequent_indent=indent):
+            output.message(part)
+    try:
+        yes = output.ask("Continue? [y/N] ")
+    except KeyboardInterrupt:
+        output.message("")
+        raise
+    if not yes:
+        raise Declined("declined", "declined")
+    output.unchanged = False
+
+
+class AllowNone:
+    """The value of :func:`add_allow_none`."""
+
+    allow_none: bool
+
+
+def add_allow_none(parser: Parser, what: str) -> None:
+    """Add ``--allow-none``; ``what`` may be missing, as ``RDMA device``."""
+    parser.add_argument(
+        "--allow-none",
+        action="store_true",
+        help=f"exit with 0 also if there is no {what} to check",
+    )
+
+
+def verdict_code(args: AllowNone, *, looked_at: bool, failed: bool) -> ExitCode:
+    """Return 3 if a check failed, or if nothing was looked at and that is not
+    allowed; else 0.
+    """
+    good = not failed and (looked_at or args.allow_none)
+    return ExitCode.DONE if good else ExitCode.CHECKS_FAILED

@@ -1,5 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Parse an NFS export, ``SERVER:/PATH``, as mount.nfs and VDSM write it."""
+"""Parse an NFS export, ``SERVER:/PATH``, as mount.nfs and VDSM write it; and parse,
+merge and check its mount options, as the engine and VDSM use them. Pure.
+
+Two options have the same *subject* if mount.nfs or the kernel silently uses the
+rightmost of them: ``rdma`` and ``proto=tcp``, ``port=2049`` and ``port=20049``,
+``hard`` and ``soft``, ``vers=`` and ``nfsvers=`` (nfs(5); nfs-utils
+utils/mount/network.c).
+
+:func:`option_string` builds the option string of stock VDSM (VDSM's
+storageServer.NFSConnection, unchanged since 4.40.14; the tests compare both, character
+by character). :func:`engine_problems` checks the limits of the engine, and
+:func:`stock_warnings` the options of an export that no rule names: VDSM passes these
+to mount unchanged, and mount does not report conflicts.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +23,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Optional, Union
 
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, Sentence
 
 IpAddress = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 
@@ -139,3 +152,307 @@ def _address(text: str) -> Optional[IpAddress]:
         return ipaddress.ip_address(text)
     except ValueError:
         return None
+
+
+TRANSPORT = "transport"
+PORT = "port"
+RETRY = "retry"
+VERSION = "version"
+
+RDMA, TCP = "rdma", "tcp"
+_TRANSPORT_WORDS = (RDMA, "rdma6", TCP, "tcp6", "udp", "udp6")
+
+# Options that exclude each other, by subject. Names with "no" in front: _NEGATABLE.
+_SUBJECTS = {
+    **dict.fromkeys((*_TRANSPORT_WORDS, "proto"), TRANSPORT),
+    **dict.fromkeys(("vers", "nfsvers", "v2", "v3", "v4"), VERSION),
+    **dict.fromkeys(("v4.0", "v4.1", "v4.2"), VERSION),
+    **dict.fromkeys(("soft", "hard", "softerr"), "soft or hard"),
+    **dict.fromkeys(("fg", "bg"), "foreground or background"),
+    **dict.fromkeys(("ro", "rw"), "read-only or writable"),
+    **dict.fromkeys(("atime", "relatime", "strictatime"), "access times"),
+    **dict.fromkeys(("noatime",), "access times"),
+}
+# Of a size in bytes.
+_DIGITS = 10
+_NEGATABLE = (
+    "ac",
+    "acl",
+    "cto",
+    "dev",
+    "diratime",
+    "exec",
+    "fsc",
+    "intr",
+    "lock",
+    "migration",
+    "rdirplus",
+    "resvport",
+    "sharecache",
+    "suid",
+)
+
+
+class OptionsProblem(Problem):
+    """A mount option that every mount would refuse."""
+
+
+@dataclass(frozen=True)
+class MountOption:
+    """One option as written: ``rsize=1048576``, ``nolock``, or an empty item."""
+
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The part before ``=``."""
+        return self.text.partition("=")[0]
+
+    @property
+    def value(self) -> Optional[str]:
+        """The part after ``=``; None if the option has no ``=``."""
+        _, equals, value = self.text.partition("=")
+        return value if equals else None
+
+    @property
+    def subject(self) -> str:
+        """The subject that the option sets; options of one subject override each
+        other.
+        """
+        if self.name in _SUBJECTS:
+            return _SUBJECTS[self.name]
+        if self.name.startswith("no") and self.name[2:] in _NEGATABLE:
+            return self.name[2:]
+        return self.name
+
+    @property
+    def netid(self) -> Optional[str]:
+        """The transport that the option chooses (``rdma6``, ``tcp``), or None."""
+        if self.subject != TRANSPORT:
+            return None
+        return self.value if self.name == "proto" else self.name
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Options of one subject that contradict each other; the last one wins."""
+
+    subject: str
+    options: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{' and '.join(self.options)} contradict each other "
+            f"({self.subject}); mount would silently use {self.options[-1]}"
+        )
+
+
+@dataclass(frozen=True)
+class MountOptions:
+    """A list of options in the order written; ``str()`` returns the original text."""
+
+    items: tuple[MountOption, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> MountOptions:
+        """Split at commas outside double quotes (as libmount does); lossless."""
+        if not text:
+            return cls()
+        if '"' not in text:
+            return cls(tuple(map(MountOption, text.split(","))))
+        items = [""]
+        quoted = False
+        for character in text:
+            if character == '"':
+                quoted = not quoted
+            if character == "," and not quoted:
+                items.append("")
+            else:
+                items[-1] += character
+        return cls(tuple(MountOption(item) for item in items))
+
+    def __str__(self) -> str:
+        return ",".join(option.text for option in self.items)
+
+    def last(self, subject: str) -> Optional[MountOption]:
+        """Return the option that wins for ``subject``, or None."""
+        for option in reversed(self.items):
+            if option.text and option.subject == subject:
+                return option
+        return None
+
+    def number(self, name: str) -> Optional[int]:
+        """Return the value of ``name`` (``nconnect``, ``rsize``); None if it is not
+        there, or is no number.
+        """
+        option = self.last(name)
+        value = (option.value if option else None) or ""
+        digits = value.isascii() and value.isdecimal() and len(value) <= _DIGITS
+        return int(value) if digits else None
+
+    def subjects(self) -> frozenset[str]:
+        """Return the subjects that the options set."""
+        return frozenset(option.subject for option in self.items if option.text)
+
+    def without(self, *subjects: str) -> MountOptions:
+        """Return the options that have none of ``subjects``."""
+        return MountOptions(
+            tuple(option for option in self.items if option.subject not in subjects)
+        )
+
+    def normalised(self) -> MountOptions:
+        """Return the winning option of each subject, in the order of these."""
+        kept: dict[str, MountOption] = {}
+        for option in self.items:
+            if option.text:
+                kept.pop(option.subject, None)
+                kept[option.subject] = option
+        return MountOptions(tuple(kept.values()))
+
+    def merged(self, over: MountOptions) -> MountOptions:
+        """Return these options with ``over``, which wins for every subject it sets.
+
+        Both are normalised and keep their order; ``over`` comes last.
+        """
+        base = self.without(*over.subjects()).normalised()
+        return MountOptions(base.items + over.normalised().items)
+
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """Return the subjects that are set more than once, with different values."""
+        texts: dict[str, list[str]] = {}
+        meanings: dict[str, set[str]] = {}
+        for option in self.items:
+            if option.text:
+                texts.setdefault(option.subject, []).append(option.text)
+                meaning = option.netid or option.text
+                meanings.setdefault(option.subject, set()).add(meaning)
+        return tuple(
+            Conflict(subject, tuple(texts[subject]))
+            for subject, different in meanings.items()
+            if len(different) > 1
+        )
+
+    @property
+    def netid(self) -> Optional[str]:
+        """The transport that mount would use; None if the options name none."""
+        option = self.last(TRANSPORT)
+        return option.netid if option else None
+
+    @property
+    def wants_rdma(self) -> bool:
+        """Whether the winning transport is RDMA."""
+        return is_rdma(self.netid)
+
+    @property
+    def port(self) -> Optional[int]:
+        """The winning port; None if the options have none.
+
+        Raises OptionsProblem if it is not a number from 0 to 65535.
+        """
+        option = self.last(PORT)
+        if option is None:
+            return None
+        value = option.value or ""
+        # int() raises for thousands of digits.
+        number = value.isascii() and value.isdigit() and len(value) < 10
+        if not number or int(value) > 65535:
+            raise OptionsProblem(
+                "mount-option-port-invalid",
+                f"mount option {option.text!r} has no valid port",
+                "give a number from 0 to 65535, as in port=20049",
+            )
+        return int(value)
+
+
+def is_rdma(netid: Optional[str]) -> bool:
+    """Whether a protocol name of mountinfo, mountstats or ``proto=`` means RDMA."""
+    return netid is not None and transport_of(netid) == RDMA
+
+
+def transport_of(netid: str) -> str:
+    """Return RDMA or TCP for a netid of either address family, or another netid."""
+    return netid[:-1] if netid in ("rdma6", "tcp6") else netid
+
+
+def netid_for(transport: str, *, ipv6: bool) -> str:
+    """Return the netid of RDMA or TCP: without the 6 it means IPv4 to mount.nfs
+    (nfs(5), proto=).
+    """
+    return f"{transport}6" if ipv6 else transport
+
+
+DEFAULT_TIMEOUT = 100
+DEFAULT_RETRANS = 3
+# The engine's values for the NFS version of a storage connection.
+AUTO = "auto"
+VERSIONS = ("3", "4", "4.0", "4.1", "4.2", AUTO)
+
+
+def option_string(
+    version: Optional[str],
+    extra_options: str = "",
+    timeout: int = DEFAULT_TIMEOUT,
+    retrans: int = DEFAULT_RETRANS,
+) -> str:
+    """Return what VDSM passes to ``mount -o`` for an NFS storage connection.
+
+    ``version`` is as VDSM's connection class takes it: ``"3"``, ``"4.2"``, or None
+    for automatic. ``timeout`` in deciseconds, as in ``timeo=``.
+    """
+    options = ["soft", "nosharecache", f"timeo={timeout}", f"retrans={retrans}"]
+    if version:
+        major, _, minor = version.partition(".")
+        options.append(f"nfsvers={major}")
+        if minor:
+            options.append(f"minorversion={minor}")
+    extra = [item for item in extra_options.split(",") if item]
+    # Local locks, unless the engine's options set them (VDSM, bug 1550127).
+    if version in (None, "3") and not {"lock", "nolock"} & set(extra):
+        extra.append("nolock")
+    return ",".join(options + extra)
+
+
+# storage_server_connections.mount_options is varchar(500); the engine itself does not
+# check the length.
+ENGINE_LIMIT = 500
+# NFS_MANAGED_OPTIONS in the engine's ConnectStorageToVdsCommand.
+ENGINE_REFUSES = (
+    "timeo",
+    "retrans",
+    "vfs_type",
+    "protocol_version",
+    "nfsvers",
+    "vers",
+    "minorversion",
+    "addr",
+    "clientaddr",
+)
+
+
+def engine_problems(text: str) -> tuple[Sentence, ...]:
+    """Return why the engine would refuse ``text`` as an NFS domain's mount options.
+
+    Empty if it would accept them. The limits are the length of the database column
+    and the engine's list of options that it manages itself.
+    """
+    problems = []
+    if len(text) > ENGINE_LIMIT:
+        problems.append(
+            Sentence(
+                "mount-options-too-long",
+                f"the mount options have {len(text)} characters; "
+                f"the engine stores at most {ENGINE_LIMIT}",
+            )
+        )
+    names = {option.name.lower() for option in MountOptions.parse(text).items}
+    refused = [name for name in ENGINE_REFUSES if name in names]
+    if refused:
+        problems.append(
+            Sentence(
+                "mount-option-refused-by-engine",
+                f"the engine refuses {', '.join(refused)} in the mount options; "
+                "set version, timeout and retransmissions in the storage "
+                "connection's own fields",
+            )
+        )
+    return tuple(problems)

@@ -31,9 +31,8 @@ from pathlib import Path
 from typing import Optional
 
 from ovirt_rdma.host.collect.storage import marks_from_json, marks_to_json
-from ovirt_rdma.host.export import Export, nfs_check
+from ovirt_rdma.host.export import RDMA, Export, MountOptions, nfs_check, transport_of
 from ovirt_rdma.host.facts.model import CmId, DegradedMark, Facts, NfsMount
-from ovirt_rdma.host.mount_options import RDMA, MountOptions, transport_of
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.policy.model import TCP, Policy, RuleMatch, rule_for
 from ovirt_rdma.host.system.files import remove_unfinished, write_atomically

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import IO, Optional
 
-from ovirt_rdma.host.mount_options import TCP, netid_for
+from ovirt_rdma.host.export import TCP, netid_for
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, run_command
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Step
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.host.export import IpAddress
-from ovirt_rdma.host.mount_options import (
+from ovirt_rdma.host.export import (
     PORT,
     RDMA,
     RETRY,
     TRANSPORT,
+    IpAddress,
     MountOptions,
     netid_for,
 )

@@ -225,7 +225,7 @@ READS = {
     "host/changes/journal.py": "without waiting, after a look whose file it is",
     "host/policy/load.py": "what a person names",
     "storage/benchmark/scratch.py": "its own file, which it has open",
-    "storage/health/probe.py": "in a child process that its parent gives up",
+    "storage/health/signs.py": "in a child process that its parent gives up",
     "vdsm_hooks/after_get_caps/50_ovirt_rdma": "without waiting, to a limit",
     "engine_sdk_tools/conversion/model.py": "its lock",
     "engine_sdk_tools/deploy_hook/post_tasks.py": "a regular file, to a limit",
@@ -296,7 +296,7 @@ def test_root_opens_files_in_one_place():
 # What a program prints is collected in one place, to a limit. Others that have a pipe:
 PIPES = {
     "host/system/commands.py": "the place",
-    "host/block/srp.py": "waits for a byte, and reads none",
+    "host/block/sessions.py": "waits for a byte, and reads none",
     "storage/benchmark/scratch.py": "fio, whose keeper knows it; output_of reads",
     "storage/probe.py": "one line of our own program, to a limit",
     "engine_sdk_tools/hosts/ansible_run.py": "a line at a time, each to a limit",

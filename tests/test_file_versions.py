@@ -20,7 +20,7 @@ from ovirt_rdma.engine_sdk_tools.preparation.run import (
 )
 from ovirt_rdma.host.changes import journal, plan
 from ovirt_rdma.host.collect.storage import MARKS, marks_from_json
-from ovirt_rdma.host.daemon import capabilities, kernel_change
+from ovirt_rdma.host.daemon import tasks
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.paths import FINDINGS_JSON, JOURNAL, under
@@ -55,8 +55,8 @@ ROWS = (
     Stored("policy.json", store.STORED, store.read),
     Stored(
         "findings.json",
-        kernel_change.FINDINGS,
-        lambda path: kernel_change.read_record(path.parents[3]),
+        tasks.FINDINGS,
+        lambda path: tasks.read_record(path.parents[3]),
         FINDINGS_JSON,
     ),
     Stored(
@@ -126,7 +126,7 @@ def test_the_table_says_what_the_code_has(row):
 
 
 def test_the_capabilities_are_as_the_hook_reads_them():
-    whole = json.loads(capabilities.text_of_caps())
+    whole = json.loads(tasks.text_of_caps())
     reads = re.search(r"^SCHEMA_VERSION = (\d+)$", HOOK.read_text(), re.MULTILINE)
     assert int(reads[1]) == whole["schema_version"]
     assert row_of("caps.json")[:2] == [whole["kind"], reads[1]]

@@ -34,7 +34,7 @@ CHECKED_BEFORE = re.compile(
     r"|host/services/opensm|host/daemon/.*|host/policy/.*"
     r"|host/system/(json_codec|lock|text)|host/changes/.*"
     r"|storage/benchmark/(measure|model|scratch)"
-    r"|storage/health/(look|watch|state)|storage/metrics/rows|storage/vdsm/launch"
+    r"|storage/health/(look|watch|state)|storage/vdsm/launch"
     r"|storage/rdma_cm_probe|vdsm_hooks/main"
     r"|engine_sdk_tools/(conversion|preparation|report|networks)/.*"
     r"|engine_sdk_tools/(reader|deploy_hook/block)"

@@ -7,8 +7,14 @@ import argparse
 import re
 from typing import Optional, Union
 
-from ovirt_rdma.cli.approval import Approval, add_assume_yes
-from ovirt_rdma.cli.parser import Parser, Verb, file_name, number
+from ovirt_rdma.cli.parser import (
+    Approval,
+    Parser,
+    Verb,
+    add_assume_yes,
+    file_name,
+    number,
+)
 from ovirt_rdma.host.facts.infiniband import FIRST_VLAN, LAST_VLAN, partition_of
 from ovirt_rdma.host.policy.texts import PARTITION_NAME
 

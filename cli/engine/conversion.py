@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Callable, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import ChangesDomains, add_batch
 from ovirt_rdma.cli.engine.session import (
     Approver,
@@ -27,7 +26,7 @@ from ovirt_rdma.cli.engine.session import (
     request_lines,
 )
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (

@@ -12,9 +12,8 @@ import shlex
 from pathlib import Path
 from typing import Any, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.parser import Parser, Verb, file_name
+from ovirt_rdma.cli.parser import Context, Parser, Verb, file_name
 from ovirt_rdma.engine_sdk_tools.deploy_hook import block, post_tasks
 from ovirt_rdma.engine_sdk_tools.deploy_hook import context as surroundings
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     ChangeOptions,
@@ -32,8 +31,7 @@ from ovirt_rdma.cli.engine.session import (
     show_calls,
 )
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.cli.verdict import AllowNone, add_allow_none
+from ovirt_rdma.cli.parser import AllowNone, Context, Parser, add_allow_none
 from ovirt_rdma.engine_sdk_tools.domains.create import (
     DomainMade,
     ProvenHost,

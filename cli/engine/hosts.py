@@ -11,7 +11,6 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     EngineVerb,
@@ -21,8 +20,7 @@ from ovirt_rdma.cli.engine.arguments import (
 from ovirt_rdma.cli.engine.matrix import matrix_code, show_matrix
 from ovirt_rdma.cli.engine.session import open_session, own_policy, rdma_engine
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.parser import Parser, file_name
-from ovirt_rdma.cli.verdict import AllowNone, add_allow_none
+from ovirt_rdma.cli.parser import AllowNone, Context, Parser, add_allow_none, file_name
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.fleet.check import failures, write_events

@@ -13,13 +13,11 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Optional
 
-from ovirt_rdma.cli.approval import Declined
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import EngineVerb
 from ovirt_rdma.cli.engine.main import PROGRAM
 from ovirt_rdma.cli.engine.settings import completed, found_settings, read_ini
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.cli.parser import Context, Declined, Parser
 from ovirt_rdma.engine_sdk_tools.api.auth import (
     Ca,
     ca_of,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.verdict import AllowNone, verdict_code
+from ovirt_rdma.cli.parser import AllowNone, verdict_code
 from ovirt_rdma.engine_sdk_tools.matrix import (
     BEFORE,
     FAIL,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Optional, Union
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     ChangeOptions,
@@ -28,7 +27,7 @@ from ovirt_rdma.cli.engine.arguments import (
 )
 from ovirt_rdma.cli.engine.session import Approver, changing, show_calls
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser, time_span
+from ovirt_rdma.cli.parser import Context, Parser, time_span
 from ovirt_rdma.engine_sdk_tools.networks import attach
 from ovirt_rdma.engine_sdk_tools.networks.addresses import is_range, read_plan_file
 from ovirt_rdma.engine_sdk_tools.networks.attach import AttachResult

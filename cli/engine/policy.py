@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     ChangeOptions,
@@ -28,7 +27,7 @@ from ovirt_rdma.cli.engine.session import (
 )
 from ovirt_rdma.cli.host.shown.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.cli.parser import Context, Parser, file_name
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     SAME,
     PolicyDrift,

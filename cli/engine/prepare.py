@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     ChangeOptions,
@@ -29,7 +28,7 @@ from ovirt_rdma.cli.engine.session import (
     request_lines,
 )
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep
 from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder

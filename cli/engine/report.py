@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     EngineVerb,
@@ -25,7 +24,7 @@ from ovirt_rdma.cli.engine.session import (
     own_policy,
 )
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.cli.parser import Context, Parser, file_name
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.session import Session, events_of_origin
 from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify

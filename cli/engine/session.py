@@ -19,11 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
-from ovirt_rdma.cli.approval import approve
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import AccessOptions, ChangeOptions, EngineVerb
 from ovirt_rdma.cli.engine.settings import settings_of
 from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.parser import Context, approve
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem, LostAnswer
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form

@@ -8,8 +8,7 @@ import shutil
 from importlib import metadata
 from typing import Optional
 
-from ovirt_rdma.cli.context import Context
-from ovirt_rdma.cli.parser import Verb
+from ovirt_rdma.cli.parser import Context, Verb
 from ovirt_rdma.engine_sdk_tools.deploy_hook.context import engine_version
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import search_path
 from ovirt_rdma.host import __version__

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     HostVerb,
     add_policy,
@@ -17,7 +16,7 @@ from ovirt_rdma.cli.host.arguments import (
 )
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.parser import Parser, file_name, number
+from ovirt_rdma.cli.parser import Context, Parser, file_name, number
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import NOTHING_CHANGED, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode

@@ -7,20 +7,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy, refuse_facts
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output, count, sentences
-from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
+from ovirt_rdma.cli.parser import (
+    AllowNone,
+    Context,
+    Parser,
+    add_allow_none,
+    verdict_code,
+)
 from ovirt_rdma.host.block.logins import (
     Target,
     differences,
     session_findings,
     timeout_findings,
 )
-from ovirt_rdma.host.block.multipath_conf import multipath_findings
-from ovirt_rdma.host.block.read import BlockFacts, BlockProblem
+from ovirt_rdma.host.block.read import BlockFacts, BlockProblem, multipath_findings
 from ovirt_rdma.host.block.sessions import BlockSessions, leaving_sessions
 from ovirt_rdma.host.collect.storage import (
     ISER,

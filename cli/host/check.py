@@ -1,22 +1,124 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``check``: print the findings of all rules, the worst first, with fixes."""
+"""Run ``check``: print the findings of all rules, the worst first, with fixes; and
+``explain``: show what a rule checks, why, what to do, and the sources.
+
+Here facts and policy are read and decided for ``plan`` too. The text of ``explain`` is
+docs/rules/ID.md, which the package installs.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
-from ovirt_rdma.cli.host.decision import HostDecision, command, load_decision, rule_of
 from ovirt_rdma.cli.host.main import PROGRAM
+from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
+from ovirt_rdma.cli.parser import (
+    AllowNone,
+    Context,
+    Parser,
+    add_allow_none,
+    verdict_code,
+)
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.errors import Problem, UsageProblem, did_you_mean
+from ovirt_rdma.host.facts.model import Facts, load
+from ovirt_rdma.host.paths import POLICY_JSON, under
+from ovirt_rdma.host.policy.model import Policy, digest
+from ovirt_rdma.host.policy.store import in_force
 from ovirt_rdma.host.rules import registry
-from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, VERDICTS, WARN, Finding
+from ovirt_rdma.host.rules.base import (
+    FAIL,
+    HOST,
+    PASS,
+    SKIP,
+    VERDICTS,
+    WARN,
+    Finding,
+    Rule,
+)
+from ovirt_rdma.host.rules.registry import RULES, Decision, decide
+from ovirt_rdma.host.system.safe_file import read_file
+
+
+@dataclass(frozen=True)
+class HostDecision:
+    """A decision with its facts and policy; ``source`` is where the policy is from.
+
+    ``loaded``: a policy is loaded, or --policy names one. ``new``: --policy names
+    another one than is loaded.
+    """
+
+    facts: Facts
+    policy: Policy
+    source: str
+    loaded: bool
+    new: bool
+    decision: Decision
+
+
+def load_decision(
+    source: Source, context: Context, skip: Iterable[str] = ()
+) -> HostDecision:
+    """Decide for the host and with the policy that ``source`` names.
+
+    ``skip`` are ids of rules to leave out. Raises UsageProblem for an unknown id.
+    """
+    left_out = {rule_of(text).id for text in skip}
+    policy, place = policy_in_question(source.policy, context)
+    if source.facts is None:
+        facts = HostReader(context.root).facts()
+    else:
+        facts = load(source.facts)
+    stored = under(context.root, POLICY_JSON)
+    return HostDecision(
+        facts,
+        policy,
+        place,
+        source.policy is not None or stored.exists(),
+        source.policy is not None and _differs(policy, stored),
+        decide(facts, policy, left_out),
+    )
+
+
+def _differs(policy: Policy, stored: Path) -> bool:
+    loaded = in_force(stored).stored
+    return loaded is None or loaded.digest != digest(policy)
+
+
+def rule_of(text: str) -> Rule:
+    """Return the rule with this id, in upper or lower case; accept a step's id too.
+
+    Raises UsageProblem with the nearest ids if there is none.
+    """
+    rule_id = text.partition("/")[0].strip()
+    try:
+        return registry.rule_by_id(rule_id)
+    except KeyError:
+        known = [rule.id for rule in registry.RULES]
+        near = did_you_mean(rule_id, known, 3)
+        raise UsageProblem(
+            "rule-unknown",
+            f"there is no rule {rule_id!r}",
+            f"{near and near + ' '}list all ids: {PROGRAM} explain --list",
+        ) from None
+
+
+def command(verb: str, source: Source, *more: str) -> str:
+    """Return a command line with ``verb`` for the same host and policy."""
+    argv = [PROGRAM, *verb.split(), *more]
+    for option, file in (("--policy", source.policy), ("--facts", source.facts)):
+        if file is not None:
+            argv += [option, file]
+    return " ".join(shlex.quote(word) for word in argv)
+
 
 # Up to this many equal findings stay on separate lines.
 APART = 3
@@ -261,3 +363,97 @@ def _counts(findings: Iterable[Finding]) -> dict[str, int]:
     for finding in findings:
         found[finding.verdict] += 1
     return found
+
+
+# In a checkout, and where the package installs them.
+FOLDERS = (
+    Path(__file__).resolve().parents[2] / "docs/rules",
+    Path("/usr/share/ovirt-rdma/rules"),
+)
+
+
+@dataclass(frozen=True)
+class RulePage:
+    """The page of a rule: ``what``, ``why`` and ``fix`` are paragraphs."""
+
+    id: str
+    title: str
+    what: list[str]
+    why: list[str]
+    fix: list[str]
+    sources: list[str]
+
+
+def read_page(rule: str) -> RulePage:
+    """Return the page of the rule with this id. Raises Problem if it is missing."""
+    folder = next((each for each in FOLDERS if each.is_dir()), FOLDERS[-1])
+    path = folder / f"{rule}.md"
+    try:
+        text = read_file(path).decode()
+        heading, *parts = re.sub(r"\\([<*`|])", r"\1", text).split("\n## ")
+        _, _, title = heading.partition(f"# {rule}: ")
+        what, why, fix, sources = (part.strip().split("\n\n")[1:] for part in parts)
+    except (OSError, ValueError) as error:
+        raise Problem(
+            "rule-text-unreadable",
+            f"the text of {rule}, {path}, cannot be read: {error}",
+            "install the package ovirt-rdma-host again",
+        ) from error
+    listed = "\n".join(sources).removeprefix("- ").split("\n- ")
+    return RulePage(rule, title.strip(), what, why, fix, listed)
+
+
+class Explain(HostVerb):
+    """Explain one rule, or list all."""
+
+    codes = "0 printed"
+    examples = ("IPOIB-MTU-01", "--list")
+
+    id: Optional[str]
+    list: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "id", metavar="ID", nargs="?", help="the id of a rule or a step"
+        )
+        parser.add_argument(
+            "--list", action="store_true", help="list all ids with their titles"
+        )
+
+    def run(self, context: Context) -> int:
+        if (self.id is None) != self.list:
+            raise UsageProblem(
+                "options-exclude-each-other",
+                "give either the id of a rule or --list",
+                f"list the ids: {PROGRAM} explain --list",
+            )
+        output = context.output
+        if self.id is None:
+            titles = [(rule.id, read_page(rule.id).title) for rule in RULES]
+            if output.for_people:
+                output.table(("ID", "TITLE"), titles)
+            else:
+                listed = [{"id": rule, "title": title} for rule, title in titles]
+                output.document("rules", {"rules": listed})
+            return 0
+        page = read_page(rule_of(self.id).id)
+        texts = {"what": page.what, "why": page.why, "fix": page.fix}
+        if not output.for_people:
+            joined = {name: "\n\n".join(text) for name, text in texts.items()}
+            about = {"id": page.id, "title": page.title, **joined}
+            output.document("rule", {**about, "sources": page.sources})
+            return 0
+        output.text(f"{page.id}: {page.title}")
+        for name, paragraphs in texts.items():
+            output.line()
+            output.line(name)
+            for number, paragraph in enumerate(paragraphs):
+                if number:
+                    output.line()
+                output.text(paragraph, "  ")
+        output.line()
+        output.line("sources")
+        for source in page.sources:
+            output.text(source, "  ", "- ")
+        return 0

@@ -12,7 +12,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Callable, ClassVar, NamedTuple, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
@@ -24,8 +23,14 @@ from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.host.shown.runs import BACK, RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output, count, sentences
-from ovirt_rdma.cli.parser import Parser, file_name
-from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
+from ovirt_rdma.cli.parser import (
+    AllowNone,
+    Context,
+    Parser,
+    add_allow_none,
+    file_name,
+    verdict_code,
+)
 from ovirt_rdma.host.changes.journal import (
     DONE,
     PARTLY,
@@ -35,10 +40,11 @@ from ovirt_rdma.host.changes.run import loaded_policy
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.fabric.check import findings, own_findings
 from ovirt_rdma.host.fabric.manager import PlannedPort
 from ovirt_rdma.host.fabric.partitions import (
     definitions_of,
+    findings,
+    own_findings,
     ports_of,
     remarks,
     text_of,

@@ -11,15 +11,17 @@ import ipaddress
 from functools import partial
 from typing import Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
-from ovirt_rdma.cli.host.shown import activity, devices
-from ovirt_rdma.cli.host.shown.activity import settings
-from ovirt_rdma.cli.host.shown.devices import Section, known
-from ovirt_rdma.cli.host.shown.interfaces import interfaces
-from ovirt_rdma.cli.host.shown.virtual_functions import virtual_functions
+from ovirt_rdma.cli.host.shown import devices, mounts
+from ovirt_rdma.cli.host.shown.devices import (
+    Section,
+    interfaces,
+    known,
+    virtual_functions,
+)
+from ovirt_rdma.cli.host.shown.mounts import settings
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts.devices import NetworkManager
@@ -259,9 +261,9 @@ def _print(
         virtual_functions,
         devices.devices,
         devices.ports,
-        activity.cables,
-        activity.links,
-        activity.errors,
+        mounts.cables,
+        mounts.links,
+        mounts.errors,
         devices.pkeys,
         devices.netdevs,
         partial(interfaces, fabric=fabric),
@@ -273,8 +275,8 @@ def _print(
         devices.uses,
         devices.routes,
         devices.mounts,
-        activity.mounts_over_rdma,
-        activity.states,
+        mounts.mounts_over_rdma,
+        mounts.states,
         foreign_modules,
         module_settings,
         loaded_at_boot,

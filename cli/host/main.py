@@ -106,24 +106,28 @@ _DAEMON: Table = (
 )
 # What our systemd units and the scripts of our package run: ovirt-rdma-host(8), UNITS.
 _UNIT: Table = (
-    ("netdev", "set the boot settings of a netdev", "host.units.SetNetdev"),
-    ("recover", "roll back a run that was interrupted", "host.units.Recover"),
+    ("netdev", "set the boot settings of a netdev", "host.daemon.SetNetdev"),
+    ("recover", "roll back a run that was interrupted", "host.daemon.Recover"),
     (
         "unconfirmed",
         "roll back a run that was not confirmed",
-        "host.units.RollBackUnconfirmed",
+        "host.daemon.RollBackUnconfirmed",
     ),
-    ("block", "log in to block storage before vdsmd starts", "host.units.LogInToBlock"),
+    (
+        "block",
+        "log in to block storage before vdsmd starts",
+        "host.daemon.LogInToBlock",
+    ),
     ("daemon", "run the daemon", "host.daemon.RunDaemon"),
     (
         "installed",
         "report what the installed package lacks",
-        "host.units.ReportInstalled",
+        "host.daemon.ReportInstalled",
     ),
     (
         "erased",
         "disable everything before the package is erased",
-        "host.units.PrepareErase",
+        "host.daemon.PrepareErase",
     ),
 )
 _VERBS: Table = (
@@ -133,16 +137,16 @@ _VERBS: Table = (
     (
         "apply",
         "apply the policy to this host and verify the result",
-        "host.apply.Apply",
+        "host.plan.Apply",
     ),
-    ("confirm", "keep the changes of 'apply --confirm-timeout'", "host.apply.Confirm"),
+    ("confirm", "keep the changes of 'apply --confirm-timeout'", "host.plan.Confirm"),
     ("revert", "undo the changes of apply and the hooks", "host.revert.Revert"),
     (
         "history",
         "show what was changed, when and by which command",
         "host.revert.History",
     ),
-    ("explain", "explain a rule of check and plan", "host.explain.Explain"),
+    ("explain", "explain a rule of check and plan", "host.check.Explain"),
     ("policy", "check, load and show the policy", _POLICY),
     ("nfs", "list NFS mounts, check exports and their mount options", _NFS),
     ("watch", "show what the NFS mounts do, until it is ended", "host.nfs.Watch"),
@@ -157,11 +161,11 @@ _VERBS: Table = (
     ),
     ("daemon", "the daemon that watches this host", _DAEMON),
     ("bench", "measure RDMA against TCP, and name the limit", "host.bench.Bench"),
-    ("metrics", "print or write metrics for Prometheus", "host.metrics.ShowMetrics"),
+    ("metrics", "print or write metrics for Prometheus", "host.daemon.ShowMetrics"),
     (
         "version",
         "show what is installed, and what vdsmd and the daemon run",
-        "host.version.ShowVersion",
+        "host.status.ShowVersion",
     ),
 )
 _HIDDEN: Table = (("unit", "for systemd units", _UNIT),)

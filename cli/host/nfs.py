@@ -17,7 +17,6 @@ from dataclasses import asdict
 from typing import Any, Optional
 
 from ovirt_rdma.cli.command import Ended
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     HostVerb,
     Source,
@@ -35,23 +34,30 @@ from ovirt_rdma.cli.host.shown.mounts import (
     rows,
 )
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser, number, time_span
-from ovirt_rdma.cli.verdict import AllowNone, add_allow_none, verdict_code
+from ovirt_rdma.cli.parser import (
+    AllowNone,
+    Context,
+    Parser,
+    add_allow_none,
+    number,
+    time_span,
+    verdict_code,
+)
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.model import Facts, load
-from ovirt_rdma.host.mount_options import (
+from ovirt_rdma.host.export import (
     AUTO,
     VERSIONS,
+    Export,
     MountOptions,
     OptionsProblem,
     engine_problems,
     option_string,
 )
+from ovirt_rdma.host.facts.model import Facts, load
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.tree import FileTree, seconds_after_boot

@@ -1,23 +1,65 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``plan``: show what would change on a host, why, and how to undo it."""
+"""Run ``plan``, ``apply`` and ``confirm``.
+
+``plan`` shows what would change on a host, why, and how to undo it. ``apply`` applies
+the loaded policy to the host and verifies the result. ``confirm`` keeps the changes of
+``apply --confirm-timeout``.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
-from ovirt_rdma.cli.context import Context
-from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
-from ovirt_rdma.cli.host.decision import HostDecision, command, load_decision
+from ovirt_rdma.cli.host.arguments import (
+    OTHER_RUN,
+    HostVerb,
+    Source,
+    add_facts,
+    add_link_down,
+    add_policy,
+    refuse_facts,
+)
+from ovirt_rdma.cli.host.check import HostDecision, command, load_decision
 from ovirt_rdma.cli.host.main import PROGRAM
-from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.cli.host.shown.runs import (
+    APPLIED,
+    LEFT,
+    REFUSED,
+    ROLLED_BACK_STEP,
+    Line,
+    RunReport,
+    ThisHost,
+    as_root,
+)
+from ovirt_rdma.cli.output import Output, count, when, when_iso
+from ovirt_rdma.cli.parser import Context, Parser, file_name, time_span
 from ovirt_rdma.host.changes import plan as plans
-from ovirt_rdma.host.changes.plan import Plan, PlannedBy, diff
-from ovirt_rdma.host.errors import NOTHING_CHANGED
+from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
+from ovirt_rdma.host.changes.journal import (
+    APPLY,
+    DONE,
+    PARTLY,
+    ROLLED_BACK,
+    Ledger,
+    Left,
+    Run,
+    RunResult,
+    iso,
+)
+from ovirt_rdma.host.changes.plan import Plan, PlannedBy, diff, gate
+from ovirt_rdma.host.changes.run import (
+    Decided,
+    RunRequest,
+    decide_for,
+    loaded_policy,
+    still_planned,
+)
+from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.model import digest
 from ovirt_rdma.host.rules.base import (
@@ -29,6 +71,8 @@ from ovirt_rdma.host.rules.base import (
     WARN,
     Step,
 )
+from ovirt_rdma.host.system.lock import one_run
+from ovirt_rdma.host.system.signals import delayed_signals
 
 _REFUSED = "refused"
 
@@ -199,3 +243,294 @@ def _next(decided: HostDecision, args: ShowPlan) -> str:
     if args.out is None:
         return command("plan", args, "--out", f"{decided.facts.hostname}-plan.json")
     return ""
+
+
+# In less than ten seconds nobody can verify and type; nobody waits for a day.
+SHORTEST_S = 10
+LONGEST_S = 86400
+
+
+class Apply(HostVerb):
+    """Apply the plan, or a saved plan that is not outdated."""
+
+    codes = (
+        "0 done or nothing to do,\n"
+        "1 failed, and not all could be rolled back, 4 refused as unsafe,\n"
+        f"6 failed, and everything was rolled back, {OTHER_RUN}"
+    )
+    examples = ("", "hv1-plan.json", "--confirm-timeout 120", "--live-only")
+    more = (
+        "Applies what plan shows for the loaded policy. Each value is recorded\n"
+        "before it is changed and verified afterwards. If a value is not\n"
+        "accepted, the whole run is rolled back. Changes stay over a reboot;\n"
+        "revert undoes them. A change that interrupts a netdev in use is\n"
+        "refused."
+    )
+
+    planfile: Optional[str]
+    confirm_timeout: Optional[int]
+    allow_link_down: bool
+    live_only: bool
+    dry_run: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "planfile",
+            metavar="PLANFILE",
+            nargs="?",
+            type=file_name,
+            help="apply a plan saved by 'plan --out'; refused if the host has changed "
+            "since",
+        )
+        parser.add_argument(
+            "--confirm-timeout",
+            metavar="TIME",
+            type=time_span(SHORTEST_S, LONGEST_S, int),
+            help="roll back the whole run unless 'confirm' is run within this time, "
+            "10 s to a day, as 120 or 5min, counted from before the first change",
+        )
+        add_link_down(parser)
+        parser.add_argument(
+            "--live-only",
+            action="store_true",
+            help="apply live steps, and steps that take effect at the next boot",
+        )
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="change nothing, and show what plan shows",
+        )
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        root, output = context.root, context.output
+        if self.dry_run:
+            return ShowPlan(diff=False, out=None, exit_code=False).run(context)
+        as_root("apply", root)
+        saved = None if self.planfile is None else plans.load(self.planfile)
+        report = RunReport(output)
+        host = ThisHost(root, "apply", report)
+        if self.confirm_timeout is not None:
+            host.timer(0).check()
+        report.reading()
+        host.facts()
+        with one_run(root, by="apply"):
+            recovered = host.recover(even_in_use=self.allow_link_down)
+            done = self._apply(host, report, saved)
+        if output.for_people:
+            _print_applied(done, output)
+        else:
+            output.document("apply", _document(done, recovered, report))
+        return {
+            DONE: ExitCode.DONE,
+            ROLLED_BACK: ExitCode.ROLLED_BACK,
+            PARTLY: ExitCode.FAILED,
+        }[done.result.outcome]
+
+    def _apply(self, host: ThisHost, report: RunReport, saved: Optional[Plan]) -> _Done:
+        policy = loaded_policy(host.root)
+        prepared = decide_for(host.facts(), policy)
+        for sentence in prepared.decision.unread:
+            report.note(sentence)
+        if saved is not None and self.planfile is not None:
+            prepared.hold_against(saved, self.planfile)
+        gated = gate(
+            prepared.decision.steps,
+            allow_link_down=self.allow_link_down,
+            live_only=self.live_only,
+        )
+        report.expect(step.id for step in prepared.decision.steps)
+        refused = {step.id for step in prepared.decision.refused}
+        left = tuple(one for one in gated.left if one.step not in refused)
+        for step in prepared.decision.refused if saved is None else ():
+            report.add(Line(step.id, REFUSED, step.before, step.after), step.refused)
+        for one in left:
+            report.add(Line(one.step, LEFT), one.why)
+        timeout, confirm_by = self.confirm_timeout, None
+        if timeout is not None:
+            confirm_by = int(host.effects.now()) + timeout
+        timers: list[ConfirmationTimer] = []
+
+        def set_timer(run: int) -> None:
+            if timeout is not None:
+                host.timer(run).set(timeout)
+                timers.append(host.timer(run))
+
+        def stop_timer() -> None:
+            for problem in filter(None, (timer.cancel() for timer in timers)):
+                report.note(problem)
+
+        def prove() -> frozenset[str]:
+            report.reading("verifying: reading the host again")
+            return frozenset(still_planned(host.root, host.run, policy))
+
+        request = RunRequest(
+            policy=policy.digest,
+            facts=prepared.facts,
+            confirm_by=confirm_by,
+            on_begin=set_timer,
+            verify=prove,
+        )
+        # A terminal that is lost must not interrupt what follows the run either.
+        with delayed_signals():
+            try:
+                result = host.apply(gated.steps, request)
+            except Problem:  # nothing was done; after other errors the timer is needed
+                stop_timer()
+                raise
+            if result.outcome != DONE:
+                stop_timer()
+        if result.outcome != DONE or result.run is None:
+            confirm_by = None
+        awaiting = host.journal.ledger().awaiting
+        return _Done(prepared, (*left, *result.left), result, confirm_by, awaiting)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """The result of a run: applied and left steps, with the facts and policy used."""
+
+    prepared: Decided
+    left: tuple[Left, ...]
+    result: RunResult
+    confirm_by: Optional[int]
+    awaiting: Optional[Run]
+
+
+def _print_applied(done: _Done, output: Output) -> None:
+    result = done.result
+    if result.outcome != DONE:
+        output.text(f"{result.sentence}.")
+        for left in result.left:
+            output.text(f"{left.step} {left.what}: {left.why}".strip())
+            output.fix(left.fix)
+        output.next(f"{PROGRAM} {'status' if result.outcome == PARTLY else 'check'}")
+        return
+    output.text(f"{_nothing(done) if result.run is None else _changed(done)}.")
+    if done.left:
+        output.fix(f"put the host into maintenance, then: {PROGRAM} apply")
+    if done.awaiting is not None and done.awaiting.confirm_by is not None:
+        at = when(done.awaiting.confirm_by)
+        output.text(
+            f"Run {done.awaiting.number} is rolled back at {at} unless you confirm it."
+        )
+        output.next(f"{PROGRAM} confirm")
+    else:
+        output.next(f"{PROGRAM} {'check' if result.run is None else 'status'}")
+
+
+def _changed(done: _Done) -> str:
+    result = done.result
+    steps = [
+        step for step in done.prepared.decision.applicable if step.id in result.done
+    ]
+    reboot = sum(step.effect == REBOOT for step in steps)
+    applied = count(len(steps), "step")
+    summary = f"{applied} applied on {done.prepared.facts.hostname} and verified"
+    if reboot:
+        some = "effective" if reboot == len(steps) else f"{reboot} of them effective"
+        summary += f", {some} at the next boot"
+    if done.left:
+        summary += f"; {len(done.left)} left"
+    return f"{summary} (run {result.run}, policy: {done.prepared.policy.source})"
+
+
+def _nothing(done: _Done) -> str:
+    host, prepared = done.prepared.facts.hostname, done.prepared
+    if done.left:
+        return f"Nothing was changed on {host}: {count(len(done.left), 'step')} left"
+    if prepared.decision.refused:
+        refused = count(len(prepared.decision.refused), "step")
+        return f"Nothing to do on {host}: {refused} refused"
+    return f"Nothing to do on {host}: no change is planned ({prepared.policy.source})"
+
+
+def _document(
+    done: _Done, recovered: Optional[RunResult], report: RunReport
+) -> dict[str, Any]:
+    result = done.result
+    applied = {left.step for left in result.left if left.failed}
+    steps = []
+    for line in report.lines:
+        outcome = line.outcome
+        if outcome == report.word and line.id not in result.done:
+            outcome = APPLIED if line.id in applied else ROLLED_BACK_STEP
+        if outcome not in (LEFT, REFUSED):
+            steps.append({**asdict(line), "outcome": outcome})
+    return {
+        "run": result.run,
+        "outcome": result.outcome,
+        "sentence": result.sentence,
+        "steps": steps,
+        "left": [left.document() for left in done.left],
+        "refused": [
+            {"id": one.id, "why": one.refused} for one in done.prepared.decision.refused
+        ],
+        "confirm_by": done.confirm_by,
+        "recovered": recovered and recovered.sentence,
+        "notes": report.notes,
+    }
+
+
+class TooLate(Problem):
+    """The run was rolled back before it was confirmed."""
+
+
+class Confirm(HostVerb):
+    """Keep the run that awaits confirmation; TooLate if it was rolled back."""
+
+    codes = f"0 confirmed, or nothing to confirm,\n1 too late, {OTHER_RUN}"
+    examples = ("",)
+    more = "Without it the run is rolled back after the timeout."
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        as_root("confirm", context.root)
+        report = RunReport(context.output)
+        host = ThisHost(context.root, "confirm", report)
+        with one_run(context.root, by="confirm"):
+            # This rolls back a run after its deadline, if its timer has not done so
+            # yet.
+            host.recover()
+            ledger = host.journal.ledger()
+            run = ledger.awaiting
+            if run is not None:
+                now = iso(host.effects.now())
+                host.journal.write(ledger.with_run(replace(run, confirmed=now)))
+                problem = host.timer(run.number).cancel()
+                if problem:
+                    report.note(problem)
+        if run is None:
+            _refuse_late(ledger)
+        _print_confirmed(run, report, context.output)
+        return 0
+
+
+def _refuse_late(ledger: Ledger) -> None:
+    # The newest run may be one of a hook or of the P_Key follower.
+
+    newest = next((r for r in reversed(ledger.runs) if r.verb == APPLY), None)
+    if newest is None or newest.confirm_by is None or newest.confirmed:
+        return
+    if newest.outcome != DONE:
+        raise TooLate(
+            "confirmation-too-late",
+            f"run {newest.number} cannot be confirmed: {newest.sentence} "
+            f"({when_iso(newest.ended or '')})",
+            f"apply it again: {PROGRAM} apply",
+        )
+
+
+def _print_confirmed(run: Optional[Run], report: RunReport, output: Output) -> None:
+    if not output.for_people:
+        content: dict[str, Any] = {"confirmed": run and run.number}
+        output.document("confirm", {**content, "notes": report.notes})
+    elif run is None:
+        output.line("Nothing to confirm: no run is awaiting confirmation.")
+    else:
+        output.line(f"Run {run.number} is confirmed.")
+        output.next(f"{PROGRAM} status")

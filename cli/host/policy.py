@@ -14,8 +14,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Optional
 
-from ovirt_rdma.cli.approval import Approval, add_assume_yes, approve
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
@@ -27,7 +25,14 @@ from ovirt_rdma.cli.host.arguments import (
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.shown.policy import policy_counts, show_parts
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Parser, file_name
+from ovirt_rdma.cli.parser import (
+    Approval,
+    Context,
+    Parser,
+    add_assume_yes,
+    approve,
+    file_name,
+)
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem

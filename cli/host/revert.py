@@ -11,7 +11,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
@@ -31,7 +30,7 @@ from ovirt_rdma.cli.host.shown.runs import (
     values_of,
 )
 from ovirt_rdma.cli.output import Output, count, when, when_iso
-from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.host.changes.journal import (
     DONE,
     PARTLY,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run ``status``, which shows what is enabled, running, loaded, changed and degraded;
-and ``enable`` and ``disable``.
+``version``; and ``enable`` and ``disable``.
 
 In ``status`` each is read and shown separately: one that is unknown does not hide the
 others.
@@ -15,32 +15,29 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.cli.host.shown.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count, when, when_iso
-from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.run import (
-    ChangeStatus,
-    change_status,
-)
+from ovirt_rdma.host.changes.run import ChangeStatus, change_status
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.daemon.kernel_change import (
+from ovirt_rdma.host.daemon.loop import NOT_RUNNING, START, read_daemon
+from ovirt_rdma.host.daemon.tasks import (
     Difference,
     Record,
-    differences,
+    kernel_differences,
     read_record,
 )
-from ovirt_rdma.host.daemon.loop import (
-    NOT_RUNNING,
-    START,
-    read_daemon,
+from ovirt_rdma.host.daemon.versions import (
+    Loaded,
+    Versions,
+    read_versions,
+    version_advice,
 )
-from ovirt_rdma.host.daemon.versions import Versions, read_versions, version_advice
 from ovirt_rdma.host.enablement import apply
 from ovirt_rdma.host.enablement.apply import EnablementResult
 from ovirt_rdma.host.enablement.state import (
@@ -59,6 +56,7 @@ from ovirt_rdma.host.paths import (
     POLICY_JSON,
     POLICY_YAML,
     SYSTEMD_BOOTED,
+    VDSMD_UNIT,
     under,
 )
 from ovirt_rdma.host.policy.forms import PolicyProblem
@@ -143,7 +141,7 @@ def read_kernel_change(
     kernel = HostReader(root).kernel_release()
     if record is None or record.before is None or record.now.kernel != kernel:
         return None, ()
-    return record, differences(record)
+    return record, kernel_differences(record)
 
 
 def kernel_advice(
@@ -447,3 +445,64 @@ def _report(verb: str, state: str, result: EnablementResult, output: Output) -> 
         output.text(f"{advice.sentence}.")
         output.fix(advice.fix)
     return 0
+
+
+# Of sha256:..., enough to tell policies apart; as `hosts check` shows them.
+_DIGEST = len("sha256:") + 8
+
+
+def loaded_text(loaded: Optional[Loaded]) -> str:
+    """Return what a service runs, for people: ``0.2.0 (process 700, since ...)``."""
+    if loaded is None:
+        return "not running"
+    process = [f"process {loaded.pid}"] if loaded.pid is not None else []
+    process += [f"since {when(loaded.since)}"] if loaded.since is not None else []
+    return f"{loaded} ({', '.join(process)})" if process else str(loaded)
+
+
+def _policy_text(versions: Versions, root: str) -> str:
+    if versions.policy is None:
+        problem = in_force(under(root, POLICY_JSON)).problem
+        return f"none in force: {problem.one_line}" if problem else "none is loaded"
+    digits = versions.policy[:_DIGEST]
+    return f"{digits}, loaded {when_iso(versions.policy_loaded_at or '')}"
+
+
+class ShowVersion(HostVerb):
+    """Show the versions of this host."""
+
+    codes = "0 printed"
+    examples = ("", "-o json")
+    more = (
+        "A process keeps what it has loaded when the package is updated: what\n"
+        "vdsmd and the daemon have loaded is shown beside what is installed."
+    )
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        problems: list[str] = []
+        versions = read_versions(context.root, problems)
+        if not output.for_people:
+            output.document("version", {**plain(versions), "problems": problems})
+            return 0
+        for sentence in problems:
+            output.message(f"note: {sentence}")
+        output.fields(
+            [
+                ("ovirt-rdma-host", versions.add_on or UNKNOWN),
+                *((unit, loaded_text(loaded)) for unit, loaded in versions.services),
+                ("policy", _policy_text(versions, context.root)),
+                ("VDSM", versions.vdsm or "not found"),
+                ("kernel", versions.kernel or UNKNOWN),
+                ("Python", versions.python),
+            ]
+        )
+        advices = tuple(version_advice(versions))
+        for advice in advices:
+            output.text(f"{advice.sentence}.")
+            output.fix(advice.fix)
+        said = any(VDSMD_UNIT in advice.sentence for advice in advices)
+        if versions.vdsmd and versions.vdsmd.restart_needed and not said:
+            # It is not the vdsmd of the mode that is enabled.
+            output.next("ovirt-rdma-host status")
+        return 0

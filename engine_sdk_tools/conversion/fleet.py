@@ -63,9 +63,8 @@ from ovirt_rdma.engine_sdk_tools.model import (
     status_words,
 )
 from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.export import PORT, TRANSPORT, Export, MountOptions, netid_for
 from ovirt_rdma.host.facts.model import NfsMount
-from ovirt_rdma.host.mount_options import PORT, TRANSPORT, MountOptions, netid_for
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles, with_rule
 from ovirt_rdma.host.policy.model import DEFAULT_PORT, Policy, RuleMatch, rule_for

@@ -16,7 +16,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.mount_options import engine_problems
+from ovirt_rdma.host.export import engine_problems
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 
 _HOSTED_ENGINE = (

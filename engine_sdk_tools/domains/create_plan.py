@@ -39,10 +39,11 @@ from ovirt_rdma.engine_sdk_tools.names import listed, pick
 from ovirt_rdma.engine_sdk_tools.networks.addresses import is_unusable_address
 from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.export import Export, ExportProblem
-from ovirt_rdma.host.mount_options import (
+from ovirt_rdma.host.export import (
     RDMA,
     TCP,
+    Export,
+    ExportProblem,
     MountOptions,
     OptionsProblem,
     engine_problems,

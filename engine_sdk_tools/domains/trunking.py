@@ -27,9 +27,8 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, policy_of
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host, StorageConnection
 from ovirt_rdma.engine_sdk_tools.names import listed
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.export import RDMA, Export
 from ovirt_rdma.host.facts.model import Facts, NfsMount
-from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.storage.mounts import (
     REMOUNT,
     ConflictingMounts,

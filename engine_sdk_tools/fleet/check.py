@@ -79,10 +79,9 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.daemon.versions import Versions, unknown_version, version_advice
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK, MODE_VDSMD, MODES
-from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.export import RDMA, Export
 from ovirt_rdma.host.facts.devices import Adapter, Guid, RdmaDevice
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.paths import VDSMD_UNIT
 from ovirt_rdma.host.policy.model import Policy, digest
 from ovirt_rdma.host.rules import base

@@ -62,7 +62,7 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     verdict_text,
 )
 from ovirt_rdma.engine_sdk_tools.report.picture import chart_of, picture_of, spread_text
-from ovirt_rdma.host.mount_options import RDMA, TCP
+from ovirt_rdma.host.export import RDMA, TCP
 from ovirt_rdma.host.system.text import printable
 from ovirt_rdma.storage.benchmark.limits import mb
 

@@ -58,8 +58,8 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     rate_text,
     transports_text,
 )
+from ovirt_rdma.host.export import RDMA, TCP
 from ovirt_rdma.host.facts.devices import SWITCH
-from ovirt_rdma.host.mount_options import RDMA, TCP
 from ovirt_rdma.host.system.text import printable
 from ovirt_rdma.storage.benchmark.model import (
     RANDOM_READ,

@@ -1,31 +1,512 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Bring the sessions of block storage to what the policy says: read, log in, log out
 and rescan, over SRP and iSER. Callers have the lock of the host.
+
+SRP is by writes to sysfs. A login waits in the kernel for its target, and holds the
+lock of its local port. So each is a process of its own that is killed at its deadline;
+local ports log in at the same time.
+
+iSER is through iscsiadm(8) and iscsid. Nothing that VDSM or the operator has in
+open-iscsi's database is changed, and VDSM changes nothing of ours. A record without a
+portal group tag is a file for all interface records of a portal, which the next record
+with a tag replaces (idbm_rec_read, idbm_add_node in usr/idbm.c of open-iscsi), and
+VDSM's have one (addIscsiNode, lib/vdsm/storage/iscsi.py). So ours have a tag too, and
+an interface record that VDSM does not use. A plain discovery would write all records of
+the portal again, with their passwords (the default operation is new, update and
+delete); so a discovery is nonpersistent. A login that is there is never tried again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
+import re
+import select
+import subprocess
+import sys
+import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Optional
+from pathlib import Path
+from typing import Callable, Optional, Union
 
-from ovirt_rdma.host.block.iser import Iser
 from ovirt_rdma.host.block.logins import (
     Login,
     Target,
     address_of,
+    failure,
     iser_logins,
+    login_text,
     srp_logins,
+    timeout_writes,
 )
-from ovirt_rdma.host.block.read import BlockFacts, BlockReader, BlockRefused
-from ovirt_rdma.host.block.srp import Srp
+from ovirt_rdma.host.block.read import (
+    BLOCK,
+    SRP_LOCAL,
+    BlockFacts,
+    BlockReader,
+    BlockRefused,
+)
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.storage import ISER, SRP, Session
+from ovirt_rdma.host.collect.storage import ISER, SCSI_HOSTS, SRP, SRP_PORTS, Session
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.policy.block import BlockPolicy, IserTarget, SrpTarget
-from ovirt_rdma.host.system.commands import TIMEOUT_S, CommandFailed, run_command
+from ovirt_rdma.host.system.commands import (
+    TIMEOUT_S,
+    CommandFailed,
+    CommandTimeout,
+    NotInstalled,
+    Runner,
+    run_command,
+)
 from ovirt_rdma.host.system.tree import FileTree
+
+_PROGRAM = Path(__file__).with_name("add_target.py")
+# To load Python on a busy host; not part of the timeout.
+_STARTUP_S = 10.0
+# The kernel removes the LUNs after it has accepted a logout.
+_GONE_S = 10.0
+_LOOK_S = 0.1
+
+Write = Callable[[Path, str, float], int]
+"""Writes a text to a file within some seconds; returns the errno, 0 for none."""
+
+
+def write_in_child(path: Path, text: str, timeout_s: float) -> int:
+    """Write ``text`` to ``path``; errno.ETIME if it was killed at the deadline."""
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(_PROGRAM), str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        assert child.stdin and child.stdout  # noqa: S101  (for mypy)
+        child.stdin.write(text.encode("ascii"))
+        child.stdin.close()
+        child.stdin = None
+        select.select([child.stdout], [], [], _STARTUP_S)
+        child.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_LOOK_S)
+        return errno.ETIME
+    except BaseException:
+        child.kill()
+        raise
+    finally:
+        if child.stdout:
+            child.stdout.close()
+    return child.returncode if child.returncode >= 0 else errno.EINTR
+
+
+class Srp:
+    """Acts on the SRP sessions of the host below ``root``; ``run`` runs its tools."""
+
+    def __init__(
+        self,
+        root: Union[str, Path],
+        run: Runner,
+        write: Write = write_in_child,
+    ) -> None:
+        self._root, self._run, self._write = root, run, write
+
+    def _reader(self) -> BlockReader:
+        return BlockReader(FileTree(self._root))
+
+    def load_module(self) -> Optional[Sentence]:
+        """Load ib_srp; return why that failed."""
+        try:
+            self._run(("modprobe", "ib_srp"))
+        except CommandFailed as error:
+            text = f"module ib_srp cannot be loaded: {error}; see journalctl -k, and: "
+            more = "modprobe --verbose ib_srp"
+            return Sentence("srp-module-not-loaded", text + more)
+        return None
+
+    def log_in(
+        self,
+        logins: Sequence[Login],
+        timeout_s: float,
+        total_s: Optional[float] = None,
+    ) -> list[Login]:
+        """Make the ``logins`` that have neither session nor problem; return each with
+        its result, in order.
+
+        Each has ``timeout_s`` seconds; after ``total_s`` seconds none is begun.
+        """
+        end = None if total_s is None else time.monotonic() + total_s
+        by_port: dict[str, list[int]] = {}
+        for number, login in enumerate(logins):
+            if login.problem is None:
+                by_port.setdefault(login.local, []).append(number)
+        done = list(logins)
+
+        def of_port(numbers: list[int]) -> None:
+            for number in numbers:
+                if end is not None and time.monotonic() >= end:
+                    text = "not tried, because other targets took too long"
+                    problem = Sentence("srp-login-not-tried", text)
+                    done[number] = replace(logins[number], problem=problem)
+                else:
+                    done[number] = self._logged_in(logins[number], timeout_s)
+
+        if by_port:
+            with ThreadPoolExecutor(len(by_port)) as threads:
+                list(threads.map(of_port, by_port.values()))
+        return done
+
+    def _logged_in(self, login: Login, timeout_s: float) -> Login:
+        target = login.target
+        assert isinstance(target, SrpTarget)  # noqa: S101  (for mypy)
+        if login.session is not None:
+            return replace(login, notes=self._timeouts(target, login.session))
+        last = self._log()[-1:]
+        path = under(self._root, f"{SRP_LOCAL}/{login.local}/add_target")
+        number = self._write(path, login_text(target), timeout_s)
+        if number == errno.ETIME:
+            text = f"the target does not answer within {timeout_s:g} s"
+            return replace(login, problem=Sentence("srp-target-silent", text))
+        if number == errno.ENOENT and not path.exists():
+            text = f"ib_srp does not offer the port as {SRP_LOCAL}/{login.local}"
+            return replace(login, problem=Sentence("srp-local-port-missing", text))
+        # EEXIST: srp_daemon or another path of the same target was faster.
+        if number not in (0, errno.EEXIST):
+            log = _after(self._log(), last)
+            return replace(login, problem=failure(number, target, log))
+        session = self._session(login, target)
+        if session is None:
+            text = "the kernel accepted the login, and the session is gone again"
+            return replace(login, problem=Sentence("srp-session-gone", text))
+        notes = self._timeouts(target, session)
+        return replace(login, session=session, made=number == 0, notes=notes)
+
+    def _session(self, login: Login, target: SrpTarget) -> Optional[Session]:
+        same = (login.device, login.port, target.id_ext, target.ioc_guid)
+        found = [
+            one
+            for one in self._reader().facts().sessions
+            if (one.device, one.port, one.id_ext, one.ioc_guid) == same
+        ]
+        return max(found, key=lambda one: one.host or 0, default=None)
+
+    def _timeouts(self, target: SrpTarget, session: Session) -> tuple[Sentence, ...]:
+        """Set the timeouts of a session; return a sentence for each that failed."""
+        for name, value in timeout_writes(session.timeouts, target):
+            path = under(self._root, f"{SRP_PORTS}/{session.remote_port}/{name}")
+            error = _written(path, str(value))
+            if error:
+                text = f"{name} of {session.title} could not be set to {value}: {error}"
+                return (Sentence("srp-timeout-not-set", text),)
+        return ()
+
+    def log_out(self, session: Session) -> Optional[Sentence]:
+        """End an SRP session, and wait until it is gone; return why that failed."""
+        path = under(self._root, f"{SRP_PORTS}/{session.remote_port}/delete")
+        error = _written(path, "1")
+        if error and session.host in self._hosts():
+            text = f"{session.title} could not be logged out: {error}"
+            return Sentence("srp-logout-failed", text)
+        deadline = time.monotonic() + _GONE_S
+        while session.host in self._hosts():
+            if time.monotonic() >= deadline:
+                text = f"{session.title} is still there {_GONE_S:g} s after its logout"
+                return Sentence("srp-logout-failed", text)
+            time.sleep(_LOOK_S)
+        return None
+
+    def _hosts(self) -> set[Optional[int]]:
+        return {one.host for one in self._reader().facts().sessions}
+
+    def rescan(self, sessions: Iterable[Session]) -> list[Sentence]:
+        """Look for new LUNs and new sizes; return what failed.
+
+        VDSM scans Fibre Channel and iSCSI hosts only (lib/vdsm/storage/fc-scan).
+        """
+        hosts = [one.host for one in sessions]
+        before = [lun for host in hosts for lun in self._reader().luns(host)]
+        files = [f"{SCSI_HOSTS}/host{host}/scan" for host in hosts]
+        errors = [(one, _written(under(self._root, one), "- - -")) for one in files]
+        files = [f"{BLOCK}/{lun.device}/device/rescan" for lun in before]
+        errors += ((one, _written(under(self._root, one), "1")) for one in files)
+        failed = [
+            Sentence("rescan-failed", f"{file} could not be written: {error}")
+            for file, error in errors
+            if error
+        ]
+        after = {lun.device: lun for host in hosts for lun in self._reader().luns(host)}
+        # Once all paths of a map have the new size.
+        for map in sorted(
+            {
+                lun.map
+                for lun in before
+                if lun.map and after.get(lun.device, lun).size != lun.size
+            }
+        ):
+            try:
+                self._run(("multipathd", "resize", "map", map))
+            except CommandFailed as error:
+                text = f"multipathd did not resize {map}: {error}"
+                failed.append(Sentence("rescan-failed", text))
+        return failed
+
+    def _log(self) -> list[str]:
+        """Return the kernel's log; empty if it cannot be read."""
+        try:
+            return self._run(("dmesg",)).splitlines()
+        except CommandFailed:
+            return []
+
+
+def _after(lines: list[str], last: list[str]) -> list[str]:
+    """Return the lines after ``last``, which was the last one before."""
+    for number in range(len(lines) - 1, -1, -1):
+        if last == [lines[number]]:
+            return lines[number + 1 :]
+    return lines
+
+
+def _written(path: Path, text: str) -> str:
+    """Write to a file of sysfs; return the error, or an empty text."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, text.encode("ascii"))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+TimedRunner = Callable[[Sequence[str], float], str]
+"""Runs an argument vector for some seconds; as Runner of host.system.commands."""
+
+_TRANSPORT = "iser"
+# VDSM's (DEFAULT_TPGT, iscsi.py). iscsid takes another one from the target
+# (get_op_params_text_keys, usr/login.c).
+_TAG = 1
+_DATABASE_S = 15.0
+# iscsid: node.conn[0].timeo.logout_timeout, 15 s, and the removal of the LUNs.
+_LOGOUT_S = 60.0
+_MOST_LOGINS = 8
+# iscsid ends a login by the limit of its record; iscsiadm then reports why.
+_ANSWER_S = 10.0
+# iscsid.conf's node.conn[0].timeo.login_timeout; the record's own limit is this times
+# initial_login_retry_max (iscsi_retry_initial_login, usr/initiator.c).
+_LOGIN_S = 15
+
+# enum iscsi_error_list, include/iscsi_err.h of open-iscsi.
+_EXISTS, _NO_RECORD, _REFUSED = 15, 21, 19
+_SILENT = {8, 11, 33}
+_ERRORS = {
+    4: Sentence("iser-target-silent", "no RDMA connection to the portal was made"),
+    12: Sentence("iser-module-not-loaded", "iscsid has no transport iser"),
+    18: Sentence("iscsid-unavailable", "iscsid does not answer"),
+    20: Sentence("iscsid-unavailable", "iscsid is not running; systemctl start iscsid"),
+    24: Sentence(
+        "iser-login-not-authorized",
+        "the target did not accept name or password; the record of iscsiadm has them",
+    ),
+}
+
+# NAME TRANSPORT,HARDWARE_ADDRESS,IP_ADDRESS,NETDEV,INITIATOR_NAME
+_TRANSPORTS = re.compile(r"^(\S+) ([^\s,]+),", re.MULTILINE)
+_INTERFACES = re.compile(r"^iface\.iscsi_ifacename = (\S+)$", re.MULTILINE)
+_WITHOUT_TAG = re.compile(r"^node\.tpgt = -1$", re.MULTILINE)
+
+
+class Iser:
+    """Acts on the iSER sessions of the host below ``root``; ``run`` runs its tools."""
+
+    def __init__(self, root: Union[str, Path], run: TimedRunner) -> None:
+        self._root, self._run = root, run
+
+    def log_in(self, logins: Sequence[Login], timeout_s: float) -> list[Login]:
+        """Make the ``logins`` that have no session; return each with its result, in
+        order.
+
+        The database is prepared for one after the other, as VDSM does; then all log in
+        at the same time, each with ``timeout_s`` seconds.
+        """
+        if all(login.session for login in logins):
+            return list(logins)
+        problem = self._load_module()
+        prepared = [
+            login
+            if login.session
+            else replace(login, problem=problem or self._prepared(login, timeout_s))
+            for login in logins
+        ]
+
+        def made(login: Login) -> Login:
+            if login.session or login.problem:
+                return login
+            return self._logged_in(login, timeout_s)
+
+        with ThreadPoolExecutor(min(len(prepared), _MOST_LOGINS)) as threads:
+            return list(threads.map(made, prepared))
+
+    def log_out(self, session: Session) -> Optional[Sentence]:
+        """End a session; return why that failed. The record stays."""
+        words = ("iscsiadm", "-m", "session", "-r", f"{session.number}", "-u")
+        try:
+            self._run(words, _LOGOUT_S)
+        except CommandFailed as error:
+            if error.returncode != _NO_RECORD and session.number in self._numbers():
+                text = f"{session.title} could not be logged out: {error}"
+                return Sentence("iser-logout-failed", text)
+        return None
+
+    def _numbers(self) -> set[Optional[int]]:
+        return {one.number for one in self._sessions()}
+
+    def _sessions(self) -> tuple[Session, ...]:
+        return BlockReader(FileTree(self._root)).facts().sessions
+
+    def _load_module(self) -> Optional[Sentence]:
+        try:
+            self._run(("modprobe", "ib_iser"), _DATABASE_S)
+        except CommandFailed as error:
+            text = f"module ib_iser cannot be loaded: {error}"
+            return Sentence("iser-module-not-loaded", text)
+        return None
+
+    def _prepared(self, login: Login, timeout_s: float) -> Optional[Sentence]:
+        """Make the interface record and the target's, where they are missing; return
+        why that failed.
+        """
+        target = _target_of(login)
+        try:
+            return self._interface(target.interface) or self._record(target, timeout_s)
+        except NotInstalled:
+            text = "iscsiadm is missing; install the package iscsi-initiator-utils"
+            return Sentence("iscsiadm-missing", text)
+        except CommandFailed as error:
+            return _ERRORS.get(
+                error.returncode or 0,
+                Sentence("iser-record-failed", f"iscsiadm failed: {error}"),
+            )
+
+    def _interface(self, name: str) -> Optional[Sentence]:
+        transport = dict(_TRANSPORTS.findall(self._database("iface"))).get(name)
+        if transport is None:
+            self._database("iface", "-I", name, "-o", "new")
+            key = ("-n", "iface.transport_name", "-v", _TRANSPORT)
+            self._database("iface", "-I", name, "-o", "update", *key)
+        elif transport != _TRANSPORT:
+            text = (
+                f"the interface record {name} has the transport {transport}; remove "
+                f"it (iscsiadm -m iface -I {name} -o delete), or write another "
+                "interface in the policy"
+            )
+            return Sentence("iser-record-other-transport", text)
+        return None
+
+    def _record(self, target: IserTarget, timeout_s: float) -> Optional[Sentence]:
+        portal = ("-T", target.iqn, "-p", target.portal)
+        try:
+            shown = self._database("node", *portal)
+        except CommandFailed as error:
+            if error.returncode != _NO_RECORD:
+                raise
+        else:
+            names = _INTERFACES.findall(shown)
+            if not names:
+                text = f"iscsiadm shows the records of {target.iqn} in an unknown form"
+                return Sentence("iser-record-failed", text)
+            if _WITHOUT_TAG.search(shown):
+                words = " ".join(("iscsiadm -m node", *portal, "-I", names[0]))
+                text = (
+                    "open-iscsi has a record of it without a portal group tag, which "
+                    "any other login replaces, with its password; remove it first "
+                    f"({words} -o delete)"
+                )
+                return Sentence("iser-record-without-tag", text)
+            if target.interface in names:
+                return None  # perhaps with a password
+        own = ("-I", target.interface)
+        new = ("-T", target.iqn, "-p", f"{target.portal},{_TAG}", *own, "-o", "new")
+        self._database("node", *new)
+        limit = min(_LOGIN_S, max(1, int(timeout_s)))
+        for name, value in (
+            # EL's iscsid.conf says automatic: iscsi.service would log in at boot.
+            ("node.startup", "manual"),
+            ("node.conn[0].timeo.login_timeout", limit),
+            # iscsid ends its attempts when the login's own timeout is over.
+            ("node.session.initial_login_retry_max", max(1, int(timeout_s) // limit)),
+        ):
+            key = ("-n", name, "-v", f"{value}")
+            self._database("node", *portal, *own, "-o", "update", *key)
+        return None
+
+    def _database(self, *words: str) -> str:
+        return self._run(("iscsiadm", "-m", *words), _DATABASE_S)
+
+    def _logged_in(self, login: Login, timeout_s: float) -> Login:
+        target = _target_of(login)
+        where = ("-T", target.iqn, "-p", target.portal)
+        words = ("iscsiadm", "-m", "node", *where, "-I", target.interface, "-l")
+        made, problem = True, None
+        try:
+            self._run(words, timeout_s + _ANSWER_S)
+        except CommandTimeout:
+            problem = _silent(target, timeout_s)
+        except CommandFailed as error:
+            made = False
+            if error.returncode in _SILENT:
+                problem = _silent(target, timeout_s)
+            elif error.returncode in _ERRORS:
+                problem = _ERRORS[error.returncode]
+            elif error.returncode != _EXISTS:
+                problem = self._refusal(target, error)
+        (found,) = iser_logins([target], self._sessions())
+        if problem is None and found.session is None:
+            text = "the target accepted the login, and the session is gone again"
+            problem = Sentence("iser-session-gone", text)
+        if problem is not None:
+            return replace(login, problem=problem)
+        return replace(found, made=made)
+
+    def _refusal(self, target: IserTarget, error: CommandFailed) -> Sentence:
+        """Ask the portal, which has just answered, for its targets."""
+        where = ("-p", target.portal, "-I", target.interface)
+        words = ("iscsiadm", "-m", "discovery", "-t", "st", *where)
+        try:
+            text = self._run((*words, "-o", "nonpersistent"), _DATABASE_S)
+        except CommandFailed:
+            text = ""
+        names = sorted({row.split(" ")[-1] for row in text.splitlines() if " " in row})
+        if names and target.iqn not in names:
+            text = f"the portal has no target {target.iqn}; it has: {', '.join(names)}"
+            return Sentence("iser-target-unknown", text)
+        if error.returncode == _REFUSED:
+            text = "the target refused it; its access list may not have this host"
+            return Sentence("iser-login-refused", text)
+        text = f"iscsiadm reports: {error} (exit status {error.returncode})"
+        return Sentence("iser-login-failed", text)
+
+
+def _target_of(login: Login) -> IserTarget:
+    assert isinstance(login.target, IserTarget)  # noqa: S101  (for mypy)
+    return login.target
+
+
+def _silent(target: IserTarget, timeout_s: float) -> Sentence:
+    # A target that is not there looks the same if its portal closes the connection
+    # before the refusal has arrived, as LIO's may.
+    where = f"-p {target.portal} -I {target.interface}"
+    text = (
+        f"the target does not answer within {timeout_s:g} s; the portal's targets: "
+        f"iscsiadm -m discovery -t st {where} -o nonpersistent"
+    )
+    return Sentence("iser-target-silent", text)
 
 
 class BlockSessions:

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.changes.journal import Journal, Ledger
-from ovirt_rdma.host.changes.kinds.host import (
+from ovirt_rdma.host.changes.kinds.kind import (
+    AtomicChange,
     EffectFailed,
     Host,
+    Kind,
     Place,
     netdevs_of_pci,
     present_name,
 )
-from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Kind
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem

@@ -47,8 +47,12 @@ from ovirt_rdma.host.changes.journal import (
     refuse_while_awaiting,
     refuse_while_interrupted,
 )
-from ovirt_rdma.host.changes.kinds.host import EffectFailed
-from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Kind, Property
+from ovirt_rdma.host.changes.kinds.kind import (
+    AtomicChange,
+    EffectFailed,
+    Kind,
+    Property,
+)
 from ovirt_rdma.host.changes.kinds.netdev import MTU_FILE
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
 from ovirt_rdma.host.changes.plan import Plan, differences, link_in_use

@@ -48,13 +48,11 @@ from ovirt_rdma.host.changes.journal import (
     Refused,
     RunResult,
 )
-from ovirt_rdma.host.changes.kinds.host import (
-    EffectFailed,
-    Reading,
-)
 from ovirt_rdma.host.changes.kinds.kind import (
     AtomicChange,
+    EffectFailed,
     Property,
+    Reading,
     Values,
 )
 from ovirt_rdma.host.changes.kinds.netdev import MODE_FILE, MTU_FILE

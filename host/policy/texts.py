@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.export import ENGINE_REFUSES
 from ovirt_rdma.host.facts.devices import Guid
 from ovirt_rdma.host.facts.infiniband import (
     DEFAULT_PARTITION,
@@ -24,7 +25,6 @@ from ovirt_rdma.host.facts.infiniband import (
     full_member,
     partition_of,
 )
-from ovirt_rdma.host.mount_options import ENGINE_REFUSES
 from ovirt_rdma.host.policy.forms import Refused, Text
 
 # Patterns are texts, compiled when they are needed: vdsmd loads this module.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from ovirt_rdma.host.export import Export, nfs_check
+from ovirt_rdma.host.export import Export, MountOptions, nfs_check
 from ovirt_rdma.host.facts.model import (
     ConnectionActivity,
     MountActivity,
@@ -21,7 +21,6 @@ from ovirt_rdma.host.facts.model import (
     Requests,
 )
 from ovirt_rdma.host.facts.statistics import beyond_requests
-from ovirt_rdma.host.mount_options import MountOptions
 from ovirt_rdma.host.policy.model import rule_for
 from ovirt_rdma.host.rules.base import (
     FAIL,

@@ -24,7 +24,7 @@ from ovirt_rdma.host.changes.journal import (
     Refused,
     RunResult,
 )
-from ovirt_rdma.host.changes.kinds.host import EffectFailed
+from ovirt_rdma.host.changes.kinds.kind import EffectFailed
 from ovirt_rdma.host.changes.run import HostRun, RunRequest
 from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_rdma_devices
 from ovirt_rdma.host.collect.software import SUBNET_MANAGERS

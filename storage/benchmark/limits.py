@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Callable, Optional
 
-from ovirt_rdma.host.export import Export, nfs_check
-from ovirt_rdma.host.mount_options import DEFAULT_TIMEOUT, RDMA, TCP
+from ovirt_rdma.host.export import DEFAULT_TIMEOUT, RDMA, TCP, Export, nfs_check
 from ovirt_rdma.storage.benchmark.model import (
     DEPTH,
     LOCAL,

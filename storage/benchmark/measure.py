@@ -17,18 +17,18 @@ from typing import Callable, Optional
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.model import Facts, NfsMount
-from ovirt_rdma.host.mount_options import (
+from ovirt_rdma.host.export import (
     RDMA,
     TCP,
+    Export,
     MountOptions,
     option_string,
 )
+from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.policy.model import NfsRule
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, run_command
 from ovirt_rdma.host.system.tree import FileTree
-from ovirt_rdma.storage.benchmark import evidence, fio, link_tools
+from ovirt_rdma.storage.benchmark import tools, verdict
 from ovirt_rdma.storage.benchmark.model import (
     DEPTH,
     RANDOM_READ,
@@ -139,7 +139,7 @@ class NoSpace(Problem):
 # After a server that has ended, the next one may be starting.
 _STARTING_TRIES = 5
 # A tool of the link starts, connects, measures, and prints.
-_LINK_S = link_tools.SECONDS + 20.0
+_LINK_S = tools.SECONDS + 20.0
 
 
 class IsDomain(Problem):
@@ -185,7 +185,7 @@ class Measuring:
     address: Optional[str]
     scratch: Scratch
     nfs_mounts: Callable[[], Sequence[NfsMount]]
-    counters: Callable[[], evidence.Moment]
+    counters: Callable[[], verdict.Moment]
     progress: Callable[[str], None]
     run: Run = run_command
     pause: Callable[[float], None] = time.sleep
@@ -201,9 +201,9 @@ class Measuring:
 
     def _link(self, peer: str) -> Iterator[LinkResult]:
         lacking = set()
-        route = evidence.path_to(self.facts, self.peer_address or "")
+        route = verdict.path_to(self.facts, self.peer_address or "")
         tries = 1
-        for test in link_tools.TESTS:
+        for test in tools.TESTS:
             if test.tool in lacking:
                 continue
             self.progress(f"{test.tool} to {peer}: {test.test}")
@@ -214,9 +214,9 @@ class Measuring:
                 self.skipped.append(f"{test.tool} is not installed here")
             except CommandFailed as error:
                 lacking.add(test.tool)
-                why = link_tools.reason(error.stdout, error.stderr, str(error))
+                why = tools.reason(error.stdout, error.stderr, str(error))
                 self._no_result(test, peer, why)
-            except link_tools.NotUnderstood as error:
+            except tools.NotUnderstood as error:
                 lacking.add(test.tool)
                 self._no_result(test, peer, str(error))
             else:
@@ -225,7 +225,7 @@ class Measuring:
                     test.tool, test.test, test.transport, peer, rate, route.netdev
                 )
 
-    def _rate(self, test: link_tools.LinkTest, peer: str, tries: int) -> float:
+    def _rate(self, test: tools.LinkTest, peer: str, tries: int) -> float:
         """Return the bytes per second; try again, a second later, while it fails."""
         while True:
             try:
@@ -236,7 +236,7 @@ class Measuring:
                     raise
             self.pause(1.0)
 
-    def _no_result(self, test: link_tools.LinkTest, peer: str, why: str) -> None:
+    def _no_result(self, test: tools.LinkTest, peer: str, why: str) -> None:
         self.skipped.append(
             f"{test.tool} has no result from {peer}: {why}; start {test.server!r} there"
         )
@@ -245,7 +245,7 @@ class Measuring:
         self,
         server: Server,
         request: Request,
-        engine: fio.Engine,
+        engine: tools.Engine,
         *,
         yes_write: bool,
     ) -> tuple[Job, ...]:
@@ -258,7 +258,7 @@ class Measuring:
         if not yes_write:
             self._refuse_domain_in_use(server.export)
         usable = dict.fromkeys(self._settings(server, request), True)
-        planned = turns(request, evidence.slots_of(self.facts))
+        planned = turns(request, verdict.slots_of(self.facts))
         jobs: list[Job] = []
         with self.scratch.only_run():
             made = False
@@ -342,7 +342,7 @@ class Measuring:
         self,
         server: Server,
         request: Request,
-        engine: fio.Engine,
+        engine: tools.Engine,
         *,
         yes_write: bool,
     ) -> None:
@@ -353,10 +353,10 @@ class Measuring:
         check_space(request.size, *self.scratch.free_space(), str(server.export))
         self.scratch.make(request.size)
         self.progress(f"writing the file of {request.size // MIB} MiB")
-        layout = fio.layout_arguments(self.scratch.file, request.size, engine)
+        layout = tools.layout_arguments(self.scratch.file, request.size, engine)
         # 1 MiB/s is the slowest server that is waited for.
         output = self.scratch.fio(layout, request.size / MIB)
-        fio.check_layout(output, request.size)
+        tools.check_layout(output, request.size)
         self.scratch.check_written(request.size)
 
     def _jobs(
@@ -365,26 +365,28 @@ class Measuring:
         number: int,
         count: int,
         request: Request,
-        engine: fio.Engine,
+        engine: tools.Engine,
     ) -> Iterator[Job]:
         path = self.path
         for load in turn.loads:
             self.progress(f"mount {number} of {count}: {turn.setting}: {load}")
-            command = fio.arguments(
+            command = tools.arguments(
                 load, self.scratch.file, request.size, request.seconds, engine
             )
             before = self.counters()
             output = self.scratch.fio(command, request.seconds)
             after = self.counters()
-            sample = evidence.sample_between(
+            sample = verdict.sample_between(
                 before, after, str(self.scratch.mountpoint), path
             )
-            yield Job(turn.setting, load, turn.repeat, *fio.parse(output, load), sample)
+            yield Job(
+                turn.setting, load, turn.repeat, *tools.parse(output, load), sample
+            )
 
     @property
     def path(self) -> Optional[NetworkPath]:
         """How this host reaches the address."""
-        return evidence.path_to(self.facts, self.address) if self.address else None
+        return verdict.path_to(self.facts, self.address) if self.address else None
 
 
 def _is_domain(sentence: str) -> IsDomain:
@@ -395,22 +397,22 @@ def _is_domain(sentence: str) -> IsDomain:
     )
 
 
-def read_counters(root: str) -> evidence.Moment:
+def read_counters(root: str) -> verdict.Moment:
     """Return the counters of the host below ``root`` now."""
     tree = FileTree(root)
     netstat = tree.text("/proc/net/netstat") or ""
-    return evidence.Moment(
+    return verdict.Moment(
         read_statistics(tree),
-        evidence.cpu_times(tree.text("/proc/stat") or ""),
-        evidence.tcp_resent(tree.text("/proc/net/snmp") or "", netstat),
-        evidence.tcp_out_of_order(netstat),
+        verdict.cpu_times(tree.text("/proc/stat") or ""),
+        verdict.tcp_resent(tree.text("/proc/net/snmp") or "", netstat),
+        verdict.tcp_out_of_order(netstat),
     )
 
 
 def result(
     measuring: Measuring,
     export: Optional[Export] = None,
-    engine: Optional[fio.Engine] = None,
+    engine: Optional[tools.Engine] = None,
     link: Sequence[LinkResult] = (),
     jobs: Sequence[Job] = (),
 ) -> Benchmark:
@@ -423,7 +425,7 @@ def result(
         export=str(export) if export else None,
         fio=engine.version if engine else None,
         path=measuring.path,
-        slots=evidence.slots_of(facts),
+        slots=verdict.slots_of(facts),
         link=tuple(link),
         jobs=tuple(jobs),
         skipped=tuple(dict.fromkeys(measuring.skipped)),

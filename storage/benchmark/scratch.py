@@ -47,7 +47,7 @@ from ovirt_rdma.host.system.lock import (
     one_run,
 )
 from ovirt_rdma.host.system.safe_file import has_line, read_file
-from ovirt_rdma.storage.benchmark import fio
+from ovirt_rdma.storage.benchmark import tools
 from ovirt_rdma.storage.transport import classify
 
 # Not below /run/ovirt-rdma, which the package removes when it is erased.
@@ -258,9 +258,9 @@ class Scratch:
             found = os.fstat(file).st_size
             end = os.pread(file, _END_BYTES, max(0, found - _END_BYTES))
         if found != size:
-            raise fio.incomplete(f"the file has {found} bytes, and not {size}")
+            raise tools.incomplete(f"the file has {found} bytes, and not {size}")
         if not any(end):
-            raise fio.incomplete("the end of the file was not written")
+            raise tools.incomplete("the end of the file was not written")
 
     @contextlib.contextmanager
     def _opened_folder(self) -> Iterator[int]:
@@ -313,21 +313,21 @@ class Scratch:
                 os.killpg(process.pid, signal.SIGKILL)
             end_command(process, _KILLED_S)
             if isinstance(error, CommandTimeout):
-                raise fio.too_slow(seconds + _FIO_S, self._export) from None
+                raise tools.too_slow(seconds + _FIO_S, self._export) from None
             if isinstance(error, CommandFailed):
-                raise fio.incomplete(str(error)) from None
+                raise tools.incomplete(str(error)) from None
             raise
         finally:
             if self._keeper:
                 self._keeper.watch(0)
         if process.returncode < 0:
-            raise fio.incomplete(f"signal {-process.returncode} ended it")
+            raise tools.incomplete(f"signal {-process.returncode} ended it")
         text = out.decode("utf-8", "surrogateescape")
         said = err.decode("utf-8", "surrogateescape")
         if process.returncode in _NOT_STARTED and not text:
             raise missing_fio(said.strip().rpartition(": ")[2])
         if process.returncode and "{" not in text:
-            raise fio.failed_with(said)
+            raise tools.failed_with(said)
         return text
 
     def unmount(self) -> None:
@@ -463,18 +463,18 @@ def _replaced(why: str) -> Problem:
 
 def missing_fio(why: str) -> Problem:
     """Return a Problem for a fio that is not installed, or does not start."""
-    return Problem("bench-fio-missing", f"fio cannot be run: {why}", fio.INSTALL)
+    return Problem("bench-fio-missing", f"fio cannot be run: {why}", tools.INSTALL)
 
 
-def engine(run: Run) -> fio.Engine:
+def engine(run: Run) -> tools.Engine:
     """Return the fio of this host. Raises Problem without a usable one."""
     try:
-        version = run([fio.FIO, "--version"], _ASK_S)
-        return fio.engine(version, run([fio.FIO, "--enghelp"], _ASK_S))
+        version = run([tools.FIO, "--version"], _ASK_S)
+        return tools.engine(version, run([tools.FIO, "--enghelp"], _ASK_S))
     except NotInstalled as error:
         raise missing_fio(str(error)) from None
     except CommandFailed as error:
-        raise fio.incomplete(str(error)) from None
+        raise tools.incomplete(str(error)) from None
 
 
 @contextlib.contextmanager
@@ -493,7 +493,7 @@ def _in_export() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise fio.failure(error.errno or errno.EIO) from None
+        raise tools.failure(error.errno or errno.EIO) from None
 
 
 @contextlib.contextmanager

@@ -1,34 +1,432 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Look for the signs that tell why a server does not answer, or answers late.
+"""Ask the server of each mount one question that no cache can answer, and look for the
+signs that tell why a server does not answer, or answers late.
 
-Only asked if a mount is in trouble: this host's route and port, a TCP connection to the
-server's NFS port with a call that does nothing, and, if the server does not answer, an
-RDMA connection to its listener.
-Each ends at its deadline. The kernel of the server answers a TCP connection, not its
-NFS threads: the time of the answer is that of the path. The call needs a thread, and so
-does an RDMA connection to a Linux server (svc_rdma_accept in
-net/sunrpc/xprtrdma/svc_rdma_transport.c).
+The question is the lookup of a name that cannot exist: a new random name each time, so
+that neither the attributes nor the negative entries that the kernel keeps apply. That
+is one call to the server (LOOKUP). A child process asks it, because a call to a dead
+server cannot be ended: the kernel may keep the caller in an uninterruptible wait. The
+parent waits for an answer until the deadline, then kills the child and forgets it. The
+child is a fork without exec, which costs a millisecond; it has no file, lock or
+terminal of the parent, and works in ``/``.
+
+Signs are only looked for if a mount is in trouble: this host's route and port, a TCP
+connection to the server's NFS port with a call that does nothing, and, if the server
+does not answer, an RDMA connection to its listener. Each ends at its deadline. The
+kernel of the server answers a TCP connection, not its NFS threads: the time of the
+answer is that of the path. The call needs a thread, and so does an RDMA connection to a
+Linux server (svc_rdma_accept in net/sunrpc/xprtrdma/svc_rdma_transport.c).
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
+import mmap
 import os
+import re
+import select
+import signal
 import socket
+import stat
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
-from typing import Callable, Optional
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Callable, Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.export import RDMA
 from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Facts, Route
-from ovirt_rdma.host.mount_options import RDMA
+from ovirt_rdma.host.paths import PROBES, VDSM_MOUNTS
+from ovirt_rdma.host.system.files import write_atomically
+from ovirt_rdma.host.system.json_codec import Records, json_value
+from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID, seconds_after_boot, start_of
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import NOT_READY, Step, local_steps, ports_behind
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
+
+PROBE_S = 2.0
+# Children at the same time: a fork of each for hundreds of mounts would take memory.
+AT_ONCE = 32
+BLOCK = 4096
+# A killed child is gone at once, unless it waits in the kernel.
+_GONE_S = 0.05
+_MOST_DOMAINS = 20
+# An export has a few entries; one of a file server may have millions.
+_MOST_ENTRIES = 1000
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ANSWER_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question about one mount; with ``read`` the child also reads 4 KiB without the
+    page cache.
+    """
+
+    mountpoint: str
+    read: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server of a mount answered.
+
+    - ``seconds``: until the answer to the lookup; None without an answer
+    - ``error``: the errno's name, if the call failed otherwise than ENOENT: ``ESTALE``
+    - ``read_s``, ``read_error``: the same for the read; both None if there was none,
+      as there was no file to read
+    - ``late``: there was no answer to the lookup until the deadline; ``read_late``:
+      to the lookup there was, to the read not, which began in the first half
+    - ``stuck_s``: seconds since an earlier question, whose child still waits in the
+      kernel, so that it was not asked again
+    - ``problem``: why nothing could be asked; "" if it could
+    """
+
+    seconds: Optional[float] = None
+    error: Optional[str] = None
+    read_s: Optional[float] = None
+    read_error: Optional[str] = None
+    late: bool = False
+    read_late: bool = False
+    stuck_s: Optional[float] = None
+    problem: str = ""
+
+
+Work = Callable[[Asked], "Iterable[dict[str, Any]]"]
+"""What a child does; yields fields of its Answer, the lookup's first."""
+
+
+def ask_server(asked: Asked) -> Iterator[dict[str, Any]]:
+    """Look up the name, then read if that is wanted; yield fields of an Answer.
+
+    May never end. Runs in the child.
+    """
+    if asked.mountpoint.startswith(f"{VDSM_MOUNTS}/") and os.geteuid() == 0:
+        # A server maps root to nobody (root_squash).
+        os.setgroups([])
+        os.setgid(VDSM_GID)
+        os.setuid(VDSM_UID)
+    begun = time.monotonic()
+    fields = _timed("seconds", "error", lambda: _look_up(asked.mountpoint))
+    yield fields
+    if not asked.read or fields["error"] is not None:
+        return
+    path = monitored_file(asked.mountpoint)
+    # A read that begins late says nothing if it is not done at the deadline.
+    if path is not None and time.monotonic() - begun < PROBE_S / 2:
+        yield {"read_late": True}
+        yield {
+            **_timed("read_s", "read_error", lambda: read_block(path)),
+            "read_late": False,
+        }
+
+
+def _timed(seconds: str, error: str, work: Callable[[], None]) -> dict[str, Any]:
+    begun = time.monotonic()
+    failed = None
+    try:
+        work()
+    except OSError as problem:
+        failed = errno.errorcode.get(problem.errno or 0, str(problem.errno))
+    return {seconds: time.monotonic() - begun, error: failed}
+
+
+def _look_up(mountpoint: str) -> None:
+    try:
+        os.lstat(f"{mountpoint}/.ovirt-rdma-{os.urandom(12).hex()}")
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        # The kernel keeps the server's answer to ACCESS, so this may be that. STATFS
+        # is never kept (fs/nfs/super.c, nfs_statfs) and needs no permission.
+        os.statvfs(mountpoint)
+        raise
+
+
+def monitored_file(mountpoint: str) -> Optional[str]:
+    """Return the file of a storage domain that is safe to read; None if there is none.
+
+    VDSM itself reads 4 KiB of dom_md/metadata with O_DIRECT every 10 s (VDSM,
+    storage/check.py, DirectioChecker; fileSD.py, getMonitoringPath). The leases of
+    sanlock are other files (ids, leases), which are not opened.
+    """
+    with contextlib.suppress(OSError), os.scandir(mountpoint) as entries:
+        first = (entry.name for entry, _ in zip(entries, range(_MOST_ENTRIES)))
+        names = (name for name in first if _UUID.fullmatch(name))
+        for name, _ in zip(names, range(_MOST_DOMAINS)):
+            path = f"{mountpoint}/{name}/dom_md/metadata"
+            with contextlib.suppress(OSError):
+                if stat.S_ISREG(os.lstat(path).st_mode):
+                    return path
+    return None
+
+
+def read_block(path: str) -> None:
+    """Read 4 KiB from the server, not from the page cache. Raises OSError."""
+    flags = os.O_RDONLY | os.O_DIRECT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    try:
+        # O_DIRECT needs memory that begins at a page.
+        with mmap.mmap(-1, BLOCK) as block:
+            os.preadv(descriptor, [block], 0)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass
+class _Child:
+    pid: int
+    pipe: int
+    data: bytes = b""
+    ended: bool = False
+
+    @property
+    def reads(self) -> bool:
+        """Whether it has the answer to the lookup."""
+        return b"\n" in self.data
+
+
+@dataclass(frozen=True)
+class _Left:
+    """A child that could not be killed: what it asks, and when it was started, in clock
+    ticks after boot.
+    """
+
+    mountpoint: str
+    reads: bool
+    started: int
+
+
+_RECORDS = Records("the record of a probe")
+
+
+class Probes:
+    """Asks for many mounts at the same time, from one thread.
+
+    A mount whose earlier child still waits in the kernel is not asked the same again:
+    a mount has one such child for the lookup at most, and one for the read, also of
+    other processes. These find it by a record in ``folder``: a file of root's with the
+    name of the process id, for any user may give a process any name.
+    """
+
+    def __init__(
+        self,
+        work: Work = ask_server,
+        folder: Optional[str] = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._work, self._clock = work, clock
+        self._folder = PROBES if folder is None else folder
+        # The children of this process that did not end when they were killed, by pid.
+        self._left: dict[int, _Left] = {}
+
+    def ask(
+        self, questions: Sequence[Asked], timeout_s: float = PROBE_S
+    ) -> dict[str, Answer]:
+        """Return the answer for each mount point, within ``timeout_s`` seconds for
+        each AT_ONCE of them.
+        """
+        stuck = self._stuck()
+        answers: dict[str, Answer] = {}
+        free, reading = [], {}
+        for question in questions:
+            place = question.mountpoint
+            stuck_s = stuck.get((place, False))
+            if stuck_s is not None:
+                answers[place] = Answer(late=True, stuck_s=stuck_s)
+                continue
+            stuck_s = stuck.get((place, True))
+            if question.read and stuck_s is not None:
+                reading[place] = stuck_s
+                question = Asked(place)  # noqa: PLW2901
+            free.append(question)
+        for first in range(0, len(free), AT_ONCE):
+            answers.update(self._ask_some(free[first : first + AT_ONCE], timeout_s))
+        for place, stuck_s in reading.items():
+            if not answers[place].late:
+                answers[place] = replace(
+                    answers[place], read_late=True, stuck_s=stuck_s
+                )
+        return answers
+
+    def _ask_some(
+        self, questions: Iterable[Asked], timeout_s: float
+    ) -> dict[str, Answer]:
+        answers: dict[str, Answer] = {}
+        children: dict[str, _Child] = {}
+        try:
+            for question in questions:
+                try:
+                    children[question.mountpoint] = self._start(question)
+                except OSError as error:
+                    why = f"no process could be started: {error.strerror}"
+                    answers[question.mountpoint] = Answer(problem=why)
+            self._gather(children, timeout_s)
+        finally:
+            self._end(children)
+        for mountpoint, child in children.items():
+            answers[mountpoint] = _answer_of(child)
+        return answers
+
+    def _start(self, question: Asked) -> _Child:
+        reader, writer = os.pipe()
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(reader)
+            os.close(writer)
+            raise
+        if pid == 0:
+            _be_child(writer, question, self._work)
+        os.close(writer)
+        return _Child(pid, reader)
+
+    def _gather(self, children: dict[str, _Child], timeout_s: float) -> None:
+        """Read what the children write, until all have ended or the deadline."""
+        waiting = {child.pipe: child for child in children.values()}
+        poll = select.poll()
+        for pipe in waiting:
+            poll.register(pipe, select.POLLIN)
+        deadline = self._clock() + timeout_s
+        while waiting:
+            left = deadline - self._clock()
+            ready = poll.poll(max(0.0, left) * 1000)
+            for pipe, _ in ready:
+                part = os.read(pipe, _ANSWER_BYTES)
+                waiting[pipe].data += part
+                if not part:
+                    waiting.pop(pipe).ended = True
+                    poll.unregister(pipe)
+            if left <= 0 and not ready:
+                return
+
+    def _end(self, children: dict[str, _Child]) -> None:
+        """Kill and reap the children; those that do not end are left alone."""
+        left = dict(children)
+        for child in children.values():
+            os.close(child.pipe)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+        deadline = time.monotonic() + _GONE_S
+        while left and time.monotonic() < deadline:
+            left = {m: child for m, child in left.items() if not _reaped(child.pid)}
+            time.sleep(0.001 if left else 0)
+        for place, child in left.items():
+            started = start_of(child.pid)
+            if started is not None:
+                self._left[child.pid] = _Left(place, child.reads, started)
+                self._record(child.pid)
+
+    def _record(self, pid: int) -> None:
+        # Without a record, as without root, only this process knows of it.
+        folder = Path(self._folder)
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            content = json.dumps(asdict(self._left[pid])).encode("ascii")
+            write_atomically(folder / str(pid), content, 0o600)
+
+    def _stuck(self) -> dict[tuple[str, bool], float]:
+        """Return since how many seconds children wait, by their mount point and whether
+        they read. Records of those that have ended are removed.
+        """
+        found: dict[tuple[str, bool], float] = {}
+        for pid, left in {**_records(self._folder), **self._left}.items():
+            ended = pid in self._left and _reaped(pid)
+            if ended or start_of(pid) != left.started:
+                self._left.pop(pid, None)
+                with contextlib.suppress(OSError):
+                    (Path(self._folder) / str(pid)).unlink()
+                continue
+            begun_s = left.started / os.sysconf("SC_CLK_TCK")
+            age_s = seconds_after_boot() - begun_s
+            key = (left.mountpoint, left.reads)
+            found[key] = max(age_s, found.get(key, 0.0))
+        return found
+
+
+def _be_child(writer: int, question: Asked, work: Work) -> None:
+    """Ask, write the answer and end; never returns."""
+    try:
+        # In this order: a signal to the parent's group must not end in its handlers.
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        os.chdir("/")
+        _close_all_but(writer)
+        try:
+            for fields in work(question):
+                _write(writer, fields)
+        except Exception as error:  # noqa: BLE001  (the parent says it)
+            _write(writer, {"problem": f"{type(error).__name__}: {error}"})
+    finally:
+        os._exit(0)
+
+
+def _write(writer: int, fields: dict[str, Any]) -> None:
+    os.write(writer, json.dumps(fields).encode("ascii") + b"\n")
+
+
+def _close_all_but(kept: int) -> None:
+    """Close all files but ``kept``; 0 to 2 are /dev/null then."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        descriptor = int(name)
+        if descriptor != kept and descriptor > 2:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        if standard != kept:
+            os.dup2(null, standard)
+    if null > 2:
+        os.close(null)
+
+
+def _answer_of(child: _Child) -> Answer:
+    """Return the answer that a child wrote until it ended, or the deadline."""
+    fields: dict[str, Any] = {}
+    if not child.ended and not child.reads:
+        fields = {"late": True}
+    elif not child.reads:
+        fields = {"problem": "the process that asked the server ended without answer"}
+    try:
+        # What follows the last end of a line was cut off.
+        for line in child.data.split(b"\n")[:-1]:
+            fields.update(json.loads(line))
+        answer = Answer(**fields)
+    except (ValueError, TypeError):
+        return Answer(problem="the process that asked the server wrote no answer")
+    if child.ended and answer.read_late:
+        return Answer(problem="the process that asked the server ended in the read")
+    return answer
+
+
+def _reaped(pid: int) -> bool:
+    """Whether the child has ended; never waits. False for another one's child."""
+    try:
+        return os.waitpid(pid, os.WNOHANG) != (0, 0)
+    except ChildProcessError:
+        # That of an earlier process of the daemon: /proc says if it is there.
+        return False
+
+
+def _records(folder: str) -> dict[int, _Left]:
+    """Return the children that processes have left, by pid."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for path in Path(folder).iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                left = _RECORDS.read(_Left, json_value(read_file(path, _ANSWER_BYTES)))
+                found[int(path.name)] = left
+    return found
+
 
 # The GIDs of a port's own addresses are the first of its table.
 _FIRST_GIDS = 16

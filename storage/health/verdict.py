@@ -27,17 +27,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
+from ovirt_rdma.host.export import RDMA
 from ovirt_rdma.host.facts import statistics
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import Load
-from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.policy.model import DEFAULT_PORT
-from ovirt_rdma.storage.health.probe import PROBE_S, Answer
 from ovirt_rdma.storage.health.signs import (
     ACCEPTS,
+    PROBE_S,
     REFUSES,
     SILENT,
     UNREACHABLE,
+    Answer,
     ServerSigns,
 )
 from ovirt_rdma.storage.health.state import (

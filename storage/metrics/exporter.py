@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Read a host's metrics, and write them for the textfile collector of node_exporter.
 
+The sets of labels are bounded: at most MOST_MOUNTS mounts, MOST_TRANSPORTS transports
+and MOST_PORTS ports, the operations of NAMED_OPERATIONS and the counters of
+host/facts/statistics. What is left out is said in a sentence.
+
 Only files are read, and no server is asked: nothing here waits for a mount.
 """
 
@@ -10,34 +14,311 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn
-from ovirt_rdma.host.daemon.versions import read_versions
+from ovirt_rdma.host.daemon.versions import Versions, read_versions
 from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.facts.model import UNKNOWN
+from ovirt_rdma.host.facts.statistics import (
+    CONGESTION,
+    ERRORS,
+    MountStatistics,
+    OperationStatistics,
+    PortCounters,
+    Statistics,
+    SunrpcTransport,
+    of_kind,
+)
 from ovirt_rdma.host.paths import METRICS_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.store import InForce
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import Records, json_value, plain
 from ovirt_rdma.host.system.tree import FileTree
-from ovirt_rdma.storage.health.state import read_state
-from ovirt_rdma.storage.metrics.families import PORT_COUNTERS
-from ovirt_rdma.storage.metrics.rows import (
-    ACTIVE,
-    MOST_PORTS,
-    Reading,
-    Row,
-    render,
-    rows_of,
+from ovirt_rdma.storage.health.state import STATES, HealthState, read_state
+from ovirt_rdma.storage.metrics import families as f
+from ovirt_rdma.storage.metrics.families import PORT_COUNTERS, Family
+from ovirt_rdma.storage.mounts import (
+    DEGRADED,
+    NOT_COVERED,
+    OK,
+    UNNAMED,
+    UNPROVEN,
+    MountReview,
+    review_all,
 )
-from ovirt_rdma.storage.mounts import review_all
+
+Number = Union[int, float]
+Values = Sequence[tuple[Family, Number]]
+
+MOST_MOUNTS = 200
+MOST_TRANSPORTS = 400
+MOST_PORTS = 128
+
+_VERDICTS = (OK, DEGRADED, UNPROVEN, NOT_COVERED, UNNAMED)
+NFS_3 = "3"
+ACTIVE = "ACTIVE"
+
+
+class Row(NamedTuple):
+    """Values of one subject: ``labels`` are the values of the labels of all its
+    metrics, in their order.
+    """
+
+    labels: tuple[str, ...]
+    values: Values
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read of a host.
+
+    statistics: what the kernel counts
+    port_states: the words of the ports' states by device and port, as ``ACTIVE``
+    were_active: ``DEVICE/PORT`` of the ports that have been ACTIVE since the boot
+    reviews: the mounts, compared with the policy; policy: the one in force
+    health: None if nobody watches the mounts
+    versions: what is installed, and what runs
+    now: in seconds since 1970; took_s: how long the reading took
+    problems: sentences about what could not be read, in all
+    """
+
+    statistics: Statistics
+    port_states: Mapping[tuple[str, int], str]
+    were_active: Collection[str]
+    reviews: Sequence[MountReview]
+    policy: InForce
+    health: Optional[HealthState]
+    versions: Versions
+    now: float
+    took_s: float
+    problems: Sequence[str]
+
+
+def rows_of(reading: Reading) -> tuple[list[Row], list[str]]:
+    """Return the metrics of ``reading``, and sentences about what is left out."""
+    left_out: list[str] = []
+    statistics = reading.statistics
+    mounts = _limited(statistics.mounts, MOST_MOUNTS, "mounts", left_out)
+    shown = {mount.mountpoint for mount in mounts}
+    rows: list[Row] = []
+    for mount in mounts:
+        rows += _mount(mount)
+    for review in reading.reviews:
+        if review.mount.mountpoint in shown:
+            rows += _verdict(review)
+    rows += _health(reading.health, shown)
+    transports = statistics.transports or ()
+    for transport in _limited(transports, MOST_TRANSPORTS, "transports", left_out):
+        rows.append(_transport(transport))
+    for port in _limited(statistics.ports, MOST_PORTS, "ports", left_out):
+        was_active = f"{port.device}/{port.port}" in reading.were_active
+        state = reading.port_states.get((port.device, port.port))
+        rows += _port(port, state, was_active)
+    rows += _policy(reading.policy)
+    rows += _versions(reading.versions)
+    own = [
+        (f.LAST_RUN, round(reading.now, 3)),
+        (f.RUN_TIME, round(reading.took_s, 6)),
+        (f.PROBLEMS, len(reading.problems) + len(left_out)),
+        (f.LEFT_OUT, len(statistics.mounts) - len(mounts)),
+    ]
+    rows.append(Row((), own))
+    return rows, left_out
+
+
+def _limited(
+    found: Sequence[Any], most: int, what: str, left_out: list[str]
+) -> Sequence[Any]:
+    if len(found) <= most:
+        return found
+    left_out.append(
+        f"this host has {len(found)} {what}, and the metrics have the first {most}"
+    )
+    return found[:most]
+
+
+def _known(
+    families: Iterable[Family], number_of: Callable[[str], Optional[Number]]
+) -> list[tuple[Family, Number]]:
+    """Return the metrics whose number is known, by its name."""
+    numbers = ((family, number_of(family.value)) for family in families)
+    return [(family, family.of(n)) for family, n in numbers if n is not None]
+
+
+def _mount(mount: MountStatistics) -> Iterator[Row]:
+    labels = (mount.source, mount.mountpoint)
+    numbers = {**mount._asdict(), **(mount.bytes._asdict() if mount.bytes else {})}
+    yield Row(
+        labels,
+        [
+            (f.CONNECTIONS, len(mount.transports)),
+            (f.CONNECTIONS_ASKED, mount.nconnect or 1),
+            *_known(f.MOUNT_NUMBERS, numbers.get),
+        ],
+    )
+    for number, transport in enumerate(mount.transports):
+        of_connection = (*labels, str(number), transport.protocol)
+        yield Row(of_connection, _known(f.COLUMNS, dict(transport.counters).get))
+    # The named operations also if they were not used yet, so that a first request is an
+    # increase; and the sum of all others.
+    used = {operation.name: operation for operation in mount.operations}
+    for name in f.NAMED_OPERATIONS:
+        if name != "OPEN" or mount.version != NFS_3:  # NFS 3 has no OPEN
+            one = used.pop(name, None)
+            yield _operation((*labels, name), [one] if one else [])
+    yield _operation((*labels, f.OTHER), [*used.values()])
+
+
+def _operation(labels: tuple[str, ...], counted: list[OperationStatistics]) -> Row:
+    def total(name: str) -> Optional[int]:
+        numbers = [getattr(operation, name) for operation in counted]
+        # Old kernels count no errors.
+        return None if None in numbers else sum(numbers)
+
+    return Row(labels, _known(f.OPERATIONS, total))
+
+
+def _verdict(review: MountReview) -> Iterator[Row]:
+    mount, rule = review.mount, review.match.rule if review.match else None
+    labels = (mount.source, mount.mountpoint)
+    about = (
+        mount.version or "",
+        mount.address or "",
+        review.proof.transport or UNPROVEN,
+        rule.transport if rule else "",
+        rule.title if rule else "",
+    )
+    yield Row((*labels, *about), [(f.MOUNT_INFO, 1)])
+    for verdict in _VERDICTS:
+        is_it = int(verdict == review.verdict)
+        named = verdict.replace(" ", "_")
+        yield Row((*labels, named), [(f.MOUNT_VERDICT, is_it)])
+    if review.verdict == DEGRADED and review.since is not None:
+        since = datetime.fromisoformat(review.since.replace("Z", "+00:00"))
+        yield Row(labels, [(f.DEGRADED_SINCE, int(since.timestamp()))])
+
+
+def _health(health: Optional[HealthState], shown: Collection[str]) -> Iterator[Row]:
+    if health is None:
+        return
+    yield Row((), [(f.HEALTH_TAKEN, health.taken_at)])
+    for mount in health.mounts:
+        if mount.mountpoint not in shown:
+            continue
+        labels = (mount.export, mount.mountpoint)
+        for state in STATES:
+            is_it = int(state == mount.state)
+            yield Row((*labels, state), [(f.MOUNT_HEALTH, is_it)])
+        if mount.cause is not None:
+            yield Row((*labels, mount.cause), [(f.HEALTH_CAUSE, 1)])
+        times = (f.HEALTH_SINCE, f.HEALTH_ANSWER)
+        yield Row(labels, _known(times, vars(mount).get))
+
+
+def _transport(transport: SunrpcTransport) -> Row:
+    labels = (
+        transport.switch,
+        transport.name,
+        transport.protocol,
+        transport.destination or "",
+    )
+    values: list[tuple[Family, Number]] = [
+        (f.TRANSPORT_CONNECTED, int(transport.connected))
+    ]
+    values += _known(f.TRANSPORTS, lambda name: getattr(transport, name))
+    return Row(labels, values)
+
+
+def _port(port: PortCounters, state: Optional[str], was_active: bool) -> Iterator[Row]:
+    labels = (port.device, str(port.port))
+    values = _known(f.PORT_TRAFFIC, port.get)
+    if state is not None:
+        values.append((f.PORT_ACTIVE, int(state == ACTIVE)))
+        values.append((f.PORT_WAS_ACTIVE, int(was_active)))
+    yield Row(labels, values)
+    for family, names in (
+        (f.PORT_ERRORS, ERRORS),
+        (f.PORT_CONGESTION, of_kind(CONGESTION)),
+    ):
+        for name in names:
+            value = port.get(name)
+            if value is not None:
+                yield Row((*labels, name), [(family, value)])
+
+
+def _policy(policy: InForce) -> Iterator[Row]:
+    if policy.stored is None and policy.problem is None:
+        return
+    values: list[tuple[Family, Number]] = [
+        (f.POLICY_USABLE, int(policy.problem is None))
+    ]
+    if policy.stored is not None:
+        loaded = datetime.fromisoformat(policy.stored.loaded_at)
+        values.append((f.POLICY_LOADED, loaded.timestamp()))
+    yield Row((), values)
+    if policy.stored is not None:
+        yield Row((policy.stored.digest,), [(f.POLICY_INFO, 1)])
+
+
+def _versions(versions: Versions) -> Iterator[Row]:
+    labels = (versions.add_on or UNKNOWN, versions.kernel or UNKNOWN)
+    yield Row(labels, [(f.INFO, 1)])
+    for unit, loaded in versions.services:
+        if loaded is not None:
+            yield Row((unit, loaded.version or UNKNOWN), [(f.LOADED_INFO, 1)])
+            if loaded.restart_needed is not None:
+                yield Row((unit,), [(f.RESTART_NEEDED, int(loaded.restart_needed))])
+
+
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+def render(rows: Iterable[Row]) -> str:
+    """Return ``rows`` in Prometheus' text format 0.0.4: each metric once, with HELP and
+    TYPE, in the order of FAMILIES. Metrics without a value are left out. The text is
+    valid UTF-8.
+
+    The format: prometheus.io/docs/instrumenting/exposition_formats. Tests give it to
+    promtool and to node_exporter.
+    """
+    lines: dict[str, list[str]] = {}
+    for row in rows:
+        texts: dict[tuple[str, ...], str] = {}
+        for family, value in row.values:
+            if family.labels not in texts:
+                texts[family.labels] = _labels(family.labels, row.labels)
+            line = f"{family.name}{texts[family.labels]} {value!r}\n"
+            lines.setdefault(family.name, []).append(line)
+    return "".join(
+        f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
+        + "".join(lines[family.name])
+        for family in f.FAMILIES
+        if family.name in lines
+    )
+
+
+def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values))
+    return f"{{{','.join(pairs)}}}" if names else ""
+
+
+def _escaped(value: str) -> str:
+    r"""Return the value of a label; a byte that is not UTF-8 is written as ``\xff``."""
+    if not value.isascii():
+        data = value.encode("utf-8", "surrogateescape")
+        value = data.decode("utf-8", "backslashreplace")
+    return value.translate(_ESCAPES)
+
 
 EXPORT_S = 15.0
 # The collector reads files that end in .prom (node_exporter, collector/textfile.go).

@@ -21,8 +21,7 @@ from typing import Any, Optional, Protocol
 
 from ovirt_rdma.host.collect import software
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.export import Export, ExportProblem
-from ovirt_rdma.host.mount_options import MountOptions
+from ovirt_rdma.host.export import Export, ExportProblem, MountOptions
 from ovirt_rdma.host.policy.model import Policy, rule_for
 from ovirt_rdma.storage.vdsm.export import ConnectRefused, NamedExport, Shared
 

@@ -23,9 +23,8 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn, Optional, Protocol
 
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.export import RDMA, Export, MountOptions
 from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
-from ovirt_rdma.host.mount_options import RDMA, MountOptions
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP, RuleMatch
 from ovirt_rdma.storage.mounts import (
     REMOUNT,

@@ -9,7 +9,7 @@ from support.fakes.fake_timers import Timers
 from support.host.changes_wanted import POLICY
 from support.storage.vdsm_fixtures import loaded_vdsm
 
-from ovirt_rdma.cli.host import decision
+from ovirt_rdma.cli.host import check
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts.model import Facts
@@ -83,7 +83,7 @@ def changing_host(make, tmp_path, capsys, monkeypatch):
     fake.runner.program("systemd-run", timers.systemd_run)
     monkeypatch.setattr(runs, "TOOLS", fake.run)
     monkeypatch.setattr(runs, "host_effects", lambda root: fake.effects())
-    monkeypatch.setattr(decision, "HostReader", lambda root: HostReader(root, fake.run))
+    monkeypatch.setattr(check, "HostReader", lambda root: HostReader(root, fake.run))
 
     def on_host(*words: str) -> Result:
         return run(capsys, *words, "--root", str(tmp_path))

@@ -186,7 +186,7 @@ WITHOUT_ROW = {
         *fixed("host/fabric/manager.py:_step", f"{SM} disable"),
     ],
     "a comment in a file of ours": [
-        *fixed("host/changes/kinds/network_manager.py:text_of", REVERT),
+        *fixed("host/changes/kinds/profile.py:text_of", REVERT),
         *fixed("host/enablement/state.py:marker_text", ENABLE, DISABLE),
         *fixed("host/enablement/state.py:read_state", ENABLE, DISABLE),
         *fixed("host/enablement/apply.py:_Host.carry_out", ENABLE, DISABLE),

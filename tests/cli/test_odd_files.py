@@ -7,7 +7,7 @@ import pytest
 from support.host.daemon_task import TaskRuns
 from support.odd_files import KINDS, SAID, bounded, put
 
-from ovirt_rdma.host.daemon.capabilities import Capabilities
+from ovirt_rdma.host.daemon.tasks import Capabilities
 from ovirt_rdma.host.paths import DEGRADED_JSON, DROPIN_LINK, DROPIN_SOURCE, under
 
 NET = "/var/lib/vdsm/{}/netconf/nets/storage"

@@ -25,7 +25,7 @@ from support.engine.host_deploy import make_collection
 
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.cli.host import decision
+from ovirt_rdma.cli.host import check
 from ovirt_rdma.cli.host.main import main as host_main
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.engine_sdk_tools.api.session import Session
@@ -313,7 +313,7 @@ def test_each_two_verbs_of_the_host(ready, monkeypatch, first):
         return real(*words, **more)
 
     monkeypatch.setattr(runs, "TOOLS", pausing)
-    monkeypatch.setattr(decision, "HostReader", lambda root: HostReader(root, pausing))
+    monkeypatch.setattr(check, "HostReader", lambda root: HostReader(root, pausing))
     for second in HOST_VERBS[HOST_VERBS.index(first) :]:
         within[:] = [second]
         run(first)

@@ -143,7 +143,7 @@ command.main({words!r})
 @pytest.mark.parametrize(
     ("command", "module", "verb", "words"),
     [
-        ("host", "explain", "Explain", ["explain"]),
+        ("host", "check", "Explain", ["explain"]),
         ("engine", "hosts", "GateStatus", ["gate", "status"]),
     ],
 )

@@ -12,8 +12,7 @@ import pytest
 from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
 from ovirt_rdma.cli.parser import parse
-from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.mount_options import MountOptions
+from ovirt_rdma.host.export import Export, MountOptions
 from tools.verbs import verbs
 
 pytestmark = pytest.mark.engine

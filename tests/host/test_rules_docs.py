@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.cli.host.explain import read_page
+from ovirt_rdma.cli.host.check import read_page
 from ovirt_rdma.host.rules.registry import (
     RULES,
     rule_by_id,

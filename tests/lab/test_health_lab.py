@@ -147,7 +147,7 @@ def named(mounted: Mounted, fault: Fault) -> None:
 def test_a_question_is_one_call_to_the_server(mounted: Mounted) -> None:
     """After the first one, which asks for access too."""
     program = (
-        "from ovirt_rdma.storage.health.probe import Asked, Probes\n"
+        "from ovirt_rdma.storage.health.signs import Asked, Probes\n"
         f"asked = [Asked({mounted.place!r})]\n"
         "probes = Probes()\n"
         "for _ in range(6): assert probes.ask(asked, 60)[asked[0].mountpoint].seconds\n"

@@ -28,8 +28,7 @@ from ovirt_rdma.host.facts.statistics import ERRORS, LINK, of_kind
 from ovirt_rdma.host.paths import METRICS_JSON
 from ovirt_rdma.storage.health.state import HealthState, MountHealth, write_state
 from ovirt_rdma.storage.metrics import exporter
-from ovirt_rdma.storage.metrics.exporter import export, read_metrics
-from ovirt_rdma.storage.metrics.rows import render
+from ovirt_rdma.storage.metrics.exporter import export, read_metrics, render
 from tools.metrics_reference import RULES, alerts
 
 STEP_S = 15

@@ -19,8 +19,8 @@ from support.host import vdsm_iscsi
 from lab import iser_target
 from lab.cache import cache_folder
 from lab.packages import fetched
-from ovirt_rdma.host.block.iser import Iser
 from ovirt_rdma.host.block.logins import Login, iser_logins
+from ovirt_rdma.host.block.sessions import Iser
 from ovirt_rdma.host.policy.block import IserTarget
 from ovirt_rdma.host.system.commands import CommandFailed
 

@@ -15,8 +15,7 @@ from support.packages.machine import DATABASE, Machine, differences
 
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
-from ovirt_rdma.host.changes.kinds.host import Place
-from ovirt_rdma.host.changes.kinds.kind import AtomicChange
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Place
 from ovirt_rdma.host.rules.base import Change
 from ovirt_rdma.storage.benchmark.scratch import MOUNT
 

@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from support.mutation import mutated
 from support.storage.nfs_mount_text import last_value, named_transport
 
-from ovirt_rdma.host.facts import model
-from ovirt_rdma.host.facts.model import Route
-from ovirt_rdma.host.mount_options import (
+from ovirt_rdma.host.export import (
     AUTO,
     ENGINE_LIMIT,
     PORT,
@@ -32,6 +30,8 @@ from ovirt_rdma.host.mount_options import (
     engine_problems,
     option_string,
 )
+from ovirt_rdma.host.facts import model
+from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.policy.model import TCP, TRANSPORTS, NfsRule, RuleMatch
 from ovirt_rdma.storage.probe import step_of
 from ovirt_rdma.storage.readiness import (

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.problems import problem
 
-from ovirt_rdma.host.mount_options import (
+from ovirt_rdma.host.export import (
     MountOptions,
     OptionsProblem,
     engine_problems,

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from ovirt_rdma.host.mount_options import MountOptions
+from ovirt_rdma.host.export import MountOptions
 from ovirt_rdma.storage.transport import stock_warnings
 
 

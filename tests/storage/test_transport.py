@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.mount_options import RDMA, MountOptions
+from ovirt_rdma.host.export import RDMA, MountOptions
 from ovirt_rdma.host.policy.model import TCP, TRANSPORTS, NfsRule, RuleMatch
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Readiness, Step
 from ovirt_rdma.storage.transport import STOCK, Families, choose, tcp_service_port

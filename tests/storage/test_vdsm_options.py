@@ -4,7 +4,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.mount_options import AUTO, VERSIONS, option_string
+from ovirt_rdma.host.export import AUTO, VERSIONS, option_string
 
 EXTRA = st.lists(
     st.sampled_from(["", "lock", "nolock", "rdma", "port=20049", "hard", "locks"])

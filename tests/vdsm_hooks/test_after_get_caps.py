@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from support.host.hook_host import ENTRIES, NAME, HookHost
 
-from ovirt_rdma.host.daemon.capabilities import text_of_caps
+from ovirt_rdma.host.daemon.tasks import text_of_caps
 from ovirt_rdma.host.paths import CAPS_JSON, under
 
 pytestmark = pytest.mark.hypervisor

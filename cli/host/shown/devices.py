@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Make the tables of ``facts`` about adapters, RDMA devices, ports and netdevs.
+"""Make the tables of ``facts`` about adapters, virtual functions, RDMA devices, ports
+and netdevs.
 
 Each function returns one table as a Section, which prints itself.
 """
@@ -13,7 +14,8 @@ from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.facts.devices import Adapter, Dcb, Netdev, PKey, Profile, RdmaPort
 from ovirt_rdma.host.facts.infiniband import is_full_member
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.facts.uses import NetdevUsers
+from ovirt_rdma.host.facts.uses import Interface, NetdevUsers, interfaces_of
+from ovirt_rdma.host.policy.fabric import FabricPolicy
 from ovirt_rdma.host.rules.adapters import model_of
 
 NOTHING = "-"
@@ -449,3 +451,85 @@ def _pkey(value: str) -> str:
     except ValueError:  # possible in a facts file
         return value
     return value if full else f"{value} (limited)"
+
+
+def interfaces(facts: Facts, fabric: Optional[FabricPolicy] = None) -> Section:
+    """Return the netdevs with what ``network attach --nic-match`` chooses them by.
+
+    ``fabric`` has the names of partitions. If it says something of partitions, the
+    VLANs are its own, else those of the convention.
+    """
+    described = None if fabric == FabricPolicy() else fabric
+    return Section(
+        "interfaces",
+        ("NETDEV", "LINK LAYER", "DRIVER", "BUS INFO", "RDMA PORT", "GUID", "PARENT",
+         "P_KEY", "VLAN", "MTU", "SPEED", "NETWORKS", "ROLES"),
+        [
+            (
+                found.name,
+                found.link_layer,
+                found.driver,
+                found.bus_info,
+                known(found.device, number(found.port), between="/"),
+                found.guid,
+                found.parent,
+                _interface_pkey(found, described),
+                number(found.vlan),
+                number(found.mtu),
+                _speed(found.speed_mbps),
+                known(*found.networks),
+                known(*found.roles),
+            )
+            for found in interfaces_of(facts)
+        ],
+        even_empty=True,
+    )  # fmt: skip
+
+
+def _interface_pkey(found: Interface, fabric: Optional[FabricPolicy]) -> Optional[str]:
+    """Return ``0x8064 (storage, VLAN 100)``."""
+    if found.pkey is None:
+        return None
+    name, vlan = None, found.pkey_vlan
+    if fabric is not None:
+        name, vlan = fabric.name_of(found.pkey), fabric.vlan_of(found.pkey)
+    stands_for = known(name, f"VLAN {vlan}" if vlan else None)
+    return f"{found.pkey} ({stands_for})" if stands_for else found.pkey
+
+
+def _speed(mbps: Optional[int]) -> Optional[str]:
+    return f"{round(mbps / 1000, 1):g} Gb/s" if mbps else None
+
+
+_MOST_VFS = 32
+
+
+def virtual_functions(facts: Facts) -> Section:
+    """Return the first VFs of each PF, and what the PF has set for them."""
+    return Section(
+        "virtual functions",
+        (
+            "PF",
+            "VF",
+            "PCI ADDRESS",
+            "DRIVER",
+            "NODE GUID",
+            "PORT GUID",
+            "LINK",
+            "NETDEV",
+        ),
+        [
+            (
+                adapter.pci.address,
+                number(vf.number),
+                vf.address,
+                vf.driver or "none",
+                vf.node_guid,
+                known(*(port.guid for port in vf.ports)),
+                vf.link_state,
+                vf.netdev,
+            )
+            for adapter in facts.adapters
+            for vf in adapter.virtual_functions[:_MOST_VFS]
+        ],
+    )

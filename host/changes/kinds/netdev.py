@@ -20,20 +20,18 @@ from collections import Counter
 from dataclasses import replace
 from typing import ClassVar, Optional
 
-from ovirt_rdma.host.changes.kinds.host import (
-    EffectFailed,
-    Host,
-    Reading,
-    netdevs_of_pci,
-)
 from ovirt_rdma.host.changes.kinds.kind import (
     MODE,
     NETDEV,
     NUMBER,
     PKEY,
     SWITCH,
+    EffectFailed,
+    Host,
     Kind,
     Property,
+    Reading,
+    netdevs_of_pci,
     normal_text,
 )
 from ovirt_rdma.host.collect.netdevs import KEPT, features

@@ -10,8 +10,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Optional
 
-from ovirt_rdma.host.changes.kinds.host import EffectFailed, Host, Place, Reading
-from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Kind
+from ovirt_rdma.host.changes.kinds.kind import (
+    AtomicChange,
+    EffectFailed,
+    Host,
+    Kind,
+    Place,
+    Reading,
+)
 from ovirt_rdma.host.changes.kinds.netdev import (
     OffloadState,
     PkeyChild,

@@ -22,8 +22,7 @@ import stat
 from pathlib import Path
 from typing import ClassVar, Optional
 
-from ovirt_rdma.host.changes.kinds.host import EffectFailed, Host, Reading
-from ovirt_rdma.host.changes.kinds.kind import Kind
+from ovirt_rdma.host.changes.kinds.kind import EffectFailed, Host, Kind, Reading
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.fabric.subnet import running_opensm
 from ovirt_rdma.host.facts.model import module_name

@@ -17,13 +17,15 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Optional
 
-from ovirt_rdma.host.changes.kinds.host import (
+from ovirt_rdma.host.changes.kinds.kind import (
+    NUMBER,
     EffectFailed,
     Host,
+    Kind,
+    Property,
     Reading,
     netdevs_of_pci,
 )
-from ovirt_rdma.host.changes.kinds.kind import NUMBER, Kind, Property
 from ovirt_rdma.host.changes.kinds.netdev import Sysfs
 from ovirt_rdma.host.collect.rdma import PCI_DEVICES
 from ovirt_rdma.host.collect.tools import rows, virtual_functions

@@ -9,9 +9,9 @@ from argparse import Namespace
 
 import pytest
 
-from ovirt_rdma.cli import approval
-from ovirt_rdma.cli.approval import Declined, approve
+from ovirt_rdma.cli import parser
 from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.parser import Declined, approve
 
 pytestmark = pytest.mark.hypervisor
 
@@ -27,7 +27,7 @@ class Typed(io.StringIO):
 
 def test_long_lines_are_folded_at_words(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", Typed("y\n"))
-    monkeypatch.setattr(approval, "terminal_width", lambda stream: 30)
+    monkeypatch.setattr(parser, "terminal_width", lambda stream: 30)
     plan = [
         "host01, host02, host03, one by one: policy",
         "  host01  ib0  10.20.0.11/24",

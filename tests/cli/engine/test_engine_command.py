@@ -15,7 +15,7 @@ from support.command_line import run_on_terminal
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
-from ovirt_rdma.cli import approval
+from ovirt_rdma.cli import parser
 from ovirt_rdma.cli.engine import login, session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.cli.engine.matrix import matrix_document, show_matrix
@@ -162,10 +162,10 @@ def test_a_ca_file_that_is_none(capsys, tmp_path, text):
 
 def test_nobody_is_asked_without_a_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    with pytest.raises(approval.Declined, match="no terminal") as caught:
-        approval.approve(Namespace(assume_yes=False), Output(), ["a plan"])
+    with pytest.raises(parser.Declined, match="no terminal") as caught:
+        parser.approve(Namespace(assume_yes=False), Output(), ["a plan"])
     assert caught.value.exit_code == 4
-    approval.approve(Namespace(assume_yes=True), Output(), ["a plan"])
+    parser.approve(Namespace(assume_yes=True), Output(), ["a plan"])
 
 
 class Terminal(io.StringIO):
@@ -180,10 +180,10 @@ def test_the_question_before_a_change(monkeypatch, capsys, answer, goes):
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     ask = Namespace(assume_yes=False)
     if goes:
-        approval.approve(ask, Output(), ["host01 goes down"])
+        parser.approve(ask, Output(), ["host01 goes down"])
     else:
-        with pytest.raises(approval.Declined, match="declined"):
-            approval.approve(ask, Output(), ["host01 goes down"])
+        with pytest.raises(parser.Declined, match="declined"):
+            parser.approve(ask, Output(), ["host01 goes down"])
     out, err = capsys.readouterr()
     assert (out, err) == ("", "host01 goes down\nContinue? [y/N] ")
 

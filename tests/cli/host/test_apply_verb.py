@@ -12,7 +12,7 @@ import pytest
 from support.command_line import run
 from support.host.changes_wanted import MODES, POLICY, modes
 
-from ovirt_rdma.cli.host import apply
+from ovirt_rdma.cli.host import plan
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.collect.collector import HostReader
@@ -407,7 +407,7 @@ def test_and_after_a_run_that_came_between(ready, monkeypatch):
         with really(root, **more):
             yield
 
-    monkeypatch.setattr(apply, "one_run", after_another)
+    monkeypatch.setattr(plan, "one_run", after_another)
     result = ready("apply")
     assert result.code == 0
     assert "MODOPT-02/boot" not in result.out

@@ -14,7 +14,7 @@ from support.storage.fake_network import FakeNetwork
 from ovirt_rdma.cli.host import bench as verb
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.storage import probe
-from ovirt_rdma.storage.benchmark import fio, measure, scratch
+from ovirt_rdma.storage.benchmark import measure, scratch, tools
 from ovirt_rdma.storage.benchmark.measure import MIB
 from ovirt_rdma.storage.benchmark.model import as_document
 from ovirt_rdma.storage.benchmark.scratch import Scratch
@@ -59,7 +59,7 @@ def bench(tmp_path, capsys, monkeypatch):
     network.rdma["10.0.0.1", 20049] = READY
     for name in ("resolve", "tcp_answers", "rdma_listener"):
         monkeypatch.setattr(probe, name, getattr(network, name))
-    monkeypatch.setattr(scratch, "engine", lambda run: fio.Engine("3.35", "libaio"))
+    monkeypatch.setattr(scratch, "engine", lambda run: tools.Engine("3.35", "libaio"))
     canned = _fio({"rdma": 3e8, "tcp": 1e8})
 
     def on_host(*words, wanted=canned):

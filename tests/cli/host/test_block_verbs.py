@@ -13,9 +13,8 @@ from support.fakes.fake_iscsiadm import FakeIscsiadm
 from support.fakes.fake_runner import FakeRunner
 
 from ovirt_rdma.host.block import sessions as sessions_module
-from ovirt_rdma.host.block import srp as srp_module
-from ovirt_rdma.host.block.iser import Iser
-from ovirt_rdma.host.block.srp import Srp
+from ovirt_rdma.host.block import sessions as srp_module
+from ovirt_rdma.host.block.sessions import Iser, Srp
 from ovirt_rdma.host.system.lock import one_run
 
 OTHER = "0002c90300fb1299"

@@ -5,7 +5,7 @@ import pytest
 from support.command_line import run_on_terminal
 from support.host import sample_rules
 
-from ovirt_rdma.cli.host import explain
+from ovirt_rdma.cli.host import check
 from ovirt_rdma.host.rules.registry import RULES
 
 LONG = " ".join(
@@ -57,7 +57,7 @@ sources
 @pytest.fixture
 def on_host(sampled, tmp_path, monkeypatch):
     """A host with the sample rules, of which one has a page."""
-    monkeypatch.setattr(explain, "FOLDERS", (tmp_path / "none", tmp_path))
+    monkeypatch.setattr(check, "FOLDERS", (tmp_path / "none", tmp_path))
     (tmp_path / "SAMPLE-TSO-01.md").write_text(PAGE)
     return sampled(*sample_rules.ALL)
 

@@ -7,7 +7,7 @@ import pytest
 from support.host.subnet import PID, Subnet
 
 from ovirt_rdma.cli.host import fabric
-from ovirt_rdma.host.fabric.partitions import RULE
+from ovirt_rdma.host.fabric.partitions import PARTITIONS_RULE
 from ovirt_rdma.host.services import opensm
 
 pytestmark = pytest.mark.hypervisor
@@ -53,7 +53,7 @@ def test_the_file_is_written_read_and_proven(managed):
     result = apply(managed)
     assert (result.code, result.err) == (0, "")
     assert result.out == (
-        f"done     {RULE}/host  another text -> 2 partitions\n"
+        f"done     {PARTITIONS_RULE}/host  another text -> 2 partitions\n"
         "1 step done and verified.\nThe subnet manager has these partitions.\n"
     )
     assert f"{OTHER}=limited" in managed.file.read_text()

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.host.daemon_task import TaskRuns
 
-from ovirt_rdma.host.daemon.kernel_change import (
+from ovirt_rdma.host.daemon.tasks import (
     KernelFindings,
     Recheck,
-    differences,
+    kernel_differences,
     record_after,
 )
 from ovirt_rdma.host.paths import FINDINGS_JSON, under
@@ -153,8 +153,8 @@ def test_a_record_always_has_the_newest_findings_and_only_real_differences(boots
     for boot in boots:
         record = record_after(record, boot)
         assert record.now == boot
-        assert (record.before is None) == (differences(record) == ())
-        for found in differences(record):
+        assert (record.before is None) == (kernel_differences(record) == ())
+        for found in kernel_differences(record):
             assert found.verdict != found.was
         if record.before is not None:
             assert record.before.kernel != boot.kernel

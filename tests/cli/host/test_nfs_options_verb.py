@@ -16,8 +16,8 @@ from support.storage.fake_network import FakeNetwork
 
 from ovirt_rdma.cli.host import nfs
 from ovirt_rdma.cli.host.main import main
+from ovirt_rdma.host.export import ENGINE_REFUSES, VERSIONS
 from ovirt_rdma.host.facts import model as facts_file
-from ovirt_rdma.host.mount_options import ENGINE_REFUSES, VERSIONS
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import TRANSPORTS
 from ovirt_rdma.storage.readiness import READY, UNKNOWN, ProbeContext

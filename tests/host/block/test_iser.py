@@ -12,9 +12,9 @@ from support.fakes.fake_iscsiadm import FakeIscsiadm
 from support.fakes.fake_root import FakeRoot
 from support.host import vdsm_iscsi
 
-from ovirt_rdma.host.block.iser import Iser
 from ovirt_rdma.host.block.logins import iser_logins
 from ovirt_rdma.host.block.read import BlockReader
+from ovirt_rdma.host.block.sessions import Iser
 from ovirt_rdma.host.policy.block import IserTarget
 from ovirt_rdma.host.policy.texts import INTERFACE
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, NotInstalled

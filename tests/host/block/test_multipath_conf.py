@@ -4,7 +4,7 @@
 import pytest
 from support.fakes.fake_root import FakeRoot
 
-from ovirt_rdma.host.block.multipath_conf import mixed_sections, multipath_findings
+from ovirt_rdma.host.block.read import mixed_sections, multipath_findings
 from ovirt_rdma.host.system.tree import FileTree
 
 # The sections of VDSM's own file, lib/vdsm/storage/mpathconf.py.

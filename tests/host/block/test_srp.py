@@ -10,10 +10,10 @@ import pytest
 from support.fakes.fake_block import GUID, FakeBlock
 from support.fakes.fake_root import FakeRoot
 
-from ovirt_rdma.host.block import srp as srp_module
+from ovirt_rdma.host.block import sessions as srp_module
 from ovirt_rdma.host.block.logins import Login
 from ovirt_rdma.host.block.read import BlockReader
-from ovirt_rdma.host.block.srp import Srp, write_in_child
+from ovirt_rdma.host.block.sessions import Srp, write_in_child
 from ovirt_rdma.host.policy.block import SrpTarget
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree

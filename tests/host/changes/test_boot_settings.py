@@ -5,8 +5,7 @@ import pytest
 
 from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import AppliedChange, Ledger, Run
-from ovirt_rdma.host.changes.kinds.host import Place
-from ovirt_rdma.host.changes.kinds.kind import AtomicChange
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Place
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, SYSFS, Change
 
 pytestmark = pytest.mark.hypervisor

@@ -23,8 +23,7 @@ from ovirt_rdma.host.changes.journal import (
     Ledger,
     Run,
 )
-from ovirt_rdma.host.changes.kinds.host import Place
-from ovirt_rdma.host.changes.kinds.kind import AtomicChange
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Place
 from ovirt_rdma.host.paths import JOURNAL, under
 from ovirt_rdma.host.rules.base import Change
 

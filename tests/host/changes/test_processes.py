@@ -213,7 +213,7 @@ UNDER_WAY = """
 import subprocess
 import sys
 import time
-from ovirt_rdma.host.changes.kinds.host import run_effect
+from ovirt_rdma.host.changes.kinds.kind import run_effect
 from ovirt_rdma.host.system.signals import delayed_signals
 
 with delayed_signals() as signals:

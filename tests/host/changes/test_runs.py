@@ -16,7 +16,7 @@ from support.host.memory_host import FakeHost, Killed, Points
 from support.problems import problem
 
 from ovirt_rdma.host.changes.journal import Journal, JournalProblem, Ledger, Run
-from ovirt_rdma.host.changes.kinds.host import (
+from ovirt_rdma.host.changes.kinds.kind import (
     EffectFailed,
     Reading,
 )

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from ovirt_rdma.host.changes import boot
 from ovirt_rdma.host.changes.boot import _Restorer
 from ovirt_rdma.host.changes.journal import Refused
-from ovirt_rdma.host.changes.kinds.host import Place, Reading
-from ovirt_rdma.host.changes.kinds.kind import AtomicChange
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Place, Reading
 from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.changes.plan import gate
 from ovirt_rdma.host.changes.run import interrupted_users

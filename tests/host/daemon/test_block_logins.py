@@ -14,10 +14,10 @@ from support.fakes.fake_runner import FakeRunner
 from support.host.daemon_task import TaskRuns
 
 from ovirt_rdma.host.block import sessions as sessions_module
-from ovirt_rdma.host.block import srp as srp_module
-from ovirt_rdma.host.block.srp import Srp
+from ovirt_rdma.host.block import sessions as srp_module
+from ovirt_rdma.host.block.sessions import Srp
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.daemon.block import BOOT_S, BlockLogins, log_in_at_boot
+from ovirt_rdma.host.daemon.tasks import BOOT_S, BlockLogins, log_in_at_boot
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.policy.load import load_policy_file

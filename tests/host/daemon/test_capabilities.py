@@ -15,7 +15,7 @@ from support.fakes.fake_hosts import connectx3_ib
 from support.host.daemon_task import TaskRuns
 
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.daemon.capabilities import Capabilities
+from ovirt_rdma.host.daemon.tasks import Capabilities
 from ovirt_rdma.host.facts.uses import content_of
 from ovirt_rdma.host.paths import (
     CAPS_JSON,

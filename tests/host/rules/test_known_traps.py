@@ -8,7 +8,7 @@ from support.golden.golden_hosts import DATA as HOST_DATA
 from support.golden.golden_hosts import HOSTS
 from support.golden.golden_traps import TRAPS
 
-from ovirt_rdma.cli.host.explain import read_page
+from ovirt_rdma.cli.host.check import read_page
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy

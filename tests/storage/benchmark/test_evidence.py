@@ -26,7 +26,8 @@ from ovirt_rdma.host.facts.statistics import (
     PortCounters,
     Statistics,
 )
-from ovirt_rdma.storage.benchmark.evidence import (
+from ovirt_rdma.storage.benchmark.model import NetworkPath
+from ovirt_rdma.storage.benchmark.verdict import (
     Cpu,
     Moment,
     cpu_times,
@@ -34,7 +35,6 @@ from ovirt_rdma.storage.benchmark.evidence import (
     sample_between,
     slots_of,
 )
-from ovirt_rdma.storage.benchmark.model import NetworkPath
 
 MOUNT = "/run/ovirt-rdma-bench/mount"
 SECTION = """\

@@ -20,8 +20,7 @@ from ovirt_rdma.host.facts.model import Facts, NfsMount, Route
 from ovirt_rdma.host.facts.statistics import Statistics
 from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, run_command
-from ovirt_rdma.storage.benchmark import fio
-from ovirt_rdma.storage.benchmark.evidence import Moment, sample_between
+from ovirt_rdma.storage.benchmark import tools
 from ovirt_rdma.storage.benchmark.measure import (
     MIB,
     Measuring,
@@ -38,11 +37,12 @@ from ovirt_rdma.storage.benchmark.model import (
     Load,
 )
 from ovirt_rdma.storage.benchmark.scratch import Scratch, engine
+from ovirt_rdma.storage.benchmark.verdict import Moment, sample_between
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Readiness, Step
 
 EXPORT = Export.parse("10.0.0.1:/x")
 RULE = NfsRule(0, "none", "10.0.0.1", "*", PREFER_RDMA, options="nconnect=8,nodiratime")
-ENGINE = fio.Engine("3.35", "libaio")
+ENGINE = tools.Engine("3.35", "libaio")
 WRITE, READ = Load(SEQUENTIAL_WRITE, MIB, 32), Load(RANDOM_READ, 4096, 1)
 QUICK = Request(repeats=2, seconds=1, size=MIB)
 
@@ -367,10 +367,10 @@ def test_every_run_of_fio_is_direct_and_makes_no_file(name):
     """From the page cache of this host, memory would be measured; a file that fio makes
     is one that somebody else could have replaced.
     """
-    found = fio.Engine("3.35", name)
+    found = tools.Engine("3.35", name)
     (first, *_) = turns(QUICK, 128)
-    commands = [fio.arguments(one, "/f", MIB, 1, found) for one in first.loads]
-    for command in (*commands, fio.layout_arguments("/f", MIB, found)):
+    commands = [tools.arguments(one, "/f", MIB, 1, found) for one in first.loads]
+    for command in (*commands, tools.layout_arguments("/f", MIB, found)):
         given = [word.partition("=")[0] for word in command]
         for word in ("--direct=1", "--allow_file_create=0", "--fallocate=none"):
             assert word in command, command
@@ -384,8 +384,8 @@ def test_the_real_fio_makes_no_file(tmp_path):
     found = engine(run_command)
     file = tmp_path / "data"
     for command in (
-        fio.arguments(READ, str(file), MIB, 1, found),
-        fio.layout_arguments(str(file), MIB, found),
+        tools.arguments(READ, str(file), MIB, 1, found),
+        tools.layout_arguments(str(file), MIB, found),
     ):
         with contextlib.suppress(Problem):
             Scratch(str(tmp_path)).fio(command, 1)
@@ -406,18 +406,18 @@ def test_the_real_fio_is_understood():
             file = scratch.file
             made = scratch.folder / "data"
             inode = made.stat().st_ino
-            layout = fio.layout_arguments(file, 4 * MIB, found)
-            fio.check_layout(scratch.fio(layout, 9), 4 * MIB)
+            layout = tools.layout_arguments(file, 4 * MIB, found)
+            tools.check_layout(scratch.fio(layout, 9), 4 * MIB)
             scratch.check_written(4 * MIB)
             # Written by its name in /proc, and in place.
             assert made.read_bytes().count(0) < MIB
             assert (made.stat().st_ino, made.stat().st_size) == (inode, 4 * MIB)
             before = read_counters("/")
             for load in (WRITE, READ):
-                command = fio.arguments(load, file, 4 * MIB, 1, found)
+                command = tools.arguments(load, file, 4 * MIB, 1, found)
                 # Shorter than the verb can: fio's output is the same.
                 short = [word.replace("runtime=1", "runtime=100ms") for word in command]
-                results.append(fio.parse(scratch.fio(short, 1), load))
+                results.append(tools.parse(scratch.fio(short, 1), load))
             sample = sample_between(before, read_counters("/"), file, None)
         assert mounts.is_clean()
     for result in results:

@@ -14,18 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.storage.benchmark import fio, link_tools
-from ovirt_rdma.storage.benchmark.evidence import (
-    cpu_times,
-    tcp_out_of_order,
-    tcp_resent,
-)
+from ovirt_rdma.storage.benchmark import tools
 from ovirt_rdma.storage.benchmark.model import (
     RANDOM_READ,
     RANDOM_WRITE,
     SEQUENTIAL_READ,
     SEQUENTIAL_WRITE,
     Load,
+)
+from ovirt_rdma.storage.benchmark.verdict import (
+    cpu_times,
+    tcp_out_of_order,
+    tcp_resent,
 )
 
 READ = Load(RANDOM_READ, 4096, 32)
@@ -55,10 +55,10 @@ FIO = "fio: this platform has no fallocate\nnote: both iodepth >= 1\n" + _fio()
 
 
 def test_fio_gives_rate_and_percentiles():
-    found = fio.parse(FIO, READ)
+    found = tools.parse(FIO, READ)
     assert (found.bytes_per_s, found.operations_per_s) == (62155174.0, 15174.603175)
     assert found.p99_9_us == 13041.7
-    assert fio.parse(_fio(read=0, write=7e8), WRITE).bytes_per_s == 7e8
+    assert tools.parse(_fio(read=0, write=7e8), WRITE).bytes_per_s == 7e8
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_fio_gives_rate_and_percentiles():
 )
 def test_a_fio_that_failed_is_one_sentence(text, id, words):
     with pytest.raises(Problem) as caught:
-        fio.parse(text, READ)
+        tools.parse(text, READ)
     assert caught.value.id == id
     assert words in str(caught.value)
     assert caught.value.fix
@@ -93,17 +93,17 @@ def test_a_fio_that_failed_is_one_sentence(text, id, words):
     ],
 )
 def test_the_best_engine_is_used(version, engines, wanted):
-    assert fio.engine(version, engines).name == wanted
+    assert tools.engine(version, engines).name == wanted
 
 
 @pytest.mark.parametrize("version", ["fio-2.21\n", "fio-3.1\n", "", "3.33", "\x1b[2J"])
 def test_an_old_fio_is_refused(version):
     with pytest.raises(Problem, match=r"bench needs fio 3\.2"):
-        fio.engine(version, "")
+        tools.engine(version, "")
 
 
 def test_a_depth_without_asynchronous_engine_is_threads():
-    words = fio.arguments(READ, "/m/f", 1 << 20, 3, fio.Engine("3.35", "psync"))
+    words = tools.arguments(READ, "/m/f", 1 << 20, 3, tools.Engine("3.35", "psync"))
     assert "--numjobs=32" in words
     assert "--thread" in words
     assert not [word for word in words if word.startswith("--iodepth")]
@@ -138,10 +138,10 @@ def test_fio_bypasses_the_page_cache_and_makes_no_file(word, name):
     """What this host has in memory is not the server's; a file that fio makes in place
     of ours may be anywhere (fio(1): direct, allow_file_create).
     """
-    used = fio.Engine("3.33", name)
+    used = tools.Engine("3.33", name)
     for command in (
-        fio.arguments(Load(word, 1 << 20, 4), "/proc/1/fd/3", 1 << 20, 9, used),
-        fio.layout_arguments("/proc/1/fd/3", 1 << 20, used),
+        tools.arguments(Load(word, 1 << 20, 4), "/proc/1/fd/3", 1 << 20, 9, used),
+        tools.layout_arguments("/proc/1/fd/3", 1 << 20, used),
     ):
         set_ = dict(one.lstrip("-").split("=", 1) for one in command if "=" in one)
         assert (set_["direct"], set_["allow_file_create"]) == ("1", "0")
@@ -150,16 +150,16 @@ def test_fio_bypasses_the_page_cache_and_makes_no_file(word, name):
 
 
 def test_perftest_is_read_from_its_table():
-    assert link_tools.perftest(PERFTEST) == 97.85e9 / 8
-    assert link_tools.perftest(QOS) == 11000 * (1 << 20)
-    assert link_tools.perftest(OLD) == 5990 * (1 << 20)
+    assert tools.perftest(PERFTEST) == 97.85e9 / 8
+    assert tools.perftest(QOS) == 11000 * (1 << 20)
+    assert tools.perftest(OLD) == 5990 * (1 << 20)
 
 
 IPERF3 = json.dumps({"start": {}, "end": {"sum_received": {"bits_per_second": 9.4e9}}})
 
 
 def test_iperf3_gives_bytes_per_second():
-    assert link_tools.iperf3(IPERF3) == 9.4e9 / 8
+    assert tools.iperf3(IPERF3) == 9.4e9 / 8
 
 
 # perftest 4.5 in the lab's guests, with Soft-RoCE.
@@ -187,11 +187,11 @@ Unexpected CM event bl blka 8
 
 
 def test_what_the_tools_printed_in_the_lab():
-    assert link_tools.perftest(GUEST_PERFTEST) == 0.005909e9 / 8
+    assert tools.perftest(GUEST_PERFTEST) == 0.005909e9 / 8
 
 
 def test_without_a_clock_rate_perftest_s_messages_count():
-    assert link_tools.perftest(UNEVEN_CLOCK) == 680 * 65536 / 3
+    assert tools.perftest(UNEVEN_CLOCK) == 680 * 65536 / 3
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_without_a_clock_rate_perftest_s_messages_count():
     ],
 )
 def test_a_tool_that_failed_is_quoted(stdout, stderr, wanted):
-    assert link_tools.reason(stdout, stderr, "exit status 1").startswith(wanted)
+    assert tools.reason(stdout, stderr, "exit status 1").startswith(wanted)
 
 
 _NOTHING = ("560000           0.00               97.85", "0    0.00    0.00")
@@ -226,22 +226,22 @@ _NOTHING = ("560000           0.00               97.85", "0    0.00    0.00")
 @pytest.mark.parametrize(
     "parse, text, words",
     [
-        (link_tools.perftest, "Couldn't connect to hv2:18515\n", "connect to hv2"),
-        (link_tools.perftest, PERFTEST.partition(" 65536")[0], "no average"),
-        (link_tools.perftest, PERFTEST.replace(*_NOTHING), "nothing was"),
-        (link_tools.perftest, "", "printed nothing"),
-        (link_tools.iperf3, '{"error": "unable to connect"}', "unable to connect"),
-        (link_tools.iperf3, IPERF3[:40], "not JSON"),
-        (link_tools.iperf3, "{}", "no end.sum_received"),
+        (tools.perftest, "Couldn't connect to hv2:18515\n", "connect to hv2"),
+        (tools.perftest, PERFTEST.partition(" 65536")[0], "no average"),
+        (tools.perftest, PERFTEST.replace(*_NOTHING), "nothing was"),
+        (tools.perftest, "", "printed nothing"),
+        (tools.iperf3, '{"error": "unable to connect"}', "unable to connect"),
+        (tools.iperf3, IPERF3[:40], "not JSON"),
+        (tools.iperf3, "{}", "no end.sum_received"),
     ],
 )
 def test_a_tool_without_result_says_why(parse, text, words):
-    with pytest.raises(link_tools.NotUnderstood, match=words):
+    with pytest.raises(tools.NotUnderstood, match=words):
         parse(text)
 
 
 def test_each_tool_is_asked_for_what_its_parser_reads():
-    words = {test.tool: test.arguments("hv2") for test in link_tools.TESTS}
+    words = {test.tool: test.arguments("hv2") for test in tools.TESTS}
     assert words["ib_read_bw"] == (
         *("ib_read_bw", "-R", "-F", "--report_gbits", "-D", "3"),
         "hv2",
@@ -308,13 +308,13 @@ odd = st.one_of(
 
 @given(odd)
 def test_any_output_is_a_result_or_one_sentence(text):
-    for parse in (link_tools.perftest, link_tools.iperf3):
+    for parse in (tools.perftest, tools.iperf3):
         try:
             assert parse(text) > 0
-        except link_tools.NotUnderstood as error:
+        except tools.NotUnderstood as error:
             assert len(str(error).splitlines()) <= 1
     try:
-        assert fio.parse(text, READ).bytes_per_s > 0
+        assert tools.parse(text, READ).bytes_per_s > 0
     except Problem as problem:
         assert problem.id in ("bench-fio-incomplete", "bench-fio-failed")
         assert len(str(problem).splitlines()) == 1

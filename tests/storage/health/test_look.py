@@ -20,8 +20,15 @@ from ovirt_rdma.storage.health.look import (
     Seeing,
     recent_errors,
 )
-from ovirt_rdma.storage.health.probe import Answer, Asked
-from ovirt_rdma.storage.health.signs import ACCEPTS, REFUSES, SILENT, Knock, Questions
+from ovirt_rdma.storage.health.signs import (
+    ACCEPTS,
+    REFUSES,
+    SILENT,
+    Answer,
+    Asked,
+    Knock,
+    Questions,
+)
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
 
 NO_POLICY = Policy()

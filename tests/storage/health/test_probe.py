@@ -21,8 +21,8 @@ import pytest
 
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.system.tree import VDSM_UID
-from ovirt_rdma.storage.health import probe
-from ovirt_rdma.storage.health.probe import (
+from ovirt_rdma.storage.health import signs
+from ovirt_rdma.storage.health.signs import (
     AT_ONCE,
     PROBE_S,
     Answer,
@@ -67,10 +67,10 @@ def events() -> Events:
 @pytest.fixture(autouse=True)
 def records(tmp_path, monkeypatch, request) -> Path:
     """The folder where processes find the children of others."""
-    monkeypatch.setattr(probe, "PROBES", str(tmp_path / "run/probes"))
+    monkeypatch.setattr(signs, "PROBES", str(tmp_path / "run/probes"))
     if "signals" not in request.fixturenames:
         # A child that was killed ends, however busy the machine is.
-        monkeypatch.setattr(probe, "_GONE_S", PATIENT_S)
+        monkeypatch.setattr(signs, "_GONE_S", PATIENT_S)
     return tmp_path / "run/probes"
 
 
@@ -110,7 +110,7 @@ def test_each_question_has_another_name(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "lstat", lstat)
     for _ in range(3):
-        list(probe.ask_server(Asked("/mnt/a")))
+        list(signs.ask_server(Asked("/mnt/a")))
     assert len(set(asked)) == 3
     for path in asked:
         assert re.fullmatch(r"/mnt/a/\.ovirt-rdma-[0-9a-f]{24}", path)
@@ -122,7 +122,7 @@ def test_an_error_of_the_server_has_its_name(monkeypatch, name):
         raise OSError(getattr(errno, name), "no")
 
     monkeypatch.setattr(os, "lstat", lstat)
-    answer = ask(probe.ask_server, "/mnt/a")["/mnt/a"]
+    answer = ask(signs.ask_server, "/mnt/a")["/mnt/a"]
     assert (answer.error, answer.late) == (name, False)
 
 
@@ -134,7 +134,7 @@ def test_a_refusal_may_be_remembered_so_the_server_is_asked_for_its_space(monkey
 
     monkeypatch.setattr(os, "lstat", lstat)
     monkeypatch.setattr(os, "statvfs", asked.append)
-    (fields,) = probe.ask_server(Asked("/mnt/a", read=True))
+    (fields,) = signs.ask_server(Asked("/mnt/a", read=True))
     assert asked == ["/mnt/a"]
     assert fields["error"] == "EACCES"
     assert "read_s" not in fields
@@ -196,7 +196,7 @@ def test_a_storage_domain_is_asked_as_vdsm(monkeypatch, mountpoint, user):
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "lstat", lstat)
-    list(probe.ask_server(Asked(mountpoint)))
+    list(signs.ask_server(Asked(mountpoint)))
     assert done == [*user, "asked"]
 
 
@@ -256,7 +256,7 @@ def test_the_lookup_counts_although_the_read_hangs(fifo, events):
 
 
 def test_half_a_line_is_no_answer(fifo, events, monkeypatch):
-    monkeypatch.setattr(probe, "_write", lambda w, fields: os.write(w, b'{"seco'))
+    monkeypatch.setattr(signs, "_write", lambda w, fields: os.write(w, b'{"seco'))
 
     def work(asked):
         yield {"seconds": 0.25}
@@ -457,7 +457,7 @@ def test_a_lock_of_the_parent_ends_while_a_child_hangs(tmp_path, records):
     """Whoever starts nfs health must not hold a lock by the child that is left."""
     program = """
 import fcntl, os, sys, time
-from ovirt_rdma.storage.health.probe import Asked, Probes
+from ovirt_rdma.storage.health.signs import Asked, Probes
 os.kill = lambda pid, number: None
 lock = open(sys.argv[1], "w")
 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -489,7 +489,7 @@ def test_a_fork_that_fails_is_a_problem(monkeypatch):
 
     monkeypatch.setattr(os, "fork", fork)
     problem = "no process could be started: Resource temporarily unavailable"
-    assert ask(probe.ask_server, "/a") == {"/a": Answer(problem=problem)}
+    assert ask(signs.ask_server, "/a") == {"/a": Answer(problem=problem)}
 
 
 @pytest.mark.parametrize(
@@ -523,8 +523,8 @@ def test_a_server_that_is_slow_to_find_the_file_is_not_asked_to_read(
         monkeypatch.setattr(time, "monotonic", lambda: later)
         return str(tmp_path / "metadata")
 
-    monkeypatch.setattr(probe, "monitored_file", find)
-    (fields,) = probe.ask_server(Asked(str(tmp_path), read=True))
+    monkeypatch.setattr(signs, "monitored_file", find)
+    (fields,) = signs.ask_server(Asked(str(tmp_path), read=True))
     assert fields["error"] is None
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from support.storage.seen_mount import FAST, load, seen, signs
 
-from ovirt_rdma.storage.health.probe import Answer
+from ovirt_rdma.storage.health.signs import Answer
 from ovirt_rdma.storage.health.state import (
     FABRIC,
     OK,

@@ -18,13 +18,13 @@ from support.storage.seen_mount import (
     signs,
 )
 
-from ovirt_rdma.storage.health.probe import Answer
 from ovirt_rdma.storage.health.signs import (
     ABSENT,
     ACCEPTS,
     REFUSES,
     SILENT,
     UNREACHABLE,
+    Answer,
 )
 from ovirt_rdma.storage.health.state import (
     DEAD,

@@ -13,9 +13,8 @@ from ovirt_rdma.host.daemon.loop import due_after
 from ovirt_rdma.host.paths import HEALTH_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import NfsPolicy, Policy
 from ovirt_rdma.host.policy.store import store
-from ovirt_rdma.storage.health.look import Look
-from ovirt_rdma.storage.health.probe import PROBE_S
-from ovirt_rdma.storage.health.signs import ALONE_S, LISTENER_S
+from ovirt_rdma.storage.health.look import AGAIN_S, HealthWatch, Look
+from ovirt_rdma.storage.health.signs import ALONE_S, LISTENER_S, PROBE_S
 from ovirt_rdma.storage.health.state import (
     DEAD,
     OK,
@@ -26,7 +25,6 @@ from ovirt_rdma.storage.health.state import (
     MountHealth,
     read_state,
 )
-from ovirt_rdma.storage.health.watch import AGAIN_S, HealthWatch
 
 GOOD = MountHealth("nas1:/a", "/mnt/a", "rdma", "4.2", OK, sentence="answered")
 LATE = replace(GOOD, state=SLOW, cause=SERVER, sentence="late", fix="threads")

@@ -31,10 +31,9 @@ from ovirt_rdma.storage.health.state import (
     MountHealth,
     write_state,
 )
-from ovirt_rdma.storage.metrics import families, rows
-from ovirt_rdma.storage.metrics.exporter import read_metrics
+from ovirt_rdma.storage.metrics import exporter, families
+from ovirt_rdma.storage.metrics.exporter import read_metrics, render
 from ovirt_rdma.storage.metrics.families import COUNTER
-from ovirt_rdma.storage.metrics.rows import render
 
 _LINE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -418,7 +417,7 @@ def test_a_health_of_another_form_is_a_sentence_and_the_rest_is_there(
 
 
 def test_more_mounts_than_the_limit_are_left_out_and_said(host, monkeypatch):
-    monkeypatch.setattr(rows, "MOST_MOUNTS", 2)
+    monkeypatch.setattr(exporter, "MOST_MOUNTS", 2)
     for number in range(3):
         host.mount(f"nas:/vm{number}")
     found = values(host)

@@ -13,7 +13,7 @@ from typing import Optional
 
 import pytest
 
-from ovirt_rdma.host.block import sessions, srp
+from ovirt_rdma.host.block import sessions
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.system.tree import FileTree
 from support.fakes.fake_root import FakeRoot
@@ -47,13 +47,12 @@ class FakeBlock:
         tools = FakeRunner()
         tools.program("modprobe", lambda argv: "")
         tools.program("dmesg", lambda argv: "\n".join(self.log))
+        srp = sessions.Srp
         monkeypatch.setattr(
             sessions, "HostReader", lambda top: HostReader(top, self.root.runner)
         )
-        monkeypatch.setattr(
-            sessions, "Srp", lambda top, _: srp.Srp(top, tools, self.write)
-        )
-        write = srp._written
+        monkeypatch.setattr(sessions, "Srp", lambda top, _: srp(top, tools, self.write))
+        write = sessions._written
 
         def written(path: Path, text: str) -> bool:
             if path.name == "delete":
@@ -61,7 +60,7 @@ class FakeBlock:
                 self.remove(int(port))
             return write(path, text)
 
-        monkeypatch.setattr(srp, "_written", written)
+        monkeypatch.setattr(sessions, "_written", written)
 
     def local_port(self, name: str) -> None:
         """Let ib_srp offer a local port, such as srp-mlx4_0-1."""

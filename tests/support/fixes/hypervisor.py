@@ -235,7 +235,7 @@ HYPERVISOR = {
         all_of(follow(POLICY), run("apply --confirm-timeout 60")),
     ),
     "run to be confirmed, apply again": Row(
-        fixed("cli/host/apply.py:_print_applied", CONFIRM),
+        fixed("cli/host/plan.py:_print_applied", CONFIRM),
         "apply",
         all_of(follow(POLICY), run("apply --confirm-timeout 60")),
     ),
@@ -250,7 +250,7 @@ HYPERVISOR = {
         all_of(follow(POLICY), run("apply --confirm-timeout 60"), follow(MODULES)),
     ),
     "confirmed too late": Row(
-        fixed("cli/host/apply.py:_refuse_late", APPLY),
+        fixed("cli/host/plan.py:_refuse_late", APPLY),
         "confirm",
         all_of(
             follow(POLICY),
@@ -258,7 +258,7 @@ HYPERVISOR = {
         ),
     ),
     "links that were in use": Row(
-        fixed("cli/host/apply.py:_print_applied", APPLY),
+        fixed("cli/host/plan.py:_print_applied", APPLY),
         "apply --live-only",
         all_of(follow(POLICY), mounted),
         first=unmounted,
@@ -426,12 +426,12 @@ SM = "ovirt-rdma-host fabric sm"
 WRITE_PARTITIONS = "ovirt-rdma-host fabric partitions apply"
 FABRIC = {
     "subnet manager that is not running": Row(
-        fixed("host/fabric/check.py:own_findings", f"{SM} enable"),
+        fixed("host/fabric/partitions.py:own_findings", f"{SM} enable"),
         "fabric check",
         follow(fabric(MANAGER)),
     ),
     "subnet manager that nobody wants": Row(
-        fixed("host/fabric/check.py:own_findings", f"{SM} disable"),
+        fixed("host/fabric/partitions.py:own_findings", f"{SM} disable"),
         "fabric check",
         all_of(
             follow(fabric(MANAGER)),
@@ -448,7 +448,7 @@ FABRIC = {
         follow(fabric(MANAGER, STORAGE)),
     ),
     "partitions that opensm has not": Row(
-        fixed("host/fabric/check.py:_partitions", WRITE_PARTITIONS),
+        fixed("host/fabric/partitions.py:_partitions", WRITE_PARTITIONS),
         "fabric check",
         all_of(opensm_runs, follow(fabric(STORAGE))),
     ),

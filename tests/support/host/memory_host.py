@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ovirt_rdma.host.changes.kinds.host import Reading
+from ovirt_rdma.host.changes.kinds.kind import Reading
 from ovirt_rdma.host.facts.model import OwnFile, Unit
 from ovirt_rdma.host.rules.base import FILE, MODULE, PROFILE, UNIT, VF
 from support.host import vf_kernel

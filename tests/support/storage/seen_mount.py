@@ -8,9 +8,9 @@ from typing import Any, Optional
 
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import Load, OperationStatistics
-from ovirt_rdma.storage.health.probe import Answer
 from ovirt_rdma.storage.health.signs import (
     ACCEPTS,
+    Answer,
     Knock,
     ServerSigns,
 )

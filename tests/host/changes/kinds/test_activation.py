@@ -8,8 +8,7 @@ from support.fakes.fake_changes import changing
 from support.fakes.fake_hosts import connectx3_ib
 
 from ovirt_rdma.host.changes.journal import DONE
-from ovirt_rdma.host.changes.kinds.host import EffectFailed
-from ovirt_rdma.host.changes.kinds.kind import AtomicChange
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange, EffectFailed
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.run import RunRequest, interrupted_users
 from ovirt_rdma.host.changes.undo import UndoChange

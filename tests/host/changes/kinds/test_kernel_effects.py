@@ -9,11 +9,11 @@ from support.fakes.fake_changes import changing
 from support.fakes.fake_hosts import connectx3_ib
 from support.fakes.fake_root import Pci
 
-from ovirt_rdma.host.changes.kinds.host import (
+from ovirt_rdma.host.changes.kinds.kind import (
+    AtomicChange,
     EffectFailed,
     Reading,
 )
-from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import FILE, MODULE, OFFLOAD, SYSFS, UNIT, Change

@@ -22,11 +22,11 @@ from ovirt_rdma.host.changes.journal import (
     Journal,
 )
 from ovirt_rdma.host.changes.kinds import registry
-from ovirt_rdma.host.changes.kinds.host import (
+from ovirt_rdma.host.changes.kinds.kind import (
     EffectFailed,
+    Kind,
     Reading,
 )
-from ovirt_rdma.host.changes.kinds.kind import Kind
 from ovirt_rdma.host.changes.plan import (
     Plan,
     PlannedBy,

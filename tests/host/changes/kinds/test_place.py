@@ -6,7 +6,7 @@ from support.fakes.fake_changes import ChangingRoot, changing
 from support.fakes.fake_hosts import connectx3_ib, connectx5_roce
 from support.fakes.fake_root import Pci
 
-from ovirt_rdma.host.changes.kinds.host import Host, Place, present_name
+from ovirt_rdma.host.changes.kinds.kind import Host, Place, present_name
 from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, SYSFS, Change
 

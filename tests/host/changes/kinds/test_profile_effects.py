@@ -7,12 +7,12 @@ import pytest
 from support.fakes.fake_changes import changing
 from support.fakes.fake_hosts import connectx3_ib
 
-from ovirt_rdma.host.changes.kinds import network_manager
-from ovirt_rdma.host.changes.kinds.host import (
+from ovirt_rdma.host.changes.kinds import profile
+from ovirt_rdma.host.changes.kinds.kind import (
+    AtomicChange,
     EffectFailed,
     Reading,
 )
-from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import PROFILE, Change
 from ovirt_rdma.host.rules.ipoib import new_profile
@@ -89,9 +89,7 @@ def test_a_changed_property_is_on_disk_before_it_is_noted(host, monkeypatch):
     def sync(folder):
         seen.append((str(folder), host.profile("storage")[MODE]))
 
-    monkeypatch.setattr(
-        "ovirt_rdma.host.changes.kinds.network_manager.sync_directory", sync
-    )
+    monkeypatch.setattr("ovirt_rdma.host.changes.kinds.profile.sync_directory", sync)
     uuid = host.nm_profile("storage", interface_name="ib0")
     host.effects().do(act(MODE, "datagram", "connected", uuid))
     assert seen == [(str(host.path / FOLDER), "connected")]
@@ -274,13 +272,13 @@ def test_a_failed_profile_that_cannot_be_deleted_is_said(host):
 
 @pytest.mark.parametrize("make", ["foreign", "link"])
 def test_a_foreign_file_where_ours_would_go_is_left(host, make):
-    place = host.path / network_manager.path_of("ib0")[1:]
+    place = host.path / profile.path_of("ib0")[1:]
     if make == "foreign":
         place.write_text(f"[connection]\nuuid={OTHER}\n")
     else:
         place.symlink_to("/nowhere")
     words = fails(host.effects().do, new())
-    assert (words.id, str(network_manager.path_of("ib0")) in words) == (EXISTS, True)
+    assert (words.id, str(profile.path_of("ib0")) in words) == (EXISTS, True)
     assert place.is_symlink() or OTHER in place.read_text()
     host.effects().undo(new())
     assert place.is_symlink() or OTHER in place.read_text()
@@ -305,9 +303,9 @@ def test_where_networkmanager_keeps_no_files(host):
 
 def killed_between_file_and_load(host, one):
     host.takes_profiles = False
-    path = host.path / network_manager.path_of("ib0")[1:]
+    path = host.path / profile.path_of("ib0")[1:]
     wanted = {c.name: c.after for c in one.changes}
-    path.write_text(network_manager.text_of({network_manager.UUID: UUID, **wanted}))
+    path.write_text(profile.text_of({profile.UUID: UUID, **wanted}))
     host.takes_profiles = True
 
 
@@ -333,7 +331,7 @@ def test_a_run_killed_before_the_profile_was_loaded_can_be_done_again(host):
 
 
 def test_an_odd_file_is_no_profile_of_ours(host):
-    place = host.path / network_manager.path_of("ib0")[1:]
+    place = host.path / profile.path_of("ib0")[1:]
     for data in (b"", b"[connection\n", b"\xff\xfe", b"uuid=x\n[a]\n[a]\n"):
         place.write_bytes(data)
         assert host.effects().read(new().changes[0], UUID) == Reading()
@@ -364,10 +362,7 @@ def test_a_childs_profile_makes_and_removes_the_netdev(host):
     one = new(*CHILD)
     host.effects().do(one)
     assert host.state("ib0.8001")[:2] == ("datagram", "2044")
-    assert (
-        "p-key=32769"
-        in (host.path / network_manager.path_of("ib0.8001")[1:]).read_text()
-    )
+    assert "p-key=32769" in (host.path / profile.path_of("ib0.8001")[1:]).read_text()
     for change in one.changes:
         assert host.effects().read(change, UUID) == Reading(change.after)
     host.effects().undo(one)
@@ -435,9 +430,9 @@ def test_values_survive_a_keyfile():
         TSO: "off",
         "infiniband.p-key": "0x8001",
     }
-    text = network_manager.text_of(values)
-    assert network_manager.value_in(text, "connection.id") == "ib\\0"
-    assert network_manager.value_in(text, TSO) == "false"
-    assert network_manager.value_in(text, "infiniband.p-key") == "32769"
-    assert network_manager.value_in(text, "infiniband.mtu") is None
-    assert network_manager.value_in("nothing", TSO) is None
+    text = profile.text_of(values)
+    assert profile.value_in(text, "connection.id") == "ib\\0"
+    assert profile.value_in(text, TSO) == "false"
+    assert profile.value_in(text, "infiniband.p-key") == "32769"
+    assert profile.value_in(text, "infiniband.mtu") is None
+    assert profile.value_in("nothing", TSO) is None

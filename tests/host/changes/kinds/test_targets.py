@@ -4,8 +4,7 @@
 import pytest
 from support.problems import problem
 
-from ovirt_rdma.host.changes.kinds.host import EffectFailed
-from ovirt_rdma.host.changes.kinds.kind import AtomicChange
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange, EffectFailed
 from ovirt_rdma.host.changes.kinds.netdev import child_name
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of
 from ovirt_rdma.host.rules.base import (

@@ -1,0 +1,421 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Tasks of the daemon: logins to block storage, files about this host, another kernel.
+
+``ovirt-rdma-block.service`` makes the logins at boot: vdsmd waits until all targets are
+logged in, and BOOT_S seconds at most. What is not logged in then is tried again by a
+task of the daemon, less and less often; a session that was there once is the kernel's
+or iscsid's to keep. The task also looks for new LUNs and sizes.
+
+The files that others read about this host: the hook after_get_caps adds the
+capabilities to those of VDSM. They depend on how the host is configured, never on the
+state of a link: the engine uses what it reads until it reads the capabilities again.
+The interfaces are for Ansible; the hook does not add them, because the engine passes
+nothing on that it does not know (docs/hooks.md).
+
+The findings of ``check`` are recorded once a day and after each boot, and those of two
+kernels compared: an update of the kernel may lose a module, a driver or a port.
+
+Only failures and warnings are recorded. The record of the kernel before stays until
+nothing differs from it any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Callable, Optional, Union
+
+from ovirt_rdma.host.block.logins import Target, differences
+from ovirt_rdma.host.block.sessions import BlockSessions
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.daemon.loop import Note, Result, Task, Turn
+from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_mode
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.facts.uses import interfaces_of
+from ovirt_rdma.host.paths import (
+    CAPS_JSON,
+    DAEMON_UNIT,
+    FINDINGS_JSON,
+    INTERFACES_JSON,
+    POLICY_JSON,
+    under,
+)
+from ovirt_rdma.host.policy.block import BlockPolicy
+from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.model import digest as policy_digest
+from ovirt_rdma.host.policy.store import in_force, read
+from ovirt_rdma.host.rules.base import FAIL, PASS, WARN, Finding
+from ovirt_rdma.host.rules.registry import decide
+from ovirt_rdma.host.system.files import PUBLIC_MODE, not_written, write_public
+from ovirt_rdma.host.system.json_codec import (
+    Envelope,
+    Records,
+    WrongRecord,
+    plain,
+    read_json,
+)
+from ovirt_rdma.host.system.lock import LockHeld, one_run
+from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.host.system.signals import Stop
+from ovirt_rdma.host.system.tree import seconds_after_boot
+
+BOOT_S = 60.0
+BOOT_UNIT = "ovirt-rdma-block.service"
+# At boot a port becomes ACTIVE, and gets its address, within seconds.
+_BOOT_RETRY_S = 2.0
+_FIRST_RETRY_S, _SELDOM_S = 30.0, 600.0
+
+
+def log_in_at_boot(
+    root: str,
+    note: Note,
+    ready: Callable[[], None],
+    stop: Stop,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    age_s: float = 0.0,
+) -> None:
+    """Log in to all targets of the host below ``root``, until ``stop`` or the deadline,
+    which is BOOT_S seconds after a start ``age_s`` seconds ago.
+
+    ``ready`` lets vdsmd start; it is called once, at the deadline also while a login
+    still waits. ``note`` receives what was done and, at the end, what could not be.
+    """
+    once = threading.Lock()
+    called: list[bool] = []
+
+    def be_ready() -> None:
+        with once:
+            if not called:
+                called.append(True)
+                ready()
+
+    boot_s = max(0.0, BOOT_S - age_s)
+    deadline = clock() + boot_s
+    timer = threading.Timer(boot_s, be_ready)
+    timer.daemon = True
+    timer.start()
+    problems: list[str] = []
+    try:
+        stored = read(under(root, POLICY_JSON))
+        block = stored.policy.block if stored else BlockPolicy()
+        pending = _targets(block)
+        while pending:
+            try:
+                pending, problems = _log_in(root, BOOT_UNIT, block, pending, note)
+            except LockHeld as held:  # the next time is soon enough
+                problems = [held.one_line]
+            if not pending or clock() + _BOOT_RETRY_S >= deadline:
+                break
+            if stop.wait(_BOOT_RETRY_S):
+                break
+    except Problem as problem:
+        problems = [problem.one_line]
+    finally:
+        timer.cancel()
+        be_ready()
+    for sentence in problems:
+        note(sentence)
+
+
+def _targets(block: BlockPolicy) -> list[Target]:
+    return [*block.srp, *block.iser]
+
+
+def _log_in(
+    root: str, by: str, block: BlockPolicy, pending: Sequence[Target], note: Note
+) -> tuple[list[Target], list[str]]:
+    """Try ``pending`` targets of ``block``; return those that have no session, and why.
+
+    Raises LockHeld, and Problem.
+    """
+    with one_run(root, by=by):
+        logins = BlockSessions(root).log_in(block, pending, BOOT_S)
+    for one in logins:
+        if one.made:
+            note(f"{one.title}: logged in")
+        for sentence in one.notes:
+            note(sentence)
+    failed = [
+        (one.target, f"{one.title}: {one.problem}") for one in logins if one.problem
+    ]
+    targets = [target for target, _ in failed]
+    return [one for one in pending if one in targets], [why for _, why in failed]
+
+
+class BlockLogins(Task):
+    """Repeats logins that failed, and rescans, on the host below ``root``."""
+
+    name = "block"
+    changes_host = True
+    # Behind the unit of the boot.
+    first_s = BOOT_S + _FIRST_RETRY_S
+    deadline_s = 300.0
+    off = "the policy has no targets"
+    carried = (
+        "_block",
+        "_pending",
+        "_problems",
+        "_retry_s",
+        "_next_try",
+        "_next_scan",
+    )
+
+    def __init__(
+        self, root: str, clock: Callable[[], float] = seconds_after_boot
+    ) -> None:
+        super().__init__(root)
+        self._clock = clock
+        self._block: Optional[BlockPolicy] = None
+        self._pending: list[Target] = []
+        self._problems: list[str] = []
+        self._retry_s = _FIRST_RETRY_S
+        self._next_try = self._next_scan = math.inf
+
+    def interval(self, policy: Policy) -> Optional[float]:
+        """As :meth:`Task.interval`."""
+        block = policy.block
+        return _FIRST_RETRY_S if _targets(block) or block.rescan_interval else None
+
+    def run(self, turn: Turn) -> Result:
+        """Do what is due. Raises LockHeld, and Problem."""
+        block, now = turn.policy.block, self._clock()
+        if block != self._block:
+            self._block, self._pending = block, _targets(block)
+            self._problems, self._retry_s = [], _FIRST_RETRY_S
+            self._next_try = now
+            self._next_scan = now + (block.rescan_interval or math.inf)
+        if self._pending and now >= self._next_try:
+            self._pending, self._problems = _log_in(
+                self.root, DAEMON_UNIT, block, self._pending, turn.note
+            )
+            self._next_try = self._clock() + self._retry_s
+            self._retry_s = min(2 * self._retry_s, _SELDOM_S)
+        failed: list[str] = []
+        if block.rescan_interval and now >= self._next_scan:
+            failed = self._rescan(block.rescan_interval, turn.note)
+        tries = self._next_try if self._pending else math.inf
+        problems = (*self._problems, *failed)
+        missing = f"{len(self._pending)} of {len(_targets(block))} are not logged in"
+        return Result(
+            f"targets: {missing if self._pending else 'all are logged in'}",
+            problems,
+            max(0.0, min(tries, self._next_scan) - self._clock()),
+        )
+
+    def _rescan(self, interval: int, note: Note) -> list[str]:
+        with one_run(self.root, by=DAEMON_UNIT):
+            sessions = BlockSessions(self.root)
+            before = sessions.facts()
+            failed = sessions.rescan(before.sessions)
+            after = sessions.facts()
+        self._next_scan = self._clock() + interval
+        for sentence in differences(before, after):
+            note(sentence)
+        return [str(sentence) for sentence in failed]
+
+
+# The hook after_get_caps, which imports nothing of ours, reads version 1.
+CAPS = Envelope("capabilities")
+FEATURES = ("NFS_RDMA",)
+CAPS_S = 60.0
+INTERFACES = Envelope("interfaces")
+
+
+def text_of_caps() -> str:
+    """Return the text of the file if the host supports NFS over RDMA. Pure."""
+    return CAPS.text({"additionalFeatures": list(FEATURES)}, indent=None)
+
+
+def has_features(root: Union[str, Path]) -> bool:
+    """Whether the host below ``root`` is configured for NFS over RDMA: it is enabled,
+    and a valid policy is loaded.
+    """
+    if marker_mode(Path(root)) != MODE_VDSMD:
+        return False
+    return in_force(under(root, POLICY_JSON)).stored is not None
+
+
+class Capabilities(Task):
+    """Keeps the files as the host is configured."""
+
+    name = "capabilities"
+    every_s = CAPS_S
+
+    def run(self, turn: Turn) -> Result:
+        """Write or remove the files. Raises Problem where that is not possible."""
+        has = has_features(self.root)
+        _keep(under(self.root, CAPS_JSON), text_of_caps() if has else None)
+        wanted = None
+        if marker_mode(Path(self.root)) is not None:
+            found = interfaces_of(HostReader(self.root, self.tools).interfaces())
+            wanted = INTERFACES.text({"interfaces": plain(found)})
+        _keep(under(self.root, INTERFACES_JSON), wanted)
+        if has:
+            return Result(f"the engine gets {', '.join(FEATURES)}")
+        return Result("the engine gets nothing: mode vdsmd and a policy are needed")
+
+    def end(self) -> None:
+        """As :meth:`Task.end`."""
+        if marker_mode(Path(self.root)) is None:
+            for path in (CAPS_JSON, INTERFACES_JSON):
+                _keep(under(self.root, path), None)
+
+
+def _keep(path: Path, text: Optional[str]) -> None:
+    """Give the file ``path`` this text, or remove it, unless it is so. Raises
+    Problem.
+    """
+    try:
+        present = _present(path)
+        if text is None and present is not None:
+            path.unlink()
+    except OSError as error:
+        raise not_written(error, path) from error
+    if text is not None and text.encode() != present:
+        write_public(path, text)
+
+
+def _present(path: Path) -> Union[bytes, None]:
+    """Return the text of the file; None if there is none, "" if vdsm cannot read it."""
+    try:
+        readable = path.stat().st_mode & 0o777 == PUBLIC_MODE and path.is_file()
+        return read_file(path) if readable else b""
+    except FileNotFoundError:
+        return b"" if path.is_symlink() else None
+
+
+_DAY_S = 86400.0
+_FIX = "remove it; the daemon writes it again once a day"
+FINDINGS = Envelope("findings")
+
+
+@dataclass(frozen=True)
+class KernelFindings:
+    """The findings that fail or warn with one kernel, and their policy's digest."""
+
+    kernel: str
+    policy: Optional[str]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """The newest findings, and the last ones with the kernel before, if they differ."""
+
+    now: KernelFindings
+    before: Optional[KernelFindings]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A finding that differs between two kernels; PASS stands for no bad finding."""
+
+    rule: str
+    subject: str
+    verdict: str
+    was: str
+    sentence: str
+    fix: str
+
+    def __str__(self) -> str:
+        said = f": {self.sentence}" if self.verdict != PASS else ""
+        return f"{self.verdict} {self.rule} {self.subject} (was {self.was}){said}"
+
+
+_records = Records("the recorded findings")
+
+
+class Recheck(Task):
+    """Does what ``check`` does, and says what differs after the boot of another
+    kernel.
+    """
+
+    name = "recheck"
+    # Modules, links and vdsmd are up by then.
+    first_s = 300.0
+    deadline_s = 180.0
+    every_s = _DAY_S
+
+    def run(self, turn: Turn) -> Result:
+        """Check the host, record the result, and note what differs. Raises Problem."""
+        with contextlib.suppress(OSError):
+            os.nice(19)  # Nothing waits for it.
+        facts = HostReader(self.root, self.tools).facts()
+        kernel = facts.kernel_release
+        digest = turn.stored.digest if turn.stored else policy_digest(Policy())
+        now = findings_of(kernel, digest, decide(facts, turn.policy).findings)
+        try:
+            earlier = read_record(self.root)
+        except Problem as problem:
+            turn.note(f"{problem}; it is replaced")
+            earlier = None
+        record = record_after(earlier, now)
+        write_record(self.root, record)
+        if earlier is not None and earlier.now.kernel != kernel:
+            found = kernel_differences(record)
+            what = f"{len(found)} finding{'' if len(found) == 1 else 's'} changed"
+            turn.note(f"kernel {kernel}: {what} since kernel {earlier.now.kernel}")
+            for difference in found:
+                turn.note(str(difference))
+        failed = sum(finding.verdict == FAIL for finding in now.findings)
+        return Result(f"check: {failed} failed, {len(now.findings) - failed} warned")
+
+
+def findings_of(
+    kernel: str, policy: Optional[str], findings: Iterable[Finding]
+) -> KernelFindings:
+    """Return what is recorded of ``findings``. Pure."""
+    bad = (
+        replace(finding, sentence=str(finding.sentence))
+        for finding in findings
+        if finding.verdict in (FAIL, WARN)
+    )
+    return KernelFindings(kernel, policy, tuple(bad))
+
+
+def record_after(record: Optional[Record], now: KernelFindings) -> Record:
+    """Return the record with the findings ``now``. Pure."""
+    if record is None:
+        return Record(now, None)
+    changed = record.now.kernel != now.kernel
+    after = Record(now, record.now if changed else record.before)
+    return after if kernel_differences(after) else Record(now, None)
+
+
+def kernel_differences(record: Record) -> tuple[Difference, ...]:
+    """Return what differs from the kernel before, failures first. Pure."""
+    if record.before is None:
+        return ()
+    now = {(f.rule, f.subject): f for f in record.now.findings}
+    before = {(f.rule, f.subject): f for f in record.before.findings}
+    found = []
+    for key in {**now, **before}:
+        new, old = now.get(key), before.get(key)
+        verdict, was = (f.verdict if f else PASS for f in (new, old))
+        if verdict != was:
+            sentence, fix = (new.sentence, new.fix) if new else ("", "")
+            found.append(Difference(*key, verdict, was, sentence, fix))
+    return tuple(sorted(found, key=lambda one: (FAIL, WARN, PASS).index(one.verdict)))
+
+
+def read_record(root: Union[str, Path]) -> Optional[Record]:
+    """Return the record below ``root``; None if there is none. Raises Problem."""
+    path = under(root, FINDINGS_JSON)
+    if not path.exists():
+        return None
+    try:
+        return _records.read(Record, FINDINGS.content(read_json(path, read_file)))
+    except WrongRecord as error:
+        raise Problem("findings-invalid", f"{path}: {error}", _FIX) from error
+
+
+def write_record(root: Union[str, Path], record: Record) -> None:
+    """Write the record below ``root``. Raises Problem."""
+    write_public(under(root, FINDINGS_JSON), FINDINGS.text(plain(record)))
