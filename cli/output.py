@@ -36,6 +36,8 @@ _COLOURS = {"good": "32", "bad": "31", "doubtful": "33"}
 _GAP = "  "
 # A narrower column is harder to read than a line that the terminal breaks.
 _NARROWEST = 20
+# Cells that say nothing.
+_EMPTY = ("", "-")
 
 
 class Output:
@@ -166,7 +168,9 @@ class Output:
         rows: Iterable[Sequence[str]],
         tones: Optional[Mapping[str, str]] = None,
         below: Sequence[str] = (),
+        *,
         widest: int = sys.maxsize,
+        minor: Sequence[str] = (),
     ) -> None:
         """Add rows under headings, columns aligned, cells coloured by ``tones``.
 
@@ -174,14 +178,33 @@ class Output:
         text per row, printed under its last cell unless it is empty. A cell of more
         than ``widest`` characters does not widen its column: on a terminal the last
         cell then starts on the next line, elsewhere it is out of line.
+
+        Columns fold if the terminal is too narrow, those named by ``minor`` first: the
+        first column as a heading of its rows, with what all of them have; others to a
+        line below their row, without empty cells, or below the table if all rows have
+        the same.
         """
         lines = [[printable(cell) for cell in row] for row in (headings, *rows)]
-        widths = [
+        columns = list(zip(*lines))
+        sizes = [
             max((len(cell) for cell in column if len(cell) <= widest), default=0)
-            for column in zip(*lines)
+            for column in columns
         ]
+        kept, same, above, folded = _folds(
+            columns,
+            sizes,
+            [lines[0].index(name) for name in minor if name in lines[0]],
+            self._width,
+        )
+        widths = [sizes[n] for n in kept]
         indent = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
-        for number, line in enumerate(lines):
+        title = ""
+        for number, whole in enumerate(lines):
+            named = _named(lines[0], whole, above)
+            if number and above and named != title:
+                title = named
+                self.text(f"{title}:")
+            line = [whole[n] for n in kept]
             cells = [cell.ljust(width) for cell, width in zip(line, widths)]
             cells[-1] = self._wrapped(line[-1], indent)
             if self._width and sum(map(len, cells[:-1])) > sum(widths[:-1]):
@@ -195,6 +218,11 @@ class Output:
             self._lines.append(text.replace(f"{_GAP}\n", "\n"))
             if number and below and below[number - 1]:
                 self.text(below[number - 1], " " * indent)
+            said = [n for n in folded if whole[n] not in _EMPTY]
+            if number and said:
+                self.text(_named(lines[0], whole, said), _GAP)
+        if same:
+            self.text(f"In each row: {_named(lines[0], lines[1], same)}.")
 
     def row(self, cells: Sequence[str], widths: Sequence[int], tone: str = "") -> None:
         """Add one row, before all rows are known, with its first cell coloured.
@@ -301,6 +329,46 @@ class Output:
         if not self._colour or tone is None:
             return text
         return f"\x1b[{_COLOURS[tone]}m{text}\x1b[0m"
+
+
+def _folds(
+    columns: Sequence[Sequence[str]],
+    sizes: Sequence[int],
+    minor: Sequence[int],
+    room: Optional[int],
+) -> tuple[list[int], ...]:
+    """Return the numbers of the columns that remain, and of those that fold: the same
+    in each row, the same in each row with the same first cell, and others.
+
+    Those that are the same fold first, then ``minor``, then others from right to left,
+    until the rest fits ``room``; None has room for all.
+    """
+    kept = list(range(len(columns)))
+    rows = list(zip(*columns))[1:]
+    same = [n for n in kept[1:] if len(rows) > 1 and len(set(columns[n][1:])) == 1]
+    for number in dict.fromkeys((*reversed(same), *minor, *reversed(kept[1:-1]))):
+        *before, last = kept
+        # A word that no fold would give enough room is not worth one.
+        words = (len(word) for cell in columns[last] for word in cell.split())
+        longest = max((n for n in words if room and n <= room // 2), default=0)
+        width = sum(sizes[n] + len(_GAP) for n in before)
+        if not room or width + min(sizes[last], max(longest, _NARROWEST)) <= room:
+            break
+        kept.remove(number)
+    same = [n for n in same if n not in kept]
+    above = [
+        n
+        for n in range(len(columns))
+        if 0 not in kept and n not in (*kept, *same)
+        if len({(row[0], row[n]) for row in rows}) == len({row[0] for row in rows})
+    ]
+    rest = {*range(len(columns))} - {*kept, *same, *above}
+    return kept, same, above, sorted(rest)
+
+
+def _named(headings: Sequence[str], row: Sequence[str], numbers: Iterable[int]) -> str:
+    """Return these cells, each but the first after its heading: ``tcp, CONN 1``."""
+    return ", ".join(f"{headings[n]} {row[n]}" if n else row[n] for n in numbers)
 
 
 def sentences(found: Iterable[Sentence]) -> list[dict[str, str]]:

@@ -17,11 +17,13 @@ from ovirt_rdma.engine_sdk_tools.matrix import (
     NONE,
     OK,
     UNKNOWN,
+    VERDICTS,
     WARN,
     Axis,
     Cell,
     Matrix,
     problems_of,
+    worst_of,
 )
 from ovirt_rdma.host.exit_code import ExitCode
 
@@ -47,7 +49,14 @@ def show_matrix(output: Output, matrix: Matrix) -> None:
         for cell in cells
         if cell.verdict in _TONES
     }
-    output.table(["HOST", *map(_heading, matrix.columns)], rows, tones)
+    headings = [*map(_heading, matrix.columns)]
+    # On a narrow terminal columns without a problem fold first.
+    worst_first = sorted(
+        zip(headings, zip(*matrix.cells)),
+        key=lambda one: VERDICTS.index(worst_of(cell.verdict for cell in one[1])),
+    )
+    minor = [heading for heading, _ in reversed(worst_first)]
+    output.table(["HOST", *headings], rows, tones, minor=minor)
     problems = problems_of(matrix)
     for problem in problems[:_SENTENCES_SHOWN]:
         output.line()

@@ -327,7 +327,8 @@ def show_nics(plan: AttachPlan, output: Output) -> None:
         [r.host.name, _nic(r), *(_is(r) if what else ()), str(r.address), r.act, r.why]
         for r in plan.rows
     ]
-    output.table(["HOST", "NIC", *what, "ADDRESS", "ACTION", "REASON"], table)
+    headings = ["HOST", "NIC", *what, "ADDRESS", "ACTION", "REASON"]
+    output.table(headings, table, minor=what)
     output.line()
 
 

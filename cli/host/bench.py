@@ -299,8 +299,10 @@ def _show(
         output.line()
     rows = Rows.of(made).rows
     if rows:
-        headings = ("LOAD", "MOUNT", "CONN", "RATE", "SPREAD", "IOPS", "P99.9", "CPU")
-        output.table(headings, [_cells(row) for row in rows])
+        headings = ("MOUNT", "LOAD", "CONN", "RATE", "SPREAD", "IOPS", "P99.9", "CPU")
+        output.table(
+            headings, [_cells(row) for row in rows], minor=("MOUNT", "CONN", "SPREAD")
+        )
         output.line()
     for sentence in made.skipped:
         output.line(f"note: {sentence}")
@@ -313,8 +315,8 @@ def _show(
 def _cells(row: Row) -> tuple[str, ...]:
     cpu = f"{row.cpu.middle:.2f} s/GB" if row.cpu else "unknown"
     return (
-        str(row.load),
         str(row.setting),
+        str(row.load),
         str(row.connections),
         mb(row.rate.middle),
         f"{row.rate.relative:.0%}",
@@ -353,8 +355,8 @@ def _show_changes(output: Output, comparison: Comparison) -> None:
         output.line(f"note: compared with {taken_at}, {sentence}")
     rows = [
         (
-            str(one.load),
             str(one.setting),
+            str(one.load),
             mb(one.before.middle),
             mb(one.now.middle),
             f"{one.ratio:.2f}" + ("" if one.certain else " (within the spread)"),
@@ -362,7 +364,8 @@ def _show_changes(output: Output, comparison: Comparison) -> None:
         for one in comparison.changes
     ]
     if rows:
-        output.table(("LOAD", "MOUNT", "BEFORE", "NOW", "RATIO"), rows)
+        headings = ("MOUNT", "LOAD", "BEFORE", "NOW", "RATIO")
+        output.table(headings, rows, minor=("MOUNT",))
     else:
         output.line(f"note: nothing is comparable with the result of {taken_at}")
     output.line()

@@ -295,7 +295,7 @@ def _print(shown: Sequence[Finding], output: Output) -> None:
             _fix_below(finding, after)
             for finding, after in zip(shown, [*shown[1:], None])
         ],
-        _WIDEST,
+        widest=_WIDEST,
     )
     output.line()
 

@@ -204,6 +204,7 @@ def _print_list(reviews: list[MountReview], source: str, output: Output) -> None
                 for review in reviews
             ],
             _tones(),
+            minor=("NFS", "RULE"),
         )
 
 

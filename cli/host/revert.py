@@ -90,7 +90,8 @@ def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
     ]
     headings = ("RUN", "WHEN (UTC)", "BY", "OUTCOME", "APPLIED", "STEPS")
     tones = {DONE: "good", ROLLED_BACK: "doubtful", PARTLY: "bad"}
-    output.table(headings, rows, tones, [_remark(run) for run in runs])
+    below = [_remark(run) for run in runs]
+    output.table(headings, rows, tones, below, minor=("APPLIED", "BY"))
     if verbose:
         for run in runs:
             _print_acts(run, output)

@@ -13,6 +13,7 @@ from support import command_line
 from support.command_line import NO_RDMA, RXE, run_on_terminal, run_process
 
 from ovirt_rdma.cli.output import Output, count
+from tools.picture import PICTURES
 
 texts = st.text(max_size=8) | st.sampled_from(["\udcff", "\x1b[31m", "a\nb", ""])
 
@@ -74,6 +75,97 @@ def test_folding_on_a_terminal(monkeypatch):
         "      c c c c c c c c c c c c\n      c c c c c c c c\n      d\n"
         "  - one two three one two\n    three one two three\n"
     )
+
+
+NARROW = """\
+import sys
+from ovirt_rdma.cli.output import Output
+output = Output()
+rows = [
+    ("tcp", "read", "1", "7", "-", "nas1:/vm"),
+    ("tcp", "write", "1", "7", "up", "nas1:/iso"),
+    ("rdma", "write", "2", "7", "", "nas2:/backup"),
+]
+output.table(("VIA", "LOAD", "CONN", "SAME", "LINK", "EXPORT"), rows, minor=MINOR)
+output.flush()
+"""
+
+
+@pytest.mark.parametrize(
+    ("minor", "columns", "shown"),
+    [
+        # What is the same in each row is said once, before anything else folds.
+        (
+            (),
+            40,
+            "VIA   LOAD   CONN  LINK  EXPORT\n"
+            "tcp   read   1     -     nas1:/vm\n"
+            "tcp   write  1     up    nas1:/iso\n"
+            "rdma  write  2           nas2:/backup\n"
+            "In each row: SAME 7.\n",
+        ),
+        # Then from right to left, first and last stay; empty cells are left out.
+        (
+            (),
+            30,
+            "VIA   LOAD   EXPORT\n"
+            "tcp   read   nas1:/vm\n  CONN 1\n"
+            "tcp   write  nas1:/iso\n  CONN 1, LINK up\n"
+            "rdma  write  nas2:/backup\n  CONN 2\n"
+            "In each row: SAME 7.\n",
+        ),
+        # A first column that folds heads its rows, with what all of them have.
+        (
+            ("VIA", "CONN", "NONE"),
+            30,
+            "LOAD   LINK  EXPORT\n"
+            "tcp, CONN 1:\nread   -     nas1:/vm\nwrite  up    nas1:/iso\n"
+            "rdma, CONN 2:\nwrite        nas2:/backup\n"
+            "In each row: SAME 7.\n",
+        ),
+    ],
+)
+def test_columns_that_fold_on_a_narrow_terminal(monkeypatch, minor, columns, shown):
+    script = NARROW.replace("MINOR", repr(minor))
+    monkeypatch.setattr(command_line, "COMMAND", (sys.executable, "-c", script))
+    assert run_on_terminal(columns=columns) == shown
+    whole = run_process().out.splitlines()
+    assert whole[0] == "VIA   LOAD   CONN  SAME  LINK  EXPORT"
+    assert len(whole) == 4
+
+
+MATRIX = """\
+from ovirt_rdma.cli.engine.matrix import show_matrix
+from ovirt_rdma.cli.output import Output
+from ovirt_rdma.engine_sdk_tools.matrix import Axis, Cell, Matrix
+names = ("host01", "host02")
+verdicts = ("ok", "ok", "ok", "fail", "ok")
+columns = tuple(Axis(f"column {n}") for n in range(len(verdicts)))
+cells = tuple(
+    tuple(Cell(v, f"{v}, {name}") for v in verdicts) for name in names
+)
+output = Output()
+show_matrix(output, Matrix("hosts", tuple(map(Axis, names)), columns, cells))
+output.flush()
+"""
+
+
+def test_the_worst_column_of_a_matrix_does_not_fold(monkeypatch):
+    """In hosts check, a FAIL on the right is what an administrator looks for."""
+    monkeypatch.setattr(command_line, "COMMAND", (sys.executable, "-c", MATRIX))
+    heading, first, more, *_ = run_on_terminal(columns=46, NO_COLOR="1").splitlines()
+    assert heading.split() == ["HOST", "COLUMN", "0", "COLUMN", "3"]
+    assert first.endswith("FAIL fail, host01")
+    assert more == "  COLUMN 1 ok, host01, COLUMN 2 ok, host01,"
+
+
+@pytest.mark.parametrize("picture", PICTURES)
+def test_what_a_picture_shows_fits_80_columns(picture):
+    """All of a table: bench was 104 columns wide, and watch 84."""
+    lines = PICTURES[picture][1]()
+    assert max(map(len, lines)) <= 80, lines
+    if picture == "bench":
+        assert {"NFS 4.2 over RDMA:", "NFS 4.2 over TCP:"} < {*lines}
 
 
 def test_nothing_reaches_stdout_before_flush(capsys):

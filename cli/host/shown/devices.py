@@ -21,6 +21,10 @@ from ovirt_rdma.host.rules.adapters import model_of
 NOTHING = "-"
 
 
+# What rules and people ask for least.
+_MINOR = ("BUS INFO", "DRIVER", "LINK LAYER")
+
+
 class Section:
     """A titled table; a cell may be None or empty.
 
@@ -48,6 +52,7 @@ class Section:
         output.table(
             [self.headings[column] for column in shown],
             [[row[column] or NOTHING for column in shown] for row in self.rows],
+            minor=_MINOR,
         )
 
 

@@ -178,6 +178,7 @@ def print_rows(found: Sequence[Row], problems: Sequence[str], output: Output) ->
                 for row in found
             ],
             TONES,
+            minor=("EXPORT", "RETR", "CONN"),
         )
     else:
         output.line("This host has no NFS mount.")
