@@ -269,7 +269,9 @@ def _named_targets(block: BlockPolicy, names: Iterable[str]) -> Sequence[Target]
 
 def _raise_failed(failed: Sequence[Sentence]) -> None:
     if failed:
-        raise BlockProblem(failed[0].id, "\n".join(failed), "see journalctl -k")
+        by_iscsid = failed[0].id.startswith(("iser-", "iscsi"))
+        log = "-b -u iscsid" if by_iscsid else "-k"
+        raise BlockProblem(failed[0].id, "\n".join(failed), f"see journalctl {log}")
 
 
 def _print_sessions(sessions: Sequence[Session], output: Output) -> None:

@@ -11,6 +11,7 @@ a hint: a device is never changed because its name is similar.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Optional
@@ -123,20 +124,61 @@ def _unread(view: View) -> Iterator[Finding]:
     problems, about = view.facts.problems, About(UNREAD.id)
     for problem in problems[:_SHOWN]:
         sentence = problem.rstrip(".") or "a fact could not be read"
-        yield about.warns(sentence, _fix(problem.lower()))
+        yield about.warns(sentence, _fix(problem))
     left = len(problems) - _SHOWN
     if left > 0:
         sentence = f"{left} more facts could not be read"
         yield about.warns(sentence, "ovirt-rdma-host facts shows them")
 
 
+_KERNEL = "the kernel or a driver holds it up: journalctl -k -g 'blocked for more'"
+# Where to look if a tool does not answer: at what it asks.
+_SILENT = {
+    **dict.fromkeys(
+        ("dcb", "ethtool", "ibv_devinfo", "ip", "nsenter", "rdma"), _KERNEL
+    ),
+    **dict.fromkeys(
+        ("dpkg-query", "ofed_info", "rpm"),
+        "wait for what holds the package database: ps -C dnf,rpm,apt-get,dpkg",
+    ),
+    "fapolicyd-cli": "systemctl status fapolicyd",
+    "nmcli": "systemctl status NetworkManager",
+    "systemctl": "systemd does not answer: journalctl -b _PID=1 -n 30",
+}
+_TOOL = f"(?P<tool>{'|'.join(_SILENT)})"
+# What to do about a problem: the first whose pattern is in its text.
+_FIXES = tuple(
+    (re.compile(pattern), fix)
+    for pattern, fix in (
+        ("(?i)permission denied|not permitted", "run it as root"),
+        (" was not run: ", "run it on that host itself"),
+        ("disappeared during the read", "run it again"),
+        (
+            rf"^{_TOOL}\b.* failed: No such file",
+            "install the tool: dnf install '*bin/{tool}'",
+        ),
+        *(
+            (rf"^{tool}\b.* (?:no answer|timed out)", look)
+            for tool, look in _SILENT.items()
+        ),
+        (
+            rf"^(?P<command>{_TOOL}\b.*?) (?:failed|printed|prints|does not|shows)\b",
+            "see what it says: {command}",
+        ),
+        ("^/(?:sys|proc)/", "see the driver's messages: journalctl -k"),
+        (r"^(?P<path>/\S+)", "look at the file, and correct it: ls -l {path}"),
+        ("", "look at it on the host; until then it counts as unknown"),
+    )
+)
+
+
 def _fix(problem: str) -> str:
-    """Return the fix for the cause that the problem's text names."""
-    if "permission denied" in problem or "not permitted" in problem:
-        return "run it as root"
-    if "no such file" in problem and "failed" in problem:
-        return "install the tool"
-    return "see the driver's messages: journalctl -k"
+    """Return what to do about the cause that the problem's text names."""
+    found = ((pattern.search(problem), fix) for pattern, fix in _FIXES)
+    match, fix = next((match, fix) for match, fix in found if match)
+    # Quoted, because a problem may be the text of another host.
+    words = {name: text.split() for name, text in match.groupdict().items()}
+    return fix.format(**{name: shlex.join(words[name]) for name in words})
 
 
 # VDSM commit 5c5a1c47e: link kind "ipoib" counts as a NIC.

@@ -449,7 +449,10 @@ def unknown_mtu_fix(device: RdmaDevice) -> str:
             "Omni-Path's driver reports at most 4096 to verbs: set mtu to a number, "
             "10236 if the fabric has 10240"
         )
-    return "install ibv_devinfo (libibverbs-utils; ibverbs-utils on Debian)"
+    return (
+        "install ibv_devinfo (libibverbs-utils; ibverbs-utils on Debian), or see why "
+        "it fails"
+    )
 
 
 def datagram_limit(interface: Interface) -> Optional[MtuLimit]:

@@ -15,6 +15,7 @@ from support.fakes.fake_runner import FakeRunner
 from ovirt_rdma.host.block import sessions as sessions_module
 from ovirt_rdma.host.block import sessions as srp_module
 from ovirt_rdma.host.block.sessions import Iser, Srp
+from ovirt_rdma.host.system.commands import CommandTimeout
 from ovirt_rdma.host.system.lock import one_run
 
 OTHER = "0002c90300fb1299"
@@ -239,6 +240,19 @@ def test_logout_of_all_leaves_the_iser_sessions_of_vdsm(host, iscsi):
     # Named by its IQN, it is ended.
     assert host("block", "logout", "iqn.2003-01.org.vdsm").code == 0
     assert iscsi.sessions == {}
+
+
+def test_the_log_of_a_failed_logout_is_that_of_iscsid(host, iscsi, monkeypatch):
+    """The kernel's log says nothing of what iscsid did not do."""
+    host("block", "login")
+
+    def silent(words, options):
+        raise CommandTimeout("no answer within 30 s")
+
+    monkeypatch.setattr(iscsi, "_session", silent)
+    result = host("block", "logout", "far")
+    assert result.code == 1
+    assert "fix: see journalctl -b -u iscsid" in result.err
 
 
 MIX = "overrides {\n a 1\n protocol {\n type x\n }\n}\n"

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import pytest
+from support.fakes.fake_hosts import connectx3_ib
 from support.host.rule_cases import (
     RDMA_CORE_UNITS,
     ethernet,
@@ -19,11 +21,17 @@ from support.host.rule_cases import (
     roce_device,
 )
 
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts.model import Unit
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules import host as host_rules
 from ovirt_rdma.host.rules.base import View
 from ovirt_rdma.host.rules.registry import decide
+from ovirt_rdma.host.system.commands import (
+    CommandFailed,
+    CommandTimeout,
+    NotInstalled,
+)
 
 OPENIBD = Unit("openibd.service", "loaded", "active", "enabled")
 
@@ -267,15 +275,62 @@ def test_any_vdsm_without_ipoib():
     ("problem", "fix"),
     [
         ("/sys/x cannot be read: Permission denied", "run it as root"),
-        ("ethtool -k ib0 failed: No such file or directory", "install the tool"),
-        ("/sys/x reads '', not a GID", "journalctl -k"),
+        ("/sys/x reads '', not a GID", "see the driver's messages: journalctl -k"),
+        (
+            "/etc/modprobe.d/a.conf line 2 is ignored by modprobe: no module",
+            "look at the file, and correct it: ls -l /etc/modprobe.d/a.conf",
+        ),
+        ("netdev ib0 disappeared during the read", "run it again"),
+        ("ip -j addr was not run: /x is not this host's root", "run it on that host"),
+        ("ip -j route get ::1 shows no route", "see what it says: ip -j route get ::1"),
+        ("ip -j $(reboot) failed: x", "see what it says: ip -j '$(reboot)'"),
+        ("the netdev that nvme0 (nvme) uses is unknown", "look at it on the host"),
     ],
 )
 def test_what_could_not_be_read(problem, fix):
-    host = facts(problems=(problem,))
-    (found,) = host_rules.UNREAD.decide(_view(host))
-    assert (found.verdict, found.sentence) == ("WARN", problem)
-    assert fix in found.fix
+    assert fix in _fixes(facts(problems=(problem,)))[problem]
+
+
+# Those that ask the kernel or a driver: only for them its log is the next step.
+ASK_KERNEL = {"ip", "ethtool", "rdma", "dcb", "ibv_devinfo", "nsenter"}
+
+
+@pytest.mark.parametrize(
+    ("failure", "fix"),
+    [
+        (CommandTimeout("no answer within 5 s"), ""),
+        (CommandFailed("exit status 1", 1), "see what it says: {command}"),
+        (NotInstalled("No such file or directory"), "install the tool: dnf install"),
+    ],
+)
+def test_each_tool_that_fails_has_its_own_next_step(tmp_path, failure, fix):
+    connectx3_ib(tmp_path)
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+
+    def fails(argv):
+        raise failure
+
+    found = _fixes(HostReader(tmp_path, fails).facts())
+    tools = set()
+    for sentence, text in found.items():
+        command, failed, _ = sentence.partition(" failed: ")
+        tool = command.split()[0]
+        if failed:
+            tools.add(tool)
+            assert text.startswith(fix.format(command=shlex.join(command.split()))), (
+                sentence
+            )
+            kernel = failure.__class__ is CommandTimeout and tool in ASK_KERNEL
+            assert ("journalctl -k" in text) is kernel, sentence
+            assert "look at" not in text, sentence
+    optional = set() if isinstance(failure, NotInstalled) else {"systemctl"}
+    assert tools >= {"ip", "ethtool", "rdma", *optional}
+
+
+def _fixes(host):
+    found = list(host_rules.UNREAD.decide(_view(host)))
+    assert {one.verdict for one in found} == {"WARN"}
+    return {one.sentence: one.fix for one in found}
 
 
 def test_very_many_problems_are_counted():
