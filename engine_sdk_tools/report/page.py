@@ -238,7 +238,8 @@ _MOUNTS = {
 class Problem(NamedTuple):
     """A sentence that needs attention, with its number from 1, and the hosts that it is
     true of. If it is true of several domains, ``domains`` has their names, and DOMAIN
-    replaces them in the sentence.
+    replaces them in the sentence. ``also`` are others about the same cause, numbered
+    alike.
     """
 
     number: int
@@ -248,53 +249,138 @@ class Problem(NamedTuple):
     sentence: str
     fix: str
     domains: str = ""
+    also: tuple[Problem, ...] = ()
+
+
+# The checks of one cause, from the cause on; then the transports of domains.
+_CHAIN = ("package", "hooks", "enabled", "running", "rdma ports", "rules")
+# What a failed check of the add-on is about: hooks are files of the package, and all
+# domains are mounted by stock VDSM if it is missing, disabled or not running.
+_ADD_ON = {
+    "package": ["package", "add-on"],
+    "hooks": ["package"],
+    "enabled": ["add-on"],
+    "running": ["add-on"],
+}
+
+
+@dataclass
+class _Sentence:
+    """A sentence of the matrices with its hosts; it has several ``keys`` and
+    ``columns`` if it differs only by the domain.
+    """
+
+    group: OnHosts
+    keys: list[_Key]
+    columns: list[int]
 
 
 class _Problems:
-    """The sentences of both matrices that need attention, the worst first."""
+    """The causes in both matrices that need attention, the worst first.
+
+    What follows from a failed check, on its hosts or some of them, is told with it: a
+    port that is down, a server behind it, and its domains; or no add-on on a host.
+    """
 
     def __init__(self, report: Report) -> None:
-        columns = (*report.checks.columns, *report.transports.columns)
-        domains = {axis.name for axis in report.transports.columns}
-        sentences: list[OnHost] = []
-        column_of: dict[_Key, str] = {}
-        for number, host in enumerate(report.hosts):
-            for axis, cell in zip(columns, report.cells(number)):
-                if cell.verdict in ATTENTION and cell.sentence:
-                    sentences.append(_on_host(host, cell))
-                    column_of.setdefault(key_of(sentences[-1]), axis.name)
-        # What differs only by the domain, on the same hosts, is one problem.
-        alike: dict[object, list[tuple[_Key, OnHosts]]] = {}
-        for key, group in zip(column_of, group_by_sentence(sentences)):
-            its = column_of[key] if column_of[key] in domains else ""
-            texts = [_without(its, text) for text in (group.sentence, group.fix)]
-            whole = (group.verdict, group.hosts, *texts)
-            alike.setdefault(whole, []).append((key, group))
-        order = sorted(
-            alike.values(),
-            key=lambda one: (
-                ATTENTION.index(one[0][1].verdict),
-                -len(one[0][1].hosts),
-            ),
+        self._report = report
+        self._names = [
+            axis.name for axis in (*report.checks.columns, *report.transports.columns)
+        ]
+        self._by_host = {host.name: host for host in report.hosts}
+        # Those of one cause, the cause first.
+        causes: list[list[_Sentence]] = []
+        of_subject: dict[tuple[str, str], list[list[_Sentence]]] = {}
+        for one in sorted(self._sentences(), key=self._place):
+            hosts, subjects = one.group.hosts, self._subjects(one)
+            known = (c for s in subjects for c in of_subject.get((s, hosts[0]), ()))
+            fit = (c for c in known if set(hosts) <= set(c[0].group.hosts))
+            cause = next(fit, None)
+            if cause is None:
+                causes.append(cause := [])
+            cause.append(one)
+            if not self._is_domain(cause[0].columns[0]):
+                for key in ((subject, host) for subject in subjects for host in hosts):
+                    of_subject.setdefault(key, []).append(cause)
+        causes.sort(
+            key=lambda its: (
+                min(ATTENTION.index(one.group.verdict) for one in its),
+                -len(its[0].group.hosts),
+            )
         )
         self._numbers: dict[_Key, int] = {}
         self.all: list[Problem] = []
-        for number, those in enumerate(order[:MOST_PROBLEMS], 1):
-            self._numbers.update(dict.fromkeys((key for key, _ in those), number))
-            group, names = those[0][1], [column_of[key] for key, _ in those]
-            several = len(those) > 1
-            self.all.append(
-                Problem(
-                    number,
-                    group.verdict,
-                    len(group.hosts),
-                    in_order(group.hosts, 6),
-                    _without(names[0] if several else "", group.sentence),
-                    _for_all(names, group.fix) if several else group.fix,
-                    in_order(names, 6) if several else "",
-                )
-            )
-        self.left = len(order) - len(self.all)
+        for number, its in enumerate(causes[:MOST_PROBLEMS], 1):
+            self._numbers.update((key, number) for one in its for key in one.keys)
+            first, *others = (self._problem(number, one) for one in its)
+            worst = worst_of(one.group.verdict for one in its)
+            self.all.append(first._replace(verdict=worst, also=tuple(others)))
+        self.left = len(causes) - len(self.all)
+
+    def _sentences(self) -> Iterable[_Sentence]:
+        """Return each sentence once, in the order of hosts and columns."""
+        sentences: list[OnHost] = []
+        column_of: dict[_Key, int] = {}
+        for number, host in enumerate(self._report.hosts):
+            for column, cell in enumerate(self._report.cells(number)):
+                if cell.verdict in ATTENTION and cell.sentence:
+                    sentences.append(_on_host(host, cell))
+                    column_of.setdefault(key_of(sentences[-1]), column)
+        # What differs only by the domain, on the same hosts, is one.
+        alike: dict[object, _Sentence] = {}
+        for (key, column), group in zip(
+            column_of.items(), group_by_sentence(sentences)
+        ):
+            its = self._names[column] if self._is_domain(column) else ""
+            texts = [_without(its, text) for text in (group.sentence, group.fix)]
+            whole = (group.verdict, group.hosts, *texts)
+            one = alike.setdefault(whole, _Sentence(group, [], []))
+            one.keys.append(key)
+            one.columns.append(column)
+        return alike.values()
+
+    def _is_domain(self, column: int) -> bool:
+        return column >= len(self._report.checks.columns)
+
+    def _place(self, one: _Sentence) -> int:
+        """Return where it is in the chain from a cause to what follows."""
+        if self._is_domain(one.columns[0]):
+            return len(_CHAIN) + 1
+        name = self._names[one.columns[0]]
+        return _CHAIN.index(name) if name in _CHAIN else len(_CHAIN)
+
+    def _subjects(self, one: _Sentence) -> list[str]:
+        """Return what it is about: ports that are down, servers, the add-on."""
+        column = one.columns[0]
+        subjects: list[str] = []
+        if self._is_domain(column):
+            first = len(self._report.checks.columns)
+            servers = (self._report.domains[n - first].server for n in one.columns)
+            subjects = ["add-on", *servers]
+        elif one.group.verdict == FAIL or self._names[column] == "package":
+            subjects = [*_ADD_ON.get(self._names[column], ())]
+        ports = (
+            f"{device.name}/{port.number}"
+            for device in self._by_host[one.group.hosts[0]].devices or ()
+            for port in device.ports
+            if not port.is_active
+        )
+        known = (*ports, *(domain.server for domain in self._report.domains))
+        sentence = one.group.sentence
+        return [*subjects, *(n for n in known if n and _whole(n).search(sentence))]
+
+    def _problem(self, number: int, one: _Sentence) -> Problem:
+        group, names = one.group, [self._names[column] for column in one.columns]
+        several = len(names) > 1
+        return Problem(
+            number,
+            group.verdict,
+            len(group.hosts),
+            in_order(group.hosts, 6),
+            _without(names[0] if several else "", group.sentence),
+            _for_all(names, group.fix) if several else group.fix,
+            in_order(names, 6) if several else "",
+        )
 
     def number_of(self, host: ReportHost, cell: Cell) -> int:
         """Return the number of a cell's sentence, 0 for none."""
@@ -310,7 +396,13 @@ def _without(domain: str, text: str) -> str:
     """Return ``text`` with DOMAIN in place of the name of a domain."""
     if not domain:
         return text
-    return re.sub(rf"(?<![\w.-]){re.escape(domain)}(?![\w-]|\.\w)", "DOMAIN", text)
+    return _whole(domain).sub("DOMAIN", text)
+
+
+@lru_cache(1000)
+def _whole(name: str) -> re.Pattern[str]:
+    """Return the pattern of a name that is no part of another."""
+    return re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)")
 
 
 def _for_all(names: list[str], fix: str) -> str:

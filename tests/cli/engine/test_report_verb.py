@@ -63,6 +63,66 @@ def test_a_page_is_written(call):
     assert names() == ["fabric.html"]
 
 
+def entries(page="fabric.html"):
+    """Return what needs attention: the text of each entry by the id of its anchor."""
+    html = read_page(Path(page).read_bytes())
+    (section,) = (
+        one
+        for one in html.all("section")
+        if one.attributes["aria-labelledby"] == "problems"
+    )
+    items = {
+        i.attributes["id"]: [p.text for p in i.all("p")] for i in section.all("li")
+    }
+    links = [
+        a.attributes["href"].lstrip("#")
+        for table in html.all("table")
+        if table.attributes.get("class") == "matrix"
+        for a in table.all("a")
+    ]
+    return items, links
+
+
+def test_a_dead_port_is_one_entry_with_all_that_follows(call):
+    """Not four: the port, the rules, the servers, and the domains."""
+    call("fabric.html")
+    items, links = entries()
+    ((id, texts),) = items.items()
+    assert texts[:2] == [texts[0], "mlx5_0/1 is DOWN"]
+    assert "Failed, 1 host:" in texts[0]
+    assert "host03" in texts[0]
+    below = " ".join(texts[texts.index("Seen with it:") + 1 :])
+    for words in (
+        "IB-PORT-01: mlx5_0/1 is DOWN",
+        "NFSRDMA-03: no RDMA port is ACTIVE",
+        "not ready for RDMA to nfs1.example.com",
+        "data1, data2",
+        "DOMAIN runs over tcp",
+        "domain heal data1 data2",
+    ):
+        assert words in below
+    # The cells of rules, ports, servers, data1 and data2 lead to it.
+    assert links == [id] * 5
+
+
+def test_another_host_on_tcp_is_another_entry(call):
+    host = call.world.host("host04")
+    host.mounts[next(iter(host.mounts))] = "tcp"
+    call("fabric.html")
+    (_, port), (_, tcp) = sorted(entries()[0].items(), key=lambda one: one[1][0])
+    assert ("host03" in port[0], "host04" in tcp[0]) == (True, True)
+    assert "Seen with it:" not in tcp
+
+
+def test_a_host_without_the_add_on_is_one_entry(call):
+    host = call.world.host("host03")
+    host.addon, host.policy_text, host.hooks, host.rdma_ready = False, None, [], True
+    call("fabric.html")
+    ((_, texts),) = entries()[0].items()
+    assert texts[1].startswith("the command ovirt-rdma-host is missing on host03")
+    assert "the engine lists no hook of ovirt-rdma for the host" in texts
+
+
 def test_the_document_has_its_schema(call):
     call.world.host("host02").reachable = False
     call.world.host("host04").addon = False
