@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``completion.py ovirt-rdma|ovirt-rdma-host``: print the bash completion of a command.
+"""``completion.py ovirt-rdma|ovirt-rdma-host``: print the completion of a command.
 
 The files in completion/ are made by it from the parsers of both commands, so that no
 Python is started when somebody presses Tab. shtab, which does the same, puts a bash
@@ -77,7 +77,8 @@ def _completed_by(action: argparse.Action) -> str:
 _START = """\
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
-# Bash completion of {program}, made from its parser by tools/completion.py:
+# Completion of {program} for bash, and zsh with bashcompinit, made from its parser by
+# tools/completion.py:
 # WRITE_GOLDEN=1 .venv/bin/pytest -q tests/cli/test_completion.py
 
 # What may follow the verb $1: verbs, options, those of them that take a value, and what
@@ -104,8 +105,10 @@ _END = """\
     local line source typed=${{1//\\\\/}} kept=""
     if [[ $COMP_WORDBREAKS == *:* ]]; then kept=${{typed%"${{typed##*:}}"}}; fi
     while IFS= read -r line; do
-        if [[ $line =~ " - nfs"4?" "([^ ]+) ]]; then
-            printf -v source %b "${{BASH_REMATCH[1]}}"
+        line=${{line#* - }}
+        if [[ $line == "nfs "* || $line == "nfs4 "* ]]; then
+            line=${{line#* }}
+            printf -v source %b "${{line%% *}}"
             if [[ $source == "$typed"* ]]; then
                 printf -v source %q "${{source#"$kept"}}"
                 COMPREPLY+=("$source")
@@ -119,7 +122,7 @@ _END = """\
     local -a arguments words=()
     COMPREPLY=()
     # SERVER:/PATH is three words, because ":" separates words.
-    for word in "${{COMP_WORDS[@]:0:COMP_CWORD+1}}"; do
+    for word in "${{COMP_WORDS[@]:0:$((COMP_CWORD + 1))}}"; do
         if [[ -n $word && ($word == :* || ${{words[*]: -1}} == *:) ]]; then
             words[${{#words[@]}} - 1]+=$word
         else
@@ -157,11 +160,16 @@ _END = """\
         wanted=${{arguments[count]}}
     fi
     case $wanted in
-        # readline completes files better: it knows about quotes and "~".
-        @file) compopt -o default ;;
-        @folder) compopt -o dirnames ;;
+        # readline completes files better: it knows about quotes and "~". zsh, which
+        # reads this by bashcompinit, has neither compopt nor mapfile.
+        @file) compopt -o default 2>/dev/null || wanted=$(compgen -f -- "$word") ;;
+        @folder) compopt -o dirnames 2>/dev/null || wanted=$(compgen -d -- "$word") ;;
         @export) {name}_exports "$word" ;;
-        *) mapfile -t COMPREPLY < <(compgen -W "$wanted" -- "$word") ;;
+        *) wanted=$(compgen -W "$wanted" -- "$word") ;;
+    esac
+    case $wanted in
+        @* | "") ;;
+        *) while IFS= read -r word; do COMPREPLY+=("$word"); done <<<"$wanted" ;;
     esac
 }}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Bash completion offers what the parsers accept, in a real bash with a terminal."""
+"""Completion offers what the parsers accept, in a real bash or zsh with a terminal."""
 
 from __future__ import annotations
 
@@ -40,13 +40,21 @@ class Bash:
     kernel's; ``set_up`` are more lines for bash.
     """
 
+    COMMAND = ("bash", "--norc", "--noprofile", "-i")
+    SET_UP: tuple[str, ...] = (
+        "bind '\"\\e*\": insert-completions'",
+        "bind 'set bell-style none'",
+        "bind 'set enable-bracketed-paste off'",
+    )
+    KEY = "\x1b*"
+
     def __init__(self, folder: Path, mountinfo: Path, *set_up: str) -> None:
-        shell = shutil.which("bash")
+        shell = shutil.which(self.COMMAND[0])
         assert shell
         self._ours, theirs = pty.openpty()
         self._answers, answer = os.pipe()
         self._process = subprocess.Popen(
-            [shell, "--norc", "--noprofile", "-i"],
+            [shell, *self.COMMAND[1:]],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -60,9 +68,7 @@ class Bash:
         self.screen = b""
         say = f"{{ printf '%s|' \"$@\"; echo; }} >&{answer}"
         for line in (
-            "bind '\"\\e*\": insert-completions'",
-            "bind 'set bell-style none'",
-            "bind 'set enable-bracketed-paste off'",
+            *self.SET_UP,
             *(f". {_with_mounts(program, mountinfo)}" for program in PARSERS),
             *(f"{program}() {say};" for program in PARSERS),
             *set_up,
@@ -73,7 +79,7 @@ class Bash:
 
     def completed(self, line: str) -> list[str]:
         """Return the arguments of ``line`` after all completions were inserted."""
-        self._type(f"{line}\x1b*\n")
+        self._type(f"{line}{self.KEY}\n")
         answer = b""
         end = time.monotonic() + LIMIT_S
         while not answer.endswith(b"\n"):
@@ -93,6 +99,18 @@ class Bash:
         os.close(self._answers)
         self._process.kill()
         self._process.wait()
+
+
+class Zsh(Bash):
+    """The same with zsh, which inserts what all completions begin with."""
+
+    COMMAND = ("zsh", "-f", "-i")
+    SET_UP = (
+        "autoload -U compinit bashcompinit && compinit -u -D && bashcompinit",
+        "unset zle_bracketed_paste",
+        "unsetopt beep",
+    )
+    KEY = "\t"
 
 
 def _with_mounts(program: str, mountinfo: Path) -> Path:
@@ -117,14 +135,14 @@ MOUNTS = r"""
 """
 
 
-def _bash(folder: Path, *set_up: str) -> Iterator[Bash]:
+def _shell(kind: type[Bash], folder: Path, *set_up: str) -> Iterator[Bash]:
     here = folder / "here"
     here.mkdir()
     (here / "dumps of hv1").mkdir()
     (here / "policy.yaml").touch()
     mountinfo = folder / "mountinfo"
     mountinfo.write_text(MOUNTS)
-    bash = Bash(here, mountinfo, *set_up)
+    bash = kind(here, mountinfo, *set_up)
     yield bash
     bash.close()
     assert b"bash: " not in bash.screen, bash.screen.decode()
@@ -136,7 +154,7 @@ def _bash(folder: Path, *set_up: str) -> Iterator[Bash]:
 
 @pytest.fixture(scope="module")
 def bash(tmp_path_factory) -> Iterator[Bash]:
-    yield from _bash(tmp_path_factory.mktemp("bash"))
+    yield from _shell(Bash, tmp_path_factory.mktemp("bash"))
 
 
 @pytest.mark.parametrize("program", PARSERS)
@@ -217,9 +235,28 @@ def test_mounted_exports_are_completed(bash, line, expected):
 
 
 def test_exports_where_a_colon_separates_no_words(tmp_path):
-    for bash in _bash(tmp_path, "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}"):
+    for bash in _shell(Bash, tmp_path, "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}"):
         for line, expected in EXPORTS:
             assert bash.completed(line)[-len(expected) :] == expected, line
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes_with_the_same_file(tmp_path):
+    """By its bashcompinit, as docs/packages.md says."""
+    for zsh in _shell(Zsh, tmp_path):
+        for line, expected in (
+            ("ovirt-rdma-host stat", ["status"]),
+            ("ovirt-rdma-host status -o js", ["status", "-o", "json"]),
+            ("ovirt-rdma-host explain ROCE-PF", ["explain", "ROCE-PFC-01"]),
+            ("ovirt-rdma-host policy load pol", ["policy", "load", "policy.yaml"]),
+            ("ovirt-rdma domain convert pol", ["domain", "convert", "pol"]),
+            ("ovirt-rdma domain convert d1 --to r", [
+                "domain", "convert", "d1", "--to", "rdma"]),
+            ("ovirt-rdma-host nfs check nas1:/i", ["nfs", "check", "nas1:/iso"]),
+            ("ovirt-rdma-host bench odd", ["bench", ODD]),
+        ):  # fmt: skip
+            assert zsh.completed(line) == expected, line
+        assert b"not found" not in zsh.screen, zsh.screen.decode()
 
 
 def test_arguments_that_repeat_are_completed_again():
