@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.guide import blocks
 from support.packages.built import EARLIER, URL, built
 from support.packages.machine import DATABASE
 
@@ -164,6 +165,34 @@ def test_dnf_installs_updates_and_removes(site):
     assert not site.machine.path("/usr/bin/ovirt-rdma-host").exists()
     site("install", "ovirt-rdma-engine")
     assert site.machine.shell("ovirt-rdma --version").strip().endswith(now)
+
+
+def test_a_new_hypervisor_takes_five_commands(site):
+    """From an empty root with EL's packages to a vdsmd of ours, as docs/install.md has
+    it. There is no systemd to restart vdsmd: what it would start is run instead.
+    """
+    site.machine.path("/etc/yum.repos.d/ovirt-rdma.repo").unlink()
+    (block,) = blocks("The packages")
+    lines = block.splitlines()
+    assert len(lines) == 5
+    restart = " --restart-vdsmd"
+    assert lines[-1].endswith(restart)
+    shown = []
+    for line in lines:
+        shown.append(f"# {line}")
+        here = line.replace(" URL/", " file:///release/").removesuffix(restart)
+        if here.startswith("dnf "):
+            shown.append(site(*here.split()[1:]))
+        else:
+            shown.append(site.machine.shell(here))
+    said = "\n".join(shown)
+    assert "/etc/ovirt-rdma/policy.yaml is loaded" in said
+    assert shown[-1].endswith("Now enabled.\n")
+    assert site.machine.path("/etc/ovirt-rdma/enabled").exists()
+    assert "stock vdsmd" in site.machine.start_vdsmd()
+    status = site.machine.shell("ovirt-rdma-host status", check=False)
+    assert re.search("enabled +yes, mode vdsmd", status), status
+    print(said, status, sep="\n")
 
 
 def test_packages_of_another_key_are_refused(site, gnupg):
