@@ -278,7 +278,7 @@ class _Sentence:
 class _Problems:
     """The causes in both matrices that need attention, the worst first.
 
-    What follows from a failed check, on its hosts or some of them, is told with it: a
+    What follows from a failed check, on its hosts or some of them, is shown with it: a
     port that is down, a server behind it, and its domains; or no add-on on a host.
     """
 
