@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Optional
 
-from ovirt_rdma.cli.engine.arguments import (
+from ovirt_rdma.cli.engine.main import (
     AccessOptions,
     ChangeOptions,
     EngineVerb,
@@ -32,8 +32,13 @@ from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep
 from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder
-from ovirt_rdma.engine_sdk_tools.model import Engine, Host
-from ovirt_rdma.engine_sdk_tools.names import NameProblem, hosts_named, listed
+from ovirt_rdma.engine_sdk_tools.model import (
+    Engine,
+    Host,
+    NameProblem,
+    hosts_named,
+    listed,
+)
 from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     AUTO,
     DONE,

@@ -25,10 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Optional, Union
 
-from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources, state_folder
+from ovirt_rdma.engine_sdk_tools.api.request import EngineProblem, Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources, state_folder
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import pinned_on, running_on
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     DataCenterLock,
@@ -54,9 +53,12 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     RDMA,
     ROLLING,
     TCP,
+    ConversionRequest,
     ConversionState,
     Stage,
     StateFolder,
+    check_domains,
+    data_center_of,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import renamed
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
@@ -66,11 +68,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     plan_resume,
     plan_revert,
     stalled_domains,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
-    ConversionRequest,
-    check_domains,
-    data_center_of,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import refuse_without_block
@@ -97,15 +94,18 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     push_policy,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
+    SSH_VARIABLES,
+    Access,
+    default_key,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     NO_ACCESS,
+    DumpFolder,
     HostAccess,
     HostReport,
     reports_of,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.role import SSH_VARIABLES
 from ovirt_rdma.engine_sdk_tools.job import (
     END_S,
     Listeners,
@@ -114,21 +114,23 @@ from ovirt_rdma.engine_sdk_tools.job import (
     is_open,
     task,
 )
-from ovirt_rdma.engine_sdk_tools.matrix import Matrix
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
-from ovirt_rdma.engine_sdk_tools.names import (
+from ovirt_rdma.engine_sdk_tools.model import (
+    Domain,
+    Engine,
+    Host,
+    Matrix,
     NameProblem,
+    Refused,
     data_center_named,
     domain_named,
     hosts_named,
 )
+from ovirt_rdma.engine_sdk_tools.model import check as refuse_all
 from ovirt_rdma.engine_sdk_tools.networks.attach import (
+    AttachRequest,
     AttachResult,
     attach_network,
     declared_properties,
-)
-from ovirt_rdma.engine_sdk_tools.networks.attach_plan import (
-    AttachRequest,
     plan_network_attach,
 )
 from ovirt_rdma.engine_sdk_tools.networks.create import (
@@ -158,8 +160,6 @@ from ovirt_rdma.engine_sdk_tools.preparation.plan import sentence as result_of
 from ovirt_rdma.engine_sdk_tools.preparation.run import carry_out as prepare
 from ovirt_rdma.engine_sdk_tools.preparation.run import file_in, refuse_conversion
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.engine_sdk_tools.refusals import Refused
-from ovirt_rdma.engine_sdk_tools.refusals import check as refuse_all
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy

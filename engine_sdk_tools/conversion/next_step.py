@@ -43,8 +43,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DomainRecord,
     HostRecord,
     Stage,
+    upgrade_running,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import upgrade_running
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     Kind,
     RunStep,

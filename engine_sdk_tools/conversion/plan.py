@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.conversion import preflight
+from ovirt_rdma.engine_sdk_tools.conversion import model
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
     UNPROVEN,
     FleetReport,
@@ -38,9 +38,14 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     RDMA,
     ROLLING,
     TCP,
+    ConversionRequest,
     ConversionState,
     HostRecord,
     Stage,
+    evacuation_offenders,
+    only_one,
+    pinned_offenders,
+    upgrade_offenders,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     imagined,
@@ -48,26 +53,18 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     resumed,
     reverting,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
-    ConversionRequest,
-    evacuation_offenders,
-    only_one,
-    pinned_offenders,
-    upgrade_offenders,
-)
 from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep, policy_step
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     Mounts,
     can_be_healed,
+    domains_left_on_other_transport,
     export_at,
     nfs_export,
     requested_transport,
     transports_in_use,
 )
-from ovirt_rdma.engine_sdk_tools.domains.trunking import domains_left_on_other_transport
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, health_of
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
-from ovirt_rdma.engine_sdk_tools.refusals import Refused, check, merged
+from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Refused, check, merged
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 from ovirt_rdma.storage.health.state import OK
@@ -105,7 +102,7 @@ def plan_convert(
     its id; ``earlier`` are earlier conversions.
     Raises Refused and ChecksFailed with all objections.
     """
-    preflight.check_domains(engine, domains, request)
+    model.check_domains(engine, domains, request)
     center = str(domains[0].data_center)
     hosts = ordered(engine.hosts_of(center))
     offenders: list[Sentence] = []
@@ -118,7 +115,7 @@ def plan_convert(
             continue
         records.append(record)
         using = (users or {}).get(domain.name, ())
-        offenders += preflight.domain_offenders(
+        offenders += model.domain_offenders(
             engine, domain, request, record.wanted, using
         )
     check(offenders)
@@ -126,7 +123,7 @@ def plan_convert(
         hosts, reports, records, to=request.to, without=request.without
     )
     started, objections = fleet.start(records, request)
-    offenders += preflight.fleet_offenders(hosts, request, engine.clusters, pinned)
+    offenders += model.fleet_offenders(hosts, request, engine.clusters, pinned)
     check([*offenders, *objections])
     state = ConversionState(
         kind=CONVERT,
@@ -144,7 +141,7 @@ def plan_convert(
     snapshot = Snapshot(engine, fleet.observations)
     if _is_so(state, snapshot):
         return ConversionPlan(state, ())
-    warnings = tuple(preflight.warnings(hosts, domains, request))
+    warnings = tuple(model.warnings(hosts, domains, request))
     return ConversionPlan(state, steps_of(state, snapshot), warnings)
 
 
@@ -219,10 +216,10 @@ def _with_hosts_now(
     # A domain that was removed meanwhile is not checked.
     added, objections = fleet.only(new).for_domains(ids).start(state.domains, request)
     offenders = list(
-        preflight.without_offenders(hosts, replace(request, without=tuple(without)))
+        model.without_offenders(hosts, replace(request, without=tuple(without)))
     )
     if request.rolling:
-        offenders += preflight.upgrade_offenders(engine.clusters, hosts)
+        offenders += model.upgrade_offenders(engine.clusters, hosts)
     check([*offenders, *objections])
     before = {host.id: host for host in (*state.former, *state.hosts)}
     known = {
@@ -283,7 +280,7 @@ def plan_revert(
     warnings: list[str] = []
     if state.mode == ROLLING:
         here = engine.hosts_of(state.data_center)
-        warnings += preflight.upgrade_offenders(engine.clusters, here)
+        warnings += model.upgrade_offenders(engine.clusters, here)
     if new:
         warnings.append(
             Sentence(

@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Callable, Optional
 
-from ovirt_rdma.engine_sdk_tools import maintenance
-from ovirt_rdma.engine_sdk_tools.api.errors import (
+from ovirt_rdma.engine_sdk_tools.api.request import (
     BUSY,
     CONFLICT,
     DENIED,
@@ -26,12 +25,12 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     PASSING,
     UNTRUSTED,
     EngineProblem,
+    Listener,
     LostAnswer,
+    Read,
     TimeoutProblem,
 )
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.api.progress import step as reported
-from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.api.request import step as reported
 from ovirt_rdma.engine_sdk_tools.api.session import (
     BUSY_S,
     Session,
@@ -67,6 +66,9 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     RunStep,
     host_step,
     upgrade_call,
+    wait_until,
+    wait_until_in,
+    wait_until_out,
 )
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
@@ -192,7 +194,7 @@ class Actions:
         session, listener = self._session, self._listener
         read = Read(step.path, step.doing, "get")
         if step.of_domain:
-            return maintenance.wait_until(
+            return wait_until(
                 session,
                 listener,
                 read,
@@ -201,11 +203,11 @@ class Actions:
             )
         host = state.host(step.subject)
         if step.kind == Kind.WAIT_IN:
-            return maintenance.enter(session, listener, host.name, read, host.event)
+            return wait_until_in(session, listener, host.name, read, host.event)
         # If a host comes up by itself, the event of its activation is unknown.
         ours = host.stage == Stage.LEAVING
         after = (host.event or newest_event(session)) if ours else None
-        why = maintenance.leave(session, listener, host.name, read, after)
+        why = wait_until_out(session, listener, host.name, read, after)
         self.arrived.add(host.name)
         return why
 

@@ -27,7 +27,7 @@ from ovirt_rdma.engine_sdk_tools.deploy_hook.block import (
     find,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder
-from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
+from ovirt_rdma.engine_sdk_tools.model import ChecksFailed
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import load_policy_file, parse_policy

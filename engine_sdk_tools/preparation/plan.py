@@ -22,8 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.api.request import Call, types
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Listener, types
 from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     Kind,
@@ -33,13 +32,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     wait_in,
     wait_out,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import (
-    HostReport,
-    digest_without_drop_ins,
-    status_part,
-    with_own_bugs_caught,
-)
-from ovirt_rdma.engine_sdk_tools.hosts.role import (
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     NOT_PREPARED,
     SENTINEL,
     WITHOUT_HARDWARE,
@@ -47,15 +40,21 @@ from ovirt_rdma.engine_sdk_tools.hosts.role import (
     policy_proven,
     split_fix,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    HostReport,
+    digest_without_drop_ins,
+    status_part,
+    with_own_bugs_caught,
+)
 from ovirt_rdma.engine_sdk_tools.model import (
     COMES,
     INSTALLED_NOW,
     Engine,
     Host,
     host_is,
+    listed,
     status_words,
 )
-from ovirt_rdma.engine_sdk_tools.names import listed
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, REBOOT

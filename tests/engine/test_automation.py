@@ -24,9 +24,8 @@ from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine, connect
 from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainRequest
-from ovirt_rdma.engine_sdk_tools.matrix import problems_of
+from ovirt_rdma.engine_sdk_tools.model import ChecksFailed, Refused, problems_of
 from ovirt_rdma.engine_sdk_tools.networks.create import NetworkRequest
-from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
 
 pytestmark = pytest.mark.engine
 

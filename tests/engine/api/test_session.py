@@ -21,9 +21,10 @@ from ovirtsdk4 import types
 from support.engine.engine_command_line import Notes, open_session
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.api import auth, errors
-from ovirt_rdma.engine_sdk_tools.api.auth import PromptMulti
-from ovirt_rdma.engine_sdk_tools.api.errors import (
+from ovirt_rdma.engine_sdk_tools.api import auth
+from ovirt_rdma.engine_sdk_tools.api import request as errors
+from ovirt_rdma.engine_sdk_tools.api.auth import PromptMulti, Settings
+from ovirt_rdma.engine_sdk_tools.api.request import (
     BROKEN,
     BUSY,
     CONFLICT,
@@ -34,18 +35,18 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     TIMEOUT,
     UNAVAILABLE,
     UNREACHABLE,
+    Call,
     EngineProblem,
     LostAnswer,
+    Read,
     TimeoutProblem,
 )
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.api.session import (
     AT_ONCE,
     EngineApi,
     EngineConnection,
     Session,
 )
-from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 
 pytestmark = pytest.mark.hypervisor
 

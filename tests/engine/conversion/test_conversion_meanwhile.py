@@ -27,9 +27,8 @@ from support.engine.conversion_site import digest_of, engine_of, report_of
 from support.engine.policy_files import split
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
+from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest, Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.model import status_words
 
 pytestmark = pytest.mark.engine

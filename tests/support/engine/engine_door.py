@@ -22,14 +22,14 @@ from engine_double import EngineDouble, SimHost, World
 from engine_double.answers import Answer
 
 from ovirt_rdma.cli.host.status import change_document
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport, Pushed
-from ovirt_rdma.engine_sdk_tools.hosts.role import (
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     NOT_PREPARED,
     SENTINEL,
     WITHOUT_HARDWARE,
     Prepared,
     judged,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport, Pushed
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.changes.run import ChangeStatus
