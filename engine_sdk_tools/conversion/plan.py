@@ -12,7 +12,7 @@ a conversion to TCP, with its record; its revert is the way forward.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.conversion import model
@@ -76,12 +76,14 @@ Reports = Iterable[HostReport]
 @dataclass(frozen=True)
 class ConversionPlan:
     """``state`` is the one at the start; ``steps`` are those that change something, in
-    order, none if there is nothing to do; ``warnings`` are sentences.
+    order, none if there is nothing to do; ``warnings`` are sentences. ``observed`` are
+    the hosts as they were asked, by name.
     """
 
     state: ConversionState
     steps: tuple[RunStep, ...]
     warnings: tuple[str, ...] = ()
+    observed: Mapping[str, Observation] = field(default_factory=dict)
 
 
 def plan_convert(
@@ -142,7 +144,8 @@ def plan_convert(
     if _is_so(state, snapshot):
         return ConversionPlan(state, ())
     warnings = tuple(model.warnings(hosts, domains, request))
-    return ConversionPlan(state, steps_of(state, snapshot), warnings)
+    steps = steps_of(state, snapshot)
+    return ConversionPlan(state, steps, warnings, fleet.observations)
 
 
 def plan_resume(
@@ -173,7 +176,8 @@ def plan_resume(
     if state.kind == CONVERT and state.stage in (Stage.CONVERTING, Stage.STOPPED):
         state = _with_hosts_now(state, engine, fleet, without)
     state = resumed(state)
-    return ConversionPlan(state, steps_of(state, Snapshot(engine, fleet.observations)))
+    steps = steps_of(state, Snapshot(engine, fleet.observations))
+    return ConversionPlan(state, steps, observed=fleet.observations)
 
 
 def _fleet(
@@ -296,7 +300,7 @@ def plan_revert(
         back = _transport_before(state)
         warnings += domains_left_on_other_transport(engine.domains, going, back)
     steps = steps_of(state, Snapshot(engine, observations))
-    return ConversionPlan(state, steps, tuple(warnings))
+    return ConversionPlan(state, steps, tuple(warnings), observations)
 
 
 def _transport_before(state: ConversionState) -> str:

@@ -105,6 +105,8 @@ class Actions:
         self.observations: dict[str, Observation] = {}
         self.arrived: set[str] = set()
         self.unmarked: set[str] = set()
+        # Hosts that were asked before their turn.
+        self.ahead: set[str] = set()
         self._session = session
         self._door = door
         self._listener = listener
@@ -133,6 +135,13 @@ class Actions:
 
     def act(self, state: ConversionState, snapshot: Snapshot, step: RunStep) -> str:
         """Do ``step``; return why it failed, or ""."""
+        if step.kind in (Kind.PUSH, Kind.ENTER):
+            self.ahead.discard(step.subject)
+        if step.kind == Kind.ENTER:
+            # Until their turn others may change: they are asked again.
+            for name in self.ahead:
+                self.observations.pop(name, None)
+            self.ahead.clear()
         if step.call is not None:
             self._session.perform(step.call, before=self._check)
             return ""
@@ -155,6 +164,9 @@ class Actions:
         except Problem as problem:
             # This concerns these hosts only; a revert continues with the others.
             why = problem.one_line
+        in_play = [h.name for h in state.hosts if h.stage in Stage.IN_PLAY]
+        if not set(names).isdisjoint(in_play):
+            self.ahead.update(set(names).difference(in_play))
         for name, host in hosts.items():
             report = reports.get(host.name) if host else None
             self.observations[name] = (
@@ -240,12 +252,13 @@ def carry_out(
     keeper: StateFile,
     listener: Listener,
     *,
+    observed: Optional[Mapping[str, Observation]] = None,
     lock: Optional[DataCenterLock] = None,
     read: ReadEngine = read_engine,
     hosts_now: HostsNow = with_hosts_now,
 ) -> ConversionState:
     """Do all remaining steps of ``state``; return the new state. ``lock`` is checked
-    before each change.
+    before each change. ``observed`` are hosts that have just been asked, by name.
 
     A step that fails rolls the conversion back. Raises EngineProblem if the engine is
     not available or denies access, and StateFileProblem: then the conversion is paused,
@@ -253,6 +266,7 @@ def carry_out(
     """
     work = _Work(session, door, keeper, listener)
     work.read, work.hosts_now, work.lock = read, hosts_now, lock
+    work.known(observed or {})
     return work.run(state)
 
 
@@ -277,6 +291,12 @@ class _Work:
         self._moved = False
         # The time of the first try of each step, by the session's clock.
         self._first_try: dict[tuple[str, str, str, str], float] = {}
+
+    def known(self, observed: Mapping[str, Observation]) -> None:
+        """Take hosts that have just been asked; one that did not report is asked."""
+        told = {name: one for name, one in observed.items() if not one.problem}
+        self._actions.observations.update(told)
+        self._actions.ahead.update(told)
 
     def run(self, state: ConversionState) -> ConversionState:
         self._save(state)
@@ -490,7 +510,10 @@ class _Work:
         """Report the number of steps to the listener."""
         if engine is None:
             return
-        left = sum(_REPORTS.get(s.kind, 1) for s in imagined(state, Snapshot(engine)))
+        left = sum(
+            _REPORTS.get(s.kind, 1)
+            for s in imagined(state, self._actions.snapshot(engine))
+        )
         names = tuple(host.name for host in state.hosts)
         self._listener.plan(names, self._steps_done + left)
 

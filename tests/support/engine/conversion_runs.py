@@ -73,13 +73,14 @@ def planned(site: Site, request=ROLLING, *names: str, earlier=()):
     return plan_convert(engine, domains, reports(site), request, earlier=earlier)
 
 
-def run(site: Site, state, ear=None, lock=None):
+def run(site: Site, state, ear=None, lock=None, observed=None):
     return carry_out(
         site,
         site,
         state,
         site,
         ear or StepCounter(),
+        observed=observed,
         lock=lock,
         read=lambda _: engine_of(site),
         hosts_now=hosts_now,
