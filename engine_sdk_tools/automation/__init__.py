@@ -610,7 +610,7 @@ class RdmaEngine:
             file = file_in(self._states, center)
             earlier = file.read()
             if earlier is not None and earlier.stage == PREPARING:
-                state = continued(earlier, request, self.session.listener)
+                state = continued(earlier, request, hosts, self.session.listener)
             else:
                 state = self._planned(engine, center, hosts, request, earlier)
             if run.lock is None:
