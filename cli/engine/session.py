@@ -68,7 +68,6 @@ from ovirt_rdma.engine_sdk_tools.model import (
     UNKNOWN,
     WARN,
     Axis,
-    Cell,
     Host,
     Matrix,
     problems_of,
@@ -469,13 +468,7 @@ def request_lines(call: Call) -> list[str]:
 
 def request_document(call: Call) -> dict[str, Any]:
     """Return the request of ``call`` for programs."""
-    form = wire_form(call)
-    return {
-        "method": form.method,
-        "path": form.path,
-        "query": dict(form.query),
-        "body": form.body,
-    }
+    return {**vars(wire_form(call))}
 
 
 def progress(context: Context) -> Listener:
@@ -654,26 +647,12 @@ def matrix_document(matrix: Matrix) -> dict[str, Any]:
     return {
         "of": matrix.kind,
         "worst": matrix.worst,
-        "rows": [
-            {"name": row.name, "id": row.id, "address": row.address}
-            for row in matrix.rows
-        ],
+        "rows": [{**vars(row)} for row in matrix.rows],
         "columns": [
             {"name": column.name, "id": column.id} for column in matrix.columns
         ],
-        "cells": [[cell_document(cell) for cell in cells] for cells in matrix.cells],
+        "cells": [[{**vars(cell)} for cell in cells] for cells in matrix.cells],
         "notes": list(matrix.notes),
-    }
-
-
-def cell_document(cell: Cell) -> dict[str, str]:
-    """Return a cell as it is in documents."""
-    return {
-        "verdict": cell.verdict,
-        "text": cell.text,
-        "sentence": cell.sentence,
-        "fix": cell.fix,
-        "source": cell.source,
     }
 
 
