@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Describe an engine as plain data for decisions, and check a host's status. Pure.
+"""The engine as plain data for decisions: its objects, the names that people type,
+matrices of hosts, and all objections to a plan as one error. Pure.
 
 :mod:`ovirt_rdma.engine_sdk_tools.reader` reads it. Statuses are the API's words
 (``up``, ``maintenance``); None if the engine sent no status or one that the SDK does
@@ -8,15 +9,82 @@ not know, so it never ends a wait.
 The output of ``ovirt-rdma-host status -o json`` on a host is checked before it is used,
 but only what is read here: a host reports more, and a newer one still more. A missing
 part counts as unknown.
+
+For a wrong name the error suggests the nearest ones, for an ambiguous name the data
+centers that have it.
+
+A matrix has rows, columns, and a verdict in each cell; tables and JSON are made from it
+alone (docs/matrix.md). A sentence that is true of several hosts is shown once, also if
+it differs by the name or address of the host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import fnmatch
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Protocol, TypeVar, Union
 
+from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem, did_you_mean
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.system.json_codec import json_type
+
+
+class _Objections(Problem):
+    """All ``sentences`` against a plan, one line each; nothing was changed."""
+
+    kind = ""
+
+    def __init__(self, sentences: Sequence[str], fix: str = "") -> None:
+        super().__init__(self.kind, "\n".join(merged(sentences)), fix)
+        self.sentences = tuple(sentences)
+
+    @property
+    def reasons(self) -> tuple[Sentence, ...]:
+        """The sentences that have an id."""
+        return tuple(text for text in self.sentences if isinstance(text, Sentence))
+
+
+class ChecksFailed(_Objections):
+    """Checks failed, and nothing was changed; one line per failure (exit code 3)."""
+
+    kind = "checks-failed"
+    exit_code = ExitCode.CHECKS_FAILED
+
+
+class Refused(_Objections):
+    """Refused as unsafe, and nothing was changed; one line per reason (exit code 4)."""
+
+    kind = "refused"
+    exit_code = ExitCode.REFUSED
+
+
+def merged(sentences: Iterable[str]) -> list[Sentence]:
+    """Return ``sentences``, those that differ only by the host at their beginning
+    ("host01: ...") as one with all the names.
+    """
+    hosts: dict[tuple[str, str, bool], list[str]] = {}
+    for sentence in sentences:
+        name, colon, rest = sentence.partition(": ")
+        of_host = bool(colon) and " " not in name
+        id = sentence.id if isinstance(sentence, Sentence) else ""
+        key = (id, rest if of_host else str(sentence), of_host)
+        names = hosts.setdefault(key, [])
+        if name not in names:
+            names.append(name)
+    return [
+        Sentence(id, f"{', '.join(names)}: {rest}" if of_host else rest)
+        for (id, rest, of_host), names in hosts.items()
+    ]
+
+
+def check(sentences: Sequence[str], fix: str = "") -> None:
+    """Raise ChecksFailed with all ``sentences``, each once, if there are any."""
+    if sentences:
+        raise ChecksFailed(tuple(dict.fromkeys(sentences)), fix)
+
 
 # Domains whose data are files below a mount: they have their own storage connection
 # (StorageType.isFileDomain in the engine).
@@ -397,3 +465,346 @@ def _mistake(key: str, value: object, wanted: Union[type[bool], int]) -> Iterato
         yield f"{key} is {json_type(value)}, not a string"
     elif len(value) > wanted:
         yield f"{key} is too long"
+
+
+_NEAREST = 3
+# Longer lists are not printed: 250 hosts would not help.
+_LISTED = 12
+
+
+class NameProblem(UsageProblem):
+    """No object has this name, or several have it (exit code 2)."""
+
+
+class Named(Protocol):
+    """An object with a name and the engine's id."""
+
+    @property
+    def id(self) -> str:
+        """The engine's id."""
+
+    @property
+    def name(self) -> str:
+        """The name that people use."""
+
+
+T = TypeVar("T", bound=Named)
+
+
+def pick(
+    kind: str,
+    name: str,
+    candidates: Iterable[T],
+    data_center: Optional[str] = None,
+    data_centers: Sequence[DataCenter] = (),
+) -> T:
+    """Return the candidate with the name or id ``name``.
+
+    ``kind`` is its noun for messages: "storage domain". ``data_center`` is the name or
+    id of the data center that it must belong to; ``data_centers`` are all of them.
+    Raises NameProblem if none or several match.
+    """
+    wanted = None
+    if data_center is not None:
+        wanted = pick("data center", data_center, data_centers).id
+    every = tuple(candidates)
+    matches = [
+        candidate for candidate in every if name in (candidate.name, candidate.id)
+    ]
+    inside = [match for match in matches if wanted in (None, _data_center(match))]
+    if len(inside) == 1:
+        return inside[0]
+    names = {center.id: center.name for center in data_centers}
+    if inside:
+        places = _joined(_place(match, names) for match in inside)
+        raise NameProblem(
+            "name-ambiguous",
+            f"{kind} {name!r} is ambiguous: {places} have one each",
+            f"add --datacenter {names.get(_data_center(inside[0]), 'NAME')}",
+        )
+    if matches:
+        places = _joined(_place(match, names) for match in matches)
+        raise NameProblem(
+            "name-in-other-data-center",
+            f"{kind} {name!r} is in {places}, not in data center "
+            f"{names.get(wanted or '', data_center)!r}",
+            "omit --datacenter, or give the right one",
+        )
+    known = [each.name for each in every if wanted in (None, _data_center(each))]
+    raise NameProblem(
+        "name-unknown", f"there is no {kind} {name!r}", nearest(name, known)
+    )
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """Return a hint with the nearest of ``names``, or a short list of all."""
+    near = did_you_mean(name, names, _NEAREST)
+    if near:
+        return near
+    if not names:
+        return "the engine shows none to this user"
+    # Several data centers may each have the same name.
+    known = sorted(set(names))
+    if len(known) > _LISTED:
+        return "see the administration portal for the names"
+    return f"available: {', '.join(known)}"
+
+
+def listed(names: Sequence[str], most: int = _LISTED) -> str:
+    """Return up to ``most`` names with commas, and the number of the others."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a key that sorts names with their numbers: hv2 before hv10."""
+    return tuple(
+        # int() refuses numbers of more than 4300 digits.
+        (0, int(part), "") if part.isascii() and part.isdigit() else (1, 0, part)
+        for part in re.split(r"([0-9]{1,18})", text)
+        if part
+    )
+
+
+def data_center_named(engine: Engine, name: str) -> DataCenter:
+    """Return the data center; raises NameProblem."""
+    return pick("data center", name, engine.data_centers)
+
+
+def domain_named(
+    engine: Engine, name: str, data_center: Optional[str] = None
+) -> Domain:
+    """Return the storage domain, of any storage type; raises NameProblem."""
+    return pick(
+        "storage domain", name, engine.domains, data_center, engine.data_centers
+    )
+
+
+def network_named(
+    engine: Engine, name: str, data_center: Optional[str] = None
+) -> Network:
+    """Return the logical network of an engine that was read with its networks; raises
+    NameProblem.
+    """
+    networks = engine.networks or ()
+    return pick("network", name, networks, data_center, engine.data_centers)
+
+
+def hosts_named(
+    engine: Engine, names: Iterable[str], data_center: Optional[str] = None
+) -> tuple[Host, ...]:
+    """Return the hosts that match ``names``, each once, in the engine's order; all
+    hosts for no names.
+
+    A name may be an id, an address, a glob with ``*``, ``?`` or ``[``, or several of
+    these with commas. ``data_center`` (name or id) limits them to its hosts. Raises
+    NameProblem with all names that match no host.
+    """
+    candidates = engine.hosts
+    if data_center is not None:
+        candidates = engine.hosts_of(data_center_named(engine, data_center).id)
+    patterns = [part.strip() for text in names for part in text.split(",")]
+    patterns = [pattern for pattern in patterns if pattern]
+    if not patterns:
+        return candidates
+    chosen: set[str] = set()
+    wrong = []
+    for pattern in patterns:
+        matches = {host.id for host in candidates if _matches(pattern, host)}
+        chosen |= matches
+        if not matches:
+            wrong.append(pattern)
+    if wrong:
+        known = [host.name for host in candidates]
+        where = f" in data center {data_center!r}" if data_center else ""
+        raise NameProblem(
+            "host-unknown",
+            f"there is no host {_joined((repr(w) for w in wrong), 'or')}{where}",
+            "; ".join(dict.fromkeys(nearest(pattern, known) for pattern in wrong)),
+        )
+    return tuple(host for host in candidates if host.id in chosen)
+
+
+def _matches(pattern: str, host: Host) -> bool:
+    if pattern in (host.name, host.id, host.address):
+        return True
+    glob = any(character in pattern for character in "*?[")
+    return glob and fnmatch.fnmatchcase(host.name, pattern)
+
+
+def _data_center(named: object) -> str:
+    return str(getattr(named, "data_center", None) or "")
+
+
+def _place(named: Named, names: dict[str, str]) -> str:
+    center = _data_center(named)
+    return f"data center {names.get(center, center)!r}" if center else "no data center"
+
+
+def _joined(texts: Iterable[str], conjunction: str = "and") -> str:
+    *first, last = texts
+    return f"{', '.join(first)} {conjunction} {last}" if first else last
+
+
+# The verdicts of a cell. UNKNOWN never counts as good, because there is no proof.
+OK = "ok"
+WARN = "warn"
+FAIL = "fail"
+UNKNOWN = "unknown"
+# Not applicable: the host does not belong to the domain's data center.
+NONE = "none"
+
+# The worst first.
+VERDICTS = (FAIL, UNKNOWN, WARN, OK, NONE)
+# Those that need attention.
+ATTENTION = VERDICTS[:3]
+# What stands before a text, so that its verdict is readable without colour.
+BEFORE = {WARN: "WARN", FAIL: "FAIL", UNKNOWN: "?"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell: ``verdict``, a short ``text`` for the table, a sentence, and a fix.
+
+    ``source`` is the origin of the verdict: ``engine``, ``host`` or ``both``.
+    """
+
+    verdict: str
+    text: str
+    sentence: str = ""
+    fix: str = ""
+    source: str = "host"
+
+    @property
+    def shown(self) -> str:
+        """The text, with the verdict before it unless that is OK or NONE."""
+        if self.verdict == NONE:
+            return self.text or "-"
+        return " ".join(part for part in (BEFORE.get(self.verdict), self.text) if part)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A row or column: the name shown, the engine's id, and the address of a host."""
+
+    name: str
+    id: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix: ``cells[row][column]``; ``kind`` is ``hosts`` or ``domains``.
+
+    ``notes`` are sentences to show below it.
+    """
+
+    kind: str
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    cells: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def worst(self) -> str:
+        """The worst verdict; none for an empty matrix."""
+        return worst_of(cell.verdict for row in self.cells for cell in row)
+
+
+def worst_of(verdicts: Iterable[str]) -> str:
+    """Return the worst of ``verdicts``: fail, unknown, warn, ok; none for nothing."""
+    return min(verdicts, key=VERDICTS.index, default=NONE)
+
+
+# Group sentences about hosts: one that is true of several hosts is shown once.
+
+# Up to this many names are listed; of more, only their number is shown.
+NAMES_SHOWN = 4
+# These replace a host's name in a sentence about several hosts.
+_AT_FIRST, _ELSEWHERE = "the host", "HOST"
+
+
+class OnHost(NamedTuple):
+    """A sentence about one host, and its fix; ``verdict`` separates equal sentences."""
+
+    host: str
+    address: str
+    sentence: str
+    fix: str = ""
+    verdict: str = ""
+
+
+class OnHosts(NamedTuple):
+    """A sentence about several hosts, in which HOST replaces the name of each, and its
+    fix: that of the first host, with all of them where it has ``--hosts``.
+    """
+
+    hosts: tuple[str, ...]
+    sentence: str
+    fix: str = ""
+    verdict: str = ""
+
+    @property
+    def line(self) -> str:
+        """The names of the hosts, then the sentence."""
+        return f"{listed(self.hosts, NAMES_SHOWN)}: {self.sentence}"
+
+
+def group_by_sentence(sentences: Iterable[OnHost]) -> list[OnHosts]:
+    """Return each sentence once with all its hosts, in the order of occurrence."""
+    groups: dict[tuple[str, str, str], dict[str, OnHost]] = {}
+    for on_host in sentences:
+        groups.setdefault(key_of(on_host), {}).setdefault(on_host.host, on_host)
+    grouped = []
+    for (verdict, sentence, _), hosts in groups.items():
+        first = next(iter(hosts.values()))
+        text = first.sentence if len(hosts) == 1 else sentence
+        fix = _for_all(first, hosts)
+        grouped.append(OnHosts(tuple(hosts), text, fix, verdict))
+    return grouped
+
+
+def _for_all(first: OnHost, names: Iterable[str]) -> str:
+    own = rf"--hosts {re.escape(shlex.quote(first.host))}(?![\w.-])"
+    together = f"--hosts {shlex.quote(','.join(names))}"
+    return re.sub(own, lambda _: together, first.fix)
+
+
+def key_of(on_host: OnHost) -> tuple[str, str, str]:
+    """Return what sentences of one group have in common."""
+    return (
+        on_host.verdict,
+        _without_name(on_host, on_host.sentence),
+        _without_name(on_host, on_host.fix),
+    )
+
+
+def _without_name(on_host: OnHost, text: str) -> str:
+    """Return ``text`` without the name and address of the host."""
+    # The longer first, because the address may start with the name.
+    own = sorted({on_host.host, on_host.address} - {""}, key=len, reverse=True)
+    if not any(name in text for name in own):
+        return text
+    names = "|".join(re.escape(name) for name in own)
+    # Whole names only, no part of host10, of host1-b or of host1.example.com.
+    whole = re.compile(rf"(?<![\w.-])(?:{names})(?![\w-]|\.\w)")
+    return whole.sub(lambda match: _ELSEWHERE if match.start() else _AT_FIRST, text)
+
+
+def problems_of(matrix: Matrix) -> list[OnHosts]:
+    """Return the sentences of cells that are not OK, the worst first."""
+    return sorted(
+        group_by_sentence(sentences_of(matrix, ATTENTION)),
+        key=lambda problem: VERDICTS.index(problem.verdict),
+    )
+
+
+def sentences_of(matrix: Matrix, verdicts: Collection[str]) -> Iterator[OnHost]:
+    """Yield the sentences of the cells with one of ``verdicts``, host by host."""
+    for row, cells in zip(matrix.rows, matrix.cells):
+        for cell in cells:
+            if cell.verdict in verdicts and cell.sentence:
+                yield OnHost(
+                    row.name, row.address, cell.sentence, cell.fix, cell.verdict
+                )

@@ -31,12 +31,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Optional
 from weakref import WeakKeyDictionary
 
-from ovirt_rdma.engine_sdk_tools.api.errors import ADMINISTRATOR, PASSING, EngineProblem
-from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.api.request import (
+    ADMINISTRATOR,
+    PASSING,
+    EngineProblem,
+    Read,
+)
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.model import (
     FILE_TYPES,
     Attachment,
+    ChecksFailed,
     Cluster,
     ClusterNetwork,
     DataCenter,
@@ -49,7 +54,6 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Reported,
     StorageConnection,
 )
-from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 from ovirt_rdma.host.errors import Sentence
 
 _READ_ONLY = Sentence(

@@ -3,8 +3,8 @@
 
 import os
 
+from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.fleet.check import (
     check,
     connections_of,
@@ -13,7 +13,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.check import (
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 from ovirt_rdma.engine_sdk_tools.hosts.report import reports_of
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL
+from ovirt_rdma.engine_sdk_tools.model import FAIL
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 with Session(from_sources(Flags(), os.environ)) as session:

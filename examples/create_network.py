@@ -4,9 +4,9 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.api.request import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 from ovirt_rdma.engine_sdk_tools.networks.create import (

@@ -3,8 +3,8 @@
 
 import os
 
+from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.domains.transport import domain_rows, file_domains
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key

@@ -5,8 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push, push_policy
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key

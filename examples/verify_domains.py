@@ -4,13 +4,13 @@
 import os
 import sys
 
+from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify, verify
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 from ovirt_rdma.engine_sdk_tools.hosts.report import reports_of
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
+from ovirt_rdma.engine_sdk_tools.model import FAIL, UNKNOWN
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 with Session(from_sources(Flags(), os.environ)) as session:

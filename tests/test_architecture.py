@@ -347,7 +347,7 @@ STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 # sentence; the pipe of a worker, and its closed streams; a hook's own file.
 WRITERS = {
     # JSON, which ansible_run reads; not a terminal.
-    (f"{PACKAGE}.cli.engine.settings", "getpass"),
+    (f"{PACKAGE}.cli.engine.session", "getpass"),
     # The operator's editor.
     (f"{PACKAGE}.cli.host.policy", "subprocess"),
     (f"{PACKAGE}.vdsm_hooks.main", "os.write"),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Callable, Optional
 
-from ovirt_rdma.cli.engine.arguments import ChangesDomains, add_batch
+from ovirt_rdma.cli.engine.main import ChangesDomains, add_batch
 from ovirt_rdma.cli.engine.session import (
     Approver,
     in_each,

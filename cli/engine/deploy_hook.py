@@ -15,7 +15,6 @@ from typing import Any, Optional
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Context, Parser, Verb, file_name
 from ovirt_rdma.engine_sdk_tools.deploy_hook import block, post_tasks
-from ovirt_rdma.engine_sdk_tools.deploy_hook import context as surroundings
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
     POST_TASKS,
@@ -100,10 +99,8 @@ class Install(_ChangesFile):
                 if after == before:
                     return _show(self, output, file, "nothing to do", (before, after))
                 if before is not None:
-                    surroundings.check_syntax(
-                        block.foreign_part(before), file.named.parent
-                    )
-                surroundings.check_syntax(after, file.named.parent)
+                    block.check_syntax(block.foreign_part(before), file.named.parent)
+                block.check_syntax(after, file.named.parent)
             except PostTasksProblem as problem:
                 raise _in_file(file, problem) from None
             return _replace(self, output, file, before, after)
@@ -199,7 +196,7 @@ class Status(_OfFile):
         output = context.output
         file = PostTasksFile(self.file or POST_TASKS)
         content = file.read()
-        machine = surroundings.engine_machine()
+        machine = block.engine_machine()
         why, state = "", "unknown"
         try:
             state = block.find(content or b"", _collection()).state
@@ -260,11 +257,11 @@ def _problems(file: PostTasksFile, content: Optional[bytes]) -> list[Problem]:
     found: list[Problem] = []
     if content is not None:
         try:
-            surroundings.check_syntax(content, file.named.parent)
+            block.check_syntax(content, file.named.parent)
         except PostTasksProblem as problem:
             found.append(problem)
     for path in (file.path, Path(block.SETTINGS), Path(POLICY_YAML)):
-        user = surroundings.user_without_access(path)
+        user = block.user_without_access(path)
         if user:
             found.append(
                 Problem(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Optional
 
-from ovirt_rdma.cli.engine.arguments import (
+from ovirt_rdma.cli.engine.main import (
     AccessOptions,
     ChangeOptions,
     EngineVerb,
@@ -20,15 +20,16 @@ from ovirt_rdma.cli.engine.arguments import (
     add_data_center,
     add_host_access,
 )
-from ovirt_rdma.cli.engine.matrix import matrix_code, show_matrix
 from ovirt_rdma.cli.engine.session import (
     Approver,
     access_of,
     ask_hosts,
     changing,
+    matrix_code,
     open_session,
     rdma_engine,
     show_calls,
+    show_matrix,
 )
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import AllowNone, Context, Parser, add_allow_none
@@ -44,9 +45,14 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
     file_domains,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
-from ovirt_rdma.engine_sdk_tools.matrix import OnHost, group_by_sentence
-from ovirt_rdma.engine_sdk_tools.model import Host, domain_status, status_label
-from ovirt_rdma.engine_sdk_tools.names import data_center_named
+from ovirt_rdma.engine_sdk_tools.model import (
+    Host,
+    OnHost,
+    data_center_named,
+    domain_status,
+    group_by_sentence,
+    status_label,
+)
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 _NFS_VERSIONS = ("3", "4", "4.0", "4.1", "4.2")

@@ -11,30 +11,41 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any, Optional
 
-from ovirt_rdma.cli.engine.arguments import (
+from ovirt_rdma.cli.engine.main import (
     AccessOptions,
     EngineVerb,
     add_data_center,
     add_host_access,
 )
-from ovirt_rdma.cli.engine.matrix import matrix_code, show_matrix
-from ovirt_rdma.cli.engine.session import open_session, own_policy, rdma_engine
+from ovirt_rdma.cli.engine.session import (
+    matrix_code,
+    open_session,
+    own_policy,
+    rdma_engine,
+    show_matrix,
+)
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import AllowNone, Context, Parser, add_allow_none, file_name
-from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.request import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.fleet.check import failures, write_events
-from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import (
+from ovirt_rdma.engine_sdk_tools.fleet.check import (
     DOCS,
     FEATURE,
     Gate,
+    failures,
     gates,
     read_features,
+    write_events,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import NAME, POINTS
-from ovirt_rdma.engine_sdk_tools.matrix import Matrix
-from ovirt_rdma.engine_sdk_tools.model import Engine, Host, status_label
-from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
+from ovirt_rdma.engine_sdk_tools.model import (
+    Engine,
+    Host,
+    Matrix,
+    data_center_named,
+    hosts_named,
+    status_label,
+)
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.exit_code import ExitCode
 

@@ -1,45 +1,51 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``login``: test the connection to an engine, and store it in the settings."""
+"""Run ``login``: test the connection to an engine, and store it in the settings; and
+``version``: what is installed on this machine.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Optional
 
-from ovirt_rdma.cli.engine.arguments import EngineVerb
-from ovirt_rdma.cli.engine.main import PROGRAM
-from ovirt_rdma.cli.engine.settings import completed, found_settings, read_ini
+from ovirt_rdma.cli.engine.main import PROGRAM, EngineVerb
+from ovirt_rdma.cli.engine.session import completed, found_settings, read_ini
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.parser import Context, Declined, Parser
+from ovirt_rdma.cli.parser import Context, Declined, Parser, Verb
 from ovirt_rdma.engine_sdk_tools.api.auth import (
-    Ca,
-    ca_of,
-    check_health,
-    fetch_ca,
-    same_fingerprint,
-)
-from ovirt_rdma.engine_sdk_tools.api.request import Read
-from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.api.settings import (
     DEFAULT_SECTION,
+    Ca,
     IniFile,
     Settings,
     ca_folder,
+    ca_of,
+    check_health,
     create_folder,
     engine_host_port,
     engine_url,
+    fetch_ca,
+    same_fingerprint,
     section_text,
     sections,
     settings_file,
 )
+from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.deploy_hook.block import engine_version
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import search_path
+from ovirt_rdma.host import __version__
 from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.system.commands import CommandFailed, run_command
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.safe_file import read_named
 
@@ -270,3 +276,51 @@ def _print_result(
         output.line(f"The connection is stored in section [{section}] of {file}.")
     more = "" if section == DEFAULT_SECTION else f"--config {shlex.quote(section)}"
     output.next(f"{PROGRAM} hosts list {more}".rstrip())
+
+
+_SDK = "ovirt-engine-sdk-python"
+
+
+class ShowVersion(Verb):
+    """Show the versions of this machine."""
+
+    codes = "0 printed"
+    examples = ("", "-o json")
+    more = (
+        "No login is needed: the engine is the package on this machine. What\n"
+        "hosts have, and what their vdsmd runs, is in 'hosts check'."
+    )
+
+    def run(self, context: Context) -> int:
+        content = {
+            "add_on": __version__,
+            "engine": engine_version(),
+            "sdk": _sdk(),
+            "ansible_runner": _ansible_runner(),
+            "python": platform.python_version(),
+        }
+        if not context.output.for_people:
+            context.output.document("engine-version", content)
+            return 0
+        names = ("ovirt-rdma", "ovirt-engine", "SDK", "ansible-runner", "Python")
+        context.output.fields(
+            (name, version or "not found")
+            for name, version in zip(names, content.values())
+        )
+        return 0
+
+
+def _sdk() -> Optional[str]:
+    try:
+        return metadata.version(_SDK)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _ansible_runner() -> Optional[str]:
+    """Return its version. The program counts: its Python may be another one."""
+    program = shutil.which("ansible-runner", path=search_path())
+    try:
+        return run_command([program, "--version"]).strip() or None if program else None
+    except CommandFailed:
+        return None

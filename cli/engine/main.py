@@ -2,20 +2,267 @@
 """Run ``ovirt-rdma``: parse the command line, and call the verb that it names.
 
 Verbs, and with them the engine's SDK, are imported when the command line names them;
-the help of the command and of its groups needs none of them.
+the help of the command and of its groups needs none of them. Arguments that several
+verbs share are here too.
 """
 
 from __future__ import annotations
 
+import argparse
+import re
 import sys
 from collections.abc import Sequence
-from typing import Optional
+from typing import Optional, Union
 
 from ovirt_rdma.cli.command import run_command
-from ovirt_rdma.cli.parser import Parser, Table, add_verbs, end_of_help
+from ovirt_rdma.cli.parser import (
+    Approval,
+    Parser,
+    Table,
+    Verb,
+    add_assume_yes,
+    add_verbs,
+    end_of_help,
+    file_name,
+    number,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.facts.infiniband import FIRST_VLAN, LAST_VLAN, partition_of
+from ovirt_rdma.host.policy.texts import PARTITION_NAME
+
+# The largest number of hosts to process in parallel.
+MOST_AT_ONCE = 100
+
+
+class EngineVerb(Verb):
+    """A verb that needs an engine, with the options that name it.
+
+    With -o json|yaml, it ``streams`` its messages and progress to stderr as objects of
+    JSON, unless that is a terminal.
+    """
+
+    streams = True
+
+    config: Optional[str]
+    config_file: Optional[str]
+    engine_url: Optional[str]
+    username: Optional[str]
+    password_file: Optional[str]
+    ca_file: Optional[str]
+
+    @classmethod
+    def add_common(cls, parser: Parser) -> None:
+        """Add the options of the engine."""
+        add = parser.add_group("engine")
+        add(
+            "-c",
+            "--config",
+            metavar="SECTION",
+            help="a section of the settings file; default: its section [default]",
+        )
+        add(
+            "--config-file",
+            metavar="FILE",
+            type=file_name,
+            help="the settings file; default: ~/.config/ovirt-rdma.conf",
+        )
+        add("--engine-url", metavar="URL", help="its URL or name; or set OVIRT_URL")
+        add(
+            "--username",
+            metavar="USER",
+            help="for example admin@internal, or admin@ovirt@internalsso with "
+            "Keycloak; or set OVIRT_USERNAME",
+        )
+        add(
+            "--password-file",
+            metavar="FILE",
+            type=file_name,
+            help="its first line is the password; or set OVIRT_PASSWORD; default: ask",
+        )
+        add(
+            "--ca-file",
+            metavar="FILE",
+            type=file_name,
+            help="the CA of the engine's certificate; or set OVIRT_CAFILE",
+        )
+
+
+class ChangeOptions(Approval):
+    """The values of :func:`add_change_options`."""
+
+    changes = True
+    dry_run: bool
+    no_job: bool
+
+
+def add_change_options(parser: Parser) -> None:
+    """Add the options of verbs that change something."""
+    parser.add_argument(
+        "-n",
+        "--dry-run",
+        action="store_true",
+        help="change nothing; show the requests that would be sent",
+    )
+    add_assume_yes(parser)
+    parser.add_argument(
+        "--no-job", action="store_true", help="create no job in the engine"
+    )
+
+
+class AccessOptions:
+    """The values of :func:`add_host_access`."""
+
+    facts_dir: Optional[str]
+    inventory: Optional[str]
+    ssh_key: Optional[str]
+    ssh_user: Optional[str]
+
+
+def add_host_access(parser: Parser) -> None:
+    """Add the options for host access: over SSH, or from a folder of reports."""
+    add = parser.add_group("host access")
+    add(
+        "--facts-dir",
+        metavar="DIR",
+        type=file_name,
+        help="read HOST.facts.json, HOST.status.json and HOST.policy.yaml from here",
+    )
+    add(
+        "--inventory",
+        metavar="FILE",
+        type=file_name,
+        help="an Ansible inventory with the differences from the defaults",
+    )
+    add(
+        "--ssh-key",
+        metavar="FILE",
+        type=file_name,
+        help="a private key; default, for root on the engine machine: the engine's",
+    )
+    add("--ssh-user", metavar="USER", help="the user for SSH; default: root")
+
+
+def add_data_center(parser: Parser, *, required: bool = False) -> None:
+    """Add ``--datacenter``."""
+    parser.add_argument(
+        "--datacenter",
+        metavar="NAME",
+        required=required,
+        help="the data center"
+        if required
+        else "only this data center; needed if a name exists in several",
+    )
+
+
+def add_hosts(parser: Parser) -> None:
+    """Add ``--hosts``, for verbs that need it."""
+    parser.add_argument(
+        "--hosts",
+        metavar="GLOB,...",
+        type=comma_list,
+        required=True,
+        help="which hosts, by name",
+    )
+
+
+def add_batch(parser: Parser) -> None:
+    """Add ``--batch``."""
+    parser.add_argument(
+        "--batch",
+        metavar="N",
+        type=number(1, MOST_AT_ONCE),
+        default=1,
+        help="number of hosts to process in parallel; default: 1",
+    )
+
+
+class ChangesDomains(EngineVerb, AccessOptions, ChangeOptions):
+    """A verb that changes the transport of domains, host by host."""
+
+    batch: int
+    datacenter: Optional[str]
+    take_over: bool
+
+    @classmethod
+    def add_shared(cls, parser: Parser) -> None:
+        """Add what these verbs share, without --batch."""
+        parser.add_argument(
+            "--take-over",
+            action="store_true",
+            help="end the open job of another run in the engine, and start; a run that "
+            "is still alive stops before its next change",
+        )
+        add_data_center(parser)
+        add_change_options(parser)
+        add_host_access(parser)
+
+
+def comma_list(text: str) -> tuple[str, ...]:
+    """Return the names in ``a,b``; an argparse type that refuses an empty one."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} has an empty name")
+    return names
+
+
+def mtu(text: str) -> Union[str, int]:
+    """Return ``auto`` or an MTU; for argparse."""
+    if text == "auto":
+        return text
+    if not text.isascii() or not text.isdigit() or not 68 <= int(text[:9]) <= 65520:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is neither auto nor an MTU")
+    return int(text)
+
+
+def add_nic_match(parser: Parser, *, default: str) -> None:
+    """Add the options that choose NICs; ``default`` ends the help of the first."""
+    parser.add_argument(
+        "--nic-match",
+        metavar="MATCH",
+        help="the NIC of each host: a name or glob, a port GUID, a PCI address, or "
+        "conditions that must all hold, as link_layer=InfiniBand,port=1; several with "
+        f"commas{default}",
+    )
+    parser.add_argument(
+        "--pkey",
+        metavar="P_KEY|vlan=N|NAME",
+        type=pkey_condition,
+        help="the P_Key child of this partition, as 0x8064, or vlan=100 for the "
+        "partition 0x8000 + VLAN, or the partition's name in the host's policy; with "
+        "--nic-match, among the NICs that match",
+    )
+
+
+def nic_match(given: Optional[str], pkey: Optional[str]) -> Optional[str]:
+    """Return one text of the options --nic-match and --pkey; None without both."""
+    return ",".join(text for text in (given, pkey) if text is not None) or given
+
+
+def pkey_condition(text: str) -> str:
+    """Return ``pkey=0x8064``, ``pkey_vlan=100`` or ``partition=NAME``; for argparse."""
+    word, _, vlan = text.partition("=")
+    if word == "vlan" and vlan.isascii() and vlan.isdigit():
+        if FIRST_VLAN <= int(vlan[:9]) <= LAST_VLAN:
+            return f"pkey_vlan={int(vlan)}"
+    elif partition_of(text) is not None:
+        return f"pkey={text}"
+    elif re.fullmatch(PARTITION_NAME, text):
+        return f"partition={text}"
+    raise argparse.ArgumentTypeError(
+        f"{text[:20]!r} is neither a P_Key, as 0x8064, nor a VLAN, as vlan=100, nor "
+        "the name of a partition"
+    )
+
+
+def name_and_value(text: str) -> tuple[str, str]:
+    """Return the two parts of ``NAME=VALUE``; for argparse."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
 
 PROGRAM = "ovirt-rdma"
 
@@ -115,7 +362,7 @@ _VERBS: Table = (
     (
         "version",
         "show what is installed on this machine",
-        "engine.version.ShowVersion",
+        "engine.login.ShowVersion",
     ),
 )
 

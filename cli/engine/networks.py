@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Optional, Union
 
-from ovirt_rdma.cli.engine.arguments import (
+from ovirt_rdma.cli.engine.main import (
     AccessOptions,
     ChangeOptions,
     EngineVerb,
@@ -29,15 +29,15 @@ from ovirt_rdma.cli.engine.session import Approver, changing, show_calls
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser, time_span
 from ovirt_rdma.engine_sdk_tools.networks import attach
-from ovirt_rdma.engine_sdk_tools.networks.addresses import is_range, read_plan_file
-from ovirt_rdma.engine_sdk_tools.networks.attach import AttachResult
-from ovirt_rdma.engine_sdk_tools.networks.attach_plan import (
+from ovirt_rdma.engine_sdk_tools.networks.attach import (
     NOTHING,
     AttachPlan,
     AttachRequest,
+    AttachResult,
     HostAttach,
 )
 from ovirt_rdma.engine_sdk_tools.networks.create import NetworkPlan, NetworkRequest
+from ovirt_rdma.engine_sdk_tools.networks.nics import is_range, read_plan_file
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.safe_file import read_named

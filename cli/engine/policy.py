@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Optional
 
-from ovirt_rdma.cli.engine.arguments import (
+from ovirt_rdma.cli.engine.main import (
     AccessOptions,
     ChangeOptions,
     EngineVerb,
@@ -17,13 +17,13 @@ from ovirt_rdma.cli.engine.arguments import (
     add_hosts,
     comma_list,
 )
-from ovirt_rdma.cli.engine.matrix import show_matrix
 from ovirt_rdma.cli.engine.session import (
     Approver,
     changing,
     open_session,
     rdma_engine,
     refuse_dumps,
+    show_matrix,
 )
 from ovirt_rdma.cli.host.shown.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count
@@ -36,8 +36,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     check_policy,
     matrix_of,
 )
-from ovirt_rdma.engine_sdk_tools.matrix import OnHost, group_by_sentence
-from ovirt_rdma.engine_sdk_tools.names import listed
+from ovirt_rdma.engine_sdk_tools.model import OnHost, group_by_sentence, listed
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.load import parse_policy, read_policy_texts
 

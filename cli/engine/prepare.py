@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Optional
 
-from ovirt_rdma.cli.engine.arguments import (
+from ovirt_rdma.cli.engine.main import (
     AccessOptions,
     ChangeOptions,
     EngineVerb,
@@ -32,8 +32,13 @@ from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep
 from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder
-from ovirt_rdma.engine_sdk_tools.model import Engine, Host
-from ovirt_rdma.engine_sdk_tools.names import NameProblem, hosts_named, listed
+from ovirt_rdma.engine_sdk_tools.model import (
+    Engine,
+    Host,
+    NameProblem,
+    hosts_named,
+    listed,
+)
 from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     AUTO,
     DONE,
@@ -130,7 +135,9 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
         refuse_dumps(self)
         ours = post_tasks.read_settings(collection=collection_folder())
         variables = {**post_tasks.policy_of_engine(), **ours}
-        request = _request(self, variables)
+        by_cluster = post_tasks.is_by_cluster(variables)
+        if not by_cluster:
+            _request(self, variables)  # mistakes come before the login
         with open_session(self, output) as session:
             session.listener = progress(context)
             engine = read_engine(session)
@@ -144,10 +151,16 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
                 )
             tasks = not self.no_job
             rdma = rdma_engine(self, context, session, tasks=tasks, noted=False)
-            chosen = _by_center(engine, hosts, output)
+            chosen = _groups(engine, hosts, output, by_cluster=by_cluster)
             named = {center.id: center.name for center in engine.data_centers}
 
-            def prepare(center: str, content: dict[str, Any]) -> tuple[int, bool]:
+            def prepare(key: str, content: dict[str, Any]) -> tuple[int, bool]:
+                center, cluster = groups[key]
+                own = variables
+                if by_cluster:
+                    own = post_tasks.of_cluster(variables, cluster)
+                    content["cluster"] = cluster
+
                 def show(plan: _Plan) -> None:
                     content.update(plan_document(*plan))
                     if output.for_people:
@@ -156,9 +169,9 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
                 ask = Approver(self, output, lambda plan: plan_lines(plan[0]), show)
                 state = rdma.prepare_hosts(
                     center,
-                    *chosen[center],
-                    request=request,
-                    variables=variables,
+                    *chosen[center, cluster],
+                    request=_request(self, own, cluster),
+                    variables=own,
                     approve=ask,
                     take_over=self.take_over,
                     dry_run=self.dry_run,
@@ -171,12 +184,18 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
                 failed = any(record.stage == FAILED for record in state.hosts)
                 return exit_code(state), not (failed and ask.plan)
 
-            centers = {center: named.get(center, center) for center in chosen}
+            groups = {" ".join(group): group for group in chosen}
+            shown = {
+                key: f"cluster {cluster}" if cluster else named.get(center, center)
+                for key, (center, cluster) in groups.items()
+            }
             none = "There is no host"
-            return in_each(centers, prepare, output, "hosts-prepare", none=none)
+            return in_each(shown, prepare, output, "hosts-prepare", none=none)
 
 
-def _request(args: Prepare, variables: dict[str, Any]) -> PreparationRequest:
+def _request(
+    args: Prepare, variables: Mapping[str, Any], cluster: str = ""
+) -> PreparationRequest:
     policy = post_tasks.policy_of(variables)
     return PreparationRequest(
         args.by,
@@ -189,21 +208,24 @@ def _request(args: Prepare, variables: dict[str, Any]) -> PreparationRequest:
         variables.get("ovirt_rdma_apply", True) is not False,
         str(variables.get("ovirt_rdma_mode", "vdsmd")),
         post_tasks.block_problem() is None,
+        cluster,
     )
 
 
-def _by_center(
-    engine: Engine, hosts: Sequence[Host], output: Output
-) -> dict[str, list[str]]:
-    """Return the names of ``hosts`` by data center; hosts without one are left out,
-    with a note.
+def _groups(
+    engine: Engine, hosts: Sequence[Host], output: Output, *, by_cluster: bool
+) -> dict[tuple[str, str], list[str]]:
+    """Return the names of ``hosts`` by the id of their data center and the name of
+    their cluster, "" unless each cluster has its own policy. Hosts without a data
+    center are left out, with a note.
     """
-    centers = {cluster.id: cluster.data_center for cluster in engine.clusters}
-    found: dict[str, list[str]] = {}
+    clusters = {cluster.id: cluster for cluster in engine.clusters}
+    found: dict[tuple[str, str], list[str]] = {}
     for host in hosts:
-        center = centers.get(host.cluster)
-        if center is not None:
-            found.setdefault(center, []).append(host.name)
+        cluster = clusters.get(host.cluster)
+        if cluster is not None and cluster.data_center is not None:
+            group = cluster.data_center, cluster.name if by_cluster else ""
+            found.setdefault(group, []).append(host.name)
         else:
             output.message(
                 f"note: {host.name} is left out: its cluster has no data center"

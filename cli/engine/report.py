@@ -9,27 +9,27 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Optional
 
-from ovirt_rdma.cli.engine.arguments import (
+from ovirt_rdma.cli.engine.main import (
     AccessOptions,
     EngineVerb,
     add_data_center,
     add_host_access,
 )
-from ovirt_rdma.cli.engine.matrix import matrix_document
 from ovirt_rdma.cli.engine.session import (
     access_of,
     ask_hosts,
+    matrix_document,
     note_no_access,
     open_session,
     own_policy,
 )
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Context, Parser, file_name
-from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.request import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.session import Session, events_of_origin
 from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify
 from ovirt_rdma.engine_sdk_tools.job import ORIGIN
-from ovirt_rdma.engine_sdk_tools.names import hosts_named
+from ovirt_rdma.engine_sdk_tools.model import hosts_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
 from ovirt_rdma.engine_sdk_tools.report.model import (

@@ -30,12 +30,14 @@ import ovirtsdk4
 
 from ovirt_rdma.engine_sdk_tools.api.auth import (
     PromptMulti,
+    Settings,
+    engine_host_port,
     limit,
     log_in,
     log_out,
     trusted_cas,
 )
-from ovirt_rdma.engine_sdk_tools.api.errors import (
+from ovirt_rdma.engine_sdk_tools.api.request import (
     ADMINISTRATOR,
     BROKEN,
     BUSY,
@@ -50,17 +52,19 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     UNAVAILABLE,
     UNREACHABLE,
     Answer,
+    Call,
     EngineProblem,
+    Listener,
     LoginExpired,
     LostAnswer,
+    Read,
     TimeoutProblem,
     engine_problem_of,
     lost,
+    sdk_method,
     sentence_of_page,
+    types,
 )
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, sdk_method, types
-from ovirt_rdma.engine_sdk_tools.api.settings import Settings, engine_host_port
 from ovirt_rdma.host.system.text import printable
 
 _In = TypeVar("_In")

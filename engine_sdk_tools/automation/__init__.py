@@ -20,15 +20,14 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Optional, Union
 
-from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources, state_folder
+from ovirt_rdma.engine_sdk_tools.api.request import EngineProblem, Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources, state_folder
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import pinned_on, running_on
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     DataCenterLock,
@@ -54,9 +53,12 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     RDMA,
     ROLLING,
     TCP,
+    ConversionRequest,
     ConversionState,
     Stage,
     StateFolder,
+    check_domains,
+    data_center_of,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import renamed
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
@@ -66,11 +68,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     plan_resume,
     plan_revert,
     stalled_domains,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
-    ConversionRequest,
-    check_domains,
-    data_center_of,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import refuse_without_block
@@ -97,15 +94,18 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     push_policy,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
+    SSH_VARIABLES,
+    Access,
+    default_key,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     NO_ACCESS,
+    DumpFolder,
     HostAccess,
     HostReport,
     reports_of,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.role import SSH_VARIABLES
 from ovirt_rdma.engine_sdk_tools.job import (
     END_S,
     Listeners,
@@ -114,21 +114,23 @@ from ovirt_rdma.engine_sdk_tools.job import (
     is_open,
     task,
 )
-from ovirt_rdma.engine_sdk_tools.matrix import Matrix
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
-from ovirt_rdma.engine_sdk_tools.names import (
+from ovirt_rdma.engine_sdk_tools.model import (
+    Domain,
+    Engine,
+    Host,
+    Matrix,
     NameProblem,
+    Refused,
     data_center_named,
     domain_named,
     hosts_named,
 )
+from ovirt_rdma.engine_sdk_tools.model import check as refuse_all
 from ovirt_rdma.engine_sdk_tools.networks.attach import (
+    AttachRequest,
     AttachResult,
     attach_network,
     declared_properties,
-)
-from ovirt_rdma.engine_sdk_tools.networks.attach_plan import (
-    AttachRequest,
     plan_network_attach,
 )
 from ovirt_rdma.engine_sdk_tools.networks.create import (
@@ -158,8 +160,6 @@ from ovirt_rdma.engine_sdk_tools.preparation.plan import sentence as result_of
 from ovirt_rdma.engine_sdk_tools.preparation.run import carry_out as prepare
 from ovirt_rdma.engine_sdk_tools.preparation.run import file_in, refuse_conversion
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.engine_sdk_tools.refusals import Refused
-from ovirt_rdma.engine_sdk_tools.refusals import check as refuse_all
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
@@ -610,7 +610,7 @@ class RdmaEngine:
             file = file_in(self._states, center)
             earlier = file.read()
             if earlier is not None and earlier.stage == PREPARING:
-                state = continued(earlier, request, self.session.listener)
+                state = continued(earlier, request, hosts, self.session.listener)
             else:
                 state = self._planned(engine, center, hosts, request, earlier)
             if run.lock is None:
@@ -757,7 +757,17 @@ class RdmaEngine:
         with self._paused(
             lock, lambda: interrupted_lines(file.last or state)
         ) as listener:
-            state = carry_out(self.session, access, state, file, listener, lock=lock)
+            fresh = time.monotonic() - run.began <= FRESH_S
+            observed = plan.observed if fresh else None
+            state = carry_out(
+                self.session,
+                access,
+                state,
+                file,
+                listener,
+                observed=observed,
+                lock=lock,
+            )
         succeeded = exit_code(state) == 0
         if state.kind != HEAL and state.stage not in Stage.FINISHED:
             # Only this machine knows about an incomplete conversion: the next one of
@@ -809,6 +819,11 @@ class RdmaEngine:
         return {host.name: report for host, report in self._asked(hosts)}
 
 
+# What hosts reported for the plan is good for the first of them so long, with the
+# question; a push waits longer for another run on the host.
+FRESH_S = 10.0
+
+
 @dataclass
 class _Run:
     """How a conversion is run; ``lock`` is None in a dry run."""
@@ -817,3 +832,5 @@ class _Run:
     take_over: bool
     dry_run: bool
     lock: Optional[DataCenterLock] = None
+    # Before the hosts were asked.
+    began: float = field(default_factory=time.monotonic)

@@ -37,13 +37,13 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     HEAL,
     RDMA,
     TCP,
+    ConversionRequest,
     ConversionState,
     DomainRecord,
     FileChange,
     HostRecord,
     Stage,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import Mounts, export_at, route_to
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     POLICY_TOO_LONG_FIX,

@@ -27,19 +27,17 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,
     HEAL,
     ROLLING,
+    ConversionRequest,
     ConversionState,
     Stage,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.job import (
     EngineJob,
     end_job,
     find_open_jobs,
     is_open,
 )
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
-from ovirt_rdma.engine_sdk_tools.names import listed
-from ovirt_rdma.engine_sdk_tools.refusals import Refused
+from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Refused, listed
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.model import PREFER_RDMA

@@ -43,8 +43,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DomainRecord,
     HostRecord,
     Stage,
+    upgrade_running,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import upgrade_running
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     Kind,
     RunStep,
@@ -235,9 +235,13 @@ def _hosts(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
         return _away(state, snapshot)
     steps = [host_step(state, host, snapshot) for host in current]
     first = min(steps, key=lambda step: Kind.ORDER.index(step.kind))
-    if first.kind == Kind.LOOK:
-        return look(*(state.host(s.subject) for s in steps if s.kind == Kind.LOOK))
-    return first
+    if first.kind != Kind.LOOK:
+        return first
+    asked = [state.host(step.subject) for step in steps if step.kind == Kind.LOOK]
+    if all(host.stage in Stage.IN_PLAY for host in asked):
+        # Each start of Ansible takes a second: the next ones are asked with them.
+        asked += [h for h in _startable(state, snapshot)[: state.batch] if h.push]
+    return look(*asked)
 
 
 def _current_hosts(state: ConversionState, snapshot: Snapshot) -> list[HostRecord]:
@@ -254,18 +258,28 @@ def _current_hosts(state: ConversionState, snapshot: Snapshot) -> list[HostRecor
     # A batch stays together: no host starts while others are being activated.
     if stops or any(h.stage == Stage.LEAVING for h in current):
         return current
+    waiting = _startable(state, snapshot)
+    if current:
+        waiting = [h for h in waiting if not _is_spm(h, snapshot)]
+    return current + waiting[: max(state.batch - len(current), 0)]
+
+
+def _startable(state: ConversionState, snapshot: Snapshot) -> list[HostRecord]:
+    """Return the hosts that wait for their turn; if there are others, without the SPM,
+    whose turn is the last.
+    """
+    goal = FORWARD if state.stage == Stage.CONVERTING else BACK
     waiting = [
         h
-        for h in mine
-        if h.stage not in (*Stage.OVER, *Stage.IN_PLAY) and snapshot.is_up(h)
+        for h in state.hosts
+        if h.goal == goal
+        and h.stage not in (*Stage.OVER, *Stage.IN_PLAY)
+        and snapshot.is_up(h)
     ]
     if state.undoes:
         # A host that is not up does not delay the revert of the others.
         waiting = [h for h in waiting if _is_up_now(h, snapshot)] or waiting
-    plain = [h for h in waiting if not _is_spm(h, snapshot)]
-    if plain or current:
-        return current + plain[: max(state.batch - len(current), 0)]
-    return waiting[:1]
+    return [h for h in waiting if not _is_spm(h, snapshot)] or waiting[:1]
 
 
 def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:

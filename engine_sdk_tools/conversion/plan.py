@@ -12,10 +12,10 @@ a conversion to TCP, with its record; its revert is the way forward.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.conversion import preflight
+from ovirt_rdma.engine_sdk_tools.conversion import model
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
     UNPROVEN,
     FleetReport,
@@ -38,9 +38,14 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     RDMA,
     ROLLING,
     TCP,
+    ConversionRequest,
     ConversionState,
     HostRecord,
     Stage,
+    evacuation_offenders,
+    only_one,
+    pinned_offenders,
+    upgrade_offenders,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     imagined,
@@ -48,26 +53,18 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     resumed,
     reverting,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
-    ConversionRequest,
-    evacuation_offenders,
-    only_one,
-    pinned_offenders,
-    upgrade_offenders,
-)
 from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep, policy_step
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     Mounts,
     can_be_healed,
+    domains_left_on_other_transport,
     export_at,
     nfs_export,
     requested_transport,
     transports_in_use,
 )
-from ovirt_rdma.engine_sdk_tools.domains.trunking import domains_left_on_other_transport
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, health_of
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
-from ovirt_rdma.engine_sdk_tools.refusals import Refused, check, merged
+from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Refused, check, merged
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 from ovirt_rdma.storage.health.state import OK
@@ -79,12 +76,14 @@ Reports = Iterable[HostReport]
 @dataclass(frozen=True)
 class ConversionPlan:
     """``state`` is the one at the start; ``steps`` are those that change something, in
-    order, none if there is nothing to do; ``warnings`` are sentences.
+    order, none if there is nothing to do; ``warnings`` are sentences. ``observed`` are
+    the hosts as they were asked, by name.
     """
 
     state: ConversionState
     steps: tuple[RunStep, ...]
     warnings: tuple[str, ...] = ()
+    observed: Mapping[str, Observation] = field(default_factory=dict)
 
 
 def plan_convert(
@@ -105,7 +104,7 @@ def plan_convert(
     its id; ``earlier`` are earlier conversions.
     Raises Refused and ChecksFailed with all objections.
     """
-    preflight.check_domains(engine, domains, request)
+    model.check_domains(engine, domains, request)
     center = str(domains[0].data_center)
     hosts = ordered(engine.hosts_of(center))
     offenders: list[Sentence] = []
@@ -118,7 +117,7 @@ def plan_convert(
             continue
         records.append(record)
         using = (users or {}).get(domain.name, ())
-        offenders += preflight.domain_offenders(
+        offenders += model.domain_offenders(
             engine, domain, request, record.wanted, using
         )
     check(offenders)
@@ -126,7 +125,7 @@ def plan_convert(
         hosts, reports, records, to=request.to, without=request.without
     )
     started, objections = fleet.start(records, request)
-    offenders += preflight.fleet_offenders(hosts, request, engine.clusters, pinned)
+    offenders += model.fleet_offenders(hosts, request, engine.clusters, pinned)
     check([*offenders, *objections])
     state = ConversionState(
         kind=CONVERT,
@@ -144,8 +143,9 @@ def plan_convert(
     snapshot = Snapshot(engine, fleet.observations)
     if _is_so(state, snapshot):
         return ConversionPlan(state, ())
-    warnings = tuple(preflight.warnings(hosts, domains, request))
-    return ConversionPlan(state, steps_of(state, snapshot), warnings)
+    warnings = tuple(model.warnings(hosts, domains, request))
+    steps = steps_of(state, snapshot)
+    return ConversionPlan(state, steps, warnings, fleet.observations)
 
 
 def plan_resume(
@@ -176,7 +176,8 @@ def plan_resume(
     if state.kind == CONVERT and state.stage in (Stage.CONVERTING, Stage.STOPPED):
         state = _with_hosts_now(state, engine, fleet, without)
     state = resumed(state)
-    return ConversionPlan(state, steps_of(state, Snapshot(engine, fleet.observations)))
+    steps = steps_of(state, Snapshot(engine, fleet.observations))
+    return ConversionPlan(state, steps, observed=fleet.observations)
 
 
 def _fleet(
@@ -219,10 +220,10 @@ def _with_hosts_now(
     # A domain that was removed meanwhile is not checked.
     added, objections = fleet.only(new).for_domains(ids).start(state.domains, request)
     offenders = list(
-        preflight.without_offenders(hosts, replace(request, without=tuple(without)))
+        model.without_offenders(hosts, replace(request, without=tuple(without)))
     )
     if request.rolling:
-        offenders += preflight.upgrade_offenders(engine.clusters, hosts)
+        offenders += model.upgrade_offenders(engine.clusters, hosts)
     check([*offenders, *objections])
     before = {host.id: host for host in (*state.former, *state.hosts)}
     known = {
@@ -283,7 +284,7 @@ def plan_revert(
     warnings: list[str] = []
     if state.mode == ROLLING:
         here = engine.hosts_of(state.data_center)
-        warnings += preflight.upgrade_offenders(engine.clusters, here)
+        warnings += model.upgrade_offenders(engine.clusters, here)
     if new:
         warnings.append(
             Sentence(
@@ -299,7 +300,7 @@ def plan_revert(
         back = _transport_before(state)
         warnings += domains_left_on_other_transport(engine.domains, going, back)
     steps = steps_of(state, Snapshot(engine, observations))
-    return ConversionPlan(state, steps, tuple(warnings))
+    return ConversionPlan(state, steps, tuple(warnings), observations)
 
 
 def _transport_before(state: ConversionState) -> str:

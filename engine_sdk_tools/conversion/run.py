@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Callable, Optional
 
-from ovirt_rdma.engine_sdk_tools import maintenance
-from ovirt_rdma.engine_sdk_tools.api.errors import (
+from ovirt_rdma.engine_sdk_tools.api.request import (
     BUSY,
     CONFLICT,
     DENIED,
@@ -26,12 +25,12 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     PASSING,
     UNTRUSTED,
     EngineProblem,
+    Listener,
     LostAnswer,
+    Read,
     TimeoutProblem,
 )
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.api.progress import step as reported
-from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.api.request import step as reported
 from ovirt_rdma.engine_sdk_tools.api.session import (
     BUSY_S,
     Session,
@@ -67,6 +66,9 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     RunStep,
     host_step,
     upgrade_call,
+    wait_until,
+    wait_until_in,
+    wait_until_out,
 )
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
@@ -103,6 +105,8 @@ class Actions:
         self.observations: dict[str, Observation] = {}
         self.arrived: set[str] = set()
         self.unmarked: set[str] = set()
+        # Hosts that were asked before their turn.
+        self.ahead: set[str] = set()
         self._session = session
         self._door = door
         self._listener = listener
@@ -131,6 +135,13 @@ class Actions:
 
     def act(self, state: ConversionState, snapshot: Snapshot, step: RunStep) -> str:
         """Do ``step``; return why it failed, or ""."""
+        if step.kind in (Kind.PUSH, Kind.ENTER):
+            self.ahead.discard(step.subject)
+        if step.kind == Kind.ENTER:
+            # Until their turn others may change: they are asked again.
+            for name in self.ahead:
+                self.observations.pop(name, None)
+            self.ahead.clear()
         if step.call is not None:
             self._session.perform(step.call, before=self._check)
             return ""
@@ -153,6 +164,9 @@ class Actions:
         except Problem as problem:
             # This concerns these hosts only; a revert continues with the others.
             why = problem.one_line
+        in_play = [h.name for h in state.hosts if h.stage in Stage.IN_PLAY]
+        if not set(names).isdisjoint(in_play):
+            self.ahead.update(set(names).difference(in_play))
         for name, host in hosts.items():
             report = reports.get(host.name) if host else None
             self.observations[name] = (
@@ -192,7 +206,7 @@ class Actions:
         session, listener = self._session, self._listener
         read = Read(step.path, step.doing, "get")
         if step.of_domain:
-            return maintenance.wait_until(
+            return wait_until(
                 session,
                 listener,
                 read,
@@ -201,11 +215,11 @@ class Actions:
             )
         host = state.host(step.subject)
         if step.kind == Kind.WAIT_IN:
-            return maintenance.enter(session, listener, host.name, read, host.event)
+            return wait_until_in(session, listener, host.name, read, host.event)
         # If a host comes up by itself, the event of its activation is unknown.
         ours = host.stage == Stage.LEAVING
         after = (host.event or newest_event(session)) if ours else None
-        why = maintenance.leave(session, listener, host.name, read, after)
+        why = wait_until_out(session, listener, host.name, read, after)
         self.arrived.add(host.name)
         return why
 
@@ -238,12 +252,13 @@ def carry_out(
     keeper: StateFile,
     listener: Listener,
     *,
+    observed: Optional[Mapping[str, Observation]] = None,
     lock: Optional[DataCenterLock] = None,
     read: ReadEngine = read_engine,
     hosts_now: HostsNow = with_hosts_now,
 ) -> ConversionState:
     """Do all remaining steps of ``state``; return the new state. ``lock`` is checked
-    before each change.
+    before each change. ``observed`` are hosts that have just been asked, by name.
 
     A step that fails rolls the conversion back. Raises EngineProblem if the engine is
     not available or denies access, and StateFileProblem: then the conversion is paused,
@@ -251,6 +266,7 @@ def carry_out(
     """
     work = _Work(session, door, keeper, listener)
     work.read, work.hosts_now, work.lock = read, hosts_now, lock
+    work.known(observed or {})
     return work.run(state)
 
 
@@ -275,6 +291,12 @@ class _Work:
         self._moved = False
         # The time of the first try of each step, by the session's clock.
         self._first_try: dict[tuple[str, str, str, str], float] = {}
+
+    def known(self, observed: Mapping[str, Observation]) -> None:
+        """Take hosts that have just been asked; one that did not report is asked."""
+        told = {name: one for name, one in observed.items() if not one.problem}
+        self._actions.observations.update(told)
+        self._actions.ahead.update(told)
 
     def run(self, state: ConversionState) -> ConversionState:
         self._save(state)
@@ -488,7 +510,10 @@ class _Work:
         """Report the number of steps to the listener."""
         if engine is None:
             return
-        left = sum(_REPORTS.get(s.kind, 1) for s in imagined(state, Snapshot(engine)))
+        left = sum(
+            _REPORTS.get(s.kind, 1)
+            for s in imagined(state, self._actions.snapshot(engine))
+        )
         names = tuple(host.name for host in state.hosts)
         self._listener.plan(names, self._steps_done + left)
 

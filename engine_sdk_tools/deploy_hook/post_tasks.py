@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import shlex
 import stat
 import tempfile
@@ -27,7 +28,7 @@ from ovirt_rdma.engine_sdk_tools.deploy_hook.block import (
     find,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder
-from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
+from ovirt_rdma.engine_sdk_tools.model import ChecksFailed
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
@@ -92,9 +93,27 @@ def read_settings(
     return values
 
 
+# A variable of the engine's host-deploy (InstallVdsInternalCommand.java:286-334).
+_CLUSTER = re.compile(r"\{\{\s*host_deploy_cluster_name\s*\}\}")
+
+
 def policy_of_engine(path: str = POLICY_YAML) -> dict[str, Any]:
     """Return the variable that sends this machine's policy, if there is one."""
     return {"ovirt_rdma_policy_file": path} if os.access(path, os.F_OK) else {}
+
+
+def is_by_cluster(variables: Mapping[str, Any]) -> bool:
+    """Whether each cluster has a policy file of its own, named by the engine's variable
+    for the cluster.
+    """
+    file = variables.get("ovirt_rdma_policy_file")
+    return not variables.get("ovirt_rdma_policy") and bool(_CLUSTER.search(str(file)))
+
+
+def of_cluster(variables: Mapping[str, Any], cluster: str) -> dict[str, Any]:
+    """Return the ``variables`` for the hosts of the cluster with this name."""
+    named = _CLUSTER.sub(lambda _: cluster, str(variables["ovirt_rdma_policy_file"]))
+    return {**variables, "ovirt_rdma_policy_file": named}
 
 
 def policy_of(variables: Mapping[str, Any]) -> Optional[Policy]:

@@ -26,23 +26,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Callable, Optional
 
-from ovirt_rdma.engine_sdk_tools.api.errors import (
+from ovirt_rdma.engine_sdk_tools.api.request import (
     BROKEN,
     MISSING,
     SEE_LOG,
+    Call,
     EngineProblem,
+    Listener,
     LostAnswer,
+    Read,
+    step,
 )
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener, step
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.api.session import Session, events_since, newest_event
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan
 from ovirt_rdma.engine_sdk_tools.domains.transport import transports_in_use
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, reports_of
-from ovirt_rdma.engine_sdk_tools.model import Domain, Host, status_words
-from ovirt_rdma.engine_sdk_tools.names import listed
+from ovirt_rdma.engine_sdk_tools.job import Undo, Undone, after_lost, undo
+from ovirt_rdma.engine_sdk_tools.model import Domain, Host, listed, status_words
 from ovirt_rdma.engine_sdk_tools.reader import connection_of
-from ovirt_rdma.engine_sdk_tools.undo import Undo, Undone, after_lost, undo
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import nfs_check

@@ -24,8 +24,11 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call, types
-from ovirt_rdma.engine_sdk_tools.domains.transport import nfs_export
-from ovirt_rdma.engine_sdk_tools.domains.trunking import host_problems, sharing
+from ovirt_rdma.engine_sdk_tools.domains.transport import (
+    host_problems,
+    nfs_export,
+    sharing,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import (
     DataCenter,
@@ -33,11 +36,12 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Engine,
     Host,
     StorageConnection,
+    check,
+    listed,
+    pick,
     status_words,
 )
-from ovirt_rdma.engine_sdk_tools.names import listed, pick
-from ovirt_rdma.engine_sdk_tools.networks.addresses import is_unusable_address
-from ovirt_rdma.engine_sdk_tools.refusals import check
+from ovirt_rdma.engine_sdk_tools.networks.nics import is_unusable_address
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import (
     RDMA,

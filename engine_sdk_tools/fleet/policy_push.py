@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.api.progress import step as reported
+from ovirt_rdma.engine_sdk_tools.api.request import Listener
+from ovirt_rdma.engine_sdk_tools.api.request import step as reported
 from ovirt_rdma.engine_sdk_tools.domains.transport import nfs_export
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     POLICY_TOO_LONG_FIX,
@@ -30,9 +30,8 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     status_part,
     with_own_bugs_caught,
 )
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, Axis, Cell, Matrix
-from ovirt_rdma.engine_sdk_tools.matrix import UNKNOWN as NOT_KNOWN
-from ovirt_rdma.engine_sdk_tools.model import Engine, Host
+from ovirt_rdma.engine_sdk_tools.model import FAIL, OK, Axis, Cell, Engine, Host, Matrix
+from ovirt_rdma.engine_sdk_tools.model import UNKNOWN as NOT_KNOWN
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.difference import (
     RuleChange,

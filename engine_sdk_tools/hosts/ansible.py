@@ -38,11 +38,14 @@ from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     Access,
     Failure,
     HostKey,
+    Prepared,
     inventory_of,
     is_address,
+    judged,
     known_hosts_text,
     known_keys,
     read_inventory,
+    with_event,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     MOST_BYTES,
@@ -53,7 +56,6 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     bug_report,
     policy_too_long,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared, judged, with_event
 from ovirt_rdma.engine_sdk_tools.model import Host, status_mistake
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import model

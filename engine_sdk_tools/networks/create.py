@@ -12,21 +12,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional, Union
 
-from ovirt_rdma.engine_sdk_tools.api.errors import LostAnswer
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener, step
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, types
+from ovirt_rdma.engine_sdk_tools.api.request import (
+    Call,
+    Listener,
+    LostAnswer,
+    Read,
+    step,
+    types,
+)
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
-from ovirt_rdma.engine_sdk_tools.model import Cluster, Engine, Host, Network
-from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed, pick
+from ovirt_rdma.engine_sdk_tools.job import Undo, after_lost, undo
+from ovirt_rdma.engine_sdk_tools.model import (
+    Cluster,
+    Engine,
+    Host,
+    Network,
+    check,
+    hosts_named,
+    listed,
+    pick,
+)
 from ovirt_rdma.engine_sdk_tools.networks.nics import (
     NetdevMtu,
     NicMatch,
     in_partitions,
     ipoib_mtus,
 )
-from ovirt_rdma.engine_sdk_tools.refusals import check
-from ovirt_rdma.engine_sdk_tools.undo import Undo, after_lost, undo
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.infiniband import CONNECTED_MTU
 from ovirt_rdma.host.facts.uses import interfaces_of

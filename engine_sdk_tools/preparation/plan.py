@@ -22,8 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.api.request import Call, types
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Listener, types
 from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     Kind,
@@ -33,13 +32,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     wait_in,
     wait_out,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import (
-    HostReport,
-    digest_without_drop_ins,
-    status_part,
-    with_own_bugs_caught,
-)
-from ovirt_rdma.engine_sdk_tools.hosts.role import (
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     NOT_PREPARED,
     SENTINEL,
     WITHOUT_HARDWARE,
@@ -47,15 +40,23 @@ from ovirt_rdma.engine_sdk_tools.hosts.role import (
     policy_proven,
     split_fix,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    HostReport,
+    digest_without_drop_ins,
+    status_part,
+    with_own_bugs_caught,
+)
 from ovirt_rdma.engine_sdk_tools.model import (
     COMES,
     INSTALLED_NOW,
     Engine,
     Host,
+    Refused,
     host_is,
+    listed,
     status_words,
 )
-from ovirt_rdma.engine_sdk_tools.names import listed
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, REBOOT
@@ -168,7 +169,8 @@ class PreparationRequest:
     ``policy`` is what hosts get, with its ``digest``; None: they keep theirs.
     ``again``: also hosts that need nothing. ``canary`` is a host's name. ``apply`` and
     ``mode`` are those variables of the role. ``reinstall``: whether a reinstall would
-    run the role, so that what SSH has left can be done by one.
+    run the role, so that what SSH has left can be done by one. ``cluster``: the policy
+    is that of this cluster, and so are all hosts; "": of all clusters.
     """
 
     by: str = AUTO
@@ -181,6 +183,7 @@ class PreparationRequest:
     apply: bool = True
     mode: str = "vdsmd"
     reinstall: bool = True
+    cluster: str = ""
 
 
 @dataclass(frozen=True)
@@ -690,9 +693,22 @@ def interrupted_lines(state: PreparationState) -> list[str]:
 
 
 def continued(
-    state: PreparationState, request: PreparationRequest, listener: Listener
+    state: PreparationState,
+    request: PreparationRequest,
+    hosts: Sequence[Host],
+    listener: Listener,
 ) -> PreparationState:
-    """Return the state of a run that was interrupted, to be continued."""
+    """Return the state of a run that was interrupted, to be continued. Raises Refused
+    if the policy is that of one cluster, and others than ``hosts`` would get it.
+    """
+    ids = {host.id for host in hosts}
+    others = [record.name for record in state.hosts if record.id not in ids]
+    if request.cluster and others:
+        why = f"a preparation of {listed(others)} was interrupted"
+        raise Refused(
+            [Sentence("preparation-of-other-cluster", why)],
+            f"continue it first: {command_of(state)}",
+        )
     listener.note(f"continues the interrupted '{command_of(state)}'")
     if state.digest == request.digest:
         return state

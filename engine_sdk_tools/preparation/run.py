@@ -12,18 +12,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools import maintenance
-from ovirt_rdma.engine_sdk_tools.api.errors import (
+from ovirt_rdma.engine_sdk_tools.api.request import (
     DENIED,
     PASSING,
     UNTRUSTED,
     EngineProblem,
+    Listener,
     LostAnswer,
+    Read,
     TimeoutProblem,
 )
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.api.progress import step as reported
-from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.api.request import step as reported
 from ovirt_rdma.engine_sdk_tools.api.session import Session, events_since, newest_event
 from ovirt_rdma.engine_sdk_tools.conversion.lock import DataCenterLock
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
@@ -31,15 +30,21 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     StateFileProblem,
     StateFolder,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.steps import Kind, RunStep
+from ovirt_rdma.engine_sdk_tools.conversion.steps import (
+    Kind,
+    RunStep,
+    wait_until_in,
+    wait_until_out,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import Prepared
 from ovirt_rdma.engine_sdk_tools.hosts.report import digest_without_drop_ins
-from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared
 from ovirt_rdma.engine_sdk_tools.model import (
     BROKEN,
     BROKEN_OUT_S,
     Engine,
     Host,
+    Refused,
     host_is,
 )
 from ovirt_rdma.engine_sdk_tools.preparation.plan import (
@@ -66,7 +71,6 @@ from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     other_policy,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine, with_hosts_now
-from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.system.json_codec import Envelope
 
@@ -355,9 +359,9 @@ class _Work:
         read = Read(f"hosts/{record.id}", step.doing, "get")
         place = (self._session, self._listener, record.name, read)
         if step.kind == Kind.WAIT_IN:
-            return maintenance.enter(*place, record.event)
+            return wait_until_in(*place, record.event)
         after = record.event if record.stage == LEAVING else None
-        return maintenance.leave(*place, after)
+        return wait_until_out(*place, after)
 
     def _failed(
         self, state: PreparationState, name: str, why: str, fix: str = ""

@@ -28,8 +28,15 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     versions_of,
     with_own_bugs_caught,
 )
-from ovirt_rdma.engine_sdk_tools.matrix import NONE, OK, Cell, worst_of
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
+from ovirt_rdma.engine_sdk_tools.model import (
+    NONE,
+    OK,
+    Cell,
+    Domain,
+    Engine,
+    Host,
+    worst_of,
+)
 from ovirt_rdma.engine_sdk_tools.report.model import (
     Attached,
     Device,

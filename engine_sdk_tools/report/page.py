@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Optional
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ovirt_rdma.engine_sdk_tools.matrix import (
+from ovirt_rdma.engine_sdk_tools.model import (
     ATTENTION,
     FAIL,
     OK,
@@ -39,24 +39,23 @@ from ovirt_rdma.engine_sdk_tools.matrix import (
     OnHosts,
     group_by_sentence,
     key_of,
+    listed,
+    natural,
     worst_of,
-)
-from ovirt_rdma.engine_sdk_tools.names import listed, natural
-from ovirt_rdma.engine_sdk_tools.report.fabric import (
-    cables_of,
-    groups_of,
-    in_order,
-    names_of,
-    network_of,
-    plans_of,
 )
 from ovirt_rdma.engine_sdk_tools.report.model import (
     SIGNS,
     Report,
     ReportHost,
+    cables_of,
     counted,
     device_text,
+    groups_of,
+    in_order,
+    names_of,
     neighbour_text,
+    network_of,
+    plans_of,
     port_text,
     rate_text,
     verdict_text,

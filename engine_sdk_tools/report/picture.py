@@ -28,32 +28,30 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Callable, NamedTuple, Optional, TypeVar
 
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, worst_of
-from ovirt_rdma.engine_sdk_tools.report.fabric import (
-    UNKNOWN,
-    HostGroup,
-    Network,
-    NetworkUse,
-    Switches,
-    SwitchKey,
-    SwitchUse,
-    groups_of,
-    in_order,
-    names_of,
-    network_of,
-    networks_of,
-    other_ways,
-)
+from ovirt_rdma.engine_sdk_tools.model import FAIL, worst_of
 from ovirt_rdma.engine_sdk_tools.report.model import (
+    NO_SWITCH,
     SIGNS,
     HostBenchmark,
+    HostGroup,
     Measured,
+    Network,
+    NetworkUse,
     Port,
     Report,
     ReportHost,
+    Switches,
+    SwitchKey,
+    SwitchUse,
     counted,
     device_text,
+    groups_of,
+    in_order,
+    names_of,
     neighbour_text,
+    network_of,
+    networks_of,
+    other_ways,
     port_text,
     rate_text,
     transports_text,
@@ -431,7 +429,7 @@ def _host_lines(
     if ports > _MOST_PORTS:
         yield f"   {ports - _MOST_PORTS} more ports", "muted", None
     for path, network in other_ways(host):
-        way = _Way((network,), {UNKNOWN: ""}) if network else None
+        way = _Way((network,), {NO_SWITCH: ""}) if network else None
         yield f"   ○ {path.netdev} leads to {path.server}", "muted", way
     used: Counter[str] = Counter()
     for path in host.paths or ():
@@ -515,7 +513,7 @@ def _to_switches(
     for y, way, title in leads:
         for key, ends in way.switches.items():
             # What is on no network would lead to the unknown, and end there.
-            if way.networks or key != UNKNOWN:
+            if way.networks or key != NO_SWITCH:
                 where = ", ".join(filter(None, (switches.all[key].title, ends)))
                 path = curve(edge, y, boxes[key].x, boxes[key].middle)
                 yield Line(path, "cable", f"{title}: {where}")

@@ -37,7 +37,7 @@ from support.fixes.rows import fixed, mend, mending
 from ovirt_rdma.cli.engine import deploy_hook
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
-from ovirt_rdma.engine_sdk_tools.deploy_hook import context, post_tasks
+from ovirt_rdma.engine_sdk_tools.deploy_hook import block, post_tasks
 from ovirt_rdma.host.collect import collector
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.paths import (
@@ -117,8 +117,8 @@ def engine(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(post_tasks, "policy_of_engine", lambda: policy)
     monkeypatch.setattr(post_tasks, "read_settings", lambda **words: {})
     monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path / "collections"))
-    monkeypatch.setattr(context, "check_syntax", lambda content, beside: None)
-    monkeypatch.setattr(context, "ENGINE_USER", "no-such-user")
+    monkeypatch.setattr(block, "check_syntax", lambda content, beside: None)
+    monkeypatch.setattr(block, "ENGINE_USER", "no-such-user")
     for module in (post_tasks, deploy_hook):
         monkeypatch.setattr(module, "POST_TASKS", str(tmp_path / "tasks.yml"))
     world.more["post_tasks"] = lambda host: run_role(host, policy)
@@ -230,12 +230,12 @@ WITHOUT_ROW = {
         *fixed("engine_sdk_tools/networks/nics.py:_missing_child", APPLY),
     ],
     "it asks for a password and a CA: tests/cli/engine/test_login_verb.py": [
-        *fixed("cli/engine/settings.py:_readable", "ovirt-rdma login --fetch-ca"),
+        *fixed("cli/engine/session.py:_readable", "ovirt-rdma login --fetch-ca"),
         *fixed(
-            "engine_sdk_tools/api/errors.py:untrusted", "ovirt-rdma login --fetch-ca"
+            "engine_sdk_tools/api/request.py:untrusted", "ovirt-rdma login --fetch-ca"
         ),
-        *fixed("engine_sdk_tools/api/settings.py:_no_engine", "ovirt-rdma login"),
-        *fixed("engine_sdk_tools/api/settings.py:_section", "ovirt-rdma login"),
+        *fixed("engine_sdk_tools/api/auth.py:_no_engine", "ovirt-rdma login"),
+        *fixed("engine_sdk_tools/api/auth.py:_section", "ovirt-rdma login"),
     ],
 }
 

@@ -30,7 +30,7 @@ from ovirt_rdma.cli.host.main import main as host_main
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
-from ovirt_rdma.engine_sdk_tools.deploy_hook import context
+from ovirt_rdma.engine_sdk_tools.deploy_hook import block
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import search_path
@@ -50,10 +50,10 @@ exec {program} "$@"
 COMMAND = """
 import sys
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.deploy_hook import context
+from ovirt_rdma.engine_sdk_tools.deploy_hook import block
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
-check, project = context.check_syntax, sys.argv.pop(1)
-context.check_syntax = lambda content, beside: check(content, beside, project)
+check, project = block.check_syntax, sys.argv.pop(1)
+block.check_syntax = lambda content, beside: check(content, beside, project)
 sys.exit(main())
 """
 
@@ -206,7 +206,7 @@ class Console:
         states = StateFolder(Path(tempfile.mkdtemp(dir=top)))
         monkeypatch.setattr(cli_session, "conversion_states", lambda: states)
         monkeypatch.setattr(tempfile, "tempdir", str(top / "tmp"))
-        monkeypatch.setattr(context, "check_syntax", lambda *words: self.pause())
+        monkeypatch.setattr(block, "check_syntax", lambda *words: self.pause())
         clock = Clock()
         for kind, name in (
             *((Session, "read"), (Session, "close")),

@@ -14,8 +14,7 @@ from support.command_line import run_on_terminal
 from support.engine.engine_command_line import access
 from support.engine.engine_door import DoubleDoor, serve_hosts
 
-from ovirt_rdma.cli.engine.session import JsonProgress
-from ovirt_rdma.cli.engine.settings import _log_to
+from ovirt_rdma.cli.engine.session import JsonProgress, _log_to
 from ovirt_rdma.cli.output import Output
 
 # Title, clipboard and screen of xterm; C1 codes; changes of the writing direction; line
@@ -80,8 +79,8 @@ def test_a_question(monkeypatch):
 
 
 PASSWORD = """
-from ovirt_rdma.cli.engine.settings import _asked_password
-from ovirt_rdma.engine_sdk_tools.api.settings import Settings
+from ovirt_rdma.cli.engine.session import _asked_password
+from ovirt_rdma.engine_sdk_tools.api.auth import Settings
 print(len(_asked_password(Settings("https://e/ovirt-engine/api", "a\\x1b[2J\\u202e"))))
 """
 

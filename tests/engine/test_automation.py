@@ -7,6 +7,7 @@ tests/engine/test_engine_api_docs.py runs the examples of their page.
 from __future__ import annotations
 
 import contextlib
+import resource
 
 import pytest
 from engine_double import EngineDouble, sample_world
@@ -24,9 +25,14 @@ from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine, connect
 from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainRequest
-from ovirt_rdma.engine_sdk_tools.matrix import problems_of
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
+    OK,
+    AnsibleRun,
+    private_folder,
+    run_order,
+)
+from ovirt_rdma.engine_sdk_tools.model import ChecksFailed, Refused, problems_of
 from ovirt_rdma.engine_sdk_tools.networks.create import NetworkRequest
-from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
 
 pytestmark = pytest.mark.engine
 
@@ -89,9 +95,50 @@ def test_each_further_host_costs_at_most_forty_requests(tmp_path):
             with site.rdma as rdma:
                 assert rdma.convert("data1").stage == "converted"
             sent[hosts] = len(double.requests)
+        # Ansible is started for the plan, and twice a host; a second each.
+        assert len(site.door.asked) == 2 * hosts + 1
     assert sent[4] - sent[2] <= 2 * 40
     assert sent[8] - sent[4] <= 4 * 40
     assert sent[2] <= 160
+
+
+@pytest.mark.parametrize("hosts", [20, pytest.param(250, marks=pytest.mark.faults)])
+def test_requests_of_a_large_fleet_are_linear(tmp_path, hosts):
+    """250 hosts: 8,327 requests, and ten minutes, which the double takes for most."""
+    world = sample_world(hosts=hosts, domains=("data1",), addon=True)
+    with EngineDouble(world) as double:
+        site = Site(double, tmp_path / "states")
+        with site.rdma as rdma:
+            assert rdma.convert("data1").stage == "converted"
+        assert len(double.requests) <= 40 * hosts + 80
+    assert len(site.door.asked) <= 2 * hosts + 1 + hosts // 20
+
+
+# For three hosts, one after the other, on a real engine (4.5.8, with its requests).
+ENGINES_OWN_S = 18.0
+
+
+@pytest.mark.selftest
+def test_asking_three_hosts_takes_half_of_the_engines_own_time(tmp_path, site):
+    """In processor time, which other programs hardly change; a conversion waits for
+    each start of Ansible.
+    """
+    assert site.rdma.convert("data1").stage == "converted"
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\n")
+    ssh.chmod(0o755)
+    host = {"ansible_host": "192.0.2.1", "ansible_ssh_executable": str(ssh)}
+    order = AnsibleRun("true", {"all": {"hosts": {"host-0": host}}}, {})
+    spent = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        with private_folder() as folder:
+            (outcome,) = run_order(order, folder)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert outcome.kind == OK
+        spent.append(after.ru_utime + after.ru_stime)
+        spent[-1] -= before.ru_utime + before.ru_stime
+    assert min(spent) * len(site.door.asked) <= ENGINES_OWN_S / 2
 
 
 def test_there_and_back_and_a_revert_to_the_state_before_the_first(site):

@@ -34,7 +34,7 @@ from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.cli.engine import session
-from ovirt_rdma.cli.engine.settings import settings_of
+from ovirt_rdma.cli.engine.session import settings_of
 from ovirt_rdma.engine_sdk_tools.conversion import model
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.model import status_words

@@ -15,8 +15,8 @@ from support.engine.engine_command_line import Clock, access
 from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.engine_sdk_tools import automation
+from ovirt_rdma.engine_sdk_tools.api import auth as state_folder
 from ovirt_rdma.engine_sdk_tools.api import session
-from ovirt_rdma.engine_sdk_tools.api import settings as state_folder
 from ovirt_rdma.engine_sdk_tools.hosts import ansible
 
 pytestmark = pytest.mark.engine

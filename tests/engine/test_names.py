@@ -4,8 +4,12 @@ from __future__ import annotations
 import pytest
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.model import Cluster, DataCenter, Domain, Engine, Host
-from ovirt_rdma.engine_sdk_tools.names import (
+from ovirt_rdma.engine_sdk_tools.model import (
+    Cluster,
+    DataCenter,
+    Domain,
+    Engine,
+    Host,
     data_center_named,
     domain_named,
     hosts_named,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, check
+from ovirt_rdma.engine_sdk_tools.model import ChecksFailed, check
 
 pytestmark = pytest.mark.engine
 

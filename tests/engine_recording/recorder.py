@@ -26,8 +26,7 @@ from engine_double.answers import Answer
 from engine_double.http_server import HttpServer
 
 from engine_recording.exchanges import RUN, SNAPSHOT, Exchange, RecordingWriter
-from ovirt_rdma.engine_sdk_tools.api.auth import log_in, log_out
-from ovirt_rdma.engine_sdk_tools.api.settings import Settings
+from ovirt_rdma.engine_sdk_tools.api.auth import Settings, log_in, log_out
 
 # Headers of one connection only, and those that would make answers unreadable.
 _NOT_PASSED = {"host", "connection", "accept-encoding", "content-length", "expect"}

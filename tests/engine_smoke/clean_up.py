@@ -9,8 +9,7 @@ from typing import Any
 from ovirtsdk4 import types
 
 from engine_smoke.site import PREFIX, Site
-from ovirt_rdma.engine_sdk_tools.api.errors import MISSING, EngineProblem
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
+from ovirt_rdma.engine_sdk_tools.api.request import MISSING, Call, EngineProblem, Read
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Network
 
 _HOST_S, _DOMAIN_S = 1200.0, 600.0

@@ -38,9 +38,14 @@ from support.engine.engine_command_line import Clock, Result
 
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.api.auth import log_in, log_out
+from ovirt_rdma.engine_sdk_tools.api.auth import (
+    Flags,
+    Settings,
+    from_sources,
+    log_in,
+    log_out,
+)
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.api.settings import Flags, Settings, from_sources
 from ovirt_rdma.engine_sdk_tools.hosts import inventory
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host
 from ovirt_rdma.engine_sdk_tools.reader import read_engine

@@ -18,12 +18,16 @@ from support.engine.engine_door import DoubleDoor
 from ovirt_rdma.cli import parser
 from ovirt_rdma.cli.engine import login, session
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.cli.engine.matrix import matrix_document, show_matrix
-from ovirt_rdma.cli.engine.session import JsonProgress, LineProgress
+from ovirt_rdma.cli.engine.session import (
+    JsonProgress,
+    LineProgress,
+    matrix_document,
+    show_matrix,
+)
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
-from ovirt_rdma.engine_sdk_tools.matrix import (
+from ovirt_rdma.engine_sdk_tools.model import (
     FAIL,
     NONE,
     OK,

@@ -13,7 +13,7 @@ from ovirt_rdma.cli.engine.session import access_of
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Context
 from ovirt_rdma.engine_sdk_tools.hosts import inventory
-from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
+from ovirt_rdma.engine_sdk_tools.hosts.report import DumpFolder
 from ovirt_rdma.host.errors import UsageProblem
 
 pytestmark = pytest.mark.hypervisor

@@ -9,9 +9,9 @@ from importlib import metadata
 
 import pytest
 
-from ovirt_rdma.cli.engine import version
+from ovirt_rdma.cli.engine import login
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.deploy_hook import context
+from ovirt_rdma.engine_sdk_tools.deploy_hook import block
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.system.commands import CommandFailed
 
@@ -31,8 +31,8 @@ def machine(monkeypatch, tmp_path):
                 f"#!/bin/sh\necho {text}\n" if text else "#!/bin/sh\nexit 1\n"
             )
             (folder / name).chmod(0o755)
-        monkeypatch.setattr(version, "search_path", lambda: str(folder))
-        monkeypatch.setattr(version, "engine_version", lambda: engine)
+        monkeypatch.setattr(login, "search_path", lambda: str(folder))
+        monkeypatch.setattr(login, "engine_version", lambda: engine)
 
     return answers
 
@@ -56,7 +56,7 @@ def test_what_is_installed(machine, capsys):
 
 def test_what_is_not_installed(machine, capsys, monkeypatch):
     machine()
-    monkeypatch.setattr(version, "_SDK", "no-such-package")
+    monkeypatch.setattr(login, "_SDK", "no-such-package")
     assert main(["version"]) == 0
     shown = capsys.readouterr()
     assert shown.out.count("  not found\n") == 3
@@ -70,12 +70,12 @@ def test_the_engines_version_is_that_of_its_package(monkeypatch):
         asked.append(argv)
         return "4.5.7"
 
-    monkeypatch.setattr(context, "run_command", rpm)
-    assert context.engine_version() == "4.5.7"
+    monkeypatch.setattr(block, "run_command", rpm)
+    assert block.engine_version() == "4.5.7"
     assert asked[0][-1] == "ovirt-engine"
 
     def none(argv):
         raise CommandFailed("exit status 1")
 
-    monkeypatch.setattr(context, "run_command", none)
-    assert context.engine_version() is None
+    monkeypatch.setattr(block, "run_command", none)
+    assert block.engine_version() is None

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.cli.engine.matrix import show_matrix
+from ovirt_rdma.cli.engine.session import show_matrix
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.engine_sdk_tools.matrix import (
+from ovirt_rdma.engine_sdk_tools.model import (
     FAIL,
     Axis,
     Cell,

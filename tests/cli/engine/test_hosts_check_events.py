@@ -16,7 +16,7 @@ from ovirt_rdma.cli.engine import hosts as hosts_verbs
 from ovirt_rdma.cli.engine import session
 from ovirt_rdma.engine_sdk_tools.fleet import check
 from ovirt_rdma.engine_sdk_tools.fleet.check import failures
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, WARN, Axis, Cell, Matrix
+from ovirt_rdma.engine_sdk_tools.model import FAIL, OK, WARN, Axis, Cell, Matrix
 
 pytestmark = pytest.mark.hypervisor
 

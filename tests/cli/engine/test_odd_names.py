@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.cli.engine.session import own_policy
-from ovirt_rdma.cli.engine.settings import read_ini
+from ovirt_rdma.cli.engine.session import own_policy, read_ini
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     StateFile,
     StateFileProblem,

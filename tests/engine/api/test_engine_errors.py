@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import ovirtsdk4
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.api.errors import (
+from ovirt_rdma.engine_sdk_tools.api.request import (
     BROKEN,
     CONFLICT,
     DENIED,

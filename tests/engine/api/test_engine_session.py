@@ -14,14 +14,15 @@ from ovirtsdk4 import types
 from support.engine.conversion_site import Site
 from support.engine.engine_command_line import Clock, open_session
 
-from ovirt_rdma.engine_sdk_tools.api.errors import (
+from ovirt_rdma.engine_sdk_tools.api.request import (
     CONFLICT,
     MISSING,
+    Call,
     EngineProblem,
+    Read,
     TimeoutProblem,
     of_curl,
 )
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.errors import Problem

@@ -21,9 +21,9 @@ from ovirtsdk4 import types
 from support.engine.engine_command_line import Notes, open_session
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.api import auth, errors
-from ovirt_rdma.engine_sdk_tools.api.auth import PromptMulti
-from ovirt_rdma.engine_sdk_tools.api.errors import (
+from ovirt_rdma.engine_sdk_tools.api import auth
+from ovirt_rdma.engine_sdk_tools.api.auth import PromptMulti, Settings
+from ovirt_rdma.engine_sdk_tools.api.request import (
     BROKEN,
     BUSY,
     CONFLICT,
@@ -34,18 +34,19 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     TIMEOUT,
     UNAVAILABLE,
     UNREACHABLE,
+    Call,
     EngineProblem,
     LostAnswer,
+    Read,
     TimeoutProblem,
+    unreachable,
 )
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.api.session import (
     AT_ONCE,
     EngineApi,
     EngineConnection,
     Session,
 )
-from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 
 pytestmark = pytest.mark.hypervisor
 
@@ -443,7 +444,7 @@ def test_an_unreachable_engine_is_said_once():
     text = (
         "Failed to connect to engine port 443 after 0 ms: Could not connect to server"
     )
-    problem = errors.unreachable(text, "logging in", "the engine engine:443")
+    problem = unreachable(text, "logging in", "the engine engine:443")
     assert str(problem) == (
         "logging in failed: the engine engine:443 cannot be reached: Could not connect "
         "to server"

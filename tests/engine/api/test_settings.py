@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.api.settings import (
+from ovirt_rdma.engine_sdk_tools.api.auth import (
     Flags,
     IniFile,
     create_folder,

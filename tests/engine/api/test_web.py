@@ -18,17 +18,22 @@ from engine_double.faults import Fault
 from support.engine.engine_command_line import Clock, open_session
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.api import errors
-from ovirt_rdma.engine_sdk_tools.api.auth import ca_of, check_health, fetch_ca, log_in
-from ovirt_rdma.engine_sdk_tools.api.errors import (
+from ovirt_rdma.engine_sdk_tools.api import request
+from ovirt_rdma.engine_sdk_tools.api.auth import (
+    Settings,
+    ca_of,
+    check_health,
+    fetch_ca,
+    log_in,
+)
+from ovirt_rdma.engine_sdk_tools.api.request import (
     BROKEN,
     TIMEOUT,
     UNREACHABLE,
     EngineProblem,
+    Read,
 )
-from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 
 pytestmark = pytest.mark.hypervisor
 
@@ -273,7 +278,7 @@ def test_an_answer_of_the_api_has_a_limit(monkeypatch):
         assert caught.value.kind == BROKEN
         # Each answer is counted separately.
         assert len(session.read(Read("hosts", "reading the hosts"))) == 1
-    assert errors.MOST_BYTES == 64 << 20
+    assert request.MOST_BYTES == 64 << 20
 
 
 STEERS = "\x9b2J\u202e\u2028\x7f"

@@ -8,8 +8,13 @@ import contextlib
 import pytest
 from ovirtsdk4 import Error, types
 
-from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, WireForm, wire_form
+from ovirt_rdma.engine_sdk_tools.api.request import (
+    Call,
+    EngineProblem,
+    Read,
+    WireForm,
+    wire_form,
+)
 
 pytestmark = pytest.mark.hypervisor
 

@@ -17,6 +17,7 @@ from support.engine.conversion_runs import (
     convert,
     everything,
     planned,
+    reports,
     resume,
     revert,
     run,
@@ -24,12 +25,11 @@ from support.engine.conversion_runs import (
     transports,
 )
 from support.engine.conversion_site import digest_of, engine_of, report_of
-from support.engine.policy_files import split
+from support.engine.policy_files import joined, split
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
+from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest, Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.model import status_words
 
 pytestmark = pytest.mark.engine
@@ -108,6 +108,26 @@ def test_a_host_that_was_left_in_maintenance_and_came_up_is_reverted_too():
     there.mounts[EXPORT] = "rdma"
     assert revert(site).stage == Stage.REVERTED
     assert set(transports(site).values()) == {"tcp"}
+
+
+def test_what_a_host_said_before_anothers_trip_is_asked_again():
+    """Nobody loses what he writes while another host is on its way."""
+    site = site_of(hosts=4)
+    engine = engine_of(site)
+    domains = [domain for domain in engine.domains if domain.name == "data1"]
+    plan = plan_convert(engine, domains, reports(site), ROLLING)
+    there = site.world.host("host04")
+
+    def edited():
+        # host03 is not the next one any more.
+        away(site)
+        file, drop_ins = split(there.policy_text)
+        there.policy_text = joined(f"{file or 'version: 1'}\n# edited\n", drop_ins)
+
+    site.meanwhile["look"] = edited
+    state = run(site, plan.state, observed=plan.observed)
+    assert state.host("host02").stage == Stage.DONE
+    assert "# edited" in there.policy_text
 
 
 @pytest.mark.parametrize("status", ["non_operational", "non_responsive", "down"])

@@ -31,9 +31,8 @@ from support.engine.conversion_site import Killed, Site, engine_of
 from support.engine.policy_files import joined, split
 
 from ovirt_rdma.engine_sdk_tools.api.request import wire_form
-from ovirt_rdma.engine_sdk_tools.conversion.model import BACK, Stage
+from ovirt_rdma.engine_sdk_tools.conversion.model import BACK, ConversionRequest, Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 
 pytestmark = pytest.mark.engine
 

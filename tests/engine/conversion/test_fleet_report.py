@@ -19,8 +19,8 @@ from support.engine.told_hosts import (
 from support.engine.told_hosts import status as status_of
 
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport, domain_record
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
-from ovirt_rdma.engine_sdk_tools.refusals import merged
+from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.model import merged
 from ovirt_rdma.host.errors import Problem
 
 pytestmark = pytest.mark.engine

@@ -17,7 +17,7 @@ from support.odd_files import KINDS, SAID, bounded, put
 from support.problems import problem
 
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block, context, post_tasks
+from ovirt_rdma.engine_sdk_tools.deploy_hook import block, post_tasks
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.host.paths import POLICY_YAML
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.hypervisor
 
 TOP = Path(__file__).resolve().parents[3]
 THEIRS = b"---\n- name: theirs\n  ansible.builtin.command: /bin/true\n"
-real_check = context.check_syntax
+real_check = block.check_syntax
 
 
 class Machine:
@@ -52,9 +52,9 @@ def machine(capsys, tmp_path, monkeypatch):
     made = Machine(capsys, tmp_path)
     monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path / "collections"))
     monkeypatch.setattr(
-        context, "check_syntax", lambda content, beside: made.checked.append(content)
+        block, "check_syntax", lambda content, beside: made.checked.append(content)
     )
-    monkeypatch.setattr(context, "ENGINE_USER", "no-such-user")
+    monkeypatch.setattr(block, "ENGINE_USER", "no-such-user")
     monkeypatch.setattr(block, "SETTINGS", str(tmp_path / "host-deploy.yml"))
     real = post_tasks.read_settings
     own = str(tmp_path / "host-deploy.yml")
@@ -152,7 +152,7 @@ def test_another_run_is_refused(machine):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another")
 def test_status_sees_that_the_engine_cannot_read_the_file(machine, monkeypatch):
     machine.run("install")
-    monkeypatch.setattr(context, "ENGINE_USER", "nobody")
+    monkeypatch.setattr(block, "ENGINE_USER", "nobody")
     code, out, _ = machine.run("status")  # its folder is root's alone
     assert code == 3
     assert "cannot be read by the engine's user, nobody" in out
@@ -160,7 +160,7 @@ def test_status_sees_that_the_engine_cannot_read_the_file(machine, monkeypatch):
     with tempfile.NamedTemporaryFile() as other:
         for mode, user in ((0o644, ""), (0o600, "nobody")):
             Path(other.name).chmod(mode)
-            assert context.user_without_access(Path(other.name)) == user
+            assert block.user_without_access(Path(other.name)) == user
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_the_line_of_ansibles_message_is_named(machine, monkeypatch, text):
     program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{text}END\nexit 4\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
-    monkeypatch.setattr(context, "check_syntax", real_check)
+    monkeypatch.setattr(block, "check_syntax", real_check)
     code, _, err = machine.run("install")
     assert code == 1
     assert "refuses it: line 4: couldn't resolve module/action 'x'." in err
@@ -286,7 +286,7 @@ def test_settings_that_are_no_file_are_a_mistake(tmp_path, kind):
 
 @pytest.mark.engine
 def test_the_real_ansible_decides(machine, monkeypatch):
-    monkeypatch.setattr(context, "check_syntax", real_check)
+    monkeypatch.setattr(block, "check_syntax", real_check)
     wrong = THEIRS + b"- name: wrong\n  no_such_module: {}\n"
     machine.file.write_bytes(wrong)
     code, out, err = machine.run("install")

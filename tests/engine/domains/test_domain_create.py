@@ -15,10 +15,9 @@ from support.engine.domain_making import (
 )
 from support.engine.refusals import reason, refused_for
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.api.request import wire_form
+from ovirt_rdma.engine_sdk_tools.api.request import Listener, wire_form
 from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
-from ovirt_rdma.engine_sdk_tools.undo import RolledBack
+from ovirt_rdma.engine_sdk_tools.job import RolledBack
 from ovirt_rdma.host.errors import Problem
 
 pytestmark = pytest.mark.engine

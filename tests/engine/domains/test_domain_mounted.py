@@ -8,14 +8,14 @@ from engine_double.faults import AnswerLost, Status
 from support.engine.domain_making import EXPORT, left, made, planned, with_add_on
 from support.engine.engine_door import DoubleDoor
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.request import Listener
 from ovirt_rdma.engine_sdk_tools.domains.create import (
     NOT_MOUNTED_LATER,
     MountEvents,
     create_domain,
     unverified_sentence,
 )
-from ovirt_rdma.engine_sdk_tools.undo import RolledBack
+from ovirt_rdma.engine_sdk_tools.job import RolledBack
 from ovirt_rdma.host.errors import Problem
 
 pytestmark = pytest.mark.engine

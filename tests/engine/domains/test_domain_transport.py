@@ -34,8 +34,7 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
     transports_in_use,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import policy_of
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN
-from ovirt_rdma.engine_sdk_tools.names import NameProblem
+from ovirt_rdma.engine_sdk_tools.model import FAIL, NONE, OK, UNKNOWN, WARN, NameProblem
 from ovirt_rdma.host.facts.model import CmId
 from ovirt_rdma.host.policy.model import Policy
 

@@ -9,7 +9,7 @@ import pytest
 from support.engine.engine_door import DoubleDoor
 from support.engine.refusals import reason, refused_for
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.request import Listener
 from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,

@@ -28,8 +28,8 @@ from support.engine.told_hosts import status as status_of
 from support.host.facts_of_everything import EVERYTHING
 
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport, domain_record
+from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_heal
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
     plan_domain_create,
@@ -38,8 +38,7 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import domain_rows, row_of
 from ovirt_rdma.engine_sdk_tools.fleet import check
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import compare, plan_policy_push
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import pushed_of, read_answers, report_of
-from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
-from ovirt_rdma.engine_sdk_tools.hosts.report import digest_of, policy_of
+from ovirt_rdma.engine_sdk_tools.hosts.report import DumpFolder, digest_of, policy_of
 from ovirt_rdma.engine_sdk_tools.model import Nic
 from ovirt_rdma.engine_sdk_tools.networks.create import netdevs_of
 from ovirt_rdma.engine_sdk_tools.networks.nics import ipoib_mtus

@@ -30,8 +30,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     POINTS,
     hooks_cell,
 )
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN
-from ovirt_rdma.engine_sdk_tools.model import Hook
+from ovirt_rdma.engine_sdk_tools.model import FAIL, NONE, OK, UNKNOWN, WARN, Hook
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.facts import model as facts_file
 from ovirt_rdma.host.policy.load import parse_policy

@@ -34,8 +34,7 @@ from support.engine.told_hosts import (
 from support.engine.told_hosts import status as status_of
 
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport, domain_record
-from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest, Stage
 from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
 from ovirt_rdma.engine_sdk_tools.fleet.check import row_of as hosts_row
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push
@@ -48,7 +47,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     bug_report,
     with_own_bugs_caught,
 )
-from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
+from ovirt_rdma.engine_sdk_tools.model import ChecksFailed
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy import load

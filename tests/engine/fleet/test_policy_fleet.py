@@ -4,8 +4,8 @@ from __future__ import annotations
 import pytest
 from support.engine.told_hosts import engine, host, report, rules, status
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import FeatureFacts, gates
+from ovirt_rdma.engine_sdk_tools.api.request import Listener
+from ovirt_rdma.engine_sdk_tools.fleet.check import FeatureFacts, gates
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     compare,
     matrix_of,
@@ -13,8 +13,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     push_policy,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import Pushed
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN
-from ovirt_rdma.engine_sdk_tools.model import Hook
+from ovirt_rdma.engine_sdk_tools.model import FAIL, OK, UNKNOWN, Hook
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import parse_policy
 

@@ -17,7 +17,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.check import (
     row_of,
     shared_guids,
 )
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN
+from ovirt_rdma.engine_sdk_tools.model import FAIL, OK, UNKNOWN
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.devices import VfPort, VirtualFunction
 

@@ -8,8 +8,12 @@ import pytest
 from support.engine.told_hosts import facts, host, rules, status
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder, FolderProblem
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, reports_of
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    DumpFolder,
+    FolderProblem,
+    HostReport,
+    reports_of,
+)
 from ovirt_rdma.host.facts.model import to_json
 
 pytestmark = pytest.mark.hypervisor

@@ -13,7 +13,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     health_of,
     with_health,
 )
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN, Cell
+from ovirt_rdma.engine_sdk_tools.model import FAIL, NONE, OK, UNKNOWN, WARN, Cell
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.storage.health.state import HealthState, MountHealth
 

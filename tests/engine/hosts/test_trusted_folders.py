@@ -17,7 +17,7 @@ import pytest
 from support.engine.host_deploy import make_collection
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.deploy_hook import context
+from ovirt_rdma.engine_sdk_tools.deploy_hook import block
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
@@ -133,16 +133,14 @@ def test_an_ansible_cfg_of_others_is_not_read(tmp_path, monkeypatch):
 
 def test_root_runs_ansible_as_the_engines_user(tmp_path, monkeypatch):
     ran = []
-    monkeypatch.setattr(context, "ENGINE_USER", "nobody")
-    monkeypatch.setattr(context.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(context, "_give", lambda folder, user: None)
+    monkeypatch.setattr(block, "ENGINE_USER", "nobody")
+    monkeypatch.setattr(block.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(block, "_give", lambda folder, user: None)
+    monkeypatch.setattr(block.shutil, "which", lambda program, path: f"/bin/{program}")
     monkeypatch.setattr(
-        context.shutil, "which", lambda program, path: f"/bin/{program}"
+        block, "run_command", lambda words, seconds, **options: ran.append(options)
     )
-    monkeypatch.setattr(
-        context, "run_command", lambda words, seconds, **options: ran.append(options)
-    )
-    context.check_syntax(b"- a: b\n", tmp_path)
+    block.check_syntax(b"- a: b\n", tmp_path)
     (options,) = ran
     assert (options["user"], options["group"]) == (NOBODY.pw_uid, NOBODY.pw_gid)
     assert 0 not in options["extra_groups"]
@@ -164,15 +162,15 @@ def test_a_check_that_does_not_end_is_ended(tmp_path, monkeypatch, script, words
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     monkeypatch.setattr(commands, "MOST_BYTES", 1000)
     limit = 60.0 if "echo" in script else 0.3
-    monkeypatch.setattr(context, "_CHECKING_S", limit)
+    monkeypatch.setattr(block, "_CHECKING_S", limit)
     with problem("post-tasks-check-ended", words):
-        context.check_syntax(b"- a: b\n", tmp_path / "beside")
+        block.check_syntax(b"- a: b\n", tmp_path / "beside")
 
 
 @root_only
 def test_root_checks_the_tasks_as_the_engines_user(monkeypatch):
     """Ansible loads plugins from that user's home."""
-    monkeypatch.setattr(context, "ENGINE_USER", "nobody")
+    monkeypatch.setattr(block, "ENGINE_USER", "nobody")
     with tempfile.TemporaryDirectory() as name:
         program = Path(name) / "ansible-playbook"
         Path(name).chmod(0o755)
@@ -186,10 +184,10 @@ def test_root_checks_the_tasks_as_the_engines_user(monkeypatch):
         monkeypatch.setenv("PATH", f"{name}:/usr/bin:/bin")
         monkeypatch.setattr(tempfile, "tempdir", name)
         with pytest.raises(PostTasksProblem) as caught:
-            context.check_syntax(b"- a: b\n", Path(name) / "beside")
+            block.check_syntax(b"- a: b\n", Path(name) / "beside")
         program.chmod(stat.S_IRWXU)
         with problem("ansible-missing", program, "by the engine's user"):
-            context.check_syntax(b"- a: b\n", Path(name) / "beside")
+            block.check_syntax(b"- a: b\n", Path(name) / "beside")
         assert sorted(each.name for each in Path(name).iterdir()) == [
             "ansible-playbook",
             "beside",

@@ -8,7 +8,7 @@ from support.engine.refusals import reason
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic
-from ovirt_rdma.engine_sdk_tools.networks.addresses import (
+from ovirt_rdma.engine_sdk_tools.networks.nics import (
     AddressProblem,
     addresses_from_range,
     check_addresses,

@@ -12,17 +12,15 @@ from engine_double.world import SimNic
 from support.engine.engine_door import DoubleDoor
 from support.engine.refusals import reason, refused_for
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.request import Listener
 from ovirt_rdma.engine_sdk_tools.networks.attach import (
-    attach_network,
-    declared_properties,
-)
-from ovirt_rdma.engine_sdk_tools.networks.attach_plan import (
     ATTACH,
     CHANGE,
     NOTHING,
     SYNC,
     AttachRequest,
+    attach_network,
+    declared_properties,
     plan_network_attach,
 )
 from ovirt_rdma.engine_sdk_tools.networks.create import (

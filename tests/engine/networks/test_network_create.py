@@ -10,15 +10,15 @@ from engine_double.world import SimCluster
 from support.engine.engine_door import DoubleDoor
 from support.engine.refusals import reason, refused_for
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.names import NameProblem
+from ovirt_rdma.engine_sdk_tools.api.request import Listener
+from ovirt_rdma.engine_sdk_tools.job import RolledBack
+from ovirt_rdma.engine_sdk_tools.model import NameProblem
 from ovirt_rdma.engine_sdk_tools.networks.create import (
     NetworkRequest,
     create_network,
     plan_network_create,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.engine_sdk_tools.undo import RolledBack
 
 pytestmark = pytest.mark.engine
 

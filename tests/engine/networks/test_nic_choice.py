@@ -9,12 +9,11 @@ import pytest
 from engine_double.world import SimNic
 from support.engine.refusals import reason, refused_for
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.api.request import Call
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Listener
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic
-from ovirt_rdma.engine_sdk_tools.networks.attach import attach_network
-from ovirt_rdma.engine_sdk_tools.networks.attach_plan import (
+from ovirt_rdma.engine_sdk_tools.networks.attach import (
     AttachRequest,
+    attach_network,
     plan_network_attach,
 )
 from ovirt_rdma.engine_sdk_tools.networks.create import (

@@ -179,12 +179,49 @@ def test_a_policy_in_the_settings_goes_before_the_file(fleet):
 
 
 def test_a_policy_that_is_a_template_is_refused(fleet):
-    place = "/etc/ovirt-rdma/{{ host_deploy_cluster_name }}.yaml"
+    place = "/etc/ovirt-rdma/{{ of_my_site }}.yaml"
     fleet.settings = {"ovirt_rdma_policy_file": place}
     fleet.run("-y").refused(
         1, "the policy in /etc/ovirt-rdma/host-deploy.yml is a temp"
     )
     assert fleet.door.prepared == []
+
+
+@pytest.fixture
+def clusters(fleet):
+    """The fleet with host03 in another cluster; each has a policy of its own."""
+    (centre,) = {c.data_center for c in fleet.world.clusters.values() if c.data_center}
+    other = SimCluster(new_id("cl2"), "cl2", centre)
+    fleet.world.clusters[other.id] = other
+    fleet.world.host("host03").cluster = other.id
+    folder = fleet.policy.parent
+    (folder / "cl1.yaml").write_text(POLICY)
+    (folder / "cl2.yaml").write_text(POLICY.replace("prefer", "require"))
+    place = str(folder / "{{ host_deploy_cluster_name }}.yaml")
+    fleet.settings = {"ovirt_rdma_policy_file": place}
+    return fleet
+
+
+def test_each_cluster_gets_its_own_policy(clusters):
+    done = clusters.run("--by", "ssh", "--batch", "4", "-y", "-o", "json")
+    assert done.code == 0, done
+    assert [c["cluster"] for c in done.document["data_centers"]] == ["cl1", "cl2"]
+    has = {h.name: "require" in h.policy_text for h in clusters.world.hosts.values()}
+    assert has == {name: name == "host03" for name in has}
+    again = clusters.run("--by", "ssh", "-y", "-o", "json").document
+    ways = {h["way"] for c in again["data_centers"] for h in c["hosts"]}
+    assert ways == {"nothing"}
+    # One that is missing is no policy of another.
+    (clusters.policy.parent / "cl2.yaml").unlink()
+    assert clusters.run("host03", "-y").code == 1
+
+
+def test_an_interrupted_run_of_a_cluster_gets_no_others_policy(clusters):
+    clusters.killed(2, "host03", "--by", "reinstall", "-y", applied=True)
+    found = clusters.run("-y")
+    assert "cluster cl1: a preparation of host03 was interrupted" in found.err
+    assert "fix: continue it first: ovirt-rdma hosts prepare host03" in found.err
+    assert clusters.door.prepared == []
 
 
 def test_a_second_run_changes_nothing(fleet):

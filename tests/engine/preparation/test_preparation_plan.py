@@ -19,8 +19,8 @@ from support.engine.told_hosts import (
 )
 
 from ovirt_rdma.engine_sdk_tools.conversion.steps import Kind
-from ovirt_rdma.engine_sdk_tools.hosts import role
-from ovirt_rdma.engine_sdk_tools.hosts.role import (
+from ovirt_rdma.engine_sdk_tools.hosts import inventory
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     Prepared,
     judged,
     with_event,
@@ -324,11 +324,13 @@ def test_the_policy_of_the_proof_is_compared():
 def test_the_role_says_what_is_required():
     roles = Path(__file__).parents[3] / "host_deploy/roles"
     variables = yaml.safe_load((roles / "prepare/vars/main.yml").read_text())
-    said = jinja2.Template(f"{role.SENTINEL} {variables['ovirt_rdma_proof']}").render(
+    said = jinja2.Template(
+        f"{inventory.SENTINEL} {variables['ovirt_rdma_proof']}"
+    ).render(
         ovirt_rdma_host={"version": "0.9"},
         ovirt_rdma_policy_result={"file_digest": "x:1"},
     )
-    assert role.policy_proven(said) == "x:1"
+    assert inventory.policy_proven(said) == "x:1"
 
 
 def result(kind, task, **more):

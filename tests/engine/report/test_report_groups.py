@@ -7,20 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.matrix import OK, Matrix
-from ovirt_rdma.engine_sdk_tools.report.fabric import (
+from ovirt_rdma.engine_sdk_tools.model import OK, Matrix
+from ovirt_rdma.engine_sdk_tools.report.model import (
     MOST_ALONE,
     MOST_GROUPS,
-    groups_of,
-    names_of,
-    plans_of,
-)
-from ovirt_rdma.engine_sdk_tools.report.model import (
     Device,
     PlanStep,
     Port,
     Report,
     ReportHost,
+    groups_of,
+    names_of,
+    plans_of,
 )
 from ovirt_rdma.host.facts.devices import Neighbour
 

@@ -19,7 +19,7 @@ from support.engine.told_hosts import (
     status,
 )
 
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
+from ovirt_rdma.engine_sdk_tools.model import FAIL, UNKNOWN
 from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
 from ovirt_rdma.engine_sdk_tools.report.model import verdict_text
 from ovirt_rdma.host.facts.devices import Neighbour, OvirtNetwork

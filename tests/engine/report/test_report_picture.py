@@ -9,9 +9,9 @@ from itertools import combinations
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN, Matrix
-from ovirt_rdma.engine_sdk_tools.report.fabric import MOST_SWITCHES
+from ovirt_rdma.engine_sdk_tools.model import FAIL, OK, UNKNOWN, Matrix
 from ovirt_rdma.engine_sdk_tools.report.model import (
+    MOST_SWITCHES,
     Attached,
     Device,
     Port,

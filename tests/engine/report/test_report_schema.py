@@ -14,7 +14,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.matrix import VERDICTS
+from ovirt_rdma.engine_sdk_tools.model import VERDICTS
 from ovirt_rdma.engine_sdk_tools.report.model import Report
 
 pytestmark = pytest.mark.engine

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from engine_double import SimConnection, SimDomain, new_id, sample_world
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.request import Listener
+from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     plan_convert,
     plan_resume,
     plan_revert,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
 from support.engine.conversion_site import Site, engine_of, report_of
 
@@ -73,13 +73,14 @@ def planned(site: Site, request=ROLLING, *names: str, earlier=()):
     return plan_convert(engine, domains, reports(site), request, earlier=earlier)
 
 
-def run(site: Site, state, ear=None, lock=None):
+def run(site: Site, state, ear=None, lock=None, observed=None):
     return carry_out(
         site,
         site,
         state,
         site,
         ear or StepCounter(),
+        observed=observed,
         lock=lock,
         read=lambda _: engine_of(site),
         hosts_now=hosts_now,

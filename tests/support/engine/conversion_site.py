@@ -20,16 +20,18 @@ from engine_double.views import cluster_view, connection_view
 from ovirtsdk4 import Error, types
 from ovirtsdk4.reader import Reader
 
-from ovirt_rdma.engine_sdk_tools.api.errors import (
+from ovirt_rdma.engine_sdk_tools.api.request import (
     BUSY,
     MISSING,
+    Call,
     EngineProblem,
+    Listener,
     LostAnswer,
+    Read,
     TimeoutProblem,
     engine_problem_of,
+    wire_form,
 )
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, wire_form
 from ovirt_rdma.engine_sdk_tools.api.session import BUSY_S
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, Pushed
 from ovirt_rdma.engine_sdk_tools.model import (

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.request import Listener
 from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,

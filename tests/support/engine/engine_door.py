@@ -22,14 +22,14 @@ from engine_double import EngineDouble, SimHost, World
 from engine_double.answers import Answer
 
 from ovirt_rdma.cli.host.status import change_document
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport, Pushed
-from ovirt_rdma.engine_sdk_tools.hosts.role import (
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     NOT_PREPARED,
     SENTINEL,
     WITHOUT_HARDWARE,
     Prepared,
     judged,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport, Pushed
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.changes.run import ChangeStatus
@@ -63,7 +63,8 @@ class DoubleDoor:
     Hosts without the add-on give no report, unless they have ``host.more["package"]``:
     then the command exists, but nothing is enabled. ``fail_push`` has the error of a
     push by the host's name; it fails before anything is written. ``pushes`` are the
-    successful ones, in order: (host, text). ``health`` has that part of the status by
+    successful ones, in order: (host, text), and ``asked`` the hosts of each report or
+    push together. ``health`` has that part of the status by
     the host's name; nobody watches the mounts of others.
     """
 
@@ -72,6 +73,7 @@ class DoubleDoor:
         self.fail_push: dict[str, str] = {}
         self.pushes: list[tuple[str, Optional[str]]] = []
         self.prepared: list[tuple[str, dict[str, Any]]] = []
+        self.asked: list[list[str]] = []
         self.health: dict[str, dict[str, Any]] = {}
 
     def reports(
@@ -98,6 +100,8 @@ class DoubleDoor:
     def _each(
         self, hosts: Sequence[Host], done: Optional[HostDone], ask: Callable[[str], T]
     ) -> dict[str, T]:
+        self.asked.append([host.name for host in hosts])
+
         def locked(name: str) -> T:
             with self.world.lock:
                 return ask(name)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
+from ovirt_rdma.engine_sdk_tools.model import ChecksFailed
 from ovirt_rdma.host.errors import Problem, Sentence
 
 

@@ -157,7 +157,7 @@ ENGINE = {
     ),
     "connection that domains share": Row(
         fixed(
-            "engine_sdk_tools/domains/trunking.py:_first",
+            "engine_sdk_tools/domains/transport.py:_first",
             "ovirt-rdma domain convert 1 --to 1 --rolling",
         ),
         "domain create new --datacenter dc1 --export nfs1.example.com:/exports/new -y",
@@ -165,7 +165,7 @@ ENGINE = {
     ),
     "connection that domains share, to be healed": Row(
         fixed(
-            "engine_sdk_tools/domains/trunking.py:_first", "ovirt-rdma domain heal 1"
+            "engine_sdk_tools/domains/transport.py:_first", "ovirt-rdma domain heal 1"
         ),
         "domain create new --datacenter dc1 --export nfs1.example.com:/exports/new -y",
         all_over_tcp,
@@ -173,7 +173,7 @@ ENGINE = {
     ),
     "network that is not in the cluster": Row(
         fixed(
-            "engine_sdk_tools/networks/attach_plan.py:host_refusals",
+            "engine_sdk_tools/networks/attach.py:host_refusals",
             "ovirt-rdma network create 1 --datacenter 1 --mtu 1",
         ),
         "network attach storage --hosts host01 --nic-match ib0 --dry-run "
