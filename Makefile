@@ -137,7 +137,7 @@ man: venv ## write the manual pages docs/man, from docs/ and the commands' parse
 GOLDEN := tests/cli/test_completion.py tests/engine/double/test_engine_double_docs.py \
   tests/engine/report/test_report_schema.py tests/host/facts tests/host/policy/test_policy_docs.py \
   tests/host/test_rules_docs.py \
-  tests/storage/metrics/test_metrics_docs.py
+  tests/storage/metrics/test_metrics_docs.py tests/test_reference_docs.py
 
 .PHONY: golden
 golden: venv man ## write everything that is generated again; read git diff then

@@ -20,6 +20,7 @@ from typing import Any, Optional, Protocol, TypeVar
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.facts.adapter_models import without_rdma_device
 from ovirt_rdma.host.facts.devices import (
     Guid,
     Netdev,
@@ -99,7 +100,7 @@ def local_steps(facts: Facts, route: Optional[Route]) -> tuple[Step, ...]:
         unknown = Step("route", UNKNOWN, "the route to the server is unknown")
         # Without a device the route does not matter.
         if not facts.rdma_devices:
-            return module, unknown, _no_device()
+            return module, unknown, _no_device(facts, "")
         return module, unknown
     if route.netdev is None or route.source is None:
         problem = route.problem or "the kernel names no netdev"
@@ -172,15 +173,18 @@ def _module_step(facts: Facts) -> Step:
 
 def _port_step(facts: Facts, netdev: str, source: str) -> Step:
     if not facts.rdma_devices:
-        return _no_device()
+        return _no_device(facts, netdev)
     ports = ports_behind(facts.rdma_devices, facts.netdevs, netdev, source)
     if not ports:
         names = ", ".join(device.name for device in facts.rdma_devices)
+        why, fix = without_rdma_device(facts, netdev)
         return Step(
             "port",
             NOT_READY,
-            f"no RDMA port owns {source} on {netdev} (RDMA devices: {names})",
-            "put the storage address on the RDMA port's netdev, or on one above it",
+            f"no RDMA port owns {source} on {netdev} "
+            f"({why or f'RDMA devices: {names}'})",
+            fix
+            or "put the storage address on the RDMA port's netdev, or on one above it",
         )
     states = [f"{device.name}/{port.number} is {port.state}" for device, port in ports]
     if any(port.is_active for _, port in ports):
@@ -193,12 +197,13 @@ def _port_step(facts: Facts, netdev: str, source: str) -> Step:
     )
 
 
-def _no_device() -> Step:
+def _no_device(facts: Facts, netdev: str) -> Step:
+    why, fix = without_rdma_device(facts, netdev)
     return Step(
         "port",
         NOT_READY,
-        "this host has no RDMA device",
-        "check that the adapter's driver is loaded: rdma link",
+        "this host has no RDMA device" + (f": {why}" if why else ""),
+        fix or "ovirt-rdma-host check says what its adapters lack",
     )
 
 

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run ``check``: print the findings of all rules, the worst first, with fixes; and
-``explain``: show what a rule checks, why, what to do, and the sources.
+``explain``: show what a rule checks, why, what to do, and the sources, or what a
+message means.
 
-Here facts and policy are read and decided for ``plan`` too. The text of ``explain`` is
+Here facts and policy are read and decided for ``plan`` too. The text of a rule is
 docs/rules/ID.md, which the package installs.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import re
 import shlex
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
 from ovirt_rdma.cli.host.main import PROGRAM
@@ -31,7 +33,7 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem, UsageProblem, did_you_mean
 from ovirt_rdma.host.facts.model import Facts, load
 from ovirt_rdma.host.paths import POLICY_JSON, under
-from ovirt_rdma.host.policy.model import Policy, digest
+from ovirt_rdma.host.policy.model import TCP, Policy, digest
 from ovirt_rdma.host.policy.store import in_force
 from ovirt_rdma.host.rules import registry
 from ovirt_rdma.host.rules.base import (
@@ -46,6 +48,7 @@ from ovirt_rdma.host.rules.base import (
 )
 from ovirt_rdma.host.rules.registry import RULES, Decision, decide
 from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.storage.messages import LogMessage, MountFailure, known_in
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def load_decision(
     left_out = {rule_of(text).id for text in skip}
     policy, place = policy_in_question(source.policy, context)
     if source.facts is None:
-        facts = HostReader(context.root).facts()
+        facts = HostReader(context.root).facts(_servers(policy))
     else:
         facts = load(source.facts)
     stored = under(context.root, POLICY_JSON)
@@ -403,11 +406,45 @@ def read_page(rule: str) -> RulePage:
     return RulePage(rule, title.strip(), what, why, fix, listed)
 
 
+def _servers(policy: Policy) -> tuple[str, ...]:
+    """Return the addresses of servers that the policy's NFS rules over RDMA name."""
+    named = (rule.server for rule in policy.nfs.rules if rule.transport != TCP)
+    return tuple(dict.fromkeys(server for server in named if _is_address(server)))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _messages(output: Output, known: Sequence[Union[LogMessage, MountFailure]]) -> int:
+    """Print what messages mean."""
+    if not output.for_people:
+        rows = [{"text": o.text, "meaning": o.meaning, "fix": o.fix} for o in known]
+        output.document("messages", {"messages": rows})
+        return 0
+    for number, one in enumerate(known):
+        if number:
+            output.line()
+        output.line(one.text)
+        output.text(one.meaning, "  ")
+        output.text(f"fix: {one.fix}", "  ")
+        rdma_fix = getattr(one, "rdma_fix", "")
+        if rdma_fix:
+            output.text(f"over RDMA: {rdma_fix}", "  ")
+    return 0
+
+
 class Explain(HostVerb):
-    """Explain one rule, or list all."""
+    """Explain one rule, or a message of mount.nfs or the kernel's log; or list all
+    rules.
+    """
 
     codes = "0 printed"
-    examples = ("IPOIB-MTU-01", "--list")
+    examples = ("IPOIB-MTU-01", "'Recv: local length error'", "--list")
 
     id: Optional[str]
     list: bool
@@ -415,7 +452,10 @@ class Explain(HostVerb):
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         parser.add_argument(
-            "id", metavar="ID", nargs="?", help="the id of a rule or a step"
+            "id",
+            metavar="ID",
+            nargs="?",
+            help="the id of a rule or a step, or a message, in quotes",
         )
         parser.add_argument(
             "--list", action="store_true", help="list all ids with their titles"
@@ -437,7 +477,13 @@ class Explain(HostVerb):
                 listed = [{"id": rule, "title": title} for rule, title in titles]
                 output.document("rules", {"rules": listed})
             return 0
-        page = read_page(rule_of(self.id).id)
+        try:
+            page = read_page(rule_of(self.id).id)
+        except UsageProblem:
+            known = known_in(self.id)
+            if not known:
+                raise
+            return _messages(output, known)
         texts = {"what": page.what, "why": page.why, "fix": page.fix}
         if not output.for_people:
             joined = {name: "\n\n".join(text) for name, text in texts.items()}

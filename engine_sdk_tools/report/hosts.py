@@ -51,6 +51,7 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     benchmarks_of,
     runs_of,
 )
+from ovirt_rdma.host.facts.adapter_models import model_of
 from ovirt_rdma.host.facts.devices import (
     Neighbour,
     NetdevGraph,
@@ -59,7 +60,6 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import TCP, Policy
-from ovirt_rdma.host.rules.adapters import model_of
 from ovirt_rdma.host.rules.base import Step
 from ovirt_rdma.storage.benchmark.model import Benchmark
 

@@ -53,6 +53,7 @@ from ovirt_rdma.host.collect.storage import (
 from ovirt_rdma.host.collect.tools import (
     Tools,
     cm_ids,
+    egress_maps,
     links,
     route,
 )
@@ -248,7 +249,11 @@ class HostReader:
         """Return the netdevs; runs ``ip`` once for their addresses."""
         problems = _list(problems)
         rows = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
-        return read_netdevs(self._tree, links(rows or []), problems)
+        maps = egress_maps(rows or [])
+        return tuple(
+            replace(netdev, egress=maps.get(netdev.name))
+            for netdev in read_netdevs(self._tree, links(rows or []), problems)
+        )
 
     def datagram_limits(self, names: Collection[str]) -> dict[str, int]:
         """Return the largest datagram MTU in bytes of each netdev in ``names``, from

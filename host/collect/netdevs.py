@@ -54,6 +54,7 @@ from ovirt_rdma.host.facts.devices import (
     NetdevGraph,
     NetworkManager,
     Offload,
+    PriorityOf,
     RdmaDevice,
     RdmaPort,
 )
@@ -319,26 +320,25 @@ def read_dcb(
     name = netdev.name
     pause = _asked(tools, ["ethtool", "-a", name], pause_frames, problems)
     show = ["dcb", "-j", "pfc", "show", "dev", name]
+    argv = ["dcb", "-j", "app", "show", "dev", name]
+    by_dscp = _asked(tools, argv, dscp_priorities, problems)
     dcb = Dcb(
         _asked(tools, show, pfc_priorities, problems),
         _ecn_priorities(tree, folder),
-        _trust(tools, netdev, problems),
-        *(pause or ()),
+        _trust(netdev, by_dscp),
+        *(pause or (None, None)),
+        by_dscp,
     )
     return None if dcb == Dcb() else dcb
 
 
-def _trust(tools: Tools, netdev: Netdev, problems: list[str]) -> Optional[str]:
-    """Return the source of a packet's priority in mlx5.
+def _trust(netdev: Netdev, by_dscp: Optional[tuple[PriorityOf, ...]]) -> Optional[str]:
+    """Return the source of a packet's priority in mlx5 and ice.
 
-    There is no file or attribute for it: mlx5 trusts the DSCP while there is an entry
-    for one (mlx5e_dcbnl_ieee_setapp, _delapp), otherwise the VLAN's PCP.
+    There is no file or attribute for it: both trust the DSCP while there is an entry
+    for one (mlx5e_dcbnl_ieee_setapp, ice_dcbnl_setapp), otherwise the VLAN's PCP.
     """
-    if netdev.driver != "mlx5_core":
-        return None
-    argv = ["dcb", "-j", "app", "show", "dev", netdev.name]
-    by_dscp = _asked(tools, argv, has_dscp_priorities, problems)
-    if by_dscp is None:
+    if netdev.driver not in ("mlx5_core", "ice") or by_dscp is None:
         return None
     return "dscp" if by_dscp else "pcp"
 
@@ -480,11 +480,21 @@ def with_rdma_details(
             if netdev.rdma_device and netdev.type == ARPHRD_ETHER
             else None,
             offloads=offloads.get(netdev.name, ()),
+            arp_ignore=_arp_ignore(tree, netdev.name),
         )
         if netdev.name in names
         else netdev
         for netdev in placed
     )
+
+
+def _arp_ignore(tree: FileTree, name: str) -> Optional[int]:
+    """Return the larger value, which the kernel takes (IN_DEV_MAXCONF)."""
+    own, every = (
+        tree.number(f"/proc/sys/net/ipv4/conf/{one}/arp_ignore")
+        for one in (name, "all")
+    )
+    return None if own is None or every is None else max(own, every)
 
 
 def _carrier(tree: FileTree, name: str) -> Optional[bool]:
@@ -520,15 +530,24 @@ def pfc_priorities(text: str) -> Optional[tuple[int, ...]]:
     return tuple(priority for priority, on in enumerate(table) if on)
 
 
-def has_dscp_priorities(text: str) -> bool:
-    """Whether ``dcb -j app show dev NETDEV`` has an entry for a DSCP value.
+def dscp_priorities(text: str) -> tuple[PriorityOf, ...]:
+    """Return the entries for a DSCP in ``dcb -j app show dev NETDEV``, pairs of DSCP
+    and priority.
 
     Raises ValueError if the text has another form.
     """
     table = _object(text).get("dscp_prio", [])
-    if not isinstance(table, list):
-        raise ValueError("dscp_prio is not a table")
-    return bool(table)
+    if not isinstance(table, list) or not all(_is_pair(entry) for entry in table):
+        raise ValueError("dscp_prio is not a table of pairs")
+    return tuple(PriorityOf(*entry[:2]) for entry in table)
+
+
+def _is_pair(entry: object) -> bool:
+    return (
+        isinstance(entry, list)
+        and len(entry) > 1
+        and all(type(number) is int for number in entry[:2])
+    )
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from dataclasses import replace
 from typing import Any, Optional
 
 from ovirt_rdma.host.collect.tools import Tools, virtual_functions
+from ovirt_rdma.host.facts.adapter_models import VENDORS, model_by_ids
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     SOFT_ROCE,
@@ -111,6 +112,9 @@ def read_adapters(
         known = code.startswith((_INFINIBAND, _FABRIC, _SERIAL_INFINIBAND)) or (
             vendor == _MELLANOX and code.startswith(_NETWORK)
         )
+        if not known and vendor in VENDORS and code.startswith(_NETWORK):
+            device = tree.text(f"{folder}/device", failures) or ""
+            known = model_by_ids(vendor, device) is not None
         adapter = None
         if address in with_rdma or known:
             adapter = _adapter(tree, address, vendor, failures)
@@ -159,8 +163,15 @@ def _adapter(
         max_vfs=max_vfs,
         port_types=tuple(kind for kind, _ in ports),
         port_mtus=tuple(mtu for _, mtu in ports),
+        auxiliary=tuple(sorted(filter(_AUXILIARY.fullmatch, names)))
+        if driver in _OFFERS
+        else None,
     )
 
+
+# Devices of the auxiliary bus, which the drivers of NICs offer to their RDMA module.
+_OFFERS = ("ice", "i40e", "bnxt_en")
+_AUXILIARY = re.compile(r"\w+\.(?:rdma|roce|iwarp)\.[0-9]+")
 
 # drivers/pci/pci-sysfs.c: "8.0 GT/s PCIe"; "Unknown" if it has no link.
 _SPEED = re.compile(r"([0-9]{1,4}(?:\.[0-9])?) GT/s(?: PCIe)?")
@@ -425,11 +436,15 @@ def _port_with_details(
         tree.number(f"{folder}/{name}", problems) if name in names else None
         for name in ("lid", "sm_lid")
     )
-    guid = gid_type = None
-    # To create its folder would show the type, but would change the host.
+    guid = gid_type = tos = None
+    # To create its folder would show both, but would change the host. Without it they
+    # are as in the beginning, unless a tool created it and removed it again.
     config = f"{RDMA_CM_CONFIG}/{device}/ports/{port.number}"
     if port.is_ethernet and tree.is_folder(config):
         gid_type = _text(tree, f"{config}/default_roce_mode", problems)
+        tos = tree.number(f"{config}/default_roce_tos")
+    elif port.is_ethernet and tree.is_folder(RDMA_CM_CONFIG):
+        tos = 0
     if not port.is_ethernet:
         # The low half of the GID at index 0. A VF has none (all zero) until its
         # physical function assigns one.
@@ -441,6 +456,7 @@ def _port_with_details(
         sm_lid=sm_lid,
         guid=guid,
         default_gid_type=gid_type,
+        default_tos=tos,
         # iWARP has none.
         pkeys=_pkeys(tree, f"{folder}/pkeys", problems) if "pkeys" in names else (),
     )

@@ -14,7 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from ovirt_rdma.host.facts.devices import Guid, Ipoib, VfPort, VirtualFunction
+from ovirt_rdma.host.facts.devices import (
+    Guid,
+    Ipoib,
+    PriorityOf,
+    VfPort,
+    VirtualFunction,
+)
 from ovirt_rdma.host.facts.model import UNKNOWN, CmId, Route
 from ovirt_rdma.host.system.commands import (
     CommandFailed,
@@ -162,6 +168,30 @@ def links(entries: list[Row]) -> Mapping[str, tuple[Optional[str], tuple[str, ..
         if name:
             result[name] = _text(_info(row), "info_kind"), addresses
     return result
+
+
+def egress_maps(entries: list[Row]) -> dict[str, tuple[PriorityOf, ...]]:
+    """Return the egress maps of the VLANs of ``ip -j -d addr show`` by name; iproute2
+    prints the entries that are not 0 (ip/iplink_vlan.c, ``egress_qos``).
+    """
+    maps = {}
+    for row in entries:
+        name, info = _text(row, "ifname"), _info(row)
+        data = info.get("info_data")
+        if not name or info.get("info_kind") != "vlan" or not isinstance(data, dict):
+            continue
+        shown = data.get("egress_qos")
+        pairs = [
+            (one.get("from"), one.get("to"))
+            for one in (shown if isinstance(shown, list) else ())
+            if isinstance(one, dict)
+        ]
+        maps[name] = tuple(
+            PriorityOf(value, priority)
+            for value, priority in pairs
+            if isinstance(value, int) and isinstance(priority, int)
+        )
+    return maps
 
 
 def ipoib_links(entries: list[Row]) -> dict[str, Ipoib]:

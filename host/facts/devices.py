@@ -123,8 +123,8 @@ class Adapter:
     """A PCI function that is an RDMA adapter, or could be one.
 
     Included are functions with an RDMA device, network and InfiniBand controllers of
-    vendor 0x15b3 (Mellanox, NVIDIA), and the classes InfiniBand (0x0207, 0x0c06) and
-    fabric controller (0x0208: Omni-Path).
+    vendor 0x15b3 (Mellanox, NVIDIA), the classes InfiniBand (0x0207, 0x0c06) and fabric
+    controller (0x0208: Omni-Path), and the ids of :mod:`adapter_models`.
 
     driver: None if none is bound
     physical_function: the PF of a VF
@@ -135,6 +135,8 @@ class Adapter:
     The last two are empty for other drivers than mlx4.
     pci_link, local_cpus, interrupts: of PFs with an RDMA device. local_cpus are those
     near the adapter, a list such as ``0-15,32-47``
+    auxiliary: the devices that the driver offers to an RDMA module (``ice.roce.0``);
+    None if unknown
     """
 
     pci: PciIdentity
@@ -149,6 +151,7 @@ class Adapter:
     pci_link: Optional[PciLink] = None
     local_cpus: Optional[str] = None
     interrupts: tuple[IrqCpus, ...] = ()
+    auxiliary: Optional[tuple[str, ...]] = None
 
 
 @dataclass(frozen=True)
@@ -253,8 +256,9 @@ class RdmaPort:
     after encoding. ``max_mtu`` and ``active_mtu`` are IB MTUs in bytes (256 to 4096;
     OPA 8192, 10240), None if ``ibv_devinfo`` does not show them. ``guid`` as
     ``0002:c903:00fb:1231``. ``lid`` and ``sm_lid`` are 0 if there is none.
-    ``default_gid_type`` is the RDMA CM's choice for RoCE (configfs). ``neighbours`` is
-    empty if it is unknown what the port is cabled to.
+    ``default_gid_type`` is the RDMA CM's choice for RoCE (configfs), ``default_tos``
+    the type of service of its connections, 0 if nothing shows another. ``neighbours``
+    is empty if it is unknown what the port is cabled to.
     """
 
     number: int
@@ -269,6 +273,7 @@ class RdmaPort:
     sm_lid: Optional[int] = None
     guid: Optional[str] = None
     default_gid_type: Optional[str] = None
+    default_tos: Optional[int] = None
     pkeys: tuple[PKey, ...] = ()
     gids: tuple[Gid, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
@@ -371,12 +376,20 @@ class Bond:
 
 
 @dataclass(frozen=True)
+class PriorityOf:
+    """The priority that ``value`` stands for: a DSCP, or a priority of the kernel."""
+
+    value: int
+    priority: int
+
+
+@dataclass(frozen=True)
 class Dcb:
     """The data center bridging of an Ethernet netdev behind RoCE; None means unknown.
 
     ``pfc_priorities`` are those with priority flow control. ``ecn_priorities`` are
     those with ECN for RoCE, from the driver's sysfs (mlx5 only). ``trust`` is ``dscp``
-    or ``pcp``.
+    or ``pcp``. ``dscp_priorities`` has the entries for a DSCP.
     """
 
     pfc_priorities: Optional[tuple[int, ...]] = None
@@ -384,6 +397,7 @@ class Dcb:
     trust: Optional[str] = None
     pause_rx: Optional[bool] = None
     pause_tx: Optional[bool] = None
+    dscp_priorities: Optional[tuple[PriorityOf, ...]] = None
 
 
 @dataclass(frozen=True)
@@ -400,9 +414,13 @@ class Netdev:
         Ethernet netdev of a RoCE port; None for bonds, bridges and VLANs above them
     owner: the service that sets it up, ``NetworkManager``, ``systemd-networkd`` or
         ``ifupdown``; None if none of them does
+    arp_ignore: the larger of its own and that of all (net.ipv4.conf); from 1 on only
+        the netdev with an IPv4 address answers ARP for it
+    egress: of a VLAN: the entries that are not 0 of its map from priorities of the
+        kernel to those of its tag; None if unknown
 
-    ``offloads``, ``ipoib``, ``bond``, ``dcb`` and ``owner`` are read only for netdevs
-    of RDMA ports and above them; otherwise they are empty or None.
+    ``offloads``, ``ipoib``, ``bond``, ``dcb``, ``owner`` and ``arp_ignore`` are read
+    only for netdevs of RDMA ports and above them; otherwise they are empty or None.
     """
 
     name: str
@@ -423,6 +441,8 @@ class Netdev:
     bond: Optional[Bond] = None
     dcb: Optional[Dcb] = None
     offloads: tuple[Offload, ...] = ()
+    egress: Optional[tuple[PriorityOf, ...]] = None
+    arp_ignore: Optional[int] = None
 
 
 class NetdevGraph:

@@ -536,7 +536,17 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-# Dumps for bug reports lack it where no network asks for a mode.
-_OPTIONAL = frozenset({"ipoib_mode"})
+# Dumps for bug reports lack the first where no network asks for a mode, and older ones
+# the others, which are unknown then.
+_OPTIONAL = frozenset(
+    [
+        "ipoib_mode",
+        "auxiliary",
+        "default_tos",
+        "dscp_priorities",
+        "egress",
+        "arp_ignore",
+    ]
+)
 # Fields that decisions use as IP addresses. Other addresses are the kernel's text.
 _ADDRESSES = {Route: ("destination", "source")}

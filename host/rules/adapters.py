@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Rules about adapters, their links, and the kernel and its RDMA modules. Pure.
 
-DRIVER-01: adapters without a driver. PCIE-01: an adapter's PCIe link against the speed
-of its ports. PORT-ERRORS-01: the error counters of RDMA ports. LOCALITY-01: NUMA node,
-interrupts and CPU governor of adapters, a report. STACK-01: the RDMA modules, rpcrdma
-included, are from one tree. KERNEL-01: the configuration of the running kernel.
-KERNEL-02: modules that this kernel has, in a package that is not installed.
-
-The PCI ids of each module are from the kernel's tables (drivers/net/ethernet/mellanox/
-mlx4/main.c and mlx5/core/main.c, drivers/infiniband/hw/{mthca,qib,hfi1}, Linux 6.1);
-the names are from pci.ids.
+DRIVER-01: adapters without a driver, and without the module that makes their RDMA
+device. PCIE-01: an adapter's PCIe link against the speed of its ports. PORT-ERRORS-01:
+the error counters of RDMA ports. LOCALITY-01: NUMA node, interrupts and CPU governor of
+adapters, a report. STACK-01: the RDMA modules, rpcrdma included, are from one tree.
+KERNEL-01: the configuration of the running kernel. KERNEL-02: modules that this kernel
+has, in a package that is not installed.
 """
 
 from __future__ import annotations
@@ -17,132 +14,41 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.facts.devices import Adapter, PciIdentity, PciLink
+from ovirt_rdma.host.facts.adapter_models import (
+    MLX4,
+    MLX5,
+    MTHCA,
+    QIB,
+    Model,
+    model_of,
+)
+from ovirt_rdma.host.facts.devices import Adapter, PciLink
 from ovirt_rdma.host.facts.infiniband import CONNECTED
 from ovirt_rdma.host.facts.model import PortActivity, PortError, RdmaStack
 from ovirt_rdma.host.facts.statistics import FATAL, LINK, PATH, of_kind
-from ovirt_rdma.host.rules.base import FAIL, WARN, About, Finding, Rule, View
+from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP
+from ovirt_rdma.host.rules.base import FAIL, SKIP, WARN, About, Finding, Rule, View
 from ovirt_rdma.host.rules.modules import (
+    INSTALL_STACK,
     NFS_MODULE,
+    OTHER_KERNEL,
     base_files,
-    blocking_line,
     file_of,
     is_available,
+    is_in_a_package,
     is_loaded,
     is_of_the_kernel,
     mismatch,
-    place_of,
+    package_fix,
+    why_not_loaded,
 )
-
-MLX4, MLX5 = "mlx4_core", "mlx5_core"
-MTHCA, QIB, HFI1 = "ib_mthca", "ib_qib", "hfi1"
-
-# ConnectX and ConnectX-2 have the same ids; the PCI revision distinguishes them.
-CONNECTX_OR_2 = "ConnectX or ConnectX-2"
-_BY_REVISION = {"0xa0": "ConnectX (revision a0)", "0xb0": "ConnectX-2"}
-
-
-@dataclass(frozen=True)
-class Model:
-    """The product ``name`` (``ConnectX-3 Pro``) and kernel ``module`` (``mlx4_core``).
-
-    ``gen2``: mlx4_core supports it only if built with MLX4_CORE_GEN2.
-    """
-
-    name: str
-    module: str
-    gen2: bool = False
-
-
-_MELLANOX = "0x15b3"
-_GEN2 = "6340 634a 6354 6732 673c 6368 6750 6372 675a 6764 6746 676e 1002"
-_TABLES = (
-    (
-        MLX4,
-        _MELLANOX,
-        {
-            "1003": "ConnectX-3",
-            "1004": "ConnectX-3 virtual function",
-            "1007": "ConnectX-3 Pro",
-        },
-    ),
-    (
-        MLX5,
-        _MELLANOX,
-        {
-            "1011": "Connect-IB",
-            "1012": "Connect-IB virtual function",
-            "1013": "ConnectX-4",
-            "1014": "ConnectX-4 virtual function",
-            "1015": "ConnectX-4 Lx",
-            "1016": "ConnectX-4 Lx virtual function",
-            "1017": "ConnectX-5",
-            "1018": "ConnectX-5 virtual function",
-            "1019": "ConnectX-5 Ex",
-            "101a": "ConnectX-5 Ex virtual function",
-            "101b": "ConnectX-6",
-            "101c": "ConnectX-6 virtual function",
-            "101d": "ConnectX-6 Dx",
-            "101e": "ConnectX virtual function",
-            "101f": "ConnectX-6 Lx",
-            "1021": "ConnectX-7",
-            "1023": "ConnectX-8",
-            "a2d2": "BlueField (ConnectX-5)",
-            "a2d3": "BlueField virtual function",
-            "a2d6": "BlueField-2 (ConnectX-6 Dx)",
-            "a2dc": "BlueField-3 (ConnectX-7)",
-            "a2df": "BlueField-4",
-        },
-    ),
-    (
-        MTHCA,
-        _MELLANOX,
-        {
-            "5a44": "InfiniHost",
-            "6278": "InfiniHost III Ex",
-            "6282": "InfiniHost III Ex",
-            "6274": "InfiniHost III Lx",
-            "5e8c": "InfiniHost III Lx",
-        },
-    ),
-    (QIB, "0x1fc1", {"0010": "QLogic IBA6120"}),
-    (
-        QIB,
-        "0x1077",
-        {"7220": "QLogic IBA7220", "7322": "QLogic IBA7322 (TrueScale)"},
-    ),
-    (HFI1, "0x8086", {"24f0": "Omni-Path HFI 100", "24f1": "Omni-Path HFI 100"}),
-)
-MODELS: dict[tuple[str, str], Model] = {
-    (vendor, f"0x{device}"): Model(name, module)
-    for module, vendor, names in _TABLES
-    for device, name in names.items()
-}
-for _device in _GEN2.split():
-    MODELS[_MELLANOX, f"0x{_device}"] = Model(CONNECTX_OR_2, MLX4, gen2=True)
-
-
-def model_of(pci: PciIdentity) -> Optional[Model]:
-    """Return the model of a PCI function; None if its id is not in the tables.
-
-    Of the ids that both have, revision 0xa0 is ConnectX and 0xb0 ConnectX-2.
-    """
-    model = MODELS.get((pci.vendor.lower(), pci.device.lower()))
-    if model is None or not model.gen2:
-        return model
-    return replace(model, name=_BY_REVISION.get(pci.revision.lower(), model.name))
-
 
 GEN2 = "MLX4_CORE_GEN2"
 # These reserve a function for a guest, or for a program in user space.
 _PASSTHROUGH = ("vfio-pci", "pci-stub", "xen-pciback", "uio_pci_generic", "igb_uio")
-_OTHER_KERNEL = (
-    "use another adapter, or an out-of-tree build of {module} for this kernel (ELRepo "
-    "has some; modinfo -F alias {module} shows the PCI ids that a build takes)"
-)
 # Modules that the kernel of a distribution does not have, and the sentence about it
 # (kernel configurations of EL8, EL9 and EL10).
 _GONE = {
@@ -156,13 +62,22 @@ _GONE = {
 
 def _drivers(view: View) -> Iterator[Finding]:
     """Yield a finding for each adapter, which includes its virtual functions."""
-    adapters = view.facts.adapters
+    adapters = (*view.facts.adapters, *_only_netdevs(view))
     # If other adapters work, one without a driver may be unused: no failure.
     verdict = WARN if view.facts.rdma_devices else FAIL
     physical = {a.pci.address for a in adapters if a.physical_function is None}
     for adapter in adapters:
         if adapter.physical_function not in physical:
             yield _finding(view, adapter, verdict)
+
+
+def _only_netdevs(view: View) -> Iterator[Adapter]:
+    """Yield the functions that are known by their netdevs only."""
+    known = {adapter.pci.address for adapter in view.facts.adapters}
+    for netdev in view.facts.netdevs:
+        if netdev.pci and netdev.pci.address not in known and model_of(netdev.pci):
+            known.add(netdev.pci.address)
+            yield Adapter(netdev.pci, netdev.driver)
 
 
 def _finding(view: View, adapter: Adapter, verdict: str) -> Finding:
@@ -176,7 +91,10 @@ def _finding(view: View, adapter: Adapter, verdict: str) -> Finding:
             f"{name} is reserved for a guest by {adapter.driver}{counted}"
         )
     if adapter.driver:
-        return about.passes(f"{name} uses the driver {adapter.driver}{counted}")
+        shown = f"{name} uses the driver {adapter.driver}{counted}"
+        if model and adapter.driver == model.module and model.rdma_module:
+            return _with_rdma(view, about, adapter, model, shown)
+        return about.passes(shown)
     if adapter.physical_function:
         return about.passes(
             f"{name} of {adapter.physical_function} has no driver and is available for "
@@ -184,6 +102,75 @@ def _finding(view: View, adapter: Adapter, verdict: str) -> Finding:
         )
     why, fix = _why_not(view, adapter, model)
     return about.finds(verdict, f"{name} has no driver: {why}{counted}", fix)
+
+
+def _with_rdma(
+    view: View, about: About, adapter: Adapter, model: Model, shown: str
+) -> Finding:
+    """Return the finding about a function whose RDMA device another module makes."""
+    if _has_rdma_device(view, adapter.pci.address):
+        return about.passes(shown)
+    address, module = adapter.pci.address, model.rdma_module
+    why, fix = why_not_loaded(view, module)
+    if is_loaded(view.facts.modules, module):
+        why = f"{module} is loaded and made none"
+        if adapter.auxiliary == ():
+            why = f"{model.module} offers none to {module}"
+        fix = _OFF.get(model.module, "{0} shows the reason").format(
+            f"journalctl -k -g {address}", address
+        )
+    verdict = _verdict(view, address, model)
+    return about.finds(verdict, f"{shown} and has no RDMA device: {why}", fix)
+
+
+# Why a module that is loaded has made no RDMA device.
+_OFF = {
+    MLX5: "devlink dev param show pci/{1} name enable_roce should say true; {0} shows "
+    "other reasons",
+    "bnxt_en": "switch RDMA on in the adapter's own settings (firmware setup, or "
+    "Broadcom's niccli), then reboot; {0} shows other reasons",
+    "ice": "{0} shows the reason: the firmware has RDMA off (more than four ports), or "
+    "there are too few interrupt vectors",
+}
+
+
+def _has_rdma_device(view: View, address: str) -> bool:
+    """Whether the function has an RDMA device, or shares one: that of a bond is on one
+    of its ports (RoCE LAG).
+    """
+    own = {n.name for n in view.facts.netdevs if n.pci and n.pci.address == address}
+    bonds = {
+        upper.name
+        for name in own
+        for upper in map(view.netdev, view.carriers(name))
+        if upper and upper.driver == "bond"
+    }
+    return any(
+        device.pci and device.pci.address == address
+        for device in view.facts.rdma_devices
+    ) or any(
+        netdev.rdma_device and (netdev.name in own or bonds & {*netdev.uppers})
+        for netdev in view.facts.netdevs
+    )
+
+
+def _verdict(view: View, address: str, model: Model) -> str:
+    """Return how bad it is that a function has no RDMA device. Most NICs are used as
+    such, and then it is nothing.
+    """
+    transports = {
+        rule.transport
+        for route, rule in view.wanted_routes
+        for netdev in view.below(route.netdev or "")
+        if netdev.pci and netdev.pci.address == address
+    }
+    if REQUIRE_RDMA in transports or (
+        view.wants_nfs_over_rdma and not view.facts.rdma_devices
+    ):
+        return FAIL
+    if transports - {TCP} or not model.is_nic:
+        return WARN
+    return SKIP
 
 
 def _counted(view: View, adapter: Adapter) -> str:
@@ -208,32 +195,21 @@ def _why_not(view: View, adapter: Adapter, model: Optional[Model]) -> tuple[str,
             "its PCI id is unknown to this program",
             f"lspci -nnk -s {address} shows the model and the modules that support it",
         )
-    module = model.module
-    load = f"modprobe {module}"
-    without = None
+    module, without = model.module, None
     if is_available(modules, module) is False:
         without = _GONE.get((module, view.facts.software.distribution or ""))
         without = without or f"this kernel has no {module}"
     elif model.gen2 and _gen2_is_off(view):
         without = f"this kernel's {module} is built without {GEN2}"
     if without:
-        return without, _OTHER_KERNEL.format(module=module)
+        return without, OTHER_KERNEL.format(module=module)
     if is_loaded(modules, module):
         return (
             f"{module} is loaded but has not claimed it",
             f"journalctl -k | grep -e {module} -e {address} shows the reason "
             "(firmware too old, or the probe failed)",
         )
-    line = blocking_line(modules, module)
-    if line:
-        return (
-            f"{place_of(line)} prevents loading {module} ({line.command})",
-            f"remove that line, then: {load}",
-        )
-    if is_available(modules, module) is None:
-        unknown = f"{module} is not loaded, and it is unknown if this kernel has it"
-        return unknown, load
-    return f"{module} is available but not loaded", load
+    return why_not_loaded(view, module)
 
 
 def _gen2_is_off(view: View) -> bool:
@@ -251,13 +227,6 @@ def _gen2_is_off(view: View) -> bool:
 DRIVERS = Rule("DRIVER-01", _drivers, "no RDMA adapter was found on the PCI bus")
 
 
-_INSTALL = (
-    "install the stack's own NFS over RDMA modules (MLNX_OFED: mlnxofedinstall "
-    "--with-nfsrdma, package mlnx-nfsrdma), or remove the stack and use the "
-    "distribution's"
-)
-
-
 def _stack(view: View) -> Iterator[Finding]:
     """Yield one finding for the host."""
     modules, stacks = view.facts.modules, view.facts.software.stacks
@@ -268,13 +237,17 @@ def _stack(view: View) -> Iterator[Finding]:
     installed = f"{_names(stacks)} is installed ({evidence})"
     # Without NFS over RDMA a stack is only worth a warning if nothing needs it.
     bad = FAIL if view.wants_nfs_over_rdma else WARN
+    rpcrdma = file_of(modules, NFS_MODULE)
     if foreign and len(foreign) < len(bases):
-        yield about.fails(
+        # Those that are loaded match, but may have been replaced on disk since.
+        together = all(is_loaded(modules, name) for name in bases)
+        yield about.finds(
+            WARN if together else FAIL,
             f"the RDMA modules are from two trees: {', '.join(bases.values())}",
             "reinstall or remove the out-of-tree stack, then: depmod -a; dracut -f",
         )
     elif bases and mismatch(modules):
-        yield about.finds(bad, mismatch(modules), _INSTALL)
+        yield about.finds(bad, mismatch(modules), INSTALL_STACK)
     elif foreign:
         yield _foreign(view, about, foreign[0], bad)
     elif bases and stacks:
@@ -283,6 +256,19 @@ def _stack(view: View) -> Iterator[Finding]:
             f"({next(iter(bases.values()))})",
             "rebuild the stack for this kernel, or remove it",
         )
+    elif bases and rpcrdma and not is_of_the_kernel(rpcrdma):
+        shown = f"rpcrdma is from another package ({rpcrdma})"
+        if is_loaded(modules, NFS_MODULE):
+            yield about.passes(
+                f"the RDMA modules are the kernel's own, and {shown}: it is loaded, so "
+                "they match"
+            )
+        else:
+            yield about.skips(
+                f"{shown}; if it matches the kernel's RDMA modules is known when it is "
+                "loaded",
+                f"modprobe {NFS_MODULE}",
+            )
     elif bases:
         # Single drivers may be others, such as ELRepo's.
         others = [f.path for f in modules.files if not is_of_the_kernel(f.path)]
@@ -304,8 +290,11 @@ def _foreign(view: View, about: About, base: str, bad: str) -> Finding:
         file_of(view.facts.modules, NFS_MODULE),
     )
     if rpcrdma is not None:
+        own = is_of_the_kernel(rpcrdma)
+        loaded = " is the kernel's own, and loaded: they match" if own else ""
         return about.passes(
-            f"the RDMA modules and rpcrdma are from {stack} ({base}, {rpcrdma})"
+            f"the RDMA modules are from {stack} ({base}), and rpcrdma ({rpcrdma})"
+            f"{loaded or ' too'}"
         )
     shown = f"the RDMA modules are from {stack} ({base}), and"
     if is_available(view.facts.modules, NFS_MODULE) is not False:
@@ -313,7 +302,7 @@ def _foreign(view: View, about: About, base: str, bad: str) -> Finding:
             f"{shown} the origin of rpcrdma is unknown",
             "modinfo -n rpcrdma should show a file of the same tree",
         )
-    return about.finds(bad, f"{shown} rpcrdma is missing", _INSTALL)
+    return about.finds(bad, f"{shown} rpcrdma is missing", INSTALL_STACK)
 
 
 def _names(stacks: tuple[RdmaStack, ...]) -> str:
@@ -402,40 +391,20 @@ def _packages(view: View) -> Iterator[Finding]:
         return
     base = file_of(facts.modules, "ib_core")
     if base and not is_of_the_kernel(base):
-        yield about.skips(
-            f"the RDMA modules are those of another stack ({base}): see STACK-01"
-        )
+        yield about.skips(f"the RDMA modules are those of another stack ({base})")
         return
-    built = {option.name for option in config if option.value == "m"}
     needs = [need for need in _needs(view) if need.module in _IN_PACKAGES]
-    missing = [
-        need
-        for need in needs
-        if need.symbol in built
-        and is_available(facts.modules, need.module) is False
-        and not is_loaded(facts.modules, need.module)
-    ]
+    missing = [need for need in needs if is_in_a_package(facts, need.module)]
     for need in missing:
         yield About(PACKAGES.id, need.module).finds(
             need.verdict,
             f"this kernel was built with {need.module}, and the package that has it is "
             "not installed",
-            _package_fix(view, need.module),
+            package_fix(facts, need.module),
         )
     if not missing:
         names = ", ".join(need.module for need in needs)
         yield about.passes(f"this kernel's {names} are installed, if any")
-
-
-def _package_fix(view: View, module: str) -> str:
-    release = view.facts.kernel_release
-    if not (view.facts.software.distribution or "").startswith("el"):
-        return "install the modules package of this kernel"
-    return (
-        f"dnf install kernel-modules-{release}; if {module} is still missing, "
-        f"kernel-modules-extra-{release} (dnf provides '*/{module}.ko*' names the "
-        "package)"
-    )
 
 
 STACK = Rule("STACK-01", _stack, "the origin of the RDMA modules is unknown")

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Callable, Optional, TypeVar, Union, cast
 
+from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     Adapter,
@@ -25,15 +26,17 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.policy.model import (
     FOLLOW,
     TCP,
     InterfaceRule,
+    NfsRule,
     Policy,
     interface_rule_for,
     names_port,
+    server_match,
 )
 
 RDMA = "rdma"
@@ -164,6 +167,35 @@ class View:
         return any(rule.transport != TCP for rule in self.policy.nfs.rules) or any(
             (mount.protocol or "").startswith(RDMA) for mount in self.facts.nfs_mounts
         )
+
+    @functools.cached_property
+    def wanted_routes(self) -> tuple[tuple[Route, NfsRule], ...]:
+        """The known routes to servers of the policy's NFS rules, each with its rule."""
+        found = []
+        for route in self.facts.routes:
+            exports = [Export(route.destination, "/")]
+            exports += filter(
+                None,
+                (
+                    Export.maybe(mount.source)
+                    for mount in self.facts.nfs_mounts
+                    if mount.address == route.destination
+                ),
+            )
+            rules = [
+                rule
+                for rule in self.policy.nfs.rules
+                for export in exports
+                if server_match(rule.server, export)
+            ]
+            found += [(route, rule) for rule in dict.fromkeys(rules)]
+        return tuple(found)
+
+    def below(self, name: str) -> tuple[Netdev, ...]:
+        """Return the netdev ``name`` and all netdevs below it; a P_Key child has none
+        below.
+        """
+        return tuple(filter(None, map(self.netdev, self._graph.below(name))))
 
     @functools.cached_property
     def interfaces(self) -> tuple[Interface, ...]:

@@ -41,7 +41,9 @@ from ovirt_rdma.host.rules.base import (
 from ovirt_rdma.host.rules.ipoib_children import required_children
 from ovirt_rdma.host.rules.modules import (
     OPENIBD,
+    file_of,
     has_rdma_core,
+    is_of_the_kernel,
     list_unit,
     lists_for,
     openibd_runs,
@@ -124,7 +126,8 @@ def _unread(view: View) -> Iterator[Finding]:
     problems, about = view.facts.problems, About(UNREAD.id)
     for problem in problems[:_SHOWN]:
         sentence = problem.rstrip(".") or "a fact could not be read"
-        yield about.warns(sentence, _fix(problem))
+        cause, fix = _library(view, problem)
+        yield about.warns(f"{sentence}{cause}", fix or _fix(problem))
     left = len(problems) - _SHOWN
     if left > 0:
         sentence = f"{left} more facts could not be read"
@@ -170,6 +173,40 @@ _FIXES = tuple(
         ("", "look at it on the host; until then it counts as unknown"),
     )
 )
+
+
+# Warnings of libibverbs (rdma-core, libibverbs/init.c).
+_ABI = re.compile(r"Driver (\w+) does not support the kernel ABI of")
+_NO_PROVIDER = "no userspace device-specific driver found"
+_PROGRAMS = "programs (ibv_devinfo, perftest, qemu) do not see it, NFS is not affected"
+
+
+def _library(view: View, problem: str) -> tuple[str, str]:
+    """Return why libibverbs does not use an adapter that the kernel has, and the fix;
+    empty if the problem is another one.
+    """
+    match = _ABI.search(problem)
+    if match:
+        driver = match[1]
+        path = file_of(view.facts.modules, driver)
+        if path and not is_of_the_kernel(path):
+            return (
+                f" (the kernel's {driver} is a vendor's, {path}, and this rdma-core is "
+                f"too old for it: {_PROGRAMS})",
+                f"install the library for it from the vendor too (lib{driver}), or "
+                f"remove the vendor's {driver} and use the kernel's own",
+            )
+        return (
+            f" (this rdma-core is too old for the kernel's {driver}: {_PROGRAMS})",
+            "update rdma-core and libibverbs",
+        )
+    if _NO_PROVIDER in problem:
+        return (
+            f" (libibverbs has no provider for the adapter: {_PROGRAMS})",
+            "install the providers: dnf install libibverbs, or apt install "
+            "ibverbs-providers",
+        )
+    return "", ""
 
 
 def _fix(problem: str) -> str:

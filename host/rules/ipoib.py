@@ -51,6 +51,13 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.adapter_models import (
+    CONNECTX_OR_2,
+    HFI1,
+    MLX4,
+    MLX5,
+    model_of,
+)
 from ovirt_rdma.host.facts.devices import (
     Adapter,
     Guid,
@@ -69,7 +76,6 @@ from ovirt_rdma.host.facts.infiniband import (
     partition_of,
 )
 from ovirt_rdma.host.paths import NET_CLASS
-from ovirt_rdma.host.rules.adapters import CONNECTX_OR_2, HFI1, MLX4, MLX5, model_of
 from ovirt_rdma.host.rules.base import (
     LINK_DOWN,
     LIVE,
@@ -384,9 +390,8 @@ class Tso:
 
 
 def no_connected_mode(view: View, interface: Interface) -> str:
-    """Return a clause why ``interface`` cannot be in connected mode; empty if it can.
-
-    Connected mode counts as possible if the address cannot be read.
+    """Return a clause why ``interface`` cannot be in connected mode, or why it is
+    unknown if it can; empty if it can.
     """
     if interface.mode == CONNECTED:
         return ""
@@ -396,7 +401,13 @@ def no_connected_mode(view: View, interface: Interface) -> str:
                 "kernel-option-missing",
                 "this kernel is built without CONFIG_INFINIBAND_IPOIB_CM",
             )
-    if accepts_connections(interface.netdev) is False:
+    accepts = accepts_connections(interface.netdev)
+    if accepts is None and not interface.planned:
+        return Sentence(
+            "connected-mode-unknown",
+            "its address cannot be read, which would show if it is possible",
+        )
+    if accepts is False:
         first = interface.netdev.address[:2]
         why = f"the driver accepts no connections (the address begins with {first})"
         if is_mlx5(interface.device):
@@ -618,12 +629,13 @@ def may_be_group_mtu(interface: Interface, wanted: int) -> bool:
 @dataclass(frozen=True)
 class Choice:
     """The ``mode``, a clause with the ``reason`` for it, and one why it is not possible
-    (``refused``; empty if it is).
+    (``refused``; empty if it is). ``unknown``: what would decide is not known.
     """
 
     mode: str
     reason: str
     refused: str = ""
+    unknown: bool = False
 
 
 def choose_mode(view: View, interface: Interface) -> Optional[Choice]:
@@ -665,13 +677,14 @@ def _best(view: View, interface: Interface) -> Choice:
     if is_omni_path(interface.device):
         why = "on Omni-Path it carries up to 10236 bytes and scales better"
         return Choice(DATAGRAM, why)
-    without_tso = no_tso(interface)
+    driver, without_tso = interface.device.driver, no_tso(interface)
+    if driver is None or without_tso is None:
+        what = "driver" if driver is None else "TSO state"
+        why = f"the {what}, which decides, is unknown"
+        return Choice(interface.mode or DATAGRAM, why, unknown=True)
     if without_tso:
         why = f"{without_tso}, and packets of {CONNECTED_MTU} bytes cost less CPU"
         return Choice(CONNECTED, why)
-    if without_tso is None:
-        why = "it is the kernel's default, and the TSO state is unknown"
-        return Choice(DATAGRAM, why)
     why = "it keeps TSO and checksum offload, and scales with the number of peers"
     return Choice(DATAGRAM, why)
 

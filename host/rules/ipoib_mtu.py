@@ -140,7 +140,8 @@ def _mode_finding(
         return _without_policy(view, interface, about, shown)
     if step is None:
         costs = f"; {_COSTS}" if now == CONNECTED else ""
-        return about.passes(f"{shown}: {choice.reason}{costs}")
+        say = about.skips if choice.unknown else about.passes
+        return say(f"{shown}: {choice.reason}{costs}")
     if choice.refused:
         fix = "set transport_mode: auto or datagram for it in the policy"
         if choice.mode != CONNECTED:
@@ -199,10 +200,14 @@ def _mode_step(
         return None
     mtu = "" if interface.planned else f" and MTU {interface.netdev.mtu}"
     profile = ", and the profile's mode" if settings.target else ""
+    before, after = now, mode
+    if now == mode:
+        before = f"profile {settings.value(TRANSPORT_MODE) or 'without mode'}"
+        after = f"profile {mode}"
     return about.step(
         _mode_sentence(view, interface, mode),
-        now,
-        mode,
+        before,
+        after,
         effect,
         reason=choice.reason,
         source="Linux Documentation/infiniband/ipoib.rst and ulp/ipoib/ipoib_cm.c",
@@ -464,14 +469,15 @@ def _mtu_step(about: About, case: MtuCase, changes: tuple[Change, ...]) -> Step:
     # Enhanced IPoIB drops the carrier and opens its queues again.
     disruptive = is_mlx5(interface.device) and SYSFS in kinds
     before, after, undo = str(case.mtu), str(case.target), f"restores {case.mtu}"
-    if case.auto and case.end == DATAGRAM:
-        after += ", or less if the broadcast group does not allow it"
     if PROFILE in kinds:
         undo += ", and the profile's earlier value"
     if SYSFS not in kinds:
         before = f"profile {case.profile_mtu or 'without MTU'}"
         after = f"profile {case.target}"
         undo = "restores the profile's earlier value"
+    small = SYSFS not in kinds and case.target <= COMMON_GROUP_MTU
+    if case.auto and case.end == DATAGRAM and not small:
+        after += ", or less if the broadcast group does not allow it"
     return about.step(
         f"set the MTU of {interface.name}",
         before,
@@ -514,6 +520,7 @@ def _network_mtu(view: View) -> Iterator[Finding]:
         mtu, limit = decided.wanted, decided.limit
         shown = f"{decided.who} sets MTU {mtu} on {interface.name}"
         wanted = interface.wanted.mtu if interface.wanted else None
+        unknown = limit is None and ((mtu or 0) > COMMON_GROUP_MTU or wanted == AUTO)
         if wanted == AUTO:
             wanted = limit.mtu if limit else None
         if limit and decided.too_large:
@@ -522,6 +529,11 @@ def _network_mtu(view: View) -> Iterator[Finding]:
                 f"{limit.reason}",
                 f"set the network's MTU to {limit.mtu} or less in the engine, or set "
                 "transport_mode: auto in the policy",
+            )
+        elif unknown:
+            yield about.skips(
+                f"{shown}; its largest MTU is unknown",
+                unknown_mtu_fix(interface.device),
             )
         elif wanted is None and limit and mtu != limit.mtu:
             possible = f"; up to {limit.mtu} is possible: {limit.reason}"

@@ -38,6 +38,9 @@ from ovirt_rdma.host.facts.infiniband import (
     CONNECTED,
     DATAGRAM,
     DEFAULT_BOND_MODE,
+    full_member,
+    is_full_member,
+    partition_of,
 )
 from ovirt_rdma.host.policy.model import AUTO, OFF, ON, InterfaceRule
 from ovirt_rdma.host.rules.base import (
@@ -61,6 +64,7 @@ from ovirt_rdma.host.rules.base import (
 from ovirt_rdma.host.rules.ipoib import (
     INFINIBAND_TYPE,
     INTERFACE_NAME,
+    MTU,
     PARENT,
     TRANSPORT_MODE,
     TSO,
@@ -68,10 +72,13 @@ from ovirt_rdma.host.rules.ipoib import (
     Tso,
     bonds_of,
     child_pkey,
+    choose_mode,
     class_of,
+    datagram_limit,
     is_connectx_a0,
     is_managed,
     new_profile,
+    no_connected_mode,
     planned_mode,
     renamed_profile,
     revision_text,
@@ -103,8 +110,12 @@ def _ports(view: View) -> Iterator[Finding]:
         about = About(PORTS.id, name)
         if not port.is_infiniband:
             continue
-        if port.is_active and port.sm_lid != 0:
+        if port.is_active and port.sm_lid is None:
+            yield about.skips(f"{name} is ACTIVE; its subnet manager is unknown")
+            continue
+        if port.is_active and port.sm_lid:
             yield about.passes(f"{name} is ACTIVE{_details(port)}")
+            yield from _membership(view, place)
             continue
         verdict, need = _need(view, place)
         if port.is_active:
@@ -120,6 +131,33 @@ def _ports(view: View) -> Iterator[Finding]:
             sentence = f"{name} is {port.state} (link: {port.physical_state}); {need}"
             fix = "" if verdict == SKIP else _link_fix(place)
             yield about.finds(verdict, sentence, fix)
+
+
+def _membership(view: View, place: Port) -> Iterator[Finding]:
+    """Yield a finding if the port's own netdevs are limited members of their partition,
+    that of the first entry of the P_Key table. The kernel shows such a netdev as a full
+    member, whatever it is (ipoib_main.c).
+    """
+    values = {
+        pkey.index: pkey.value
+        for pkey in place.port.pkeys
+        if partition_of(pkey.value) is not None
+    }
+    first = values.get(0)
+    if first is None or full_member(int(first, 16)) in values.values():
+        return
+    elsewhere = any(map(is_full_member, values.values()))
+    for one in view.on_port(place):
+        used = one.uses or one.network or static_addresses(one.netdev)
+        if one.is_child or not (used or not elsewhere):
+            continue
+        yield About(PORTS.id, one.name).warns(
+            f"{place.name} is only a limited member of the partition of {one.name} "
+            f"({first}): it reaches full members only, and two limited members do not "
+            "reach each other",
+            "make the storage server's ports, or all, full members in the subnet "
+            "manager's partitions (opensm: ALL=full, or GUID=full)",
+        )
 
 
 def _link_fix(place: Port) -> str:
@@ -219,7 +257,10 @@ def _bond(view: View, name: str, bond: Bond, members: tuple[str, ...]) -> Findin
             f"{shown} with fail_over_mac {bond.fail_over_mac} instead of active",
             "set fail_over_mac=active: an IPoIB address cannot move to another port",
         )
-    modes = {i.mode for i in view.ipoib if i.name in members and i.mode}
+    modes = {i.mode for i in view.ipoib if i.name in members}
+    if bond.fail_over_mac is None or None in modes:
+        what = "fail_over_mac" if bond.fail_over_mac is None else "members' modes"
+        return about.skips(f"{shown}; its {what} could not be read")
     if len(modes) > 1:
         return about.warns(
             f"{shown}, but its members have different transport modes",
@@ -351,7 +392,16 @@ def _profile(view: View, interface: Interface) -> Iterator[Outcome]:
     if step is None:
         mode = settings.value(TRANSPORT_MODE)
         shown = f"{name} has the profile {profile.name!r}" if profile else name
-        yield about.passes(f"{shown} with transport mode {mode}")
+        shown += f" with transport mode {mode}"
+        if profile and mode and choose_mode(view, interface) is None:
+            worry, fix = _other_mode(view, interface, settings)
+            if worry:
+                yield about.warns(f"{shown}{worry}", fix)
+                return
+            if interface.mode is None:
+                yield about.skips(f"{shown}; the netdev's own mode is unknown")
+                return
+        yield about.passes(shown)
         return
     missing = f"{name} has no NetworkManager profile of its own"
     if profile:
@@ -375,6 +425,39 @@ def _profile(view: View, interface: Interface) -> Iterator[Outcome]:
             "name the netdev in the policy (host: interfaces: - match: {guid: "
             f'"{guid}"}}), and apply creates a profile',
         )
+
+
+def _other_mode(
+    view: View, interface: Interface, settings: Settings
+) -> tuple[str, str]:
+    """Return what is wrong with the mode of the profile, which the policy does not set,
+    and the fix; empty if the netdev has that mode.
+    """
+    mode, name = settings.value(TRANSPORT_MODE), interface.name
+    why_not = no_connected_mode(view, interface) if mode == CONNECTED else ""
+    limit = datagram_limit(interface)
+    mtu = settings.number(MTU) or 0
+    modify = f"nmcli connection modify {settings.target} {TRANSPORT_MODE} "
+    if why_not:
+        less = (
+            f" {MTU} {_SAFE_MTU}" if mtu > (limit.mtu if limit else _SAFE_MTU) else ""
+        )
+        return (
+            f", which {name} cannot have: {why_not}; NetworkManager cannot activate it "
+            "(the device could not be readied for configuration)",
+            f"{modify}{DATAGRAM}{less}",
+        )
+    if interface.mode not in (None, mode):
+        return (
+            f", but it is in {interface.mode} mode: NetworkManager changes that when "
+            "it activates the profile",
+            f"{modify}{interface.mode}; or write transport_mode for it in the policy",
+        )
+    return "", ""
+
+
+# Any subnet manager's broadcast group allows it.
+_SAFE_MTU = 2044
 
 
 def _step(interface: Interface, about: About, settings: Settings) -> Optional[Step]:

@@ -6,11 +6,9 @@ loads the modules of the policy, now and at every boot: one step writes our file
 each module that is not loaded is one step. Our file does not list a module that
 something else loads at boot.
 
-MODOPT-01 reports options that the kernel's own drivers no longer have. They are from
-MLNX_OFED and kernels before 4.0, and old guides still name them. The kernel logs
-"unknown parameter ... ignored" and loads the module. The names were compared with the
-parameters of the modules of Debian's Linux 6.1 (mlx4_core: port_type_array, num_vfs,
-probe_vf, log_mtts_per_seg and others, none of these).
+MODOPT-01 reports options that the kernel's own modules do not have. They are of drivers
+of vendors, and of kernels before 4.0, and guides still name them. The kernel logs
+"unknown parameter ... ignored" and loads the module.
 
 MODOPT-02 sets the options of the policy. One step writes all of them to one file of
 ours. An option that another file sets to another value is refused: file names would
@@ -31,9 +29,11 @@ from dataclasses import dataclass
 from typing import Optional, Union
 
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts import adapter_models
 from ovirt_rdma.host.facts.devices import SOFT_ROCE, RdmaDevice
 from ovirt_rdma.host.facts.model import (
     CONCERNED,
+    Facts,
     LoadLine,
     ModprobeLine,
     Modules,
@@ -122,18 +122,162 @@ def base_files(modules: Modules) -> dict[str, str]:
 
 def mismatch(modules: Modules) -> str:
     """Return a clause if rpcrdma cannot be loaded because it and the modules that it
-    needs are from different trees; empty if they match.
+    needs are from different trees; empty if they match, or nothing says that they do
+    not. If it is loaded they match, wherever their files are. An NFS client of a vendor
+    brings sunrpc and rpcrdma, built for the kernel's own ib_core.
     """
-    rpcrdma = file_of(modules, NFS_MODULE)
+    rpcrdma, sunrpc = file_of(modules, NFS_MODULE), file_of(modules, "sunrpc")
     base = next(iter(base_files(modules).values()), None)
-    if rpcrdma is None or base is None:
+    if rpcrdma is None or base is None or is_loaded(modules, NFS_MODULE):
         return ""
     if is_of_the_kernel(rpcrdma) == is_of_the_kernel(base):
+        return ""
+    if sunrpc and is_of_the_kernel(base) and not is_of_the_kernel(sunrpc):
         return ""
     return (
         f"rpcrdma ({rpcrdma}) cannot be loaded: it is from another tree than {base}, "
         "and their symbols do not match"
     )
+
+
+# The symbol of the kernel's configuration that builds a module.
+_SYMBOLS = {
+    "ib_core": "INFINIBAND",
+    NFS_MODULE: "SUNRPC_XPRT_RDMA",
+    "ib_uverbs": "INFINIBAND_USER_ACCESS",
+    "rdma_ucm": "INFINIBAND_USER_ACCESS",
+    "ib_umad": "INFINIBAND_USER_MAD",
+    "ib_ipoib": "INFINIBAND_IPOIB",
+    **adapter_models.SYMBOLS,
+}
+
+
+def is_built(facts: Facts, module: str) -> Optional[bool]:
+    """Whether this kernel was built with a module, by its configuration, which lists
+    what is not set too; None if that is unknown.
+    """
+    config, symbol = facts.software.kernel_config, _SYMBOLS.get(module_name(module))
+    if config is None or symbol is None:
+        return None
+    return any(one.name == symbol and one.value in ("m", "y") for one in config)
+
+
+def is_in_a_package(facts: Facts, module: str) -> bool:
+    """Whether the module was built for this kernel and is not installed, although the
+    RDMA modules are the kernel's own.
+    """
+    base = file_of(facts.modules, "ib_core")
+    return (
+        is_available(facts.modules, module) is False
+        and bool(is_built(facts, module))
+        and (base is None or is_of_the_kernel(base))
+    )
+
+
+def why_not_loaded(view: View, module: str) -> tuple[str, str]:
+    """Return why a module that is not loaded is not, and the fix."""
+    facts, load = view.facts, f"modprobe {module}"
+    line = blocking_line(facts.modules, module)
+    available = is_available(facts.modules, module)
+    if is_in_a_package(facts, module):
+        why = f"this kernel was built with {module}, and the package that has it is not"
+        return f"{why} installed", package_fix(facts, module)
+    if available is False:
+        built = is_built(facts, module) is False
+        why = f"this kernel {'is built without' if built else 'has no'} {module}"
+        return why, OTHER_KERNEL.format(module=module)
+    if line:
+        return (
+            f"{place_of(line)} prevents loading {module} ({line.command})",
+            f"remove that line, then: {load}",
+        )
+    if available is None:
+        return f"{module} is not loaded, and it is unknown if this kernel has it", load
+    return f"{module} is available but not loaded", load
+
+
+def missing_fix(view: View, module: str) -> str:
+    """Return the fix for a module that the running kernel does not have."""
+    facts, base = view.facts, file_of(view.facts.modules, "ib_core")
+    if is_in_a_package(facts, module):
+        return "see KERNEL-02"
+    if base and not is_of_the_kernel(base):
+        return (
+            INSTALL_STACK
+            if module == NFS_MODULE
+            else (f"reinstall the RDMA stack of {base} with {module}, or remove it")
+        )
+    if is_built(facts, module) is False:
+        symbol = _SYMBOLS[module]
+        return f"use the distribution's kernel, or one built with CONFIG_{symbol}=m"
+    return package_fix(facts, module)
+
+
+INSTALL_STACK = (
+    "install the stack's own NFS over RDMA modules (MLNX_OFED: mlnxofedinstall "
+    "--with-nfsrdma, package mlnx-nfsrdma), or remove the stack and use the "
+    "distribution's"
+)
+OTHER_KERNEL = (
+    "use another adapter, or an out-of-tree build of {module} for this kernel (ELRepo "
+    "has some; modinfo -F alias {module} shows the PCI ids that a build takes)"
+)
+_EXTRA = (
+    "dnf install {0}-modules-{1}; if {2} is still missing, {0}-modules-extra-{1} (dnf "
+    "provides '*/{2}.ko*' names the package)"
+)
+# By the end of the kernel's release: the kernel decides about the packages, not the
+# distribution (OLVM, for example, runs UEK on EL). {1} is the release, {2} the module.
+# Sources: Oracle's release notes of UEK 7 and 8, "Changes to UEK Content Distribution
+# and Packaging" (UEK 6 is one package); ELRepo's kernel-ml and kernel-lt; RHEL 10, "The
+# Linux kernel RPM package overview"; the package lists of Debian, Ubuntu, Proxmox.
+_PACKAGES = (
+    (r"5\.4\..*uek\.\w+", "dnf reinstall kernel-uek-{1}"),
+    (r".*uek\.\w+", _EXTRA.replace("{0}", "kernel-uek")),
+    (
+        r".*\.elrepo\.\w+",
+        "dnf --enablerepo=elrepo-kernel install kernel-ml-modules-{1} (long-term: "
+        "kernel-lt-modules-{1}); if {2} is still missing, the same with -modules-extra",
+    ),
+    (r".*\.rt\d+\..*\.el\d+\w*\.\w+", _EXTRA.replace("{0}", "kernel-rt")),
+    (r".*\.(?:el|fc)\d+\w*\.\w+", _EXTRA.replace("{0}", "kernel")),
+    (r".*\.amzn\d+\.\w+", _EXTRA.replace("{0}", "kernel")),
+    (r".*-pve", "apt install --reinstall proxmox-kernel-{1}-signed"),
+    (
+        r".*-cloud-\w+",
+        "this is Debian's cloud kernel, without drivers for hardware: apt install "
+        "linux-image-amd64 (or of your architecture), and boot that kernel",
+    ),
+    (
+        r".*-(?:amd64|arm64|686\w*|armmp|ppc64el|s390x)",
+        "apt install --reinstall linux-image-{1}",
+    ),
+    (
+        r".*-(?:generic|lowlatency|aws|azure|gcp|gke|ibm|oem|oracle|nvidia)\S*",
+        "apt install linux-modules-extra-{1}",
+    ),
+    (
+        r".*-default",
+        "zypper install kernel-default-extra kernel-default-optional, in the version "
+        "of this kernel ({1})",
+    ),
+)
+_FLAVOUR = re.compile(r"(.*)\+(rt|64k|debug)")
+
+
+def package_fix(facts: Facts, module: str) -> str:
+    """Return the command that installs the package with ``module`` for the running
+    kernel.
+    """
+    release, flavour = facts.kernel_release, ""
+    match = _FLAVOUR.fullmatch(release)
+    if match:
+        release, flavour = match[1], f"-{match[2]}"
+    for form, text in _PACKAGES:
+        if re.fullmatch(form, release):
+            fix = text.format("", release, module)
+            return fix.replace("kernel-modules", f"kernel{flavour}-modules")
+    return f"install the package with {module} for kernel {release}"
 
 
 EVERY_DEVICE = "rdma"
@@ -258,11 +402,6 @@ def _file_step(
     )
 
 
-# The part of a driver that creates the RDMA device; the other part drives the PCI
-# function.
-_COMPANIONS = {"mlx4_core": "mlx4_ib", "mlx5_core": "mlx5_ib"}
-
-
 @dataclass(frozen=True)
 class _Need:
     """A module and its purpose.
@@ -309,15 +448,6 @@ def _needed(view: View) -> Iterator[Finding]:
 
 def _needs(view: View) -> Iterator[_Need]:
     devices = view.facts.rdma_devices
-    present = {device.pci.address for device in devices if device.pci}
-    halves = {
-        _COMPANIONS[adapter.driver]: adapter.pci.address
-        for adapter in view.facts.adapters
-        if adapter.driver in _COMPANIONS and adapter.pci.address not in present
-    }
-    for module, address in halves.items():
-        if not is_loaded(view.facts.modules, module):
-            yield _Need(module, f"an RDMA device for {address}")
     if any(device.is_soft_roce for device in devices):
         yield _Need(SOFT_ROCE, "Soft-RoCE")
     if devices:
@@ -329,7 +459,8 @@ def _needs(view: View) -> Iterator[_Need]:
 def _not_loaded(view: View, need: _Need, loader: str) -> Finding:
     modules, module = view.facts.modules, need.module
     about = About(NEEDED.id, module)
-    available = is_available(modules, module) is not False
+    known = is_available(modules, module)
+    available = known is not False
     # Without it there are no interfaces that the policy may name.
     wanted = need in _FOR_INFINIBAND and any(
         rule.link_layer in (None, INFINIBAND) for rule in view.policy.host.interfaces
@@ -339,7 +470,7 @@ def _not_loaded(view: View, need: _Need, loader: str) -> Finding:
         return about.skips(f"{module} cannot be loaded: see NFSRDMA-01")
     if not available:
         sentence = f"this kernel has no {module}, which is for {need.purpose}"
-        return about.finds(missing, sentence, "see DRIVER-01 and STACK-01")
+        return about.finds(missing, sentence, missing_fix(view, module))
     line = blocking_line(modules, module)
     # The kernel's own request by name is not stopped by a blacklist.
     bypassed = line and line.command == "blacklist" and not need.by_alias
@@ -351,8 +482,11 @@ def _not_loaded(view: View, need: _Need, loader: str) -> Finding:
             f"remove that line, then: modprobe {module}",
         )
     if need.on_demand:
-        return about.passes(
-            f"{module} is not loaded; the kernel loads it at first use ({need.purpose})"
+        at_use = f"the kernel loads it at first use ({need.purpose})"
+        return (
+            about.passes(f"{module} is not loaded; {at_use}")
+            if known
+            else about.skips(f"{module} is not loaded, and may be missing; {at_use}")
         )
     sentence = f"{module}, which is for {need.purpose}, is not loaded"
     if loader:
@@ -436,6 +570,8 @@ def _refusal(view: View, module: str) -> str:
     # The facts have these modules only.
     if module in CONCERNED and is_available(modules, module) is False:
         return Sentence("module-missing", f"this kernel has no {module}")
+    if module in CONCERNED and is_available(modules, module) is None:
+        return Sentence("module-unknown", f"it is unknown if this kernel has {module}")
     line = blocking_line(modules, module)
     if line:
         return Sentence(
@@ -492,7 +628,14 @@ _ENHANCED = (
 )
 _LRO = "GRO replaces it for every netdev (ethtool -k shows rx-gro)"
 
-# (module, option): the replacement.
+_OF_OFED = "it is an option of MLNX_OFED's driver"
+_SYSCTL = "it is a sysctl: write sunrpc.{} = VALUE to a file in /etc/sysctl.d"
+_INTELS = (
+    "it is an option of Intel's own driver; the kernel's takes: devlink dev param set "
+    "pci/ADDRESS name enable_roce value true cmode runtime"
+)
+
+# (module, option): the replacement; "": of all other options of the module.
 DEAD: dict[tuple[str, str], str] = {
     ("mlx4_core", "mtu_4k"): _PORT_MTU,
     ("mlx4_core", "set_4k_mtu"): _PORT_MTU,
@@ -503,9 +646,54 @@ DEAD: dict[tuple[str, str], str] = {
     ("mlx4_core", "log_num_cq"): _RESOURCES,
     ("mlx4_core", "log_num_mcg"): _RESOURCES,
     ("mlx4_core", "log_rdmarc_per_qp"): _RESOURCES,
+    ("mlx4_core", ""): _OF_OFED,
+    ("mlx5_core", ""): _OF_OFED,
     ("ib_ipoib", "ipoib_enhanced"): _ENHANCED,
     ("ib_ipoib", "lro"): _LRO,
     ("ib_ipoib", "lro_max_aggr"): _LRO,
+    ("irdma", ""): _INTELS,
+    ("sunrpc", "rdma_slot_table_entries"): _SYSCTL.format("rdma_slot_table_entries"),
+    (NFS_MODULE, ""): "its settings are sysctls: sunrpc.rdma_slot_table_entries, "
+    "sunrpc.rdma_max_inline_read and others, in /etc/sysctl.d",
+}
+
+# The parameters of the kernel's own modules: module_param() in Linux 4.18 to 6.12. A
+# module that is not here has many, and is not compared.
+_SRP = "srp_sg_tablesize cmd_sg_entries indirect_sg_entries allow_ext_sg prefer_fr"
+_TUNED = "reconnect_delay fast_io_fail_tmo dev_loss_tmo use_imm_data max_imm_data"
+_SLOTS = "tcp_slot_table_entries tcp_max_slot_table_entries udp_slot_table_entries"
+_WITHOUT = (
+    "ib_cm iw_cm rdma_cm ib_uverbs rdma_ucm ib_umad mlx5_ib bnxt_re irdma ocrdma qedr "
+    "hns_roce hns_roce_hw_v2 vmw_pvrdma efa erdma mana_ib siw rpcrdma"
+)
+PARAMETERS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(_WITHOUT.split(), frozenset()),
+    **{
+        module: frozenset(names.split())
+        for module, names in {
+            "mlx4_core": "debug_level msi_x num_vfs probe_vf log_num_mgm_entry_size "
+            "enable_64b_cqe_eqe enable_4k_uar log_num_mac log_num_vlan use_prio "
+            "log_mtts_per_seg port_type_array internal_err_reset enable_qos",
+            "mlx4_en": "udp_rss pfctx pfcrx inline_thold",
+            "mlx4_ib": "sm_guid_assign",
+            "mlx5_core": "debug_mask prof_sel",
+            "ib_core": "send_queue_size recv_queue_size force_mr netns_mode",
+            "ib_ipoib": "send_queue_size recv_queue_size max_nonsrq_conn_qp "
+            "debug_level mcast_debug_level data_debug_level cm_data_debug_level",
+            "ib_iser": "debug_level max_lun max_sectors always_register pi_enable "
+            "pi_guard",
+            "ib_isert": "debug_level sg_tablesize",
+            "ib_srp": f"{_SRP} {_TUNED} topspin_workarounds register_always "
+            "never_register ch_count",
+            "ib_srpt": "srp_max_req_size srpt_srq_size srpt_service_guid",
+            "nvme_rdma": "register_always",
+            "nvmet_rdma": "use_srq srq_size",
+            "rdma_rxe": "add remove",
+            "i40iw": "resource_profile max_rdma_vfs mpa_version push_mode debug",
+            "sunrpc": f"{_SLOTS} min_resvport max_resvport pool_mode "
+            "svc_rpc_per_connection_limit auth_hashtable_size auth_max_cred_cachesize",
+        }.items()
+    },
 }
 
 _NAME = re.compile(r"([\w-]+)(?:=|$)")
@@ -515,23 +703,23 @@ def _plain_name(option: str) -> str:
     return option.replace("-", "_")
 
 
-def _is_dead(view: View, module: str, option: str) -> bool:
-    """Whether the option has no effect on this host.
+def _is_dead(view: View, module: str, option: str) -> Optional[bool]:
+    """Whether the option has no effect on this host; None if that is unknown.
 
-    It may have one if the loaded module shows it, or if the module's file is not the
-    kernel's own (MLNX_OFED still has some of them).
+    It has one if the loaded module shows it, and may have one if the module's file is
+    not the kernel's own (MLNX_OFED has many).
     """
-    modules = view.facts.modules
-    path = file_of(modules, module)
-    return (
-        (module_name(module), _plain_name(option)) in DEAD
-        and running_value(modules, module, option) is None
-        and (path is None or is_of_the_kernel(path))
-    )
+    modules, name = view.facts.modules, module_name(module)
+    path, known = file_of(modules, module), PARAMETERS.get(name)
+    if running_value(modules, module, option) is not None:
+        return False
+    if known is None or (path is not None and not is_of_the_kernel(path)):
+        return None
+    return _plain_name(option) not in known
 
 
 def _unknown_options(view: View) -> Iterator[Finding]:
-    """Yield a finding for each option without effect."""
+    """Yield a finding for each option without effect, and one for the others."""
     places = [
         (line.module, match[1], place_of(line))
         for line in view.facts.modules.modprobe_lines
@@ -541,13 +729,30 @@ def _unknown_options(view: View) -> Iterator[Finding]:
     ]
     options = view.policy.host.module_options
     places += [(option.module, option.name, "policy.yaml") for option in options]
+    well: list[str] = []
     for module, name, where in places:
-        if _is_dead(view, module, name):
-            yield About(UNKNOWN.id, f"{module}.{name}").warns(
-                f"{where} sets {name}, which this kernel's {module} does not have; "
-                f"{DEAD[module_name(module), _plain_name(name)]}",
+        about, dead = (
+            About(UNKNOWN.id, f"{module}.{name}"),
+            _is_dead(view, module, name),
+        )
+        if dead:
+            key = module_name(module)
+            instead = DEAD.get((key, _plain_name(name))) or DEAD.get((key, ""))
+            yield about.warns(
+                f"{where} sets {name}, which this kernel's {module} does not have"
+                + (f"; {instead}" if instead else ""),
                 f"remove {name} from {where}",
             )
+        elif dead is None:
+            yield about.skips(
+                f"{where} sets {name}; it is unknown if {module} has that option",
+                f"modinfo -p {module}",
+            )
+        else:
+            well.append(about.subject)
+    if well:
+        names = ", ".join(dict.fromkeys(well))
+        yield About(UNKNOWN.id).passes(f"the modules have these options: {names}")
 
 
 _NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)", re.ASCII | re.IGNORECASE)
@@ -699,7 +904,7 @@ def _option_finding(
 NEEDED = Rule("MODULE-01", _needed)
 WANTED = Rule("MODULE-02", _wanted, "the policy names no modules")
 UNKNOWN = Rule(
-    "MODOPT-01", _unknown_options, "no module option without effect was found", PASS
+    "MODOPT-01", _unknown_options, "no option of an RDMA or NFS module is set", PASS
 )
 OPTIONS = Rule("MODOPT-02", _options, "the policy names no module options")
 RULES = (NEEDED, WANTED, UNKNOWN, OPTIONS)

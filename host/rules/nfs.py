@@ -2,18 +2,21 @@
 """Rules about NFS over RDMA: what a mount needs, and known defects of mounts. Pure.
 
 NFSRDMA-01 to -03 check the host's requirements: a missing one is a failure if the
-policy or an existing mount uses RDMA, else a warning. The other rules look at the
-mounts over RDMA. Their subject is the export: mounts of one export, which are rare,
-count once.
+policy or an existing mount uses RDMA, else a warning. SUBNET-01 looks at RDMA ports in
+one network. The other rules look at the mounts over RDMA. Their subject is the export:
+mounts of one export, which are rare, count once.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ovirt_rdma.host.export import Export, MountOptions, nfs_check
+from ovirt_rdma.host.facts.adapter_models import model_of
+from ovirt_rdma.host.facts.devices import Netdev
 from ovirt_rdma.host.facts.model import (
     ConnectionActivity,
     MountActivity,
@@ -21,7 +24,7 @@ from ovirt_rdma.host.facts.model import (
     Requests,
 )
 from ovirt_rdma.host.facts.statistics import beyond_requests
-from ovirt_rdma.host.policy.model import rule_for
+from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP, rule_for
 from ovirt_rdma.host.rules.base import (
     FAIL,
     RDMA,
@@ -33,11 +36,15 @@ from ovirt_rdma.host.rules.base import (
     once_per_view,
 )
 from ovirt_rdma.host.rules.modules import (
+    INSTALL_STACK,
     NFS_MODULE,
     blocking_line,
+    file_of,
     is_available,
     is_loaded,
+    is_of_the_kernel,
     mismatch,
+    missing_fix,
     place_of,
 )
 
@@ -48,7 +55,7 @@ _NVIDIA_AND_INTEL = "mlx4_core mlx5_core hfi1 ice i40e irdma"
 _OTHERS = "bnxt_en cxgb4 qede be2net vmw_pvrdma erdma hns3 hns rdma_rxe"
 WITH_REGISTRATION = frozenset(f"{_NVIDIA_AND_INTEL} {_OTHERS}".split())
 # Drivers whose devices do not set it.
-WITHOUT_REGISTRATION = frozenset(("ib_qib", "ib_mthca"))
+WITHOUT_REGISTRATION = frozenset(("ib_qib", "ib_mthca", "efa", "usnic_verbs"))
 
 
 def _module(view: View) -> Iterator[Finding]:
@@ -56,14 +63,22 @@ def _module(view: View) -> Iterator[Finding]:
     modules, about = view.facts.modules, About("NFSRDMA-01", NFS_MODULE)
     bad = FAIL if view.wants_nfs_over_rdma else WARN
     line = blocking_line(modules, NFS_MODULE)
+    path, tuning = file_of(modules, NFS_MODULE) or "", view.facts.tuning
     if is_loaded(modules, NFS_MODULE):
-        yield about.passes("rpcrdma is loaded")
+        if _is_placeholder(path) and tuning and tuning.rdma_slots is None:
+            yield about.warns(
+                f"rpcrdma ({path}) is loaded and shows none of its settings: it is a "
+                "placeholder that does nothing",
+                INSTALL_STACK,
+            )
+        else:
+            yield about.passes("rpcrdma is loaded")
     elif is_available(modules, NFS_MODULE) is False:
         if view.facts.rdma_devices or bad == FAIL:
             yield about.finds(
                 bad,
                 "this kernel has no rpcrdma, so NFS cannot be mounted over RDMA",
-                "see STACK-01 and KERNEL-01",
+                missing_fix(view, NFS_MODULE),
             )
     elif line and line.command == "install":
         sentence = f"{place_of(line)} prevents loading rpcrdma (install)"
@@ -79,6 +94,13 @@ def _module(view: View) -> Iterator[Finding]:
         yield about.skips(
             "it is unknown if this kernel has rpcrdma", "modprobe rpcrdma"
         )
+
+
+def _is_placeholder(path: str) -> bool:
+    """Whether the file may be one of the modules without content that MLNX_OFED
+    installs in place of those that were not chosen (--with-nfsrdma, --with-nvmf).
+    """
+    return not is_of_the_kernel(path) and ("mlnx" in path or "ofa_kernel" in path)
 
 
 def _registration(view: View) -> Iterator[Finding]:
@@ -110,7 +132,9 @@ def _registration(view: View) -> Iterator[Finding]:
 
 
 def _port(view: View) -> Iterator[Finding]:
-    """Yield a finding: an RDMA port is ACTIVE, or none is."""
+    """Yield a finding: an RDMA port is ACTIVE, or none is; and one for each server of
+    the policy whose route leaves by another netdev than that of an ACTIVE port.
+    """
     about, wanted = About("NFSRDMA-03"), view.wants_nfs_over_rdma
     ports = [
         (f"{d.name}/{p.number}", p) for d in view.facts.rdma_devices for p in d.ports
@@ -119,6 +143,7 @@ def _port(view: View) -> Iterator[Finding]:
     if active:
         verb = "is" if len(active) == 1 else "are"
         yield about.passes(f"{', '.join(active)} {verb} ACTIVE")
+        yield from _routes(view)
     elif view.facts.rdma_devices:
         states = ", ".join(f"{n} is {p.state} ({p.physical_state})" for n, p in ports)
         yield about.finds(
@@ -128,16 +153,111 @@ def _port(view: View) -> Iterator[Finding]:
             "running",
         )
     elif wanted:
+        capable = any(model_of(n.pci) for n in view.facts.netdevs if n.pci)
         yield about.fails(
             "the policy requires NFS over RDMA, but this host has no RDMA device",
-            "see DRIVER-01",
+            "see DRIVER-01"
+            if view.facts.adapters or capable
+            else "put an adapter that can do RDMA into this host: lspci -nn shows none",
         )
+
+
+def _routes(view: View) -> Iterator[Finding]:
+    """Yield a finding for each server that is not reached by an ACTIVE RDMA port."""
+    ports = {(p.device.name, p.port.number): p for p in view.ports}
+    # The route to an address of this host itself says lo.
+    for route, rule in view.wanted_routes:
+        if rule.transport == TCP or route.netdev == "lo":
+            continue
+        about = About("NFSRDMA-03", route.destination)
+        bad = FAIL if rule.transport == REQUIRE_RDMA else WARN
+        if route.netdev is None:
+            yield about.finds(
+                bad,
+                f"{route.destination} cannot be reached: {route.problem or 'no route'}",
+                "attach the storage network to this host",
+            )
+            continue
+        found = [
+            ports.get((netdev.rdma_device, netdev.rdma_port or 0))
+            for netdev in view.below(route.netdev)
+            if netdev.rdma_device
+        ]
+        below = [port for port in found if port]
+        if any(port.port.is_active for port in below):
+            continue
+        if below:
+            states = ", ".join(f"{port.name} is {port.port.state}" for port in below)
+            yield about.finds(
+                bad,
+                f"{route.destination} is reached by {route.netdev}, and {states}",
+                "check cable and switch port of that port",
+            )
+        else:
+            yield about.finds(
+                bad,
+                f"{route.destination} is reached by {route.netdev}, which is on no "
+                "RDMA port",
+                "attach the storage network to the netdev of the RDMA port, or to one "
+                "above it",
+            )
+
+
+def _subnets(view: View) -> Iterator[Finding]:
+    """Yield a finding for each IPv4 network with addresses on several netdevs of RDMA
+    ports.
+    """
+    on: dict[ipaddress.IPv4Network, dict[str, Netdev]] = {}
+    for interface in view.interfaces:
+        for netdev in filter(None, map(view.netdev, view.carriers(interface.name))):
+            for network in _networks(netdev):
+                on.setdefault(network, {})[netdev.name] = netdev
+    for network, netdevs in on.items():
+        if len(netdevs) < _SEVERAL:
+            continue
+        about, names = About(SUBNETS.id, str(network)), ", ".join(netdevs)
+        shown = f"{names} have addresses in {network}"
+        values = [netdev.arp_ignore for netdev in netdevs.values()]
+        fix = (
+            "give each port a network of its own; or sysctl net.ipv4.conf.all."
+            "arp_ignore=1 and arp_announce=2, and a route by source for each"
+        )
+        if None in values:
+            yield about.skips(f"{shown}; it is unknown if arp_ignore is set", fix)
+        elif 0 in values:
+            yield about.warns(
+                f"{shown}, and each answers ARP for the others' (arp_ignore is 0): "
+                "RDMA CM takes the port that answers, and its connections fail",
+                fix,
+            )
+        else:
+            yield about.passes(f"{shown}, and each answers ARP for its own only")
+
+
+_SEVERAL = 2
+
+
+def _networks(netdev: Netdev) -> Iterator[ipaddress.IPv4Network]:
+    for text in netdev.addresses:
+        try:
+            found = ipaddress.ip_interface(text)
+        except ValueError:
+            continue
+        one = isinstance(found, ipaddress.IPv4Interface) and found.network
+        if one and one.num_addresses > 1 and not one.is_link_local:
+            yield one
 
 
 MODULE = Rule("NFSRDMA-01", _module)
 REGISTRATION = Rule("NFSRDMA-02", _registration)
 PORT = Rule("NFSRDMA-03", _port)
-REQUIREMENTS = (MODULE, REGISTRATION, PORT)
+SUBNETS = Rule(
+    "SUBNET-01",
+    _subnets,
+    "no two netdevs of RDMA ports are known in one network",
+    rdma=True,
+)
+REQUIREMENTS = (MODULE, REGISTRATION, PORT, SUBNETS)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.adapter_models import MLX5
 from ovirt_rdma.host.facts.devices import Dcb, Netdev, RdmaDevice, RdmaPort
 from ovirt_rdma.host.policy.model import AUTO
-from ovirt_rdma.host.rules.adapters import MLX5
 from ovirt_rdma.host.rules.base import (
     LINK_DOWN,
     LIVE,
@@ -314,9 +314,10 @@ def _show_gids(port: RocePort) -> str:
     return f"grep . {folder}/gids/* shows the table"
 
 
-def _of_netdevs(
-    rule: str, judge: Callable[[About, str, Dcb, RdmaDevice], Finding]
-) -> Rule:
+_Judge = Callable[[View, About, RocePort, Interface], Finding]
+
+
+def _of_netdevs(rule: str, judge: _Judge) -> Rule:
     """Return a rule about the data center bridging of each RoCE port's own netdevs."""
 
     def check(view: View) -> Iterator[Finding]:
@@ -331,13 +332,13 @@ def _of_netdevs(
                 yield about.skips(f"{port.name} has no netdev")
         for port in ports:
             for base in () if port.device.is_soft_roce else port.bases:
-                about = About(rule, base.name)
-                yield judge(about, base.name, base.netdev.dcb or Dcb(), port.device)
+                yield judge(view, About(rule, base.name), port, base)
 
     return Rule(rule, check, _WITHOUT, rdma=True)
 
 
-def _pfc(about: About, name: str, dcb: Dcb, device: RdmaDevice) -> Finding:
+def _pfc(view: View, about: About, port: RocePort, base: Interface) -> Finding:
+    name, dcb = base.name, base.netdev.dcb or Dcb()
     paused = bool(dcb.pause_rx or dcb.pause_tx)
     shown = f"PFC for priority {_list(dcb.pfc_priorities or ())}"
     if dcb.pfc_priorities is None and not paused:
@@ -349,14 +350,8 @@ def _pfc(about: About, name: str, dcb: Dcb, device: RdmaDevice) -> Finding:
             "pause, but the adapter uses only one of them",
             f"ethtool -A {name} rx off tx off",
         )
-    if dcb.pfc_priorities and dcb.trust == "pcp":
-        return about.warns(
-            f"{name} has {shown}, but takes the priority from the VLAN tag: untagged "
-            "RoCE has priority 0",
-            f"mlnx_qos -i {name} --trust dscp, or a VLAN with an egress priority map",
-        )
     if dcb.pfc_priorities:
-        return about.passes(f"{name} has {shown}")
+        return _priority_finding(about, port, base, dcb, shown)
     if paused:
         return about.passes(
             f"{name} has global pause, which stops all traffic of the link"
@@ -368,7 +363,86 @@ def _pfc(about: About, name: str, dcb: Dcb, device: RdmaDevice) -> Finding:
     )
 
 
-def _ecn(about: About, name: str, dcb: Dcb, device: RdmaDevice) -> Finding:
+# The connections of the kernel: none of rpcrdma, ib_iser and ib_srp sets a type of
+# service, so they have RDMA CM's default (cma_resolve_iboe_route).
+_KERNELS = "connections of the kernel (NFS, iSER, SRP)"
+
+
+def _priority_finding(
+    about: About, port: RocePort, base: Interface, dcb: Dcb, shown: str
+) -> Finding:
+    """Return the finding whether storage has a priority with PFC."""
+    name, tos, lossless = base.name, port.port.default_tos, dcb.pfc_priorities or ()
+    config = f"/sys/kernel/config/rdma_cm/{port.device.name}"
+    file = shlex.quote(f"{config}/ports/{port.port.number}/default_roce_tos")
+    priorities = _priorities(port, dcb)
+    if priorities is None:
+        what = "type of service" if tos is None else "priority"
+        return about.skips(
+            f"{name} has {shown}; the {what} of {_KERNELS} is unknown, and if that "
+            "priority is theirs",
+            f"mkdir -p {shlex.quote(config)}; cat {file} shows the type of service, "
+            f"dcb app show dev {name} the priorities",
+        )
+    of = "" if tos is None else f"type of service {tos} and so "
+    have = f"{_KERNELS} have {of}priority {_list(sorted(priorities))}"
+    if priorities <= set(lossless):
+        return about.passes(f"{name} has {shown}; {have}")
+    guess = ", as far as the kernel shows" if port.port.default_gid_type is None else ""
+    wanted = _tos_for(dcb, lossless[0])
+    fix = (
+        f"set default_roce_tos to {wanted | 2} ({wanted} without ECN) at each boot, on "
+        f"the server too: mkdir -p {shlex.quote(config)}; echo {wanted | 2} > {file}"
+    )
+    if dcb.trust == "pcp":
+        fix = (
+            f"mlnx_qos -i {name} --trust dscp and default_roce_tos {wanted | 2}, or a "
+            f"VLAN with egress-qos-map {_kernel_priority(tos or 0)}:{lossless[0]}"
+        )
+        have += ", because the VLAN tag decides: untagged RoCE has priority 0"
+    return about.warns(
+        f"{name} has {shown}, but {have}{guess}: flow control does not protect them",
+        fix,
+    )
+
+
+def _priorities(port: RocePort, dcb: Dcb) -> Optional[set[int]]:
+    """Return the priorities of the kernel's connections by the netdevs with an address;
+    None if unknown. RDMA CM takes that of a VLAN from its egress map (iboe_tos_to_sl).
+    """
+    tos, by_dscp, tags = port.port.default_tos, None, set()
+    if tos is not None:
+        known = {one.value: one.priority for one in dcb.dscp_priorities or ()}
+        by_dscp = {known.get(tos >> 2, tos >> 5)}
+    if dcb.trust == "dscp":
+        return by_dscp
+    for netdev in port.with_address:
+        egress = () if netdev.driver != "vlan" else netdev.egress
+        if egress is None or (egress and tos is None):
+            return None
+        maps = {one.value: one.priority for one in egress}
+        tags.add(maps.get(_kernel_priority(tos or 0), 0))
+    tags = tags or {0}
+    # Without a known source of the priority it is known only if both give the same.
+    return tags if dcb.trust == "pcp" or tags == by_dscp else None
+
+
+def _kernel_priority(tos: int) -> int:
+    """Return the kernel's priority of a type of service (net/ipv4/route.c,
+    ip_tos2prio).
+    """
+    return (0, 2, 6, 4)[(tos & 0x1E) >> 3]
+
+
+def _tos_for(dcb: Dcb, priority: int) -> int:
+    """Return a type of service with ``priority``: DSCP 26 if that has it, as usual."""
+    known = [one.value for one in dcb.dscp_priorities or () if one.priority == priority]
+    dscp = 8 * priority + 2
+    return (dscp if dscp in known or not known else min(known)) << 2
+
+
+def _ecn(view: View, about: About, port: RocePort, base: Interface) -> Finding:
+    name, dcb, device = base.name, base.netdev.dcb or Dcb(), port.device
     folder = f"/sys/class/net/{name}/ecn"
     if dcb.ecn_priorities is None:
         fix = "the vendor's tool for the adapter shows it"

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.adapter_models import MLX4, MLX5
 from ovirt_rdma.host.facts.devices import Adapter, Guid, RdmaDevice, VirtualFunction
 from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.policy.model import DERIVED, ETH, IB, VfRule, vf_rule_for
-from ovirt_rdma.host.rules.adapters import MLX4, MLX5
 from ovirt_rdma.host.rules.base import (
     LINK_DOWN,
     LIVE,
@@ -302,6 +302,10 @@ def _guids(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
         if derived and host_uuid is not None
     }
     present = {vf.number: "/".join(present_guids(pf, vf)) for vf in pf.vfs}
+    unread = [vf.number for vf in pf.vfs if not present_guids(pf, vf)]
+    if unread and not pf.made:
+        yield _unread(pf, about, "GUIDs", unread)
+        return
     without = [vf for vf in pf.vfs if NO_GUID in present_guids(pf, vf)]
     # Those without any driver are nobody's yet.
     used = [vf.number for vf in without if vf.driver and vf.number not in wanted]
@@ -332,6 +336,15 @@ def _guids(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
         )
 
 
+def _unread(pf: Pf, about: About, what: str, numbers: list[int]) -> Finding:
+    """Return the finding that what VFs have is unknown, so that nothing is set."""
+    return about.skips(
+        f"the {what} of {_named(numbers)} of {pf.name} are unknown: the kernel or ip "
+        "shows them in part only",
+        "ip link show dev NETDEV of that port alone; a newer iproute2",
+    )
+
+
 def _twice(pf: Pf, present: _Values) -> Iterator[Finding]:
     """Yield a finding for GUIDs that several VFs of ``pf`` have."""
     owners: dict[str, list[str]] = {}
@@ -358,6 +371,10 @@ def _links(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
         yield _not_there(pf, about, "link_state", why)
     elif rule.link_state is not None:
         present = {vf.number: vf.link_state or "" for vf in pf.vfs}
+        unread = [vf.number for vf in pf.vfs if vf.link_state is None]
+        if unread and not pf.made:
+            yield _unread(pf, about, "link states", unread)
+            return
         yield from _outcomes(
             view,
             about,

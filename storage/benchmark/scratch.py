@@ -48,7 +48,7 @@ from ovirt_rdma.host.system.lock import (
 )
 from ovirt_rdma.host.system.safe_file import has_line, read_file
 from ovirt_rdma.storage.benchmark import tools
-from ovirt_rdma.storage.transport import classify
+from ovirt_rdma.storage.messages import classify
 
 # Not below /run/ovirt-rdma, which the package removes when it is erased.
 FOLDER = "/run/ovirt-rdma-bench"

@@ -26,6 +26,7 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import RDMA, Export, MountOptions
 from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP, RuleMatch
+from ovirt_rdma.storage.messages import classify
 from ovirt_rdma.storage.mounts import (
     REMOUNT,
     UNPROVEN,
@@ -56,7 +57,6 @@ from ovirt_rdma.storage.transport import (
     Choice,
     Families,
     choose,
-    classify,
     tcp_options,
     tcp_service_port,
 )

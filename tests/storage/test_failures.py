@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.storage.transport import classify
+from ovirt_rdma.storage.messages import MOUNT, classify, known_in
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,77 @@ def test_known_texts(text, about_export, about_server, fix):
 def test_tcp_gets_no_advice_about_rdma(text):
     failure = classify(b"mount.nfs: " + text, over_rdma=False)
     assert "rdma" not in (failure.fix + failure.meaning).lower()
+
+
+# The last one is of nfs-utils 2.8, where a mount point follows.
+FOLLOWED = ("", " for /x", " for 10.20.0.1:/x on /x")
+
+
+@pytest.mark.parametrize("after", FOLLOWED)
+@pytest.mark.parametrize("over_rdma", [True, False])
+@pytest.mark.parametrize(
+    "text, about_export, fix",
+    [
+        ("Cannot allocate memory", False, "memory"),
+        ("mount system call failed", False, "journalctl -k"),
+        ("Invalid argument", False, "xprtsec"),
+        ("Operation not permitted", True, "insecure"),
+        ("Input/output error", False, "journalctl -k"),
+        ("Protocol not supported", False, "NFS version"),
+        (
+            "Failed to resolve server nas1: Name or service not known",
+            False,
+            "getent hosts",
+        ),
+        ("Permission denied", True, "exportfs -v"),
+        ("Stale file handle", True, "exportfs -ra"),
+        ("Cannot assign requested address", False, "clientaddr"),
+        ("an incorrect mount option was specified", False, "mount options"),
+        ("Transport endpoint is not connected", False, "server's log"),
+        ("Required key not available", True, "rpc-gssd"),
+    ],
+)
+def test_texts_of_all_versions(text, about_export, fix, over_rdma, after):
+    failure = classify(f"mount.nfs: {text}{after}\n".encode(), over_rdma)
+    assert failure.meaning != "the cause is unknown"
+    assert failure.about_export is about_export
+    assert over_rdma or fix in failure.fix
+    assert failure.fix
+
+
+def test_rdma_has_its_own_advice_about_memory():
+    failure = classify(b"mount.nfs: Cannot allocate memory for /x", over_rdma=True)
+    assert "rdma_slot_table_entries" in failure.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rpcrdma: Recv: local length error (1/0xd7)", "update the kernels"),
+        ("ib0: multicast join failed for ff12:401b, status -22", "IPOIB-PKEY-01"),
+        ("mlx5_core: disagrees about version of symbol mlxfw_x", "dracut -f"),
+        ("ice 0000:89:00.5: RDMA is not supported on this device", "firmware"),
+        ("mlx5_poll_one:527:(pid 0): Responder error cqe on cqn 0x406", "other side"),
+        (
+            "write /sys/bus/pci/devices/0000:3b:00.1/sriov_numvfs: cannot allocate "
+            "memory",
+            "BIOS",
+        ),
+        ("not enough MMIO resources for SR-IOV", "BIOS"),
+        ("The device could not be readied for configuration", "datagram"),
+        ("Driver bnxt_re does not support the kernel ABI of 6", "rdma-core"),
+        ("mount.nfs: Stale file handle", "exportfs -ra"),
+    ],
+)
+def test_messages_are_found_by_their_words(text, words):
+    assert words in " ".join(one.fix for one in known_in(text))
+
+
+def test_each_message_finds_itself_and_other_words_find_nothing():
+    for known in MOUNT:
+        assert known in known_in(known.text)
+    assert known_in("FOO-01") == []
+    assert known_in("") == []
 
 
 @given(st.binary(), st.booleans())

@@ -33,6 +33,7 @@ from ovirt_rdma.host.export import (
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.policy.model import TCP, TRANSPORTS, NfsRule, RuleMatch
+from ovirt_rdma.storage.messages import classify
 from ovirt_rdma.storage.probe import step_of
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
@@ -43,7 +44,7 @@ from ovirt_rdma.storage.readiness import (
     local_steps,
     steps_from_facts,
 )
-from ovirt_rdma.storage.transport import Families, choose, classify, stock_warnings
+from ovirt_rdma.storage.transport import Families, choose, stock_warnings
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
 DUMPS = [model.load(path) for path in sorted(DATA.glob("*.json"))]

@@ -12,6 +12,7 @@ from support.fakes.fake_hosts import (
     soft_roce,
     without_rdma,
 )
+from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.storage.readiness import (
@@ -102,6 +103,30 @@ def test_without_an_rdma_device_the_route_does_not_matter(tmp_path):
     found = Readiness(local_steps(facts, None))
     assert found.verdict == NOT_READY
     assert "no RDMA device" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("loaded", "available", "words", "fix"),
+    [
+        ((), ("irdma",), "irdma is not loaded", "modprobe irdma"),
+        (
+            ("irdma",),
+            ("irdma",),
+            "irdma is loaded and made no",
+            "ovirt-rdma-host check",
+        ),
+        ((), (), "irdma is missing in this kernel", "ovirt-rdma-host check"),
+    ],
+)
+def test_a_nic_without_its_rdma_module(tmp_path, loaded, available, words, fix):
+    host = without_rdma(tmp_path)
+    nic = Pci("0000:3b:00.0", "0x8086", "0x1592", "ice")
+    host.netdev("ens1f0", pci=nic, addresses=("10.0.0.2/24",))
+    host.modules(loaded=("rpcrdma", *loaded), available=("rpcrdma", *available))
+    found = ready(host, "ens1f0", "10.0.0.2")
+    assert found.verdict == NOT_READY
+    assert f"ens1f0 (Intel E810) can do RDMA, and {words}" in found.reason
+    assert found.fix == fix
 
 
 def test_no_route(tmp_path):

@@ -11,12 +11,12 @@ from collections import Counter
 from typing import Optional
 
 from ovirt_rdma.cli.output import Output
+from ovirt_rdma.host.facts.adapter_models import model_of
 from ovirt_rdma.host.facts.devices import Adapter, Dcb, Netdev, PKey, Profile, RdmaPort
 from ovirt_rdma.host.facts.infiniband import is_full_member
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import Interface, NetdevUsers, interfaces_of
 from ovirt_rdma.host.policy.fabric import FabricPolicy
-from ovirt_rdma.host.rules.adapters import model_of
 
 NOTHING = "-"
 

@@ -179,6 +179,13 @@ class Sysfs(Kind):
             fix = "write transport_mode: auto or datagram for it in the policy"
         elif error.errno == errno.EINVAL and self.netdev and path == self.change.target:
             meaning = f"{value} is not a valid value for {self.netdev}"
+        elif error.errno == errno.ENOMEM and path.endswith("/sriov_numvfs"):
+            meaning = "the machine gives the adapter too little address space for VFs"
+            fix = (
+                "switch on SR-IOV and decoding above 4 GiB in the machine's firmware "
+                "setup (BIOS), or boot with pci=realloc; journalctl -k says: not "
+                "enough MMIO resources"
+            )
         elif meaning == _READ_ONLY:
             fix = "run this as root, on the host itself and not in a container"
         message = error.strerror or str(error)

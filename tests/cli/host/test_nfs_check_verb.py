@@ -31,7 +31,7 @@ FAIL     port      this host has no RDMA device
 UNKNOWN  listener  a facts file does not show whether the server listens
 PASS     others    no NFS 4 mount of 10.0.0.1 forces this export to TCP
 10.0.0.1:/e is not ready for RDMA: this host has no RDMA device.
-fix: check that the adapter's driver is loaded: rdma link
+fix: ovirt-rdma-host check says what its adapters lack
 """
     )
 
@@ -49,7 +49,7 @@ def test_mounted_degraded_and_not_ready_yet(host, no_network):
     policy.write_text(RULE)
     words = ("nfs", "check", "10.0.0.1:/data", "--facts", NO_RDMA, "--policy")
     assert host(*words, str(policy)).out.endswith(
-        "fix: check that the adapter's driver is loaded: rdma link\n"
+        "fix: ovirt-rdma-host check says what its adapters lack\n"
         "10.0.0.1:/data runs over tcp, but rule 1 says prefer-rdma; since 2023-11-14 "
         "23:13:18 UTC, because this host has no RDMA device.\n"
         f"fix: once it is ready, {REMOUNT}\n"

@@ -57,7 +57,7 @@ EXPORT          TRANSPORT  NFS  RULE    VERDICT   SINCE (UTC)
 1 of 1 mount named by a rule is not as the rule says ({path}).
 10.0.0.1:/data runs over tcp, but rule 1 says prefer-rdma; since 2023-11-14 23:13:18 \
 UTC, because this host has no RDMA device.
-fix: check that the adapter's driver is loaded: rdma link; then ovirt-rdma-host nfs \
+fix: ovirt-rdma-host check says what its adapters lack; then ovirt-rdma-host nfs \
 check 10.0.0.1:/data; once it is ready, put the host into maintenance and activate it \
 again
 """

@@ -76,7 +76,7 @@ options    none: the mount is refused
 transport  none
 why        rule 1 says require-rdma (server 10.0.0.1 is in 10.0.0.0/8, any path), but \
 this host has no RDMA device
-fix        check that the adapter's driver is loaded: rdma link
+fix        ovirt-rdma-host check says what its adapters lack
 policy     {path}
 """
     )
@@ -94,7 +94,7 @@ def test_degraded(host, no_network):
     assert result.document["degraded"] is True
     assert "proto=tcp" in result.document["options"]
     assert result.document["fix"] == (
-        "check that the adapter's driver is loaded: rdma link"
+        "ovirt-rdma-host check says what its adapters lack"
     )
 
 

@@ -16,7 +16,7 @@ from ovirt_rdma.host.changes.journal import DONE, Journal
 pytestmark = pytest.mark.hypervisor
 
 FILE = "etc/modprobe.d/ovirt-rdma.conf"
-POLICY = "version: 1\nhost: {module_options: {rpcrdma: {some_option: 5}}}\n"
+POLICY = "version: 1\nhost: {module_options: {rdma_rxe: {add: eth9}}}\n"
 WIPE = "\r\x1b[K"
 
 

@@ -78,7 +78,7 @@ def test_odd_dcb_is_a_value_or_a_value_error(pause, pfc, app):
     assert set(netdevs.pause_frames(pause)) <= {True, False, None}
     for read, text in (
         (netdevs.pfc_priorities, pfc),
-        (netdevs.has_dscp_priorities, app),
+        (netdevs.dscp_priorities, app),
     ):
         try:
             read(text)

@@ -59,7 +59,12 @@ def test_an_adapter_that_no_driver_took(host):
         ("0x15b3", "0x1976", "0x060400", False),  # BlueField's bridge
         ("0x8086", "0x24f0", "0x020800", True),  # Omni-Path
         ("0x1077", "0x7322", "0x0c0600", True),  # qib
-        ("0x8086", "0x1592", "0x020000", False),  # E810: by its RDMA device only
+        ("0x8086", "0x1592", "0x020000", True),  # E810
+        ("0x8086", "0x1572", "0x020000", False),  # X710
+        ("0x14e4", "0x1750", "0x020000", True),  # BCM57508
+        ("0x14e4", "0x165f", "0x020000", False),  # BCM5720
+        ("0x1425", "0x6407", "0x020000", True),  # T62100, the function of the driver
+        ("0x1425", "0x6607", "0x010000", False),  # its storage function
         ("0x1af4", "0x1041", "0x020000", False),
         ("0x1234", "0x1111", "0x030000", False),
     ],
@@ -74,6 +79,15 @@ def test_any_function_with_an_rdma_device_is_listed(host):
     host.adapter(e810, "0x020000")
     host.rdma_device("rocep24s0", pci=e810)
     assert only(host).driver == "ice"
+
+
+def test_what_a_nic_offers_to_its_rdma_module(host):
+    e810 = Pci("0000:18:00.0", "0x8086", "0x1592", "ice")
+    host.adapter(e810, "0x020000")
+    assert only(host).auxiliary == ()
+    host.write(f"{e810.folder}/ice.roce.0/uevent", "")
+    host.write(f"{e810.folder}/ice.sf.1/uevent", "")
+    assert only(host).auxiliary == ("ice.roce.0",)
 
 
 def test_vfs_know_their_physical_function(host):

@@ -93,6 +93,19 @@ def test_a_roce_port_has_no_guid_and_may_have_a_default_gid_type(tmp_path):
     assert not problems
 
 
+def test_the_type_of_service_of_connections(tmp_path):
+    host = connectx5_roce(tmp_path)
+    assert only_port(host)[0].default_tos is None  # no configfs
+    config = tmp_path / "sys/kernel/config/rdma_cm"
+    config.mkdir(parents=True)
+    assert only_port(host)[0].default_tos == 0  # nobody has set it
+    host.default_gid_type("mlx5_bond_0", 1, "RoCE v2")
+    assert only_port(host) == (only_port(host)[0], [])
+    assert only_port(host)[0].default_tos is None  # a kernel without it
+    (config / "mlx5_bond_0/ports/1/default_roce_tos").write_text("106\n")
+    assert only_port(host)[0].default_tos == 106
+
+
 def test_nothing_is_made_in_configfs(tmp_path):
     host = connectx5_roce(tmp_path)
     (tmp_path / "sys/kernel/config/rdma_cm").mkdir(parents=True)

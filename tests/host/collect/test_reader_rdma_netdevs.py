@@ -10,8 +10,15 @@ from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.collect import netdevs
 from ovirt_rdma.host.collect.netdevs import concerned, with_rdma_details
-from ovirt_rdma.host.collect.tools import Tools
-from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Bond, Dcb, Ipoib, Offload
+from ovirt_rdma.host.collect.tools import Tools, egress_maps
+from ovirt_rdma.host.facts.devices import (
+    ARPHRD_INFINIBAND,
+    Bond,
+    Dcb,
+    Ipoib,
+    Offload,
+    PriorityOf,
+)
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, NotInstalled
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -428,8 +435,34 @@ def test_dcb_of_a_roce_port(roce):
         trust="dscp",
         pause_rx=True,
         pause_tx=False,
+        dscp_priorities=(PriorityOf(26, 3),),
     )
     assert problems == []
+
+
+def test_who_answers_arp(roce):
+    assert read(roce)["ens1"].arp_ignore is None
+    roce.write("/proc/sys/net/ipv4/conf/all/arp_ignore", "0")
+    assert read(roce)["ens1"].arp_ignore is None
+    roce.write("/proc/sys/net/ipv4/conf/ens1/arp_ignore", "2")
+    assert read(roce)["ens1"].arp_ignore == 2
+
+
+def test_the_egress_map_of_a_vlan():
+    rows = [
+        {
+            "ifname": "ens1.100",
+            "linkinfo": {
+                "info_kind": "vlan",
+                "info_data": {"id": 100, "egress_qos": [{"from": 0, "to": 3}]},
+            },
+        },
+        {"ifname": "ens1.9", "linkinfo": {"info_kind": "vlan", "info_data": {"id": 9}}},
+        {"ifname": "ens1.8", "linkinfo": {"info_kind": "vlan", "info_data": 7}},
+        {"ifname": "br0", "linkinfo": {"info_kind": "bridge"}},
+    ]
+    maps = egress_maps(rows)
+    assert maps == {"ens1.100": (PriorityOf(0, 3),), "ens1.9": ()}
 
 
 def test_mlx5_trusts_pcp_until_a_dscp_has_a_priority(roce):

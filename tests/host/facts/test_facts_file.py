@@ -47,7 +47,7 @@ def degraded(path):
         wanted="prefer-rdma",
         transport="tcp",
         reason="this host has no RDMA device",
-        fix="check that the adapter's driver is loaded: rdma link",
+        fix="ovirt-rdma-host check says what its adapters lack",
         since="2023-11-14T23:13:18Z",
         mounted_s=3598.0,
     )

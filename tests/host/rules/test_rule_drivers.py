@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from support.host.rule_cases import adapter, facts, findings, ib_device, modprobe, pci
 
+from ovirt_rdma.host.facts.adapter_models import model_of
 from ovirt_rdma.host.facts.model import KernelOption
-from ovirt_rdma.host.rules.adapters import DRIVERS, model_of
+from ovirt_rdma.host.rules.adapters import DRIVERS
 
 EL9 = {"distribution": "el9"}
 EL10 = {"distribution": "el10"}
@@ -150,9 +151,12 @@ def test_names_that_people_know(device, revision, name, module):
             id="VF that is available",
         ),
         pytest.param(
-            {"adapters": (adapter("0x1017", "mlx5_core"),)},
+            {
+                "adapters": (adapter("0x1003", "mlx4_core"),),
+                "rdma_devices": (ib_device(),),
+            },
             "PASS",
-            ("ConnectX-5 (15b3:1017)", "mlx5_core"),
+            ("ConnectX-3 (15b3:1003)", "mlx4_core"),
             id="correct",
         ),
     ],
@@ -165,19 +169,20 @@ def test_adapter(host, verdict, words):
 
 
 def test_virtual_functions_are_counted_with_their_own():
-    parent = adapter("0x1017", "mlx5_core", vfs=3, max_vfs=8)
+    parent = adapter("0x1003", "mlx4_core", vfs=3, max_vfs=8)
     functions = tuple(
         replace(
-            adapter("0x1018", driver, physical_function=parent.pci.address),
-            pci=pci("0x1018", address=f"0000:04:00.{number}"),
+            adapter("0x1004", driver, physical_function=parent.pci.address),
+            pci=pci("0x1004", address=f"0000:04:00.{number}"),
         )
         for number, driver in enumerate(("vfio-pci", "vfio-pci", None), 1)
     )
-    found = findings(DRIVERS, facts(adapters=(parent, *functions)))
+    host = facts(adapters=(parent, *functions), rdma_devices=(ib_device(),))
+    found = findings(DRIVERS, host)
     assert list(found) == ["0000:04:00.0"]
     assert found["0000:04:00.0"] == (
         "PASS",
-        "ConnectX-5 (15b3:1017) uses the driver mlx5_core; virtual functions: "
+        "ConnectX-3 (15b3:1003) uses the driver mlx4_core; virtual functions: "
         "2 vfio-pci, 1 no driver | ",
     )
 

@@ -10,7 +10,6 @@ from support.host.rule_cases import (
     INFINIBAND_MODULES,
     RDMA_CORE_LISTS,
     RDMA_CORE_UNITS,
-    adapter,
     facts,
     files,
     findings,
@@ -193,16 +192,6 @@ def test_openibd_loads_modules_too():
     assert "host" not in found
     assert found["ib_ipoib"][0] == "PASS"
     assert "openibd" in found["ib_ipoib"][1]
-
-
-def test_driver_without_its_rdma_half():
-    host = facts(
-        adapters=(adapter("0x1003", "mlx4_core"),),
-        modules={"loaded": ("mlx4_core",), "available": ("mlx4_ib",)},
-    )
-    found = findings(modules.NEEDED, host)
-    assert found["mlx4_ib"][0] == "WARN"
-    assert "0000:04:00.0" in found["mlx4_ib"][1]
 
 
 def test_no_device():

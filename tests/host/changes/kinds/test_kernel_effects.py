@@ -14,6 +14,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
     EffectFailed,
     Reading,
 )
+from ovirt_rdma.host.changes.kinds.netdev import Sysfs
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import FILE, MODULE, OFFLOAD, SYSFS, UNIT, Change
@@ -100,6 +101,14 @@ def test_what_the_kernel_refuses_is_said(host, file, number, words):
     assert sentence.id == "sysfs-write-failed"
     assert words in sentence
     assert host.state("ib0")[0] == "datagram"
+
+
+def test_no_memory_for_virtual_functions_is_the_firmwares(host):
+    file = "/sys/bus/pci/devices/0000:3b:00.1/sriov_numvfs"
+    error = OSError(errno.ENOMEM, "Cannot allocate memory")
+    sentence, fix = Sysfs(Change(SYSFS, file, "0", "8"))._explain(file, "8", error)
+    assert "too little address space for VFs (Cannot allocate memory)" in sentence
+    assert "BIOS" in fix and "pci=realloc" in fix
 
 
 def test_an_adapter_without_connected_mode(host):

@@ -22,8 +22,13 @@ NAMED = policy(mtu="auto")
         ({}, "PASS", "is ACTIVE, 40 Gb/s, LID 3, subnet manager at LID 1"),
         (
             {"rate_mbps": None, "lid": None, "sm_lid": None},
+            "SKIP",
+            "mlx4_0/1 is ACTIVE; its subnet manager is unknown |",
+        ),
+        (
+            {"rate_mbps": None, "lid": None},
             "PASS",
-            "mlx4_0/1 is ACTIVE |",
+            "mlx4_0/1 is ACTIVE, subnet manager at LID 1 |",
         ),
         (
             {"sm_lid": 0},

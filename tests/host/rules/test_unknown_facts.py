@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Unknown is never taken for good: every fact of every golden host, made unknown.
+
+A PASS rests on a fact if another value of the fact makes the same rule say WARN or FAIL
+of the same subject; a step rests on it if another value takes the step away, or refuses
+it. Neither may be there if the fact is unknown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing
+from collections import defaultdict
+
+import pytest
+from support.golden.golden_hosts import DATA
+
+from ovirt_rdma.host.facts.model import UNKNOWN, load
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.rules.base import FAIL, PASS, WARN
+from ovirt_rdma.host.rules.registry import decide
+
+HOSTS = sorted(path.parent.name for path in DATA.glob("*/facts.json"))
+# None there is "there is none", which is known, and why.
+ABSENT = {
+    "Adapter.driver": "no driver is bound",
+    "Adapter.physical_function": "it is no virtual function",
+    "Adapter.vfs": "it has no SR-IOV",
+    "Adapter.max_vfs": "it has no SR-IOV",
+    "Facts.network_manager": "it is not installed",
+    "Ipoib.parent": "it is no P_Key child",
+    "Ipoib.pkey": "the name of a child has it too, and a base netdev has its port's",
+    "Netdev.bond": "it is no bond",
+    "Netdev.dcb": "all in it is unknown",
+    "Netdev.ipoib": "it is no IPoIB netdev",
+    "Netdev.pci": "it is a virtual netdev",
+    "Netdev.rdma_device": "it is of no RDMA port",
+    "Netdev.rdma_port": "it is of no RDMA port",
+    "OvirtNetwork.southbound": "the network has no NIC",
+    "Profile.active_on": "it is not active",
+    "Profile.file": "it is in memory only",
+    "Profile.interface_name": "it names no netdev",
+    "RdmaPort.guid": "the port of a virtual function has none yet",
+    "RdmaDevice.hw_rev": "the PCI revision says the same",
+}
+# Texts that say UNKNOWN in place of None.
+TEXTS = {
+    *("RdmaPort.state", "RdmaPort.physical_state", "RdmaDevice.node_type"),
+    *("Facts.kernel_release", "Bond.mode", "Netdev.operstate", "Netdev.address"),
+}
+# The policy names the MTU. The kernel refuses one that the port cannot have, and apply
+# rolls back; of Omni-Path's ports the largest one is never known.
+NAMED = {("RdmaPort.max_mtu", "IPOIB-MTU-01"), ("RdmaPort.active_mtu", "IPOIB-MTU-01")}
+# One tool shows both: they are unknown together.
+TOGETHER = {"max_mtu": "active_mtu", "active_mtu": "max_mtu"}
+# As many of each kind of fact for each host, and as many other values of each.
+MOST, VALUES = 3, 3
+
+
+@functools.cache
+def _host(name):
+    folder = DATA / name
+    text = (folder / "policy.yaml").read_text()
+    return load(folder / "facts.json"), parse_policy(text, "policy.yaml").policy
+
+
+@functools.cache
+def _hints(kind):
+    return typing.get_type_hints(kind)
+
+
+def _leaves(record, path=()):
+    """Yield path, name and value of each field that can be unknown."""
+    for field in dataclasses.fields(record):
+        here, value = (*path, field.name), getattr(record, field.name)
+        name = f"{type(record).__name__}.{field.name}"
+        optional = typing.get_origin(_hints(type(record))[field.name]) is typing.Union
+        if optional or name in TEXTS:
+            yield here, name, value
+        several = value if isinstance(value, tuple) else ()
+        if dataclasses.is_dataclass(value):
+            yield from _leaves(value, here)
+        for at, one in enumerate(several):
+            if dataclasses.is_dataclass(one):
+                yield from _leaves(one, (*here, at))
+
+
+def _with(record, path, value):
+    first, *rest = path
+    if isinstance(first, int):
+        one = _with(record[first], rest, value) if rest else value
+        return (*record[:first], one, *record[first + 1 :])
+    old = getattr(record, first)
+    return dataclasses.replace(
+        record, **{first: _with(old, rest, value) if rest else value}
+    )
+
+
+@functools.cache
+def _pool():
+    """All values of each fact in any host."""
+    values = defaultdict(dict)
+    for name in HOSTS:
+        for _, fact, value in _leaves(_host(name)[0]):
+            if value not in (None, UNKNOWN):
+                values[fact][value] = None
+    return values
+
+
+def _others(path, fact, value):
+    others = [one for one in _pool()[fact] if one != value]
+    if isinstance(value, bool):
+        others = [not value]
+    elif type(value) is int:
+        others = [0, value // 2, *others] if value > 1 else [*others, 1 - value]
+    elif isinstance(value, tuple):
+        others = [(), *others]
+    if path[-1] in TOGETHER:  # what there is, besides Omni-Path's
+        others = [one for one in (2048, 4096) if one != value]
+    return list(dict.fromkeys(others))[:VALUES]
+
+
+def _decided(facts, policy):
+    decision = decide(facts, policy)
+    verdicts = defaultdict(set)
+    for finding in decision.findings:
+        verdicts[finding.rule, finding.subject].add(finding.verdict)
+    return verdicts, {step.id: bool(step.refused) for step in decision.steps}
+
+
+def _rests_on(facts, policy, path, fact, value):
+    """Return what is good, or planned, although the fact is unknown."""
+    unknown = UNKNOWN if fact in TEXTS else None
+    blank = _with(facts, path, unknown)
+    if path[-1] in TOGETHER:
+        blank = _with(blank, (*path[:-1], TOGETHER[path[-1]]), None)
+    verdicts, steps = _decided(blank, policy)
+    for other in _others(path, fact, value):
+        found, planned = _decided(_with(facts, path, other), policy)
+        for about, said in verdicts.items():
+            if said & {PASS, WARN, FAIL} == {PASS} and found[about] & {WARN, FAIL}:
+                yield f"{about} passes without {fact}, and not with {other!r}"
+        for step, refused in steps.items():
+            named = (fact, step.partition("/")[0]) in NAMED
+            if not refused and not named and planned.get(step, True):
+                yield f"{step} is planned without {fact}, and not with {other!r}"
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_unknown_is_never_good(name):
+    facts, policy = _host(name)
+    seen: dict[str, int] = defaultdict(int)
+    wrong = []
+    for path, fact, value in _leaves(facts):
+        if value in (None, UNKNOWN) or fact in ABSENT:
+            continue
+        seen[fact] += 1
+        if seen[fact] <= MOST:
+            wrong += _rests_on(facts, policy, path, fact, value)
+    assert wrong == []
+
+
+def test_the_exceptions_are_facts_that_there_are():
+    known = {name for _, name, _ in _leaves(_host("virtual-functions-in-use")[0])}
+    known |= {name for host in HOSTS for _, name, _ in _leaves(_host(host)[0])}
+    assert set(ABSENT) | TEXTS <= known
