@@ -16,7 +16,9 @@ def did_you_mean(word: str, known: Iterable[object], most: int = 1) -> str:
     import difflib  # noqa: PLC0415 - vdsmd never needs it
 
     texts = {str(one).lower(): str(one) for one in known}
-    near = difflib.get_close_matches(word.lower(), texts, n=most)
+    # Letters in another order are the likeliest mistake, which difflib rates low.
+    same = [one for one in texts if sorted(one) == sorted(word.lower())]
+    near = (same or difflib.get_close_matches(word.lower(), texts, n=most))[:most]
     return f"did you mean {' or '.join(texts[one] for one in near)}?" if near else ""
 
 

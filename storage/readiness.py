@@ -14,7 +14,7 @@ import ipaddress
 import math
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Optional, Protocol, TypeVar
 
@@ -28,7 +28,8 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.facts.model import Facts, Route
+from ovirt_rdma.host.facts.infiniband import partition_of
+from ovirt_rdma.host.facts.model import Facts, NfsServer, Route
 from ovirt_rdma.host.policy.model import MAX_SETTLE_S, NfsRule
 
 READY = "ready"
@@ -492,6 +493,156 @@ def address_in_facts(facts: Facts, server: str) -> Optional[str]:
         if mount.address and export is not None and export.key[0] == name:
             return mount.address
     return None
+
+
+def compared_with_server(
+    facts: Facts, server: Facts, address: str, port: int, version: str
+) -> tuple[tuple[Step, ...], tuple[tuple[str, str], ...]]:
+    """Compare this host with its server's facts: steps, and warnings with a fix.
+
+    ``address`` is the server's, ``port`` that of RDMA, ``version`` as in the engine
+    (``auto``, ``4.2``).
+    """
+    nfsd, name = server.nfs_server or NfsServer(), server.hostname
+    ports, offered = nfsd.rdma_ports, nfsd.versions
+    if nfsd.listeners is None:
+        listener = Step("nfsd", UNKNOWN, f"it is unknown where {name} listens")
+    elif port in ports:
+        listener = Step("nfsd", READY, f"{name} listens over RDMA on port {port}")
+    else:
+        shown = ", ".join(map(str, ports)) or "none"
+        listener = Step(
+            "nfsd",
+            NOT_READY,
+            f"{name} does not listen over RDMA on port {port} (RDMA ports: {shown})",
+            f"on {name}: ovirt-rdma-host server check",
+        )
+    steps = [listener, _version_step(name, offered, version)]
+    ours = next((r.netdev for r in facts.routes if r.destination == address), None)
+    theirs = next(
+        (
+            netdev.name
+            for netdev in server.netdevs
+            if any(one.partition("/")[0] == address for one in netdev.addresses)
+        ),
+        None,
+    )
+    if ours is None or theirs is None:
+        missing = f"the route to {address}" if ours is None else f"who has {address}"
+        of = "this host" if ours is None else name
+        step = Step("netdevs", UNKNOWN, f"the facts of {of} do not show {missing}")
+        return (*steps, step), ()
+    one, other = _Way.of(facts, ours), _Way.of(server, theirs)
+    steps += [_mtu_step(one, other), *_partition_steps(one, other)]
+    return tuple(steps), tuple(_flow_control(one, other))
+
+
+def _version_step(name: str, offered: Optional[tuple[str, ...]], version: str) -> Step:
+    if offered is None:
+        return Step("version", UNKNOWN, f"the NFS versions of {name} are unknown")
+    fits = [one for one in offered if version in ("auto", one, one.partition(".")[0])]
+    shown = f"{name} offers NFS {', '.join(offered) or 'in no version'}"
+    if fits:
+        return Step("version", READY, shown)
+    fix = "choose one of them for the storage domain in the engine"
+    return Step("version", NOT_READY, f"{shown}, not {version}", fix)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The netdev that has the address, and those of RDMA ports below it."""
+
+    host: str
+    netdev: Netdev
+    below: tuple[Netdev, ...]
+
+    @classmethod
+    def of(cls, facts: Facts, name: str) -> _Way:
+        """Return the way through the netdev ``name``, which ``facts`` should have."""
+        by_name = {netdev.name: netdev for netdev in facts.netdevs}
+        netdev = by_name.get(name) or Netdev(name, 0, 0, "", "unknown")
+        names = (name, *NetdevGraph(facts.netdevs).below(name))
+        found = (by_name[one] for one in dict.fromkeys(names) if one in by_name)
+        ports = tuple(one for one in found if one.rdma_device)
+        return cls(facts.hostname, netdev, ports)
+
+    @property
+    def title(self) -> str:
+        """The netdev in sentences: ``ens1f0 of hv1``."""
+        return f"{self.netdev.name} of {self.host}"
+
+    @property
+    def pkey(self) -> Optional[str]:
+        """The P_Key of IPoIB."""
+        return self.netdev.ipoib.pkey if self.netdev.ipoib else None
+
+
+def _mtu_step(one: _Way, other: _Way) -> Step:
+    mtus = one.netdev.mtu, other.netdev.mtu
+    shown = f"{one.title} has MTU {mtus[0]}, {other.title} {mtus[1]}"
+    if not all(mtus):
+        return Step("mtu", UNKNOWN, "the MTU of a netdev is unknown")
+    if mtus[0] == mtus[1]:
+        return Step("mtu", READY, shown)
+    if one.netdev.ipoib and other.netdev.ipoib:
+        # The path MTU of RDMA is the subnet manager's.
+        return Step("mtu", READY, f"{shown}: that is for TCP only")
+    return Step(
+        "mtu",
+        NOT_READY,
+        f"{shown}: large packets of the other are lost",
+        "set one MTU on hosts, switch and server",
+    )
+
+
+def _partition_steps(one: _Way, other: _Way) -> Iterator[Step]:
+    if bool(one.netdev.ipoib) != bool(other.netdev.ipoib):
+        yield Step(
+            "pkey",
+            NOT_READY,
+            f"only one of {one.title} and {other.title} is InfiniBand",
+            "use an address of the server on the same fabric",
+        )
+    elif one.netdev.ipoib:
+        keys = one.pkey, other.pkey
+        if None in keys or None in map(partition_of, keys):
+            yield Step("pkey", UNKNOWN, "the P_Key of a netdev is unknown")
+            return
+        shown = f"{one.title} has P_Key {keys[0]}, {other.title} {keys[1]}"
+        full = any(int(key or "0", 16) & 0x8000 for key in keys)
+        same = partition_of(keys[0]) == partition_of(keys[1])
+        yield Step(
+            "pkey",
+            READY if same and full else NOT_READY,
+            shown if full or not same else f"{shown}: both are limited members",
+            "" if same and full else "see ovirt-rdma-host fabric check",
+        )
+
+
+def _flow_control(one: _Way, other: _Way) -> Iterator[tuple[str, str]]:
+    """Yield how PFC and the trust mode differ; not for InfiniBand."""
+    if one.netdev.ipoib or other.netdev.ipoib:
+        return
+    known = [[netdev.dcb for netdev in way.below if netdev.dcb] for way in (one, other)]
+    if not all(known):
+        yield f"the flow control of {one.title} or {other.title} is unknown", ""
+        return
+    mine, its = known[0][0], known[1][0]
+    for what, first, second in (
+        ("PFC for priorities", mine.pfc_priorities, its.pfc_priorities),
+        ("trust", mine.trust, its.trust),
+    ):
+        if first is None or second is None:
+            yield f"{what}: unknown for {one.title} or {other.title}", ""
+        elif first != second:
+            shown = [
+                each if isinstance(each, str) else ", ".join(map(str, each)) or "none"
+                for each in (first, second)
+            ]
+            yield (
+                f"{what}: {shown[0]} on {one.title}, {shown[1]} on {other.title}",
+                "set the same on hosts, switch and server; see ROCE-PFC-01",
+            )
 
 
 def _address_step(server: str, address: str) -> Step:

@@ -27,6 +27,7 @@ from ovirt_rdma.host.policy.model import (
     NfsRule,
     RuleMatch,
 )
+from ovirt_rdma.host.server_kinds import kind_of
 from ovirt_rdma.storage.readiness import NOT_READY, UNKNOWN, Readiness
 
 STOCK = "stock"
@@ -173,6 +174,9 @@ def rdma_options(rule: NfsRule, engine: MountOptions, ipv6: bool) -> str:
     otherwise blocks for two minutes (nfs(5), retry=).
     """
     netid = netid_for(RDMA, ipv6=ipv6)
+    # What a kind that the rule names requires comes before all others' options.
+    kind = kind_of(rule.server_kind)
+    engine = MountOptions.parse(kind.options if kind else "").merged(engine)
     return _merged(rule, engine, f"proto={netid},port={rule.port},retry=0")
 
 

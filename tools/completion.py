@@ -20,7 +20,7 @@ from typing import Optional
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.enablement.state import MODES
-from ovirt_rdma.host.rules.registry import RULES
+from ovirt_rdma.host.rules.registry import RULES, SERVER_RULES
 from tools.verbs import PARSERS, shown, walk
 
 FOLDER = Path(__file__).resolve().parent.parent / "completion"
@@ -33,7 +33,7 @@ _BY_METAVAR = {
     "DIR": "@folder",
     "FOLDER": "@folder",
     "SERVER:/PATH": "@export",
-    "ID": " ".join(sorted({rule.id for rule in RULES})),
+    "ID": " ".join(sorted({rule.id for rule in (*RULES, *SERVER_RULES)})),
     "MODE": " ".join(MODES),
 }
 

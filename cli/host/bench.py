@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Optional
 
@@ -22,6 +23,7 @@ from ovirt_rdma.host.errors import NOTHING_CHANGED, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule, rule_for
+from ovirt_rdma.host.server_kinds import AUTO, kind_of
 from ovirt_rdma.host.system.commands import run_command
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.benchmark import scratch
@@ -195,7 +197,15 @@ class Bench(HostVerb):
             jobs = measuring.mounts(server, request, fio, yes_write=self.yes_write)
         if not self.peer:
             measuring.skipped.append("the link was not measured: there is no --peer")
-        return result(measuring, self.export, fio, link, jobs)
+        made = result(measuring, self.export, fio, link, jobs)
+        named = server.rule.server_kind if server else AUTO
+        said = (
+            mount.server_program
+            for mount in measuring.facts.nfs_mounts
+            if server and mount.address in server.addresses
+        )
+        kind = kind_of(named, next(filter(None, said), None))
+        return replace(made, server_kind=kind.name if kind else None)
 
     def _server(self, context: Context) -> Server:
         export = self.export

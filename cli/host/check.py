@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``check``: print the findings of all rules, the worst first, with fixes; and
-``explain``: show what a rule checks, why, what to do, and the sources, or what a
-message means.
+"""Run ``check`` and ``server check``: print the findings of all rules, the worst first,
+with fixes; and ``explain``: show what a rule checks, why, what to do, and the sources,
+or what a message means.
 
 Here facts and policy are read and decided for ``plan`` too. The text of a rule is
 docs/rules/ID.md, which the package installs.
@@ -16,7 +16,7 @@ import shlex
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional, Union
+from typing import ClassVar, Optional, Union
 
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
 from ovirt_rdma.cli.host.main import PROGRAM
@@ -35,7 +35,7 @@ from ovirt_rdma.host.facts.model import Facts, load
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.model import TCP, Policy, digest
 from ovirt_rdma.host.policy.store import in_force
-from ovirt_rdma.host.rules import registry
+from ovirt_rdma.host.rules import nfs_server, registry
 from ovirt_rdma.host.rules.base import (
     FAIL,
     HOST,
@@ -46,7 +46,7 @@ from ovirt_rdma.host.rules.base import (
     Finding,
     Rule,
 )
-from ovirt_rdma.host.rules.registry import RULES, Decision, decide
+from ovirt_rdma.host.rules.registry import RULES, SERVER_RULES, Decision, decide
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.storage.messages import LogMessage, MountFailure, known_in
 
@@ -68,14 +68,20 @@ class HostDecision:
 
 
 def load_decision(
-    source: Source, context: Context, skip: Iterable[str] = ()
+    source: Source,
+    context: Context,
+    skip: Iterable[str] = (),
+    rules: Optional[Sequence[Rule]] = None,
 ) -> HostDecision:
-    """Decide for the host and with the policy that ``source`` names.
+    """Decide for the host and with the policy that ``source`` names; for ``rules`` of
+    a server, without one.
 
     ``skip`` are ids of rules to leave out. Raises UsageProblem for an unknown id.
     """
     left_out = {rule_of(text).id for text in skip}
-    policy, place = policy_in_question(source.policy, context)
+    policy, place = Policy(), "no policy is needed"
+    if rules is None:
+        policy, place = policy_in_question(source.policy, context)
     if source.facts is None:
         facts = HostReader(context.root).facts(_servers(policy))
     else:
@@ -87,7 +93,7 @@ def load_decision(
         place,
         source.policy is not None or stored.exists(),
         source.policy is not None and _differs(policy, stored),
-        decide(facts, policy, left_out),
+        decide(facts, policy, left_out, rules),
     )
 
 
@@ -105,7 +111,7 @@ def rule_of(text: str) -> Rule:
     try:
         return registry.rule_by_id(rule_id)
     except KeyError:
-        known = [rule.id for rule in registry.RULES]
+        known = [rule.id for rule in (*registry.RULES, *SERVER_RULES)]
         near = did_you_mean(rule_id, known, 3)
         raise UsageProblem(
             "rule-unknown",
@@ -192,7 +198,7 @@ class Check(HostVerb, Source, AllowNone):
     """Print the findings of all rules; return 3 if one is FAIL, or nothing is there."""
 
     codes = "0 no check failed, 3 a check failed, or there is no RDMA device"
-    examples = (
+    examples: ClassVar[tuple[str, ...]] = (
         "",
         "--all",
         "--only IPOIB-MTU-01 --only IPOIB-MODE-01",
@@ -205,12 +211,23 @@ class Check(HostVerb, Source, AllowNone):
         "equal findings share one line, and so does all that passed or was skipped."
     )
 
+    # None: those of the registry, with a policy.
+    rules: ClassVar[Optional[tuple[Rule, ...]]] = None
+    kind: ClassVar[str] = "check"
     all: bool
     only: list[str]
     skip: list[str]
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
+        cls.add_selection(parser)
+        add_policy(parser)
+        add_allow_none(parser, "RDMA device")
+        add_facts(parser)
+
+    @classmethod
+    def add_selection(cls, parser: Parser) -> None:
+        """Add --all, --only and --skip."""
         parser.add_argument(
             "--all",
             action="store_true",
@@ -227,9 +244,6 @@ class Check(HostVerb, Source, AllowNone):
                 default=[],
                 help=f"{text}; may be given several times; ids: explain --list",
             )
-        add_policy(parser)
-        add_allow_none(parser, "RDMA device")
-        add_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output
@@ -237,8 +251,9 @@ class Check(HostVerb, Source, AllowNone):
             sorted({rule_of(text).id for text in texts})
             for texts in (self.only, self.skip)
         )
-        others = (rule.id for rule in registry.RULES if only and rule.id not in only)
-        decided = load_decision(self, context, (*skipped, *others))
+        rules = registry.RULES if self.rules is None else self.rules
+        others = (rule.id for rule in rules if only and rule.id not in only)
+        decided = load_decision(self, context, (*skipped, *others), self.rules)
         findings = _with_steps(decided)
         verdict, then = _verdict(decided, only, skipped), _next(decided, self)
         if output.for_people:
@@ -248,7 +263,7 @@ class Check(HostVerb, Source, AllowNone):
             output.next(then)
         else:
             output.document(
-                "check",
+                self.kind,
                 {
                     "hostname": decided.facts.hostname,
                     "policy": decided.source,
@@ -266,6 +281,29 @@ class Check(HostVerb, Source, AllowNone):
             looked_at=bool(decided.facts.rdma_devices),
             failed=decided.decision.failed,
         )
+
+
+class ServerCheck(Check):
+    """Print the findings about the NFS server on this host; return 3 if one is FAIL,
+    or there is no RDMA device.
+    """
+
+    examples = ("", "--all", "--facts nas1.json")
+    more = (
+        "Run it as root on a Linux NFS server. It needs no VDSM and no policy, and\n"
+        "changes nothing: it looks at listeners, exports and their folders, threads,\n"
+        "versions, settings and firewall, and at RDMA ports and their netdevs.\n"
+        "The results are as those of check. 'nfs check --server-facts FILE'\n"
+        "compares the facts of the server with those of a hypervisor."
+    )
+    rules = nfs_server.ALL_RULES
+    kind = "server-check"
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        cls.add_selection(parser)
+        add_allow_none(parser, "RDMA device")
+        add_facts(parser)
 
 
 def _with_steps(decided: HostDecision) -> list[Finding]:
@@ -351,7 +389,7 @@ def _next(decided: HostDecision, source: Source) -> str:
         for finding in decided.decision.findings:
             if finding.verdict == verdict:
                 return f"{PROGRAM} explain {finding.rule}"
-    if source.facts is not None:
+    if source.facts is not None or isinstance(source, ServerCheck):
         return ""
     if decided.new and source.policy is not None:
         return f"{PROGRAM} policy load {shlex.quote(source.policy)}"
@@ -470,7 +508,8 @@ class Explain(HostVerb):
             )
         output = context.output
         if self.id is None:
-            titles = [(rule.id, read_page(rule.id).title) for rule in RULES]
+            rules = (*RULES, *SERVER_RULES)
+            titles = [(rule.id, read_page(rule.id).title) for rule in rules]
             if output.for_people:
                 output.table(("ID", "TITLE"), titles)
             else:

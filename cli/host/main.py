@@ -97,6 +97,9 @@ _BLOCK: Table = (
     ("logout", "log out from targets that nothing uses", "host.block.LogOut"),
     ("rescan", "look for new LUNs and sizes", "host.block.Rescan"),
 )
+_SERVER: Table = (
+    ("check", "check the NFS server on this host", "host.check.ServerCheck"),
+)
 _DAEMON: Table = (
     (
         "status",
@@ -149,6 +152,7 @@ _VERBS: Table = (
     ("explain", "explain a rule of check and plan", "host.check.Explain"),
     ("policy", "check, load and show the policy", _POLICY),
     ("nfs", "list NFS mounts, check exports and their mount options", _NFS),
+    ("server", "check a Linux NFS server, on itself", _SERVER),
     ("watch", "show what the NFS mounts do, until it is ended", "host.nfs.Watch"),
     ("fabric", "partitions and subnet manager of the InfiniBand fabric", _FABRIC),
     ("block", "log in to block storage over RDMA, and check it", _BLOCK),

@@ -39,6 +39,7 @@ from ovirt_rdma.cli.parser import (
     Context,
     Parser,
     add_allow_none,
+    file_name,
     number,
     time_span,
     verdict_code,
@@ -59,6 +60,7 @@ from ovirt_rdma.host.export import (
 )
 from ovirt_rdma.host.facts.model import Facts, load
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
+from ovirt_rdma.host.server_kinds import contradiction, kind_of, remarks
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.tree import FileTree, seconds_after_boot
 from ovirt_rdma.storage import probe
@@ -95,6 +97,7 @@ from ovirt_rdma.storage.readiness import (
     ServerReadiness,
     Step,
     address_in_facts,
+    compared_with_server,
     is_ipv6,
     steps_from_facts,
 )
@@ -512,16 +515,22 @@ def _choose(
 ) -> tuple[Choice, tuple[str, ...]]:
     """Return the choice, and warnings about its basis."""
     export, engine = args.export, args.engine_options
+    rule = match.rule if match else None
+    kind = kind_of(rule.server_kind) if rule else None
+    odd = (*remarks(engine, kind),)
+    tls = contradiction(engine, bool(rule and rule.transport != TCP))
+    odd = (*odd, *([tls] if tls else ()))
     if match is None:
         choice = choose(None, engine, Families(), None)
-        return choice, stock_warnings(engine, export.address)
+        return choice, (*stock_warnings(engine, export.address), *odd)
     if args.facts is not None:
-        return _choose_by_facts(args.facts, export, match, engine)
+        choice, warnings = _choose_by_facts(args.facts, export, match, engine)
+        return choice, (*warnings, *odd)
     shared = Shared(ProbeContext(HostReader(root), probe))
     version = None if args.nfs_version == AUTO else args.nfs_version
     # The same decision as in vdsmd, from the same sources.
     named = NamedExport(export, match, engine, version, shared)
-    return named.decide(named.ask_server()), ()
+    return named.decide(named.ask_server()), odd
 
 
 def _choose_by_facts(
@@ -552,19 +561,29 @@ class Check(_OfExport):
     more = (
         "Mounts nothing. With --facts no network is used, not even to resolve a\n"
         "name. Port and timeouts are those of the rule that names the export,\n"
-        "or built-in defaults."
+        "or built-in defaults. --server-facts compares listener, versions, MTU,\n"
+        "P_Key and PFC with those of a Linux server."
     )
+
+    server_facts: Optional[str]
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         cls.add_export(parser)
         cls.add_version(parser)
+        parser.add_argument(
+            "--server-facts",
+            metavar="FILE",
+            type=file_name,
+            help="a facts file of the server, from 'facts -o json' there",
+        )
 
     def run(self, context: Context) -> int:
         output, export = context.output, self.export
         policy, source = policy_in_question(self.policy, context)
         match = rule_for(policy, export)
         rule = match.rule if match else _default_rule(export)
+        server = load(self.server_facts) if self.server_facts is not None else None
         facts = mount_facts(self.facts, context.root)
         if self.facts is not None:
             readiness = _by_facts(export, facts, self.nfs_version)
@@ -578,6 +597,15 @@ class Check(_OfExport):
         over_rdma = _in_the_way_of_tcp(
             match, export, facts, addresses, self.nfs_version
         )
+        if server is not None and addresses:
+            whole = facts
+            if self.facts is None:
+                whole = HostReader(context.root).facts(addresses)
+            steps, differences = compared_with_server(
+                whole, server, addresses[0], rule.port, self.nfs_version
+            )
+            readiness = Readiness((*readiness.steps, *steps))
+            over_rdma += [{"sentence": one, "fix": fix} for one, fix in differences]
         degraded = [
             review
             for review in review_all(facts, policy)

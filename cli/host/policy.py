@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
 import shlex
 import stat
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Optional
@@ -34,6 +38,7 @@ from ovirt_rdma.cli.parser import (
     file_name,
 )
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.modules import with_module_details
 from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem
 from ovirt_rdma.host.exit_code import ExitCode
@@ -53,9 +58,11 @@ from ovirt_rdma.host.policy.model import (
 )
 from ovirt_rdma.host.policy.model import digest as digest_of
 from ovirt_rdma.host.policy.store import in_force, store
+from ovirt_rdma.host.rules.modules import vendors_client
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.safe_file import read_named
+from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.policy_proposal import proposed
 
 
@@ -83,7 +90,7 @@ class Check(HostVerb):
         fix, counts = "", ""
         try:
             loaded = load_policy_file(path)
-            warnings = loaded.warnings
+            warnings = loaded.warnings_on(*_client(context.root))
             counts, drop_ins = policy_counts(loaded.policy), loaded.drop_ins
         except PolicyProblem as problem:
             if problem.exit_code == ExitCode.FAILED:
@@ -111,6 +118,21 @@ class Check(HostVerb):
                 },
             )
         return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
+
+
+def _client(root: str) -> tuple[Optional[bool], frozenset[str]]:
+    """Return whether this host's NFS client is a vendor's, and the words of its nfs(5).
+    None, and no word: unknown.
+    """
+    tree, page = FileTree(root), b""
+    for name in ("nfs.5.gz", "nfs.5"):
+        data = tree.data(f"/usr/share/man/man5/{name}") or b""
+        with suppress(OSError, EOFError, zlib.error):
+            page = page or (gzip.decompress(data) if name.endswith("gz") else data)
+    words = re.findall(rb"[a-z][a-z0-9_.]+", page)
+    reader = HostReader(root)
+    modules = with_module_details(tree, reader.kernel_release(), reader.modules(), [])
+    return vendors_client(modules), frozenset(word.decode() for word in words)
 
 
 def _remark(remark: Diagnostic, path: Path) -> dict[str, object]:
@@ -154,7 +176,7 @@ class Load(HostVerb, Approval):
         output = context.output
         path = _file(self.file, context)
         loaded = load_policy_file(path, own=True)
-        _warn(loaded, path, output)
+        _warn(loaded, path, context)
         source, target = str(path.absolute()), under(context.root, POLICY_JSON)
         effect = _Effect(loaded.policy, context)
         if output.for_people:
@@ -336,7 +358,7 @@ class Edit(HostVerb):
         if after == before:
             output.line(NOTHING_CHANGED)
             return ExitCode.DONE
-        _warn(loaded, path, output)
+        _warn(loaded, path, context)
         output.line(f"{path} is written: {policy_counts(loaded.policy)}.")
         words = [] if self.file is None else [shlex.quote(self.file)]
         output.next(" ".join([PROGRAM, "policy load", *words]))
@@ -424,7 +446,7 @@ def policy_in_question(file: Optional[str], context: Context) -> tuple[Policy, s
     if file is not None:
         path = Path(file)
         loaded = load_policy_file(path)
-        _warn(loaded, path, output)
+        _warn(loaded, path, context)
         return loaded.policy, str(path)
     current = in_force(under(context.root, POLICY_JSON))
     stored, problem = current.stored, current.problem
@@ -442,9 +464,9 @@ def _file(file: Optional[str], context: Context) -> Path:
     return under(context.root, POLICY_YAML) if file is None else Path(file)
 
 
-def _warn(loaded: PolicyFile, path: Path, output: Output) -> None:
-    for remark in loaded.warnings:
-        output.message(f"warning: {remark.at(str(path))}")
+def _warn(loaded: PolicyFile, path: Path, context: Context) -> None:
+    for remark in loaded.warnings_on(*_client(context.root)):
+        context.output.message(f"warning: {remark.at(str(path))}")
 
 
 def _show_policy(policy: Policy, source: str, output: Output) -> None:

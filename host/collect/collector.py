@@ -30,6 +30,7 @@ from ovirt_rdma.host.collect.network_manager import (
     read_network_manager,
     read_ovirt_networks,
 )
+from ovirt_rdma.host.collect.nfs_server import read_nfs_server
 from ovirt_rdma.host.collect.rdma import (
     RDMA_CLASS,
     read_adapters,
@@ -153,6 +154,7 @@ class HostReader:
             cm_ids=self.cm_ids(problems),
             degraded_marks=self.degraded_marks(problems),
             tuning=read_tuning(self._tree),
+            nfs_server=read_nfs_server(self._tree, self._tools, problems),
         )
         return replace(
             facts,

@@ -180,6 +180,7 @@ def nfs_mounts(
         )
         section = sections.get(entry.mountpoint)
         protocols, age_s = _protocols(section, problems) if section else ((), None)
+        program = _server_program(section) if section else None
         mounts.append(
             NfsMount(
                 source=normalised_source(entry.source),
@@ -192,6 +193,7 @@ def nfs_mounts(
                 address=values.get("addr"),
                 age_s=age_s,
                 protocols=protocols,
+                server_program=program,
             )
         )
     return tuple(mounts)
@@ -210,6 +212,22 @@ def _protocols(
         elif words[0] == b"age:" and len(words) == 2:
             age_s = number_in(words[1].decode("ascii", "replace"))
     return tuple(protocols), age_s
+
+
+# fs/nfs/super.c, show_implementation_id. The texts are the server's.
+_PROGRAM = re.compile(rb"name='(.*?)',domain='(.*?)',date='")
+
+
+def _server_program(section: Section) -> Optional[str]:
+    """Return what the server says that it is: ``NAME (DOMAIN)``."""
+    for _, words in section.lines:
+        said = _PROGRAM.match(b" ".join(words[1:]))
+        if words[0] == b"impl_id:" and said and any(said.groups()):
+            name, domain = (
+                part.decode("utf-8", "surrogateescape") for part in said.groups()
+            )
+            return f"{name} ({domain})"
+    return None
 
 
 def number_in(text: Optional[str], digits: int = 20) -> Optional[int]:

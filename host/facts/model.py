@@ -42,6 +42,7 @@ from ovirt_rdma.host.system.json_codec import (
     plain,
     read_json,
 )
+from ovirt_rdma.host.system.text import whole
 
 # drivers/infiniband, net/sunrpc, fs and drivers/nvme in Linux 6.12, and the drivers
 # below them that have module options; i40iw is irdma's predecessor.
@@ -378,6 +379,8 @@ class NfsMount:
     age_s: the whole seconds since it was mounted (``age:`` of mountstats), or None
     protocols: of each connection (``xprt:`` of mountstats); empty without an entry
     there
+    server_program: what an NFS 4.1 server says that it is (``impl_id:`` of mountstats),
+        ``NetApp Release 9.9.1P3 (netapp.com)``; most servers say nothing
     """
 
     source: str
@@ -390,6 +393,7 @@ class NfsMount:
     address: Optional[str] = None
     age_s: Optional[int] = None
     protocols: tuple[str, ...] = ()
+    server_program: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -429,6 +433,68 @@ class DegradedMark:
 
 
 @dataclass(frozen=True)
+class NfsExport:
+    """A folder that this host's NFS server exports to ``client``, and its file system.
+
+    path: as clients write it; folder: where it is here (``rootdir`` of nfs.conf)
+    options: all of them, defaults too, as in /var/lib/nfs/etab
+    uid, gid, mode: the folder's owner, and its permissions
+    free, size, free_files: of the file system, in bytes and files; size 0: no limit
+    problem: why the folder cannot be looked at
+
+    None is unknown.
+    """
+
+    path: str
+    folder: str
+    client: str
+    options: str
+    uid: Optional[int] = None
+    gid: Optional[int] = None
+    mode: Optional[int] = None
+    read_only: Optional[bool] = None
+    free: Optional[int] = None
+    size: Optional[int] = None
+    free_files: Optional[int] = None
+    problem: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class NfsServer:
+    """The kernel's NFS server on this host, from /proc/fs/nfsd; None is unknown.
+
+    threads: 0 if it is stopped
+    listeners: ``rdma 20049``, ``tcp 2049``, each once
+    versions: those offered, ``3``, ``4.0``, ``4.1``, ``4.2``
+    clients: the NFS 4 clients
+    queued, woken: how often a connection had requests, and a thread was idle then
+    max_requests: requests at once over an RDMA connection (svc_rdma/max_requests)
+    max_block_size: the largest read or write, in bytes
+    configured: the folders in exports(5), exported or not
+    dropped: what the packet filter drops, as ``2049/tcp``; None if nft was not run
+    """
+
+    threads: Optional[int] = None
+    listeners: Optional[tuple[str, ...]] = None
+    versions: Optional[tuple[str, ...]] = None
+    clients: Optional[int] = None
+    queued: Optional[int] = None
+    woken: Optional[int] = None
+    max_requests: Optional[int] = None
+    max_block_size: Optional[int] = None
+    exports: Optional[tuple[NfsExport, ...]] = None
+    configured: tuple[str, ...] = ()
+    dropped: Optional[tuple[str, ...]] = None
+
+    @property
+    def rdma_ports(self) -> tuple[int, ...]:
+        """The ports on which it listens over RDMA."""
+        words = (listener.partition(" ") for listener in self.listeners or ())
+        ports = (whole(port) for name, _, port in words if name == "rdma")
+        return tuple(port for port in ports if port is not None)
+
+
+@dataclass(frozen=True)
 class Facts:
     """All facts of one host.
 
@@ -439,6 +505,7 @@ class Facts:
     degraded_marks: vdsmd's marks, also of mounts that no longer exist
     network_manager: None if it is not installed
     tuning, activity: None if they were not read
+    nfs_server: None if this host has no NFS server
     problems: sentences about what could not be read
     """
 
@@ -461,6 +528,7 @@ class Facts:
     degraded_marks: tuple[DegradedMark, ...] = ()
     tuning: Optional[Tuning] = None
     activity: Optional[Activity] = None
+    nfs_server: Optional[NfsServer] = None
     problems: tuple[str, ...] = ()
 
 
@@ -477,7 +545,17 @@ def to_json_dict(facts: Facts) -> dict[str, Any]:
     """Return facts as dicts, lists, strings, numbers and None, keys in field order,
     after ``schema_version`` and ``kind``.
     """
-    return FACTS.around(plain(facts))
+    return FACTS.around(_content(facts))
+
+
+def _content(facts: Facts) -> dict[str, Any]:
+    """Return the facts without what is about servers, where that is None."""
+    content: dict[str, Any] = plain(facts)
+    for part in (content, *content["nfs_mounts"]):
+        for key in ("nfs_server", "server_program"):
+            if part.get(key, "") is None:
+                del part[key]
+    return content
 
 
 def to_json(facts: Facts) -> str:
@@ -486,7 +564,7 @@ def to_json(facts: Facts) -> str:
     Pure ASCII: bytes of the kernel that are not UTF-8 become ``\\udcXX`` escapes, which
     are read back as the same bytes.
     """
-    return FACTS.text(plain(facts))
+    return FACTS.text(_content(facts))
 
 
 def from_json_dict(data: object, where: str) -> Facts:
@@ -546,6 +624,8 @@ _OPTIONAL = frozenset(
         "dscp_priorities",
         "egress",
         "arp_ignore",
+        "nfs_server",
+        "server_program",
     ]
 )
 # Fields that decisions use as IP addresses. Other addresses are the kernel's text.

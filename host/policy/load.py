@@ -21,14 +21,14 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, TypeVar, Union
 
 from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.export import Export, MountOptions
 from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.paths import DROP_INS
 from ovirt_rdma.host.policy.forms import (
@@ -45,6 +45,7 @@ from ovirt_rdma.host.policy.model import (
     INFINIBAND,
     MOUNTING,
     POLICY,
+    TCP,
     TRANSPORTS,
     InterfaceRule,
     NfsRule,
@@ -54,6 +55,14 @@ from ovirt_rdma.host.policy.model import (
     path_match,
     rule_for,
     server_match,
+)
+from ovirt_rdma.host.server_kinds import (
+    KINDS,
+    MOST_NCONNECT,
+    OF_VENDORS,
+    contradiction,
+    kind_of,
+    remarks,
 )
 from ovirt_rdma.host.system.safe_file import names_of_others, read_file
 
@@ -442,10 +451,21 @@ class PolicyFile:
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """Rules that never win. Computed on request: policies that are not shown, such
-        as those that hosts send, cost nothing here.
+        """Rules that never win, and odd mount options. Computed on request: policies
+        that are not shown, such as those that hosts send, cost nothing here.
         """
-        return tuple(self._warnings())
+        return self.warnings_on()
+
+    def warnings_on(
+        self,
+        vendors_client: Optional[bool] = None,
+        documented: Collection[str] = (),
+    ) -> tuple[Diagnostic, ...]:
+        """Return the warnings for a host, with the arguments of
+        :func:`~ovirt_rdma.host.server_kinds.remarks`.
+        """
+        odd = dict.fromkeys(self._odd_options(vendors_client, documented))
+        return (*self._warnings(), *odd)
 
     @property
     def alone(self) -> Policy:
@@ -459,6 +479,19 @@ class PolicyFile:
     def drop_in_of(self, rule: NfsRule) -> str:
         """Return the name of the drop-in that has ``rule``, "" for policy.yaml."""
         return Path(self._places[rule.number - 1][0].file).name
+
+    def _odd_options(
+        self, vendors_client: Optional[bool], documented: Collection[str]
+    ) -> Iterator[Diagnostic]:
+        for rule, (source, position) in zip(self.policy.nfs.rules, self._places):
+            given = source.rules[position]
+            path: KeyPath = ("nfs", "rules", position, "options")
+            place = source
+            if given is None or "options" not in given:
+                place, path = self._main, ("nfs", "defaults", "options")
+            options, kind = MountOptions.parse(rule.options), kind_of(rule.server_kind)
+            for sentence in remarks(options, kind, vendors_client, documented):
+                yield place.remark(path, sentence)
 
     def _warnings(self) -> Iterator[Diagnostic]:
         rules, interfaces = self.policy.nfs.rules, self.policy.host.interfaces
@@ -565,12 +598,34 @@ def _mistakes(source: _Source, main: _Source) -> Iterator[Diagnostic]:
             allowed = ", ".join(TRANSPORTS)
             missing = f"is missing here and in nfs.defaults; allowed: {allowed}"
             rule.refuse("transport", "key-missing", missing)
+        if rule is not None:
+            _check_options(rule, defaults)
+    if source is main and not source.rules:
+        _check_options(defaults, defaults)
     mistakes = [source.remark(*mistake) for mistake in source.reading.mistakes]
     mistakes += (error._replace(file=source.file) for error in source.document.mistakes)
     yield from mistakes
     wrong = {(error.line, error.key) for error in mistakes}
     misread = (source.remark(*each) for each in source.reading.misread_mistakes)
     yield from (error for error in misread if error[:2] not in wrong)
+
+
+def _check_options(rule: Given, defaults: Given) -> None:
+    """Note mount options that the rule's other keys exclude."""
+    whole = {**defaults, **rule}
+    options = MountOptions.parse(whole.get("options", ""))
+    place = rule if "options" in rule.written else defaults
+    sentence = contradiction(options, whole.get("transport", TCP) != TCP)
+    if sentence:
+        place.refuse("options", sentence.id, sentence)
+    count, kind = options.number("nconnect"), KINDS.get(whole.get("server_kind", ""))
+    vendors = any(one.name in OF_VENDORS for one in options.items)
+    if (count or 0) > MOST_NCONNECT and not vendors and not (kind and kind.client):
+        place.refuse(
+            "options",
+            "value-out-of-range",
+            f"nconnect={count} is out of range; allowed: nconnect=1 to {MOST_NCONNECT}",
+        )
 
 
 def _policy(main: _Source, places: Sequence[tuple[_Source, int]]) -> Policy:

@@ -48,6 +48,7 @@ from ovirt_rdma.host.policy.forms import (
     repeated,
     stored_rows,
 )
+from ovirt_rdma.host.server_kinds import CHOICES as SERVER_KINDS
 from ovirt_rdma.host.system.json_codec import Records, WrongRecord, digest_of, plain
 
 AUTO, DATAGRAM, CONNECTED = TRANSPORT_MODES = infiniband.MODES
@@ -539,7 +540,8 @@ class NfsRule(Numbered):
     ``options`` are extra mount options. In seconds: ``readiness_timeout``, for one
     server to answer; ``settle_timeout``, for a port to come up, from the first question
     of vdsmd that finds it down; ``failure_cache``, how long a failed mount decides for
-    the other exports of the server.
+    the other exports of the server. ``server_kind`` is AUTO or a name of
+    :mod:`ovirt_rdma.host.server_kinds`.
     """
 
     noun = "rule"
@@ -590,6 +592,13 @@ class NfsRule(Numbered):
         "seconds for which a failed RDMA mount decides for the server's exports, "
         "unless the server itself has said since that it is ready",
         default=60.0,
+    )
+    server_kind: str = optional(
+        Text(choices=SERVER_KINDS),
+        "whose server it is, for what its [documents](servers.md) require; `auto`: as "
+        "the server says, if it does",
+        "`auto`",
+        default=AUTO,
     )
 
 

@@ -26,6 +26,7 @@ from ovirt_rdma.host.facts.infiniband import (
     partition_of,
 )
 from ovirt_rdma.host.policy.forms import Refused, Text
+from ovirt_rdma.host.server_kinds import MOST_NCONNECT, MOST_NCONNECT_OF_VENDORS
 
 # Patterns are texts, compiled when they are needed: vdsmd loads this module.
 
@@ -354,12 +355,13 @@ _OWNED_ELSEWHERE = {
     "bg": "vdsmd would see a mount that does not exist yet",
 }
 
-# NFS_MAX_CONNECTIONS in the kernel's fs/nfs/internal.h.
-_MAX_NCONNECT = 16
-
 
 def options(text: str) -> str:
-    """Return mount options with commas between them, perhaps none."""
+    """Return mount options with commas between them, perhaps none.
+
+    More than the kernel's number of connections may be for a vendor's client, which
+    other keys of the rule tell.
+    """
     mistakes = list(_option_mistakes(text)) if text else []
     if mistakes:
         raise Refused(mistakes[0].id, *mistakes)
@@ -394,13 +396,13 @@ def _option_mistakes(text: str) -> Iterator[Sentence]:
         elif name == "nconnect" and not _is_connection_count(value):
             yield Sentence(
                 "value-out-of-range",
-                f"{item} is out of range; allowed: nconnect=1 to {_MAX_NCONNECT}",
+                f"{item} is out of range; allowed: nconnect=1 to {MOST_NCONNECT}",
             )
 
 
 def _is_connection_count(text: str) -> bool:
     number = text.isascii() and text.isdecimal() and len(text) < 10
-    return number and 1 <= int(text) <= _MAX_NCONNECT
+    return number and 1 <= int(text) <= MOST_NCONNECT_OF_VENDORS
 
 
 # Kernel modules and folders

@@ -163,9 +163,17 @@ class View:
 
     @functools.cached_property
     def wants_nfs_over_rdma(self) -> bool:
-        """Whether a rule of the policy requires RDMA, or a mount uses it already."""
-        return any(rule.transport != TCP for rule in self.policy.nfs.rules) or any(
-            (mount.protocol or "").startswith(RDMA) for mount in self.facts.nfs_mounts
+        """Whether a rule of the policy requires RDMA, a mount uses it already, or this
+        host serves NFS over it.
+        """
+        server = self.facts.nfs_server
+        return (
+            bool(server and server.rdma_ports)
+            or any(rule.transport != TCP for rule in self.policy.nfs.rules)
+            or any(
+                (mount.protocol or "").startswith(RDMA)
+                for mount in self.facts.nfs_mounts
+            )
         )
 
     @functools.cached_property

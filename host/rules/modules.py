@@ -115,6 +115,16 @@ def is_of_the_kernel(path: str) -> bool:
     return path.startswith("kernel/")
 
 
+def vendors_client(modules: Modules) -> Optional[bool]:
+    """Whether the NFS client is a vendor's (VAST, PowerScale): both of its modules are
+    not the kernel's own. None if unknown. MLNX_OFED replaces rpcrdma only.
+    """
+    files = [file_of(modules, name) for name in ("nfs", "sunrpc")]
+    if None in files:
+        return None
+    return not any(is_of_the_kernel(path) for path in files if path)
+
+
 def base_files(modules: Modules) -> dict[str, str]:
     """Return the files of BASE_MODULES that are known."""
     return {n: p for n in BASE_MODULES if (p := file_of(modules, n)) is not None}

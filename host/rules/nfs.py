@@ -46,7 +46,9 @@ from ovirt_rdma.host.rules.modules import (
     mismatch,
     missing_fix,
     place_of,
+    vendors_client,
 )
+from ovirt_rdma.host.server_kinds import AUTO, ServerKind, kind_of, needs_vendors_client
 
 # Drivers of bus devices whose RDMA devices set IB_DEVICE_MEM_MGT_EXTENSIONS
 # (drivers/infiniband in Linux 6.1): mlx4, mlx5, hfi1, irdma on ice and i40e, bnxt_re on
@@ -266,11 +268,13 @@ class RdmaMount:
 
     activity: None if the counters were not read
     asked: the extra options of the policy's rule for this export
+    kind: of its server, by that rule or by the server itself; None: unknown
     """
 
     mount: NfsMount
     activity: Optional[MountActivity]
     asked: MountOptions
+    kind: Optional[ServerKind] = None
 
     def shown(self, name: str) -> Optional[int]:
         """Return the number of an option that the kernel shows, or None."""
@@ -289,7 +293,10 @@ def rdma_mounts(view: View) -> tuple[RdmaMount, ...]:
         export = Export.maybe(mount.source)
         match = rule_for(view.policy, export) if export else None
         asked = MountOptions.parse(match.rule.options if match else "")
-        found[mount.source] = RdmaMount(mount, done.get(mount.mountpoint), asked)
+        named = match.rule.server_kind if match else AUTO
+        kind = kind_of(named, mount.server_program)
+        activity_of = done.get(mount.mountpoint)
+        found[mount.source] = RdmaMount(mount, activity_of, asked, kind)
     return tuple(found.values())
 
 
@@ -610,6 +617,49 @@ def _size(view: View, about: About, one: RdmaMount) -> Finding:
     return about.passes(", ".join(shown))
 
 
+def _server(view: View) -> Iterator[Finding]:
+    """Yield findings: what the documents of the servers' vendors require."""
+    client = vendors_client(view.facts.modules)
+    for rule in view.policy.nfs.rules:
+        about = About(SERVER.id, rule.name)
+        needed = ", ".join(needs_vendors_client(MountOptions.parse(rule.options)))
+        if needed and client is None:
+            yield about.skips(f"it is unknown if this host's NFS client takes {needed}")
+        elif needed and not client:
+            yield about.fails(
+                f"the kernel's own NFS client refuses {needed}, so its mounts fail",
+                "install the client driver of PowerScale or VAST, or remove the option",
+            )
+        elif needed:
+            yield about.passes(f"this host has a vendor's NFS client for {needed}")
+    for one in rdma_mounts(view):
+        if one.kind:
+            about = About(SERVER.id, one.mount.source)
+            yield _as_documented(about, one, one.kind)
+
+
+def _as_documented(about: About, one: RdmaMount, kind: ServerKind) -> Finding:
+    versions = sorted({*kind.versions, *kind.client_versions})
+    if versions and one.mount.version not in (None, *versions):
+        return about.warns(
+            f"it uses NFS {one.mount.version}, and documents of {kind.title} name only "
+            f"{', '.join(versions)} over RDMA",
+            f"choose NFS version {versions[-1]} for the storage domain in the engine",
+        )
+    for name in ("rsize", "wsize"):
+        if kind.largest and (one.shown(name) or 0) > kind.largest:
+            return about.warns(
+                f"{name} is {one.shown(name)}, and over RDMA {kind.title} is unstable "
+                f"with more than {kind.largest}",
+                f"write server_kind: {kind.name} or {kind.options} in the rule, then "
+                "mount again",
+            )
+    known = versions or kind.largest
+    if not known:
+        return about.skips(f"no document of {kind.title} says which versions it takes")
+    return about.passes(f"it is as documents of {kind.title} require")
+
+
 def _firewall(view: View) -> Iterator[Finding]:
     """Yield findings: Soft-RoCE's UDP port, and the ports beside NFS 3."""
     connected = {c.device for c in view.facts.cm_ids or () if c.state == "CONNECT"}
@@ -712,9 +762,10 @@ RPCCTL = Rule("RPCCTL-01", _rpcctl, NO_MOUNT)
 VERSION = _of_mounts("NFS-VERS-01", _version)
 COPY = _of_mounts("NFS-COPY-01", _copy)
 SIZE = _of_mounts("NFS-SIZE-01", _size)
+SERVER = Rule("NFS-SERVER-01", _server, "no server's kind is known")
 FIREWALL = Rule("FIREWALL-01", _firewall, NO_MOUNT)
 LOCALIO = _of_mounts("NFS-LOCALIO-01", _localio)
 MOUNTS = (
     *(SLOTS, NCONNECT, RESET, LISTENER, RPCCTL),
-    *(VERSION, COPY, SIZE, FIREWALL, LOCALIO),
+    *(VERSION, COPY, SIZE, SERVER, FIREWALL, LOCALIO),
 )

@@ -6,8 +6,9 @@ The order of RULES is the order in which findings are shown and steps are applie
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Optional
 
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import Policy
@@ -19,6 +20,7 @@ from ovirt_rdma.host.rules import (
     ipoib_profile,
     modules,
     nfs,
+    nfs_server,
     roce,
     virtual_functions,
 )
@@ -62,10 +64,13 @@ RULES: tuple[Rule, ...] = (
     host.UNREAD,
 )
 
+# Those of ``server check`` only.
+SERVER_RULES = nfs_server.RULES
+
 
 def rule_by_id(rule_id: str) -> Rule:
     """Return the rule; its id may be given in any case. Raises KeyError."""
-    return {rule.id: rule for rule in RULES}[rule_id.upper()]
+    return {rule.id: rule for rule in (*RULES, *SERVER_RULES)}[rule_id.upper()]
 
 
 _UNREAD = (host.UNREAD.id, WARN)
@@ -104,12 +109,19 @@ class Decision:
         return tuple(step for step in self.steps if step.refused)
 
 
-def decide(facts: Facts, policy: Policy, skip: Collection[str] = ()) -> Decision:
-    """Check ``facts`` and ``policy`` with every rule whose id is not in ``skip``."""
+def decide(
+    facts: Facts,
+    policy: Policy,
+    skip: Collection[str] = (),
+    rules: Optional[Sequence[Rule]] = None,
+) -> Decision:
+    """Check ``facts`` and ``policy`` with every rule whose id is not in ``skip``: of
+    ``rules``, or of RULES.
+    """
     view = View(facts, policy)
     findings: list[Finding] = []
     steps: list[Step] = []
-    for rule in RULES:
+    for rule in RULES if rules is None else rules:
         if rule.id in skip:
             continue
         for outcome in rule.decide(view):

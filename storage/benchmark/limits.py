@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Callable, Optional
 
 from ovirt_rdma.host.export import DEFAULT_TIMEOUT, RDMA, TCP, Export, nfs_check
+from ovirt_rdma.host.server_kinds import KINDS
 from ovirt_rdma.storage.benchmark.model import (
     DEPTH,
     LOCAL,
@@ -325,13 +326,21 @@ def _size(case: Case, load: str, row: Row) -> Found:
     size = min(sizes, default=None)
     if size is None or size > _SMALL_RSIZE:
         return None
+    kind = KINDS.get(case.benchmark.server_kind or "")
+    fix = (
+        f"remove {name}= from the mount options, and raise the server's largest block "
+        "(/proc/fs/nfsd/max_block_size; more memory raises its default)"
+    )
+    if kind and case.setting.transport == RDMA and (kind.largest or 0) >= size:
+        fix = f"more than {kind.largest} is unstable with {kind.title}: use nconnect"
+    elif kind and kind.name != "linux":
+        fix = f"remove {name}= from the mount options; see documents of {kind.title}"
     return (
         "rsize",
         f"requests are small: {name} is {size >> 10} KiB",
         f"{row.load}: mountstats shows {name}={size}; 1 MiB needs "
         f"{_LARGEST_RSIZE // size} requests in place of one",
-        f"remove {name}= from the mount options, and raise the server's largest block "
-        "(/proc/fs/nfsd/max_block_size; more memory raises its default)",
+        fix,
     )
 
 

@@ -25,7 +25,8 @@ from ovirt_rdma.host.system.json_codec import (
 )
 
 DOCUMENT = Envelope("benchmark")
-_RECORDS = Records("the benchmark")
+# Results of before version 0.2.0 have no kind of server.
+_RECORDS = Records("the benchmark", optional=frozenset({"server_kind"}))
 
 SEQUENTIAL_READ = "sequential-read"
 SEQUENTIAL_WRITE = "sequential-write"
@@ -193,6 +194,7 @@ class Benchmark:
     skipped: sentences about what was not measured, and why
     no_rdma: why the server cannot be reached over RDMA; None if it can, or was not
         asked
+    server_kind: the kind of the server, by the policy's rule or by the server itself
     """
 
     taken_at: str
@@ -206,6 +208,7 @@ class Benchmark:
     jobs: tuple[Job, ...] = ()
     skipped: tuple[str, ...] = ()
     no_rdma: Optional[str] = None
+    server_kind: Optional[str] = None
 
 
 @dataclass(frozen=True)

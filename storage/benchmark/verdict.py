@@ -26,6 +26,7 @@ from ovirt_rdma.host.facts.statistics import (
     moved_without_requests,
 )
 from ovirt_rdma.host.rules.adapters import mbps
+from ovirt_rdma.host.server_kinds import KINDS
 from ovirt_rdma.storage.benchmark.limits import Limit, limits, mb, physical_mbps
 from ovirt_rdma.storage.benchmark.model import (
     DEPTH,
@@ -372,6 +373,11 @@ def verdict(benchmark: Benchmark, port: int = 20049) -> Verdict:
     rdma_limits = other if better == TCP else ()
     ipv6 = benchmark.path is not None and ":" in benchmark.path.address
     options, reasons = _options(rows, chosen, better, port, ipv6=ipv6)
+    kind = KINDS.get(benchmark.server_kind or "")
+    if kind and kind.options and options and chosen and chosen.transport == RDMA:
+        options = f"{options},{kind.options}"
+        more = f"{kind.title} is unstable with larger requests"
+        reasons = (*reasons, f"{more} ({kind.documents[0][1]})")
     clauses = [sentence, _limit_clause(found)]
     if rdma_limits:
         clauses.append(

@@ -17,7 +17,7 @@ from support.man_page import verbs
 
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.collect.storage import MOUNTINFO
-from ovirt_rdma.host.rules.registry import RULES
+from ovirt_rdma.host.rules.registry import RULES, SERVER_RULES
 from tools import completion
 from tools.verbs import PARSERS, walk
 
@@ -171,7 +171,7 @@ def test_each_verb_and_option_is_offered(bash, program):
         assert set(shown[len(typed) :]) == expected, words
 
 
-RULE_IDS = sorted({rule.id for rule in RULES})
+RULE_IDS = sorted({rule.id for rule in (*RULES, *SERVER_RULES)})
 
 
 @pytest.mark.parametrize(

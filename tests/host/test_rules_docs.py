@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from ovirt_rdma.cli.host.check import read_page
-from ovirt_rdma.host.rules.registry import (
-    RULES,
-    rule_by_id,
-)
+from ovirt_rdma.host.rules import registry
+from ovirt_rdma.host.rules.registry import rule_by_id
+
+RULES = (*registry.RULES, *registry.SERVER_RULES)
 
 INDEX = Path(__file__).parents[2] / "docs" / "rules.md"
 MARK = "\n## All rules\n\n"

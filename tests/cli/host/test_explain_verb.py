@@ -6,7 +6,7 @@ from support.command_line import run_on_terminal
 from support.host import sample_rules
 
 from ovirt_rdma.cli.host import check
-from ovirt_rdma.host.rules.registry import RULES
+from ovirt_rdma.host.rules.registry import RULES, SERVER_RULES
 
 LONG = " ".join(
     ["This sentence is so long that a terminal has to break its lines."] * 3
@@ -98,11 +98,13 @@ def test_a_page_that_is_missing_or_odd(on_host, tmp_path, text):
 def test_list(call):
     lines = call("explain", "--list").out.splitlines()
     assert lines[0].split() == ["ID", "TITLE"]
-    assert [line.split()[0] for line in lines[1:]] == [rule.id for rule in RULES]
-    assert "IPOIB-MODE-01     IPoIB transport mode" in lines
+    assert [line.split()[0] for line in lines[1:]] == [
+        rule.id for rule in (*RULES, *SERVER_RULES)
+    ]
+    assert "IPOIB-MODE-01       IPoIB transport mode" in lines
     listed = call("explain", "--list", "-o", "json").document["rules"]
     assert {"id": "IPOIB-MODE-01", "title": "IPoIB transport mode"} in listed
-    assert len(listed) == len(RULES)
+    assert len(listed) == len(RULES) + len(SERVER_RULES)
 
 
 @pytest.mark.parametrize("words", [[], ["--list", "SAMPLE-TSO-01"]])

@@ -46,7 +46,8 @@ VERBS = (
         (
             "",
             "verbs: facts, check, plan, apply, confirm, revert, history, "
-            "explain, policy, nfs, watch, fabric, block, enable, disable, status",
+            "explain, policy, nfs, server, watch, fabric, block, enable, disable, "
+            "status",
         ),
         ("policy", "verbs: init, edit, check, load, show"),
         ("nfs", "verbs: list, check, health, mount-options"),

@@ -23,6 +23,7 @@ from ovirt_rdma.storage.benchmark.model import (
     NetworkPath,
     Setting,
 )
+from ovirt_rdma.storage.benchmark.verdict import verdict
 
 READ, WRITE = "sequential-read", "sequential-write"
 RANDOM = "random-read"
@@ -423,3 +424,26 @@ def test_no_disk_is_named_if_the_other_transport_loses_packets():
     lost = counted("rdma", path_errors=66, packets=12277)
     kinds = {one.kind for one in limits(benchmark(slow, lost), TCP)}
     assert "server-disk" not in kinds
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        (None, "max_block_size"),
+        ("linux", "max_block_size"),
+        ("ontap", "unstable with NetApp ONTAP: use nconnect"),
+        ("vast", "documents of VAST"),
+    ],
+)
+def test_the_advice_for_small_requests_depends_on_the_kind_of_server(kind, word):
+    small = benchmark(counted("rdma", READ, rsize=65536))
+    (found,) = limits(replace(small, server_kind=kind), RDMA)
+    assert found.kind == "rsize" and word in found.fix
+
+
+def test_the_recommended_options_are_those_of_the_kind():
+    sound = replace(benchmark(), server_kind="ontap")
+    found = verdict(sound)
+    assert found.options == "proto=rdma,port=20049,rsize=65536,wsize=65536"
+    assert "docs.netapp.com" in found.reasons[-1]
+    assert verdict(benchmark()).options == "proto=rdma,port=20049"

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules about a Linux NFS server, for ``ovirt-rdma-host server check``, and what hosts
+need of it. Pure.
+
+A storage domain belongs to vdsm:kvm (36:36): VDSM writes as this user, qemu as a member
+of this group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Callable
+
+from ovirt_rdma.host.facts.model import NfsExport, NfsServer
+from ovirt_rdma.host.policy.model import DEFAULT_PORT
+from ovirt_rdma.host.rules import (
+    adapters,
+    host,
+    ipoib_mtu,
+    ipoib_profile,
+    nfs,
+    roce,
+)
+from ovirt_rdma.host.rules.base import FAIL, WARN, About, Finding, Rule, View
+from ovirt_rdma.host.rules.modules import NFS_MODULE, is_available, is_loaded
+from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID
+
+NO_SERVER = "this host has no NFS server"
+_RESTART = "systemctl restart nfs-server"
+_START = f"set rdma=y in the section [nfsd] of /etc/nfs.conf, then run {_RESTART}"
+_REEXPORT = "change its line in /etc/exports, then run exportfs -ra"
+
+
+def _of_server(
+    rule: str, judge: Callable[[View, NfsServer], Iterator[Finding]]
+) -> Rule:
+    """Return a rule about a server that runs."""
+
+    def check(view: View) -> Iterator[Finding]:
+        server = view.facts.nfs_server
+        if server is None or server.threads == 0:
+            yield About(rule).skips(NO_SERVER)
+        else:
+            yield from judge(view, server)
+
+    return Rule(rule, check, "no export is known")
+
+
+def _listener(view: View) -> Iterator[Finding]:
+    """Yield findings: the server runs, and listens over RDMA and TCP."""
+    server, about = view.facts.nfs_server, About("SERVER-LISTENER-01")
+    if server is None or server.threads == 0:
+        yield about.fails(
+            f"{NO_SERVER}, or it is stopped", "systemctl enable --now nfs-server"
+        )
+        return
+    if server.listeners is None:
+        yield about.skips("it is unknown where the server listens", "run it as root")
+        return
+    ports = server.rdma_ports
+    if ports and DEFAULT_PORT not in ports:
+        shown = ", ".join(map(str, ports))
+        yield about.warns(
+            f"it listens over RDMA on port {shown}, and hosts use {DEFAULT_PORT}",
+            f"set rdma-port={DEFAULT_PORT} in /etc/nfs.conf, or port: {ports[0]} in "
+            "the rules of the hosts' policy",
+        )
+    elif ports:
+        yield about.passes(f"it listens over RDMA on port {DEFAULT_PORT}")
+    elif is_loaded(view.facts.modules, NFS_MODULE):
+        yield about.fails("it does not listen over RDMA", _START)
+    elif is_available(view.facts.modules, NFS_MODULE) is False:
+        yield about.fails(
+            "it cannot listen over RDMA: this kernel has no rpcrdma", "see KERNEL-01"
+        )
+    else:
+        sentence = "it does not listen over RDMA: rpcrdma (svcrdma) is not loaded"
+        yield about.fails(sentence, f"modprobe rpcrdma; {_START}")
+    if not any(one.startswith("tcp ") for one in server.listeners):
+        yield about.warns(
+            "it does not listen over TCP, so prefer-rdma has nothing to fall back to",
+            f"remove tcp=n from /etc/nfs.conf, then run {_RESTART}",
+        )
+
+
+# The default of nfs-utils before 2.8.2; since then it is 16.
+_FEWEST_THREADS = 8
+_THREADS_PER_CLIENT = 2
+# A part of all requests, from which threads that are missing are no accident.
+_OFTEN_BUSY, _MANY = 0.25, 1000
+
+
+def _threads(view: View, server: NfsServer) -> Iterator[Finding]:
+    """Yield a finding: there are threads enough for the hosts that write."""
+    about, threads = About("SERVER-THREADS-01"), server.threads
+    if threads is None:
+        yield about.skips("the number of threads is unknown", "run it as root")
+        return
+    wanted = max(_FEWEST_THREADS, _THREADS_PER_CLIENT * (server.clients or 0))
+    queued, woken = server.queued or 0, server.woken or 0
+    busy = queued >= _MANY and (queued - woken) / queued > _OFTEN_BUSY
+    more = max(2 * threads, wanted)
+    fix = f"set threads={more} in [nfsd] of /etc/nfs.conf; now: rpc.nfsd {more}"
+    if threads < wanted:
+        clients = f" for {server.clients} NFS 4 clients" if server.clients else ""
+        yield about.warns(
+            f"it has {threads} threads{clients}, and each write waits in one until it "
+            f"is on the disk; {wanted} are the least",
+            fix,
+        )
+    elif busy:
+        yield about.warns(
+            f"none of {threads} threads was idle for {queued - woken} of {queued} "
+            "requests",
+            fix,
+        )
+    else:
+        yield about.passes(f"it has {threads} threads")
+
+
+# include/linux/sunrpc/svc_rdma.h: RPCRDMA_MAX_REQUESTS, 32 in older kernels and 64 now.
+_FEWEST_REQUESTS = 32
+_LARGEST = 1 << 20
+
+
+def _settings(view: View, server: NfsServer) -> Iterator[Finding]:
+    """Yield findings: the server's settings do not slow RDMA down."""
+    about, requests = About("SERVER-RDMA-01"), server.max_requests
+    if requests is None:
+        yield about.skips("the settings of svcrdma are unknown: rpcrdma is not loaded")
+    elif requests < _FEWEST_REQUESTS:
+        yield about.warns(
+            f"a connection may have {requests} requests at once (sunrpc.svc_rdma."
+            f"max_requests), fewer than the kernel's {_FEWEST_REQUESTS} or 64",
+            "remove the setting from sysctl.d; now: sysctl "
+            f"sunrpc.svc_rdma.max_requests=64; {_RESTART}",
+        )
+    else:
+        yield about.passes(f"a connection may have {requests} requests at once")
+    size = server.max_block_size
+    if size is not None and size < _LARGEST:
+        yield about.warns(
+            f"reads and writes have at most {size} bytes (max_block_size): it has "
+            "little memory, or a setting",
+            f"echo {_LARGEST} > /proc/fs/nfsd/max_block_size while nfs-server is "
+            "stopped",
+        )
+
+
+def _versions(view: View, server: NfsServer) -> Iterator[Finding]:
+    """Yield a finding: it offers what storage domains ask for."""
+    about, versions = About("SERVER-VERS-01"), server.versions
+    if versions is None:
+        yield about.skips("the offered NFS versions are unknown", "run it as root")
+    elif {"4.1", "4.2"} & set(versions):
+        yield about.passes(f"it offers NFS {', '.join(versions)}")
+    else:
+        yield about.finds(
+            WARN if versions else FAIL,
+            f"it offers NFS {', '.join(versions) or 'in no version'}: storage domains "
+            "with version 4.1 or 4.2 cannot be mounted",
+            f"set vers4.1=y and vers4.2=y in /etc/nfs.conf, then run {_RESTART}",
+        )
+
+
+def _each(server: NfsServer, rule: str) -> Iterator[tuple[About, NfsExport]]:
+    paths = [export.path for export in server.exports or ()]
+    for export in server.exports or ():
+        alone = paths.count(export.path) == 1
+        subject = export.path if alone else f"{export.path} {export.client}"
+        yield About(rule, subject), export
+
+
+def _exports(view: View, server: NfsServer) -> Iterator[Finding]:
+    """Yield a finding for each export: hosts may write to it, safely and over RDMA."""
+    rule = "SERVER-EXPORT-01"
+    if server.exports is None:
+        yield About(rule).skips("the exports are unknown", "run it as root")
+        return
+    exported = {export.path.rstrip("/") or "/" for export in server.exports}
+    for path in dict.fromkeys(server.configured):
+        if path not in exported:
+            sentence = f"{path} is in /etc/exports, but not exported"
+            yield About(rule, path).fails(sentence, "exportfs -ra")
+    if not server.exports and not server.configured:
+        yield About(rule).fails(
+            "it exports nothing",
+            "write a line such as '/srv/vm 10.20.0.0/24(rw)' to /etc/exports, then run "
+            "exportfs -ra",
+        )
+    for about, export in _each(server, rule):
+        yield _export(about, export)
+
+
+def _export(about: About, export: NfsExport) -> Finding:
+    words = export.options.split(",")
+    values = [word.partition("=")[::2] for word in words]
+    flavours = {f for name, value in values if name == "sec" for f in value.split(":")}
+    tls = [value.split(":") for name, value in values if name == "xprtsec"]
+    if "ro" in words:
+        sentence = "hosts cannot write: it is exported with ro"
+        return about.fails(sentence, f"write rw: {_REEXPORT}")
+    if flavours and "sys" not in flavours:
+        return about.fails(
+            f"it is exported with sec={':'.join(sorted(flavours))} only, and VDSM has "
+            "no Kerberos ticket",
+            f"add sys to sec=: {_REEXPORT}",
+        )
+    if tls and "none" not in tls[-1]:
+        return about.fails(
+            f"it is exported with xprtsec={':'.join(tls[-1])} only, and TLS is "
+            "for TCP: nothing can mount it over RDMA",
+            f"add none to xprtsec=: {_REEXPORT}",
+        )
+    if "async" in words:
+        return about.warns(
+            "it is exported with async: the server confirms writes before they are on "
+            "the disk, and its crash damages the disks of VMs",
+            f"write sync: {_REEXPORT}",
+        )
+    return about.passes(f"{export.client} may write to it, and writes are on the disk")
+
+
+def _owners(view: View, server: NfsServer) -> Iterator[Finding]:
+    """Yield a finding for each export: vdsm and qemu can use the folder."""
+    for about, export in _each(server, "SERVER-OWNER-01"):
+        yield _owner(about, export)
+
+
+def _owner(about: About, export: NfsExport) -> Finding:
+    words = export.options.split(",")
+    user, group = VDSM_UID, VDSM_GID
+    if "all_squash" in words:
+        values = dict(word.split("=", 1) for word in words if "=" in word)
+        ids = values.get("anonuid"), values.get("anongid")
+        if ids != (str(user), str(group)):
+            return about.fails(
+                f"all users become {ids[0]}:{ids[1]} (all_squash), but storage domains "
+                "belong to 36:36",
+                f"write no_all_squash, or add anonuid=36,anongid=36: {_REEXPORT}",
+            )
+    if export.problem:
+        sentence = f"{export.folder} cannot be looked at: {export.problem}"
+        return about.fails(sentence, f"install -d -o 36 -g 36 {export.folder}")
+    if export.uid is None or export.mode is None:
+        return about.skips(f"the owner of {export.folder} is unknown")
+    shift = 6 if export.uid == user else 3 if export.gid == group else 0
+    shown = (
+        f"{export.folder} belongs to {export.uid}:{export.gid} (mode {export.mode:04o})"
+    )
+    fix = f"chown 36:36 {export.folder}; chmod 0755 {export.folder}"
+    if (export.mode >> shift) & 7 != 7:
+        return about.fails(f"{shown}: vdsm:kvm (36:36) cannot write to it", fix)
+    if (export.uid, export.gid) != (user, group):
+        return about.warns(f"{shown}, not to vdsm:kvm (36:36), as oVirt requires", fix)
+    return about.passes(f"{export.folder} belongs to vdsm:kvm (36:36)")
+
+
+# The parts of a file system that are free, below which something has to be done.
+_FULL, _NEARLY_FULL = 0.01, 0.05
+
+
+def _disks(view: View, server: NfsServer) -> Iterator[Finding]:
+    """Yield a finding for each export: its file system takes data."""
+    for about, export in _each(server, "SERVER-DISK-01"):
+        yield _disk(about, export)
+
+
+def _disk(about: About, export: NfsExport) -> Finding:
+    where = f"the file system of {export.folder}"
+    if export.read_only:
+        return about.fails(
+            f"{where} is mounted read-only, perhaps because of errors",
+            "look at journalctl -k; then mount -o remount,rw",
+        )
+    if export.free is None or export.size is None:
+        return about.skips(f"it is unknown how full {where} is")
+    if export.free_files == 0:
+        return about.fails(f"{where} has no free inode", "remove files, or extend it")
+    share = export.free / export.size if export.size else 1.0
+    if share < _NEARLY_FULL:
+        return about.finds(
+            FAIL if share < _FULL else WARN,
+            f"{where} has {export.free >> 20} of {export.size >> 20} MiB free",
+            "extend it: VMs pause when it is full",
+        )
+    return about.passes(f"{where} has {export.free >> 20} MiB free")
+
+
+def _firewall(view: View, server: NfsServer) -> Iterator[Finding]:
+    """Yield findings: the packet filter drops nothing that is needed. RDMA in hardware
+    passes it by.
+    """
+    about, dropped = About("SERVER-FIREWALL-01"), server.dropped
+    if dropped is None:
+        yield about.skips(
+            "the packet filter is unknown: nft was not run",
+            "run it as root, with nftables installed",
+        )
+        return
+    devices = view.facts.rdma_devices
+    needed = [("2049/tcp", WARN, "mounts over TCP need")]
+    if any(device.is_soft_roce for device in devices):
+        needed.append(("4791/udp", FAIL, "Soft-RoCE needs"))
+    if any(device.is_iwarp for device in devices):
+        needed.append(("20049/tcp", FAIL, "iWARP in software needs"))
+    found = [one for one in needed if one[0] in dropped]
+    for port, verdict, who in found:
+        yield about.finds(
+            verdict,
+            f"the packet filter drops {port}, which {who}",
+            f"firewall-cmd --permanent --add-port={port}; firewall-cmd --reload; "
+            "without firewalld, by nft",
+        )
+    if not found:
+        yield about.passes("the packet filter drops nothing that NFS here needs")
+
+
+LISTENER = Rule("SERVER-LISTENER-01", _listener)
+RULES = (
+    LISTENER,
+    _of_server("SERVER-VERS-01", _versions),
+    _of_server("SERVER-EXPORT-01", _exports),
+    _of_server("SERVER-OWNER-01", _owners),
+    _of_server("SERVER-DISK-01", _disks),
+    _of_server("SERVER-THREADS-01", _threads),
+    _of_server("SERVER-RDMA-01", _settings),
+    _of_server("SERVER-FIREWALL-01", _firewall),
+)
+# What server check uses: those of a hypervisor about adapters and netdevs too.
+ALL_RULES = (
+    adapters.DRIVERS,
+    *RULES,
+    nfs.REGISTRATION,
+    nfs.PORT,
+    ipoib_profile.PORTS,
+    ipoib_profile.TSO_A0,
+    ipoib_mtu.MODE,
+    ipoib_mtu.NETDEV_MTU,
+    roce.MTU,
+    roce.GIDS,
+    roce.PFC,
+    roce.ECN,
+    *adapters.HARDWARE,
+    host.UNREAD,
+)

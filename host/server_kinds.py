@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""List what vendors' documents say of NFS over RDMA with their servers, and the mount
+options that the Linux client knows. Pure.
+
+docs/servers.md is made of :data:`KINDS`. What no document says is None or empty there,
+and never a limit. vdsmd loads this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Optional
+
+from ovirt_rdma.host.errors import Sentence, did_you_mean
+from ovirt_rdma.host.export import MountOptions
+
+AUTO = "auto"
+# NFS_MAX_CONNECTIONS in the kernel's fs/nfs/internal.h; what VAST's client takes.
+MOST_NCONNECT, MOST_NCONNECT_OF_VENDORS = 16, 64
+
+
+@dataclass(frozen=True)
+class ServerKind:
+    """The NFS servers of a vendor.
+
+    versions: those over RDMA, with the kernel's own client; empty if none is named
+    client, client_versions: the vendor's client for Linux, and the versions with it
+    fabrics: on which RDMA works
+    largest: the largest rsize and wsize in bytes
+    requires: what else, as clauses
+    documents: title and address of each source
+    programs: how a server of it calls itself (NfsMount.server_program), in part
+    """
+
+    name: str
+    title: str
+    documents: tuple[tuple[str, str], ...]
+    versions: tuple[str, ...] = ()
+    client: str = ""
+    client_versions: tuple[str, ...] = ()
+    fabrics: str = ""
+    largest: Optional[int] = None
+    requires: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> str:
+        """The mount options that its document asks for."""
+        size = self.largest
+        return "" if size is None else f"rsize={size},wsize={size}"
+
+
+_ALL = ("3", "4.0", "4.1", "4.2")
+KINDS = {
+    kind.name: kind
+    for kind in (
+        ServerKind(
+            "linux",
+            "Linux",
+            (
+                (
+                    "RHEL 9, Enabling NFS over RDMA on an NFS server",
+                    "https://docs.redhat.com/en/documentation/"
+                    "red_hat_enterprise_linux/9/html/"
+                    "configuring_infiniband_and_rdma_networks/"
+                    "enabling-nfs-over-rdma-on-an-nfs-server_"
+                    "configuring-infiniband-and-rdma-networks",
+                ),
+            ),
+            versions=_ALL,
+            fabrics="InfiniBand, RoCE, iWARP",
+            programs=("(kernel.org)",),
+        ),
+        ServerKind(
+            "ontap",
+            "NetApp ONTAP",
+            (
+                (
+                    "NetApp, NFS over RDMA",
+                    "https://docs.netapp.com/us-en/ontap/nfs-rdma/index.html",
+                ),
+            ),
+            versions=("3", "4.0", "4.1"),
+            fabrics="RoCE v2",
+            largest=1 << 16,
+            requires=("3 from 9.15.1, 4.0 from 9.10.1, 4.1 from 9.14.1",),
+            programs=("(netapp.com)",),
+        ),
+        ServerKind(
+            "powerscale",
+            "Dell PowerScale (OneFS)",
+            (
+                (
+                    "OneFS and NFS over RDMA Support",
+                    "http://unstructureddatatips.com/onefs-and-nfs-over-rdma-support",
+                ),
+                (
+                    "Multipath Client Driver",
+                    "http://unstructureddatatips.com/tag/ai",
+                ),
+            ),
+            versions=("3",),
+            client="multipath client driver",
+            client_versions=("3", "4.1", "4.2"),
+            requires=("OneFS 9.2",),
+        ),
+        ServerKind(
+            "vast",
+            "VAST",
+            (
+                (
+                    "VAST Client NFS Multipathing",
+                    "https://kb.vastdata.com/kb/docs/7-vast-client-nfs-multipathing",
+                ),
+                (
+                    "VAST NFS, Mount parameters",
+                    "https://vastnfs.vastdata.com/docs/4.0/usage/mount-params.html",
+                ),
+            ),
+            client="VAST NFS client (vastnfs)",
+            client_versions=("3", "4.1"),
+            requires=("nconnect: 2 for each 100 Gb/s, at least 8",),
+        ),
+        ServerKind(
+            "truenas",
+            "TrueNAS",
+            (
+                (
+                    "TrueNAS API, rdma.capable_protocols",
+                    "https://api.truenas.com/v26.0/_sources/api_methods_rdma."
+                    "capable_protocols.rst.txt",
+                ),
+                (
+                    "Enable NFS over RDMA",
+                    "https://github.com/truenas/middleware/pull/14627",
+                ),
+            ),
+            requires=("TrueNAS 25.04 with an Enterprise licence, not a MINI",),
+            programs=("truenas",),
+        ),
+        ServerKind(
+            "solaris",
+            "Oracle Solaris",
+            (
+                (
+                    "Solaris 11.2, NFS Over RDMA",
+                    "https://docs.oracle.com/cd/E36784_01/html/E36825/"
+                    "rfsrefer-154.html",
+                ),
+            ),
+            fabrics="InfiniBand",
+            requires=("no share option: RDMA is the default",),
+        ),
+        ServerKind(
+            "ganesha",
+            "NFS-Ganesha",
+            (
+                (
+                    "ganesha-core-config(8)",
+                    "https://github.com/nfs-ganesha/nfs-ganesha/blob/next/src/doc/man/"
+                    "ganesha-core-config.rst",
+                ),
+                ("1409", "https://github.com/nfs-ganesha/nfs-ganesha/issues/1409"),
+                ("674", "https://github.com/nfs-ganesha/nfs-ganesha/issues/674"),
+            ),
+            versions=_ALL,
+            requires=(
+                "4.0 only, unless NFS_RDMA_Protocol_Versions has more",
+                "does not start from 7.0 to June 2026; unsupported before 6",
+            ),
+        ),
+    )
+}
+CHOICES = (AUTO, *KINDS)
+
+
+def kind_of(named: str, program: Optional[str] = None) -> Optional[ServerKind]:
+    """Return the kind that a rule names; for AUTO, that of what the server says it is;
+    None if nothing tells.
+    """
+    if named != AUTO:
+        return KINDS.get(named)
+    said = (program or "").lower()
+    # TrueNAS runs Linux, and so its program is both.
+    found = [k for k in KINDS.values() if any(p in said for p in k.programs)]
+    return found[-1] if found else None
+
+
+# Mount options. Those of nfs(5) in nfs-utils 2.9.1, and of fs/nfs/fs_context.c in Linux
+# 6.18 that it does not list.
+_NFS = (
+    "ac acdirmax acdirmin acl acregmax acregmin actimeo bg bsize clientaddr cto fg fsc "
+    "fatal_neterrors hard intr local_lock lock lookupcache max_connect migration "
+    "minorversion mountaddr mounthost mountport mountproto mountvers namlen nconnect "
+    "nfsvers noac noacl noalignwrite alignwrite nocto nofsc nointr nolock nomigration "
+    "nordirplus noresvport nosharecache nosoftreval notrunkdiscovery port posix proto "
+    "rdirplus rdma rdma6 resvport retrans retry rsize sec sharecache sloppy soft "
+    "softerr softreval tcp tcp6 timeo trunkdiscovery udp udp6 v2 v3 v4 v4.0 v4.1 v4.2 "
+    "vers write wsize xprtsec cert_serial privkey_serial addr"
+)
+# mount(8), options of every file system; x-… and X-… are for user space.
+_MOUNT = (
+    "async atime auto comment context defaults defcontext dev diratime dirsync exec "
+    "fscontext group iversion lazytime loud mand _netdev noatime noauto nodev "
+    "nodiratime noexec nofail noiversion nolazytime nomand norelatime nostrictatime "
+    "nosuid nosymfollow nouser owner relatime remount ro rootcontext rw silent "
+    "strictatime suid sync user users"
+)
+KNOWN = frozenset(f"{_NFS} {_MOUNT}".split())
+# Options that nfs(5) has only since these releases of nfs-utils (its git history).
+NEWER = {
+    "max_connect": "2.6.1",
+    "xprtsec": "2.6.3",
+    "trunkdiscovery": "2.6.4",
+    "notrunkdiscovery": "2.6.4",
+    "noalignwrite": "2.8.3",
+}
+# Of the clients of VAST and PowerScale (their documents above), not of the kernel's.
+_VENDORS = (
+    "localports localports_failover mdconnect noextend noidlexprt optlockflush "
+    "pconnect remoteports remoteports_offset spread_reads spread_writes"
+)
+OF_VENDORS = frozenset(_VENDORS.split())
+
+
+def needs_vendors_client(options: MountOptions) -> tuple[str, ...]:
+    """Return the options that only a vendor's client takes."""
+    names = [one.text for one in options.items if one.name in OF_VENDORS]
+    if (options.number("nconnect") or 0) > MOST_NCONNECT:
+        names.append(f"nconnect={options.number('nconnect')}")
+    return tuple(names)
+
+
+def contradiction(options: MountOptions, over_rdma: bool) -> Optional[Sentence]:
+    """Return why a mount over RDMA can never have these options, and what works."""
+    option = options.last("xprtsec")
+    if option is None or not over_rdma or option.value not in ("tls", "mtls"):
+        return None
+    return Sentence(
+        "option-not-over-rdma",
+        f"{option.text} is for TCP only, so every mount over RDMA fails; write "
+        "transport: tcp in this rule, or remove the option (over RDMA, sec=krb5 "
+        "authenticates hosts, and sec=krb5p encrypts)",
+    )
+
+
+def remarks(
+    options: MountOptions,
+    kind: Optional[ServerKind] = None,
+    vendors_client: Optional[bool] = None,
+    documented: Collection[str] = (),
+) -> Iterator[Sentence]:
+    """Yield what may be wrong with mount options.
+
+    ``vendors_client``: whether this host's NFS client is a vendor's; None: unknown.
+    ``documented`` are the words of this host's nfs(5), empty if it has none.
+    """
+    known = KNOWN | OF_VENDORS | set(documented)
+    for option in options.items:
+        name = option.name
+        if not name or name[:2].lower() == "x-":
+            continue
+        if name not in known:
+            near = did_you_mean(name, sorted(KNOWN | OF_VENDORS))
+            yield Sentence(
+                "option-unknown",
+                f"{name} is in neither nfs(5) nor mount(8), and the kernel's client "
+                f"refuses the mount for it{near and '; '}{near}",
+            )
+        elif documented and name in NEWER and name not in documented:
+            yield Sentence(
+                "option-too-new",
+                f"{name} is not in this host's nfs(5): it needs nfs-utils "
+                f"{NEWER[name]}, and a kernel that knows it",
+            )
+    needed = needs_vendors_client(options)
+    if needed and not vendors_client:
+        here = "this host lacks it" if vendors_client is False else "each host needs it"
+        yield Sentence(
+            "option-of-vendor",
+            f"{', '.join(needed)}: only the client driver of PowerScale or VAST takes "
+            f"this, and the kernel's own client refuses the mount; {here}",
+        )
+    if kind is not None and kind.largest is not None:
+        for name in ("rsize", "wsize"):
+            if (options.number(name) or 0) > kind.largest:
+                yield Sentence(
+                    "option-beyond-server",
+                    f"{name}={options.number(name)} is more than {kind.title} takes "
+                    f"well over RDMA: {kind.largest} ({kind.documents[0][1]})",
+                )

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Kinds of servers and mount options: what is refused, warned of, and mounted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from support.command_line import run
+from support.fakes.fake_hosts import soft_roce
+from support.host import policy_mistakes
+
+from ovirt_rdma.host import server_kinds
+from ovirt_rdma.host.export import Export, MountOptions
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import rule_for
+from ovirt_rdma.host.server_kinds import CHOICES, KINDS, KNOWN, OF_VENDORS, kind_of
+from ovirt_rdma.storage.transport import rdma_options
+
+TOP = Path(__file__).parents[2]
+
+
+def policy(options: str, more: str = "", transport: str = "require-rdma") -> str:
+    return (
+        "version: 1\nnfs:\n  rules:\n"
+        f"    - {{name: t, server: 10.20.0.10, path: /vm, transport: {transport}, "
+        f'options: "{options}"{more}}}\n'
+    )
+
+
+def mistakes(text: str) -> list[str]:
+    return [str(one.at("p.yaml")) for one in policy_mistakes.mistakes(text)]
+
+
+def warned(text: str, client=None, documented=()) -> list[tuple[str, str]]:
+    loaded = parse_policy(text, "p.yaml")
+    found = loaded.warnings_on(client, documented)
+    return [(one.sentence.id, str(one.sentence)) for one in found]
+
+
+# Security over RDMA: nfs(5), xprtsec; fs/nfs/fs_context.c
+
+
+@pytest.mark.parametrize("value", ["tls", "mtls"])
+@pytest.mark.parametrize("transport", ["require-rdma", "prefer-rdma"])
+def test_tls_is_refused_over_rdma_with_the_way_that_works(value, transport):
+    (found,) = mistakes(policy(f"xprtsec={value}", transport=transport))
+    assert found.startswith("p.yaml:4: nfs.rules[1].options")
+    assert f"xprtsec={value} is for TCP only" in found
+    assert "transport: tcp" in found and "sec=krb5p" in found
+
+
+def test_tls_of_the_defaults_is_refused_once_and_there():
+    text = (
+        'version: 1\nnfs:\n  defaults: {transport: require-rdma, options: "xprtsec=tls"'
+        "}\n  rules:\n    - {server: a}\n    - {server: b}\n"
+        "    - {server: c, transport: tcp}\n"
+    )
+    (found,) = mistakes(text)
+    assert found.startswith("p.yaml:3: nfs.defaults.options")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        policy("xprtsec=tls", transport="tcp"),
+        policy("xprtsec=none"),
+        policy("sec=krb5p"),
+    ],
+)
+def test_security_that_works_is_taken(text):
+    assert warned(text) == []
+
+
+# Words that neither nfs(5) nor mount(8) knows
+
+
+def test_mistyped_options_are_warned_of_with_the_nearest_name():
+    found = warned(policy("nconect=8,rzise=1048576"))
+    assert [one for one, _ in found] == ["option-unknown"] * 2
+    assert "did you mean nconnect?" in found[0][1]
+    assert "did you mean rsize?" in found[1][1]
+
+
+def test_options_that_are_known():
+    names = (
+        "noatime,nconnect=4,lookupcache=pos,nosuid,x-systemd.automount,max_connect=2"
+    )
+    assert warned(policy(names)) == []
+    # What a later nfs(5) has is known there.
+    assert [one for one, _ in warned(policy("newest=1"))] == ["option-unknown"]
+    assert warned(policy("newest=1"), documented={"newest"}) == []
+
+
+def test_an_option_that_this_hosts_nfs_utils_does_not_document():
+    ((found, sentence),) = warned(policy("max_connect=2"), documented={"rsize"})
+    assert found == "option-too-new" and "2.6.1" in sentence
+
+
+# Vendors' own options
+
+
+MULTIPATH = "remoteports=10.20.0.10-10.20.0.13"
+
+
+def test_options_of_a_vendors_client():
+    text = policy(f"nconnect=18,{MULTIPATH}")
+    ((found, sentence),) = warned(text, client=False)
+    assert found == "option-of-vendor" and "this host lacks it" in sentence
+    assert "remoteports" in sentence and "nconnect=18" in sentence
+    assert warned(text, client=True) == []
+    ((_, sentence),) = warned(text)
+    assert "each host needs it" in sentence
+    ((found, _),) = warned(policy(f"nconnect=16,{MULTIPATH}"), client=False)
+    assert found == "option-of-vendor"
+    for name in sorted(OF_VENDORS):
+        assert [one for one, _ in warned(policy(name))] == ["option-of-vendor"]
+
+
+@pytest.mark.parametrize(
+    ("options", "more"),
+    [
+        ("nconnect=17", ""),
+        ("nconnect=17", ", server_kind: linux"),
+        (f"nconnect=65,{MULTIPATH}", ""),
+        ("nconnect=0", ", server_kind: vast"),
+    ],
+)
+def test_too_many_connections_for_any_client(options, more):
+    (found,) = mistakes(policy(options, more))
+    assert "is out of range; allowed: nconnect=1 to 16" in found
+
+
+def test_many_connections_to_a_kind_with_a_client():
+    text = policy("nconnect=32", ", server_kind: vast")
+    assert [one for one, _ in warned(text)] == ["option-of-vendor"]
+    assert warned(text, client=True) == []
+
+
+# policy check looks at this host
+
+
+@pytest.fixture
+def checked(tmp_path, capsys):
+    host = soft_roce(tmp_path)
+
+    def on_host(text: str, *words: str):
+        file = tmp_path / "p.yaml"
+        file.write_text(text)
+        root = ("--root", str(tmp_path))
+        return run(capsys, "policy", "check", str(file), *words, *root)
+
+    on_host.host = host
+    return on_host
+
+
+def test_policy_check_with_the_kernels_client_and_with_a_vendors(checked):
+    text = policy(f"nconnect=18,{MULTIPATH}")
+    result = checked(text)
+    assert result.code == 0
+    assert "this host lacks it (warning)" in result.out
+    assert result.out.endswith("is valid: 1 NFS rule.\n")
+    host = checked.host
+    folder = f"/lib/modules/{host.kernel}"
+    names = ("sunrpc", "nfs", "rpcrdma")
+    host.write(
+        f"{folder}/modules.dep", "".join(f"extra/vastnfs/{n}.ko:\n" for n in names)
+    )
+    result = checked(text)
+    assert "(warning)" not in result.out
+
+
+def test_policy_check_knows_the_words_of_this_hosts_nfs(checked):
+    page = b".TP 1.5i\n.BI newest= n\n.BI rsize= n\n"
+    place = "/usr/share/man/man5/nfs.5.gz"
+    text = policy("newest=1,xprtsec=none")
+    assert "newest is in neither" in checked(text).out
+    checked.host.write(place, gzip.compress(page))
+    out = checked(text).out
+    assert "newest" not in out and "it needs nfs-utils 2.6.3" in out
+    checked.host.write(place, b"not gzip")
+    assert "newest is in neither" in checked(text).out
+
+
+def test_nfs_mount_options_warns_of_the_engines_options(tmp_path, capsys):
+    soft_roce(tmp_path)
+    words = ("--root", str(tmp_path), "-o", "json")
+    options = ("nfs", "mount-options", "10.0.0.1:/vm", "--engine-options")
+    document = run(capsys, *options, "nconect=8,proto=rdma", *words).document
+    assert any("did you mean nconnect?" in one for one in document["warnings"])
+    file = tmp_path / "p.yaml"
+    file.write_text(policy("").replace("10.20.0.10", "10.0.0.1"))
+    words = (*words, "--policy", str(file), "--facts", _facts(tmp_path))
+    document = run(capsys, *options, "xprtsec=tls", *words).document
+    assert any("for TCP only" in one for one in document["warnings"])
+
+
+def _facts(path: Path) -> str:
+    from ovirt_rdma.host.facts.model import to_json
+
+    file = path / "facts.json"
+    file.write_text(to_json(soft_roce(path / "other").reader().facts()))
+    return str(file)
+
+
+# The table
+
+
+def test_each_kind_has_its_sources_and_known_values():
+    assert set(CHOICES) == {"auto", *KINDS} and len(KINDS) == 7
+    for kind in KINDS.values():
+        assert kind.documents
+        assert all(address.startswith("http") for _, address in kind.documents)
+        assert {*kind.versions, *kind.client_versions} <= {"3", "4.0", "4.1", "4.2"}
+        assert bool(kind.client) == bool(kind.client_versions)
+    assert not KNOWN & OF_VENDORS
+    assert set(server_kinds.NEWER) <= KNOWN
+
+
+@pytest.mark.parametrize(
+    ("program", "kind"),
+    [
+        (None, None),
+        ("NetApp Release 9.9.1P3 (netapp.com)", "ontap"),
+        ("Linux 6.1.0-56-amd64 #1 SMP x86_64 (kernel.org)", "linux"),
+        ("Linux 6.12.15-production+truenas #1 SMP x86_64 (kernel.org)", "truenas"),
+        ("Something 1 (example.org)", None),
+    ],
+)
+def test_what_a_server_says_that_it_is(program, kind):
+    found = kind_of("auto", program)
+    assert (found.name if found else None) == kind
+    assert kind_of("vast", program) is KINDS["vast"]
+
+
+def _mounted(options: str, engine: str, more: str = "") -> str:
+    match = rule_for(
+        parse_policy(policy(options, more), "p").policy, Export("10.20.0.10", "/vm")
+    )
+    assert match is not None
+    return rdma_options(match.rule, MountOptions.parse(engine), ipv6=False)
+
+
+def test_a_kind_adds_what_it_requires_and_yields_to_everybody():
+    ontap = ", server_kind: ontap"
+    rdma = "proto=rdma,port=20049,retry=0"
+    assert _mounted("", "") == rdma
+    assert _mounted("", "", ", server_kind: vast") == rdma
+    assert _mounted("", "", ontap) == f"rsize=65536,wsize=65536,{rdma}"
+    assert _mounted("rsize=32768", "", ontap) == f"wsize=65536,rsize=32768,{rdma}"
+    engine = "wsize=16384"
+    assert _mounted("", engine, ontap) == f"rsize=65536,wsize=16384,{rdma}"
+    ((found, sentence),) = warned(policy("rsize=1048576", ontap))
+    assert found == "option-beyond-server" and "65536" in sentence
+
+
+def test_a_rule_without_a_kind_is_mounted_as_before():
+    """Order and repetition of the engine's options too."""
+    engine = "wsize=16384,noatime,rsize=8192"
+    assert _mounted("", engine) == f"{engine},proto=rdma,port=20049,retry=0"
+
+
+def test_the_stored_policy_has_the_kind(tmp_path):
+    from ovirt_rdma.host.policy.model import from_json_dict, to_json_dict
+
+    loaded = parse_policy(policy("", ", server_kind: solaris"), "p").policy
+    stored = json.loads(json.dumps(to_json_dict(loaded)))
+    assert from_json_dict(stored) == loaded
+    stored["nfs"]["rules"][0]["server_kind"] = "abacus"
+    with pytest.raises(ValueError, match="server_kind"):
+        from_json_dict(stored)

@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``server check``: a sound Linux NFS server, and one fault after the other.
+
+The server is a fake root with the files of the kernel and of exportfs; stat and nft
+answer as tools. Each fault has to be found by the rule that is about it, and nothing
+else may be wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.command_line import run
+from support.fakes.fake_hosts import soft_roce
+from support.fakes.fake_root import FakeRoot
+
+from ovirt_rdma.cli.host import check
+from ovirt_rdma.host.collect import nfs_server
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.nfs_server import (
+    configured_folders,
+    dropped,
+    export_table,
+    offered,
+    pool_statistics,
+    port_list,
+    root_folder,
+)
+from ovirt_rdma.host.facts import model as dump
+from ovirt_rdma.host.facts.model import NfsServer
+from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.rules.base import FAIL, SKIP, WARN
+from ovirt_rdma.host.rules.nfs_server import ALL_RULES
+from ovirt_rdma.host.rules.registry import decide
+from ovirt_rdma.host.system.commands import CommandFailed
+
+NFSD = "/proc/fs/nfsd"
+DEFAULTS = (
+    "rw,sync,wdelay,hide,nocrossmnt,secure,root_squash,no_all_squash,no_subtree_check,"
+    "secure_locks,acl,no_pnfs,anonuid=65534,anongid=65534,sec=sys,rw,secure,"
+    "root_squash,no_all_squash"
+)
+NO_RULES = {"nftables": [{"metainfo": {"json_schema_version": 1}}]}
+
+
+@dataclass
+class Server:
+    """A sound server that exports /srv/vm; a fault changes it."""
+
+    root: FakeRoot
+    options: str = DEFAULTS
+    owner: str = "36 36 755"
+    space: str = "200000 400000 4096 1000 2000"
+    mounts: dict[str, str] = field(default_factory=lambda: {"/srv": "rw"})
+
+    def __post_init__(self) -> None:
+        write = self.root.write
+        write(f"{NFSD}/threads", "16\n")
+        write(f"{NFSD}/portlist", "rdma 20049\nrdma 20049\ntcp 2049\ntcp 2049\n")
+        write(f"{NFSD}/versions", "-2 +3 +4 +4.1 +4.2\n")
+        write(f"{NFSD}/max_block_size", "1048576\n")
+        write(
+            f"{NFSD}/pool_stats",
+            "# pool packets-arrived sockets-enqueued threads-woken threads-timedout\n"
+            "0 0 5000 4900 0\n",
+        )
+        write("/proc/sys/sunrpc/svc_rdma/max_requests", "64\n")
+        write("/etc/exports", "/srv/vm *(rw)\n")
+        write("/var/lib/nfs/etab", f"/srv/vm\t*({self.options})\n")
+        self.root.runner.program("stat", self._stat)
+        self.filter(NO_RULES)
+
+    def set(self, **values: str) -> None:
+        """Change what the exported folder is, or its export."""
+        vars(self).update(values)
+        self.root.write("/var/lib/nfs/etab", f"/srv/vm\t*({self.options})\n")
+
+    def filter(self, ruleset: object) -> None:
+        """Set what nft prints."""
+        self.root.runner.answer("nft -j list ruleset", json.dumps(ruleset))
+
+    def _stat(self, argv: list[str]) -> str:
+        if argv[-1] != "/srv/vm":
+            raise CommandFailed(f"stat: cannot statx '{argv[-1]}': No such file", 1)
+        return self.space if "-f" in argv else self.owner
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch) -> Server:
+    made = Server(soft_roce(tmp_path))
+    reader = lambda root: HostReader(root, made.root.runner)  # noqa: E731
+    monkeypatch.setattr(check, "HostReader", reader)
+    return made
+
+
+@pytest.fixture
+def wrong(server, capsys) -> Callable[[], dict[str, str]]:
+    """Return the verdicts that are not PASS or SKIP, by rule."""
+
+    def found(*words: str) -> dict[str, str]:
+        root = ("--root", str(server.root.path))
+        result = run(capsys, "server", "check", "-o", "json", *words, *root)
+        bad = [f for f in result.document["findings"] if f["verdict"] in (WARN, FAIL)]
+        assert result.code == (3 if FAIL in [f["verdict"] for f in bad] else 0)
+        assert all(f["fix"] for f in bad)
+        return {f["rule"]: f["verdict"] for f in bad if f["rule"] != "FACTS-01"}
+
+    return found
+
+
+def test_a_sound_server(server, wrong):
+    assert wrong() == {}
+
+
+def test_what_a_sound_server_is_told(server, capsys):
+    words = ("server", "check", "--all", "--root", str(server.root.path))
+    result = run(capsys, *words)
+    assert result.code == 0
+    for line in (
+        "PASS SERVER-LISTENER-01 host it listens over RDMA on port 20049",
+        "PASS SERVER-VERS-01 host it offers NFS 3, 4.0, 4.1, 4.2",
+        "PASS SERVER-OWNER-01 /srv/vm /srv/vm belongs to vdsm:kvm (36:36)",
+        "PASS SERVER-DISK-01 /srv/vm the file system of /srv/vm has 781 MiB free",
+    ):
+        assert line in [" ".join(one.split()) for one in result.out.splitlines()]
+    assert "next:" not in result.out
+
+
+def _tcp_dropped(port: int) -> object:
+    chain = {"family": "inet", "table": "f", "name": "in"}
+    match = {"op": "==", "left": {"payload": {"protocol": "tcp", "field": "dport"}}}
+    expr = [{"match": {**match, "right": port}}, {"drop": None}]
+    rule = {"family": "inet", "table": "f", "chain": "in", "expr": expr}
+    return {"nftables": [{"chain": {**chain, "hook": "input"}}, {"rule": rule}]}
+
+
+CLOSED = {
+    "nftables": [
+        {
+            "chain": {
+                **{"family": "inet", "table": "f", "name": "in"},
+                **{"hook": "input", "policy": "drop"},
+            }
+        }
+    ]
+}
+
+
+def _file(path: str, text: str) -> Callable[[Server], None]:
+    return lambda server: server.root.write(path, text)
+
+
+def _set(**values: str) -> Callable[[Server], None]:
+    return lambda server: server.set(**values)
+
+
+def _option(old: str, new: str) -> Callable[[Server], None]:
+    return _set(options=DEFAULTS.replace(old, new))
+
+
+def _read_only(server: Server) -> None:
+    mountinfo = "30 1 8:1 / /srv ro,relatime - ext4 /dev/sda1 rw\n"
+    server.root.write("/proc/self/mountinfo", mountinfo)
+
+
+def _without_rpcrdma(server: Server) -> None:
+    server.root.write(f"{NFSD}/portlist", "tcp 2049\n")
+    names = ("sunrpc", "nfs", "ib_core", "rdma_cm", "rdma_rxe")
+    server.root.modules(loaded=names, available=("rpcrdma",))
+
+
+FAULTS = {
+    "stopped": (_file(f"{NFSD}/threads", "0\n"), "SERVER-LISTENER-01", FAIL),
+    "no RDMA listener": (
+        _file(f"{NFSD}/portlist", "tcp 2049\n"),
+        "SERVER-LISTENER-01",
+        FAIL,
+    ),
+    "rpcrdma not loaded": (_without_rpcrdma, "SERVER-LISTENER-01", FAIL),
+    "another port": (
+        _file(f"{NFSD}/portlist", "rdma 2050\ntcp 2049\n"),
+        "SERVER-LISTENER-01",
+        WARN,
+    ),
+    "RDMA only": (
+        _file(f"{NFSD}/portlist", "rdma 20049\n"),
+        "SERVER-LISTENER-01",
+        WARN,
+    ),
+    "NFS 3 only": (_file(f"{NFSD}/versions", "-2 +3 -4"), "SERVER-VERS-01", WARN),
+    "no version": (_file(f"{NFSD}/versions", "-2 -3 -4"), "SERVER-VERS-01", FAIL),
+    "NFS 4.0 only": (
+        _file(f"{NFSD}/versions", "-2 -3 +4 -4.1 -4.2"),
+        "SERVER-VERS-01",
+        WARN,
+    ),
+    "one thread": (_file(f"{NFSD}/threads", "1\n"), "SERVER-THREADS-01", WARN),
+    "busy threads": (
+        _file(f"{NFSD}/pool_stats", "# pool\n0 0 9000 100 0\n1 0 1000 900 0\n"),
+        "SERVER-THREADS-01",
+        WARN,
+    ),
+    "few requests": (
+        _file("/proc/sys/sunrpc/svc_rdma/max_requests", "4\n"),
+        "SERVER-RDMA-01",
+        WARN,
+    ),
+    "small blocks": (
+        _file(f"{NFSD}/max_block_size", "32768\n"),
+        "SERVER-RDMA-01",
+        WARN,
+    ),
+    "read-only export": (_option("rw,", "ro,"), "SERVER-EXPORT-01", FAIL),
+    "async": (_option("sync,", "async,"), "SERVER-EXPORT-01", WARN),
+    "Kerberos only": (_option("sec=sys", "sec=krb5:krb5p"), "SERVER-EXPORT-01", FAIL),
+    "TLS only": (_option("sec=", "xprtsec=tls:mtls,sec="), "SERVER-EXPORT-01", FAIL),
+    "squashed": (_option("no_all_squash", "all_squash"), "SERVER-OWNER-01", FAIL),
+    "of root": (_set(owner="0 0 755"), "SERVER-OWNER-01", FAIL),
+    "not writable": (_set(owner="36 36 555"), "SERVER-OWNER-01", FAIL),
+    "group writable only": (_set(owner="107 36 775"), "SERVER-OWNER-01", WARN),
+    "full": (_set(space="100 400000 4096 1000 2000"), "SERVER-DISK-01", FAIL),
+    "nearly full": (_set(space="9000 400000 4096 1000 2000"), "SERVER-DISK-01", WARN),
+    "no inodes": (_set(space="200000 400000 4096 0 2000"), "SERVER-DISK-01", FAIL),
+    "read-only disk": (_read_only, "SERVER-DISK-01", FAIL),
+    "TCP dropped": (lambda s: s.filter(_tcp_dropped(2049)), "SERVER-FIREWALL-01", WARN),
+    "all dropped": (lambda s: s.filter(CLOSED), "SERVER-FIREWALL-01", FAIL),
+    "port down": (
+        lambda s: s.root.rdma_port(
+            "rxe0",
+            state="1: DOWN",
+            physical_state="3: Disabled",
+            link_layer="Ethernet",
+            table_size=0,
+        ),
+        "NFSRDMA-03",
+        FAIL,
+    ),
+    "forgotten exportfs": (
+        _file("/etc/exports", '/srv/vm *(rw)\n"/srv/new data" *(rw)\n'),
+        "SERVER-EXPORT-01",
+        FAIL,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_and_nothing_else(server, wrong, name):
+    plant, rule, verdict = FAULTS[name]
+    plant(server)
+    assert wrong() == {rule: verdict}
+
+
+def test_nothing_is_exported(server, wrong):
+    server.root.write("/etc/exports", "# /srv/vm *(rw)\n")
+    server.root.write("/var/lib/nfs/etab", "")
+    assert wrong() == {"SERVER-EXPORT-01": FAIL}
+
+
+def test_a_folder_that_is_not_there(server, wrong):
+    server.root.write("/var/lib/nfs/etab", f"/srv/gone\t*({DEFAULTS})\n")
+    server.root.write("/etc/exports", "/srv/gone *(rw)\n")
+    assert wrong() == {"SERVER-OWNER-01": FAIL}
+
+
+def test_users_that_become_vdsm(server, wrong):
+    squashed = DEFAULTS.replace("no_all_squash", "all_squash").replace("65534", "36")
+    server.set(options=squashed)
+    assert wrong() == {}
+
+
+def test_folders_below_a_root_folder(server, wrong):
+    server.root.write("/etc/nfs.conf", "[nfsd]\nrootdir=/no\n[exports]\nrootdir=/srv\n")
+    server.root.write("/var/lib/nfs/etab", f"/vm\t*({DEFAULTS})\n")
+    server.root.write("/etc/exports", "/vm *(rw)\n")
+    assert wrong() == {}
+
+
+def test_a_host_without_a_server(tmp_path, capsys, monkeypatch):
+    root = soft_roce(tmp_path)
+    monkeypatch.setattr(check, "HostReader", lambda _: root.reader())
+    words = ("server", "check", "-o", "json", "--root", str(tmp_path))
+    result = run(capsys, *words)
+    found = {f["rule"]: f["verdict"] for f in result.document["findings"]}
+    assert (result.code, found["SERVER-LISTENER-01"]) == (3, FAIL)
+    rules = [rule for rule in found if rule.startswith("SERVER-")]
+    assert {found[rule] for rule in rules[1:]} == {SKIP}
+
+
+def test_what_is_unknown_is_not_good(server):
+    """Each fact that is made unknown takes away the PASS that rested on it."""
+    facts = server.root.reader().facts()
+    known = facts.nfs_server
+    assert known is not None
+    for name, rule in {
+        "threads": "SERVER-THREADS-01",
+        "listeners": "SERVER-LISTENER-01",
+        "versions": "SERVER-VERS-01",
+        "exports": "SERVER-EXPORT-01",
+        "max_requests": "SERVER-RDMA-01",
+        "dropped": "SERVER-FIREWALL-01",
+    }.items():
+        changed = _replaced(facts, **{name: None})
+        assert {f.verdict for f in _findings(changed, rule)} == {SKIP}, name
+    for name, rule in {"uid": "SERVER-OWNER-01", "free": "SERVER-DISK-01"}.items():
+        (export,) = known.exports or ()
+        unknown = type(export)(**{**vars(export), name: None})
+        changed = _replaced(facts, exports=(unknown,))
+        assert {f.verdict for f in _findings(changed, rule)} == {SKIP}, name
+
+
+def _replaced(facts, **values):
+    server = NfsServer(**{**vars(facts.nfs_server), **values})
+    return type(facts)(**{**vars(facts), "nfs_server": server})
+
+
+def _findings(facts, rule):
+    found = decide(facts, Policy(), (), ALL_RULES).findings
+    return [one for one in found if one.rule == rule]
+
+
+def test_a_dump_of_the_server_is_as_good_as_the_server(server, wrong, tmp_path):
+    server.set(owner="0 0 755")
+    facts = server.root.reader().facts()
+    file = tmp_path / "nas.json"
+    file.write_text(dump.to_json(facts))
+    assert dump.load(file) == facts
+    assert wrong("--facts", str(file)) == {"SERVER-OWNER-01": FAIL}
+
+
+def test_a_dump_without_a_server_is_read(tmp_path):
+    facts = soft_roce(tmp_path).reader().facts()
+    data = dump.to_json_dict(facts)
+    assert "nfs_server" not in data
+    assert dump.from_json_dict(data, "old") == facts
+
+
+# The packet filter
+
+
+def _match(left: object, right: object) -> dict[str, object]:
+    return {"match": {"op": "==", "left": left, "right": right}}
+
+
+IN_ZONE = _match({"meta": {"key": "iifname"}}, "eth0")
+SOURCE = _match({"payload": {"protocol": "ip", "field": "saddr"}}, "10.0.0.0")
+ACCEPT: dict[str, object] = {"accept": None}
+FIREWALLD: list[list[object]] = [
+    [_match({"ct": {"key": "state"}}, ["established", "related"]), ACCEPT],
+    [_match({"ct": {"key": "status"}}, "dnat"), ACCEPT],
+    [_match({"meta": {"key": "iifname"}}, "lo"), ACCEPT],
+    [{"jump": {"target": "zones"}}],
+    [{"reject": {"type": "icmpx"}}],
+]
+
+
+def _ruleset(zone: list[list[object]], first: list[list[object]] = FIREWALLD) -> str:
+    name = {"family": "inet", "table": "firewalld"}
+    rows: list[object] = [{"chain": {**name, "name": "in", "hook": "input"}}]
+    rows += [{"rule": {**name, "chain": "in", "expr": expr}} for expr in first]
+    rows += [{"rule": {**name, "chain": "zones", "expr": expr}} for expr in zone]
+    return json.dumps({"nftables": rows})
+
+
+def _accept(protocol: str, port: object) -> list[object]:
+    return [_match({"payload": {"protocol": protocol, "field": "dport"}}, port), ACCEPT]
+
+
+ALL = ("2049/tcp", "4791/udp", "20049/tcp")
+
+
+@pytest.mark.parametrize(
+    ("zone", "closed"),
+    [
+        ([], ALL),
+        ([[{"accept": None}]], ()),
+        ([_accept("tcp", 2049)], ALL[1:]),
+        ([_accept("tcp", {"range": [2000, 30000]})], ("4791/udp",)),
+        ([_accept("udp", {"set": [53, 4791]})], ("2049/tcp", "20049/tcp")),
+        ([[IN_ZONE, *_accept("tcp", 2049)]], ALL[1:]),
+        # Who is let in by address is unknown.
+        ([[SOURCE, *_accept("tcp", 2049)]], ALL[1:]),
+        ([[SOURCE, {"accept": None}]], ()),
+        ([[IN_ZONE, {"accept": None}]], ()),
+        ([[{"goto": {"target": "empty"}}]], ALL),
+        ([[{"xt": {"type": "match"}}, {"accept": None}]], ()),
+    ],
+)
+def test_what_the_packet_filter_drops(zone, closed):
+    assert dropped(_ruleset(zone)) == closed
+
+
+def test_chains_that_no_incoming_packet_meets():
+    name = {"family": "inet", "table": "f", "name": "out"}
+    chain = {"chain": {**name, "hook": "forward", "policy": "drop"}}
+    drop = {
+        "rule": {"family": "inet", "table": "f", "chain": "out", "expr": [{"drop": 0}]}
+    }
+    assert dropped(json.dumps({"nftables": [chain, drop]})) == ()
+    base = {"chain": {**name, "name": "in", "hook": "input", "policy": "drop"}}
+    assert dropped(json.dumps({"nftables": [base]})) == ALL
+
+
+# Others' texts
+
+TEXTS = st.text() | st.sampled_from(
+    [
+        *("rdma 20049\n", "rdma\n", "rdma ²\n", "+3 +4 -4.1", "0 0 1 2 3\n", "# x\n"),
+        *("/a\t*(rw)\n", "/a b(c)\n", "\\040 \\777", '"/a b" *(rw)', "[exports]\n"),
+        *("rootdir=/x\n", '{"nftables": [{}]}', '{"nftables": [{"chain": 1}]}'),
+        *('{"nftables": [{"rule": {"expr": [1]}}]}', "[" * 5000, _ruleset([[{}]])),
+    ]
+)
+
+
+@given(st.lists(TEXTS, max_size=4).map("".join))
+def test_any_text_is_read(text):
+    port_list(text)
+    offered(text)
+    queued, woken = pool_statistics(text)
+    assert (queued is None) == (woken is None)
+    assert all(export.options is not None for export in export_table(text))
+    assert all(folder.startswith("/") for folder in configured_folders(text))
+    root_folder(text)
+    assert isinstance(dropped(text), tuple)
+
+
+def test_forms_of_the_files():
+    assert port_list("rdma 20049\nrdma 20049\ntcp 2049\n") == ("rdma 20049", "tcp 2049")
+    assert offered("+3 +4 -4.0 +4.1 -4.2") == ("3", "4.1")
+    table = export_table("/a\\040b\t10.0.0.0/8(rw,sync)\n/c\t*(ro)\n")
+    assert [(e.path, e.client, e.options) for e in table] == [
+        ("/a b", "10.0.0.0/8", "rw,sync"),
+        ("/c", "*", "ro"),
+    ]
+    text = '# /x\n/a\\\n  *(rw)\n\'/b\n"/c d" *\n -sync\n/e/ host(rw)\n'
+    assert list(configured_folders(text)) == ["/a", "/c d", "/e"]
+    assert nfs_server.unescaped("\\057x") == "/x"
