@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the verbs of ``ovirt-rdma`` share: settings, session, progress and matrices.
+"""Share what the verbs of ``ovirt-rdma`` need: settings, session, progress, matrices.
 
 One line per step that ended; on a terminal, the step that is being done is shown below
 them. With -o json|yaml, one JSON object per line.

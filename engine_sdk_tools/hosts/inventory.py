@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a run of Ansible gets and gives: the inventory and known_hosts, from the
-engine's hosts with their host keys and the operator's inventory; and the role's result.
+"""Make the inventory and known_hosts of a run of Ansible, from the engine's hosts with
+their host keys and the operator's inventory; and judge the role's result.
 
 The engine stores a host's key when it is added, and reports it as ``ssh.public_key``,
 with ``ssh.fingerprint`` (HostMapper). A host that was added before engine 4.4 and not
