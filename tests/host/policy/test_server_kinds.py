@@ -259,7 +259,8 @@ def test_a_kind_adds_what_it_requires_and_yields_to_everybody():
 def test_a_rule_without_a_kind_is_mounted_as_before():
     """Order and repetition of the engine's options too."""
     engine = "wsize=16384,noatime,rsize=8192"
-    assert _mounted("", engine) == f"{engine},proto=rdma,port=20049,retry=0"
+    for options in (engine, "noatime"):
+        assert _mounted("", options) == f"{options},proto=rdma,port=20049,retry=0"
 
 
 def test_the_stored_policy_has_the_kind(tmp_path):
