@@ -18,9 +18,10 @@ from pathlib import Path
 from support.golden.golden_hosts import DATA
 from support.golden.golden_traps import TRAPS
 from support.host.facts_of_everything import EVERYTHING
+from support.host.rule_cases import sound_server
 
 from ovirt_rdma.host.facts.devices import Adapter, Dcb, PciIdentity, PriorityOf
-from ovirt_rdma.host.facts.model import Facts, NfsExport, NfsServer, load
+from ovirt_rdma.host.facts.model import Facts, load
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.rules.base import View
@@ -148,7 +149,7 @@ def _hosts():
     loaded = replace(roce.modules, loaded=(*roce.modules.loaded, "irdma"))
     adapters = (*roce.adapters, Adapter(nic, "ice", auxiliary=()))
     yield replace(roce, adapters=adapters, modules=loaded), Policy()
-    yield replace(roce, nfs_server=SERVER), Policy()
+    yield replace(roce, nfs_server=sound_server()), Policy()
 
 
 _ALL = """
@@ -161,25 +162,6 @@ host:
 nfs:
   rules: [{server: "*", transport: require-rdma}]
 """
-
-
-_EXPORT = NfsExport("/vm", "/srv/vm", "*", "rw,sync,sec=sys", 36, 36, 0o755, False)
-SERVER = NfsServer(
-    threads=16,
-    listeners=("rdma 20049", "tcp 2049"),
-    versions=("3", "4.1", "4.2"),
-    clients=2,
-    queued=5000,
-    woken=4900,
-    max_requests=64,
-    max_block_size=1 << 20,
-    exports=(
-        replace(_EXPORT, free=1 << 30, size=1 << 31, free_files=1000),
-        replace(_EXPORT, path="/iso", problem="No such file"),
-    ),
-    configured=("/srv/vm",),
-    dropped=("2049/tcp",),
-)
 
 
 def of_roce(facts, dcb, egress):

@@ -54,8 +54,9 @@ def _listener(view: View) -> Iterator[Finding]:
             f"{NO_SERVER}, or it is stopped", "systemctl enable --now nfs-server"
         )
         return
-    if server.listeners is None:
-        yield about.skips("it is unknown where the server listens", "run it as root")
+    if server.listeners is None or server.threads is None:
+        unknown = "it is unknown if the server runs, and where it listens"
+        yield about.skips(unknown, "run it as root")
         return
     ports = server.rdma_ports
     if ports and DEFAULT_PORT not in ports:
@@ -114,6 +115,8 @@ def _threads(view: View, server: NfsServer) -> Iterator[Finding]:
             "requests",
             fix,
         )
+    elif server.clients is None:
+        yield about.skips(f"it has {threads} threads, for an unknown number of clients")
     else:
         yield about.passes(f"it has {threads} threads")
 
@@ -135,6 +138,8 @@ def _settings(view: View, server: NfsServer) -> Iterator[Finding]:
             "remove the setting from sysctl.d; now: sysctl "
             f"sunrpc.svc_rdma.max_requests=64; {_RESTART}",
         )
+    elif server.max_block_size is None:
+        yield about.skips("the largest read or write is unknown", "run it as root")
     else:
         yield about.passes(f"a connection may have {requests} requests at once")
     size = server.max_block_size
@@ -284,6 +289,8 @@ def _disk(about: About, export: NfsExport) -> Finding:
             f"{where} has {export.free >> 20} of {export.size >> 20} MiB free",
             "extend it: VMs pause when it is full",
         )
+    if export.read_only is None:
+        return about.skips(f"it is unknown if {where} is mounted read-only")
     return about.passes(f"{where} has {export.free >> 20} MiB free")
 
 

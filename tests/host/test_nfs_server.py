@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from support.command_line import run
 from support.fakes.fake_hosts import soft_roce
 from support.fakes.fake_root import FakeRoot
+from support.host.rule_cases import facts, sound_server
 
 from ovirt_rdma.cli.host import check
 from ovirt_rdma.host.collect import nfs_server
@@ -34,9 +35,9 @@ from ovirt_rdma.host.collect.nfs_server import (
 from ovirt_rdma.host.facts import model as dump
 from ovirt_rdma.host.facts.model import NfsServer
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.rules.base import FAIL, SKIP, WARN
+from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN
 from ovirt_rdma.host.rules.nfs_server import ALL_RULES
-from ovirt_rdma.host.rules.registry import decide
+from ovirt_rdma.host.rules.registry import SERVER_RULES, decide
 from ovirt_rdma.host.system.commands import CommandFailed
 
 NFSD = "/proc/fs/nfsd"
@@ -45,6 +46,7 @@ DEFAULTS = (
     "secure_locks,acl,no_pnfs,anonuid=65534,anongid=65534,sec=sys,rw,secure,"
     "root_squash,no_all_squash"
 )
+MOUNTED = "30 1 8:1 / /srv {},relatime - ext4 /dev/sda1 rw\n"
 NO_RULES = {"nftables": [{"metainfo": {"json_schema_version": 1}}]}
 
 
@@ -56,7 +58,6 @@ class Server:
     options: str = DEFAULTS
     owner: str = "36 36 755"
     space: str = "200000 400000 4096 1000 2000"
-    mounts: dict[str, str] = field(default_factory=lambda: {"/srv": "rw"})
 
     def __post_init__(self) -> None:
         write = self.root.write
@@ -64,6 +65,8 @@ class Server:
         write(f"{NFSD}/portlist", "rdma 20049\nrdma 20049\ntcp 2049\ntcp 2049\n")
         write(f"{NFSD}/versions", "-2 +3 +4 +4.1 +4.2\n")
         write(f"{NFSD}/max_block_size", "1048576\n")
+        write(f"{NFSD}/clients/1/info", "clientid: 0x1\n")
+        write("/proc/self/mountinfo", MOUNTED.format("rw"))
         write(
             f"{NFSD}/pool_stats",
             "# pool packets-arrived sockets-enqueued threads-woken threads-timedout\n"
@@ -164,8 +167,7 @@ def _option(old: str, new: str) -> Callable[[Server], None]:
 
 
 def _read_only(server: Server) -> None:
-    mountinfo = "30 1 8:1 / /srv ro,relatime - ext4 /dev/sda1 rw\n"
-    server.root.write("/proc/self/mountinfo", mountinfo)
+    server.root.write("/proc/self/mountinfo", MOUNTED.format("ro"))
 
 
 def _without_rpcrdma(server: Server) -> None:
@@ -440,3 +442,22 @@ def test_forms_of_the_files():
     text = '# /x\n/a\\\n  *(rw)\n\'/b\n"/c d" *\n -sync\n/e/ host(rw)\n'
     assert list(configured_folders(text)) == ["/a", "/c d", "/e"]
     assert nfs_server.unescaped("\\057x") == "/x"
+
+
+@pytest.mark.parametrize(
+    ("fact", "rule"),
+    [
+        ("threads", "SERVER-LISTENER-01"),
+        ("clients", "SERVER-THREADS-01"),
+        ("max_block_size", "SERVER-RDMA-01"),
+        ("versions", "SERVER-VERS-01"),
+        ("dropped", "SERVER-FIREWALL-01"),
+        ("exports", "SERVER-EXPORT-01"),
+    ],
+)
+def test_what_is_unknown_of_a_server_is_skipped(fact, rule):
+    known = facts(nfs_server=sound_server())
+    unknown = facts(nfs_server=replace(sound_server(), **{fact: None}))
+    for host, verdict in ((known, PASS), (unknown, SKIP)):
+        decision = decide(host, Policy(), rules=SERVER_RULES)
+        assert {f.verdict for f in decision.findings if f.rule == rule} == {verdict}

@@ -126,7 +126,7 @@ FAULTS = {
     "not for vdsm": (mode(LAUNCHER, "700", "755"), "may not be run"),
     "no package": (away(vdsm_packages.OURS), "No module named 'ovirt_rdma'"),
     "unreadable package": (
-        mode(f"{vdsm_packages.OURS}/host/mount_options.py", "600", "644"),
+        mode(f"{vdsm_packages.OURS}/host/export.py", "600", "644"),
         "PermissionError: [Errno 13] Permission denied",
     ),
     "unreadable marker": (

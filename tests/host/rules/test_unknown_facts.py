@@ -15,13 +15,17 @@ from collections import defaultdict
 
 import pytest
 from support.golden.golden_hosts import DATA
+from support.host.rule_cases import sound_server
 
 from ovirt_rdma.host.facts.model import UNKNOWN, load
 from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN
-from ovirt_rdma.host.rules.registry import decide
+from ovirt_rdma.host.rules.nfs_server import ALL_RULES
+from ovirt_rdma.host.rules.registry import SERVER_RULES, decide
 
-HOSTS = sorted(path.parent.name for path in DATA.glob("*/facts.json"))
+SERVER = "an NFS server"
+HOSTS = [*sorted(path.parent.name for path in DATA.glob("*/facts.json")), SERVER]
 # None there is "there is none", which is known, and why.
 ABSENT = {
     "Adapter.driver": "no driver is bound",
@@ -37,6 +41,8 @@ ABSENT = {
     "Netdev.pci": "it is a virtual netdev",
     "Netdev.rdma_device": "it is of no RDMA port",
     "Netdev.rdma_port": "it is of no RDMA port",
+    "NfsExport.free_files": "the file system has no limit of files",
+    "NfsExport.problem": "the folder can be looked at",
     "OvirtNetwork.southbound": "the network has no NIC",
     "Profile.active_on": "it is not active",
     "Profile.file": "it is in memory only",
@@ -60,6 +66,9 @@ MOST, VALUES = 3, 3
 
 @functools.cache
 def _host(name):
+    if name == SERVER:
+        facts = load(DATA / "connectx-6-dx-roce/facts.json")
+        return dataclasses.replace(facts, nfs_server=sound_server()), Policy()
     folder = DATA / name
     text = (folder / "policy.yaml").read_text()
     return load(folder / "facts.json"), parse_policy(text, "policy.yaml").policy
@@ -122,7 +131,7 @@ def _others(path, fact, value):
 
 
 def _decided(facts, policy):
-    decision = decide(facts, policy)
+    decision = decide(facts, policy, rules=ALL_RULES if facts.nfs_server else None)
     verdicts = defaultdict(set)
     for finding in decision.findings:
         verdicts[finding.rule, finding.subject].add(finding.verdict)
@@ -159,6 +168,13 @@ def test_unknown_is_never_good(name):
         if seen[fact] <= MOST:
             wrong += _rests_on(facts, policy, path, fact, value)
     assert wrong == []
+
+
+def test_nothing_is_wrong_on_the_sound_server():
+    facts, policy = _host(SERVER)
+    decision = decide(facts, policy, rules=SERVER_RULES)
+    assert {f.verdict for f in decision.findings} == {PASS}
+    assert {f.rule for f in decision.findings} == {rule.id for rule in SERVER_RULES}
 
 
 def test_the_exceptions_are_facts_that_there_are():

@@ -23,6 +23,8 @@ from ovirt_rdma.host.facts.model import (
     ModuleFile,
     ModuleParameter,
     Modules,
+    NfsExport,
+    NfsServer,
     Software,
     Unit,
     module_name,
@@ -47,6 +49,36 @@ def facts(**parts: Any) -> Facts:
         if isinstance(parts.get(name), dict):
             parts[name] = kind(**parts[name])
     return Facts("hv1", "5.14.0-427.el9.x86_64", 3600.0, **parts)
+
+
+def sound_server() -> NfsServer:
+    """An NFS server on which nothing is wrong, and of which everything is known."""
+    export = NfsExport(
+        "/srv/vm",
+        "/srv/vm",
+        "*",
+        "rw,sync,root_squash,sec=sys",
+        uid=36,
+        gid=36,
+        mode=0o755,
+        read_only=False,
+        free=200 << 30,
+        size=400 << 30,
+        free_files=1000,
+    )
+    return NfsServer(
+        threads=16,
+        listeners=("rdma 20049", "tcp 2049"),
+        versions=("3", "4.1", "4.2"),
+        clients=2,
+        queued=5000,
+        woken=4900,
+        max_requests=64,
+        max_block_size=1 << 20,
+        exports=(export,),
+        configured=("/srv/vm",),
+        dropped=(),
+    )
 
 
 def host_policy(**parts: Any) -> Policy:
