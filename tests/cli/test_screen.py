@@ -135,9 +135,9 @@ def test_columns_that_fold_on_a_narrow_terminal(monkeypatch, minor, columns, sho
 
 
 MATRIX = """\
-from ovirt_rdma.cli.engine.matrix import show_matrix
+from ovirt_rdma.cli.engine.session import show_matrix
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.engine_sdk_tools.matrix import Axis, Cell, Matrix
+from ovirt_rdma.engine_sdk_tools.model import Axis, Cell, Matrix
 names = ("host01", "host02")
 verdicts = ("ok", "ok", "ok", "fail", "ok")
 columns = tuple(Axis(f"column {n}") for n in range(len(verdicts)))
