@@ -379,8 +379,8 @@ def _priority_finding(
     if priorities is None:
         what = "type of service" if tos is None else "priority"
         return about.skips(
-            f"{name} has {shown}; the {what} of {_KERNELS} is unknown, and if that "
-            "priority is theirs",
+            f"{name} has {shown}; the {what} of {_KERNELS} is unknown, so perhaps that "
+            "priority is not theirs",
             f"mkdir -p {shlex.quote(config)}; cat {file} shows the type of service, "
             f"dcb app show dev {name} the priorities",
         )
