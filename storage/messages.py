@@ -142,26 +142,22 @@ MOUNT = (
         "Stale file handle",
         "the server no longer has the file system that it exports",
         "on the server mount the file system again, then: exportfs -ra",
-        about_export=True,
     ),
     MountFailure(
         "Required key not available",
         "sec=krb5 without a Kerberos ticket of this host",
         "check rpc-gssd and the keytab of this host, or use sec=sys",
-        about_export=True,
     ),
     MountFailure(
         "Permission denied",
         "the server refuses this host: exports, or Kerberos",
         "check the server's exports (exportfs -v) and, with sec=krb5, rpc-gssd here",
-        about_export=True,
     ),
     MountFailure(
         "Operation not permitted",
         "the server refuses the request: mostly of a client with a port above 1023",
         "on the server export with insecure, or remove noresvport; with sec=krb5 check "
         "rpc-gssd here",
-        about_export=True,
     ),
     MountFailure(
         "Protocol not supported",
@@ -211,13 +207,11 @@ MOUNT = (
         "is busy or already mounted",
         "something is mounted there, with other options for the same export",
         "unmount it first (findmnt shows it), or use the same options",
-        about_export=True,
     ),
     MountFailure(
         "mount point",
         "the local folder is missing, or no folder",
         "create the folder",
-        about_export=True,
     ),
     MountFailure(
         "Input/output error",
@@ -229,13 +223,11 @@ MOUNT = (
         "helper program",
         "this host has no mount.nfs",
         "dnf install nfs-utils, or apt install nfs-common",
-        about_export=True,
     ),
     MountFailure(
         "unknown filesystem type",
         "this host has no mount.nfs, or this kernel no NFS",
         "dnf install nfs-utils, or apt install nfs-common",
-        about_export=True,
     ),
 )
 
