@@ -125,13 +125,11 @@ MOUNT = (
         "Failed to resolve server",
         "this host cannot resolve the server's name",
         "check DNS and /etc/hosts of this host: getent hosts NAME",
-        about_server=True,
     ),
     MountFailure(
         "DNS resolution failed",
         "this host cannot resolve the server's name",
         "check DNS and /etc/hosts of this host: getent hosts NAME",
-        about_server=True,
     ),
     MountFailure(
         "rpc.statd is not running but is required for remote locking",
@@ -183,25 +181,21 @@ MOUNT = (
         "check the server's log",
         rdma_fix="look for errors of the link (ovirt-rdma-host check: PORT-ERRORS-01) "
         "and at the server's log",
-        about_server=True,
     ),
     MountFailure(
         "Connection reset by peer",
         "the server ended the connection",
         "check the server's log and its limit of connections",
-        about_server=True,
     ),
     MountFailure(
         "Host is down",
         "the server does not answer",
         "check that the server is up",
-        about_server=True,
     ),
     MountFailure(
         "Program not registered",
         "the server offers no NFS 3: rpcbind does not know its mountd",
         "start the server's NFS service, or use NFS 4",
-        about_server=True,
     ),
     MountFailure(
         "is busy or already mounted",

@@ -101,6 +101,8 @@ def _finding(view: View, adapter: Adapter, verdict: str) -> Finding:
             "a guest"
         )
     why, fix = _why_not(view, adapter, model)
+    if model and model.is_nic:
+        verdict = _verdict(view, adapter.pci.address, model)
     return about.finds(verdict, f"{name} has no driver: {why}{counted}", fix)
 
 
@@ -325,7 +327,8 @@ class _Need:
 
 def _needs(view: View) -> Iterator[_Need]:
     facts, nfs = view.facts, view.wants_nfs_over_rdma
-    if facts.rdma_devices or facts.adapters or nfs:
+    models = [model_of(adapter.pci) for adapter in facts.adapters]
+    if facts.rdma_devices or nfs or any(not (m and m.is_nic) for m in models):
         verdict = FAIL if nfs else WARN
         yield _Need("INFINIBAND", "ib_core", "no RDMA at all", FAIL)
         yield _Need("SUNRPC_XPRT_RDMA", NFS_MODULE, "no NFS over RDMA", verdict)

@@ -36,7 +36,7 @@ from ovirt_rdma.host.policy.model import (
     Policy,
     interface_rule_for,
     names_port,
-    server_match,
+    rule_for,
 )
 
 RDMA = "rdma"
@@ -178,24 +178,21 @@ class View:
 
     @functools.cached_property
     def wanted_routes(self) -> tuple[tuple[Route, NfsRule], ...]:
-        """The known routes to servers of the policy's NFS rules, each with its rule."""
+        """The known routes to servers of the policy's NFS rules, each with its rule:
+        that of each mount, and those that name the address itself.
+
+        A network or pattern names many addresses that are no server of a domain.
+        """
         found = []
         for route in self.facts.routes:
-            exports = [Export(route.destination, "/")]
-            exports += filter(
-                None,
-                (
-                    Export.maybe(mount.source)
-                    for mount in self.facts.nfs_mounts
-                    if mount.address == route.destination
-                ),
+            exports = (
+                Export.maybe(mount.source)
+                for mount in self.facts.nfs_mounts
+                if mount.address == route.destination
             )
-            rules = [
-                rule
-                for rule in self.policy.nfs.rules
-                for export in exports
-                if server_match(rule.server, export)
-            ]
+            matches = (rule_for(self.policy, export) for export in exports if export)
+            rules = [match.rule for match in matches if match]
+            rules += (r for r in self.policy.nfs.rules if r.server == route.destination)
             found += [(route, rule) for rule in dict.fromkeys(rules)]
         return tuple(found)
 

@@ -438,6 +438,8 @@ def _other_mode(
     limit = datagram_limit(interface)
     mtu = settings.number(MTU) or 0
     modify = f"nmcli connection modify {settings.target} {TRANSPORT_MODE} "
+    if getattr(why_not, "id", "") == "connected-mode-unknown":
+        why_not = ""
     if why_not:
         less = (
             f" {MTU} {_SAFE_MTU}" if mtu > (limit.mtu if limit else _SAFE_MTU) else ""

@@ -707,10 +707,16 @@ PARAMETERS: dict[str, frozenset[str]] = {
 }
 
 _NAME = re.compile(r"([\w-]+)(?:=|$)")
+# Quotes can enclose blanks: dyndbg="file x +p".
+_WORDS = re.compile(r'(?:"[^"]*"?|[^\s"])+')
 
 
 def _plain_name(option: str) -> str:
     return option.replace("-", "_")
+
+
+# Every module takes them (kernel/module/main.c, unknown_module_param_cb).
+_OF_ALL = ("dyndbg", "async_probe")
 
 
 def _is_dead(view: View, module: str, option: str) -> Optional[bool]:
@@ -721,7 +727,7 @@ def _is_dead(view: View, module: str, option: str) -> Optional[bool]:
     """
     modules, name = view.facts.modules, module_name(module)
     path, known = file_of(modules, module), PARAMETERS.get(name)
-    if running_value(modules, module, option) is not None:
+    if running_value(modules, module, option) is not None or option in _OF_ALL:
         return False
     if known is None or (path is not None and not is_of_the_kernel(path)):
         return None
@@ -734,7 +740,7 @@ def _unknown_options(view: View) -> Iterator[Finding]:
         (line.module, match[1], place_of(line))
         for line in view.facts.modules.modprobe_lines
         if line.command == "options" and line.file != MODPROBE
-        for match in map(_NAME.match, line.text.split())
+        for match in map(_NAME.match, _WORDS.findall(line.text))
         if match
     ]
     options = view.policy.host.module_options

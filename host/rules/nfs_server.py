@@ -8,6 +8,7 @@ of this group.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Callable
 
@@ -21,7 +22,7 @@ from ovirt_rdma.host.rules import (
     nfs,
     roce,
 )
-from ovirt_rdma.host.rules.base import FAIL, WARN, About, Finding, Rule, View
+from ovirt_rdma.host.rules.base import FAIL, SKIP, WARN, About, Finding, Rule, View
 from ovirt_rdma.host.rules.modules import NFS_MODULE, is_available, is_loaded
 from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID
 
@@ -169,8 +170,11 @@ def _versions(view: View, server: NfsServer) -> Iterator[Finding]:
 
 
 def _each(server: NfsServer, rule: str) -> Iterator[tuple[About, NfsExport]]:
+    """Yield the exports but the root of NFS 4, which has no storage domain."""
     paths = [export.path for export in server.exports or ()]
     for export in server.exports or ():
+        if export.path == "/" or {"fsid=0", "fsid=root"} & {*export.options.split(",")}:
+            continue
         alone = paths.count(export.path) == 1
         subject = export.path if alone else f"{export.path} {export.client}"
         yield About(rule, subject), export
@@ -183,10 +187,15 @@ def _exports(view: View, server: NfsServer) -> Iterator[Finding]:
         yield About(rule).skips("the exports are unknown", "run it as root")
         return
     exported = {export.path.rstrip("/") or "/" for export in server.exports}
+    others = ", ".join(sorted(exported - set(server.configured)))
     for path in dict.fromkeys(server.configured):
         if path not in exported:
             sentence = f"{path} is in /etc/exports, but not exported"
-            yield About(rule, path).fails(sentence, "exportfs -ra")
+            if others:  # exportfs resolves links (nfs-utils, nfsd_realpath)
+                sentence += f", unless it is a link to one of these: {others}"
+                yield About(rule, path).skips(sentence, "exportfs -ra")
+            else:
+                yield About(rule, path).fails(sentence, "exportfs -ra")
     if not server.exports and not server.configured:
         yield About(rule).fails(
             "it exports nothing",
@@ -244,16 +253,23 @@ def _owner(about: About, export: NfsExport) -> Finding:
                 "belong to 36:36",
                 f"write no_all_squash, or add anonuid=36,anongid=36: {_REEXPORT}",
             )
+    folder = shlex.quote(export.folder)
     if export.problem:
-        sentence = f"{export.folder} cannot be looked at: {export.problem}"
-        return about.fails(sentence, f"install -d -o 36 -g 36 {export.folder}")
+        missing = "No such file" in export.problem
+        return about.finds(
+            FAIL if missing else SKIP,
+            f"{export.folder} cannot be looked at: {export.problem}",
+            f"mount its file system, or: install -d -o 36 -g 36 {folder}"
+            if missing
+            else "look at the disk behind it, as root",
+        )
     if export.uid is None or export.mode is None:
         return about.skips(f"the owner of {export.folder} is unknown")
     shift = 6 if export.uid == user else 3 if export.gid == group else 0
     shown = (
         f"{export.folder} belongs to {export.uid}:{export.gid} (mode {export.mode:04o})"
     )
-    fix = f"chown 36:36 {export.folder}; chmod 0755 {export.folder}"
+    fix = f"for a storage domain: chown 36:36 {folder}; chmod u+rwx {folder}"
     if (export.mode >> shift) & 7 != 7:
         return about.fails(f"{shown}: vdsm:kvm (36:36) cannot write to it", fix)
     if (export.uid, export.gid) != (user, group):

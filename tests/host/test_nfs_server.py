@@ -461,3 +461,29 @@ def test_what_is_unknown_of_a_server_is_skipped(fact, rule):
     for host, verdict in ((known, PASS), (unknown, SKIP)):
         decision = decide(host, Policy(), rules=SERVER_RULES)
         assert {f.verdict for f in decision.findings if f.rule == rule} == {verdict}
+
+
+def _exports(**parts):
+    (export,) = sound_server().exports
+    server = replace(sound_server(), exports=(replace(export, **parts),))
+    return decide(facts(nfs_server=server), Policy(), rules=SERVER_RULES).findings
+
+
+def test_the_root_of_nfs_4_is_no_storage_domain():
+    for parts in ({"path": "/"}, {"options": "ro,fsid=0,sec=sys"}):
+        found = _exports(uid=0, gid=0, **parts)
+        assert {f.verdict for f in found} <= {PASS, SKIP}
+
+
+def test_a_folder_that_cannot_be_looked_at_is_not_made_anew():
+    (found,) = (
+        f for f in _exports(problem="no answer in 5 s") if f.rule == "SERVER-OWNER-01"
+    )
+    assert (found.verdict, "install" in found.fix) == (SKIP, False)
+
+
+def test_a_link_in_exports_is_exported_by_its_target():
+    server = replace(sound_server(), configured=("/home/vm",))
+    found = decide(facts(nfs_server=server), Policy(), rules=SERVER_RULES).findings
+    (link,) = (f for f in found if f.subject == "/home/vm")
+    assert link.verdict == SKIP and "/srv/vm" in link.sentence

@@ -600,3 +600,14 @@ def test_a_fix_never_leads_to_a_rule_that_is_satisfied(facts, policy):
 def test_packages_are_those_of_the_running_kernel(release, packages):
     facts = replace(golden("connectx-5-ib"), kernel_release=release)
     assert packages in package_fix(facts, "rpcrdma")
+
+
+def test_a_nic_that_no_policy_needs_for_rdma_is_no_problem():
+    """Neither without a driver nor with a kernel that has no RDMA."""
+    host = nic("0x37d0", "i40e")
+    unbound = replace(host, adapters=(replace(host.adapters[0], driver=None),))
+    for facts in (host, unbound, config(host, INFINIBAND="n")):
+        found = decide(facts, Policy()).findings
+        rules = ("DRIVER-01", "KERNEL-01")
+        bad = [f for f in found if f.rule in rules and f.verdict in (FAIL, WARN)]
+        assert bad == []

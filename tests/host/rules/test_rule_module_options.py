@@ -48,6 +48,9 @@ def test_dead_option(line, subject, words):
         {"modprobe_lines": (modprobe("options mlx4_core num_vfs=8"),)},
         {"modprobe_lines": (modprobe("options mlx4_core log_mtts_per_seg=3"),)},
         {"modprobe_lines": (modprobe("blacklist mlx4_core"),)},
+        # Every module takes them.
+        {"modprobe_lines": (modprobe("options mlx5_core async_probe=1"),)},
+        {"modprobe_lines": (modprobe('options mlx5_core dyndbg="file x +p"'),)},
         {  # MLNX_OFED's driver has it, and shows it
             "modprobe_lines": (modprobe("options mlx4_core log_num_mtt=24"),),
             "parameters": (parameter("mlx4_core log_num_mtt=24"),),

@@ -14,7 +14,7 @@ from support.host.rule_cases import (
     roce_device,
 )
 
-from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.facts.model import NfsMount, Route
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.rules.base import View
 from ovirt_rdma.host.rules.nfs import MODULE, PORT, REGISTRATION
@@ -145,3 +145,37 @@ def test_no_device():
     # Only one of them fails.
     assert findings(REGISTRATION, facts(), REQUIRE_RDMA)["host"][0] == "SKIP"
     assert findings(PORT, facts(), REQUIRE_RDMA)["host"][0] == "FAIL"
+
+
+NAS, ISO = "10.0.0.5", "10.0.0.6"
+
+
+def _mount(address, path):
+    return NfsMount(f"{address}:{path}", "/mnt", "nfs", "", address=address)
+
+
+@pytest.mark.parametrize(
+    ("rules", "mounts", "failed"),
+    [
+        # The first rule wins: TCP.
+        ([(NAS, "*", "tcp"), ("10.0.0.0/16", "*", "require-rdma")], [NAS], []),
+        # The other mount has no rule, and a target of iSCSI is no server of NFS.
+        ([("*", "/vm/*", "require-rdma")], [ISO], []),
+        ([("*", "/vm/*", "require-rdma")], [], []),
+        ([("*", "*", "require-rdma")], [NAS], [NAS]),
+        ([(NAS, "/vm/*", "require-rdma")], [], [NAS]),
+    ],
+)
+def test_a_route_counts_for_the_rule_of_its_mounts(rules, mounts, failed):
+    policy = Policy(
+        nfs=NfsPolicy(
+            tuple(NfsRule(n, f"rule {n}", *rule) for n, rule in enumerate(rules, 1))
+        )
+    )
+    host = facts(
+        rdma_devices=(ib_device(),),
+        routes=(Route(NAS, "ovirtmgmt"), Route(ISO, "ovirtmgmt")),
+        nfs_mounts=tuple(_mount(address, "/data") for address in mounts),
+    )
+    found = findings(PORT, host, policy)
+    assert [name for name in found if found[name][0] == "FAIL"] == failed
