@@ -124,12 +124,12 @@ MOUNT = (
     MountFailure(
         "Failed to resolve server",
         "this host cannot resolve the server's name",
-        "check DNS and /etc/hosts of this host: getent hosts NAME",
+        "check DNS and /etc/hosts of this host; getent hosts shows what they say",
     ),
     MountFailure(
         "DNS resolution failed",
         "this host cannot resolve the server's name",
-        "check DNS and /etc/hosts of this host: getent hosts NAME",
+        "check DNS and /etc/hosts of this host; getent hosts shows what they say",
     ),
     MountFailure(
         "rpc.statd is not running but is required for remote locking",
@@ -366,7 +366,7 @@ LOG = (
     LogMessage(
         "unable to add gid",
         "a RoCE port has no GID for an address: its table is full, or it is down",
-        "ip link set NETDEV up: explain ROCE-GID-01",
+        "set its netdev up: explain ROCE-GID-01",
         "drivers/infiniband/core/cache.c:585",
     ),
     LogMessage(
@@ -470,7 +470,7 @@ LOG = (
     LogMessage(
         "Truncated VF list",
         "ip shows only a part of the virtual functions, so their GUIDs are unknown",
-        "ip link show dev NETDEV, for one port at a time",
+        "look at one port at a time, with ip link show dev",
         "iproute2 lib/libnetlink.c; github.com/nasty-project/nasty/pull/611",
     ),
     LogMessage(

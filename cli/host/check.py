@@ -293,7 +293,7 @@ class ServerCheck(Check):
         "Run it as root on a Linux NFS server. It needs no VDSM and no policy, and\n"
         "changes nothing: it looks at listeners, exports and their folders, threads,\n"
         "versions, settings and firewall, and at RDMA ports and their netdevs.\n"
-        "The results are as those of check. 'nfs check --server-facts FILE'\n"
+        "The results are as those of check. 'nfs check --server-facts nas1.json'\n"
         "compares the facts of the server with those of a hypervisor."
     )
     rules = nfs_server.ALL_RULES
@@ -304,6 +304,7 @@ class ServerCheck(Check):
         cls.add_selection(parser)
         add_allow_none(parser, "RDMA device")
         add_facts(parser)
+        parser.set_defaults(policy=None)
 
 
 def _with_steps(decided: HostDecision) -> list[Finding]:

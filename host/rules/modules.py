@@ -639,10 +639,10 @@ _ENHANCED = (
 _LRO = "GRO replaces it for every netdev (ethtool -k shows rx-gro)"
 
 _OF_OFED = "it is an option of MLNX_OFED's driver"
-_SYSCTL = "it is a sysctl: write sunrpc.{} = VALUE to a file in /etc/sysctl.d"
+_SYSCTL = "it is a sysctl: set sunrpc.{} in a file in /etc/sysctl.d"
 _INTELS = (
-    "it is an option of Intel's own driver; the kernel's takes: devlink dev param set "
-    "pci/ADDRESS name enable_roce value true cmode runtime"
+    "it is an option of Intel's own driver; the kernel's takes enable_roce: see "
+    "devlink dev param set"
 )
 
 # (module, option): the replacement; "": of all other options of the module.

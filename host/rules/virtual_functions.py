@@ -341,7 +341,7 @@ def _unread(pf: Pf, about: About, what: str, numbers: list[int]) -> Finding:
     return about.skips(
         f"the {what} of {_named(numbers)} of {pf.name} are unknown: the kernel or ip "
         "shows them in part only",
-        "ip link show dev NETDEV of that port alone; a newer iproute2",
+        "look at that port alone, with ip link show dev; or take a newer iproute2",
     )
 
 
