@@ -483,7 +483,7 @@ def test_a_folder_that_cannot_be_looked_at_is_not_made_anew():
 
 
 def test_a_link_in_exports_is_exported_by_its_target():
-    server = replace(sound_server(), configured=("/home/vm",))
+    server = replace(sound_server(), configured=("/export/vm",))
     found = decide(facts(nfs_server=server), Policy(), rules=SERVER_RULES).findings
-    (link,) = (f for f in found if f.subject == "/home/vm")
+    (link,) = (f for f in found if f.subject == "/export/vm")
     assert link.verdict == SKIP and "/srv/vm" in link.sentence
