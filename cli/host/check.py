@@ -10,7 +10,6 @@ docs/rules/ID.md, which the package installs.
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import re
 import shlex
 from collections.abc import Hashable, Iterable, Sequence
@@ -31,6 +30,7 @@ from ovirt_rdma.cli.parser import (
 )
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem, UsageProblem, did_you_mean
+from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts, load
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.model import TCP, Policy, digest
@@ -83,7 +83,8 @@ def load_decision(
     if rules is None:
         policy, place = policy_in_question(source.policy, context)
     if source.facts is None:
-        facts = HostReader(context.root).facts(_servers(policy))
+        reader = HostReader(context.root)
+        facts = reader.facts(_servers(policy), exports=rules is not None)
     else:
         facts = load(source.facts)
     stored = under(context.root, POLICY_JSON)
@@ -448,15 +449,7 @@ def read_page(rule: str) -> RulePage:
 def _servers(policy: Policy) -> tuple[str, ...]:
     """Return the addresses of servers that the policy's NFS rules over RDMA name."""
     named = (rule.server for rule in policy.nfs.rules if rule.transport != TCP)
-    return tuple(dict.fromkeys(server for server in named if _is_address(server)))
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return tuple(dict.fromkeys(s for s in named if Export(s, "/").address))
 
 
 def _messages(output: Output, known: Sequence[Union[LogMessage, MountFailure]]) -> int:

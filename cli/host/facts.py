@@ -219,7 +219,7 @@ class ShowFacts(HostVerb):
         else:
             for address in self.route_to:
                 _refuse_name(address)
-            facts = HostReader(context.root).facts(self.route_to)
+            facts = HostReader(context.root).facts(self.route_to, exports=True)
         if context.output.for_people:
             fabric = None if self.facts is not None else _fabric(context.root)
             _print(facts, context.output, self.interfaces, fabric)

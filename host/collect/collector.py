@@ -95,17 +95,18 @@ class HostReader:
             run = run_command
         self._tools = Tools(run, str(self._tree.root))
 
-    def facts(self, routes_to: Sequence[str] = ()) -> Facts:
-        """Return all facts.
+    def facts(self, routes_to: Sequence[str] = (), exports: bool = False) -> Facts:
+        """Return all facts; of an NFS server here, what it exports and what the packet
+        filter drops only with ``exports``, because hooks and runs must not wait for it.
 
         The routes are those to the server addresses ``routes_to``, to the servers of
         all NFS mounts, and to those of block storage if the session does not show which
         netdev it uses.
         """
         tools = self._tools.with_limited_timeouts()
-        return HostReader(self._tree.root, tools.run)._snapshot(routes_to)
+        return HostReader(self._tree.root, tools.run)._snapshot(routes_to, exports)
 
-    def _snapshot(self, routes_to: Sequence[str]) -> Facts:
+    def _snapshot(self, routes_to: Sequence[str], exports: bool) -> Facts:
         # Imported here: vdsmd reads mounts only, and needs no counters.
         from ovirt_rdma.host.collect.statistics import (  # noqa: PLC0415
             read_statistics,
@@ -154,7 +155,7 @@ class HostReader:
             cm_ids=self.cm_ids(problems),
             degraded_marks=self.degraded_marks(problems),
             tuning=read_tuning(self._tree),
-            nfs_server=read_nfs_server(self._tree, self._tools, problems),
+            nfs_server=read_nfs_server(self._tree, self._tools, problems, exports),
         )
         return replace(
             facts,

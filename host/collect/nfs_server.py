@@ -34,15 +34,19 @@ PORTS = (("tcp", 2049), ("udp", 4791), ("tcp", 20049))
 
 
 def read_nfs_server(
-    tree: FileTree, tools: Tools, problems: list[str]
+    tree: FileTree, tools: Tools, problems: list[str], exports: bool
 ) -> Optional[NfsServer]:
-    """Return the NFS server of this host; None if it never ran since boot."""
+    """Return the NFS server of this host; None if it never ran since boot. Exports and
+    the packet filter, which tools look at, are read only with ``exports``.
+    """
     if "threads" not in tree.names(NFSD):
         return None
     listeners = tree.data(f"{NFSD}/portlist", problems)
     versions = tree.text(f"{NFSD}/versions", problems)
     queued, woken = pool_statistics(tree.text(f"{NFSD}/pool_stats") or "")
-    ruleset = tools.text(["nft", "-j", "list", "ruleset"], optional=True)
+    ruleset = None
+    if exports:
+        ruleset = tools.text(["nft", "-j", "list", "ruleset"], optional=True)
     return NfsServer(
         threads=tree.number(f"{NFSD}/threads", problems),
         listeners=None if listeners is None else port_list(listeners.decode("latin-1")),
@@ -52,7 +56,7 @@ def read_nfs_server(
         woken=woken,
         max_requests=tree.number(f"{_SVC_RDMA}/max_requests"),
         max_block_size=tree.number(f"{NFSD}/max_block_size"),
-        exports=_exports(tree, tools, problems),
+        exports=_exports(tree, tools, problems) if exports else None,
         configured=tuple(
             folder
             for text in _texts(tree, _EXPORTS, ".exports", problems)

@@ -7,7 +7,6 @@ tests/engine/test_engine_api_docs.py runs the examples of their page.
 from __future__ import annotations
 
 import contextlib
-import resource
 
 import pytest
 from engine_double import EngineDouble, sample_world
@@ -25,12 +24,6 @@ from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine, connect
 from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainRequest
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
-    OK,
-    AnsibleRun,
-    private_folder,
-    run_order,
-)
 from ovirt_rdma.engine_sdk_tools.model import ChecksFailed, Refused, problems_of
 from ovirt_rdma.engine_sdk_tools.networks.create import NetworkRequest
 
@@ -114,31 +107,11 @@ def test_requests_of_a_large_fleet_are_linear(tmp_path, hosts):
     assert len(site.door.asked) <= 2 * hosts + 1 + hosts // 20
 
 
-# For three hosts, one after the other, on a real engine (4.5.8, with its requests).
-ENGINES_OWN_S = 18.0
-
-
-@pytest.mark.selftest
-def test_asking_three_hosts_takes_half_of_the_engines_own_time(tmp_path, site):
-    """In processor time, which other programs hardly change; a conversion waits for
-    each start of Ansible.
-    """
+def test_three_hosts_cost_seven_starts_of_ansible(site):
+    """docs/decisions/012 has what a start costs, measured, beside the engine's time."""
     assert site.rdma.convert("data1").stage == "converted"
-    ssh = tmp_path / "ssh"
-    ssh.write_text("#!/bin/sh\n")
-    ssh.chmod(0o755)
-    host = {"ansible_host": "192.0.2.1", "ansible_ssh_executable": str(ssh)}
-    order = AnsibleRun("true", {"all": {"hosts": {"host-0": host}}}, {})
-    spent = []
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        with private_folder() as folder:
-            (outcome,) = run_order(order, folder)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert outcome.kind == OK
-        spent.append(after.ru_utime + after.ru_stime)
-        spent[-1] -= before.ru_utime + before.ru_stime
-    assert min(spent) * len(site.door.asked) <= ENGINES_OWN_S / 2
+    assert len(site.world.hosts) == 3
+    assert len(site.door.asked) <= 7
 
 
 def test_there_and_back_and_a_revert_to_the_state_before_the_first(site):

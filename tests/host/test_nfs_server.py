@@ -295,7 +295,7 @@ def test_a_host_without_a_server(tmp_path, capsys, monkeypatch):
 
 def test_what_is_unknown_is_not_good(server):
     """Each fact that is made unknown takes away the PASS that rested on it."""
-    facts = server.root.reader().facts()
+    facts = server.root.reader().facts(exports=True)
     known = facts.nfs_server
     assert known is not None
     for name, rule in {
@@ -327,7 +327,7 @@ def _findings(facts, rule):
 
 def test_a_dump_of_the_server_is_as_good_as_the_server(server, wrong, tmp_path):
     server.set(owner="0 0 755")
-    facts = server.root.reader().facts()
+    facts = server.root.reader().facts(exports=True)
     file = tmp_path / "nas.json"
     file.write_text(dump.to_json(facts))
     assert dump.load(file) == facts
@@ -335,7 +335,7 @@ def test_a_dump_of_the_server_is_as_good_as_the_server(server, wrong, tmp_path):
 
 
 def test_a_dump_without_a_server_is_read(tmp_path):
-    facts = soft_roce(tmp_path).reader().facts()
+    facts = soft_roce(tmp_path).reader().facts(exports=True)
     data = dump.to_json_dict(facts)
     assert "nfs_server" not in data
     assert dump.from_json_dict(data, "old") == facts
@@ -487,3 +487,13 @@ def test_a_link_in_exports_is_exported_by_its_target():
     found = decide(facts(nfs_server=server), Policy(), rules=SERVER_RULES).findings
     (link,) = (f for f in found if f.subject == "/export/vm")
     assert link.verdict == SKIP and "/srv/vm" in link.sentence
+
+
+def test_hooks_and_runs_look_at_no_export(server):
+    """A disk behind an export may hang, and each costs two programs."""
+    asked: list[list[str]] = []
+    for name in ("stat", "nft"):
+        server.root.runner.program(name, lambda argv: asked.append(argv) or "")
+    found = server.root.reader().facts().nfs_server
+    assert (found.threads, found.exports, found.dropped) == (16, None, None)
+    assert asked == []
