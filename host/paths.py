@@ -90,6 +90,7 @@ VDSMD_UNIT = "vdsmd.service"
 
 # The kernel's netdevs.
 NET_CLASS = "/sys/class/net"
+RDMA_CM_CONFIG = "/sys/kernel/config/rdma_cm"  # of configfs
 
 
 def under(root: Union[str, Path], path: str) -> Path:

@@ -20,7 +20,7 @@ from support.golden.golden_traps import TRAPS
 from support.host.facts_of_everything import EVERYTHING
 from support.host.rule_cases import sound_server
 
-from ovirt_rdma.host.facts.devices import Adapter, Dcb, PciIdentity, PriorityOf
+from ovirt_rdma.host.facts.devices import Adapter, Buffer, Dcb, PciIdentity, PriorityOf
 from ovirt_rdma.host.facts.model import Facts, load
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
@@ -145,6 +145,12 @@ def _hosts():
     vlan = (PriorityOf(0, 3),)
     yield of_roce(roce, dcb, vlan), Policy()
     yield of_roce(roce, replace(dcb, trust="pcp"), vlan), Policy()
+    wanted = "{match: {link_layer: ethernet}, roce: {priority: 4, buffer: 50000}}"
+    text = f"version: 1\nhost: {{interfaces: [{wanted}]}}"
+    shared = (Buffer(200000, (0, 1, 2, 3)), Buffer(62016, (4, 5, 6, 7)), Buffer(0))
+    lossless = parse_policy(text, "policy.yaml").policy
+    quiet = replace(dcb, pause_rx=False, pause_tx=False, buffers=shared)
+    yield of_roce(roce, quiet, vlan), lossless
     nic = PciIdentity("0000:3b:00.0", "0x8086", "0x1592", "0x00")
     loaded = replace(roce.modules, loaded=(*roce.modules.loaded, "irdma"))
     adapters = (*roce.adapters, Adapter(nic, "ice", auxiliary=()))

@@ -32,6 +32,7 @@ from ovirt_rdma.host.policy.model import (
     MATCH,
     NFS,
     POLICY,
+    ROCE,
     RULE,
     VIRTUAL_FUNCTIONS,
 )
@@ -57,6 +58,7 @@ TABLES: dict[str, dict[str, Key]] = {
     "A rule for exports": RULE.rows,
     "A rule for netdevs": INTERFACE.rows,
     "match": MATCH.rows,
+    "roce": ROCE.rows,
     "A rule for virtual functions": VIRTUAL_FUNCTIONS.rows,
     "A partition": PARTITION.rows,
     "A subnet manager": SUBNET_MANAGER.rows,

@@ -46,6 +46,7 @@ from ovirt_rdma.host.facts.devices import (
     ROUTER,
     SWITCH,
     Bond,
+    Buffer,
     Dcb,
     Guid,
     Ipoib,
@@ -241,6 +242,27 @@ def _of_bus_device(
     return by_port
 
 
+def port_of(tree: FileTree, name: str) -> Optional[PortOf]:
+    """Return the RDMA port on the bus device of the Ethernet netdev ``name``, or whose
+    parent it is (Soft-RoCE); None if there is none, or none yet.
+    """
+    for device in tree.names(RDMA_CLASS):
+        folder = f"{RDMA_CLASS}/{device}"
+        numbers = [n for n in tree.names(f"{folder}/ports") if _DEV_PORT.fullmatch(n)]
+        if name in tree.names(f"{folder}/device/net"):
+            text = tree.text(f"{NET_CLASS}/{name}/dev_port") or ""
+            number = str(int(text) + 1) if _DEV_PORT.fullmatch(text) else "1"
+        elif tree.text(f"{folder}/parent") == name:
+            number = "1"
+        else:
+            continue
+        number = numbers[0] if len(numbers) == 1 else number
+        link_layer = tree.text(f"{folder}/ports/{number}/link_layer")
+        if number in numbers and link_layer == "Ethernet":
+            return device, int(number)
+    return None
+
+
 def _is_representor(tree: FileTree, name: str) -> bool:
     text = tree.text(f"{NET_CLASS}/{name}/phys_port_name")  # an error for many
     return text is not None and _REPRESENTOR.fullmatch(text) is not None
@@ -319,17 +341,21 @@ def read_dcb(
         return None
     name = netdev.name
     pause = _asked(tools, ["ethtool", "-a", name], pause_frames, problems)
-    show = ["dcb", "-j", "pfc", "show", "dev", name]
-    argv = ["dcb", "-j", "app", "show", "dev", name]
-    by_dscp = _asked(tools, argv, dscp_priorities, problems)
+    by_dscp = _asked(tools, dcb_show("app", name), dscp_priorities, problems)
     dcb = Dcb(
-        _asked(tools, show, pfc_priorities, problems),
+        _asked(tools, dcb_show("pfc", name), pfc_priorities, problems),
         _ecn_priorities(tree, folder),
         _trust(netdev, by_dscp),
         *(pause or (None, None)),
         by_dscp,
+        _asked(tools, dcb_show("buffer", name), buffers, problems),
     )
     return None if dcb == Dcb() else dcb
+
+
+def dcb_show(what: str, netdev: str) -> list[str]:
+    """Return the command that shows the ``pfc``, ``app`` or ``buffer`` of a netdev."""
+    return ["dcb", "-j", what, "show", "dev", netdev]
 
 
 def _trust(netdev: Netdev, by_dscp: Optional[tuple[PriorityOf, ...]]) -> Optional[str]:
@@ -540,6 +566,22 @@ def dscp_priorities(text: str) -> tuple[PriorityOf, ...]:
     if not isinstance(table, list) or not all(_is_pair(entry) for entry in table):
         raise ValueError("dscp_prio is not a table of pairs")
     return tuple(PriorityOf(*entry[:2]) for entry in table)
+
+
+def buffers(text: str) -> tuple[Buffer, ...]:
+    """Return the receive buffers in ``dcb -j buffer show dev NETDEV``.
+
+    Raises ValueError if the text has another form.
+    """
+    shown = _object(text)
+    of, sizes = shown.get("prio_buffer"), shown.get("buffer_size")
+    for table in (of, sizes):
+        if not isinstance(table, list) or not all(type(n) is int for n in table):
+            raise ValueError("no tables prio_buffer and buffer_size of numbers")
+    return tuple(
+        Buffer(size, tuple(prio for prio, at in enumerate(of or ()) if at == number))
+        for number, size in enumerate(sizes or ())
+    )
 
 
 def _is_pair(entry: object) -> bool:

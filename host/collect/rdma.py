@@ -53,6 +53,7 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.facts.model import UNKNOWN, Facts
+from ovirt_rdma.host.paths import RDMA_CM_CONFIG
 from ovirt_rdma.host.system.tree import FileTree
 
 # domain:bus:device.function; VMD and Hyper-V use domains of five digits and more.
@@ -239,7 +240,6 @@ def read_tuning(tree: FileTree) -> Tuning:
 
 _NUMBERED = re.compile(r"(?:\d+:\s*)?([A-Za-z<][^:]*)")
 _GID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
-RDMA_CM_CONFIG = "/sys/kernel/config/rdma_cm"
 _PKEY = re.compile(r"0x[0-9a-f]{4}")
 # For verbs hfi1 shows 4096 at most, even if Omni-Path's MTU is 8192 or 10240
 # (query_port() of drivers/infiniband/hw/hfi1/verbs.c).

@@ -383,13 +383,27 @@ class PriorityOf:
     priority: int
 
 
+# Drivers round the size of a buffer to cells of less (mlx5/core/en_dcbnl.c,
+# mlx5e_query_port_buffers_cell_size).
+CELL = 1024
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A receive buffer of an Ethernet port: its bytes, and the priorities in it."""
+
+    size: int
+    priorities: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True)
 class Dcb:
     """The data center bridging of an Ethernet netdev behind RoCE; None means unknown.
 
     ``pfc_priorities`` are those with priority flow control. ``ecn_priorities`` are
     those with ECN for RoCE, from the driver's sysfs (mlx5 only). ``trust`` is ``dscp``
-    or ``pcp``. ``dscp_priorities`` has the entries for a DSCP.
+    or ``pcp``. ``dscp_priorities`` has the entries for a DSCP. ``buffers`` are the
+    receive buffers, by number.
     """
 
     pfc_priorities: Optional[tuple[int, ...]] = None
@@ -398,6 +412,38 @@ class Dcb:
     pause_rx: Optional[bool] = None
     pause_tx: Optional[bool] = None
     dscp_priorities: Optional[tuple[PriorityOf, ...]] = None
+    buffers: Optional[tuple[Buffer, ...]] = None
+
+    def value(self, name: str) -> Optional[str]:
+        """Return a setting as text; None if it is unknown.
+
+        ``pause``: ``rx tx``, ``rx``, ``tx`` or ``off``. ``pfc`` and ``dscp-26``:
+        priorities as ``3,4``, or ``none``. ``buffers``: ``SIZE:PRIORITIES`` each.
+        """
+        if name == "pause":
+            if self.pause_rx is None or self.pause_tx is None:
+                return None
+            sides = (("rx", self.pause_rx), ("tx", self.pause_tx))
+            return " ".join(side for side, on in sides if on) or "off"
+        if name == "buffers":
+            return buffers_text(self.buffers) if self.buffers else None
+        priorities = self.pfc_priorities
+        if name != "pfc" and self.dscp_priorities is not None:
+            entries = self.dscp_priorities
+            priorities = tuple(e.priority for e in entries if name == f"dscp-{e.value}")
+        elif name != "pfc":
+            priorities = None
+        if priorities is None:
+            return None
+        return ",".join(str(one) for one in sorted(priorities)) or "none"
+
+
+def buffers_text(buffers: Iterable[Buffer]) -> str:
+    """Return buffers as text: ``130944:0,1 131072:3``."""
+    return " ".join(
+        f"{one.size}:{','.join(str(prio) for prio in one.priorities)}"
+        for one in buffers
+    )
 
 
 @dataclass(frozen=True)

@@ -622,6 +622,7 @@ _OPTIONAL = frozenset(
         "auxiliary",
         "default_tos",
         "dscp_priorities",
+        "buffers",
         "egress",
         "arp_ignore",
         "nfs_server",

@@ -98,6 +98,48 @@ _GUID = (
 )
 
 
+_MOST_DSCP = 63
+
+
+@dataclass(frozen=True)
+class RoceClass:
+    """The lossless class of RoCE at a port: its ``priority``, alone with flow control;
+    the DSCP of connections of the kernel, with the mark for ECN or not; and the bytes
+    of a receive buffer of its own.
+    """
+
+    priority: int = key(Number(0, 7), "the one with priority flow control (PFC)")
+    dscp: Optional[int] = optional(
+        Number(0, _MOST_DSCP),
+        "of storage's packets",
+        "8 times the priority and 2: 26 for priority 3",
+    )
+    ecn: str = optional(
+        Text(choices=(ON, OFF), written=True),
+        "congestion notification: packets are marked for it",
+        "`on`",
+        default=ON,
+    )
+    buffer: Optional[int] = optional(
+        Number(4096, 1 << 24),
+        "mlx5: bytes of a receive buffer for this priority only",
+        "the adapter divides them itself",
+    )
+
+    @property
+    def code_point(self) -> int:
+        """The DSCP."""
+        return 8 * self.priority + 2 if self.dscp is None else self.dscp
+
+    @property
+    def tos(self) -> int:
+        """The type of service: the DSCP, and ECT(0) (RFC 3168) with ECN."""
+        return self.code_point << 2 | (2 if self.ecn == ON else 0)
+
+
+ROCE = Keys(RoceClass)
+
+
 def _match(form: Form, meaning: str) -> Any:
     return optional(form, meaning, "any", within="match")
 
@@ -173,6 +215,9 @@ class InterfaceRule(Numbered):
         "mlx4: InfiniBand or Ethernet; see [VPI adapters](virtual-functions.md#vpi)",
         _UNCHANGED,
     )
+    roce: Optional[RoceClass] = optional(
+        ROCE, "RoCE: its lossless class, the table `roce` below", _UNCHANGED
+    )
 
 
 def _check_interface(rule: Given) -> None:
@@ -186,6 +231,12 @@ def _check_interface(rule: Given) -> None:
                 "key-not-for-ethernet",
                 "is for InfiniBand, but match names Ethernet ports; remove it",
             )
+    if rule.get("roce") and match.get("link_layer") == INFINIBAND:
+        rule.refuse(
+            "roce",
+            "key-not-for-infiniband",
+            "is for Ethernet, but match names InfiniBand ports; remove it",
+        )
     if rule.get("port_type"):
         for one in ("link_layer", "guid", "pkey"):
             if one in match:

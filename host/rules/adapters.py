@@ -131,8 +131,9 @@ _OFF = {
     "other reasons",
     "bnxt_en": "switch RDMA on in the adapter's own settings (firmware setup, or "
     "Broadcom's niccli), then reboot; {0} shows other reasons",
-    "ice": "{0} shows the reason: the firmware has RDMA off (more than four ports), or "
-    "there are too few interrupt vectors",
+    "ice": "{0} shows the reason: the firmware has RDMA off (more than four ports), "
+    "there are too few interrupt vectors, or the port is in a bond, which ends RDMA "
+    "with this driver",
 }
 
 

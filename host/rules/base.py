@@ -334,6 +334,8 @@ UNIT = "unit"
 OPENSM_FILE = "opensm-file"
 OPENSM_SETTINGS = "opensm-settings"
 VF = "vf"
+DCB = "dcb"
+ROCE_TOS = "roce-tos"
 
 
 @dataclass(frozen=True)
@@ -369,6 +371,10 @@ class Change:
       systemd unit ``target``.
     - VF sets the property ``name`` of the virtual functions of the adapter at the PCI
       address ``target``.
+    - DCB sets the data center bridging of the Ethernet netdev ``target``: ``pause``,
+      ``pfc``, ``dscp-26`` or ``buffers``.
+    - ROCE_TOS sets RDMA CM's default type of service of the RoCE port of the netdev
+      ``target``.
 
     ``before`` is None if the value does not exist yet, ``after`` is None if the file is
     removed. A SYSFS write to ``create_child`` creates a netdev and cannot be read back;

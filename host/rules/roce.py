@@ -6,7 +6,9 @@ not change an Ethernet MTU: the switch's limit is unknown to the host, and packe
 it are lost. ROCE-GID-01: type and addresses of the GIDs; RDMA CM finds a port by the
 GID of the source address. ROCE-PFC-01 and ROCE-ECN-01: flow control and congestion
 notification. Without them the network below RoCE may lose packets. They only warn: it
-depends on switches and adapters if a fabric needs them.
+depends on switches and adapters if a fabric needs them. ROCE-CLASS-01 and ROCE-TOS-01
+make the lossless class of the policy, at the adapter and for connections; where the
+policy has one, the other two leave it to them. ROCE-LAG-01: bonds of RoCE ports.
 """
 
 from __future__ import annotations
@@ -19,12 +21,24 @@ from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.adapter_models import MLX5
-from ovirt_rdma.host.facts.devices import Dcb, Netdev, RdmaDevice, RdmaPort
-from ovirt_rdma.host.policy.model import AUTO
+from ovirt_rdma.host.facts.devices import (
+    CELL,
+    Buffer,
+    Dcb,
+    Netdev,
+    RdmaDevice,
+    RdmaPort,
+    buffers_text,
+)
+from ovirt_rdma.host.policy.model import AUTO, ON, RoceClass
 from ovirt_rdma.host.rules.base import (
+    DCB,
     LINK_DOWN,
     LIVE,
+    ROCE_TOS,
+    SYSFS,
     About,
+    Change,
     Finding,
     Interface,
     Outcome,
@@ -314,6 +328,224 @@ def _show_gids(port: RocePort) -> str:
     return f"grep . {folder}/gids/* shows the table"
 
 
+_BONDED = {
+    "mlx5_core": "bond exactly the ports of one adapter, in mode 1, 2 or 4, without "
+    "virtual functions (or with all in switchdev mode)",
+    "mlx4_core": "bond exactly the two ports of one adapter, in mode 1, 2 or 4",
+}
+_TWO_NETWORKS = "give each port a network and an address of its own, or use mode 1"
+
+
+def _bonds(view: View) -> Iterator[Finding]:
+    """Yield a finding for each bond with a RoCE port."""
+    ports = {
+        base.name: port.name
+        for port in roce_ports(view)
+        if not port.device.is_soft_roce
+        for base in port.bases
+    }
+    for bond in view.facts.netdevs:
+        names = dict.fromkeys((*bond.bond.members, *bond.lowers)) if bond.bond else {}
+        with_rdma = [name for name in names if name in ports]
+        if bond.bond and with_rdma:
+            yield _bond(view, bond.name, bond.bond.mode, tuple(names), ports)
+
+
+def _bond(
+    view: View, name: str, mode: str, members: tuple[str, ...], ports: dict[str, str]
+) -> Finding:
+    about = About(LAG.id, name)
+    shown = f"{name} of {', '.join(members)} is in mode {mode}"
+    without = [member for member in members if member not in ports]
+    if without:
+        return about.warns(
+            f"{shown}, and {', '.join(without)} has no RoCE: with the link there, "
+            "nothing uses RDMA",
+            "bond ports with RoCE only",
+        )
+    devices = sorted({ports[member] for member in members})
+    if len(devices) == 1 and len(members) > 1:
+        return about.passes(f"{shown}; the driver makes one RoCE port of it")
+    if mode == "active-backup":
+        return about.passes(
+            f"{shown}: RoCE is at the active port, and connections begin again at the "
+            "other one if that fails"
+        )
+    first = view.netdev(members[0])
+    driver = first.driver if first else None
+    return about.warns(
+        f"{shown}, but {' and '.join(devices)} are RoCE ports of their own: the switch "
+        "sends answers to either, so that connections hang",
+        f"{_BONDED.get(driver or '', '')}; else {_TWO_NETWORKS}".removeprefix(
+            "; else "
+        ),
+    )
+
+
+# dcb and sysfs, with the semantics of this driver. The others that take a DSCP want
+# traffic classes besides: ice_dcbnl_setapp gives all bandwidth to class 0, and
+# bnxt_hwrm_queue_pfc_cfg refuses PFC without them.
+_SET_BY_DCB = "mlx5_core"
+
+
+def _class_of(base: Interface) -> Optional[RoceClass]:
+    return base.wanted.roce if base.wanted else None
+
+
+def _classes(view: View) -> Iterator[Outcome]:
+    """Yield what the policy's class needs at each RoCE port's own netdevs."""
+    for port in roce_ports(view):
+        for base in port.bases:
+            wanted, about = _class_of(base), About(CLASS.id, base.name)
+            if wanted and port.device.is_soft_roce:
+                yield about.skips(
+                    f"{base.name} carries Soft-RoCE: it has no flow control of its own"
+                )
+            elif wanted:
+                yield from _class(about, base, wanted)
+
+
+def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome]:
+    name, dcb, priority = base.name, base.netdev.dcb or Dcb(), wanted.priority
+    dscp = f"dscp-{wanted.code_point}"
+    settings = {"pause": "off", "pfc": str(priority), dscp: str(priority)}
+    unknown = [one for one in settings if dcb.value(one) is None]
+    if unknown:
+        yield about.warns(
+            f"the policy has a lossless class for {name}, but what it has now is "
+            f"unknown: {' and '.join(unknown)}",
+            f"dcb pfc show dev {name}; dcb app show dev {name}; ethtool -a {name} (a "
+            "virtual function has what its physical one has)",
+        )
+        return
+    refused = ""
+    if wanted.buffer is not None:
+        settings["buffers"], refused = _buffers(base, dcb, priority, wanted.buffer)
+    differ = {one: to for one, to in settings.items() if dcb.value(one) != to}
+    ends = () if wanted.ecn != ON else _ecn_files(name, dcb, priority)
+    if not differ and not ends and not refused:
+        buffered = "" if wanted.buffer is None else " with a buffer of its own"
+        yield about.passes(
+            f"{name} has PFC for priority {priority} only{buffered}, DSCP "
+            f"{wanted.code_point} has that priority, and global pause is off"
+        )
+        return
+    before = ", ".join(f"{one} {dcb.value(one)}" for one in differ)
+    after = ", ".join(f"{one} {to}" for one, to in differ.items())
+    if ends:
+        before, after = (", ".join(filter(None, (t, "ecn"))) for t in (before, after))
+        before, after = f"{before} off", f"{after} on"
+    if base.netdev.driver != _SET_BY_DCB:
+        refused = Sentence(
+            "class-by-vendor",
+            f"ovirt-rdma sets this for {_SET_BY_DCB} only, and {name} has "
+            f"{base.netdev.driver}: set it by its vendor's guide, at each boot",
+        )
+    yield about.warns(
+        f"{name} has {before or 'other buffers'}; the policy's lossless class needs "
+        f"{after or 'a buffer'}",
+        refused or "ovirt-rdma-host plan",
+    )
+    yield about.step(
+        f"make priority {priority} of {name} lossless, for DSCP {wanted.code_point}",
+        before,
+        after,
+        LINK_DOWN,
+        reason="the policy requires it; the driver takes the link down and up",
+        source="Linux mlx5/core/en_dcbnl.c; dcb-pfc(8), dcb-app(8), dcb-buffer(8)",
+        undo="restores the earlier values",
+        changes=(
+            *(Change(DCB, name, dcb.value(one), to, one) for one, to in differ.items()),
+            *(Change(SYSFS, end, None, "1") for end in ends),
+        ),
+        refused=refused,
+        users=base.users,
+    )
+
+
+def _ecn_files(name: str, dcb: Dcb, priority: int) -> tuple[str, ...]:
+    """Return the files that switch ECN on, if the driver has them and one is off."""
+    if dcb.ecn_priorities is None or priority in dcb.ecn_priorities:
+        return ()
+    folder = f"/sys/class/net/{name}/ecn"
+    return tuple(f"{folder}/{end}/enable/{priority}" for end in ("roce_np", "roce_rp"))
+
+
+def _buffers(base: Interface, dcb: Dcb, priority: int, size: int) -> tuple[str, str]:
+    """Return the buffers with one of ``size`` bytes for ``priority`` only, which buffer
+    0 gives up, and why that cannot be; the present ones if they are so already.
+    """
+    present = list(dcb.buffers or ())
+    if len(present) < 2:
+        return "", Sentence("no-buffers", f"{base.name} shows no receive buffers")
+    free = [n for n, one in enumerate(present) if n and not one.priorities]
+    with_it = [n for n, one in enumerate(present) if one.priorities == (priority,)]
+    at = next((n for n in with_it if n), None)
+    if at is not None and 0 <= size - present[at].size < CELL:
+        return buffers_text(present), ""
+    at = at if at is not None else next(iter(free), None)
+    rest = 0 if at is None else present[0].size + present[at].size - size
+    if at is None or rest < 2 * base.netdev.mtu:
+        most = present[0].size - 2 * base.netdev.mtu
+        return buffers_text(present), Sentence(
+            "buffer-too-large",
+            f"{base.name} cannot give {size} bytes to one priority: buffer 0 has "
+            f"{present[0].size}, so at most {max(most, 0)} are free",
+        )
+    others = [
+        Buffer(one.size, tuple(n for n in one.priorities if n != priority))
+        for one in present
+    ]
+    others[0] = Buffer(rest, others[0].priorities)
+    others[at] = Buffer(size, (priority,))
+    return buffers_text(others), ""
+
+
+def _tos(view: View) -> Iterator[Outcome]:
+    """Yield what the policy's class needs of RDMA CM, for each RoCE port."""
+    for port in roce_ports(view):
+        # A bond of two netdevs has one RDMA device, on the first's bus device.
+        bus = port.device.pci.address if port.device.pci else None
+        bases = sorted(
+            port.bases,
+            key=lambda base: base.netdev.pci is None or base.netdev.pci.address != bus,
+        )
+        for base in bases[:1]:
+            wanted = _class_of(base)
+            if wanted:
+                yield from _port_tos(port, base, wanted)
+
+
+def _port_tos(port: RocePort, base: Interface, wanted: RoceClass) -> Iterator[Outcome]:
+    about, tos, name = About(TOS.id, port.name), port.port.default_tos, port.name
+    shown = f"{wanted.tos} (DSCP {wanted.code_point}"
+    shown += ", with ECN)" if wanted.ecn == ON else ", without ECN)"
+    if tos is None:
+        yield about.warns(
+            f"RDMA CM's default type of service of {name} is unknown; the policy needs "
+            f"{shown}",
+            "modprobe rdma_cm; systemctl start sys-kernel-config.mount",
+        )
+    elif tos == wanted.tos:
+        yield about.passes(f"{_KERNELS} begin at {name} with type of service {shown}")
+    else:
+        yield about.warns(
+            f"{_KERNELS} begin at {name} with type of service {tos}; the policy needs "
+            f"{shown}",
+            "ovirt-rdma-host plan",
+        )
+        yield about.step(
+            f"give {_KERNELS} at {name} the type of service {wanted.tos}",
+            str(tos),
+            str(wanted.tos),
+            LIVE,
+            reason="they set none themselves; mounts have it from their next connect",
+            source="Linux drivers/infiniband/core/cma.c:3259, cma_configfs.c",
+            undo="restores the earlier value",
+            changes=(Change(ROCE_TOS, base.name, str(tos), str(wanted.tos)),),
+        )
+
+
 _Judge = Callable[[View, About, RocePort, Interface], Finding]
 
 
@@ -332,7 +564,11 @@ def _of_netdevs(rule: str, judge: _Judge) -> Rule:
                 yield about.skips(f"{port.name} has no netdev")
         for port in ports:
             for base in () if port.device.is_soft_roce else port.bases:
-                yield judge(view, About(rule, base.name), port, base)
+                about = About(rule, base.name)
+                if _class_of(base):
+                    yield about.skips(f"the policy decides that: {CLASS.id}")
+                else:
+                    yield judge(view, about, port, base)
 
     return Rule(rule, check, _WITHOUT, rdma=True)
 
@@ -476,5 +712,9 @@ def _list(priorities: Iterable[int]) -> str:
 
 MTU = Rule("ROCE-MTU-01", _mtu, _WITHOUT, rdma=True)
 GIDS = Rule("ROCE-GID-01", _gids, _WITHOUT, rdma=True)
+_NO_CLASS = "the policy has no lossless class (roce) for a RoCE port of this host"
+CLASS = Rule("ROCE-CLASS-01", _classes, _NO_CLASS, rdma=True)
+TOS = Rule("ROCE-TOS-01", _tos, _NO_CLASS, rdma=True)
+LAG = Rule("ROCE-LAG-01", _bonds, "no bond has a RoCE port", rdma=True)
 PFC = _of_netdevs("ROCE-PFC-01", _pfc)
 ECN = _of_netdevs("ROCE-ECN-01", _ecn)

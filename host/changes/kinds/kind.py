@@ -14,6 +14,7 @@ look at it, all others are pure.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -104,6 +105,15 @@ class Host:
             run = run_effect
         self.run, self.sleep, self.now, self.write = run, sleep, clock, write
         self.activates = activates
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder of configfs. Raises OSError."""
+        self.path(path).mkdir()
+
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder of configfs, if that is possible."""
+        with contextlib.suppress(OSError):
+            self.path(path).rmdir()
 
     @property
     def has_systemd(self) -> bool:

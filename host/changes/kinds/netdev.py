@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Settings of netdevs and ports: the kinds SYSFS and OFFLOAD.
+"""Settings of netdevs and ports: the kinds SYSFS, OFFLOAD, DCB and ROCE_TOS.
 
 The values in /sys are transport mode and MTU of a netdev, MTU and type of an mlx4 port,
 which recreate the adapter's netdevs, and P_Key children where NetworkManager does not
@@ -9,6 +9,9 @@ to ``delete_child`` removes it.
 Offloads are set with ethtool. The requested state counts: in connected mode the kernel
 turns TSO off and remembers the request, ``off [requested on]``, and turns it on again
 in datagram mode (ipoib_fix_features, Linux ulp/ipoib/ipoib_main.c).
+
+Data center bridging is set with dcb (iproute2), pause frames with ethtool. RDMA CM's
+default type of service is in configfs, in a folder that somebody has to make.
 """
 
 from __future__ import annotations
@@ -34,12 +37,29 @@ from ovirt_rdma.host.changes.kinds.kind import (
     netdevs_of_pci,
     normal_text,
 )
-from ovirt_rdma.host.collect.netdevs import KEPT, features
-from ovirt_rdma.host.facts.devices import Offload
+from ovirt_rdma.host.collect.netdevs import (
+    KEPT,
+    buffers,
+    dcb_show,
+    dscp_priorities,
+    features,
+    pause_frames,
+    pfc_priorities,
+    port_of,
+)
+from ovirt_rdma.host.facts.devices import CELL, Buffer, Dcb, Offload
 from ovirt_rdma.host.facts.infiniband import full_member, full_member_bits, partition_of
 from ovirt_rdma.host.facts.uses import NetdevUsers
-from ovirt_rdma.host.paths import NET_CLASS
-from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, OFFLOAD, SYSFS, Change
+from ovirt_rdma.host.paths import NET_CLASS, RDMA_CM_CONFIG
+from ovirt_rdma.host.rules.base import (
+    DCB,
+    LINK_DOWN,
+    LIVE,
+    OFFLOAD,
+    ROCE_TOS,
+    SYSFS,
+    Change,
+)
 from ovirt_rdma.host.rules.ipoib_children import PARENT_LENGTH
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.safe_file import read_file
@@ -191,6 +211,37 @@ class Sysfs(Kind):
         message = error.strerror or str(error)
         sentence = f"{path}: the kernel does not accept {value}: {meaning or message}"
         return (f"{sentence} ({message})" if meaning else sentence), fix
+
+
+_ECN_FILE = re.compile(rf"({NET_CLASS}/)({NETDEV})(/ecn/roce_[nr]p/enable/[0-7])")
+
+
+class EcnSwitch(Sysfs):
+    """Congestion notification of a priority, at one end: mlx5 of MLNX_OFED only."""
+
+    @classmethod
+    def is_for(cls, change: Change) -> bool:
+        return change.kind == SYSFS and cls(change).netdev is not None
+
+    def values(self) -> Optional[str]:
+        return "[01]"
+
+    @property
+    def netdev(self) -> Optional[str]:
+        found = _ECN_FILE.fullmatch(self.change.target)
+        return found[2] if found else None
+
+    @property
+    def effect(self) -> str:
+        return LIVE
+
+    def lasts(self, managed: bool) -> bool:
+        return False
+
+    def on_netdev(self, name: str) -> Change:
+        return replace(
+            self.change, target=_ECN_FILE.sub(rf"\g<1>{name}\g<3>", self.change.target)
+        )
 
 
 class PortType(Sysfs):
@@ -438,3 +489,256 @@ class OffloadState(Kind):
         text = host.tool("ethtool", "-k", self.change.target)
         offloads = features(text).get(self.change.target, ())
         return next((o for o in offloads if o.name == self.change.name), None)
+
+
+_DSCP = re.compile(r"dscp-([0-9]|[1-5][0-9]|6[0-3])")
+_PRIORITIES = r"none|[0-7](?:,[0-7])*"
+_DCB_VALUES = {
+    "pause": r"off|rx|tx|rx tx",
+    "pfc": _PRIORITIES,
+    "buffers": r"[0-9]{1,8}:[0-7,]*(?: [0-9]{1,8}:[0-7,]*)*",
+}
+
+
+class DcbSetting(Kind):
+    """A setting of data center bridging of an Ethernet netdev, or its pause frames.
+
+    Each takes the link down: mlx5_core does at a change of PFC (en_dcbnl.c:394,
+    mlx5e_dcbnl_ieee_setpfc), and opens its queues again for the first and last DSCP.
+    """
+
+    name = DCB
+    is_named = True
+    is_volatile = True
+
+    def values(self) -> Optional[str]:
+        if not re.fullmatch(NETDEV, self.change.target):
+            return None
+        return _PRIORITIES if self._dscp else _DCB_VALUES.get(self.change.name)
+
+    @property
+    def _dscp(self) -> Optional[str]:
+        found = _DSCP.fullmatch(self.change.name)
+        return found[1] if found else None
+
+    @property
+    def netdev(self) -> Optional[str]:
+        return self.change.target
+
+    @property
+    def effect(self) -> str:
+        return LINK_DOWN
+
+    @property
+    def undo_interrupts(self) -> bool:
+        return True
+
+    def on_netdev(self, name: str) -> Change:
+        return replace(self.change, target=name)
+
+    def describe(self) -> str:
+        return f"{self.change.name} of {self.change.target}"
+
+    def accepts(self, value: Optional[str]) -> bool:
+        if self.change.name != "buffers" or value is None:
+            return super().accepts(value)
+        wanted, present = _buffers(self.change.after or ""), _buffers(value)
+        return len(wanted) == len(present) and all(
+            one.priorities == other.priorities and 0 <= one.size - other.size < CELL
+            for one, other in zip(wanted, present)
+        )
+
+    def manual_fix(self, value: Optional[str]) -> str:
+        return "; ".join(
+            shlex.join(argv) for argv in self._commands(self.change.after, value or "")
+        )
+
+    def read(self, host: Host) -> Reading:
+        """Return the value in the form of plans; None without the netdev."""
+        if self.is_gone(host):
+            return Reading()
+        try:
+            return Reading(self._shown(host))
+        except (CommandFailed, ValueError) as e:
+            return Reading(problem=f"{self.describe()} cannot be read: {e}")
+
+    def _shown(self, host: Host) -> Optional[str]:
+        name, setting = self.change.target, self.change.name
+        if setting == "pause":
+            rx, tx = pause_frames(host.tool("ethtool", "-a", name))
+            dcb = Dcb(pause_rx=rx, pause_tx=tx)
+        elif setting == "pfc":
+            shown = host.tool(*dcb_show("pfc", name))
+            dcb = Dcb(pfc_priorities=pfc_priorities(shown))
+        elif setting == "buffers":
+            dcb = Dcb(buffers=buffers(host.tool(*dcb_show("buffer", name))))
+        else:
+            shown = host.tool(*dcb_show("app", name))
+            dcb = Dcb(dscp_priorities=dscp_priorities(shown))
+        value = dcb.value(setting)
+        if value is None:
+            raise ValueError("the tool does not show it")
+        return value
+
+    def do(self, host: Host) -> None:
+        if self.is_gone(host):
+            raise EffectFailed("netdev-gone", f"{self.change.target} no longer exists")
+        self._set(host, self.change.after or "")
+
+    def undo(self, host: Host, before: Optional[str]) -> None:
+        if before is not None and not self.is_gone(host):
+            self._set(host, before)
+
+    def is_gone(self, host: Host) -> bool:
+        return self.change.target not in host.tree.names(NET_CLASS)
+
+    def _set(self, host: Host, value: str) -> None:
+        present = self.read(host)
+        if present.value == value:
+            return
+        failure = f"{self.describe()} cannot be set to {value}"
+        if present.problem:
+            raise EffectFailed("dcb-unread", f"{failure}: {present.problem}")
+        for argv in self._commands(present.value, value):
+            host.run_or_fail(failure, argv)
+
+    def _commands(
+        self, present: Optional[str], value: str
+    ) -> tuple[tuple[str, ...], ...]:
+        """Return the commands that set ``value`` where ``present`` is now."""
+        name, numbers = self.change.target, _numbers(value)
+        if self.change.name == "pause":
+            sides = (word for s in ("rx", "tx") for word in (s, _STATES[s in value]))
+            return (("ethtool", "-A", name, *sides),)
+        if self.change.name == "pfc":
+            on = (f"{priority}:on" for priority in numbers)
+            return (("dcb", "pfc", "set", "dev", name, "prio-pfc", "all:off", *on),)
+        if self._dscp is None:
+            table = list(enumerate(_buffers(value)))
+            to = [f"{prio}:{n}" for n, one in table for prio in one.priorities]
+            sizes = [f"{n}:{one.size}" for n, one in table]
+            words = ("prio-buffer", *sorted(to), "buffer-size", *sizes)
+            return (("dcb", "buffer", "set", "dev", name, *words),)
+        # Not dcb's "replace", which deletes the earlier entry last: mlx5_core has then
+        # replaced it, and says that it does not exist (mlx5e_dcbnl_ieee_delapp).
+        return tuple(
+            ("dcb", "app", verb, "dev", name, "dscp-prio", f"{self._dscp}:{priority}")
+            for verb, these, others in (
+                ("del", _numbers(present or ""), numbers),
+                ("add", numbers, _numbers(present or "")),
+            )
+            for priority in these
+            if priority not in others
+        )
+
+
+def _numbers(value: str) -> tuple[str, ...]:
+    return () if value in ("none", "") else tuple(value.split(","))
+
+
+def _buffers(value: str) -> tuple[Buffer, ...]:
+    """Read what :func:`buffers_text` has made."""
+    parts = (part.partition(":") for part in value.split())
+    return tuple(
+        Buffer(int(size), tuple(int(n) for n in of.split(",") if n))
+        for size, _, of in parts
+    )
+
+
+# For the RDMA device of a netdev that has just appeared: its module comes later.
+RDMA_DEVICE_S = 10.0
+
+
+class RoceTos(Kind):
+    """RDMA CM's default type of service at the RoCE port of a netdev, for all
+    connections that set none: those of the kernel. It is in configfs, in a folder that
+    is made for that (drivers/infiniband/core/cma_configfs.c). Without it the value is
+    taken for 0, with which each port begins.
+    """
+
+    name = ROCE_TOS
+    is_volatile = True
+
+    def values(self) -> Optional[str]:
+        return r"[0-9]{1,3}" if re.fullmatch(NETDEV, self.change.target) else None
+
+    @property
+    def netdev(self) -> Optional[str]:
+        return self.change.target
+
+    @property
+    def label(self) -> str:
+        return "default_roce_tos"
+
+    def on_netdev(self, name: str) -> Change:
+        return replace(self.change, target=name)
+
+    def describe(self) -> str:
+        return f"default_roce_tos of {self.change.target}"
+
+    def read(self, host: Host) -> Reading:
+        file = self._file(host)
+        if file is None or not host.tree.is_folder(RDMA_CM_CONFIG):
+            return Reading()
+        if not host.tree.is_folder(_device_folder(file)):
+            return Reading("0")
+        value = host.tree.text(file)
+        return Reading(value, "" if value else f"{file} cannot be read")
+
+    def do(self, host: Host) -> None:
+        if not host.wait_for(lambda: self._file(host) is not None, RDMA_DEVICE_S):
+            raise EffectFailed(
+                "no-rdma-device", f"{self.change.target} has no RDMA device"
+            )
+        self._set(host, self.change.after or "")
+
+    def undo(self, host: Host, before: Optional[str]) -> None:
+        """Restore the value, and remove a folder that says nothing then."""
+        file = self._file(host)
+        if file is None or before is None or host.tree.text(file) in (None, before):
+            return
+        self._set(host, before)
+        mode = host.tree.text(file.replace("_tos", "_mode"))
+        if before == "0" and mode in (None, "RoCE v2"):
+            host.remove_folder(_device_folder(file))
+
+    def is_gone(self, host: Host) -> bool:
+        return self._file(host) is None
+
+    def manual_fix(self, value: Optional[str]) -> str:
+        return (
+            f"echo {shlex.quote(value or '0')} > default_roce_tos of the port of "
+            f"{self.change.target}, below {RDMA_CM_CONFIG}"
+        )
+
+    def _file(self, host: Host) -> Optional[str]:
+        port = port_of(host.tree, self.change.target)
+        if port is None:
+            return None
+        return f"{RDMA_CM_CONFIG}/{port[0]}/ports/{port[1]}/default_roce_tos"
+
+    def _set(self, host: Host, value: str) -> None:
+        file = self._file(host) or ""
+        folder = _device_folder(file)
+        try:
+            if not host.tree.is_folder(folder):
+                host.make_folder(folder)
+                shown = host.tree.text(file)
+                if shown not in ("0", value):
+                    host.remove_folder(folder)
+                    raise EffectFailed(
+                        "tos-was-hidden",
+                        f"{file} has {shown}, which nobody sees without its folder",
+                        f"mkdir {shlex.quote(folder)}, so that plan sees it",
+                    )
+            host.write(host.path(file), f"{value}\n".encode())
+        except OSError as e:
+            raise EffectFailed(
+                "sysfs-write-failed",
+                f"{file}: the kernel does not accept {value}: {e.strerror}",
+                "modprobe rdma_cm, and run this as root",
+            ) from None
+
+
+def _device_folder(file: str) -> str:
+    return file.partition("/ports/")[0]

@@ -19,9 +19,12 @@ from ovirt_rdma.host.changes.kinds.kind import (
     Reading,
 )
 from ovirt_rdma.host.changes.kinds.netdev import (
+    DcbSetting,
+    EcnSwitch,
     OffloadState,
     PkeyChild,
     PortType,
+    RoceTos,
     Sysfs,
 )
 from ovirt_rdma.host.changes.kinds.profile import NewProfile, ProfileProperty
@@ -45,9 +48,12 @@ from ovirt_rdma.host.rules.base import LINK_DOWN, Change
 KINDS: tuple[type[Kind], ...] = (
     PkeyChild,
     PortType,
+    EcnSwitch,
     Sysfs,
     ProfileProperty,
     OffloadState,
+    DcbSetting,
+    RoceTos,
     File,
     OpensmFile,
     OpensmSettings,

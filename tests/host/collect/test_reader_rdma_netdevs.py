@@ -14,6 +14,7 @@ from ovirt_rdma.host.collect.tools import Tools, egress_maps
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     Bond,
+    Buffer,
     Dcb,
     Ipoib,
     Offload,
@@ -436,8 +437,18 @@ def test_dcb_of_a_roce_port(roce):
         pause_rx=True,
         pause_tx=False,
         dscp_priorities=(PriorityOf(26, 3),),
+        buffers=(Buffer(262016, tuple(range(8))), *[Buffer(0)] * 7),
     )
     assert problems == []
+
+
+def test_odd_buffers_are_said(roce):
+    roce.dcb("ens1")
+    for text in ("{}", '{"prio_buffer": [0], "buffer_size": ["1Kb"]}'):
+        roce.runner.answer("dcb -j buffer show dev ens1", text)
+        problems: list[str] = []
+        assert read(roce, problems)["ens1"].dcb.buffers is None
+        assert "no tables prio_buffer and buffer_size of numbers" in problems[0]
 
 
 def test_who_answers_arp(roce):
@@ -486,7 +497,7 @@ def test_without_dcb_program_and_pause_nothing_is_told_or_said(roce):
     ],
 )
 def test_a_driver_without_dcb_is_no_problem(roce, words):
-    for what in ("pfc", "app"):
+    for what in ("pfc", "app", "buffer"):
         roce.runner.answer(f"dcb -j {what} show dev ens1", CommandFailed(words, 1))
     problems: list[str] = []
     assert read(roce, problems)["ens1"].dcb is None

@@ -489,6 +489,31 @@ def test_a_property_that_is_none(keys, expected):
             ("5: host.interfaces[1].partitions", "key-not-for-ethernet"),
         ),
         (
+            "{link_layer: infiniband}",
+            {"roce": "{priority: 3}"},
+            ("5: host.interfaces[1].roce", "key-not-for-infiniband"),
+        ),
+        (
+            "{device: mlx5_0}",
+            {"roce": "{dscp: 26}"},
+            ("5: host.interfaces[1].roce.priority", "key-missing"),
+        ),
+        (
+            "{device: mlx5_0}",
+            {"roce": "{priority: 8}"},
+            ("5: host.interfaces[1].roce.priority", "value-out-of-range", "8"),
+        ),
+        (
+            "{device: mlx5_0}",
+            {"roce": "{priority: 3, dscp: 64}"},
+            ("5: host.interfaces[1].roce.dscp", "value-out-of-range", "64"),
+        ),
+        (
+            "{device: mlx5_0}",
+            {"roce": "{priority: 3, pfc: on}"},
+            ("5: host.interfaces[1].roce.pfc", "key-unknown"),
+        ),
+        (
             "{pkey: 0x8001}",
             {"pkey_children": "[0x8002, 0x0001]"},
             ("5: host.interfaces[1].pkey_children[2]", "pkey-of-match", "0x0001"),
@@ -517,6 +542,20 @@ def test_properties_that_no_netdev_can_have_together(match, keys, expected):
 )
 def test_properties_that_some_netdev_can_have_together(match, keys):
     assert rule(interface(match, **keys))
+
+
+@pytest.mark.parametrize(
+    ("written", "tos"),
+    [
+        ("{priority: 3}", 106),
+        ("{priority: 3, ecn: off}", 104),
+        ("{priority: 4}", 138),
+        ("{priority: 3, dscp: 0, ecn: off}", 0),
+        ("{priority: 5, dscp: 46, buffer: 131072}", 186),
+    ],
+)
+def test_the_type_of_service_of_a_lossless_class(written, tos):
+    assert rule(interface("{device: mlx5_0}", roce=written)).roce.tos == tos
 
 
 @pytest.mark.parametrize(("written", "read"), [(None, 30), ("5", 5), ("3600", 3600)])

@@ -12,20 +12,22 @@ import dataclasses
 import functools
 import typing
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from support.golden.golden_hosts import DATA
 from support.host.rule_cases import sound_server
 
+from ovirt_rdma.host.facts.devices import Buffer
 from ovirt_rdma.host.facts.model import UNKNOWN, load
 from ovirt_rdma.host.policy.load import parse_policy
-from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy, RoceClass
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN
 from ovirt_rdma.host.rules.nfs_server import ALL_RULES
 from ovirt_rdma.host.rules.registry import SERVER_RULES, decide
 
-SERVER = "an NFS server"
-HOSTS = [*sorted(path.parent.name for path in DATA.glob("*/facts.json")), SERVER]
+SERVER, LOSSLESS = "an NFS server", "a lossless class"
+HOSTS = [*sorted(p.parent.name for p in DATA.glob("*/facts.json")), SERVER, LOSSLESS]
 # None there is "there is none", which is known, and why.
 ABSENT = {
     "Adapter.driver": "no driver is bound",
@@ -68,10 +70,34 @@ MOST, VALUES = 3, 3
 def _host(name):
     if name == SERVER:
         facts = load(DATA / "connectx-6-dx-roce/facts.json")
-        return dataclasses.replace(facts, nfs_server=sound_server()), Policy()
+        return replace(facts, nfs_server=sound_server()), Policy()
+    if name == LOSSLESS:
+        return lossless(load(DATA / "connectx-6-dx-roce/facts.json"))
     folder = DATA / name
     text = (folder / "policy.yaml").read_text()
     return load(folder / "facts.json"), parse_policy(text, "policy.yaml").policy
+
+
+def lossless(facts):
+    """Return facts of RoCE with the lossless class of a policy, and the policy."""
+    buffers = (Buffer(130944, (0, 1, 2, 4, 5, 6, 7)), Buffer(131072, (3,)))
+
+    def of(netdev):
+        dcb = netdev.dcb
+        return replace(netdev, dcb=dcb and replace(dcb, buffers=buffers))
+
+    def told(device):
+        ports = (replace(port, default_tos=106) for port in device.ports)
+        return replace(device, ports=tuple(ports))
+
+    facts = replace(
+        facts,
+        netdevs=tuple(map(of, facts.netdevs)),
+        rdma_devices=tuple(map(told, facts.rdma_devices)),
+    )
+    roce = RoceClass(3, buffer=131072)
+    rule = InterfaceRule(1, "storage", link_layer="ethernet", roce=roce)
+    return facts, Policy(host=HostPolicy(interfaces=(rule,)))
 
 
 @functools.cache
@@ -101,9 +127,7 @@ def _with(record, path, value):
         one = _with(record[first], rest, value) if rest else value
         return (*record[:first], one, *record[first + 1 :])
     old = getattr(record, first)
-    return dataclasses.replace(
-        record, **{first: _with(old, rest, value) if rest else value}
-    )
+    return replace(record, **{first: _with(old, rest, value) if rest else value})
 
 
 @functools.cache

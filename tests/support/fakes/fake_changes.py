@@ -16,6 +16,9 @@ kernel accepts writes to the files in ``host.ignored``, and ignores them.
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,8 +26,8 @@ from pathlib import Path
 from typing import Callable
 
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
-from ovirt_rdma.host.paths import DAEMON_UNIT
-from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.paths import DAEMON_UNIT, RDMA_CM_CONFIG
+from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled
 from support.fakes import fake_hosts as host_fake_hosts
 from support.fakes.fake_changing_nm import ChangingNetworkManager
 from support.fakes.fake_netdevs import NOT_SUPPORTED
@@ -40,19 +43,22 @@ class ChangingRoot(ChangingNetworkManager):
     are the commands that did.
 
     ``units`` has the state of our own systemd units. ``waited`` counts the seconds
-    that effects have waited, which pass at once.
+    that effects have waited, which pass at once. ``roce_tos`` is what RDMA CM keeps of
+    each port's default type of service, also without its folder of configfs
+    (drivers/infiniband/core/cma.c:224).
     """
 
     failures: dict[tuple[str, ...], CommandFailed] = field(default_factory=dict)
     failed: list[tuple[str, ...]] = field(default_factory=list)
     units: dict[str, str] = field(default_factory=dict)
+    roce_tos: dict[str, str] = field(default_factory=dict)
     waited: float = 0.0
     time: float = 1_700_003_600.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.write(_BOOT_ID, str(uuid.uuid4()))
-        for name in ("ethtool", "ip", "modprobe"):
+        for name in ("dcb", "ethtool", "ip", "modprobe"):
             self.runner.program(name, getattr(self, f"_{name}"))
 
     def network_manager(self, running: bool = True, version: str = "1.48.10") -> None:
@@ -72,9 +78,42 @@ class ChangingRoot(ChangingNetworkManager):
 
     def effects(self) -> HostEffects:
         """Return the backend for this host."""
-        return HostEffects(
+        host = HostEffects(
             self.path, self.run, self.sleep, lambda: self.time, self.kernel_write
         )
+        host.make_folder = self.make_cm_folder  # type: ignore[method-assign]
+        host.remove_folder = self.remove_cm_folder  # type: ignore[method-assign]
+        return host
+
+    def make_cm_folder(self, path: str) -> None:
+        """Make the folder of an RDMA device, with those of its ports (make_cma_dev,
+        cma_configfs.c).
+        """
+        ports = self.path / f"sys/class/infiniband/{Path(path).name}/ports"
+        if not ports.is_dir():
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+        for port in ports.iterdir():
+            tos = f"{path}/ports/{port.name}/default_roce_tos"
+            self.write(tos, self.roce_tos.get(tos, "0"))
+            self.write(tos.replace("_tos", "_mode"), "RoCE v2")
+
+    def remove_cm_folder(self, path: str) -> None:
+        """Remove the folder; the values stay."""
+        shutil.rmtree(self.path / path.lstrip("/"))
+
+    def kernel_write(self, path: Path, data: bytes) -> None:
+        """Write to a file of /sys, also to those of configfs and of MLNX_OFED."""
+        target = "/" + str(path.relative_to(self.path))
+        cm, ecn = target.startswith(RDMA_CM_CONFIG), "/ecn/roce_" in target
+        if not (cm or ecn) or target in self.refusals or not path.is_file():
+            super().kernel_write(path, data)
+            return
+        value = data.decode().removesuffix("\n")
+        assert 0 <= int(value) < (256 if cm else 2)
+        self.written.append((target, value))
+        self.write(target, value)
+        if cm:
+            self.roce_tos[target] = value
 
     def run(self, argv: Sequence[str]) -> str:
         """Run a tool: the runner of changes and readers."""
@@ -103,6 +142,11 @@ class ChangingRoot(ChangingNetworkManager):
                 path.unlink()
         for name in self.base_netdevs():
             self.anew(name)
+        for port in self.dcb_ports.values():
+            port.__init__()  # type: ignore[misc]
+        self.roce_tos.clear()
+        for folder in (self.path / RDMA_CM_CONFIG.lstrip("/")).glob("*"):
+            shutil.rmtree(folder)
         self.nm_boot()
 
     # Tools
@@ -116,7 +160,22 @@ class ChangingRoot(ChangingNetworkManager):
             raise known
         return known() if callable(known) else known
 
+    def _dcb(self, argv: Sequence[str]) -> str:
+        if not self.dcb_ports:
+            raise NotInstalled("No such file or directory")
+        if argv[1] == "-j" and argv[-1] not in self.dcb_ports:
+            raise NOT_SUPPORTED
+        if argv[1] == "-j":
+            return self._prepared(argv)
+        self.dcb_ports[argv[4]].set(argv[1:])
+        return ""
+
     def _ethtool(self, argv: Sequence[str]) -> str:
+        if argv[1] == "-A":
+            _, _, name, rx, receive, tx, send = argv
+            assert (rx, tx) == ("rx", "tx")
+            self.pause(name, receive == "on", send == "on")
+            return ""
         if argv[1] == "-K":
             _, _, name, feature, wanted = argv
             assert wanted in ("on", "off")

@@ -15,10 +15,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND
 from ovirt_rdma.host.system.commands import CommandFailed
+from support.fakes.fake_dcb import Mlx5Dcb
 from support.fakes.fake_files import FakeFiles
 from support.fakes.fake_runner import FakeRunner
 
@@ -61,6 +63,7 @@ class FakeNetdevs(FakeFiles):
     """Adds the attributes of RDMA netdevs to FakeRoot's plain netdevs."""
 
     runner: FakeRunner = field(default_factory=FakeRunner)
+    dcb_ports: dict[str, Mlx5Dcb] = field(default_factory=dict)
     _features: dict[str, dict[str, str]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -236,13 +239,11 @@ class FakeNetdevs(FakeFiles):
         dscp: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Set the priorities with PFC, and those of DSCP values; installs ``dcb``."""
-        table = {"pfc_cap": 8, "macsec_bypass": False, "delay": 0}
-        shown = {**table, "prio_pfc": [p in pfc for p in range(8)]}
-        self.runner.answer(f"dcb -j pfc show dev {netdev}", json.dumps(shown))
-        apps = {"dscp_prio": [[value, prio, " "] for value, prio in dscp]}
-        self.runner.answer(
-            f"dcb -j app show dev {netdev}", json.dumps(apps if dscp else {})
-        )
+        port = Mlx5Dcb(pfc, dict(dscp))
+        self.dcb_ports[netdev] = port
+        for what in ("pfc", "app", "buffer"):
+            show = partial(port.shown, what)
+            self.runner.answer(f"dcb -j {what} show dev {netdev}", show)
 
     def ecn(self, netdev: str, rp: Sequence[int], np: Sequence[int]) -> None:
         """Write the out-of-tree mlx5 driver's files: priorities with ECN on."""

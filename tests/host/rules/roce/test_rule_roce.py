@@ -21,6 +21,7 @@ from support.host.rule_cases import (
 )
 
 from ovirt_rdma.host.facts.devices import (
+    Bond,
     Dcb,
     NetdevUse,
     NetworkManager,
@@ -496,3 +497,76 @@ def test_ecn(dcb, verdict, words):
 def test_soft_roce_has_no_flow_control(rule):
     host = _host(ethernet(), device=roce_device(driver="rdma_rxe"))
     assert findings(rule, host)["mlx5_0/1"][0] == "SKIP"
+
+
+# ROCE-LAG-01
+
+
+def _bonded(mode, *members, devices=("mlx5_0",)):
+    netdevs = [replace(one, uppers=("bond0",)) for one in members]
+    bond = above(
+        "bond0",
+        members[0].name,
+        bond=Bond(mode, members=tuple(m.name for m in members)),
+    )
+    return facts(
+        rdma_devices=tuple(roce_device(name) for name in devices),
+        netdevs=(*netdevs, replace(bond, driver="bond")),
+    )
+
+
+_FIRST = ethernet("ens1", driver="mlx5_core")
+_SECOND = ethernet("ens2", driver="mlx5_core", rdma_device="mlx5_1")
+
+
+@pytest.mark.parametrize(
+    ("host", "verdict", "words"),
+    [
+        (
+            _bonded("802.3ad", _FIRST, replace(_SECOND, rdma_device="mlx5_0")),
+            "PASS",
+            "one RoCE port",
+        ),
+        (
+            _bonded("active-backup", _FIRST, _SECOND, devices=("mlx5_0", "mlx5_1")),
+            "PASS",
+            "begin again",
+        ),
+        (
+            _bonded("802.3ad", _FIRST, _SECOND, devices=("mlx5_0", "mlx5_1")),
+            "WARN",
+            "bond exactly the ports of one adapter",
+        ),
+        (
+            _bonded(
+                "balance-xor",
+                replace(_FIRST, driver="bnxt_en"),
+                _SECOND,
+                devices=("mlx5_0", "mlx5_1"),
+            ),
+            "WARN",
+            "so that connections hang | give each port",
+        ),
+        (
+            _bonded(
+                "active-backup",
+                _FIRST,
+                ethernet("eno1", rdma_device=None, rdma_port=None),
+            ),
+            "WARN",
+            "eno1 has no RoCE",
+        ),
+    ],
+)
+def test_bonds(host, verdict, words):
+    found = findings(roce.LAG, host)
+    assert list(found) == ["bond0"]
+    assert found["bond0"][0] == verdict
+    assert words in found["bond0"][1]
+
+
+def test_a_bond_of_soft_roce_is_not_judged():
+    host = _bonded("802.3ad", _FIRST, _SECOND, devices=())
+    devices = tuple(roce_device(n, driver="rdma_rxe") for n in ("mlx5_0", "mlx5_1"))
+    found = findings(roce.LAG, replace(host, rdma_devices=devices))
+    assert found == {"host": ("SKIP", "no bond has a RoCE port | ")}
