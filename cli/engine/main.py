@@ -216,6 +216,13 @@ def mtu(text: str) -> Union[str, int]:
     return int(text)
 
 
+def vlan_tag(text: str) -> int:
+    """Return a VLAN tag; for argparse."""
+    if not re.fullmatch("[0-9]{1,5}", text):
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no VLAN tag")
+    return int(text)
+
+
 def add_nic_match(parser: Parser, *, default: str) -> None:
     """Add the options that choose NICs; ``default`` ends the help of the first."""
     parser.add_argument(

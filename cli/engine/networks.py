@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run ``network create`` and ``network attach``; show their plans and results.
 
-``create`` makes a logical network for IPoIB, with an MTU that the hosts support.
+``create`` makes a logical network for IPoIB or RoCE, with an MTU that hosts support.
 ``attach`` attaches a network to the NICs of many hosts, with static addresses.
 """
 
@@ -24,6 +24,7 @@ from ovirt_rdma.cli.engine.main import (
     mtu,
     name_and_value,
     nic_match,
+    vlan_tag,
 )
 from ovirt_rdma.cli.engine.session import Approver, changing, show_calls
 from ovirt_rdma.cli.output import Output, count
@@ -39,6 +40,7 @@ from ovirt_rdma.engine_sdk_tools.networks.attach import (
 from ovirt_rdma.engine_sdk_tools.networks.create import NetworkPlan, NetworkRequest
 from ovirt_rdma.engine_sdk_tools.networks.nics import is_range, read_plan_file
 from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.policy.model import ETHERNET, INFINIBAND
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.safe_file import read_named
 
@@ -197,11 +199,13 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
     examples = (
         "storage --datacenter dc1 --mtu auto",
         "storage --datacenter dc1 --mtu 2044 --clusters cl1,cl2",
+        "storage --datacenter dc1 --link-layer ethernet --vlan 100 --mtu 9000",
     )
     more = (
         "The network is not for virtual machines, because InfiniBand has no\n"
-        "bridges. It is not required in its clusters, because hosts without it\n"
-        "would become non-operational."
+        "bridges, and a bridge over a VLAN has not been seen to carry RoCE. It is\n"
+        "not required in its clusters, because hosts without it would become\n"
+        "non-operational."
     )
 
     name: str
@@ -213,6 +217,8 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
     pkey: Optional[str]
     migration: bool
     required_later: bool
+    link_layer: str
+    vlan: Optional[int]
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
@@ -239,7 +245,20 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             default=(),
             help="hosts whose ports must support the MTU; default: all of the clusters",
         )
-        add_nic_match(parser, default="; default: all IPoIB netdevs but P_Key children")
+        parser.add_argument(
+            "--link-layer",
+            choices=(INFINIBAND, ETHERNET),
+            default=INFINIBAND,
+            help="infiniband, the default: for IPoIB; ethernet: for RoCE, with a "
+            "number as --mtu",
+        )
+        parser.add_argument(
+            "--vlan", metavar="TAG", type=vlan_tag, help="the VLAN tag, for ethernet"
+        )
+        add_nic_match(
+            parser,
+            default="; default: all IPoIB netdevs but P_Key children, or RoCE ports",
+        )
         parser.add_argument(
             "--migration", action="store_true", help="give it the migration role"
         )
@@ -263,6 +282,8 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             nic_match(self.nic_match, self.pkey),
             self.migration,
             self.required_later,
+            self.link_layer == ETHERNET,
+            self.vlan,
         )
         ask = Approver(
             self,
@@ -379,7 +400,8 @@ def show_attach(plan: AttachPlan, result: AttachResult, output: Output) -> None:
 def create_lines(plan: NetworkPlan) -> list[str]:
     """Return what the operator approves."""
     state = "exists already" if plan.network else "new"
-    lines = [f"network {plan.name} ({state}), MTU {plan.mtu}: {plan.because}"]
+    tag = "" if plan.vlan is None else f", VLAN tag {plan.vlan}"
+    lines = [f"network {plan.name} ({state}){tag}, MTU {plan.mtu}: {plan.because}"]
     if plan.join:
         names = ", ".join(cluster.name for cluster in plan.join)
         lines.append(f"in {names}, not required")
@@ -394,6 +416,7 @@ def planned_network(plan: NetworkPlan) -> dict[str, object]:
     return {
         "name": plan.name,
         "mtu": plan.mtu,
+        "vlan": plan.vlan,
         "because": plan.because,
         "clusters": [cluster.name for cluster in plan.join],
         "required": [cluster.name for cluster in plan.require],

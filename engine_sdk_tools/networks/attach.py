@@ -491,6 +491,17 @@ def _carries(
                 f"{host.name}: {nic.name} already has the network {name}; a NIC has at "
                 "most one network without a VLAN tag",
             )
+        elif other and None in (network.vlan, other.vlan):
+            # NetworkMtuValidator.java of ovirt-engine.
+            mtu, wanted = (one.mtu or DEFAULT_MTU for one in (other, network))
+            if mtu != wanted:
+                yield Sentence(
+                    "nic-mtu-differs",
+                    f"{host.name}: {nic.name} has the network {name} with MTU {mtu}, "
+                    f"and {network.name} has {wanted}; where one on a NIC has no VLAN "
+                    "tag, the engine requires the same MTU of all: change one, or take "
+                    "another NIC",
+                )
     for other_nic in host.nics or ():
         # The engine checks the NIC and the VLANs on it.
         if other_nic.unmanaged and nic.name in (other_nic.name, other_nic.vlan_of):

@@ -2,8 +2,8 @@
 """Plan ``network create``, carry it out, and roll it back if a part of it fails.
 
 The network is not a VM network, has an MTU that its hosts support, and is added to the
-clusters of a data center as not required. The plan takes into account an existing
-network of that name. :mod:`ovirt_rdma.engine_sdk_tools.networks.create` carries it out.
+clusters of a data center as not required. It is for IPoIB, or for RoCE, where it may
+have a VLAN tag. The plan takes into account an existing network of that name.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ from ovirt_rdma.engine_sdk_tools.networks.nics import (
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.infiniband import CONNECTED_MTU
 from ovirt_rdma.host.facts.uses import interfaces_of
+from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.rules.base import View
+from ovirt_rdma.host.rules.roce import ENOUGH, LARGEST, ib_mtu, roce_ports
 
 _NO_REPORT = "no report from the host: give --facts-dir, or allow access over SSH"
 
@@ -158,6 +161,32 @@ def netdevs_of(
     return [], Sentence("netdev-missing", f"{host.name} has no IPoIB netdev{which}")
 
 
+def _without_roce(
+    hosts: Sequence[Host], reports: Mapping[str, HostReport], nic_match: Optional[str]
+) -> tuple[list[Sentence], list[str]]:
+    """Return sentences on hosts without a RoCE port that ``nic_match`` selects, and the
+    names of hosts where that is unknown.
+    """
+    match = NicMatch.parse(nic_match) if nic_match else None
+    offenders, unknown = [], []
+    for host in hosts:
+        report = reports.get(host.name)
+        if report is None or report.facts is None:
+            unknown.append(host.name)
+            continue
+        ports = {
+            base.name
+            for port in roce_ports(View(report.facts, Policy()))
+            for base in port.bases
+        }
+        found = (one for one in interfaces_of(report.facts) if one.name in ports)
+        if not any(match is None or match.means(one) for one in found):
+            which = f" that matches {nic_match!r}" if nic_match else ""
+            sentence = f"{host.name} has no netdev with RoCE{which}"
+            offenders.append(Sentence("netdev-missing", sentence))
+    return offenders, unknown
+
+
 MIGRATION = "migration"
 MANAGEMENT = "management"
 
@@ -173,20 +202,32 @@ class HadMigration:
     usages: tuple[str, ...]
 
 
-def other_kind(existing: Network, mtu: int) -> Iterator[Sentence]:
+def other_kind(
+    existing: Network, mtu: int, request: NetworkRequest
+) -> Iterator[Sentence]:
     """Yield how the existing network differs from the requested one."""
-    name = existing.name
-    if existing.vm:
+    name, why = existing.name, "which InfiniBand does not support"
+    if request.ethernet:
+        why = "and a bridge over a VLAN has not been seen to carry RoCE"
+    if existing.vm and (request.vlan is not None or not request.ethernet):
         yield Sentence(
             "network-exists-vm",
-            f"the existing network {name} is a VM network, which InfiniBand does not "
-            "support: use another name, or clear 'VM network' for it",
+            f"the existing network {name} is a VM network, {why}: use another name, or "
+            "clear 'VM network' for it",
         )
-    if existing.vlan is not None:
+    if existing.vlan is not None and not request.ethernet:
         yield Sentence(
             "network-exists-vlan",
             f"the existing network {name} has the VLAN tag {existing.vlan}, which "
             "InfiniBand does not support: use another name",
+        )
+    elif existing.vlan != request.vlan:
+        has = "no VLAN tag" if existing.vlan is None else f"VLAN tag {existing.vlan}"
+        wanted = "none" if request.vlan is None else str(request.vlan)
+        yield Sentence(
+            "network-exists-vlan",
+            f"the existing network {name} has {has}, not {wanted}: use another name, "
+            "or change --vlan",
         )
     if mtu and (existing.mtu or 1500) != mtu:
         yield Sentence(
@@ -281,6 +322,8 @@ _NUMBER = "let each host answer, or give a number: every fabric supports --mtu 2
 # The engine accepts 0 and 68 or more, without a maximum (MTUValidator). The maximum of
 # IPoIB is that of connected mode.
 LEAST_MTU = 68
+# common/businessentities/network/Network.java
+MOST_VLAN = 4094
 # BusinessEntitiesDefinitions.NETWORK_NAME_SIZE.
 LONGEST_NAME = 256
 
@@ -291,8 +334,9 @@ class NetworkRequest:
 
     ``clusters`` are names; empty: all of the data center. ``hosts`` are globs of the
     hosts whose netdevs must support the MTU; empty: all of the clusters. ``nic_match``
-    selects their netdevs (:class:`NicMatch`); None: all IPoIB ports.
-    ``required``: make it required in clusters where every host has it.
+    selects their netdevs (:class:`NicMatch`); None: all IPoIB ports, or RoCE ports.
+    ``required``: make it required in clusters where every host has it. ``ethernet``: it
+    is for RoCE, with the tag ``vlan`` (1 to 4094) unless that is None.
     """
 
     name: str
@@ -303,6 +347,8 @@ class NetworkRequest:
     nic_match: Optional[str] = None
     migration: bool = False
     required: bool = False
+    ethernet: bool = False
+    vlan: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -323,6 +369,7 @@ class NetworkPlan:
     migration: bool = False
     warnings: tuple[str, ...] = ()
     had_migration: tuple[HadMigration, ...] = ()
+    vlan: Optional[int] = None
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -341,6 +388,7 @@ class NetworkPlan:
             mtu=self.mtu,
             # An empty list makes a non-VM network, no list at all a VM network.
             usages=[],
+            vlan=None if self.vlan is None else types.Vlan(id=self.vlan),
         )
         doing = f"making the network {self.name}"
         return Call("networks", "add", doing, {"network": network}, self.name)
@@ -381,7 +429,7 @@ def plan_network_create(
     hosts = [host for host in hosts_named(engine, request.hosts) if host.cluster in ids]
     mtu, because, warnings = _mtu(request, hosts, reports, refusals)
     if existing is not None:
-        refusals += other_kind(existing, mtu)
+        refusals += other_kind(existing, mtu, request)
     joined = {row.cluster for row in existing.clusters} if existing else set[str]()
     if request.migration:
         warnings += loses_migration(networks, clusters, request.name)
@@ -402,6 +450,7 @@ def plan_network_create(
         request.migration,
         tuple(warnings),
         had_migration(networks, clusters, request.name) if request.migration else (),
+        request.vlan,
     )
 
 
@@ -414,6 +463,16 @@ def _wrong(request: NetworkRequest) -> Iterator[Sentence]:
         allowed = f"IPoIB has {LEAST_MTU} to {CONNECTED_MTU}"
         sentence = f"the MTU {mtu} is out of range: {allowed}"
         yield Sentence("mtu-out-of-range", sentence)
+    # NETWORK_VLAN_OUT_OF_RANGE allows 0 too, which is a priority tag (802.1Q).
+    if request.vlan is not None and not 1 <= request.vlan <= MOST_VLAN:
+        sentence = f"the VLAN tag {request.vlan} is out of range: 1 to {MOST_VLAN}"
+        yield Sentence("vlan-out-of-range", sentence)
+    if request.vlan is not None and not request.ethernet:
+        yield Sentence(
+            "vlan-on-infiniband",
+            "InfiniBand has no VLANs: add --link-layer ethernet for RoCE, or give each "
+            "partition a network without a tag",
+        )
 
 
 def _mtu(
@@ -423,6 +482,8 @@ def _mtu(
     refusals: list[Sentence],
 ) -> tuple[int, str, list[str]]:
     """Return the MTU, the reason for it, and warnings; add to ``refusals``."""
+    if request.ethernet:
+        return _ethernet_mtu(request, hosts, reports, refusals)
     if isinstance(request.mtu, int):
         offenders, unknown = mtu_offenders(
             request.mtu, hosts, reports, request.nic_match
@@ -441,6 +502,35 @@ def _mtu(
     auto = auto_mtu(hosts, reports, request.nic_match)
     refusals += auto.offenders
     return auto.mtu, auto.because, list(auto.remarks)
+
+
+def _ethernet_mtu(
+    request: NetworkRequest,
+    hosts: Sequence[Host],
+    reports: Mapping[str, HostReport],
+    refusals: list[Sentence],
+) -> tuple[int, str, list[str]]:
+    offenders, unknown = _without_roce(hosts, reports, request.nic_match)
+    refusals += offenders
+    if not isinstance(request.mtu, int):
+        refusals.append(
+            Sentence(
+                "mtu-auto-ethernet",
+                "--mtu auto is for InfiniBand: no host knows the switch's limit; give "
+                "the largest that each switch and the server carry, such as 9000",
+            )
+        )
+        return 0, "", []
+    warnings = []
+    if unknown:
+        warnings.append(f"it is unknown whether {listed(unknown)} have RoCE")
+    allowed = ib_mtu(request.mtu)
+    if (allowed or 0) < LARGEST:
+        warnings.append(
+            f"MTU {request.mtu} allows RoCE an IB MTU of {allowed or 'none'}; "
+            f"{LARGEST} needs {ENOUGH} or more"
+        )
+    return request.mtu, "as requested", warnings
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def get_network(call: Call) -> Any:
     "POST",
     "/networks",
     root="network",
-    fields=("name", "mtu", "usages.usage", "data_center.id"),
+    fields=("name", "mtu", "usages.usage", "data_center.id", "vlan.id"),
 )
 def add_network(call: Call) -> Any:
     world, sent = call.world, call.body
@@ -106,8 +106,11 @@ def add_network(call: Call) -> Any:
     data_center = sent.data_center.id
     if data_center not in world.data_centers:
         raise Refusal(400, "Cannot add Network. The Data Center does not exist.")
+    vlan = sent.vlan.id if sent.vlan else None
+    # Network.java:56-57; outside, it is 400.
+    assert vlan is None or 0 <= vlan <= 4094
     _check_network(world, sent.name, sent.mtu or 0, data_center)
-    network = SimNetwork(new_id(), sent.name, data_center, mtu=sent.mtu or 0)
+    network = SimNetwork(new_id(), sent.name, data_center, mtu=sent.mtu or 0, vlan=vlan)
     network.vm = world.does(FOR_VMS)
     if sent.usages is not None:
         network.vm = types.NetworkUsage.VM in sent.usages

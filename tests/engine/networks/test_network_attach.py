@@ -443,6 +443,11 @@ def test_a_vlan_goes_beside_a_network_without_one(session, double):
     double.world.network("other").vlan = 7
 
     assert planned(session, request=replace(REQUEST, **more)).todo
+    # The engine refuses another MTU beside it (NET-34).
+    double.world.network("other").mtu = 9000
+    refused(session, "nic-mtu-differs", "eth1", "storage", 9000, **more)
+    double.world.network("storage").vlan = 8
+    assert planned(session, request=replace(REQUEST, **more)).todo
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ from engine_double.host_nics import clamp
 from engine_double.world import SimCluster
 from support.engine.engine_door import DoubleDoor
 from support.engine.refusals import reason, refused_for
+from support.host.rule_cases import ethernet, facts, roce_device
 
 from ovirt_rdma.engine_sdk_tools.api.request import Listener
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.job import RolledBack
 from ovirt_rdma.engine_sdk_tools.model import NameProblem
 from ovirt_rdma.engine_sdk_tools.networks.create import (
@@ -194,3 +196,81 @@ def test_wrong_names_get_the_nearest(session):
     with pytest.raises(NameProblem) as caught:
         planned(session, request=replace(REQUEST, clusters=("cl",)))
     assert "cl1" in caught.value.fix
+
+
+# For RoCE.
+
+ROCE = replace(REQUEST, mtu=9000, ethernet=True)
+
+
+def of_roce(name, netdev="ens1"):
+    """Return the report of a host with one RoCE port, and eth0 without RDMA."""
+    netdevs = (ethernet(netdev), ethernet("eth0", rdma_device=None, rdma_port=None))
+    found = facts(rdma_devices=(roce_device(),), netdevs=netdevs)
+    return HostReport(name, facts=found)
+
+
+def roce_plan(session, request, **without):
+    engine = read_engine(session, networks=True, nics=True, attachments=True)
+    reports = {host.name: of_roce(host.name) for host in engine.hosts}
+    return plan_network_create(engine, {**reports, **without}, request)
+
+
+@pytest.mark.parametrize("vlan", [None, 1, 100, 4094])
+def test_for_roce_with_a_vlan_or_without(session, double, vlan):
+    plan = roce_plan(session, replace(ROCE, vlan=vlan))
+    assert plan.warnings == ()
+    create_network(session, plan, Listener())
+    network = double.world.network("storage")
+    assert (network.vlan, network.mtu, network.vm) == (vlan, 9000, False)
+    assert roce_plan(session, replace(ROCE, vlan=vlan)).calls == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "id", "words"),
+    [
+        ({"mtu": "auto"}, "mtu-auto-ethernet", ["switch"]),
+        ({"vlan": 0}, "vlan-out-of-range", ["0"]),
+        ({"vlan": 4095}, "vlan-out-of-range", ["4095"]),
+        ({"nic_match": "eth0"}, "netdev-missing", ["host01", "eth0"]),
+    ],
+)
+def test_what_roce_cannot_have(session, changes, id, words):
+    with refused_for(id, *words):
+        roce_plan(session, replace(ROCE, **changes))
+
+
+def test_infiniband_has_no_vlan(session):
+    with refused_for("vlan-on-infiniband", "--link-layer ethernet"):
+        planned(session, request=replace(REQUEST, vlan=7))
+
+
+def test_hosts_that_do_not_answer_and_a_small_mtu_are_warned_of(session):
+    silent = {"host02": HostReport("host02", problem="no route")}
+    plan = roce_plan(session, replace(ROCE, mtu=1500), **silent)
+    assert plan.warnings == (
+        "it is unknown whether host02 have RoCE",
+        "MTU 1500 allows RoCE an IB MTU of 1024; 4096 needs 4200 or more",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "vlan", "id"),
+    [
+        ({"vlan": 5}, 100, "network-exists-vlan"),
+        ({"vlan": 5}, None, "network-exists-vlan"),
+        ({}, 100, "network-exists-vlan"),
+        ({"vlan": 100, "vm": True}, 100, "network-exists-vm"),
+        ({"mtu": 1500}, None, "network-exists-mtu"),
+        ({"vm": True}, None, None),
+    ],
+)
+def test_another_network_for_roce(session, double, changes, vlan, id):
+    create_network(session, roce_plan(session, ROCE), Listener())
+    for name, value in changes.items():
+        setattr(double.world.network("storage"), name, value)
+    if id is None:
+        assert roce_plan(session, replace(ROCE, vlan=vlan)).calls == ()
+        return
+    with refused_for(id, "storage"):
+        roce_plan(session, replace(ROCE, vlan=vlan))
