@@ -150,7 +150,8 @@ def _hosts():
     shared = (Buffer(200000, (0, 1, 2, 3)), Buffer(62016, (4, 5, 6, 7)), Buffer(0))
     lossless = parse_policy(text, "policy.yaml").policy
     quiet = replace(dcb, pause_rx=False, pause_tx=False, buffers=shared)
-    yield of_roce(roce, quiet, vlan), lossless
+    mlx5 = load(DATA / "connectx-6-dx-roce" / "facts.json")
+    yield of_roce(mlx5, quiet, vlan), lossless
     nic = PciIdentity("0000:3b:00.0", "0x8086", "0x1592", "0x00")
     loaded = replace(roce.modules, loaded=(*roce.modules.loaded, "irdma"))
     adapters = (*roce.adapters, Adapter(nic, "ice", auxiliary=()))

@@ -218,7 +218,7 @@ _PATIENCE: Optional[HolderTimeouts] = None
 
 
 class SetNetdev(UnitVerb):
-    """Set the boot settings of a netdev; return 1 if that failed."""
+    """Set the boot settings of a netdev or RDMA device; return 1 if that failed."""
 
     examples = ("ib0",)
 
@@ -227,7 +227,9 @@ class SetNetdev(UnitVerb):
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("netdev", metavar="NAME", help="a netdev")
+        parser.add_argument(
+            "netdev", metavar="NAME", help="a netdev, or an RDMA device"
+        )
 
     def run(self, context: Context) -> int:
         as_root("unit netdev", context.root)

@@ -3,14 +3,14 @@
 
 Boot settings are values that neither a profile nor a file keeps: offloads; transport
 mode and MTU where NetworkManager does not manage the netdev; P_Key children made in
-sysfs; MTU and type of mlx4 ports; virtual functions. The journal has them. The unit
-ovirt-rdma-netdev@.service restores them at boot, and after the driver of a netdev was
-loaded again.
+sysfs; MTU and type of mlx4 ports; virtual functions; data center bridging and type of
+service of RoCE. The journal has them. The unit ovirt-rdma-netdev@.service restores them
+at boot, and after the driver of a netdev or RDMA device was loaded again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Optional, Union
@@ -27,6 +27,8 @@ from ovirt_rdma.host.changes.kinds.kind import (
 )
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.netdevs import port_of
+from ovirt_rdma.host.collect.rdma import RDMA_CLASS
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, OvirtNetwork
@@ -90,7 +92,7 @@ def restore_netdev(
     effects: Optional[HostEffects] = None,
 ) -> int:
     """Set the values again that a run has set for the netdev ``name`` and its adapter,
-    unless they are already set.
+    unless they are already set; or those for the netdevs of the RDMA device ``name``.
 
     ``say`` gets a sentence for each value that is set or cannot be set. Returns 0, or 1
     if a value is still wrong. Never raises.
@@ -99,19 +101,36 @@ def restore_netdev(
         with one_run(root, LOCK_S, by=f"unit netdev {name}"):
             settings = boot_settings(Journal(root).ledger())
             host = effects or HostEffects(root, run)
-            if settings:
-                _wait_for_files(host, name)
-            wanted = [s for s in settings if _is_about(host, s, name)]
-            # The adapter's settings first: they remove and recreate the netdevs.
-            wanted.sort(key=lambda setting: kind_of_act(setting).port is None)
-            restorer = _Restorer(host, run, say)
-            results = [restorer.restore(name, setting) for setting in wanted]
+            names = _netdevs_named(host, name) if settings else ()
+            results = [
+                _Restorer(host, run, say).restore(netdev, setting)
+                for netdev in names
+                for setting in _about(host, settings, netdev)
+            ]
             return ExitCode.DONE if all(results) else ExitCode.FAILED
     except Problem as problem:
         say(f"{name}: {problem}" + (f"; {problem.fix}" if problem.fix else ""))
     except Exception as error:  # noqa: BLE001  (a unit at boot, with no operator)
         say(f"{name}: its settings could not be set again: {error!r}")
     return ExitCode.FAILED
+
+
+def _netdevs_named(host: Host, name: str) -> tuple[str, ...]:
+    """Return ``name``, or the netdevs of the RDMA device with that name."""
+    if name not in host.tree.names(RDMA_CLASS):
+        return (name,)
+    ports = {one: port_of(host.tree, one) for one in host.tree.names(NET_CLASS)}
+    return tuple(netdev for netdev, port in ports.items() if port and port[0] == name)
+
+
+def _about(
+    host: HostEffects, settings: Iterable[AtomicChange], name: str
+) -> list[AtomicChange]:
+    _wait_for_files(host, name)
+    wanted = [s for s in settings if _is_about(host, s, name)]
+    due = [s for s in wanted if kind_of_act(host.present(s)).is_due(host)]
+    # The adapter's settings first: they remove and recreate the netdevs.
+    return sorted(due, key=lambda setting: kind_of_act(setting).port is None)
 
 
 def _wait_for_files(host: Host, name: str) -> None:

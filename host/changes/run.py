@@ -197,7 +197,7 @@ _FIX = "run ovirt-rdma-host plan again"
 def with_earlier_values(
     host: HostEffects, acts: Iterable[AtomicChange]
 ) -> tuple[AtomicChange, ...]:
-    """Return ``acts`` with the present values of ``host`` as ``before``. Nothing is
+    """Return ``acts`` with the present values of ``host`` as ``before``. No value is
     changed.
 
     If a run sets a property twice, the second change has the value of the first as
@@ -240,6 +240,7 @@ def with_earlier_values(
 
 
 def _read(host: HostEffects, act: AtomicChange, change: Change) -> Optional[str]:
+    host.make_readable(change, act.place)
     reading = host.read(change, act.uuid, act.place)
     if reading.problem:
         raise Refused(

@@ -244,7 +244,8 @@ def _of_bus_device(
 
 def port_of(tree: FileTree, name: str) -> Optional[PortOf]:
     """Return the RDMA port on the bus device of the Ethernet netdev ``name``, or whose
-    parent it is (Soft-RoCE); None if there is none, or none yet.
+    parent (Soft-RoCE) or owner of the first GID it is; None if there is none, or none
+    yet.
     """
     for device in tree.names(RDMA_CLASS):
         folder = f"{RDMA_CLASS}/{device}"
@@ -252,7 +253,10 @@ def port_of(tree: FileTree, name: str) -> Optional[PortOf]:
         if name in tree.names(f"{folder}/device/net"):
             text = tree.text(f"{NET_CLASS}/{name}/dev_port") or ""
             number = str(int(text) + 1) if _DEV_PORT.fullmatch(text) else "1"
-        elif tree.text(f"{folder}/parent") == name:
+        elif name in (
+            tree.text(f"{folder}/parent"),
+            tree.text(f"{folder}/ports/1/gid_attrs/ndevs/0"),
+        ):
             number = "1"
         else:
             continue

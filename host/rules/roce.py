@@ -30,7 +30,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaPort,
     buffers_text,
 )
-from ovirt_rdma.host.policy.model import AUTO, ON, RoceClass
+from ovirt_rdma.host.policy.model import AUTO, ON, TCP, RoceClass
 from ovirt_rdma.host.rules.base import (
     DCB,
     LINK_DOWN,
@@ -338,17 +338,28 @@ _TWO_NETWORKS = "give each port a network and an address of its own, or use mode
 
 def _bonds(view: View) -> Iterator[Finding]:
     """Yield a finding for each bond with a RoCE port."""
-    ports = {
-        base.name: port.name
+    bases = {
+        base.name: (port, base)
         for port in roce_ports(view)
         if not port.device.is_soft_roce
         for base in port.bases
     }
+    routes = {
+        route.netdev for route, rule in view.wanted_routes if rule.transport != TCP
+    }
     for bond in view.facts.netdevs:
         names = dict.fromkeys((*bond.bond.members, *bond.lowers)) if bond.bond else {}
-        with_rdma = [name for name in names if name in ports]
-        if bond.bond and with_rdma:
+        with_rdma = [name for name in names if name in bases]
+        if not bond.bond or not with_rdma:
+            continue
+        used = routes & {*view.carriers(bond.name)}
+        if used or any(_class_of(bases[name][1]) for name in with_rdma):
+            ports = {name: bases[name][0].name for name in with_rdma}
             yield _bond(view, bond.name, bond.bond.mode, tuple(names), ports)
+        else:
+            yield About(LAG.id, bond.name).skips(
+                f"no export of the policy goes over {bond.name}"
+            )
 
 
 def _bond(
@@ -364,7 +375,9 @@ def _bond(
             "bond ports with RoCE only",
         )
     devices = sorted({ports[member] for member in members})
-    if len(devices) == 1 and len(members) > 1:
+    if len(members) == 1:
+        return about.passes(f"{shown}, with one port")
+    if len(devices) == 1:
         return about.passes(f"{shown}; the driver makes one RoCE port of it")
     if mode == "active-backup":
         return about.passes(
@@ -384,8 +397,10 @@ def _bond(
 
 # dcb and sysfs, with the semantics of this driver. The others that take a DSCP want
 # traffic classes besides: ice_dcbnl_setapp gives all bandwidth to class 0, and
-# bnxt_hwrm_queue_pfc_cfg refuses PFC without them.
+# bnxt_hwrm_queue_pfc_cfg refuses PFC without them. mlx4 has none (en_dcb_nl.c): the
+# kernel keeps entries that the adapter never sees.
 _SET_BY_DCB = "mlx5_core"
+_WITH_DSCP = (_SET_BY_DCB, "ice", "bnxt_en")
 
 
 def _class_of(base: Interface) -> Optional[RoceClass]:
@@ -401,6 +416,19 @@ def _classes(view: View) -> Iterator[Outcome]:
                 yield about.skips(
                     f"{base.name} carries Soft-RoCE: it has no flow control of its own"
                 )
+            elif wanted and base.adapter and base.adapter.physical_function:
+                yield about.skips(
+                    f"{base.name} is a virtual function: it has the class of its "
+                    "physical one"
+                )
+            elif wanted and base.netdev.driver not in _WITH_DSCP:
+                yield about.warns(
+                    f"{base.name} cannot have the policy's lossless class: "
+                    f"{base.netdev.driver or 'its driver'} is not known to take the "
+                    "priority from the DSCP",
+                    "leave roce out for this port; a VLAN with egress-qos-map gives "
+                    "its tag a priority",
+                )
             elif wanted:
                 yield from _class(about, base, wanted)
 
@@ -414,12 +442,17 @@ def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome
         yield about.warns(
             f"the policy has a lossless class for {name}, but what it has now is "
             f"unknown: {' and '.join(unknown)}",
-            f"dcb pfc show dev {name}; dcb app show dev {name}; ethtool -a {name} (a "
-            "virtual function has what its physical one has)",
+            f"dcb pfc show dev {name}; dcb app show dev {name}; ethtool -a {name}",
         )
         return
     refused = ""
-    if wanted.buffer is not None:
+    if "," in (dcb.value(dscp) or ""):
+        refused = Sentence(
+            "dscp-twice",
+            f"DSCP {wanted.code_point} of {name} has the priorities {dcb.value(dscp)}: "
+            f"delete all but one (dcb app del dev {name} dscp-prio)",
+        )
+    elif wanted.buffer is not None:
         settings["buffers"], refused = _buffers(base, dcb, priority, wanted.buffer)
     differ = {one: to for one, to in settings.items() if dcb.value(one) != to}
     ends = () if wanted.ecn != ON else _ecn_files(name, dcb, priority)
@@ -450,8 +483,9 @@ def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome
         f"make priority {priority} of {name} lossless, for DSCP {wanted.code_point}",
         before,
         after,
-        LINK_DOWN,
-        reason="the policy requires it; the driver takes the link down and up",
+        LINK_DOWN if "pfc" in differ else LIVE,
+        reason="the policy requires it"
+        + ("; the driver takes the link down and up" if "pfc" in differ else ""),
         source="Linux mlx5/core/en_dcbnl.c; dcb-pfc(8), dcb-app(8), dcb-buffer(8)",
         undo="restores the earlier values",
         changes=(
@@ -486,11 +520,11 @@ def _buffers(base: Interface, dcb: Dcb, priority: int, size: int) -> tuple[str, 
     at = at if at is not None else next(iter(free), None)
     rest = 0 if at is None else present[0].size + present[at].size - size
     if at is None or rest < 2 * base.netdev.mtu:
-        most = present[0].size - 2 * base.netdev.mtu
+        most = sum(present[n].size for n in {0, at or 0}) - 2 * base.netdev.mtu
         return buffers_text(present), Sentence(
             "buffer-too-large",
             f"{base.name} cannot give {size} bytes to one priority: buffer 0 has "
-            f"{present[0].size}, so at most {max(most, 0)} are free",
+            f"{present[0].size}, so that it can have at most {max(most, 0)}",
         )
     others = [
         Buffer(one.size, tuple(n for n in one.priorities if n != priority))
@@ -520,30 +554,27 @@ def _port_tos(port: RocePort, base: Interface, wanted: RoceClass) -> Iterator[Ou
     about, tos, name = About(TOS.id, port.name), port.port.default_tos, port.name
     shown = f"{wanted.tos} (DSCP {wanted.code_point}"
     shown += ", with ECN)" if wanted.ecn == ON else ", without ECN)"
-    if tos is None:
-        yield about.warns(
-            f"RDMA CM's default type of service of {name} is unknown; the policy needs "
-            f"{shown}",
-            "modprobe rdma_cm; systemctl start sys-kernel-config.mount",
-        )
-    elif tos == wanted.tos:
+    # Only its folder shows it; without one it is 0, if nobody has removed the folder.
+    known = tos is not None and port.port.default_gid_type is not None
+    if known and tos == wanted.tos:
         yield about.passes(f"{_KERNELS} begin at {name} with type of service {shown}")
-    else:
-        yield about.warns(
-            f"{_KERNELS} begin at {name} with type of service {tos}; the policy needs "
-            f"{shown}",
-            "ovirt-rdma-host plan",
-        )
-        yield about.step(
-            f"give {_KERNELS} at {name} the type of service {wanted.tos}",
-            str(tos),
-            str(wanted.tos),
-            LIVE,
-            reason="they set none themselves; mounts have it from their next connect",
-            source="Linux drivers/infiniband/core/cma.c:3259, cma_configfs.c",
-            undo="restores the earlier value",
-            changes=(Change(ROCE_TOS, base.name, str(tos), str(wanted.tos)),),
-        )
+        return
+    has = str(tos) if known else "unknown"
+    yield about.warns(
+        f"the type of service with which {_KERNELS} begin at {name} is {has}; the "
+        f"policy needs {shown}",
+        "ovirt-rdma-host plan",
+    )
+    yield about.step(
+        f"give {_KERNELS} at {name} the type of service {wanted.tos}",
+        has,
+        str(wanted.tos),
+        LIVE,
+        reason="they set none themselves; mounts have it from their next connect",
+        source="Linux drivers/infiniband/core/cma.c:3259, cma_configfs.c",
+        undo="restores the earlier value",
+        changes=(Change(ROCE_TOS, base.name, has if known else None, str(wanted.tos)),),
+    )
 
 
 _Judge = Callable[[View, About, RocePort, Interface], Finding]
@@ -673,7 +704,7 @@ def _kernel_priority(tos: int) -> int:
 def _tos_for(dcb: Dcb, priority: int) -> int:
     """Return a type of service with ``priority``: DSCP 26 if that has it, as usual."""
     known = [one.value for one in dcb.dscp_priorities or () if one.priority == priority]
-    dscp = 8 * priority + 2
+    dscp = RoceClass(priority).code_point
     return (dscp if dscp in known or not known else min(known)) << 2
 
 

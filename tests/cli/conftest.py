@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 from support.command_line import Result, run
 from support.fakes.fake_changes import changing
-from support.fakes.fake_hosts import connectx3_ib, soft_roce
+from support.fakes.fake_hosts import connectx3_ib, connectx5_roce, soft_roce
 from support.fakes.fake_timers import Timers
 from support.host.changes_wanted import POLICY
 from support.storage.vdsm_fixtures import loaded_vdsm
@@ -63,6 +63,16 @@ def changeable(tmp_path, capsys, monkeypatch):
 def soft_roce_host(tmp_path, capsys, monkeypatch):
     """Run ovirt-rdma-host on a host with Soft-RoCE that can be changed."""
     return changing_host(soft_roce, tmp_path, capsys, monkeypatch)
+
+
+@pytest.fixture
+def mlx5_roce_host(tmp_path, capsys, monkeypatch):
+    """Run ovirt-rdma-host on a host with RoCE on mlx5 that can be changed."""
+    host = changing_host(connectx5_roce, tmp_path, capsys, monkeypatch)
+    for netdev in ("ens1f0np0", "ens1f1np1"):
+        host.fake.dcb(netdev)
+        host.fake.pause(netdev, rx=False, tx=False)
+    return host
 
 
 def changing_host(make, tmp_path, capsys, monkeypatch):

@@ -25,6 +25,7 @@ from support.fixes.hypervisor import (
     FABRIC,
     HYPERVISOR,
     LOAD,
+    LOSSLESS,
     PLAN,
     REVERT,
     ROCE,
@@ -75,6 +76,12 @@ def hypervisor(changeable):
 def test_on_a_hypervisor_with_roce(soft_roce_host, name):
     under(soft_roce_host.root, "/etc/ovirt-rdma").mkdir(parents=True)
     mend(soft_roce_host, ROCE[name])
+
+
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_on_a_hypervisor_with_data_center_bridging(mlx5_roce_host, name):
+    under(mlx5_roce_host.root, "/etc/ovirt-rdma").mkdir(parents=True)
+    mend(mlx5_roce_host, LOSSLESS[name])
 
 
 @pytest.mark.parametrize("name", FABRIC)
@@ -242,7 +249,7 @@ WITHOUT_ROW = {
 
 def test_each_fix_is_tried_or_has_a_reason_not_to_be():
     every = {fix for fix, _ in mending()}
-    tables = (HYPERVISOR, ROCE, FABRIC, BLOCK, ENGINE, FLEET)
+    tables = (HYPERVISOR, ROCE, LOSSLESS, FABRIC, BLOCK, ENGINE, FLEET)
     tried = {fix for table in tables for row in table.values() for fix in row.fixes}
     left = {fix for fixes in WITHOUT_ROW.values() for fix in fixes}
     assert tried & left == set()

@@ -199,6 +199,30 @@ def test_no_kind_of_step_costs_a_link_later(host: PreparedHost) -> None:
     assert host.facts() == found
 
 
+def test_an_rdma_device_that_comes_later_gets_its_type_of_service(
+    host: PreparedHost,
+) -> None:
+    """As mlx5's device for a bond does, which comes after its netdevs."""
+    host.load_policy(
+        "  interfaces:\n    - {match: {device: rxe0}, roce: {priority: 3}}"
+    )
+    host.done("apply")
+    file = "/sys/kernel/config/rdma_cm/rxe0/ports/1/default_roce_tos"
+    assert host.said(f"cat {file}") == "106"
+    # udev loaded it before our rules were installed.
+    host.said(
+        "udevadm control --reload; rdma link delete rxe0; "
+        "rmdir /sys/kernel/config/rdma_cm/rxe0; "
+        "rdma link add rxe0 type rxe netdev roce0"
+    )
+    wants = "udevadm info -q property /sys/class/infiniband/rxe0"
+    found = host.said(f"until {wants} | grep ^SYSTEMD_WANTS; do sleep 0.2; done")
+    assert "ovirt-rdma-netdev@rxe0.service" in found
+    host.said(f"until grep -qx 106 {file}; do sleep 0.5; done")
+    host.done("revert")
+    assert host.said(f"cat {file}") == "0"
+
+
 def test_a_nic_gets_its_settings_again_before_it_is_an_rdma_device(
     host: PreparedHost,
 ) -> None:

@@ -14,7 +14,6 @@ look at it, all others are pure.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import time
@@ -109,11 +108,6 @@ class Host:
     def make_folder(self, path: str) -> None:
         """Make a folder of configfs. Raises OSError."""
         self.path(path).mkdir()
-
-    def remove_folder(self, path: str) -> None:
-        """Remove a folder of configfs, if that is possible."""
-        with contextlib.suppress(OSError):
-            self.path(path).rmdir()
 
     @property
     def has_systemd(self) -> bool:
@@ -549,6 +543,15 @@ class Kind:
         return ""
 
     # On the host.
+
+    def is_due(self, host: Host) -> bool:
+        """Whether it can be set again at a boot now; else something comes later that
+        starts the unit again.
+        """
+        return True
+
+    def make_readable(self, host: Host) -> None:
+        """Do what the value needs to be read; nothing for most."""
 
     def read(self, host: Host) -> Reading:
         """Return the present value; never raises."""

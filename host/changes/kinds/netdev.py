@@ -16,6 +16,7 @@ default type of service is in configfs, in a folder that somebody has to make.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import re
 import shlex
@@ -238,6 +239,14 @@ class EcnSwitch(Sysfs):
     def lasts(self, managed: bool) -> bool:
         return False
 
+    @property
+    def label(self) -> str:
+        end, _, priority = self.change.target.split("/")[-3:]
+        return f"ecn {end} {priority}"
+
+    def describe(self) -> str:
+        return f"{self.label} of {self.netdev}"
+
     def on_netdev(self, name: str) -> Change:
         return replace(
             self.change, target=_ECN_FILE.sub(rf"\g<1>{name}\g<3>", self.change.target)
@@ -404,12 +413,30 @@ class PkeyChild(Sysfs):
 _STATES = {True: "on", False: "off"}
 
 
-class OffloadState(Kind):
+class NetdevSetting(Kind):
+    """A setting of the netdev that is the target."""
+
+    is_volatile = True
+
+    @property
+    def netdev(self) -> Optional[str]:
+        return self.change.target
+
+    def on_netdev(self, name: str) -> Change:
+        return replace(self.change, target=name)
+
+    def describe(self) -> str:
+        return f"{self.label} of {self.change.target}"
+
+    def is_gone(self, host: Host) -> bool:
+        return self.change.target not in host.tree.names(NET_CLASS)
+
+
+class OffloadState(NetdevSetting):
     """An offload of a netdev, ``on`` or ``off``."""
 
     name = OFFLOAD
     is_named = True
-    is_volatile = True
     title = "ethtool -K {}"
 
     def values(self) -> Optional[str]:
@@ -417,18 +444,8 @@ class OffloadState(Kind):
         return SWITCH if known and self.change.name in KEPT.values() else None
 
     @property
-    def netdev(self) -> Optional[str]:
-        return self.change.target
-
-    @property
     def goes_with_mode(self) -> bool:
         return True  # a mode turns offloads off and on
-
-    def on_netdev(self, name: str) -> Change:
-        return replace(self.change, target=name)
-
-    def describe(self) -> str:
-        return f"{self.change.name} of {self.change.target}"
 
     def manual_fix(self, value: Optional[str]) -> str:
         target = shlex.quote(self.change.target)
@@ -482,9 +499,6 @@ class OffloadState(Kind):
                 failure = f"{feature} of {name} cannot be turned {before}"
                 raise EffectFailed("ethtool-failed", f"{failure}: {e}") from None
 
-    def is_gone(self, host: Host) -> bool:
-        return self.change.target not in host.tree.names(NET_CLASS)
-
     def _feature(self, host: Host) -> Optional[Offload]:
         text = host.tool("ethtool", "-k", self.change.target)
         offloads = features(text).get(self.change.target, ())
@@ -492,29 +506,45 @@ class OffloadState(Kind):
 
 
 _DSCP = re.compile(r"dscp-([0-9]|[1-5][0-9]|6[0-3])")
-_PRIORITIES = r"none|[0-7](?:,[0-7])*"
+_BUFFERS = r"[0-9]{1,8}:[0-7,]*(?: [0-9]{1,8}:[0-7,]*){1,7}"
+# What there may have been, and what a policy makes of it.
 _DCB_VALUES = {
-    "pause": r"off|rx|tx|rx tx",
-    "pfc": _PRIORITIES,
-    "buffers": r"[0-9]{1,8}:[0-7,]*(?: [0-9]{1,8}:[0-7,]*)*",
+    "pause": (r"off|rx|tx|rx tx", "off"),
+    "pfc": (r"none|[0-7](?:,[0-7])*", "[0-7]"),
+    "dscp": ("none|[0-7]", "[0-7]"),
+    "buffers": (_BUFFERS, _BUFFERS),
 }
+# For a link to come back with its speed, from which the driver computes what a buffer
+# has to hold (mlx5/core/en/port_buffer.c, calculate_xoff).
+CARRIER_S = 30.0
 
 
-class DcbSetting(Kind):
+class DcbSetting(NetdevSetting):
     """A setting of data center bridging of an Ethernet netdev, or its pause frames.
 
-    Each takes the link down: mlx5_core does at a change of PFC (en_dcbnl.c:394,
-    mlx5e_dcbnl_ieee_setpfc), and opens its queues again for the first and last DSCP.
+    A change of PFC takes the link down and up (mlx5/core/en_dcbnl.c:394).
     """
 
     name = DCB
     is_named = True
-    is_volatile = True
 
     def values(self) -> Optional[str]:
         if not re.fullmatch(NETDEV, self.change.target):
             return None
-        return _PRIORITIES if self._dscp else _DCB_VALUES.get(self.change.name)
+        known = "dscp" if self._dscp else self.change.name
+        return _DCB_VALUES[known][0] if known in _DCB_VALUES else None
+
+    def refusal(self) -> str:
+        refused, after = super().refusal(), self.change.after or ""
+        if refused:
+            return refused
+        known = "dscp" if self._dscp else self.change.name
+        right = re.fullmatch(_DCB_VALUES[known][1], after) is not None
+        if right and known == "buffers":
+            made = _buffers(after)
+            each = sorted(n for one in made for n in one.priorities) == [*range(8)]
+            right = each and all(one.size or not one.priorities for one in made)
+        return "" if right else f"no rule sets {self.describe()} to {after[:60]!a}"
 
     @property
     def _dscp(self) -> Optional[str]:
@@ -522,22 +552,12 @@ class DcbSetting(Kind):
         return found[1] if found else None
 
     @property
-    def netdev(self) -> Optional[str]:
-        return self.change.target
-
-    @property
     def effect(self) -> str:
-        return LINK_DOWN
+        return LINK_DOWN if self.change.name == "pfc" else LIVE
 
     @property
     def undo_interrupts(self) -> bool:
-        return True
-
-    def on_netdev(self, name: str) -> Change:
-        return replace(self.change, target=name)
-
-    def describe(self) -> str:
-        return f"{self.change.name} of {self.change.target}"
+        return self.effect == LINK_DOWN
 
     def accepts(self, value: Optional[str]) -> bool:
         if self.change.name != "buffers" or value is None:
@@ -589,9 +609,6 @@ class DcbSetting(Kind):
         if before is not None and not self.is_gone(host):
             self._set(host, before)
 
-    def is_gone(self, host: Host) -> bool:
-        return self.change.target not in host.tree.names(NET_CLASS)
-
     def _set(self, host: Host, value: str) -> None:
         present = self.read(host)
         if present.value == value:
@@ -599,8 +616,13 @@ class DcbSetting(Kind):
         failure = f"{self.describe()} cannot be set to {value}"
         if present.problem:
             raise EffectFailed("dcb-unread", f"{failure}: {present.problem}")
+        carrier = f"{NET_CLASS}/{self.change.target}/carrier"
+        was = host.tree.text(carrier)
         for argv in self._commands(present.value, value):
             host.run_or_fail(failure, argv)
+        if self.change.name == "pfc" and was == "1":
+            # The other port of a bond may be next.
+            host.wait_for(lambda: host.tree.text(carrier) == "1", CARRIER_S)
 
     def _commands(
         self, present: Optional[str], value: str
@@ -614,22 +636,31 @@ class DcbSetting(Kind):
             on = (f"{priority}:on" for priority in numbers)
             return (("dcb", "pfc", "set", "dev", name, "prio-pfc", "all:off", *on),)
         if self._dscp is None:
-            table = list(enumerate(_buffers(value)))
-            to = [f"{prio}:{n}" for n, one in table for prio in one.priorities]
-            sizes = [f"{n}:{one.size}" for n, one in table]
-            words = ("prio-buffer", *sorted(to), "buffer-size", *sizes)
-            return (("dcb", "buffer", "set", "dev", name, *words),)
-        # Not dcb's "replace", which deletes the earlier entry last: mlx5_core has then
-        # replaced it, and says that it does not exist (mlx5e_dcbnl_ieee_delapp).
+            return self._buffer_commands(_buffers(present or ""), _buffers(value))
+        # An entry replaces that of another priority, which then cannot be deleted any
+        # more (mlx5e_dcbnl_ieee_setapp and _delapp).
+        verb = "add" if numbers else "del"
         return tuple(
             ("dcb", "app", verb, "dev", name, "dscp-prio", f"{self._dscp}:{priority}")
-            for verb, these, others in (
-                ("del", _numbers(present or ""), numbers),
-                ("add", numbers, _numbers(present or "")),
-            )
-            for priority in these
-            if priority not in others
+            for priority in numbers or _numbers(present or "")
         )
+
+    def _buffer_commands(
+        self, present: tuple[Buffer, ...], wanted: tuple[Buffer, ...]
+    ) -> tuple[tuple[str, ...], ...]:
+        """Return the commands; the driver checks the sizes before it when it changes
+        the priorities (en/port_buffer.c, mlx5e_port_manual_buffer_config): a buffer is
+        large before it gets one, and small after it has lost it.
+        """
+        table = list(enumerate(wanted))
+        to = sorted(f"{prio}:{n}" for n, one in table for prio in one.priorities)
+        first = ("buffer-size", *(f"{n}:{one.size}" for n, one in table))
+        second = ("prio-buffer", *to)
+        used = [bool(one.priorities) for one in present]
+        if any(was and not one.priorities for was, one in zip(used, wanted)):
+            first, second = second, first
+        head = ("dcb", "buffer", "set", "dev", self.change.target)
+        return (*head, *first), (*head, *second)
 
 
 def _numbers(value: str) -> tuple[str, ...]:
@@ -645,65 +676,71 @@ def _buffers(value: str) -> tuple[Buffer, ...]:
     )
 
 
-# For the RDMA device of a netdev that has just appeared: its module comes later.
-RDMA_DEVICE_S = 10.0
+# For RDMA CM to know an RDMA device that is in sysfs already.
+RDMA_CM_S = 10.0
 
 
-class RoceTos(Kind):
+class RoceTos(NetdevSetting):
     """RDMA CM's default type of service at the RoCE port of a netdev, for all
-    connections that set none: those of the kernel. It is in configfs, in a folder that
-    is made for that (drivers/infiniband/core/cma_configfs.c). Without it the value is
-    taken for 0, with which each port begins.
+    connections that set none: those of the kernel.
+
+    It is in configfs, and can only be read in a folder that somebody has to make. It
+    stays without the folder, and ends with the RDMA device (cma_configfs.c; cma.c:224,
+    5329). So the folder is made before the first reading, and never removed.
     """
 
     name = ROCE_TOS
-    is_volatile = True
 
     def values(self) -> Optional[str]:
-        return r"[0-9]{1,3}" if re.fullmatch(NETDEV, self.change.target) else None
-
-    @property
-    def netdev(self) -> Optional[str]:
-        return self.change.target
+        known = re.fullmatch(NETDEV, self.change.target)
+        return r"25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9]" if known else None
 
     @property
     def label(self) -> str:
         return "default_roce_tos"
 
-    def on_netdev(self, name: str) -> Change:
-        return replace(self.change, target=name)
+    def is_due(self, host: Host) -> bool:
+        return self._file(host) is not None
 
-    def describe(self) -> str:
-        return f"default_roce_tos of {self.change.target}"
+    def is_gone(self, host: Host) -> bool:
+        return self._file(host) is None
+
+    def make_readable(self, host: Host) -> None:
+        file = self._file(host)
+        folder = file and file.partition("/ports/")[0]
+        if not folder or host.tree.is_folder(folder):
+            return
+        if not host.tree.is_folder(RDMA_CM_CONFIG):
+            with contextlib.suppress(CommandFailed):
+                host.tool("modprobe", "rdma_cm")
+
+        def made() -> bool:
+            with contextlib.suppress(OSError):
+                host.make_folder(folder)
+            return host.tree.is_folder(folder)
+
+        host.wait_for(made, RDMA_CM_S)
 
     def read(self, host: Host) -> Reading:
         file = self._file(host)
-        if file is None or not host.tree.is_folder(RDMA_CM_CONFIG):
+        if file is None:
             return Reading()
-        if not host.tree.is_folder(_device_folder(file)):
-            return Reading("0")
         value = host.tree.text(file)
-        return Reading(value, "" if value else f"{file} cannot be read")
+        if value is None:
+            folder = file.partition("/ports/")[0]
+            return Reading(problem=f"{file} is not there: mkdir {folder} makes it")
+        return Reading(value)
 
     def do(self, host: Host) -> None:
-        if not host.wait_for(lambda: self._file(host) is not None, RDMA_DEVICE_S):
+        if self._file(host) is None:
             raise EffectFailed(
                 "no-rdma-device", f"{self.change.target} has no RDMA device"
             )
         self._set(host, self.change.after or "")
 
     def undo(self, host: Host, before: Optional[str]) -> None:
-        """Restore the value, and remove a folder that says nothing then."""
-        file = self._file(host)
-        if file is None or before is None or host.tree.text(file) in (None, before):
-            return
-        self._set(host, before)
-        mode = host.tree.text(file.replace("_tos", "_mode"))
-        if before == "0" and mode in (None, "RoCE v2"):
-            host.remove_folder(_device_folder(file))
-
-    def is_gone(self, host: Host) -> bool:
-        return self._file(host) is None
+        if before is not None and self._file(host) is not None:
+            self._set(host, before)
 
     def manual_fix(self, value: Optional[str]) -> str:
         return (
@@ -718,27 +755,15 @@ class RoceTos(Kind):
         return f"{RDMA_CM_CONFIG}/{port[0]}/ports/{port[1]}/default_roce_tos"
 
     def _set(self, host: Host, value: str) -> None:
+        self.make_readable(host)
         file = self._file(host) or ""
-        folder = _device_folder(file)
+        if host.tree.text(file) == value:
+            return
         try:
-            if not host.tree.is_folder(folder):
-                host.make_folder(folder)
-                shown = host.tree.text(file)
-                if shown not in ("0", value):
-                    host.remove_folder(folder)
-                    raise EffectFailed(
-                        "tos-was-hidden",
-                        f"{file} has {shown}, which nobody sees without its folder",
-                        f"mkdir {shlex.quote(folder)}, so that plan sees it",
-                    )
             host.write(host.path(file), f"{value}\n".encode())
         except OSError as e:
             raise EffectFailed(
                 "sysfs-write-failed",
-                f"{file}: the kernel does not accept {value}: {e.strerror}",
+                f"{file}: {value} cannot be written: {e.strerror}",
                 "modprobe rdma_cm, and run this as root",
             ) from None
-
-
-def _device_folder(file: str) -> str:
-    return file.partition("/ports/")[0]

@@ -124,6 +124,10 @@ class HostEffects(Host):
             return Reading()
         return kind_of(kind.present(self, place), uuid).read(self)
 
+    def make_readable(self, change: Change, place: Optional[Place] = None) -> None:
+        """Do what the value of an allowed change needs to be read."""
+        kind_of(kind_of(change).present(self, place)).make_readable(self)
+
     def do(self, act: AtomicChange) -> None:
         """Set the ``after`` of each change of ``act``, in their order, and wait until
         it is in effect. A new profile (``act.uuid`` is set) is made completely or not

@@ -6,10 +6,13 @@ reverted, on mlx5's data center bridging and RDMA CM's configfs as the kernel ha
 from __future__ import annotations
 
 import errno
+import shutil
 
 import pytest
+from support.fakes import fake_hosts
 from support.fakes.fake_changes import changing
 from support.fakes.fake_hosts import connectx5_roce, soft_roce
+from support.fakes.fake_root import Pci
 from support.host.effects_host import Told
 from support.host.rule_cases import host_policy
 
@@ -36,7 +39,6 @@ def wanted(**more):
 def host(tmp_path):
     host = changing(connectx5_roce, tmp_path)
     host.runner.answer("ip -j route get 10.0.0.1", "[]")
-    (host.path / "sys/kernel/config/rdma_cm").mkdir(parents=True)
     for name in PORTS:
         host.dcb(name)
         host.pause(name, rx=True, tx=False)
@@ -62,9 +64,8 @@ def applied(host, policy):
 
 
 def state(host):
-    """All that the class has changed, and how often links went down."""
+    """All that the class has changed."""
     facts = {netdev.name: netdev.dcb for netdev in host.reader().facts().netdevs}
-    folder = host.path / CM.lstrip("/")
     return (
         [
             (facts[name].value("pause"), port.pfc, port.entries, port.trust)
@@ -72,7 +73,6 @@ def state(host):
         ],
         [(port.buffer_of, port.sizes) for port in host.dcb_ports.values()],
         host.roce_tos.get(TOS, "0"),
-        folder.is_dir(),
     )
 
 
@@ -87,7 +87,7 @@ def test_the_class_is_planned_applied_proven_and_reverted(host):
     assert planned[0].after == "pause off, pfc 3, dscp-26 3"
     result = applied(host, policy)
     assert result.outcome == DONE, result.sentence
-    ports, _, tos, _ = state(host)
+    ports, _, tos = state(host)
     assert ports == [("off", {3}, {26: 3}, "dscp")] * 2
     assert tos == "106"
     assert [port.flaps for port in host.dcb_ports.values()] == [1, 1]
@@ -109,23 +109,40 @@ def test_the_class_is_planned_applied_proven_and_reverted(host):
     assert state(host) == before
 
 
+def restored(host, name):
+    said = []
+    code = restore_netdev(host.path, host.run, name, said.append, host.effects())
+    assert code == 0, said
+    return said
+
+
 def test_what_a_boot_forgets_is_set_again_by_the_unit(host):
-    applied(host, wanted())
+    """The bond's RDMA device comes after its netdevs, and after those of its ports."""
+    applied(host, wanted(buffer=100_000))
     after = state(host)
     host.reboot()
+    device = host.path / "sys/class/infiniband/mlx5_bond_0"
+    away = device.rename(host.path / "away")
     assert [port.pfc for port in host.dcb_ports.values()] == [set(), set()]
-    assert steps(host, wanted())
-    said = []
     for name in PORTS:
-        code = restore_netdev(host.path, host.run, name, said.append, host.effects())
-        assert code == 0, said
-    assert steps(host, wanted()) == []
+        assert len(restored(host, name)) == 3
+    assert [(port.pfc, port.entries) for port in host.dcb_ports.values()] == [
+        ({3}, {26: 3})
+    ] * 2
+    away.rename(device)
+    assert steps(host, wanted(buffer=100_000))
+    assert restored(host, "mlx5_bond_0") == [
+        "ens1f0np0: default_roce_tos was None, is 106"
+    ]
+    assert steps(host, wanted(buffer=100_000)) == []
     # Global pause is a setting of the driver, which has what it had.
     assert state(host) == after
+    assert restored(host, "mlx5_bond_0") == []
 
 
 def test_the_operators_own_values_come_back(host):
     host.dcb("ens1f0np0", pfc=(4,), dscp=((26, 4), (46, 6)))
+    host.run(["modprobe", "rdma_cm"])
     host.effects().make_folder(CM)
     host.kernel_write(host.path / TOS.lstrip("/"), b"130\n")
     before = state(host)
@@ -146,16 +163,13 @@ def test_a_buffer_of_its_own(host):
     assert steps(host, policy) == []
     revert(host.effects(), Journal(host.path), host.reader().facts(), Told())
     after = state(host)
-    assert (after[0], after[2:]) == (before[0], before[2:])
-    for (of, sizes), (was_of, was) in zip(after[1], before[1]):
-        assert of == was_of
-        assert sizes == was
+    assert after == before
 
 
 @pytest.mark.parametrize(
     ("size", "words"),
     [
-        (250_000, "buffer 0 has 262016, so at most 244016 are free"),
+        (250_000, "buffer 0 has 262016, so that it can have at most 244016"),
         (4096, "Cannot allocate memory"),
     ],
 )
@@ -193,50 +207,85 @@ def test_what_somebody_else_has_set_since_is_left(host):
     assert host.dcb_ports["ens1f1np1"].pfc == set()
 
 
-def test_a_type_of_service_that_its_folder_hid_is_not_lost(host):
+@pytest.mark.parametrize("hidden", ["96", "106"])
+def test_a_type_of_service_that_its_folder_hid_comes_back(host, hidden):
     """RDMA CM keeps the value when the folder is removed (cma.c:224)."""
-    host.roce_tos[TOS] = "96"
-    result = applied(host, wanted())
-    assert result.outcome == ROLLED_BACK
-    assert "default_roce_tos has 96, which nobody sees without its folder" in str(
-        result.sentence
-    )
-    assert (host.roce_tos[TOS], state(host)[3]) == ("96", False)
-
-
-def test_an_rdma_device_that_comes_after_its_netdev_is_waited_for(host):
-    applied(host, wanted())
-    host.reboot()
-    ports = host.path / "sys/class/infiniband/mlx5_bond_0/ports/1/link_layer"
-    text = ports.read_text()
-    ports.write_text("")
-
-    def sleep(seconds):
-        host.waited += seconds
-        if host.waited > 3:
-            ports.write_text(text)
-
-    effects = host.effects()
-    effects.sleep = sleep
-    assert restore_netdev(host.path, host.run, "ens1f0np0", print, effects) == 0
+    host.roce_tos[TOS] = hidden
+    (step,) = (s for s in steps(host, wanted()) if s.rule == "ROCE-TOS-01")
+    assert step.before == "unknown"
+    assert applied(host, wanted()).outcome == DONE
     assert host.roce_tos[TOS] == "106"
-    assert 3 < host.waited < 5
+    revert(host.effects(), Journal(host.path), host.reader().facts(), Told())
+    assert host.roce_tos[TOS] == hidden
 
 
-def test_without_an_rdma_device_the_unit_says_so(host):
+def test_a_folder_that_somebody_removed_does_not_hide_what_is_ours(host):
+    applied(host, wanted())
+    shutil.rmtree(host.path / CM.lstrip("/"))
+    assert [step.rule for step in steps(host, wanted())] == ["ROCE-TOS-01"]
+    revert(host.effects(), Journal(host.path), host.reader().facts(), Told())
+    assert host.roce_tos[TOS] == "0"
+
+
+def test_two_ports_of_one_device_have_each_its_own(tmp_path):
+    """ConnectX-3: the folder in configfs is the device's."""
+    host = changing(connectx3_roce, tmp_path)
+    host.run(["modprobe", "rdma_cm"])
+    host.effects().make_folder("/sys/kernel/config/rdma_cm/mlx4_0")
+    file = "/sys/kernel/config/rdma_cm/mlx4_0/ports/{}/default_roce_tos"
+    host.kernel_write(host.path / file.format(2).lstrip("/"), b"96\n")
+    assert applied(host, wanted()).outcome == DONE
+    assert [host.roce_tos[file.format(n)] for n in (1, 2)] == ["106", "106"]
+    revert(host.effects(), Journal(host.path), host.reader().facts(), Told())
+    assert [host.roce_tos[file.format(n)] for n in (1, 2)] == ["0", "96"]
+
+
+def connectx3_roce(path):
+    """Return a ConnectX-3 with two Ethernet ports."""
+    host = fake_hosts.FakeRoot(path)
+    host.modules(loaded=("mlx4_core", "mlx4_ib"))
+    function = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
+    host.rdma_device("mlx4_0", pci=function)
+    for port in (1, 2):
+        name = f"ens2d{port}"
+        host.netdev(name, mtu=9000, pci=function, address=f"b8:59:9f:00:00:0{port}")
+        host.write(f"/sys/class/net/{name}/dev_port", str(port - 1))
+        host.rdma_port("mlx4_0", port, link_layer="Ethernet")
+    return host
+
+
+def test_congestion_notification_comes_back_at_both_ends(host):
+    """MLNX_OFED's files."""
+    for name in PORTS:
+        host.ecn(name, rp=(), np=())
     applied(host, wanted())
     host.reboot()
-    (host.path / "sys/class/infiniband/mlx5_bond_0/ports/1/link_layer").write_text("")
+    for name in PORTS:
+        host.ecn(name, rp=(), np=())
+        restored(host, name)
+    ecn = [
+        n.dcb.ecn_priorities for n in host.reader().facts().netdevs if n.name in PORTS
+    ]
+    assert ecn == [(3,), (3,)]
+
+
+def test_a_netdev_in_use_keeps_its_link_and_gets_the_rest(host):
+    """After its driver was loaded again."""
+    applied(host, wanted())
+    host.dcb("ens1f0np0")
+    host._links["storage"]["addr_info"] = [{"local": "10.0.0.2", "prefixlen": 24}]
+    host.nfs_mount("10.0.0.1:/data", "/mnt/data")
+    host.route("10.0.0.1", "storage", "10.0.0.2")
     said = []
     code = restore_netdev(host.path, host.run, "ens1f0np0", said.append, host.effects())
     assert code == 1
-    assert any("ens1f0np0 has no RDMA device" in line for line in said)
-    assert host.dcb_ports["ens1f0np0"].pfc == {3}
+    assert any("pfc stays none: in use" in line for line in said)
+    port = host.dcb_ports["ens1f0np0"]
+    assert (port.pfc, port.entries, port.flaps) == (set(), {26: 3}, 0)
 
 
 def test_soft_roce_has_a_type_of_service_only(tmp_path):
     host = changing(soft_roce, tmp_path)
-    (host.path / "sys/kernel/config/rdma_cm").mkdir(parents=True)
     (step,) = steps(host, wanted(ecn="off"))
     assert (step.rule, step.after, step.effect) == ("ROCE-TOS-01", "104", "live")
     assert applied(host, wanted(ecn="off")).outcome == DONE
@@ -245,10 +294,9 @@ def test_soft_roce_has_a_type_of_service_only(tmp_path):
 
 def test_the_kernel_that_refuses_the_type_of_service(tmp_path):
     host = changing(soft_roce, tmp_path)
-    (host.path / "sys/kernel/config/rdma_cm").mkdir(parents=True)
     (name,) = [d.name for d in host.reader().facts().rdma_devices]
     file = f"/sys/kernel/config/rdma_cm/{name}/ports/1/default_roce_tos"
     host.refusals[file] = errno.EACCES
     result = applied(host, wanted())
     assert result.outcome == ROLLED_BACK
-    assert f"{file}: the kernel does not accept 106" in result.sentence
+    assert f"{file}: 106 cannot be written" in result.sentence

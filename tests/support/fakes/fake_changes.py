@@ -82,7 +82,6 @@ class ChangingRoot(ChangingNetworkManager):
             self.path, self.run, self.sleep, lambda: self.time, self.kernel_write
         )
         host.make_folder = self.make_cm_folder  # type: ignore[method-assign]
-        host.remove_folder = self.remove_cm_folder  # type: ignore[method-assign]
         return host
 
     def make_cm_folder(self, path: str) -> None:
@@ -90,16 +89,14 @@ class ChangingRoot(ChangingNetworkManager):
         cma_configfs.c).
         """
         ports = self.path / f"sys/class/infiniband/{Path(path).name}/ports"
+        if not (self.path / RDMA_CM_CONFIG.lstrip("/")).is_dir():
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         if not ports.is_dir():
             raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
         for port in ports.iterdir():
             tos = f"{path}/ports/{port.name}/default_roce_tos"
             self.write(tos, self.roce_tos.get(tos, "0"))
             self.write(tos.replace("_tos", "_mode"), "RoCE v2")
-
-    def remove_cm_folder(self, path: str) -> None:
-        """Remove the folder; the values stay."""
-        shutil.rmtree(self.path / path.lstrip("/"))
 
     def kernel_write(self, path: Path, data: bytes) -> None:
         """Write to a file of /sys, also to those of configfs and of MLNX_OFED."""
@@ -145,8 +142,7 @@ class ChangingRoot(ChangingNetworkManager):
         for port in self.dcb_ports.values():
             port.__init__()  # type: ignore[misc]
         self.roce_tos.clear()
-        for folder in (self.path / RDMA_CM_CONFIG.lstrip("/")).glob("*"):
-            shutil.rmtree(folder)
+        shutil.rmtree(self.path / RDMA_CM_CONFIG.lstrip("/"), ignore_errors=True)
         self.nm_boot()
 
     # Tools
@@ -212,6 +208,9 @@ class ChangingRoot(ChangingNetworkManager):
 
     def _modprobe(self, argv: Sequence[str]) -> str:
         _, name = argv
+        if name == "rdma_cm":
+            (self.path / RDMA_CM_CONFIG.lstrip("/")).mkdir(parents=True, exist_ok=True)
+            return ""
         dep = self.path / f"lib/modules/{self.kernel}/modules.dep"
         files = {Path(line.partition(":")[0]).name for line in dep.read_text().split()}
         if f"{name}.ko.xz" not in files:

@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 
 from ovirt_rdma.host.system.commands import CommandFailed
 
-_ANSWER = "RTNETLINK answers: {}"
+# dcb/dcb.c
+_ANSWER = "Attribute write: {}"
 # A cell of a buffer; the largest total of some adapter.
 CELL, TOTAL = 128, 262016
 # What a lossless buffer needs at least: calculate_xoff with 7 m of cable at 100 Gbit/s
-# and MTU 9000, and an MTU and a cell more (update_xoff_threshold).
-_LOSSLESS = (301 + 216 * 7 // 100) * 100000 // 1000 + 272 * 9000 // 100 + 9000 + CELL
+# and MTU 9000, and the largest MTU and a cell more (update_xoff_threshold).
+_LOSSLESS = (301 + 216 * 7 // 100) * 100000 // 1000 + 272 * 9000 // 100 + 9216 + CELL
 
 
 class Mlx5Dcb:
@@ -59,7 +60,7 @@ class Mlx5Dcb:
                 }
             )
         entries = sorted(self.entries.items())
-        table = [[dscp, prio, " "] for dscp, prio in entries]
+        table = [[dscp, prio] for dscp, prio in entries]
         return json.dumps({"dscp_prio": table} if table else {})
 
     def set(self, words: Sequence[str]) -> None:
@@ -95,8 +96,6 @@ class Mlx5Dcb:
         for value in values[1:]:
             dscp, priority = map(int, value.split(":"))
             if verb == "add":  # 464-517: it replaces the earlier one itself
-                if self.entries.get(dscp) == priority:
-                    raise CommandFailed(_ANSWER.format("File exists"), 1)
                 self.dscp2prio[dscp] = self.entries[dscp] = priority
                 continue
             if self.dscp2prio[dscp] != priority or dscp not in self.entries:  # 537
@@ -113,13 +112,21 @@ class Mlx5Dcb:
             assert table is not None
             key, _, number = value.partition(":")
             table[int(key)] = int(number)
-        self._check_sizes(sizes, of)
-        self.buffer_of, self.sizes = of, [size // CELL * CELL for size in sizes]
+        # port_buffer.c, mlx5e_port_manual_buffer_config: the map first.
+        if of != self.buffer_of:
+            if self._lossless(of) != self._lossless(self.buffer_of):
+                self._check_sizes(self.sizes, of)
+            self.buffer_of = of
+        if sizes != self.sizes:
+            if sum(sizes) > TOTAL or not all(sizes[n] for n in self._lossless(of)):
+                raise CommandFailed(_ANSWER.format("Invalid argument"), 1)
+            self._check_sizes(sizes, of)
+            self.sizes = [size // CELL * CELL for size in sizes]
         self.manual = True  # 1023
 
+    def _lossless(self, of: Sequence[int]) -> set[int]:
+        return {of[priority] for priority in self.pfc}
+
     def _check_sizes(self, sizes: Sequence[int], of: Sequence[int]) -> None:
-        lossless = {of[priority] for priority in self.pfc}
-        if any(sizes[number] < _LOSSLESS for number in lossless):
+        if any(sizes[number] < _LOSSLESS for number in self._lossless(of)):
             raise CommandFailed(_ANSWER.format("Cannot allocate memory"), 1)
-        if sum(sizes) > TOTAL:
-            raise CommandFailed(_ANSWER.format("Invalid argument"), 1)

@@ -387,6 +387,23 @@ ROCE = {
         "is on, the policy requires off",
         then=True,
     ),
+    "type of service": Row(
+        fixed("host/rules/roce.py:_port_tos", PLAN),
+        "check --all",
+        follow(interface("{device: rxe0}", "roce: {priority: 3}")),
+        "begin at rxe0/1 is unknown",
+        then=True,
+    ),
+}
+# mlx5 with data center bridging.
+LOSSLESS = {
+    "lossless class": Row(
+        fixed("host/rules/roce.py:_class", PLAN),
+        "check --all",
+        follow(interface("{device: mlx5_bond_0}", "roce: {priority: 3}")),
+        "the policy's lossless class needs pfc 3",
+        then=True,
+    ),
 }
 
 

@@ -75,6 +75,9 @@ class FakeHost:
 
     # The methods of HostEffects.
 
+    def make_readable(self, change, place=None):
+        """Nothing: all values here can be read."""
+
     def refusal(self, change):
         return f"{change.target} is not ours" if "passwd" in change.target else ""
 

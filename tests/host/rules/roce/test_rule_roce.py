@@ -32,6 +32,8 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
+from ovirt_rdma.host.facts.model import Route
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy, RoceClass
 from ovirt_rdma.host.rules import ipoib_profile, roce
 from ovirt_rdma.host.rules.base import Finding
 
@@ -559,10 +561,26 @@ _SECOND = ethernet("ens2", driver="mlx5_core", rdma_device="mlx5_1")
     ],
 )
 def test_bonds(host, verdict, words):
-    found = findings(roce.LAG, host)
-    assert list(found) == ["bond0"]
-    assert found["bond0"][0] == verdict
-    assert words in found["bond0"][1]
+    assert "no export of the policy goes" in findings(roce.LAG, host)["bond0"][1]
+    rule = interface_rule(link_layer="ethernet", roce=RoceClass(3))
+    nfs = NfsPolicy((NfsRule(1, "r", "10.0.0.1", "*", "prefer-rdma"),))
+    routed = replace(host, routes=(Route("10.0.0.1", "bond0", "10.0.0.2"),))
+    for where, policy in (
+        (host, host_policy(interfaces=(rule,))),
+        (routed, Policy(nfs=nfs)),
+    ):
+        found = findings(roce.LAG, where, policy)
+        assert list(found) == ["bond0"]
+        assert found["bond0"][0] == verdict
+        assert words in found["bond0"][1]
+
+
+def test_a_bond_of_one_port():
+    rule = interface_rule(link_layer="ethernet", roce=RoceClass(3))
+    found = findings(
+        roce.LAG, _bonded("802.3ad", _FIRST), host_policy(interfaces=(rule,))
+    )
+    assert found["bond0"][0] == "PASS"
 
 
 def test_a_bond_of_soft_roce_is_not_judged():

@@ -21,7 +21,7 @@ from support.host.rule_cases import (
     steps,
 )
 
-from ovirt_rdma.host.facts.devices import Buffer, Dcb, NetdevUse, PriorityOf
+from ovirt_rdma.host.facts.devices import Adapter, Buffer, Dcb, NetdevUse, PriorityOf
 from ovirt_rdma.host.policy.model import RoceClass
 from ovirt_rdma.host.rules import roce
 from ovirt_rdma.host.rules.base import DCB, SYSFS, Finding, Step
@@ -47,7 +47,9 @@ def wanted(priority=3, *more, **named):
 def host(dcb, driver="mlx5_core", tos=106, **more):
     netdev = ethernet(dcb=dcb, driver=driver, pci=NIC)
     return facts(
-        rdma_devices=(roce_device(default_tos=tos),), netdevs=(netdev,), **more
+        rdma_devices=(roce_device(default_tos=tos, default_gid_type="RoCE v2"),),
+        netdevs=(netdev,),
+        **more,
     )
 
 
@@ -111,7 +113,7 @@ def test_the_step_takes_the_link_down_and_names_whom_that_interrupts():
     assert step.changes[-1].target == "/sys/class/net/ens1/ecn/roce_rp/enable/3"
 
 
-@pytest.mark.parametrize("driver", ["ice", "bnxt_en", "mlx4_core", None])
+@pytest.mark.parametrize("driver", ["ice", "bnxt_en"])
 def test_another_driver_is_compared_and_left_to_its_vendors_guide(driver):
     assert findings(roce.CLASS, host(FINE, driver), wanted())["ens1"][0] == "PASS"
     dcb = replace(FINE, pfc_priorities=())
@@ -121,14 +123,48 @@ def test_another_driver_is_compared_and_left_to_its_vendors_guide(driver):
     assert steps(roce.CLASS, host(dcb, driver), wanted())["ens1"].refused
 
 
+@pytest.mark.parametrize("driver", ["mlx4_core", "qede", None])
+def test_a_driver_without_dscp_never_passes(driver):
+    """The kernel keeps entries for mlx4, which the adapter never sees (dcbnl.c)."""
+    (found,) = outcomes(roce.CLASS, host(FINE, driver), wanted())
+    assert found.verdict == "WARN"
+    assert "is not known to take the priority from the DSCP" in found.sentence
+
+
+def test_a_virtual_function_has_the_class_of_its_physical_one():
+    vf = replace(
+        host(None),
+        adapters=(Adapter(NIC, "mlx5_core", physical_function="0000:3b:00.1"),),
+    )
+    assert findings(roce.CLASS, vf, wanted())["ens1"][0] == "SKIP"
+
+
+@pytest.mark.parametrize(
+    ("dcb", "effect"),
+    [
+        (replace(FINE, pfc_priorities=()), "link-down"),
+        (replace(FINE, pause_rx=True), "live"),
+        (replace(FINE, dscp_priorities=()), "live"),
+    ],
+)
+def test_only_flow_control_takes_the_link_down(dcb, effect):
+    assert steps(roce.CLASS, host(dcb), wanted())["ens1"].effect == effect
+
+
+def test_two_priorities_of_one_dscp_are_refused():
+    twice = replace(FINE, dscp_priorities=(PriorityOf(26, 3), PriorityOf(26, 4)))
+    step = steps(roce.CLASS, host(twice), wanted())["ens1"]
+    assert "has the priorities 3,4: delete all but one" in step.refused
+
+
 @pytest.mark.parametrize(
     ("tos", "policy", "verdict", "words"),
     [
         (106, wanted(), "PASS", "type of service 106 (DSCP 26, with ECN)"),
         (104, wanted(ecn="off"), "PASS", "type of service 104 (DSCP 26, without ECN)"),
-        (0, wanted(), "WARN", "type of service 0; the policy needs 106"),
+        (0, wanted(), "WARN", "is 0; the policy needs 106"),
         (106, wanted(dscp=46), "WARN", "needs 186 (DSCP 46"),
-        (None, wanted(), "WARN", "modprobe rdma_cm"),
+        (None, wanted(), "WARN", "is unknown; the policy needs 106"),
     ],
 )
 def test_the_type_of_service(tos, policy, verdict, words):
@@ -136,7 +172,16 @@ def test_the_type_of_service(tos, policy, verdict, words):
     assert found[0] == verdict
     assert words in found[1]
     made = steps(roce.TOS, host(FINE, tos=tos), policy)
-    assert bool(made) == (verdict == "WARN" and tos is not None)
+    assert bool(made) == (verdict == "WARN")
+
+
+@pytest.mark.parametrize("policy", [wanted(), wanted(dscp=0, ecn="off")])
+def test_without_its_folder_the_type_of_service_is_unknown(policy):
+    """It stays when the folder goes; 0 is what there is in the beginning."""
+    hidden = replace(host(FINE), rdma_devices=(roce_device(default_tos=0),))
+    step = steps(roce.TOS, hidden, policy)["mlx5_0/1"]
+    assert (step.before, step.changes[0].before) == ("unknown", None)
+    assert findings(roce.TOS, hidden, policy)["mlx5_0/1"][0] == "WARN"
 
 
 def test_a_bond_has_one_type_of_service_at_the_first_ports_netdev():
