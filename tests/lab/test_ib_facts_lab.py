@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.fitted_json import fitted
 
 from lab import modules
 from lab.guest import Guest
@@ -323,4 +324,4 @@ def write_facts(facts: Facts, name: str) -> None:
     """Write them without values that differ between boots."""
     fixed: dict[str, Any] = {"hostname": "hv1", "uptime_s": 3600.0}
     facts = replace(facts, **fixed, booted_at=1763694000)
-    (DATA / f"{name}.json").write_text(model.to_json(facts))
+    (DATA / f"{name}.json").write_text(fitted(model.to_json(facts)))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from support.fitted_json import fitted
 
 from lab.guest import Guest
 from lab.netdev_layers import Bond, Bridge, Layer, Vlan, stacked
@@ -242,4 +243,4 @@ def write_facts(site: Site, name: str) -> None:
     facts = model.load(DATA / "new.json")
     facts = replace(facts, hostname="hv1", uptime_s=3600.0, booted_at=1763694000)
     (DATA / "new.json").unlink()
-    (DATA / f"{name}.json").write_text(model.to_json(facts))
+    (DATA / f"{name}.json").write_text(fitted(model.to_json(facts)))

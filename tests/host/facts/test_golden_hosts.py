@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.command_line import run
+from support.fitted_json import fitted
 from support.golden.golden_hosts import DATA, HOSTS
 
 from ovirt_rdma.host.facts import model
@@ -44,7 +45,7 @@ def shown(decision: Decision) -> str:
         ],
         "steps": [{"id": step.id, **_said(step)} for step in decision.steps],
     }
-    return json.dumps(outcomes, indent=2) + "\n"
+    return fitted(json.dumps(outcomes))
 
 
 def _said(outcome) -> dict:
@@ -75,7 +76,7 @@ def policy(name):
 
 
 def test_facts_are_read_off_the_host(name, tmp_path):
-    text = model.to_json(HOSTS[name].build(tmp_path).reader().facts())
+    text = fitted(model.to_json(HOSTS[name].build(tmp_path).reader().facts()))
     file = in_file(name, "facts.json")
     if WRITE:
         file.write_text(text)
