@@ -32,8 +32,8 @@ from bench.spread import (
 
 TITLE = "A fleet of 250 hosts: against Ansible's modules for oVirt"
 HOSTS, LATENCY_MS = 250, 50.0
-# The limits of issue 6: seconds, how many times as fast as the loop, and bytes.
-LIMIT_S, LIMIT_TIMES, LIMIT_BYTES = 60.0, 8.0, 200e6
+# Seconds, how many times as fast as the best that a playbook can do, and bytes.
+LIMIT_S, LIMIT_TIMES, LIMIT_BYTES = 3.0, 2.0, 80e6
 
 BOTH = "both, one after the other"
 LOOP, ONE_TASK = "ovirt.ovirt, hosts in a loop", "ovirt.ovirt, all hosts in one task"
@@ -89,14 +89,14 @@ def time_verdict(measured: Measured) -> Verdict:
 
 
 def rival_verdict(measured: Measured) -> Verdict:
-    """Compare the loop with both verbs together; pure."""
+    """Compare the rival's best with both verbs together; pure."""
     ours = _timing(_both(measured)).spread.median
-    loop = _timing(measured.runs[LOOP]).spread.median
+    best = _timing(measured.runs[ONE_TASK]).spread.median
     return Verdict(
-        loop / ours >= LIMIT_TIMES,
-        f"{LOOP}, reads once in {duration(loop)} what both verbs read; they take "
+        best / ours >= LIMIT_TIMES,
+        f"{ONE_TASK}, reads once in {duration(best)} what both verbs read; they take "
         f"{duration(ours)} together, the hosts' reports and the verdicts included: "
-        f"{loop / ours:.1f} times as fast; promised: at least {LIMIT_TIMES:.0f} times.",
+        f"{best / ours:.1f} times as fast; promised: at least {LIMIT_TIMES:.0f} times.",
     )
 
 
@@ -180,11 +180,11 @@ def _text(collection: str, dump: int) -> str:
         {engine_rival.SDK}, Ansible's default settings), bench/engine_rival.yml. It
         reads of the engine what both verbs read: version, data centers with the
         statuses of their domains, clusters, domains with their connections, and
-        `ovirt_host_info` with `follow: [hooks]` for one host after the other, as loops
-        in playbooks are written; no host is asked, nothing is decided. It is also
-        shown with all hosts in one task, which the modules can do too: nothing is
-        promised there. The loop is measured once a run, in the middle of the rounds;
-        all {HOSTS} hosts, nothing is extrapolated. `double's CPU` says how far the
+        `ovirt_host_info` with `follow: [hooks]` for all hosts in one task, which is
+        the best that a playbook can do; no host is asked, nothing is decided. It is
+        also shown for one host after the other, as loops in playbooks are written:
+        once a run, in the middle of the rounds; all {HOSTS} hosts, nothing is
+        extrapolated. `double's CPU` says how far the
         double itself is busy."""
 
 

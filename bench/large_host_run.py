@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ovirt_rdma.cli.host import check
 from ovirt_rdma.cli.host.main import main as ovirt_rdma_host
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.paths import POLICY_JSON, under
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run ``FOLDER VERB …``; return the exit code."""
     folder, *command = arguments
     tools = tools_of(Path(folder))
-    setattr(arguments, "HostReader", lambda root: HostReader(root, tools))  # noqa: B010
+    setattr(check, "HostReader", lambda root: HostReader(root, tools))  # noqa: B010
     return ovirt_rdma_host([*command, "--root", f"{folder}/root"])
 
 
