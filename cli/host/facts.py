@@ -25,7 +25,14 @@ from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts.devices import NetworkManager
-from ovirt_rdma.host.facts.model import Facts, RdmaStack, SELinux, load, to_json_dict
+from ovirt_rdma.host.facts.model import (
+    Facts,
+    NfsServer,
+    RdmaStack,
+    SELinux,
+    load,
+    to_json_dict,
+)
 from ovirt_rdma.host.facts.uses import content_of
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.fabric import FabricPolicy
@@ -52,6 +59,7 @@ def head(facts: Facts) -> list[tuple[str, str]]:
         ("RDMA stack", known(*map(_stack, software.stacks), between="; ")),
         ("NetworkManager", _manager(facts.network_manager)),
         ("subnet manager", software.subnet_manager),
+        ("NFS server", _nfs_server(facts.nfs_server)),
         *settings(facts),
         ("modules", ", ".join(facts.modules.loaded) or "none loaded"),
     ]
@@ -83,6 +91,19 @@ def _manager(manager: Optional[NetworkManager]) -> Optional[str]:
     if not manager.running:
         return known(manager.version, "not running")
     return manager.version or "running"
+
+
+def _nfs_server(server: Optional[NfsServer]) -> Optional[str]:
+    if server is None:
+        return None
+    threads = "unknown" if server.threads is None else str(server.threads)
+    ports = ", ".join(f"RDMA at {port}" for port in server.rdma_ports)
+    return known(
+        f"{threads} threads",
+        ports or (None if server.listeners is None else "no RDMA"),
+        server.versions and f"NFS {', '.join(server.versions)}",
+        None if server.exports is None else count(len(server.exports), "export"),
+    )
 
 
 def _uptime(seconds: float) -> str:

@@ -8,8 +8,11 @@ import pytest
 import yaml
 from support.command_line import FACTS
 from support.fakes.fake_hosts import connectx5_roce, soft_roce
+from support.fitted_json import fitted
 from support.host.facts_of_everything import EVERYTHING, HCA, PF
+from support.host.rule_cases import sound_server
 
+from ovirt_rdma.cli.host.facts import head
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.devices import (
     Adapter,
@@ -18,7 +21,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.model import Facts, NfsServer
 
 SHOWN = FACTS.parent / "facts_of_everything.txt"
 
@@ -88,7 +91,7 @@ def test_what_cannot_be_told_is_a_dash_or_no_column(shown):
 @pytest.mark.parametrize("path", sorted(FACTS.glob("*.json")), ids=lambda p: p.stem)
 def test_json_is_the_facts_file_again(call, path):
     result = call("facts", "--facts", str(path), "-o", "json")
-    assert result.out == path.read_text()
+    assert fitted(result.out) == path.read_text()
     assert list(result.document)[:2] == ["schema_version", "kind"]
     as_yaml = call("facts", "--facts", str(path), "-o", "yaml")
     assert yaml.safe_load(as_yaml.out) == result.document
@@ -154,3 +157,17 @@ def test_only_the_interfaces(call):
     assert (document["schema_version"], document["kind"]) == (1, "interfaces")
     (child,) = (i for i in document["interfaces"] if i["name"] == "ib0.8007")
     assert (child["parent"], child["pkey"], child["pkey_vlan"]) == ("ib0", "0x8007", 7)
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        (None, None),
+        (sound_server(), "16 threads, RDMA at 20049, NFS 3, 4.1, 4.2, 1 export"),
+        (NfsServer(threads=0, listeners=()), "0 threads, no RDMA"),
+        (NfsServer(), "unknown threads"),
+    ],
+)
+def test_an_nfs_server_is_in_the_overview(server, expected):
+    facts = Facts("nas", "6.1.0", 60.0, nfs_server=server)
+    assert dict(head(facts)).get("NFS server") == expected
