@@ -39,13 +39,14 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     verdict_text,
 )
 from ovirt_rdma.engine_sdk_tools.report.page import html_of
+from ovirt_rdma.engine_sdk_tools.report.portal import portal_file
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.storage.benchmark.model import load
 
-_SUFFIX = ".html"
+_SUFFIX, _PORTAL_SUFFIX = ".html", ".json"
 
 
 class MakeReport(EngineVerb, AccessOptions):
@@ -57,6 +58,7 @@ class MakeReport(EngineVerb, AccessOptions):
         "fabric.html --replace --policy policy.yaml",
         "fabric.html --bench hv1.json --bench hv2.json",
         "-o json --facts-dir dumps",
+        "--portal report.json",
     )
     more = (
         "Shows the fabric as a picture, checks of hosts, the transport of each\n"
@@ -69,6 +71,7 @@ class MakeReport(EngineVerb, AccessOptions):
     replace: bool
     policy: Optional[str]
     bench: list[str]
+    portal: Optional[str]
     datacenter: Optional[str]
 
     @classmethod
@@ -100,29 +103,45 @@ class MakeReport(EngineVerb, AccessOptions):
             help="show this result of 'ovirt-rdma-host bench -o json'; may be given "
             "several times",
         )
+        parser.add_argument(
+            "--portal",
+            metavar="FILE",
+            type=file_name,
+            help="write or replace the data of the administration portal's plugin",
+        )
         add_data_center(parser)
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
         output = context.output
         path = Path(self.file) if self.file is not None else None
-        if path is None and output.for_people:
+        portal = Path(self.portal) if self.portal is not None else None
+        if path is None and portal is None and output.for_people:
             raise UsageProblem(
                 "report-without-file",
                 "the file of the page is missing",
                 "name a file that ends in .html, or print a document with -o json",
             )
         if path is not None:
-            _refuse(path, replace=self.replace)
-            # A missing package is reported before the hosts are asked.
+            _refuse(path, _SUFFIX, replace=self.replace)
+        if portal is not None:
+            _refuse(portal, _PORTAL_SUFFIX, replace=True)
 
         report = self._report(context)
         if path is not None:
-            size = _write(path, report, replace=self.replace)
+            umask = os.umask(0o077)
+            os.umask(umask)
+            page = html_of(report)
+            size = _write(path, page, 0o666 & ~umask, replace=self.replace)
+        if portal is not None:
+            # Only root's, whatever umask it has: others get their part of it.
+            _write(portal, portal_file(report), 0o600, replace=True)
         if not output.for_people:
             output.document("report", _document(report))
         elif path is not None:
             _say(path, size, report, output)
+        if portal is not None and output.for_people:
+            output.line(f"{portal} is written.")
         return 0
 
     def _report(self, context: Context) -> Report:
@@ -169,13 +188,13 @@ def _events(
         return None, [f"The events of the engine are missing: {problem.one_line}."]
 
 
-def _refuse(path: Path, *, replace: bool) -> None:
+def _refuse(path: Path, suffix: str, *, replace: bool) -> None:
     """Raise Problem if ``path`` cannot be written, before the hosts are asked."""
-    if path.suffix != _SUFFIX:
+    if path.suffix != suffix:
         raise UsageProblem(
             "report-name",
-            f"{str(path)!r} does not end in {_SUFFIX}",
-            f"name the file, for example fabric{_SUFFIX}",
+            f"{str(path)!r} does not end in {suffix}",
+            f"name the file, for example fabric{suffix}",
         )
     try:
         kind = stat.S_IFMT(path.lstat().st_mode)
@@ -209,18 +228,15 @@ def _not_written(path: Path, why: str) -> Problem:
     )
 
 
-def _write(path: Path, report: Report, *, replace: bool) -> int:
-    """Write the page, whole or not at all; return its bytes. Raises Problem."""
-    page = html_of(report)
-    umask = os.umask(0o077)
-    os.umask(umask)
+def _write(path: Path, data: bytes, mode: int, *, replace: bool) -> int:
+    """Write ``data``, whole or not at all; return its bytes. Raises Problem."""
     try:
-        write_atomically(path, page, 0o666 & ~umask, replace=replace)
+        write_atomically(path, data, mode, replace=replace)
     except FileExistsError as error:
         raise _exists(path) from error
     except OSError as error:
         raise _not_written(path, error.strerror or str(error)) from error
-    return len(page)
+    return len(data)
 
 
 def _document(report: Report) -> dict[str, Any]:

@@ -536,22 +536,26 @@ def ask(
     timeout_s: float,
     form: Optional[Mapping[str, str]] = None,
     query: Optional[Mapping[str, str]] = None,
+    token: Optional[str] = None,
+    most_bytes: int = MOST_BYTES,
 ) -> WebAnswer:
-    """GET ``url``, or POST ``form`` to it.
+    """GET ``url``, or POST ``form`` to it. ``token`` is of the user who asks.
 
     ``ca_file`` None stands for the system's CAs; False verifies nothing, to fetch the
     CA itself. Redirections are not followed, so that a password goes to no other host.
 
     Raises EngineProblem if no answer came, if it is compressed or larger than
-    MOST_BYTES, and if it was not complete within ``timeout_s``, of which connecting may
-    take up to CONNECT_S.
+    ``most_bytes``, and if it was not complete within ``timeout_s``, of which connecting
+    may take up to CONNECT_S.
     """
     curl: Any = pycurl.Curl()
+    headers = [f"Authorization: Bearer {token}"] if token else []
     curl.setopt(pycurl.URL, f"{url}?{urlencode(query)}" if query else url)
     curl.setopt(pycurl.FOLLOWLOCATION, 0)
     if form is not None:
         curl.setopt(pycurl.COPYPOSTFIELDS, urlencode(form))
-        curl.setopt(pycurl.HTTPHEADER, ["Accept: application/json"])
+        headers.append("Accept: application/json")
+    curl.setopt(pycurl.HTTPHEADER, headers)
     curl.setopt(pycurl.SSL_VERIFYPEER, 0 if ca_file is False else 1)
     curl.setopt(pycurl.SSL_VERIFYHOST, 0 if ca_file is False else 2)
     cas = trusted_cas() if ca_file is None else ca_file
@@ -565,14 +569,14 @@ def ask(
             head.clear()
         head.append(line.decode("latin-1"))
 
-    limit(curl, timeout_s, MOST_BYTES, body.write, keep)
+    limit(curl, timeout_s, most_bytes, body.write, keep)
     where = f"the engine {engine_host_port(url)}"
     failed = _perform(curl)
     if failed is not None and failed[0] == pycurl.E_WRITE_ERROR:
         raise EngineProblem(
             "engine-answer-too-large",
             f"{doing} failed: {where} is not an engine: its answer is larger than "
-            f"{MOST_BYTES >> 20} MiB",
+            f"{most_bytes >> 20} MiB",
             BROKEN,
             doing=doing,
         )

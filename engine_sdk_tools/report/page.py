@@ -94,7 +94,7 @@ def html_of(report: Report) -> bytes:
             worst=worst_of(h.worst for h in report.hosts),
             figures=_figures(report),
             picture=picture_of(report),
-            problems=_Problems(report),
+            problems=Problems(report),
             tables=(_table(report, report.checks), _table(report, report.transports)),
             groups=groups_of(report),
             cables=_cables(report),
@@ -238,7 +238,7 @@ class Problem(NamedTuple):
     """A sentence that needs attention, with its number from 1, and the hosts that it is
     true of. If it is true of several domains, ``domains`` has their names, and DOMAIN
     replaces them in the sentence. ``also`` are others about the same cause, numbered
-    alike.
+    alike. ``hosts`` are the first for people, ``names`` all.
     """
 
     number: int
@@ -249,6 +249,7 @@ class Problem(NamedTuple):
     fix: str
     domains: str = ""
     also: tuple[Problem, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 # The checks of one cause, from the cause on; then the transports of domains.
@@ -274,7 +275,7 @@ class _Sentence:
     columns: list[int]
 
 
-class _Problems:
+class Problems:
     """The causes in both matrices that need attention, the worst first.
 
     What follows from a failed check, on its hosts or some of them, is shown with it: a
@@ -379,6 +380,7 @@ class _Problems:
             _without(names[0] if several else "", group.sentence),
             _for_all(names, group.fix) if several else group.fix,
             in_order(names, 6) if several else "",
+            names=group.hosts,
         )
 
     def number_of(self, host: ReportHost, cell: Cell) -> int:

@@ -286,6 +286,28 @@ def test_the_mode_follows_the_umask(call):
     assert Path("a.html").stat().st_mode & 0o777 == 0o640
 
 
+def test_the_portal_gets_its_data_readable_for_root_alone(call):
+    assert "p.json is written." in call("--portal", "p.json").out
+    first = json.loads(Path("p.json").read_text())
+    assert (first["kind"], len(first["hosts"])) == ("portal", 4)
+    assert Path("p.json").stat().st_mode & 0o777 == 0o600
+    call.world.host("host02").reachable = False
+    before = Path("p.json").stat().st_ino
+    assert call("a.html", "--portal", "p.json").code == 0
+    again = json.loads(Path("p.json").read_text())
+    assert [host["worst"] for host in again["hosts"]].count("unknown") == 1
+    # A new file: whoever reads the old one has all of it.
+    assert Path("p.json").stat().st_ino != before
+    assert sorted(names()) == ["a.html", "p.json"]
+
+
+def test_where_the_portal_s_data_cannot_be_written(call):
+    call("--portal", "p.html").refused(2, "'p.html' does not end in .json")
+    link_to_a_page("p.json")
+    call("--portal", "p.json").refused(1, "p.json is no plain file")
+    assert call.double.requests == []
+
+
 def test_without_access_to_hosts_the_report_says_so(call):
     result = call("a.html", door=None)
     assert result.code == 0
