@@ -81,6 +81,7 @@ mutants: venv ## break the product in many places, and see that a test fails eac
 lab-test: lab ## tests with real kernels and real mounts, a whole engine, and packages
 	@tools/install-debian-packages --for "building packages" \
 	  createrepo-c dnf gnupg rpm rpmlint
+	@tools/install-debian-packages --for "the portal's pages in a browser" chromium
 	@env -u VDSM_SOURCE $(BIN)/pytest -m "(lab or engine or rpm) and not faults and not selftest" \
 	  -n 2 --dist loadfile --no-loadscope-reorder tests/lab tests/engine tests/cli tests/rpm
 
@@ -227,6 +228,21 @@ install-engine-files: ## Ansible collection, bash completion of ovirt-rdma, belo
 	  -name __pycache__ -prune -o -type f -print); do install -D -m 644 host_deploy/$$file \
 	  $(DESTDIR)/usr/share/ansible/collections/ansible_collections/ovirt_rdma/host/$$file \
 	  || exit; done
+
+# What the package ovirt-rdma-portal puts on the engine's machine.
+.PHONY: install-portal-files
+install-portal-files: ## plugin of the portal, units, Apache's file, below DESTDIR
+	install -D -m 644 portal/ovirt-rdma.json \
+	  $(DESTDIR)/usr/share/ovirt-engine/ui-plugins/ovirt-rdma.json
+	for file in $(notdir $(wildcard portal/resources/*)); do \
+	  install -D -m 644 portal/resources/$$file \
+	  $(DESTDIR)/usr/share/ovirt-engine/ui-plugins/ovirt-rdma-resources/$$file || exit; done
+	for unit in $(notdir $(wildcard portal/systemd/*)); do install -D -m 644 \
+	  portal/systemd/$$unit $(DESTDIR)/usr/lib/systemd/system/$$unit || exit; done
+	install -D -m 644 portal/tmpfiles.d/ovirt-rdma-portal.conf \
+	  $(DESTDIR)/usr/lib/tmpfiles.d/ovirt-rdma-portal.conf
+	install -D -m 644 portal/httpd/ovirt-rdma-portal.conf \
+	  $(DESTDIR)/etc/httpd/conf.d/ovirt-rdma-portal.conf
 
 .PHONY: install-man-pages
 install-man-pages:

@@ -245,7 +245,7 @@ def product() -> str:
     kinds = {".py", ".sh", ".yml", ".service", ".timer", ".rules", ".conf", ".preset"}
     return "\n".join(
         path.read_text()
-        for room in (*ROOMS[:5], "host_deploy", "rpm")
+        for room in (*ROOMS[:5], "host_deploy", "portal", "rpm")
         for path in sorted((TOP / room).rglob("*"))
         if path.is_file() and (path.suffix in kinds or path.name == "vdsmd")
     )
@@ -264,7 +264,8 @@ def test_every_installed_file_is_one_of_ours():
 
 
 def test_every_unit_is_there():
-    there = {path.name for path in (TOP / "host/systemd").iterdir()}
+    folders = ("host/systemd", "portal/systemd")
+    there = {path.name for one in folders for path in (TOP / one).iterdir()}
     wrong = []
     for page in pages():
         for name in re.findall(

@@ -130,7 +130,7 @@ def _environment() -> Environment:
         mb=mb,
         mb_spread=lambda values: spread_text(values, 1e6),
         names=names_of,
-        nfs=_nfs,
+        nfs=nfs_text,
         port=port_text,
         rate=rate_text,
         spread=spread_text,
@@ -178,7 +178,7 @@ def _transport(word: str) -> str:
     return word.upper() if word in (RDMA, TCP) else word
 
 
-def _nfs(word: str) -> str:
+def nfs_text(word: str) -> str:
     """Return an NFS version of the engine's API, ``v4_2``, for people: ``4.2``."""
     version = re.fullmatch(r"v([0-9])(?:_([0-9]))?", word)
     return ".".join(filter(None, version.groups())) if version else word

@@ -22,8 +22,9 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     ReportHost,
     verdict_text,
 )
-from ovirt_rdma.engine_sdk_tools.report.page import Problem, Problems
+from ovirt_rdma.engine_sdk_tools.report.page import Problem, Problems, nfs_text
 from ovirt_rdma.host.errors import Problem as Refusal
+from ovirt_rdma.host.export import RDMA, TCP
 from ovirt_rdma.host.system.text import printable
 
 KIND, SCHEMA_VERSION = "portal", 1
@@ -113,16 +114,18 @@ def _host(host: ReportHost, row: int) -> dict[str, Any]:
 
 def _domain(domain: ReportDomain) -> dict[str, Any]:
     name = shlex.quote(_text(domain.name))
-    other = "tcp" if domain.engine_asks == "rdma" else "rdma"
+    used = dict(domain.used)
+    is_rdma = domain.engine_asks == RDMA or (RDMA in used and TCP not in used)
+    other = TCP if is_rdma else RDMA
     return {
         "id": domain.id,
         "name": _text(domain.name),
         "data_center": _text(domain.data_center),
         "status": domain.status,
         "export": _text(domain.export),
-        "nfs_version": domain.nfs_version,
+        "nfs_version": domain.nfs_version and nfs_text(domain.nfs_version),
         "engine_asks": domain.engine_asks,
-        "used": dict(domain.used),
+        "used": used,
         "commands": [
             f"ovirt-rdma domain verify {name}",
             f"ovirt-rdma domain heal {name} --dry-run",

@@ -26,7 +26,7 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler
-from typing import Any, Optional
+from typing import Any, ClassVar, Optional
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -43,12 +43,14 @@ DATA = "report.json"
 # A token of the engine has 86 characters. Printable, without a blank: one header.
 _TOKEN = re.compile(r"Bearer ([!-~]{8,4096})")
 # 250 hosts are some 2 MB of XML.
-_MOST_BYTES, _MOST_DATA = 32 << 20, 2_000_000
+_MOST_BYTES, _MOST_DATA = 16 << 20, 2_000_000
 _ASK_S, _REQUEST_S = 20.0, 10.0
 # Of the newest runs; the portal itself lists all.
 _MOST_RUNS, _MOST_STEPS, _MOST_TEXT = 5, 500, 600
 # How descriptions of our jobs begin (job.ORIGIN).
 _OURS = "ovirt-rdma: "
+# And how they end, for other runs (conversion/lock.py).
+_IDS = re.compile(r"; [0-9a-f-]{36}(, [0-9a-f-]{36})*\)$")
 
 
 class Refused(Problem):
@@ -107,7 +109,7 @@ def runs_of(text: str) -> list[dict[str, Any]]:
     return [
         {
             "id": one.get("id", ""),
-            "description": description.removeprefix(_OURS),
+            "description": _IDS.sub(")", description.removeprefix(_OURS)),
             "status": _text(one, "status"),
             "started_at": _text(one, "start_time"),
         }
@@ -202,11 +204,10 @@ class Request(BaseHTTPRequestHandler):
 
     timeout = _REQUEST_S
     server_version, sys_version = "ovirt-rdma", ""
-    settings: Mapping[str, str] = os.environ
+    settings: ClassVar[Mapping[str, str]] = os.environ
 
     def handle(self) -> None:
         """Answer, and end the connection."""
-        self.close_connection = True
         self.handle_one_request()
 
     def do_GET(self) -> None:

@@ -19,7 +19,12 @@ from support.packages.built import asked, files, what_is_packaged
 from ovirt_rdma.host import __version__
 from tools import packages as recipe
 
-PARTS = ("python3-ovirt-rdma", "ovirt-rdma-host", "ovirt-rdma-engine")
+PARTS = (
+    "python3-ovirt-rdma",
+    "ovirt-rdma-host",
+    "ovirt-rdma-engine",
+    "ovirt-rdma-portal",
+)
 VDSM_FILES = Path(__file__).parents[1] / "data/packages/vdsm-files.txt"
 # What programs of ours call, and the package that has it. VDSM's is there when VDSM
 # starts our drop-in or hooks; sos's when sos loads our plugin.
@@ -153,7 +158,7 @@ def test_scripts_are_valid_shell(packages):
                 # Our daemon takes the new code.
             ours = "mark-restart-system-units ovirt-rdmad.service"
             assert "restart" not in text.replace(ours, "")
-    assert found == 5
+    assert found == 8
 
 
 def texts(content: Path) -> Iterator[tuple[str, str]]:
@@ -343,4 +348,5 @@ def test_the_policy_is_the_admins_file(packages):
     assert [path for path in flags if path.startswith("/etc/")] == [
         "/etc/ovirt-rdma/policy.yaml",
         "/etc/ovirt-rdma/host-deploy.yml",
+        "/etc/httpd/conf.d/ovirt-rdma-portal.conf",
     ]

@@ -20,7 +20,7 @@ from ovirt_rdma.host.rules.base import Change
 from ovirt_rdma.storage.benchmark.scratch import MOUNT
 
 NAMES = ("python3-ovirt-rdma", "ovirt-rdma-host")
-ALL = (*NAMES, "ovirt-rdma-engine")
+ALL = (*NAMES, "ovirt-rdma-engine", "ovirt-rdma-portal")
 POLICY_TEXT = "version: 1\nnfs: {rules: [{server: nas1, transport: tcp}]}\n"
 LINK = "/etc/systemd/system/vdsmd.service.d/50-ovirt-rdma.conf"
 MARKER = "/etc/ovirt-rdma/enabled"
@@ -31,7 +31,8 @@ BENCH = "/run/ovirt-rdma-bench"
 STEP = "IPOIB-MODE-01/ib0"
 NEW_VERSION = f"ovirt-rdma-host {__version__}\n"
 # What systemd-tmpfiles makes at each boot.
-OF_TMPFILES = {"/run/ovirt-rdma", "/run/ovirt-rdma/mounts"}
+PORTAL = {"/var/lib/ovirt-rdma/portal", "/var/lib/ovirt-rdma/portal/report.json"}
+OF_TMPFILES = {"/run/ovirt-rdma", "/run/ovirt-rdma/mounts", *PORTAL}
 
 
 def of(packages: dict[str, Path], names: tuple[str, ...] = NAMES) -> list[Path]:

@@ -7,21 +7,16 @@ Chromium is Debian's, and axe-core npm's; where one is missing, the tests are sk
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
-from support.browser import browser, chromium
+from support.browser import VIOLATIONS, axe_core, browser, chromium
 from support.engine import report_site
 from support.guide import TOP
 
-AXE = "axe-core-4.14.1"
 PAGES = ("docs/index", "docs/tour", "docs/policy", "docs/rules/IPOIB-MTU-01", "search")
-VIOLATIONS = """axe.run().then(found => found.violations.map(one =>
-    one.id + ": " + one.help + ": " + one.nodes.slice(0, 3).map(node => node.html)))"""
 # Pictures that need scrolling; these are to fit from 1000 pixels on.
 CUT = """[...document.querySelectorAll("svg.picture")].filter(one =>
     one.parentElement.scrollWidth > one.parentElement.clientWidth + 1).length"""
@@ -36,25 +31,10 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def axe():
     """Return the script of axe-core; it is fetched once."""
-    folder = TOP / ".cache/axe"
-    archive = folder / f"{AXE}.tgz"
-    if not archive.exists():
-        npm = shutil.which("npm")
-        if not npm:
-            pytest.skip("there is no npm to fetch axe-core")
-        folder.mkdir(parents=True, exist_ok=True)
-        name = "@".join(AXE.rsplit("-", 1))
-        done = subprocess.run(
-            [npm, "pack", "--silent", name],
-            cwd=folder,
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            pytest.skip(f"npm has no {name} for us: {done.stderr[:200]}")
-    with tarfile.open(archive) as opened:
-        return opened.extractfile("package/axe.min.js").read().decode()
+    script = axe_core()
+    if script is None:
+        pytest.skip("there is no npm to fetch axe-core")
+    return script
 
 
 @pytest.fixture(scope="module")

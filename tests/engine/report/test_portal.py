@@ -72,11 +72,14 @@ def test_the_document_says_what_the_report_says(engine, tmp_path):
     rows = shown_rows(document)
     assert rows["host01"][-2:] == ["ok rdma", "ok rdma"]
     assert rows["host03"][-2:] == ["fail tcp", "fail tcp"]
+    # The proof of a mount that is well has addresses, and nobody asks for it.
+    assert {len(one) for one in document["cells"] if one[0] == "ok"} == {2}
     (finding,) = document["findings"]
     assert (finding["verdict"], finding["hosts"]) == ("fail", ["host03"])
     assert finding["sentence"] == "mlx5_0/1 is DOWN"
     assert "data1, data2" in [one["domains"] for one in finding["also"]]
     domain = document["domains"][0]
+    assert domain["nfs_version"] == "4.2"
     assert domain["commands"][0] == "ovirt-rdma domain verify data1"
     # What changes something is a dry run first.
     assert all("--dry-run" in one for one in domain["commands"][1:])
@@ -113,6 +116,22 @@ def test_texts_of_hosts_are_printable_and_cut():
     assert (verdict, text, fix) == ("fail", "tcp\\x1b[2J", "fix\\n\\x00")
     assert sentence.startswith("a\\u202eb")
     assert len(sentence) == 603
+
+
+@pytest.mark.parametrize(
+    ("asks", "used", "to"),
+    [
+        ("rdma", {"tcp": 2}, "tcp"),
+        ("tcp", {"rdma": 2}, "tcp"),
+        ("tcp", {"rdma": 1, "tcp": 1}, "rdma"),
+        ("tcp", {"unknown": 2}, "rdma"),
+    ],
+)
+def test_the_conversion_to_copy_is_to_the_other_transport(asks, used, to):
+    report = _report(Cell(OK, "rdma"))
+    domain = replace(report.domains[0], engine_asks=asks, used=tuple(used.items()))
+    (shown,) = portal.portal_document(replace(report, domains=(domain,)))["domains"]
+    assert f"--to {to} --rolling" in shown["commands"][2]
 
 
 def test_a_command_has_one_word_for_a_name():
@@ -179,6 +198,14 @@ def test_hosts_and_domains_that_the_engine_does_not_list_are_not_there(
     assert document["sentence"].startswith("Not all hosts and domains")
 
 
+def test_a_finding_that_also_names_a_hidden_host_is_not_there(engine, tmp_path):
+    token, world = token_of(engine), engine.world
+    del world.hosts[world.host("host03").id]
+    document = get(tmp_path, token).document
+    assert len(document["domains"]) == 2
+    assert document["findings"] == []
+
+
 def test_data_of_all_are_as_they_were():
     document = portal.portal_document(_report(Cell(FAIL, "tcp", "over tcp")))
     shown = visible(json.loads(json.dumps(document)), {"id0"}, {"1"})
@@ -188,7 +215,9 @@ def test_data_of_all_are_as_they_were():
 def test_a_run_under_way_is_shown_with_its_progress(engine, tmp_path):
     world = engine.world
     jobs.add(world, "Adding Host x")
-    job = jobs.add(world, "ovirt-rdma: convert to RDMA: data1")
+    ids = ", ".join(world.domain(name).id for name in ("data1", "data2"))
+    described = f"convert to RDMA: data1 (by root@engine; {ids})"
+    job = jobs.add(world, f"ovirt-rdma: {described}")
     first = jobs.begin_step(world, job, "executing", "host01: maintenance")
     jobs.end_step(world, job, first, True)
     jobs.begin_step(world, job, "executing", "host02: maint\u202eenance")
@@ -196,7 +225,7 @@ def test_a_run_under_way_is_shown_with_its_progress(engine, tmp_path):
     assert run.pop("started_at")
     assert run == {
         "id": job.id,
-        "description": "convert to RDMA: data1",
+        "description": "convert to RDMA: data1 (by root@engine)",
         "status": "started",
         "steps": 2,
         "ended": 1,

@@ -57,7 +57,7 @@ def ask_here(raw: bytes, folder: Path) -> bytes:
     """Return the answer of the service in this process."""
 
     class Here(Request):
-        settings: ClassVar = {"CREDENTIALS_DIRECTORY": str(folder)}
+        settings: ClassVar[Mapping[str, str]] = {"CREDENTIALS_DIRECTORY": str(folder)}
 
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -74,7 +74,7 @@ def ask_as_a_unit(raw: bytes, folder: Path) -> tuple[bytes, bytes]:
     with ours, theirs:
         program = subprocess.Popen(
             [sys.executable, "-m", Request.__module__],
-            stdin=theirs,
+            stdin=theirs.fileno(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, "CREDENTIALS_DIRECTORY": str(folder)},
@@ -105,4 +105,4 @@ def portal_site(
     with EngineDouble(world) as double, mock.patch.dict(os.environ, access(double)):
         assert main(["report", "--portal", str(folder / DATA)], door) == 0
         yield double
-        assert double.strict_errors == []
+        assert double.strict_errors == [], double.strict_errors
