@@ -178,9 +178,7 @@ def test_who_may_not_see_hosts_gets_nothing(engine, tmp_path):
     assert answer.document == {"sentence": "The engine does not let you see hosts."}
 
 
-def test_hosts_and_domains_that_the_engine_does_not_list_are_not_there(
-    engine, tmp_path
-):
+def test_what_the_engine_does_not_list_is_not_there(engine, tmp_path):
     """And nothing that names them."""
     token, world = token_of(engine), engine.world
     gone = world.host("host03")
