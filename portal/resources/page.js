@@ -19,6 +19,8 @@
 const SERVICE = "/ovirt-rdma/portal";
 const REFRESH_MS = 60_000;
 const LIMIT_MS = 60_000;
+// A session of the portal ends after 30 minutes without use.
+const IDLE_MS = 5 * 60_000;
 // Three times the timer's.
 const STALE_MS = 30 * 60_000;
 const SHOWN = 6;
@@ -45,6 +47,10 @@ const view = query.get("view") || "all";
 /** What the user has chosen, kept when the data are read again. */
 const chosen = { filter: "", only: false, detail: "" };
 let stale = false;
+/** @type {{data: Data, at: number} | null} what was read last, and when by this clock */
+let last = null;
+/** When the page was used last. */
+let used = Date.now();
 
 /** An answer that is no data: a sentence, and a command to run on the engine machine. */
 class Refused extends Error {
@@ -277,8 +283,8 @@ function matrix(data) {
   });
   const heads = ["Host", "Cluster", "Checks", ...data.domains.map((domain) => named(domain.name))];
   const count = make("span", { role: "status" });
-  const filter = /** @type {HTMLInputElement} */ (make("input", { type: "search", className: "form-control input-sm", value: chosen.filter }));
-  const only = /** @type {HTMLInputElement} */ (make("input", { type: "checkbox", checked: chosen.only }));
+  const filter = /** @type {HTMLInputElement} */ (make("input", { type: "search", className: "form-control input-sm", value: chosen.filter, "aria-label": "Host or cluster" }));
+  const only = /** @type {HTMLInputElement} */ (make("input", { type: "checkbox", checked: chosen.only, "aria-label": "Only what needs attention" }));
   const choose = () => {
     chosen.filter = filter.value;
     chosen.only = only.checked;
@@ -350,9 +356,9 @@ function ofHost(data, host) {
 
 // -- the page
 
-/** @param {Data} data */
-function show(data) {
-  const age = Date.parse(data.now) - Date.parse(data.made_at);
+/** @param {Data} data @param {number} since it was read, in milliseconds */
+function show(data, since) {
+  const age = Date.parse(data.now) - Date.parse(data.made_at) + since;
   stale = !(age < STALE_MS);
   const again = make("button", { type: "button", className: "btn btn-default btn-xs" }, "Read again");
   again.addEventListener("click", () => refresh(true));
@@ -382,36 +388,52 @@ function show(data) {
   page.replaceChildren(...[...head, ...parts].filter((one) => one !== null));
 }
 
-/** Puts the focus where it was, by what its element says. @param {string | null} label @param {string} tag */
-function focusAgain(label, tag) {
-  for (const one of page.querySelectorAll(tag)) {
-    if (label && label === (one.getAttribute("aria-label") || one.textContent)) return /** @type {HTMLElement} */ (one).focus();
-  }
+/** Shows what was read last, with its age, and leaves focus and place as they are. */
+function draw() {
+  if (!last) return;
+  const top = scrollY;
+  const active = /** @type {HTMLElement} */ (document.activeElement);
+  const label = labelOf(active);
+  const caret = active instanceof HTMLInputElement && active.type === "search" ? active.selectionStart : null;
+  show(last.data, Date.now() - last.at);
+  const again = label ? [...page.querySelectorAll(active.tagName)].find((one) => labelOf(one) === label) : null;
+  if (again) /** @type {HTMLElement} */ (again).focus();
+  if (again && caret !== null) /** @type {HTMLInputElement} */ (again).setSelectionRange(caret, caret);
+  scrollTo(0, top);
 }
+
+/** @param {Element} one */
+const labelOf = (one) => (one === document.body ? "" : one.getAttribute("aria-label") || one.textContent);
 
 /** @param {boolean} asked by the user */
 async function refresh(asked) {
-  const active = document.activeElement;
-  // Not below the hands of somebody who types.
-  if (!asked && active instanceof HTMLInputElement) return;
-  const [label, tag] = active && active !== document.body ? [active.getAttribute("aria-label") || active.textContent, active.tagName] : [null, "button"];
-  const top = scrollY;
   try {
-    show(await read());
-    focusAgain(label, tag);
-    scrollTo(0, top);
+    const data = await read();
+    last = { data, at: Date.now() };
+    draw();
     if (asked) say("The data were read.");
   } catch (error) {
     const refused = error instanceof Refused ? error : new Refused("The data cannot be shown.");
     const shown = alerted("fail", refused.message, refused.command);
     // Without a session nothing stays to be seen; else the data do, with their age.
-    if (refused.ended || !page.querySelector(".rdma-age")) page.replaceChildren(make("h1", {}, "RDMA storage"), shown);
+    if (refused.ended || !(error instanceof Refused)) last = null;
+    if (!last) page.replaceChildren(make("h1", {}, "RDMA storage"), shown);
     else {
-      page.querySelector(":scope > .rdma-failed")?.remove();
-      shown.classList.add("rdma-failed");
+      draw();
       page.querySelector("h1")?.after(shown);
     }
   }
+}
+
+/**
+ * Reads again, but not for a page that nobody uses: each request may keep the session from
+ * its end. The age is shown all the same, so that nothing stays good.
+ */
+function tick() {
+  if (document.hidden) return;
+  const idle = Date.now() - used > IDLE_MS || document.activeElement instanceof HTMLInputElement;
+  if (idle) draw();
+  else refresh(false);
 }
 
 /** The portal's own style sheets: a frame inherits none, and each brand has its own. */
@@ -426,6 +448,10 @@ function wear() {
 
 wear();
 refresh(false);
-setInterval(() => {
-  if (!document.hidden) refresh(false);
-}, REFRESH_MS);
+setInterval(tick, REFRESH_MS);
+document.addEventListener("visibilitychange", tick);
+for (const name of ["pointerdown", "keydown", "wheel"]) {
+  document.addEventListener(name, () => {
+    used = Date.now();
+  });
+}

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 
 import pytest
+from support.browser import package_of_npm
 from support.engine.webadmin import DESCRIPTOR, RESOURCES
 from support.guide import TOP
 
@@ -101,6 +102,18 @@ def test_systemd_takes_the_units(tmp_path):
         pytest.skip("this systemd-analyze cannot do without a running systemd")
     (exposed,) = re.findall(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
     assert float(exposed) < 2.0
+
+
+def test_the_types_in_the_scripts_comments_hold(tmp_path):
+    archive, node = package_of_npm("typescript-5.9.3"), shutil.which("node")
+    if archive is None or node is None:
+        pytest.skip("there is no npm to fetch TypeScript")
+    shutil.unpack_archive(archive, tmp_path, "gztar")
+    words = ["--noEmit", "--allowJs", "--checkJs", "--strict", "--module", "es2022"]
+    words += ["--target", "es2022", "--lib", "es2023,dom,dom.iterable"]
+    command = [node, tmp_path / "package/lib/tsc.js", *words, *RESOURCES.glob("*.js")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_the_descriptor_is_as_the_portal_wants_it():

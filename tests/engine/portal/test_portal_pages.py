@@ -332,6 +332,47 @@ def test_data_without_a_time_are_old(portal, made_at):
     assert "✓" not in text
 
 
+INSIDE = "document.querySelector('#place iframe').contentWindow"
+LATER = f"(w => {{ const now = w.Date.now; w.Date.now = () => now() + %d }})({INSIDE})"
+
+
+def tick(page):
+    page.value_of("document.dispatchEvent(new Event('visibilitychange'))", PAGE)
+
+
+def test_a_page_that_nobody_uses_asks_no_more_and_grows_old(portal):
+    """It would keep the session of a user who has gone."""
+    page = portal()
+    reveal(page)
+    page.value_of(LATER % (31 * 60_000))
+    tick(page)
+    text = text_of(page, "document.body.innerText.includes('The data are old')")
+    assert "31 minutes old" in text
+    assert "✓" not in text
+    assert len(portal.shown.asked) == 1
+    page.value_of("document.dispatchEvent(new Event('keydown'))", PAGE)
+    tick(page)
+    text_of(page, "!document.body.innerText.includes('The data are old')")
+    assert len(portal.shown.asked) == 2
+
+
+def test_a_page_is_read_again_while_it_is_used_but_not_while_somebody_types(portal):
+    page = portal()
+    reveal(page)
+    page.value_of("document.querySelector('input[type=search]').focus()", PAGE)
+    tick(page)
+    assert len(portal.shown.asked) == 1
+    focus = "document.activeElement.getAttribute('aria-label')"
+    assert page.value_of(focus, PAGE) == "Host or cluster"
+    page.value_of("document.activeElement.blur()", PAGE)
+    tick(page)
+    page.until(
+        "performance.getEntriesByType('resource').filter(o => "
+        "o.name.endsWith('/ovirt-rdma/portal')).length == 2",
+        PAGE,
+    )
+
+
 def test_no_data_yet(portal):
     (portal.folder / DATA).write_bytes(b"")
     portal.refused = True
@@ -476,7 +517,7 @@ def test_with_the_keyboard_alone(portal):
             break
     assert seen[0] == "BUTTON Read again"
     assert "SUMMARY Seen with it: 3" in seen
-    assert "INPUT " in seen
+    assert "INPUT Host or cluster" in seen
     page.press("Enter", 13, "\r")
     detail = "document.querySelector('.rdma-detail')"
     assert "mlx5_0/1 is DOWN" in page.value_of(f"{detail}.innerText", PAGE)
