@@ -101,7 +101,7 @@ def _nfs_server(server: Optional[NfsServer]) -> Optional[str]:
     return known(
         f"{threads} threads",
         ports or (None if server.listeners is None else "no RDMA"),
-        server.versions and f"NFS {', '.join(server.versions)}",
+        f"NFS {', '.join(server.versions)}" if server.versions else None,
         None if server.exports is None else count(len(server.exports), "export"),
     )
 

@@ -199,7 +199,7 @@ def test_a_driver_that_refuses_takes_all_back(host):
 
 def test_what_somebody_else_has_set_since_is_left(host):
     applied(host, wanted())
-    host.dcb_ports["ens1f0np0"].set(["pfc", "set", "dev", PORTS[0], "prio-pfc", "5:on"])
+    host.dcb_ports["ens1f0np0"].command(["pfc", "set", "dev", PORTS[0], "prio-pfc", "5:on"])
     (why,) = change_status(host.effects(), Journal(host.path)).kept
     assert "pfc of ens1f0np0 was changed since" in why
     revert(host.effects(), Journal(host.path), host.reader().facts(), Told())

@@ -163,7 +163,7 @@ class ChangingRoot(ChangingNetworkManager):
             raise NOT_SUPPORTED
         if argv[1] == "-j":
             return self._prepared(argv)
-        self.dcb_ports[argv[4]].set(argv[1:])
+        self.dcb_ports[argv[4]].command(argv[1:])
         return ""
 
     def _ethtool(self, argv: Sequence[str]) -> str:

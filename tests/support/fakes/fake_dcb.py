@@ -60,10 +60,10 @@ class Mlx5Dcb:
                 }
             )
         entries = sorted(self.entries.items())
-        table = [[dscp, prio] for dscp, prio in entries]
-        return json.dumps({"dscp_prio": table} if table else {})
+        rows = [[dscp, prio] for dscp, prio in entries]
+        return json.dumps({"dscp_prio": rows} if rows else {})
 
-    def set(self, words: Sequence[str]) -> None:
+    def command(self, words: Sequence[str]) -> None:
         """Do what ``dcb WORDS`` does: ``pfc set dev NETDEV ...``."""
         if self.refused:
             raise CommandFailed(_ANSWER.format(self.refused), 1)
