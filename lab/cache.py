@@ -3,8 +3,8 @@
 
 The folder is ``$OVIRT_RDMA_CACHE``, else ``$XDG_CACHE_HOME/ovirt-rdma``, else
 ``~/.cache/ovirt-rdma``. It is outside the checkout, so that ``make clean`` and a second
-clone need no second download. Checkouts with other packages have their own layer and
-record there.
+clone need no second download. Each kernel, and each checkout with other packages, has
+its own layer and record there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lab.layer import GUEST_PACKAGES, debian_release, layer_key
+from lab.layer import GUEST_PACKAGES, debian_release, kernel_package, layer_key
 from lab.problem import NotProvisioned
 
 
@@ -22,9 +22,9 @@ from lab.problem import NotProvisioned
 class Provision:
     """The files that guests are made of.
 
-    ``key`` identifies the Debian release and the package list; ``layer`` is the folder
-    that guests see over the machine's root file system; ``kernel`` is the image that
-    QEMU starts, ``kernel_release`` its ``uname -r``.
+    ``key`` identifies the Debian release, the kernel and the package list; ``layer`` is
+    the folder that guests see over the machine's root file system; ``kernel`` is the
+    image that QEMU starts, ``kernel_release`` its ``uname -r``.
     """
 
     key: str
@@ -57,8 +57,11 @@ def cache_folder() -> Path:
 
 
 def wanted_key() -> str:
-    """Return the key of the layer that this checkout's guests are made of."""
-    return layer_key(debian_release(), GUEST_PACKAGES)
+    """Return the key of the layer that this checkout's guests are made of.
+
+    Raises LabProblem if ``OVIRT_RDMA_LAB_KERNEL`` asks for a kernel that is none.
+    """
+    return layer_key(debian_release(), kernel_package(), GUEST_PACKAGES)
 
 
 def record_of(key: str) -> Path:

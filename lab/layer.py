@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""List the packages of a guest layer, and compute the key that identifies it."""
+"""List the kernels and packages of guest layers, and compute a layer's key."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
-KERNEL_METAPACKAGE = "linux-image-amd64"
+from lab.problem import LabProblem
+
+# The kernels that guests can have, and Debian 12's packages that depend on the newest
+# of each; 6.12 is what EL10 is made of.
+KERNELS = {"6.1": "linux-image-amd64", "6.12": "linux-image-6.12-amd64"}
+KERNEL = "OVIRT_RDMA_LAB_KERNEL"
 GUEST_PACKAGES = (
     "busybox-static",  # the initramfs
     "dbus",
@@ -37,13 +44,24 @@ GUEST_PACKAGES = (
 LAYOUT = 3
 
 
-def layer_key(release: str, packages: tuple[str, ...]) -> str:
-    """Return the key of a layer. Pure.
+def kernel_package(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the package of the kernel that ``OVIRT_RDMA_LAB_KERNEL`` asks for.
+
+    Without it, that of 6.1. Raises LabProblem for a kernel that the lab has not.
+    """
+    wanted = environment.get(KERNEL) or "6.1"
+    if wanted not in KERNELS:
+        raise LabProblem(f"{KERNEL} is {wanted!r}; it can be {' or '.join(KERNELS)}")
+    return KERNELS[wanted]
+
+
+def layer_key(release: str, kernel: str, packages: tuple[str, ...]) -> str:
+    """Return the key of a layer with the kernel of package ``kernel``. Pure.
 
     Versions of packages are not part of it, so a working layer is not fetched again
     when the archive changes. Remove the cache folder to get the newest versions.
     """
-    text = "\n".join([str(LAYOUT), release, KERNEL_METAPACKAGE, *sorted(packages)])
+    text = "\n".join([str(LAYOUT), release, kernel, *sorted(packages)])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -18,12 +18,13 @@ from unittest import mock
 
 from lab import cache, packages
 from lab.ib_fabric_build import make_modules
+from lab.layer import KERNEL
 from lab.layer_program import run_from
 from lab.problem import LabProblem, NotProvisioned
 from lab.provision import make_layer
 
-_KERNEL = "linux-image-6.12-amd64"
-_SOURCE = "linux-source-6.12"
+_VERSION = "6.12"
+_SOURCE = f"linux-source-{_VERSION}"
 # Folders of the source with modules that change, by what they are called in fs/.
 _FOLDERS = ("nfs_common", "nfs", "nfsd")
 # What kbuild would take from .config, for make and for the compiler.
@@ -45,13 +46,14 @@ def guests_with_localio() -> Iterator[cache.Provision]:
     """
     folder = cache.cache_folder() / "localio"
     folder.mkdir(parents=True, exist_ok=True)
-    with mock.patch.dict("os.environ", OVIRT_RDMA_CACHE=str(folder)):
+    environment = {"OVIRT_RDMA_CACHE": str(folder), KERNEL: _VERSION}
+    with mock.patch.dict("os.environ", environment):
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
                 made = cache.provisioned()
             except NotProvisioned:
-                made = make_layer(folder, cache.wanted_key(), _KERNEL)
+                made = make_layer(folder, cache.wanted_key())
                 _build(made, folder)
                 cache.record(made)
         yield made

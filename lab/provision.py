@@ -20,7 +20,7 @@ from pathlib import Path
 
 from lab import cache
 from lab.kernel_image import unpacked
-from lab.layer import GUEST_PACKAGES, KERNEL_METAPACKAGE
+from lab.layer import GUEST_PACKAGES, kernel_package
 from lab.layer_program import run_from
 from lab.packages import Apt, unpack
 from lab.problem import LabProblem, NotProvisioned
@@ -31,6 +31,7 @@ HOST_PACKAGES = (
     "libelf1",  # for objtool of the kernel's own build
     "make",
     "openssh-client",  # tests/lab/test_engine_ansible_lab.py
+    "zstd",  # unpacks kernel 6.12
 )
 # Megabytes of a layer, with its downloads.
 ROOM = 1100
@@ -87,11 +88,9 @@ def provision() -> cache.Provision:
         ) from None
 
 
-def make_layer(
-    folder: Path, key: str, metapackage: str = KERNEL_METAPACKAGE
-) -> cache.Provision:
-    """Fetch a layer into ``folder`` and unpack it there; the kernel is the one that
-    ``metapackage`` depends on. Nothing is recorded. Raises LabProblem.
+def make_layer(folder: Path, key: str) -> cache.Provision:
+    """Fetch a layer into ``folder`` and unpack it there, with the kernel that
+    ``OVIRT_RDMA_LAB_KERNEL`` asks for. Nothing is recorded. Raises LabProblem.
     """
     free = shutil.disk_usage(folder).free >> 20
     if free < ROOM:
@@ -106,12 +105,12 @@ def make_layer(
     )
     apt = Apt(folder / "apt")
     try:
-        image, debs = _download(apt, metapackage)
+        image, debs = _download(apt)
     except LabProblem:
         # The machine's package lists are missing, or name packages that the archive no
         # longer has: try once more with new lists.
         apt.use_own_lists()
-        image, debs = _download(apt, metapackage)
+        image, debs = _download(apt)
     layer = folder / f"layer-{key}"
     shutil.rmtree(layer, ignore_errors=True)
     unpack(debs, layer)
@@ -131,8 +130,8 @@ def make_layer(
     return cache.Provision(key, layer, kernel, release)
 
 
-def _download(apt: Apt, metapackage: str) -> tuple[str, list[Path]]:
-    image = apt.kernel_image(metapackage)
+def _download(apt: Apt) -> tuple[str, list[Path]]:
+    image = apt.kernel_image(kernel_package())
     wanted = apt.closure(GUEST_PACKAGES)
     # Without their dependencies: tools for an initramfs, which the lab makes itself,
     # and a compiler, of which the machine's is used.

@@ -185,8 +185,12 @@ def nic_id(number: int) -> str:
 
 def _nic(number: int, nic: Nic, folder: Path) -> list[str]:
     name = nic_id(number)
+    ends = []
     if nic.local is None or nic.remote is None:
+        # A hub with one port keeps what it gets (net_hub_port_can_receive), and
+        # Linux 6.12 logs a time-out of the queue every 5 s; a second port takes it.
         backend = f"hubport,id={name},hubid={number}"
+        ends = ["-netdev", f"hubport,id={name}-end,hubid={number}"]
     else:
         local, remote = (
             _value(os.path.relpath(end, folder)) for end in (nic.local, nic.remote)
@@ -200,7 +204,7 @@ def _nic(number: int, nic: Nic, folder: Path) -> list[str]:
     device = (
         f"virtio-net-pci,netdev={name},mac={nic.mac},speed=10000,duplex=full,romfile="
     )
-    return ["-netdev", backend, "-device", device]
+    return [*ends, "-netdev", backend, "-device", device]
 
 
 def _value(path: Union[str, Path]) -> str:

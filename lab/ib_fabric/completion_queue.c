@@ -22,11 +22,11 @@ static void tell(struct work_struct *work)
 }
 
 int fab_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
-		  struct ib_udata *udata)
+		  struct fab_cq_user *user)
 {
 	struct fab_cq *cq = to_fab_cq(ib);
 
-	if (udata)
+	if (user)
 		return -EOPNOTSUPP;
 	if (!attr->cqe || attr->cqe > FAB_MAX_CQE)
 		return -EINVAL;

@@ -41,10 +41,20 @@
 #include <linux/pci.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
+#include <linux/version.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_mad.h>
 #include <rdma/ib_pack.h>
 #include <rdma/ib_verbs.h>
+
+/* All that differs between the kernels of the lab (lab/layer.py). */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+#include <asm/unaligned.h>
+#define fab_cq_user		ib_udata
+#else
+#include <linux/unaligned.h>
+#define fab_cq_user		uverbs_attr_bundle
+#endif
 
 #define FAB_MAX_HCAS		8
 #define FAB_MAX_PORTS		2
@@ -488,7 +498,7 @@ void fab_groups_forget(void);
 /* completion_queue.c */
 extern struct workqueue_struct *fab_completions;
 int fab_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
-		  struct ib_udata *udata);
+		  struct fab_cq_user *user);
 int fab_destroy_cq(struct ib_cq *ib, struct ib_udata *udata);
 int fab_poll_cq(struct ib_cq *ib, int count, struct ib_wc *wc);
 int fab_req_notify_cq(struct ib_cq *ib, enum ib_cq_notify_flags flags);

@@ -7,7 +7,6 @@
  * Functions have a configuration header and nothing else: no memory, no interrupt, and
  * of capabilities only those that SR-IOV needs, where it is wanted.
  */
-#include <asm/unaligned.h>
 #include <linux/pci.h>
 
 #include "ib_fabric.h"

@@ -6,7 +6,6 @@
  * Refusals and their statuses follow OpenSM (osm_sa_mcmember_record.c,
  * osm_sa_path_record.c). Everything here runs under fab_lock.
  */
-#include <asm/unaligned.h>
 #include <rdma/ib_sa.h>
 
 #include "ib_fabric.h"

@@ -7,7 +7,6 @@
  * gives it one, and the driver of a VF sees the GUIDs that were set before it was
  * bound. The registers are those of the PCI Express specification, 9.3.3.
  */
-#include <asm/unaligned.h>
 #include <linux/if_link.h>
 #include <linux/pci.h>
 

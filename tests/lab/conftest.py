@@ -10,7 +10,7 @@ import pytest
 
 from lab import topology
 from lab.cache import provisioned
-from lab.problem import NotProvisioned
+from lab.problem import LabProblem, NotProvisioned
 from lab.topology import Topology
 from lab.vdsm_daemon import VdsmDaemon
 
@@ -24,6 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         provisioned()
     except NotProvisioned as problem:
         marks.append(pytest.mark.skip(reason=f"the lab is not provisioned: {problem}"))
+    except LabProblem as problem:
+        raise pytest.UsageError(str(problem)) from None
     for item in ours:
         for mark in marks:
             item.add_marker(mark)

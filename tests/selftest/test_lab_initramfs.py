@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import lzma
 import struct
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,12 @@ def _members(made: bytes) -> list[int]:
     return found
 
 
+def zstd(data: bytes) -> bytes:
+    return subprocess.run(
+        ["zstd", "-q"], input=data, stdout=subprocess.PIPE, check=True
+    ).stdout
+
+
 def bz_image(payload: bytes) -> bytes:
     header = bytearray(0x250)
     header[0x1F1] = 1
@@ -81,14 +89,21 @@ def bz_image(payload: bytes) -> bytes:
     return bytes(header).ljust(2 * 512 + 16, b"\0") + payload
 
 
-def test_a_packed_kernel_is_unpacked() -> None:
+@pytest.mark.parametrize("pack", [lzma.compress, zstd])
+def test_a_packed_kernel_is_unpacked(pack: Callable[[bytes], bytes]) -> None:
     kernel = b"\x7fELF" + b"code" * 1000
-    payload = lzma.compress(kernel) + struct.pack("<I", len(kernel))
+    payload = pack(kernel) + struct.pack("<I", len(kernel))
     assert unpacked(bz_image(payload)) == kernel
 
 
 @pytest.mark.parametrize(
-    "image", [bz_image(b"\x28\xb5\x2f\xfd zstd"), b"\x7fELF".ljust(0x300, b"\0"), b""]
+    "image",
+    [
+        bz_image(b"\x28\xb5\x2f\xfd zstd"),
+        bz_image(b"\x04\x22\x4d\x18 lz4"),
+        b"\x7fELF".ljust(0x300, b"\0"),
+        b"",
+    ],
 )
 def test_a_kernel_packed_otherwise_is_left_to_unpack_itself(image: bytes) -> None:
     assert unpacked(image) is None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab import cache, provision
-from lab.layer import GUEST_PACKAGES, layer_key
+from lab.layer import GUEST_PACKAGES, kernel_package, layer_key
 from lab.nfs_server import configuration
 from lab.packages import parse_kernel_headers, parse_kernel_image, parse_simulation
 from lab.problem import LabProblem, NotProvisioned
@@ -55,11 +55,40 @@ def test_the_headers_are_taken_without_the_compiler() -> None:
 
 
 def test_a_layer_is_made_again_for_other_packages_or_another_release() -> None:
-    key = layer_key("bookworm", ("a", "b"))
-    assert key == layer_key("bookworm", ("b", "a"))
-    assert (
-        len({key, layer_key("trixie", ("a", "b")), layer_key("bookworm", ("a",))}) == 3
-    )
+    key = layer_key("bookworm", "linux", ("a", "b"))
+    assert key == layer_key("bookworm", "linux", ("b", "a"))
+    others = {
+        layer_key("trixie", "linux", ("a", "b")),
+        layer_key("bookworm", "linux-2", ("a", "b")),
+        layer_key("bookworm", "linux", ("a",)),
+    }
+    assert len({key, *others}) == 4
+
+
+def test_each_kernel_has_its_package_and_its_layer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = set()
+    for wanted, package in {
+        "": "linux-image-amd64",
+        "6.1": "linux-image-amd64",
+        "6.12": "linux-image-6.12-amd64",
+    }.items():
+        monkeypatch.setenv("OVIRT_RDMA_LAB_KERNEL", wanted)
+        assert kernel_package() == package
+        keys.add(cache.wanted_key())
+    assert len(keys) == 2
+
+
+def test_a_kernel_that_the_lab_has_not_is_one_sentence(
+    debian_machine: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("OVIRT_RDMA_LAB_KERNEL", "5.14")
+    assert provision.main() == 1
+    text = "lab: OVIRT_RDMA_LAB_KERNEL is '5.14'; it can be 6.1 or 6.12\n"
+    assert capsys.readouterr().err == text
 
 
 @pytest.mark.parametrize(

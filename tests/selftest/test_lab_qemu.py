@@ -82,7 +82,7 @@ def test_no_guest_has_a_way_out_of_the_machine() -> None:
     words = command_line(wire.a, ALONE)
     assert "-nodefaults" in words
     kinds = [netdev.partition(",")[0] for netdev in after(words, "-netdev")]
-    assert kinds == ["dgram", "hubport"]
+    assert kinds == ["dgram", "hubport", "hubport"]
     assert "type=unix" in after(words, "-netdev")[0]
     assert "-nic" not in words
     assert "-net" not in words
