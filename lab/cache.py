@@ -14,7 +14,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lab.layer import GUEST_PACKAGES, debian_release, kernel_package, layer_key
+from lab.layer import GUEST_PACKAGES, KERNELS, asked_kernel, debian_release, layer_key
 from lab.problem import NotProvisioned
 
 
@@ -61,7 +61,7 @@ def wanted_key() -> str:
 
     Raises LabProblem if ``OVIRT_RDMA_LAB_KERNEL`` asks for a kernel that is none.
     """
-    return layer_key(debian_release(), kernel_package(), GUEST_PACKAGES)
+    return layer_key(debian_release(), KERNELS[asked_kernel()], GUEST_PACKAGES)
 
 
 def record_of(key: str) -> Path:

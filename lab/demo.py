@@ -28,7 +28,9 @@ def nfs() -> None:
         vdsmd = VdsmDaemon(lab.hypervisor)
         vdsmd.write_policy(demo_nfs.POLICY)
         story = demo_nfs.NfsStory(lab, vdsmd, started)
-        say(f"Both are up after {time.monotonic() - started:.0f} s.")
+        kernel = lab.hypervisor.run("uname -r", check=True).stdout.strip()
+        seconds = time.monotonic() - started
+        say(f"Both are up after {seconds:.0f} s, with Linux {kernel}.")
         say(demo_nfs.tell(story, lab).table())
     say("\nWith InfiniBand, and a host that is prepared: make demo-infiniband")
 

@@ -44,15 +44,15 @@ GUEST_PACKAGES = (
 LAYOUT = 3
 
 
-def kernel_package(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the package of the kernel that ``OVIRT_RDMA_LAB_KERNEL`` asks for.
+def asked_kernel(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the kernel that ``OVIRT_RDMA_LAB_KERNEL`` asks for, 6.1 without it.
 
-    Without it, that of 6.1. Raises LabProblem for a kernel that the lab has not.
+    Raises LabProblem for one that the lab has not.
     """
     wanted = environment.get(KERNEL) or "6.1"
     if wanted not in KERNELS:
         raise LabProblem(f"{KERNEL} is {wanted!r}; it can be {' or '.join(KERNELS)}")
-    return KERNELS[wanted]
+    return wanted
 
 
 def layer_key(release: str, kernel: str, packages: tuple[str, ...]) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from lab import cache
 from lab.kernel_image import unpacked
-from lab.layer import GUEST_PACKAGES, kernel_package
+from lab.layer import GUEST_PACKAGES, KERNELS, asked_kernel
 from lab.layer_program import run_from
 from lab.packages import Apt, unpack
 from lab.problem import LabProblem, NotProvisioned
@@ -131,7 +131,7 @@ def make_layer(folder: Path, key: str) -> cache.Provision:
 
 
 def _download(apt: Apt) -> tuple[str, list[Path]]:
-    image = apt.kernel_image(kernel_package())
+    image = apt.kernel_image(KERNELS[asked_kernel()])
     wanted = apt.closure(GUEST_PACKAGES)
     # Without their dependencies: tools for an initramfs, which the lab makes itself,
     # and a compiler, of which the machine's is used.

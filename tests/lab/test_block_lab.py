@@ -90,7 +90,7 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
+def pair(kernel: str) -> Iterator[Pair]:
     wire = Wire(0)
     with ExitStack() as stack:
         server = Guest("server", nics=[wire.a], memory_mb=768)
@@ -101,6 +101,7 @@ def pair() -> Iterator[Pair]:
         yield Pair(server, hypervisor)
 
 
+@pytest.mark.kernels("6.12")
 def test_a_lun_from_login_to_logout(pair: Pair) -> None:
     pair.load(POLICY)
     assert [one["id"] for one in pair.document("check", code=3)["findings"]] == [

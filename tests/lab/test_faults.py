@@ -21,6 +21,8 @@ from lab.fault_site import CASES, FaultSite
 from lab.fault_table import FAULTS
 from lab.topology import Topology
 
+pytestmark = pytest.mark.kernels("6.12")
+
 CHOSEN = [fault for fault in FAULTS if fault.chosen]
 
 

@@ -27,6 +27,12 @@ def guest() -> Iterator[Guest]:
         yield booted
 
 
+@pytest.mark.kernels("6.1", "6.12")
+def test_the_kernel_is_the_one_asked_for(kernel: str) -> None:
+    with Guest("asked", memory_mb=512) as guest:
+        assert guest.run("uname -r").stdout.startswith(f"{kernel}.")
+
+
 def test_a_command_gives_its_output_and_status(guest: Guest) -> None:
     result = guest.run("echo out; echo err >&2; exit 3")
     assert (result.exit_code, result.stdout, result.stderr) == (3, "out\n", "err\n")

@@ -28,6 +28,8 @@ from ovirt_rdma.host.rules.base import FAIL, OFFLOAD, SYSFS, Step
 from ovirt_rdma.host.rules.ipoib_children import PARENT_LENGTH
 from ovirt_rdma.host.rules.registry import decide
 
+pytestmark = pytest.mark.kernels("6.12")
+
 # ConnectX-2: like the first ConnectX, except for that one's revision a0.
 CONNECTX_2 = PciFunction(revision=0xB0, driver="mlx4_core")
 CONNECTX_A0 = PciFunction(revision=0xA0, driver="mlx4_core")

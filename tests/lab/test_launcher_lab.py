@@ -26,6 +26,8 @@ from ovirt_rdma.host.paths import (
     STOCK_VDSMD,
 )
 
+pytestmark = pytest.mark.kernels("6.12")
+
 POLICY = """\
 version: 1
 nfs:

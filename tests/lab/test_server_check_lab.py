@@ -15,6 +15,8 @@ import pytest
 
 from lab.topology import EXPORT_PATH, NETDEV, SERVER_ADDRESSES, Topology
 
+pytestmark = pytest.mark.kernels("6.12")
+
 COMMAND = [sys.executable, "-m", "ovirt_rdma.cli.host.main"]
 THREADS = 16
 FOLDER = f"/nfsroot{EXPORT_PATH}"

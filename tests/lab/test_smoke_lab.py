@@ -6,6 +6,7 @@ of VDSM.
 
 There is no NetworkManager; test_reapply_lab.py tests its profiles.
 test_connection_lab.py tests mounts, the files marked ``faults`` the long variants.
+Half of them have one kernel, and half the other.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from changed_host import KILLED
 from hooked_host import POLICY, TSO, HookedHost, asking, hooked_host
 from support.host.hook_host import network, setup
 
+ON_6_12 = pytest.mark.kernels("6.12")
 OPTIONS = "  module_options:\n    ib_ipoib: {recv_queue_size: 512}\n"
 APPLIED = {
     "ib0 mode connected",
@@ -29,7 +31,7 @@ APPLIED = {
 
 
 @pytest.fixture(scope="module")
-def booted() -> Iterator[HookedHost]:
+def booted(kernel: str) -> Iterator[HookedHost]:
     with hooked_host(POLICY + OPTIONS) as host:
         # As on most hosts: the units have to look into its network namespace too.
         host.said("systemd-run --property=PrivateNetwork=yes sleep infinity")
@@ -72,6 +74,7 @@ def test_killed_in_the_middle_and_recovered(
     assert host.look() == before
 
 
+@ON_6_12
 def test_not_confirmed_and_rolled_back(host: HookedHost, before: list[str]) -> None:
     host.must("apply", "--confirm-timeout", "10")
     # Until the end either systemd's timer or its service is active.
@@ -80,6 +83,7 @@ def test_not_confirmed_and_rolled_back(host: HookedHost, before: list[str]) -> N
     assert host.newest()[1] == "rolled back"
 
 
+@ON_6_12
 def test_a_network_setup_of_vdsm(host: HookedHost) -> None:
     host.must("enable", "--mode", "vdsmd")
     refused = setup({"vms": network("ib0", bridged=True)})

@@ -18,6 +18,8 @@ from lab.network_manager import start_network_manager
 from lab.soft_roce import SoftRoce
 from lab.topology import ALONE
 
+pytestmark = pytest.mark.kernels("6.12")
+
 POLICY = """\
 version: 1
 host:

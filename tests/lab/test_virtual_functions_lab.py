@@ -94,6 +94,7 @@ def two_wanted(guest: Guest) -> PreparedHost:
     return host
 
 
+@pytest.mark.kernels("6.1", "6.12")
 def test_made_and_reverted() -> None:
     """The GUIDs are the derived ones, and the revert leaves what was there."""
     with Guest("hypervisor") as guest:

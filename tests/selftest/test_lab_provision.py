@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from lab import cache, provision
-from lab.layer import GUEST_PACKAGES, kernel_package, layer_key
+from lab.layer import GUEST_PACKAGES, KERNELS, asked_kernel, layer_key
 from lab.nfs_server import configuration
 from lab.packages import parse_kernel_headers, parse_kernel_image, parse_simulation
 from lab.problem import LabProblem, NotProvisioned
@@ -75,7 +77,7 @@ def test_each_kernel_has_its_package_and_its_layer(
         "6.12": "linux-image-6.12-amd64",
     }.items():
         monkeypatch.setenv("OVIRT_RDMA_LAB_KERNEL", wanted)
-        assert kernel_package() == package
+        assert KERNELS[asked_kernel()] == package
         keys.add(cache.wanted_key())
     assert len(keys) == 2
 
@@ -89,6 +91,35 @@ def test_a_kernel_that_the_lab_has_not_is_one_sentence(
     assert provision.main() == 1
     text = "lab: OVIRT_RDMA_LAB_KERNEL is '5.14'; it can be 6.1 or 6.12\n"
     assert capsys.readouterr().err == text
+
+
+@pytest.mark.parametrize("asked", ["", "6.12"])
+def test_tests_alternate_between_kernels_unless_one_is_asked_for(asked: str) -> None:
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/lab"]
+    done = subprocess.run(
+        [*collect, "-m", "lab and not faults and not selftest"],
+        env={**os.environ, "OVIRT_RDMA_LAB_KERNEL": asked},
+        cwd=INSTALLER.parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    tests = [line for line in done.stdout.splitlines() if "::" in line]
+    files: dict[str, set[str]] = {}
+    for test in tests:
+        kernel = re.search(r"\[(6\.\d+)[]-]", test)
+        files.setdefault(test.partition("::")[0], set()).add(
+            kernel[1] if kernel else ""
+        )
+    kinds = [*files.values()]
+    if asked:
+        assert [kind for kind in kinds if kind != {""}] == []
+        return
+    assert {"", "6.12"} in kinds
+    # What has 6.12 only comes last.
+    last = [kind == {"6.12"} for kind in kinds]
+    assert any(last)
+    assert last == sorted(last)
 
 
 @pytest.mark.parametrize(
