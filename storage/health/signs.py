@@ -4,7 +4,9 @@ signs that tell why a server does not answer, or answers late.
 
 The question is the lookup of a name that cannot exist: a new random name each time, so
 that neither the attributes nor the negative entries that the kernel keeps apply. That
-is one call to the server (LOOKUP). A child process asks it, because a call to a dead
+is one call to the server (LOOKUP); with Linux 6.12 an ACCESS before it, because it
+keeps none for a process of another user than its parent's (nfs_access_login_time in
+fs/nfs/dir.c). A child process asks it, because a call to a dead
 server cannot be ended: the kernel may keep the caller in an uninterruptible wait. The
 parent waits for an answer until the deadline, then kills the child and forgets it. The
 child is a fork without exec, which costs a millisecond; it has no file, lock or
