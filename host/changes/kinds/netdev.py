@@ -678,6 +678,10 @@ def _buffers(value: str) -> tuple[Buffer, ...]:
 
 # For RDMA CM to know an RDMA device that is in sysfs already.
 RDMA_CM_S = 10.0
+_FOR_RDMA_CM = (
+    ("modprobe", "rdma_cm"),
+    ("systemctl", "start", "sys-kernel-config.mount"),
+)
 
 
 class RoceTos(NetdevSetting):
@@ -710,9 +714,10 @@ class RoceTos(NetdevSetting):
         folder = file and file.partition("/ports/")[0]
         if not folder or host.tree.is_folder(folder):
             return
-        if not host.tree.is_folder(RDMA_CM_CONFIG):
-            with contextlib.suppress(CommandFailed):
-                host.tool("modprobe", "rdma_cm")
+        for needed in _FOR_RDMA_CM:
+            if not host.tree.is_folder(RDMA_CM_CONFIG):
+                with contextlib.suppress(CommandFailed):
+                    host.tool(*needed)
 
         def made() -> bool:
             with contextlib.suppress(OSError):

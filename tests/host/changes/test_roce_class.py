@@ -199,7 +199,8 @@ def test_a_driver_that_refuses_takes_all_back(host):
 
 def test_what_somebody_else_has_set_since_is_left(host):
     applied(host, wanted())
-    host.dcb_ports["ens1f0np0"].command(["pfc", "set", "dev", PORTS[0], "prio-pfc", "5:on"])
+    port = host.dcb_ports["ens1f0np0"]
+    port.command(["pfc", "set", "dev", PORTS[0], "prio-pfc", "5:on"])
     (why,) = change_status(host.effects(), Journal(host.path)).kept
     assert "pfc of ens1f0np0 was changed since" in why
     revert(host.effects(), Journal(host.path), host.reader().facts(), Told())
@@ -300,3 +301,23 @@ def test_the_kernel_that_refuses_the_type_of_service(tmp_path):
     result = applied(host, wanted())
     assert result.outcome == ROLLED_BACK
     assert f"{file}: 106 cannot be written" in result.sentence
+
+
+def test_configfs_is_mounted_where_it_is_not(host):
+    """rdma_cm alone does not show its folder then."""
+    host.runner.program("modprobe", lambda argv: "")
+    host.run = with_mount(host)
+    assert applied(host, wanted()).outcome == DONE
+    assert host.roce_tos[TOS] == "106"
+
+
+def with_mount(host):
+    run = host.run
+
+    def runs(argv):
+        if list(argv) == ["systemctl", "start", "sys-kernel-config.mount"]:
+            (host.path / CM.lstrip("/")).parent.mkdir(parents=True)
+            return ""
+        return run(argv)
+
+    return runs
