@@ -58,7 +58,6 @@ print(json.dumps(found))
 def host(two_guests: Topology) -> Iterator[VdsmDaemon]:
     two_guests.nfs.add_export(EXPORT)
     daemon = VdsmDaemon(two_guests.hypervisor)
-    daemon.guest.run("mount -t configfs none /sys/kernel/config")
     daemon.load_policy(POLICY)
     yield daemon
     daemon.command("revert")

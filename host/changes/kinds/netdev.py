@@ -680,7 +680,8 @@ def _buffers(value: str) -> tuple[Buffer, ...]:
 RDMA_CM_S = 10.0
 _FOR_RDMA_CM = (
     ("modprobe", "rdma_cm"),
-    ("systemctl", "start", "sys-kernel-config.mount"),
+    # As systemd does it, where its unit is not masked.
+    ("mount", "-t", "configfs", "configfs", "/sys/kernel/config"),
 )
 
 
