@@ -52,9 +52,7 @@ def collection_version(venv: Path = VENV) -> str:
     return str(data["collection_info"]["version"])
 
 
-def play(
-    hosts: int, in_a_loop: bool, environment: Mapping[str, str], folder: Path
-) -> None:
+def play(hosts: int, environment: Mapping[str, str], folder: Path) -> None:
     """Read the engine that ``environment`` names, with ``hosts`` hosts.
 
     Ansible writes its own files to ``folder``. Raises BenchmarkFailed.
@@ -64,7 +62,7 @@ def play(
     ended = subprocess.run(
         [
             str(VENV / "bin/ansible-playbook"),
-            *("--extra-vars", f"in_a_loop={in_a_loop} expected_hosts={hosts}"),
+            *("--extra-vars", f"expected_hosts={hosts}"),
             str(PLAYBOOK),
         ],
         # Only Ansible's default settings and no inventory: localhost is then the Python

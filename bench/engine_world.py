@@ -17,9 +17,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engine_double import EngineDouble, World, sample_world
+from engine_double import EngineDouble, World, routing, sample_world
 from engine_double.answers import Answer
 from engine_double.hosts import our_hooks
+from engine_double.views import connection_view, domain_view, followed
+from engine_double.world import SimDataCenter, SimDomain
+from ovirtsdk4 import types
 from support.engine.engine_door import DoubleDoor, report_document
 
 from ovirt_rdma.engine_sdk_tools.model import Host
@@ -65,6 +68,32 @@ def write_dumps(world: World, folder: Path) -> None:
         (folder / f"{host.name}.policy.yaml").write_text(POLICY, encoding="utf-8")
 
 
+# The words that ovirt.ovirt's modules send with each list; a search is for all.
+_WORDS = {"search", "max", "case_sensitive", "filter", "all_content", "follow"}
+# The links that the rival follows besides those that the product does.
+_LINKS = {"/datacenters": "storage_domains", "/storagedomains": "storage_connections"}
+
+
+@followed("datacenters", "storage_domains")
+def _domains_of(world: World, centre: SimDataCenter) -> list[types.StorageDomain]:
+    found = world.domains_of(centre.id)
+    return [domain_view(world, one, centre.id) for one in found]
+
+
+@followed("storagedomains", "storage_connections")
+def _connections_of(world: World, domain: SimDomain) -> list[types.StorageConnection]:
+    return [connection_view(world, world.connections[domain.connection or ""])]
+
+
+def know_the_rival() -> None:
+    """Let the double answer what the rival sends; it knows the product's words only."""
+    for route in routing.ROUTES:
+        if route.method == "GET":
+            links = {_LINKS[route.path]} if route.path in _LINKS else set()
+            object.__setattr__(route, "query", route.query | _WORDS)
+            object.__setattr__(route, "follow", route.follow | links)
+
+
 def serve_seen(double: EngineDouble) -> None:
     """Serve at SEEN: the calls so far, the CPU seconds, and the unknown requests."""
 
@@ -93,6 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
     world = world_of(args.hosts, args.domains)
     write_dumps(world, args.folder)
+    know_the_rival()
     with EngineDouble(world, args.latency_ms / 1000) as double:
         serve_seen(double)
         print(double.url, flush=True)

@@ -24,10 +24,13 @@ from engine_double.world import World, new_id
 
 @route("GET", "/datacenters")
 def list_data_centers(call: Call) -> Answer:
-    found = call.world.data_centers.values()
-    shown = [data_center_view(call.world, dc) for dc in found]
+    world, found = call.world, call.world.data_centers.values()
+    shown = [
+        follow_links(world, "datacenters", call.follow, dc, data_center_view(world, dc))
+        for dc in found
+    ]
     for dc in found:
-        call.world.transitions.shown(dc.id)
+        world.transitions.shown(dc.id)
     return listed("data_centers", shown)
 
 

@@ -15,7 +15,7 @@ from engine_double.answers import Answer, Missing, Refusal, Unknown, created, li
 from engine_double.behaviours import behaviour
 from engine_double.mounts import connect, disconnect, report_failure
 from engine_double.routing import Call, known, matching, route
-from engine_double.views import domain_view, reference, with_href
+from engine_double.views import domain_view, follow_links, reference, with_href
 from engine_double.world import SimConnection, SimDomain, SimHost, World, new_id
 
 _DOMAIN = "bll/storage/domain"
@@ -35,8 +35,12 @@ def _no_such_host(world: World, named: str) -> Exception:
 
 @route("GET", "/storagedomains")
 def list_domains(call: Call) -> Answer:
-    every = call.world.domains.values()
-    return listed("storage_domains", [domain_view(call.world, one) for one in every])
+    world = call.world
+    shown = [
+        follow_links(world, "storagedomains", call.follow, one, domain_view(world, one))
+        for one in world.domains.values()
+    ]
+    return listed("storage_domains", shown)
 
 
 @route("GET", "/storagedomains/{domain}")
