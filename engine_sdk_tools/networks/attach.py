@@ -391,18 +391,20 @@ def host_refusals(
             f"{host.name} is {status_words(host.status)}; networks can be set up "
             "on hosts that are up, in maintenance or non-operational",
         )
-    if host.cluster not in {row.cluster for row in network.clusters}:
-        name, where = shlex.quote(network.name), shlex.quote(center)
-        yield Sentence(
-            "network-not-in-cluster",
-            f"{host.name}: {network.name} is not in its cluster; 'ovirt-rdma network "
-            f"create {name} --datacenter {where} --mtu {network.mtu or DEFAULT_MTU}' "
-            "adds it",
-        )
     by_name = {nic.name: nic for nic in host.nics or ()}
     names = dict.fromkeys((*chosen.ports, chosen.target))
     nics = [by_name[name] for name in names if name in by_name]
     infiniband = next((nic.name for nic in nics if nic.infiniband), None)
+    if host.cluster not in {row.cluster for row in network.clusters}:
+        name, where = shlex.quote(network.name), shlex.quote(center)
+        kind = "" if infiniband else " --link-layer ethernet"
+        kind += "" if network.vlan is None else f" --vlan {network.vlan}"
+        yield Sentence(
+            "network-not-in-cluster",
+            f"{host.name}: {network.name} is not in its cluster; 'ovirt-rdma network "
+            f"create {name} --datacenter {where}{kind} --mtu "
+            f"{network.mtu or DEFAULT_MTU}' adds it",
+        )
     if infiniband is not None:
         yield from _on_infiniband(host, infiniband, network)
     for nic in nics:

@@ -467,6 +467,10 @@ def _wrong(request: NetworkRequest) -> Iterator[Sentence]:
     if request.vlan is not None and not 1 <= request.vlan <= MOST_VLAN:
         sentence = f"the VLAN tag {request.vlan} is out of range: 1 to {MOST_VLAN}"
         yield Sentence("vlan-out-of-range", sentence)
+    match = NicMatch.parse(request.nic_match) if request.nic_match else None
+    if request.ethernet and match and match.partitions:
+        sentence = "--pkey is for InfiniBand: Ethernet has no partitions, but --vlan"
+        yield Sentence("pkey-on-ethernet", sentence)
     if request.vlan is not None and not request.ethernet:
         yield Sentence(
             "vlan-on-infiniband",
@@ -523,7 +527,7 @@ def _ethernet_mtu(
         return 0, "", []
     warnings = []
     if unknown:
-        warnings.append(f"it is unknown whether {listed(unknown)} have RoCE")
+        warnings.append(f"whether there is RoCE is unknown of {listed(unknown)}")
     allowed = ib_mtu(request.mtu)
     if (allowed or 0) < LARGEST:
         warnings.append(

@@ -229,8 +229,7 @@ def _of_bus_device(
         netdev = by_name.get(name)
         if netdev is None or (name in ipoib and ipoib[name].parent):
             continue
-        text = tree.text(f"{NET_CLASS}/{name}/dev_port") or ""
-        number = int(text) + 1 if _DEV_PORT.fullmatch(text) else 1
+        number = port_on_device(tree, name)
         if len(ports) == 1:
             (number,) = ports
         if ports.get(number) == netdev.type:
@@ -242,6 +241,12 @@ def _of_bus_device(
     return by_port
 
 
+def port_on_device(tree: FileTree, name: str) -> int:
+    """Return which port of its bus device a netdev is, from 1: ``dev_port`` and 1."""
+    text = tree.text(f"{NET_CLASS}/{name}/dev_port") or ""
+    return int(text) + 1 if _DEV_PORT.fullmatch(text) else 1
+
+
 def port_of(tree: FileTree, name: str) -> Optional[PortOf]:
     """Return the RDMA port on the bus device of the Ethernet netdev ``name``, or whose
     parent (Soft-RoCE) or owner of the first GID it is; None if there is none, or none
@@ -251,8 +256,7 @@ def port_of(tree: FileTree, name: str) -> Optional[PortOf]:
         folder = f"{RDMA_CLASS}/{device}"
         numbers = [n for n in tree.names(f"{folder}/ports") if _DEV_PORT.fullmatch(n)]
         if name in tree.names(f"{folder}/device/net"):
-            text = tree.text(f"{NET_CLASS}/{name}/dev_port") or ""
-            number = str(int(text) + 1) if _DEV_PORT.fullmatch(text) else "1"
+            number = str(port_on_device(tree, name))
         elif name in (
             tree.text(f"{folder}/parent"),
             tree.text(f"{folder}/ports/1/gid_attrs/ndevs/0"),

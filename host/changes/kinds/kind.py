@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, ClassVar, Optional, Union
 
+from ovirt_rdma.host.collect.netdevs import port_on_device
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Guid, Netdev
 from ovirt_rdma.host.facts.infiniband import partition_of
@@ -223,7 +224,7 @@ def present_name(host: Host, place: Place) -> Optional[str]:
 def netdevs_of_pci(host: Host, address: str) -> dict[str, int]:
     """Return the netdevs of a PCI function, with the port of each, from 1."""
     return {
-        name: _port(host.tree, name)
+        name: port_on_device(host.tree, name)
         for name in host.tree.names(NET_CLASS)
         if _pci(host.tree, name) == address
     }
@@ -239,7 +240,11 @@ def _is_at(tree: FileTree, name: str, place: Place) -> bool:
     if place.pci is None or place.pkey is not None:
         return name == place.netdev
     same = _pci(tree, name) == place.pci
-    return same and place.port in (None, _port(tree, name), _only_port(tree, place))
+    return same and place.port in (
+        None,
+        port_on_device(tree, name),
+        _only_port(tree, place),
+    )
 
 
 def _is_of_pkey(tree: FileTree, name: str, place: Place) -> bool:
@@ -262,11 +267,6 @@ def _pci(tree: FileTree, name: str) -> Optional[str]:
     device = tree.real_path(f"{NET_CLASS}/{name}/device")
     parts = device.parts[::-1] if device else ()
     return next((part for part in parts if part.count(":") == 2), None)
-
-
-def _port(tree: FileTree, name: str) -> int:
-    text = tree.text(f"{NET_CLASS}/{name}/dev_port") or ""
-    return int(text) + 1 if text.isdecimal() and len(text) < 6 else 1
 
 
 def _only_port(tree: FileTree, place: Place) -> Optional[int]:

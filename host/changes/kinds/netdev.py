@@ -68,7 +68,7 @@ from ovirt_rdma.host.system.safe_file import read_file
 MODE_FILE = "mode"
 MTU_FILE = "mtu"
 
-_NET_FILE = re.compile(rf"{NET_CLASS}/({NETDEV})/(\w+)")
+_NET_FILE = re.compile(rf"{NET_CLASS}/({NETDEV})/([\w/]+)")
 _PORT_FILE = re.compile(
     r"/sys/bus/pci/devices/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
     r"/mlx4_port([12])(_mtu)?"
@@ -107,12 +107,22 @@ class Sysfs(Kind):
 
     @property
     def netdev(self) -> Optional[str]:
-        found = _NET_FILE.fullmatch(self.change.target)
-        return found[1] if found and found[2] in self.FILES else None
+        return self._netdev_and_file[0]
 
     @property
     def sysfs_file(self) -> str:
-        return self.change.target.rpartition("/")[2] if self.netdev else ""
+        return self._netdev_and_file[1]
+
+    @property
+    def _netdev_and_file(self) -> tuple[Optional[str], str]:
+        found = _NET_FILE.fullmatch(self.change.target)
+        if found is None or found[2] not in self.FILES:
+            return None, ""
+        return found[1], found[2]
+
+    @property
+    def label(self) -> str:
+        return self.sysfs_file or super().label
 
     @property
     def port(self) -> Optional[tuple[str, int]]:
@@ -214,23 +224,12 @@ class Sysfs(Kind):
         return (f"{sentence} ({message})" if meaning else sentence), fix
 
 
-_ECN_FILE = re.compile(rf"({NET_CLASS}/)({NETDEV})(/ecn/roce_[nr]p/enable/[0-7])")
-
-
-class EcnSwitch(Sysfs):
-    """Congestion notification of a priority, at one end: mlx5 of MLNX_OFED only."""
+class LiveFile(Sysfs):
+    """A file of a netdev that takes no link down, and that nobody else sets."""
 
     @classmethod
     def is_for(cls, change: Change) -> bool:
         return change.kind == SYSFS and cls(change).netdev is not None
-
-    def values(self) -> Optional[str]:
-        return "[01]"
-
-    @property
-    def netdev(self) -> Optional[str]:
-        found = _ECN_FILE.fullmatch(self.change.target)
-        return found[2] if found else None
 
     @property
     def effect(self) -> str:
@@ -239,18 +238,15 @@ class EcnSwitch(Sysfs):
     def lasts(self, managed: bool) -> bool:
         return False
 
-    @property
-    def label(self) -> str:
-        end, _, priority = self.change.target.split("/")[-3:]
-        return f"ecn {end} {priority}"
 
-    def describe(self) -> str:
-        return f"{self.label} of {self.netdev}"
+class EcnSwitch(LiveFile):
+    """Congestion notification of a priority, at one end: mlx5 of MLNX_OFED only."""
 
-    def on_netdev(self, name: str) -> Change:
-        return replace(
-            self.change, target=_ECN_FILE.sub(rf"\g<1>{name}\g<3>", self.change.target)
-        )
+    FILES: ClassVar[dict[str, str]] = {
+        f"ecn/{end}/enable/{priority}": "[01]"
+        for end in ("roce_np", "roce_rp")
+        for priority in range(8)
+    }
 
 
 class PortType(Sysfs):
@@ -303,7 +299,7 @@ def child_name(parent: str, pkey: str) -> str:
     return f"{parent[:PARENT_LENGTH]}.{int(pkey, 16):04x}"
 
 
-class PkeyChild(Sysfs):
+class PkeyChild(LiveFile):
     """A child of ``netdev`` with the P_Key ``after``; its value is that P_Key if the
     child exists, else None. Each child is a property of its own.
     """
@@ -311,21 +307,10 @@ class PkeyChild(Sysfs):
     is_maker = True
     FILES: ClassVar[dict[str, str]] = {CREATE_CHILD: PKEY}
 
-    @classmethod
-    def is_for(cls, change: Change) -> bool:
-        return change.kind == SYSFS and cls(change).netdev is not None
-
     @property
     def sets(self) -> Property:
         # All children of a netdev have one file.
         return Property(SYSFS, self.change.target, self.change.after or "")
-
-    @property
-    def effect(self) -> str:
-        return LIVE
-
-    def lasts(self, managed: bool) -> bool:
-        return False
 
     @property
     def made_netdev(self) -> Optional[str]:
@@ -765,11 +750,4 @@ class RoceTos(NetdevSetting):
         file = self._file(host) or ""
         if host.tree.text(file) == value:
             return
-        try:
-            host.write(host.path(file), f"{value}\n".encode())
-        except OSError as e:
-            raise EffectFailed(
-                "sysfs-write-failed",
-                f"{file}: {value} cannot be written: {e.strerror}",
-                "modprobe rdma_cm, and run this as root",
-            ) from None
+        Sysfs(self.change).write(host, file, value)

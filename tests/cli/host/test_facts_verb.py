@@ -8,7 +8,6 @@ import pytest
 import yaml
 from support.command_line import FACTS
 from support.fakes.fake_hosts import connectx5_roce, soft_roce
-from support.fitted_json import fitted
 from support.host.facts_of_everything import EVERYTHING, HCA, PF
 from support.host.rule_cases import sound_server
 
@@ -91,7 +90,7 @@ def test_what_cannot_be_told_is_a_dash_or_no_column(shown):
 @pytest.mark.parametrize("path", sorted(FACTS.glob("*.json")), ids=lambda p: p.stem)
 def test_json_is_the_facts_file_again(call, path):
     result = call("facts", "--facts", str(path), "-o", "json")
-    assert fitted(result.out) == path.read_text()
+    assert result.out == json.dumps(json.loads(path.read_text()), indent=2) + "\n"
     assert list(result.document)[:2] == ["schema_version", "kind"]
     as_yaml = call("facts", "--facts", str(path), "-o", "yaml")
     assert yaml.safe_load(as_yaml.out) == result.document

@@ -429,6 +429,15 @@ def test_an_ethernet_nic_takes_a_vlan(session, double, network):
     assert [(row.chosen.target, row.act) for row in rows] == [("eth1", ATTACH)] * 3
 
 
+def test_a_network_for_ethernet_is_added_to_a_cluster_as_such(session, double):
+    ethernet(double)
+    network = double.world.network("storage")
+    network.vlan, network.mtu = 7, 9000
+    double.world.cluster("cl1").networks.pop(network.id)
+    words = "create storage --datacenter dc1 --link-layer ethernet --vlan 7 --mtu 9000"
+    refused(session, "network-not-in-cluster", words, nic_match="eth1")
+
+
 def test_a_vlan_goes_beside_a_network_without_one(session, double):
     ethernet(double)
     request = replace(REQUEST, nic_match="eth1", hosts=("host01",))

@@ -233,6 +233,8 @@ def test_for_roce_with_a_vlan_or_without(session, double, vlan):
         ({"vlan": 0}, "vlan-out-of-range", ["0"]),
         ({"vlan": 4095}, "vlan-out-of-range", ["4095"]),
         ({"nic_match": "eth0"}, "netdev-missing", ["host01", "eth0"]),
+        ({"nic_match": "pkey=0x8064"}, "netdev-missing", ["host01", "0x8064"]),
+        ({"nic_match": "partition=backup"}, "pkey-on-ethernet", ["--vlan"]),
     ],
 )
 def test_what_roce_cannot_have(session, changes, id, words):
@@ -249,7 +251,7 @@ def test_hosts_that_do_not_answer_and_a_small_mtu_are_warned_of(session):
     silent = {"host02": HostReport("host02", problem="no route")}
     plan = roce_plan(session, replace(ROCE, mtu=1500), **silent)
     assert plan.warnings == (
-        "it is unknown whether host02 have RoCE",
+        "whether there is RoCE is unknown of host02",
         "MTU 1500 allows RoCE an IB MTU of 1024; 4096 needs 4200 or more",
     )
 

@@ -73,7 +73,9 @@ def test_a_dump_of_each_host_stays_as_it_was(name, tmp_path):
         path.write_text(fitted(facts_file.to_json(facts)))
     assert facts.problems == ()
     assert facts_file.load(path) == facts
-    assert path.read_text() == fitted(facts_file.to_json(facts))
+    text = facts_file.to_json(facts)
+    assert path.read_text() == fitted(text)
+    assert text == json.dumps(json.loads(text), indent=2) + "\n"
 
 
 # Surrogates are what bytes that are not UTF-8 become.

@@ -174,7 +174,7 @@ ENGINE = {
     "network that is not in the cluster": Row(
         fixed(
             "engine_sdk_tools/networks/attach.py:host_refusals",
-            "ovirt-rdma network create 1 --datacenter 1 --mtu 1",
+            "ovirt-rdma network create 1 --datacenter 11 --mtu 1",
         ),
         "network attach storage --hosts host01 --nic-match ib0 --dry-run "
         "--addresses 10.20.0.11/24",
