@@ -14,7 +14,14 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lab.layer import GUEST_PACKAGES, KERNELS, asked_kernel, debian_release, layer_key
+from lab.layer import (
+    GUEST_PACKAGES,
+    KERNELS,
+    SUITES,
+    asked_kernel,
+    debian_release,
+    layer_key,
+)
 from lab.problem import NotProvisioned
 
 
@@ -61,7 +68,9 @@ def wanted_key() -> str:
 
     Raises LabProblem if ``OVIRT_RDMA_LAB_KERNEL`` asks for a kernel that is none.
     """
-    return layer_key(debian_release(), KERNELS[asked_kernel()], GUEST_PACKAGES)
+    kernel = asked_kernel()
+    suite = SUITES.get(kernel, debian_release())
+    return layer_key(suite, KERNELS[kernel], GUEST_PACKAGES)
 
 
 def record_of(key: str) -> Path:

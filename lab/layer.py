@@ -11,8 +11,12 @@ from pathlib import Path
 from lab.problem import LabProblem
 
 # The kernels that guests can have, and Debian 12's packages that depend on the newest
-# of each; 6.12 is what EL10 is made of.
+# of each; 6.12 is what EL10 is made of. A kernel of the machine's own release is built
+# by its compiler, which builds the fabric's module.
 KERNELS = {"6.1": "linux-image-amd64", "6.12": "linux-image-6.12-amd64"}
+# The releases whose other packages guests with a kernel have, if not the machine's: as
+# EL10 has it, nfs-utils 2.8, systemd 257, NetworkManager 1.52, Python 3.13.
+SUITES = {"6.12": "trixie"}
 KERNEL = "OVIRT_RDMA_LAB_KERNEL"
 GUEST_PACKAGES = (
     "busybox-static",  # the initramfs

@@ -26,22 +26,31 @@ _HEADERS = re.compile(r"\blinux-(?:headers|kbuild)-\d[^\s,]*")
 # Debian's folder links since the merged /usr; packages of Debian 12 still have files
 # under both names.
 _MERGED = ("bin", "sbin", "lib", "lib64")
+_SOURCES = (
+    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"
+    " http://deb.debian.org/debian {suite} main\n"
+)
 
 
 class Apt:
     """apt's view of the archive, without root and without the machine's state.
 
-    ``folder`` has the downloads and, if the machine's own package lists are missing or
-    out of date, separate lists.
+    ``folder`` has the downloads and separate lists: of ``suite``, a release of Debian,
+    or of the machine's own sources if its lists are missing or out of date.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, suite: str = "") -> None:
+        self.folder = folder
         self.archives = folder / "archives"
         self._lists = folder / "lists"
         self._status = folder / "status"
-        self._own_lists = False
+        self._sources = folder / "sources.list"
+        self._own_lists = bool(suite)
         (self.archives / "partial").mkdir(parents=True, exist_ok=True)
         self._status.write_text("")
+        if suite:
+            self._sources.write_text(_SOURCES.format(suite=suite))
+            self.use_own_lists()
 
     def closure(self, names: Sequence[str]) -> dict[str, str]:
         """Return ``{name: version}`` of ``names`` and all their dependencies."""
@@ -104,6 +113,9 @@ class Apt:
             # apt's own user cannot write to our cache.
             "APT::Sandbox::User=",
         ]
+        if self._sources.exists():
+            settings.append(f"Dir::Etc::sourcelist={self._sources}")
+            settings.append("Dir::Etc::sourceparts=/dev/null")
         if self._own_lists:
             settings.append(f"Dir::State::lists={self._lists}")
         options = [option for setting in settings for option in ("-o", setting)]

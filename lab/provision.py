@@ -20,7 +20,7 @@ from pathlib import Path
 
 from lab import cache
 from lab.kernel_image import unpacked
-from lab.layer import GUEST_PACKAGES, KERNELS, asked_kernel
+from lab.layer import GUEST_PACKAGES, KERNELS, SUITES, asked_kernel
 from lab.layer_program import run_from
 from lab.packages import Apt, unpack
 from lab.problem import LabProblem, NotProvisioned
@@ -131,13 +131,15 @@ def make_layer(folder: Path, key: str) -> cache.Provision:
 
 
 def _download(apt: Apt) -> tuple[str, list[Path]]:
-    image = apt.kernel_image(KERNELS[asked_kernel()])
-    wanted = apt.closure(GUEST_PACKAGES)
+    kernel = asked_kernel()
+    image = apt.kernel_image(KERNELS[kernel])
     # Without their dependencies: tools for an initramfs, which the lab makes itself,
     # and a compiler, of which the machine's is used.
-    for name in (image, *apt.kernel_headers(_release(image))):
-        wanted[name] = apt.version(name)
-    return image, apt.download(wanted)
+    names = (image, *apt.kernel_headers(_release(image)))
+    debs = apt.download({name: apt.version(name) for name in names})
+    suite = SUITES.get(kernel, "")
+    others = Apt(apt.folder.with_name(f"apt-{suite}"), suite) if suite else apt
+    return image, debs + others.download(others.closure(GUEST_PACKAGES))
 
 
 def _release(image: str) -> str:

@@ -7,6 +7,7 @@ The port is Soft-RoCE's; its MTU is the step for an adapter that this kernel off
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -85,3 +86,15 @@ def test_virtual_machines_and_containers_are_named_and_nothing_changes(
     host.said("ip link delete vnet0")
     host.must("revert")
     assert host.said("cat /sys/class/net/eth0/mtu") == "1500"
+
+
+def test_the_systemd_of_el10_takes_the_units(host: ChangedHost) -> None:
+    """Version 257; tests/host/changes/test_units.py asks 252, which EL9 has."""
+    assert host.said("systemctl --version").startswith("systemd 257")
+    verify = "systemd-analyze verify --man=no --recursive-errors=no"
+    units = "/usr/lib/systemd/system/ovirt-rdma*.service"
+    said = host.said(f"{verify} {units} 2>&1 || :")
+    # A guest has no opensm.
+    assert re.sub(".*: Command /usr/sbin/opensm is not executable: .*", "", said) == ""
+    rules = "/usr/lib/udev/rules.d/92-ovirt-rdma.rules"
+    assert host.said(f"udevadm verify --no-summary {rules} 2>&1") == ""

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 # The one of this machine: /usr/bin/python3 stands for EL's there.
 PYTHON = os.path.realpath("/usr/bin/python3")
 TOP = Path(__file__).parents[2]
-# Names of EL9's own packages, beside those of docs/dependencies.md.
+# Names of EL's own packages, beside those of docs/dependencies.md.
 BASE = ("bash", "coreutils", "systemd", "util-linux")
 STUB = """\
 Name: {name}
@@ -42,31 +42,31 @@ BuildArch: noarch
 It has no files.
 %files
 """
+PYTHONS = {9: "3.9", 10: "3.12"}
 PROVIDES = {
     "bash": "Provides: /bin/sh\nProvides: /usr/bin/bash",
-    "python3": "Provides: python(abi) = 3.9\nProvides: /usr/bin/python3",
+    "python3": "Provides: python(abi) = {python}\nProvides: /usr/bin/python3",
 }
 
 
-def names_and_versions() -> dict[str, str]:
-    """Return EL9's packages with their versions, as docs/dependencies.md has them."""
+def names_and_versions(el: int) -> dict[str, str]:
+    """Return EL's packages with their versions, as docs/dependencies.md has them."""
     found = dict.fromkeys(BASE, "1")
     for line in (TOP / "docs/dependencies.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 6 and re.match("[a-z]", cells[0]) and cells[0] != "package":
-            version = re.match(r"[\d.]+\d", cells[2])
+            version = re.match(r"[\d.]+\d", cells[2 if el == 9 else 3])
             for name in re.findall(r"[\w-]+", re.sub(" and .* it ", " ", cells[0])):
                 found.setdefault(name, version[0] if version else "99")
     return found
 
 
-@pytest.fixture(scope="module")
-def stubs(tmp_path_factory) -> Path:
-    """A folder with packages that stand for those of EL9."""
-    folder = tmp_path_factory.mktemp("stubs")
-    for name, version in names_and_versions().items():
+def make_stubs(folder: Path, el: int) -> Path:
+    """Return a folder with packages that stand for those of EL."""
+    folder.mkdir()
+    for name, version in names_and_versions(el).items():
         spec = folder / f"{name}.spec"
-        provides = PROVIDES.get(name, "")
+        provides = PROVIDES.get(name, "").format(python=PYTHONS[el])
         spec.write_text(STUB.format(name=name, version=version, provides=provides))
     words = ["--define", f"_topdir {folder}", "--define", f"_rpmdir {folder}/rpms"]
     specs = sorted(map(str, folder.glob("*.spec")))
@@ -74,6 +74,12 @@ def stubs(tmp_path_factory) -> Path:
         ["rpmbuild", "-bb", "--quiet", *words, *specs], check=True, capture_output=True
     )
     return folder / "rpms"
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory) -> dict[int, Path]:
+    folder = tmp_path_factory.mktemp("stubs")
+    return {el: make_stubs(folder / f"el{el}", el) for el in PYTHONS}
 
 
 def make_key(home: Path, name: str) -> str:
@@ -120,10 +126,13 @@ def published(tmp_path_factory, gnupg) -> Path:
 
 
 @pytest.fixture
-def site(machine, published, stubs):
-    """A machine of EL9 with the repository file, and a function that calls dnf."""
+def site(request, machine, published, stubs):
+    """A machine of EL9, or of the parameter, with the repository file, and a function
+    that calls dnf.
+    """
+    el = getattr(request, "param", 9)
     shutil.copytree(published, machine.path("/release"))
-    shutil.copytree(stubs, machine.path("/stubs"))
+    shutil.copytree(stubs[el], machine.path("/stubs"))
     machine.run("createrepo_c", "--quiet", "/stubs")
     repositories = machine.path("/etc/yum.repos.d")
     repositories.mkdir(parents=True)
@@ -137,7 +146,7 @@ def site(machine, published, stubs):
 
     def dnf(*words: str, fails: bool = False) -> str:
         done = machine.run(
-            *(PYTHON, "/usr/bin/dnf", "-y", "--releasever=9", *words), check=False
+            *(PYTHON, "/usr/bin/dnf", "-y", f"--releasever={el}", *words), check=False
         )
         assert bool(done.returncode) == fails, done.stdout
         return done.stdout
@@ -193,6 +202,14 @@ def test_a_new_hypervisor_takes_five_commands(site):
     status = site.machine.shell("ovirt-rdma-host status", check=False)
     assert re.search("enabled +yes, mode vdsmd", status), status
     print(said, status, sep="\n")
+
+
+@pytest.mark.parametrize("site", PYTHONS, ids=lambda el: f"el{el}", indirect=True)
+def test_each_el_has_all_that_the_packages_require(site):
+    """By the names and versions of docs/dependencies.md."""
+    ours = ("ovirt-rdma-host", "ovirt-rdma-engine", "ovirt-rdma-portal")
+    site("install", *ours)
+    assert site.machine.rpm("-V", *ours, "python3-ovirt-rdma") == ""
 
 
 def test_packages_of_another_key_are_refused(site, gnupg):

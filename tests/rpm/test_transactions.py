@@ -140,7 +140,11 @@ def test_erase_of_an_enabled_host_without_changes(machine, new):
     before = machine.tree()
     machine.install(*of(new))
     machine.path(POLICY).write_text(POLICY_TEXT)
-    machine.shell("ovirt-rdma-host policy load && ovirt-rdma-host enable")
+    machine.shell("ovirt-rdma-host policy load")
+    for verb in ("enable", "disable", "enable"):
+        machine.shell(f"ovirt-rdma-host {verb}")
+        (changed,) = machine.rpm("-V", "--nodeps", *NAMES, check=False).splitlines()
+        assert changed.endswith(f"  c {POLICY}")
     assert machine.start_vdsmd() == "stock vdsmd\n"
     output = machine.rpm("-e", *NAMES)
     left = set(differences(before, machine.tree()))

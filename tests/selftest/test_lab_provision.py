@@ -15,7 +15,7 @@ import pytest
 from lab import cache, provision
 from lab.layer import GUEST_PACKAGES, KERNELS, asked_kernel, layer_key
 from lab.nfs_server import configuration
-from lab.packages import parse_kernel_headers, parse_kernel_image, parse_simulation
+from lab.packages import Apt, parse_kernel_headers, parse_kernel_image, parse_simulation
 from lab.problem import LabProblem, NotProvisioned
 
 pytestmark = pytest.mark.selftest
@@ -80,6 +80,25 @@ def test_each_kernel_has_its_package_and_its_layer(
         assert KERNELS[asked_kernel()] == package
         keys.add(cache.wanted_key())
     assert len(keys) == 2
+
+
+def test_a_suite_of_its_own_is_asked_for_and_signed_by_debian(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    program(programs, "apt-get", f'printf "%s\\n" "$@" >> {tmp_path}/asked')
+    monkeypatch.setenv("PATH", str(programs))
+    folder = tmp_path / "apt"
+    folder.mkdir()
+    assert Apt(folder, "trixie").closure(["nfs-common"]) == {}
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked.count(f"Dir::Etc::sourcelist={folder}/sources.list") == 2
+    assert asked.count("Dir::Etc::sourceparts=/dev/null") == 2
+    assert asked.count(f"Dir::State::lists={folder}/lists") == 2
+    (line,) = (folder / "sources.list").read_text().splitlines()
+    assert "signed-by=/usr/share/keyrings/debian-archive-keyring.gpg" in line
+    assert line.endswith(" trixie main")
 
 
 def test_a_kernel_that_the_lab_has_not_is_one_sentence(
