@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Print the product's size, and how many files of it a job goes through.
 
-    tools/size.py               lines, files and classes of each folder
+    tools/size.py               the files of each folder, and what is in them
     tools/size.py --walks       the walks too, by running them
     tools/size.py --files mtu   one walk, with its files and the calls in each
 
@@ -11,6 +11,9 @@ end, on a fake host or the engine's double. ``sys.setprofile`` notes each file o
 in which a function is called, in all threads, while the test runs, without its
 fixtures. Importing a module does not count, nor does what runs in child processes. A
 verb that decides lets all rules decide, so their files count in "mtu".
+
+CODE are the lines without docstrings, comments, blank lines and imports; OTHER those of
+units, pages, scripts and playbooks.
 """
 
 from __future__ import annotations
@@ -24,15 +27,19 @@ import os
 import subprocess
 import sys
 import threading
+import tokenize
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 
 import pytest
 
 TOP = Path(__file__).resolve().parent.parent
-ROOMS = ("cli", "engine_sdk_tools", "storage", "host", "vdsm_hooks", "host_deploy")
+ROOMS = (
+    *("cli", "engine_sdk_tools", "storage", "host", "vdsm_hooks"),
+    *("host_deploy", "portal"),
+)
 
 
 @dataclass(frozen=True)
@@ -138,29 +145,77 @@ def trace(walk: Walk) -> collections.Counter[str]:
     return plugin.calls
 
 
-def sizes() -> dict[str, tuple[int, int, int]]:
-    """Return files, lines and classes of each folder, as git knows them."""
-    listed = subprocess.run(
-        ["git", "ls-files", "*.py"], cwd=TOP, capture_output=True, text=True, check=True
-    )
-    found: dict[str, tuple[int, int, int]] = {}
+# Files that are no code: pages for readers, and packages' markers.
+_NO_CODE = (".md", ".txt", ".typed", ".json", ".jsonl", ".svg", ".png")
+_NO_TOKENS = {
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
+    *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
+}
+
+
+@dataclass
+class Size:
+    """What is in a folder; ``other`` has the lines of files that are not Python."""
+
+    files: int = 0
+    lines: int = 0
+    code: int = 0
+    classes: int = 0
+    other: int = 0
+
+    def __add__(self, more: Size) -> Size:
+        return Size(*map(sum, zip(astuple(self), astuple(more))))
+
+
+def size_of(text: str) -> Size:
+    """Return the size of a Python file."""
+    left_out: set[int] = set()
+    nodes = list(ast.walk(ast.parse(text)))
+    for node in nodes:
+        if not isinstance(node, (ast.Expr, ast.Import, ast.ImportFrom)):
+            continue
+        if not isinstance(node, ast.Expr) or isinstance(node.value, ast.Constant):
+            left_out.update(range(node.lineno, (node.end_lineno or 0) + 1))
+    lines = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type not in _NO_TOKENS
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    classes = sum(isinstance(node, ast.ClassDef) for node in nodes)
+    return Size(1, text.count("\n"), len(lines - left_out), classes)
+
+
+def sizes() -> dict[str, Size]:
+    """Return the size of each folder, as git knows its files."""
+    words = ["git", "ls-files"]
+    listed = subprocess.run(words, cwd=TOP, capture_output=True, text=True, check=True)
+    found: dict[str, Size] = {}
     for name in listed.stdout.split():
-        folder, text = name.split("/")[0], (TOP / name).read_text()
-        files, lines, classes = found.get(folder, (0, 0, 0))
-        new = sum(isinstance(node, ast.ClassDef) for node in ast.walk(ast.parse(text)))
-        found[folder] = files + 1, lines + text.count("\n"), classes + new
+        folder, _, inside = name.partition("/")
+        path = TOP / name
+        is_room = inside and not folder.startswith(".")
+        if is_room and not path.is_symlink() and path.suffix not in _NO_CODE:
+            text = path.read_text()
+            more = size_of(text) if path.suffix == ".py" else None
+            more = more or Size(other=text.count("\n"))
+            found[folder] = found.get(folder, Size()) + more
     return found
 
 
 def _print_sizes() -> None:
     found = sizes()
-    rooms = [name for name in found if name in ROOMS]
-    product = [sum(column) for column in zip(*(found[name] for name in rooms))]
-    print(f"{'FOLDER':<18}{'FILES':>6}{'LINES':>9}{'CLASSES':>9}")
-    for name in (*rooms, *(name for name in found if name not in rooms)):
-        print(f"{name:<18}" + "{:>6}{:>9}{:>9}".format(*found[name]))
-        if name == rooms[-1]:
-            print(f"{'product':<18}" + "{:>6}{:>9}{:>9}".format(*product))
+    product = sum((found[name] for name in ROOMS), Size())
+    names = [*ROOMS, *(name for name in found if name not in ROOMS)]
+    print("FOLDER             FILES    LINES     CODE  CLASSES    OTHER")
+    for name, size in ((name, found[name]) for name in names):
+        _print_size(name, size)
+        if name == ROOMS[-1]:
+            _print_size("product", product)
+
+
+def _print_size(name: str, size: Size) -> None:
+    print(f"{name:<18}" + "{:>6}{:>9}{:>9}{:>9}{:>9}".format(*astuple(size)))
 
 
 def _print_walks(walks: Sequence[Walk], *, files: bool) -> None:
