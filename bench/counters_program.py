@@ -23,7 +23,7 @@ from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import read
 from ovirt_rdma.host.rules.registry import decide
 from ovirt_rdma.host.system.commands import CommandFailed
-from ovirt_rdma.storage.health.look import Looker, Seeing
+from ovirt_rdma.storage.health.look import Looker
 from ovirt_rdma.storage.health.state import OK
 
 
@@ -35,8 +35,7 @@ def main() -> None:
     runner.bench_time_func(WITH, partial(_cpu_s, partial(_check, folder, True)))
     runner.bench_time_func(STAT, partial(_cpu_s, _stat))
     root = folder / "root"
-    seeing = Seeing(HostReader(root), sleep=lambda seconds: None)
-    looker = Looker(str(root), seeing)
+    looker = Looker(str(root), sleep=lambda seconds: None)
     runner.bench_time_func(LOOK, partial(_cpu_s, partial(_look, looker)))
 
 

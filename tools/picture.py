@@ -37,8 +37,8 @@ from ovirt_rdma.cli.host.bench import Bench  # noqa: E402
 from ovirt_rdma.cli.host.main import PROGRAM  # noqa: E402
 from ovirt_rdma.cli.host.main import main as host_command  # noqa: E402
 from ovirt_rdma.storage.benchmark.model import SEQUENTIAL_READ  # noqa: E402
-from ovirt_rdma.storage.health.look import Look  # noqa: E402
 from ovirt_rdma.storage.health.signs import SILENT  # noqa: E402
+from ovirt_rdma.storage.health.state import HealthState  # noqa: E402
 from ovirt_rdma.storage.health.verdict import judge  # noqa: E402
 
 DOCS = TOP / "docs"
@@ -181,7 +181,7 @@ def health() -> list[str]:
     its = signs(SILENT, carrier=False, ports_down=("mlx5_0/1 is DOWN",))
     sound = replace(MOUNT, source="nas2:/iso", mountpoint="/mnt/b", address="10.0.1.1")
     mounts = (judge(seen(its=its)), judge(replace(seen(FAST), mount=sound)))
-    looker = SimpleNamespace(look=lambda *_, **__: Look(mounts, ()))
+    looker = SimpleNamespace(look=lambda *_, **__: HealthState(0.0, 0.0, 0.0, mounts))
     with mock.patch.object(nfs, "looker", lambda root: looker):
         return prompted("nfs", "health")
 

@@ -62,6 +62,7 @@ from ovirt_rdma.storage.metrics.exporter import (
     render,
     write_metrics,
 )
+from ovirt_rdma.storage.metrics.families import NAMED
 
 _TONES = {
     HANGS: "bad",
@@ -397,6 +398,6 @@ class ShowMetrics(HostVerb):
 
 def _row(row: Row) -> dict[str, Any]:
     """Return the metrics of one subject as JSON; all of them have the same labels."""
-    family = row.values[0][0] if row.values else None
-    labels = dict(zip(family.labels, row.labels)) if family else {}
-    return {"labels": labels, "values": {one.name: value for one, value in row.values}}
+    found = [(NAMED[name], value) for name, value in row.values.items()]
+    labels = dict(zip(found[0][0].labels, row.labels)) if found else {}
+    return {"labels": labels, "values": {one.name: value for one, value in found}}

@@ -27,8 +27,6 @@ from ovirt_rdma.cli.host.arguments import (
 )
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.host.shown.mounts import (
-    WATCH_KIND,
-    document,
     print_health,
     print_rows,
     rows,
@@ -62,16 +60,11 @@ from ovirt_rdma.host.facts.model import Facts, load
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
 from ovirt_rdma.host.server_kinds import contradiction, kind_of, remarks
 from ovirt_rdma.host.system.json_codec import plain
-from ovirt_rdma.host.system.tree import FileTree, seconds_after_boot
+from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.health.look import Looker
-from ovirt_rdma.storage.health.state import (
-    OK as HEALTH_OK,
-)
-from ovirt_rdma.storage.health.state import (
-    HealthState,
-    read_state,
-)
+from ovirt_rdma.storage.health.state import OK as HEALTH_OK
+from ovirt_rdma.storage.health.state import read_state
 from ovirt_rdma.storage.mounts import (
     DEGRADED,
     NOT_COVERED,
@@ -307,17 +300,13 @@ class CheckHealth(HostVerb, AllowNone):
     def run(self, context: Context) -> int:
         output = context.output
         policy, _ = policy_in_question(self.policy, context)
-        exports = (self.export,) if self.export else ()
-        look = looker(context.root).look(policy, exports, read=True)
-        if self.export and not look.mounts:
+        state = looker(context.root).look(policy, self.export, read=True)
+        if self.export and not state.mounts:
             raise Problem(
                 "export-not-mounted",
                 f"{self.export} is not mounted on this host",
                 "ovirt-rdma-host nfs list shows what is",
             )
-        state = HealthState(
-            _now(), seconds_after_boot(), 0.0, look.mounts, look.problems
-        )
         if output.for_people:
             for sentence in state.problems:
                 output.message(f"note: {sentence}")
@@ -325,17 +314,13 @@ class CheckHealth(HostVerb, AllowNone):
         else:
             output.document(_HEALTH_KIND, {"worst": state.worst, **plain(state)})
         return verdict_code(
-            self, looked_at=bool(look.mounts), failed=state.worst != HEALTH_OK
+            self, looked_at=bool(state.mounts), failed=state.worst != HEALTH_OK
         )
 
 
 def looker(root: str) -> Looker:
     """Return what looks at the mounts; tests replace it."""
     return Looker(root)
-
-
-def _now() -> float:
-    return time.time()
 
 
 class Watch(HostVerb):
@@ -390,8 +375,9 @@ class Watch(HostVerb):
                 print_rows(found, after.problems, output)
                 output.show_screen()
             else:
-                content = document(found, time.time(), after.problems)
-                output.one_of_many(WATCH_KIND, content)
+                problems = list(after.problems)
+                content = {"at": time.time(), "mounts": found, "problems": problems}
+                output.one_of_many("nfs-watch", content)
             before, shown = after, shown + 1
 
 

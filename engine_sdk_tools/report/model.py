@@ -47,7 +47,6 @@ from ovirt_rdma.host.system.json_codec import json_type
 from ovirt_rdma.storage.benchmark.limits import Limit
 from ovirt_rdma.storage.benchmark.model import (
     Benchmark,
-    LinkResult,
     Load,
     NetworkPath,
     Row,
@@ -182,8 +181,8 @@ def _text(data: object, key: str, where: str, most: int) -> str:
 
 # Condense results of ``ovirt-rdma-host bench`` for the report.
 
-# Of one result. ``bench`` itself makes at most 6 loads for each of 32 mounts.
-_MOST_ROWS, _MOST_LINKS, _MOST_SKIPPED = 192, 20, 20
+# Of one result. ``bench`` itself makes at most 5 loads for each of 32 mounts.
+_MOST_ROWS, _MOST_SKIPPED = 192, 20
 
 
 @dataclass(frozen=True)
@@ -232,7 +231,6 @@ class HostBenchmark:
     link_limit_mbps: Optional[float]
     options: str
     reasons: tuple[str, ...]
-    link: tuple[LinkResult, ...]
     rows: tuple[Measured, ...]
     skipped: tuple[str, ...]
 
@@ -273,7 +271,6 @@ def _condensed(
         judged.link_limit_mbps,
         judged.options,
         judged.reasons,
-        result.link[:_MOST_LINKS],
         tuple(map(_measured, Rows.of(result).rows[:_MOST_ROWS])),
         result.skipped[:_MOST_SKIPPED],
     )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Define the results of a benchmark as data, and their JSON document; condense repeats
-to rows, and compare two results.
+to rows.
 
 The document has ``kind: benchmark``, the fields of :class:`Benchmark`, and ``verdict``,
 which is made from them again when the file is read. Rates are in bytes or operations
@@ -9,11 +9,12 @@ per second, times in seconds unless the name says another unit. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import mean, median
-from typing import Callable, Optional, Union
+from typing import Optional, Union
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.json_codec import (
@@ -25,8 +26,6 @@ from ovirt_rdma.host.system.json_codec import (
 )
 
 DOCUMENT = Envelope("benchmark")
-# Results of before version 0.2.0 have no kind of server.
-_RECORDS = Records("the benchmark", optional=frozenset({"server_kind"}))
 
 SEQUENTIAL_READ = "sequential-read"
 SEQUENTIAL_WRITE = "sequential-write"
@@ -36,10 +35,20 @@ RANDOM_WRITE = "random-write"
 DEPTH = 32
 # The transport of a mount whose data does not leave this host: LOCALIO.
 LOCAL = "local"
-# A number of a file is at most this, far above any rate or count. Keys of numbers that
-# others are divided by, and what they have at least.
+# A number of a file is at most this, far above any rate or count.
 _MOST_NUMBER = 1e15
-_LEAST = {"cpus": 1, "rsize": 1, "wsize": 1, "block_bytes": 1}
+
+
+def _check(cls: object, values: Mapping[str, object]) -> tuple[str, str]:
+    for key, value in values.items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            least = int(key == "cpus")  # others are divided by it
+            if not least <= value <= _MOST_NUMBER:
+                return key, f"is {value}, not from {least} to {_MOST_NUMBER:.0e}"
+    return "", ""
+
+
+_RECORDS = Records("the benchmark", _check)
 
 
 @dataclass(frozen=True)
@@ -118,6 +127,11 @@ class Sample:
     tcp_resent: Optional[int] = None
     tcp_out_of_order: Optional[int] = None
 
+    @property
+    def busy_share(self) -> float:
+        """The busy share of all processors together, 0 to 1."""
+        return self.cpu_s / self.cpus / self.seconds if self.seconds else 0.0
+
 
 @dataclass(frozen=True)
 class Job:
@@ -138,22 +152,6 @@ class Job:
         """Busy processor seconds of the host for 10^9 bytes; None without bytes."""
         moved = self.bytes_per_s * self.sample.seconds
         return self.sample.cpu_s * 1e9 / moved if moved >= 1 else None
-
-
-@dataclass(frozen=True)
-class LinkResult:
-    """What a tool measured between this host and ``peer``, without NFS.
-
-    test: ``read``, ``write`` or ``stream``
-    netdev: of the route to ``peer``; None if unknown
-    """
-
-    tool: str
-    test: str
-    transport: str
-    peer: str
-    bytes_per_s: float
-    netdev: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -189,7 +187,7 @@ class Benchmark:
     """All results of one run.
 
     taken_at: as ``2026-11-21T02:51:34Z``
-    export: ``server:/path``; None if only the link was measured
+    export: ``server:/path``
     slots: requests under way for each RDMA connection (rdma_slot_table_entries)
     skipped: sentences about what was not measured, and why
     no_rdma: why the server cannot be reached over RDMA; None if it can, or was not
@@ -200,15 +198,18 @@ class Benchmark:
     taken_at: str
     hostname: str
     kernel: str
-    export: Optional[str] = None
-    fio: Optional[str] = None
+    export: str
+    fio: str
     path: Optional[NetworkPath] = None
     slots: Optional[int] = None
-    link: tuple[LinkResult, ...] = ()
     jobs: tuple[Job, ...] = ()
     skipped: tuple[str, ...] = ()
     no_rdma: Optional[str] = None
     server_kind: Optional[str] = None
+
+
+# In the lab the same load was up to 1.4 times as fast a minute later.
+_WITHOUT_REPEATS = 1.5
 
 
 @dataclass(frozen=True)
@@ -220,35 +221,57 @@ class Spread:
     most: float
     repeats: int = 1
 
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Return the spread of at least one value."""
+        return cls(median(values), min(values), max(values), len(values))
+
     @property
     def relative(self) -> float:
         """The distance of the extremes, in parts of the median."""
         return (self.most - self.least) / self.middle if self.middle else 0.0
 
 
-def spread(values: Iterable[float]) -> Optional[Spread]:
-    """Return the spread of ``values``; None if there are none."""
-    known = list(values)
-    if not known:
-        return None
-    return Spread(median(known), min(known), max(known), len(known))
+def apart(one: Spread, other: Spread) -> bool:
+    """Whether no repeat of one is among the repeats of the other.
+
+    A single run has no spread: then a difference must be more than half.
+    """
+    if min(one.repeats, other.repeats) < 2:
+        low, high = sorted((one.middle, other.middle))
+        return high > _WITHOUT_REPEATS * low
+    return one.least > other.most or other.least > one.most
 
 
 @dataclass(frozen=True)
 class Row:
-    """All repeats of one load with one setting.
-
-    rate, operations: per second; cpu: busy seconds for 10^9 bytes, None if unknown
-    p99_9_us: the median of the repeats, in microseconds
-    """
+    """All repeats of one load with one setting; rates are per second."""
 
     setting: Setting
     load: Load
     jobs: tuple[Job, ...]
-    rate: Spread
-    operations: Spread
-    cpu: Optional[Spread]
-    p99_9_us: float
+
+    @cached_property
+    def rate(self) -> Spread:
+        """The bytes."""
+        return Spread.of([job.bytes_per_s for job in self.jobs])
+
+    @cached_property
+    def operations(self) -> Spread:
+        """The requests."""
+        return Spread.of([job.operations_per_s for job in self.jobs])
+
+    @cached_property
+    def cpu(self) -> Optional[Spread]:
+        """Busy seconds of the processors for 10^9 bytes; None if unknown."""
+        costs = [job.cpu_s_per_gb for job in self.jobs]
+        known = [cost for cost in costs if cost is not None]
+        return Spread.of(known) if known else None
+
+    @property
+    def p99_9_us(self) -> float:
+        """The median of the repeats, in microseconds."""
+        return median(job.p99_9_us for job in self.jobs)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -256,14 +279,18 @@ class Row:
         return tuple(job.sample for job in self.jobs)
 
     @property
-    def is_astray(self) -> bool:
-        """Whether a repeat went over another transport than it was asked for."""
-        shown = {sample.transport for sample in self.samples}
-        return not shown <= {None, self.setting.transport}
+    def others(self) -> set[str]:
+        """The transports that repeats went over, other than the one asked for."""
+        shown = {one.transport for one in self.samples if one.transport}
+        return shown - {self.setting.transport}
 
-    def average(self, value: Callable[[Sample], float]) -> float:
+    def average(self, name: str) -> float:
         """Return the average of a counter over the repeats."""
-        return mean(value(sample) for sample in self.samples)
+        return float(mean(getattr(sample, name) for sample in self.samples))
+
+    def total(self, name: str) -> int:
+        """Return the sum of a counter over the repeats; unknown ones are 0."""
+        return sum(getattr(sample, name) or 0 for sample in self.samples)
 
     @property
     def connections(self) -> int:
@@ -273,8 +300,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a benchmark, in the order of measuring."""
+    """Rows of a benchmark, in the order of measuring."""
 
+    benchmark: Benchmark
     rows: tuple[Row, ...]
 
     @classmethod
@@ -283,29 +311,20 @@ class Rows:
         found: dict[tuple[Setting, Load], list[Job]] = {}
         for job in benchmark.jobs:
             found.setdefault((job.setting, job.load), []).append(job)
-        return cls(tuple(_row(*key, jobs) for key, jobs in found.items()))
+        rows = tuple(Row(*key, tuple(jobs)) for key, jobs in found.items())
+        return cls(benchmark, rows)
 
     def one(
-        self, setting: Optional[Setting], name: str, depth: Optional[int] = None
+        self, setting: Optional[Setting], name: str, depth: int = DEPTH
     ) -> Optional[Row]:
-        """Return the row of a load, of ``depth`` or of the smallest one; or None."""
-        rows = [
+        """Return the row of a load; or None."""
+        wanted = (setting, name, depth)
+        found = (
             row
             for row in self.rows
-            if row.setting == setting
-            and row.load.name == name
-            and depth in (None, row.load.depth)
-        ]
-        return min(rows, key=lambda row: row.load.depth, default=None)
-
-    def deepest(self, setting: Setting, name: str) -> Optional[Row]:
-        """Return the row of a load with the most requests under way; or None."""
-        rows = [r for r in self.rows if (r.setting, r.load.name) == (setting, name)]
-        return max(rows, key=lambda row: row.load.depth, default=None)
-
-    def as_asked(self) -> Rows:
-        """Return those without another transport than they were asked for."""
-        return Rows(tuple(row for row in self.rows if not row.is_astray))
+            if (row.setting, row.load.name, row.load.depth) == wanted
+        )
+        return next(found, None)
 
     @property
     def settings(self) -> tuple[Setting, ...]:
@@ -325,135 +344,20 @@ class Rows:
         return sorted(same, key=lambda one: one.nconnect)
 
 
-def _row(setting: Setting, load: Load, jobs: list[Job]) -> Row:
-    rate = spread(job.bytes_per_s for job in jobs)
-    operations = spread(job.operations_per_s for job in jobs)
-    if rate is None or operations is None:
-        raise ValueError("a row has at least one job")
-    return Row(
-        setting,
-        load,
-        tuple(jobs),
-        rate,
-        operations,
-        spread(cost for job in jobs if (cost := job.cpu_s_per_gb) is not None),
-        median(job.p99_9_us for job in jobs),
-    )
-
-
-# In the lab the same load was up to 1.4 times as fast a minute later.
-_WITHOUT_REPEATS = 1.5
-
-
-def apart(one: Spread, other: Spread) -> bool:
-    """Whether no repeat of one is among the repeats of the other.
-
-    A single run has no spread: then a difference must be more than half.
-    """
-    if min(one.repeats, other.repeats) < 2:
-        low, high = sorted((one.middle, other.middle))
-        return high > _WITHOUT_REPEATS * low
-    return one.least > other.most or other.least > one.most
-
-
-@dataclass(frozen=True)
-class Change:
-    """A load that was measured before and now: bytes per second, and their ratio.
-
-    ratio: the median now, in parts of that before
-    certain: whether it is more than the spread of the repeats
-    """
-
-    setting: Setting
-    load: Load
-    before: Spread
-    now: Spread
-    ratio: float
-    certain: bool
-
-
-def changes(old: Benchmark, new: Benchmark) -> Iterator[Change]:
-    """Yield the loads that both benchmarks have, in the order of the new one."""
-    earlier = {(row.setting, row.load): row for row in Rows.of(old).rows}
-    for row in Rows.of(new).rows:
-        before = earlier.get((row.setting, row.load))
-        if before:
-            then, now = before.rate, row.rate
-            ratio = round(now.middle / then.middle, 3) if then.middle else 0.0
-            yield Change(row.setting, row.load, then, now, ratio, apart(then, now))
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How a benchmark differs from that of ``taken_at``; ``differences`` say what makes
-    the two hard to compare.
-    """
-
-    taken_at: str
-    differences: tuple[str, ...]
-    changes: tuple[Change, ...]
-
-
-def compared(old: Benchmark, new: Benchmark) -> Comparison:
-    """Compare two benchmarks."""
-    found = tuple(differences(old, new))
-    return Comparison(old.taken_at, found, tuple(changes(old, new)))
-
-
-def differences(old: Benchmark, new: Benchmark) -> Iterator[str]:
-    """Yield what makes two benchmarks hard to compare, a sentence each."""
-    for what, before, now in (
-        ("host", old.hostname, new.hostname),
-        ("export", old.export, new.export),
-        ("kernel", old.kernel, new.kernel),
-        ("fio", old.fio, new.fio),
-        ("network path", old.path, new.path),
-        ("number of RDMA slots", old.slots, new.slots),
-    ):
-        if before != now:
-            shown = what == "network path"
-            detail = "" if shown else f": {before} before, {now} now"
-            yield f"the {what} is another one{detail}"
-
-
-def as_document(
-    benchmark: Benchmark, verdict: object, comparison: object = None
-) -> dict[str, object]:
-    """Return the document, for JSON; ``comparison`` is left out if it is None."""
-    content = {**plain(benchmark), "verdict": plain(verdict)}
-    if comparison is not None:
-        content["comparison"] = plain(comparison)
-    return DOCUMENT.around(content)
+def as_document(benchmark: Benchmark, verdict: object) -> dict[str, object]:
+    """Return the document, for JSON."""
+    return DOCUMENT.around({**plain(benchmark), "verdict": plain(verdict)})
 
 
 def load(path: Union[str, Path]) -> Benchmark:
     """Return the benchmark in a file that ``bench -o json`` printed. Raises Problem."""
     try:
         content = DOCUMENT.content(read_json(path))
-        for conclusion in ("verdict", "comparison"):
-            content.pop(conclusion, None)
-        benchmark = _RECORDS.read(Benchmark, content)
-        wrong = next(_wrong_numbers(content, ""), None)
-        if wrong:
-            raise WrongRecord(wrong)
-        return benchmark
+        content.pop("verdict", None)
+        return _RECORDS.read(Benchmark, content)
     except WrongRecord as error:
         raise Problem(
             "bench-file-unreadable",
             f"{path} is no result of bench: {error}",
             error.fix or "give a file that ovirt-rdma-host bench -o json printed",
         ) from None
-
-
-def _wrong_numbers(value: object, where: str, key: str = "") -> Iterator[str]:
-    """Yield what is wrong with the numbers of a document, and where."""
-    if isinstance(value, Mapping):
-        for its, inner in value.items():
-            yield from _wrong_numbers(inner, f"{where}.{its}".lstrip("."), str(its))
-    elif isinstance(value, (list, tuple)):
-        for number, inner in enumerate(value):
-            yield from _wrong_numbers(inner, f"{where}[{number}]", key)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        least = _LEAST.get(key, 0)
-        if not least <= value <= _MOST_NUMBER:
-            yield f"{where} is {value}, not from {least} to {_MOST_NUMBER:.0e}"

@@ -34,7 +34,6 @@ from ovirt_rdma.host.system.commands import (
     MOST_BYTES,
     CommandFailed,
     CommandTimeout,
-    NotInstalled,
     end_command,
     output_of,
     run_command,
@@ -47,7 +46,14 @@ from ovirt_rdma.host.system.lock import (
     one_run,
 )
 from ovirt_rdma.host.system.safe_file import has_line, read_file
-from ovirt_rdma.storage.benchmark import tools
+from ovirt_rdma.storage.benchmark.tools import (
+    Run,
+    failed_with,
+    failure,
+    incomplete,
+    missing,
+    too_slow,
+)
 from ovirt_rdma.storage.messages import classify
 
 # Not below /run/ovirt-rdma, which the package removes when it is erased.
@@ -62,11 +68,8 @@ _FILE = "data"
 # Of its end, read back after it was written.
 _END_BYTES = 4096
 
-Run = Callable[[Sequence[str], float], str]
-"""Runs an argument vector for at most that many seconds, as run_command does."""
-
 # mount.nfs waits 180 s for an RDMA peer that says nothing; its retry=0 does not help.
-_MOUNT_S, _UNMOUNT_S, _REMOVE_S, _ASK_S = 60.0, 20.0, 60.0, 30.0
+_MOUNT_S, _UNMOUNT_S, _REMOVE_S = 60.0, 20.0, 60.0
 # The soft mount gives up after 40 s (timeo=100, retrans=3).
 _FIO_S = 60.0
 # A killed fio whose write is at the server ends when that answers.
@@ -122,43 +125,6 @@ class Scratch:
         Removes mount and scratch folder at the end, also if this process is killed.
         Raises OtherBench, and Problem if something cannot be removed.
         """
-        with self._locked():
-            self.clean()
-            with _in_folder():
-                self._keeper = Keeper(self.clean)
-            try:
-                yield
-            except Problem as problem:
-                raise self._ended(problem) or problem from None
-            except BaseException:
-                self._ended()
-                raise
-            left = self._ended()
-            if left:
-                raise left
-
-    def _ended(self, why: Optional[Problem] = None) -> Optional[Problem]:
-        """Remove everything; return ``why``, and what could not be removed, or None."""
-        keeper, self._keeper = self._keeper, None
-        left: Optional[Problem] = None
-        try:
-            self.clean()
-        except Problem as problem:
-            left = problem
-        except BaseException:
-            if keeper:
-                keeper.take_over()
-            raise
-        if keeper:
-            keeper.end()
-        if why is None or left is None:
-            return why or left
-        both = Problem(why.id, f"{why}\n{left}", why.fix)
-        both.exit_code = why.exit_code
-        return both
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             with _in_folder():
                 folder = under(self._root, FOLDER)
@@ -171,7 +137,38 @@ class Scratch:
                     "another benchmark is running on this host",
                     "wait until it has ended: two would measure each other",
                 ) from None
-            yield
+            self.clean()
+            with _in_folder():
+                self._keeper = Keeper(self.clean)
+            why: Optional[BaseException] = None
+            try:
+                yield
+            except BaseException as error:
+                why = error
+                raise
+            finally:
+                self._end(why)
+
+    def _end(self, why: Optional[BaseException]) -> None:
+        """Remove everything. Raises Problem if that fails, with the Problem ``why``."""
+        keeper, self._keeper = self._keeper, None
+        left: Optional[Problem] = None
+        try:
+            self.clean()
+        except Problem as problem:
+            left = problem
+        except BaseException:
+            if keeper:
+                keeper.take_over()
+            raise
+        if keeper:
+            keeper.end()
+        if left and isinstance(why, Problem):
+            both = Problem(why.id, f"{why}\n{left}", why.fix)
+            both.exit_code = why.exit_code
+            raise both from None
+        if left and why is None:
+            raise left
 
     def mount(self, export: str, options: str, *, over_rdma: bool) -> None:
         """Mount ``export``. Raises Problem with the reason of mount.nfs."""
@@ -190,12 +187,12 @@ class Scratch:
                 f"look whether the server is up: {nfs_check(export)}",
             ) from None
         except CommandFailed as error:
-            failure = classify(str(error).encode("utf-8", "surrogateescape"), over_rdma)
+            found = classify(str(error).encode("utf-8", "surrogateescape"), over_rdma)
             raise Problem(
                 "bench-mount-failed",
-                f"{export} cannot be mounted with {options}: {failure.meaning}"
-                f" ({failure.text})",
-                failure.fix,
+                f"{export} cannot be mounted with {options}: {found.meaning}"
+                f" ({found.text})",
+                found.fix,
             ) from None
 
     def domain(self) -> Optional[str]:
@@ -258,9 +255,9 @@ class Scratch:
             found = os.fstat(file).st_size
             end = os.pread(file, _END_BYTES, max(0, found - _END_BYTES))
         if found != size:
-            raise tools.incomplete(f"the file has {found} bytes, and not {size}")
+            raise incomplete(f"the file has {found} bytes, and not {size}")
         if not any(end):
-            raise tools.incomplete("the end of the file was not written")
+            raise incomplete("the end of the file was not written")
 
     @contextlib.contextmanager
     def _opened_folder(self) -> Iterator[int]:
@@ -298,7 +295,7 @@ class Scratch:
                 start_new_session=True,
             )
         except OSError as error:
-            raise missing_fio(error.strerror or str(error)) from None
+            raise missing(error.strerror or str(error)) from None
         try:
             if self._keeper:
                 self._keeper.watch(process.pid)
@@ -313,21 +310,21 @@ class Scratch:
                 os.killpg(process.pid, signal.SIGKILL)
             end_command(process, _KILLED_S)
             if isinstance(error, CommandTimeout):
-                raise tools.too_slow(seconds + _FIO_S, self._export) from None
+                raise too_slow(seconds + _FIO_S, self._export) from None
             if isinstance(error, CommandFailed):
-                raise tools.incomplete(str(error)) from None
+                raise incomplete(str(error)) from None
             raise
         finally:
             if self._keeper:
                 self._keeper.watch(0)
         if process.returncode < 0:
-            raise tools.incomplete(f"signal {-process.returncode} ended it")
+            raise incomplete(f"signal {-process.returncode} ended it")
         text = out.decode("utf-8", "surrogateescape")
         said = err.decode("utf-8", "surrogateescape")
         if process.returncode in _NOT_STARTED and not text:
-            raise missing_fio(said.strip().rpartition(": ")[2])
+            raise missing(said.strip().rpartition(": ")[2])
         if process.returncode and "{" not in text:
-            raise tools.failed_with(said)
+            raise failed_with(said)
         return text
 
     def unmount(self) -> None:
@@ -461,22 +458,6 @@ def _replaced(why: str) -> Problem:
     )
 
 
-def missing_fio(why: str) -> Problem:
-    """Return a Problem for a fio that is not installed, or does not start."""
-    return Problem("bench-fio-missing", f"fio cannot be run: {why}", tools.INSTALL)
-
-
-def engine(run: Run) -> tools.Engine:
-    """Return the fio of this host. Raises Problem without a usable one."""
-    try:
-        version = run([tools.FIO, "--version"], _ASK_S)
-        return tools.engine(version, run([tools.FIO, "--enghelp"], _ASK_S))
-    except NotInstalled as error:
-        raise missing_fio(str(error)) from None
-    except CommandFailed as error:
-        raise tools.incomplete(str(error)) from None
-
-
 @contextlib.contextmanager
 def _opened(path: str, flags: int, folder: Optional[int] = None) -> Iterator[int]:
     """Open a file of the export, in ``folder``; a new one is root's alone."""
@@ -493,7 +474,7 @@ def _in_export() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise tools.failure(error.errno or errno.EIO) from None
+        raise failure(error.errno or errno.EIO) from None
 
 
 @contextlib.contextmanager

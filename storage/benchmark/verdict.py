@@ -10,26 +10,35 @@ array that answers RDMA badly. Differences within the spread of the repeats are 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Optional
 
-from ovirt_rdma.host.export import RDMA, TCP, netid_for, transport_of
-from ovirt_rdma.host.facts.devices import PciLink, RdmaDevice, RdmaPort
+from ovirt_rdma.host.export import RDMA, TCP, netid_for, nfs_check, transport_of
+from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.statistics import (
     LOSSES,
+    READS,
+    WRITES,
     MountStatistics,
     Statistics,
     growth,
+    load_between,
     moved_without_requests,
 )
+from ovirt_rdma.host.policy.model import DEFAULT_PORT
 from ovirt_rdma.host.rules.adapters import mbps
 from ovirt_rdma.host.server_kinds import KINDS
-from ovirt_rdma.storage.benchmark.limits import Limit, limits, mb, physical_mbps
+from ovirt_rdma.storage.benchmark.limits import (
+    Limit,
+    limits,
+    mb,
+    more_connections,
+    physical_mbps,
+)
 from ovirt_rdma.storage.benchmark.model import (
-    DEPTH,
     LOCAL,
     RANDOM_READ,
     RANDOM_WRITE,
@@ -54,37 +63,41 @@ def path_to(facts: Facts, address: str) -> NetworkPath:
     if route is None or route.netdev is None:
         return NetworkPath(address)
     mtu = next((d.mtu for d in facts.netdevs if d.name == route.netdev), None)
-    found = ports_behind(
+    path = NetworkPath(address, route.netdev, mtu)
+    own: Optional[int] = 0
+    behind = ports_behind(
         facts.rdma_devices, facts.netdevs, route.netdev, route.source or ""
     )
-    if not found:
-        fastest, fastest_mbps = _faster(facts, 0, None)
-        return NetworkPath(
-            address,
-            route.netdev,
-            mtu,
-            fastest=fastest,
-            fastest_mbps=fastest_mbps,
+    if behind:
+        device, port = behind[0]
+        own = _rate(device, port)
+        slot = device.pci.address if device.pci else None
+        link = next((a.pci_link for a in facts.adapters if a.pci.address == slot), None)
+        known = mbps(link.speed_gts, link.width) if link else None
+        path = replace(
+            path,
+            device=device.name,
+            port=port.number,
+            link_layer=port.link_layer,
+            data_rate_mbps=own,
+            active_mtu=port.active_mtu,
+            max_mtu=port.max_mtu,
+            pcie_mbps=known,
+            pcie_link=f"{link.speed_gts:g} GT/s x{link.width}"
+            if link and known
+            else None,
         )
-    device, port = found[0]
-    rate = _rate(device, port)
-    link = _pci_link(facts, device)
-    fastest, fastest_mbps = _faster(facts, rate, (device.name, port.number))
-    return NetworkPath(
-        address,
-        route.netdev,
-        mtu,
-        device.name,
-        port.number,
-        port.link_layer,
-        rate,
-        port.active_mtu,
-        port.max_mtu,
-        mbps(link.speed_gts, link.width) if link else None,
-        _link_text(link),
-        fastest,
-        fastest_mbps,
-    )
+    others = [
+        (rate, f"{device.name}/{port.number}")
+        for device in facts.rdma_devices
+        for port in device.ports
+        if port.is_active and (device.name, port.number) != (path.device, path.port)
+        if own is not None and (rate := _rate(device, port) or 0) > own
+    ]
+    if not others:
+        return path
+    fastest_mbps, fastest = max(others)
+    return replace(path, fastest=fastest, fastest_mbps=fastest_mbps)
 
 
 def _rate(device: RdmaDevice, port: RdmaPort) -> Optional[int]:
@@ -92,101 +105,47 @@ def _rate(device: RdmaDevice, port: RdmaPort) -> Optional[int]:
     return None if device.is_soft_roce else port.data_rate_mbps
 
 
-def _pci_link(facts: Facts, device: RdmaDevice) -> Optional[PciLink]:
-    address = device.pci.address if device.pci else None
-    return next((a.pci_link for a in facts.adapters if a.pci.address == address), None)
-
-
-def _link_text(link: Optional[PciLink]) -> Optional[str]:
-    if not link or not link.speed_gts or not link.width:
-        return None
-    return f"{link.speed_gts:g} GT/s x{link.width}"
-
-
-def _faster(
-    facts: Facts, rate: Optional[int], own: Optional[tuple[str, int]]
-) -> tuple[Optional[str], Optional[int]]:
-    """Return the fastest other port, if it is faster than ``rate`` (None: unknown)."""
-    others = [
-        (_rate(device, port) or 0, f"{device.name}/{port.number}")
-        for device in facts.rdma_devices
-        for port in device.ports
-        if port.is_active and (device.name, port.number) != own
-    ]
-    best, name = max(others, default=(0, ""))
-    if rate is None or best <= rate:
-        return None, None
-    return name, best
-
-
-@dataclass(frozen=True)
-class Cpu:
-    """The times of one processor in /proc/stat, in ticks of USER_HZ; ``busy`` is
-    without that of virtual machines.
-    """
-
-    busy: int
-    total: int
+# proc(5): user nice system idle iowait irq softirq steal guest guest_nice. Time stolen
+# by a hypervisor was not there to use. Guest times are part of user and nice; what
+# virtual machines compute is not the work of this benchmark.
+_CPU = re.compile(r"^(cpu[0-9]+)((?: [0-9]{1,20}){8,10})$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Moment:
     """The counters of one moment.
 
-    cpus: by name, as ``cpu0``; tcp_resent: segments, and tcp_out_of_order: those that
-    arrived before an earlier one; None if unknown
+    cpus: the busy ticks of each processor, without those of virtual machines, and all
+        of them, by name, as ``cpu0``
+    tcp_resent: segments, without those that the other side had already (DSACK, RFC
+        2883): they were late, not lost
+    tcp_out_of_order: segments that arrived behind a gap (tcp_data_queue_ofo in
+        net/ipv4/tcp_input.c): the only sign of losses on a host that reads
     """
 
     statistics: Statistics
-    cpus: tuple[tuple[str, Cpu], ...] = ()
+    cpus: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     tcp_resent: Optional[int] = None
     tcp_out_of_order: Optional[int] = None
 
-
-# proc(5): user nice system idle iowait irq softirq steal guest guest_nice. Time stolen
-# by a hypervisor was not there to use. Guest times are part of user and nice; what
-# virtual machines compute is not the work of this benchmark.
-_IDLE = (3, 4)
-_STEAL = 7
-_TIMES = 8
-
-
-def cpu_times(text: str) -> tuple[tuple[str, Cpu], ...]:
-    """Return the processors in the text of /proc/stat."""
-    found = []
-    for line in text.split("\n"):
-        words = line.split()
-        if len(words) < 1 + _TIMES or not re.fullmatch(r"cpu[0-9]{1,5}", words[0]):
-            continue
-        known = words[1 : 1 + _TIMES + 2]
-        if not all(re.fullmatch(r"[0-9]{1,20}", word) for word in known):
-            continue
-        times, guests = [int(word) for word in known[:_TIMES]], known[_TIMES:]
-        total = sum(times) - times[_STEAL]
-        busy = total - sum(times[at] for at in _IDLE) - sum(map(int, guests))
-        found.append((words[0], Cpu(max(0, busy), total)))
-    return tuple(found)
+    @classmethod
+    def of(cls, statistics: Statistics, stat: str, snmp: str, netstat: str) -> Moment:
+        """Return the moment of the texts of /proc/stat, /proc/net/snmp and netstat."""
+        resent = _tcp(snmp, "Tcp:", "RetransSegs")
+        late = _tcp(netstat, "TcpExt:", "TCPDSACKRecv")
+        return cls(
+            statistics,
+            dict(map(_cpu, _CPU.finditer(stat))),
+            None if resent is None or late is None else resent - late,
+            _tcp(netstat, "TcpExt:", "TCPOFOQueue"),
+        )
 
 
-def tcp_resent(snmp: str, netstat: str) -> Optional[int]:
-    """Return RetransSegs less TCPDSACKRecv, of the texts of /proc/net/snmp and netstat;
-    None if either is not there.
-
-    With a DSACK the other side says that it had the segment already (RFC 2883): it was
-    late, not lost.
-    """
-    resent = _tcp(snmp, "Tcp:", "RetransSegs")
-    late = _tcp(netstat, "TcpExt:", "TCPDSACKRecv")
-    return None if resent is None or late is None else resent - late
-
-
-def tcp_out_of_order(text: str) -> Optional[int]:
-    """Return TCPOFOQueue in the text of /proc/net/netstat; None if it is not there.
-
-    The kernel counts a segment that arrives behind a gap (tcp_data_queue_ofo in
-    net/ipv4/tcp_input.c): the only sign of losses on a host that reads.
-    """
-    return _tcp(text, "TcpExt:", "TCPOFOQueue")
+def _cpu(found: re.Match[str]) -> tuple[str, tuple[int, int]]:
+    times = [int(word) for word in found[2].split()]
+    idle, stolen, guests = sum(times[3:5]), times[7], sum(times[8:])
+    total = sum(times[:8]) - stolen
+    return found[1], (max(0, total - idle - guests), total)
 
 
 def _tcp(text: str, title: str, name: str) -> Optional[int]:
@@ -203,101 +162,63 @@ def sample_between(
 ) -> Sample:
     """Return what was counted between two moments, for the mount at ``mountpoint``."""
     seconds = max(0.01, after.statistics.taken_s - before.statistics.taken_s)
-    old, new = _mount(before, mountpoint), _mount(after, mountpoint)
-    shares, cpu_s = _cpu(before, after, seconds)
-    errors, packets = _port(before, after, path)
-    counted = _counted(old, new) if old and new else {}
-    return Sample(
+    shares = [0.0]
+    for name, (busy, total) in after.cpus.items():
+        was_busy, was_total = before.cpus.get(name, (busy, total))
+        if total > was_total:
+            shares.append(min(1.0, max(0, busy - was_busy) / (total - was_total)))
+    place = (path.device, path.port) if path else None
+    old, new = (
+        next((p for p in moment.statistics.ports if p[:2] == place), None)
+        for moment in (before, after)
+    )
+    losses = [growth(old.get(n), new.get(n)) for n in LOSSES] if old and new else []
+    known = [count for count in losses if count is not None]
+    sample = Sample(
         seconds=round(seconds, 2),
-        cpu_s=round(cpu_s, 3),
+        cpu_s=round(sum(shares) * seconds, 3),
         cpus=max(1, len(after.cpus)),
-        busiest_cpu=round(max(shares, default=0.0), 3),
-        path_errors=errors,
-        packets=packets,
+        busiest_cpu=round(max(shares), 3),
+        path_errors=sum(known) if known else None,
+        packets=growth(old.packets, new.packets) if old and new else None,
         tcp_resent=growth(before.tcp_resent, after.tcp_resent),
         tcp_out_of_order=growth(before.tcp_out_of_order, after.tcp_out_of_order),
-        **counted,  # type: ignore[arg-type]
     )
+    mounts = [
+        next((m for m in moment.statistics.mounts if m.mountpoint == mountpoint), None)
+        for moment in (before, after)
+    ]
+    return _with_mount(sample, *mounts)
 
 
-def _mount(moment: Moment, mountpoint: str) -> Optional[MountStatistics]:
-    mounts = moment.statistics.mounts
-    return next((one for one in mounts if one.mountpoint == mountpoint), None)
-
-
-def _cpu(before: Moment, after: Moment, seconds: float) -> tuple[list[float], float]:
-    """Return the busy share of each processor, and the busy seconds of all."""
-    earlier = dict(before.cpus)
-    shares = []
-    for name, now in after.cpus:
-        then = earlier.get(name)
-        total = now.total - then.total if then else 0
-        if then and total > 0:
-            shares.append(min(1.0, max(0, now.busy - then.busy) / total))
-    return shares, sum(shares) * seconds
-
-
-def _port(
-    before: Moment, after: Moment, path: Optional[NetworkPath]
-) -> tuple[Optional[int], Optional[int]]:
-    """Return errors and received packets of the port on ``path``."""
-    if path is None or path.device is None:
-        return None, None
-    own = (path.device, path.port)
-    old = next((p for p in before.statistics.ports if (p.device, p.port) == own), None)
-    new = next((p for p in after.statistics.ports if (p.device, p.port) == own), None)
-    if old is None or new is None:
-        return None, None
-    grown = (growth(old.get(name), new.get(name)) for name in LOSSES)
-    known = [count for count in grown if count is not None]
-    return (
-        sum(known) if known else None,
-        growth(old.packets, new.packets),
-    )
-
-
-def _counted(old: MountStatistics, new: MountStatistics) -> dict[str, object]:
+def _with_mount(
+    sample: Sample, old: Optional[MountStatistics], new: Optional[MountStatistics]
+) -> Sample:
+    load = load_between(old, new, sample.seconds) if new else None
+    if old is None or new is None or load is None:
+        return sample
     kinds = {transport_of(one.protocol) for one in new.transports}
-    operations, transmissions, rtt, queue = (
-        max(0, _total(new, field) - _total(old, field))
-        for field in ("operations", "transmissions", "rtt_ms", "queue_ms")
-    )
-    sends, backlog, connects = (
-        max(0, _sum(new, name) - _sum(old, name))
-        for name in ("sends", "bklog_u", "connect_count")
-    )
     transport = kinds.pop() if len(kinds) == 1 else MIXED if kinds else None
     if moved_without_requests(old, new):
         transport = LOCAL
-    return {
-        "transport": transport,
-        "connections": len(new.transports),
-        "rsize": new.rsize,
-        "wsize": new.wsize,
-        "operations": operations,
-        "transmissions": transmissions,
-        "rtt_ms": _average(rtt, operations),
-        "queue_ms": _average(queue, operations),
-        "backlog": _average(backlog, sends),
-        "reconnects": connects if len(new.transports) == len(old.transports) else 0,
-    }
-
-
-def _total(mount: MountStatistics, field: str) -> int:
-    return sum(getattr(one, field) for one in (*mount.reads, *mount.writes))
-
-
-def _sum(mount: MountStatistics, counter: str) -> int:
-    return sum(one.get(counter) or 0 for one in mount.transports)
-
-
-def _average(total: int, count: int) -> float:
-    return round(total / count, 3) if count else 0.0
-
-
-def slots_of(facts: Facts) -> Optional[int]:
-    """Return the slots of an RDMA connection to come; None if unknown."""
-    return facts.tuning.rdma_slots if facts.tuning else None
+    data = [one for one in load.operations if one.name in (*READS, *WRITES)]
+    operations, transmissions, rtt_ms, queue_ms = (
+        sum(getattr(one, name) for one in data)
+        for name in ("operations", "transmissions", "rtt_ms", "queue_ms")
+    )
+    return replace(
+        sample,
+        transport=transport,
+        connections=len(new.transports),
+        rsize=new.rsize,
+        wsize=new.wsize,
+        operations=operations,
+        transmissions=transmissions,
+        rtt_ms=round(rtt_ms / (operations or 1), 3),
+        queue_ms=round(queue_ms / (operations or 1), 3),
+        backlog=round(load.backlog, 3),
+        reconnects=load.connects if len(new.transports) == len(old.transports) else 0,
+    )
 
 
 EITHER, UNKNOWN = "either", "unknown"
@@ -349,92 +270,79 @@ class Verdict:
     reasons: tuple[str, ...] = ()
 
 
-def verdict(benchmark: Benchmark, port: int = 20049) -> Verdict:
-    """Return the verdict. ``port`` is that of NFS over RDMA, for the options."""
-    rows = Rows.of(benchmark)
-    physical = physical_mbps(benchmark.path)
-    if not rows.rows:
-        return Verdict(_without_mount(benchmark), UNKNOWN, link_limit_mbps=physical)
-    version = _best_version(rows)
-    first = Setting(RDMA, version), Setting(TCP, version)
-    rdma, tcp = (next(iter(rows.alike(one)), None) for one in first)
-    astray = next((one for one in (rdma, tcp) if _is_astray(rows, one)), None)
-    rows = rows.as_asked()
+def verdict(benchmark: Benchmark) -> Verdict:
+    """Return the verdict."""
+    measured = Rows.of(benchmark)
+    if not measured.rows:
+        return Verdict("nothing was measured", UNKNOWN)
+    version = _best_version(measured)
+    rdma, tcp = (
+        next(iter(measured.alike(Setting(transport, version))), None)
+        for transport in (RDMA, TCP)
+    )
+    rows = Rows(benchmark, tuple(one for one in measured.rows if not one.others))
     ratios = tuple(_ratios(rows, rdma, tcp)) if rdma and tcp else ()
     better, sentence = _conclusion(ratios, rows, rdma, tcp)
-    chosen = (tcp if better == TCP else rdma) or tcp or rdma
-    found = limits(benchmark, chosen) if chosen else ()
-    over_rdma = limits(benchmark, rdma) if rdma else ()
+    chosen = (tcp if better == TCP else rdma) or tcp or rdma or measured.settings[0]
+    astray = [row for row in measured.rows if row.setting in (rdma, tcp) and row.others]
     if astray:
-        better, found = UNKNOWN, limits(benchmark, astray)
-        sentence = _not_measured(Rows.of(benchmark), astray)
+        better, chosen = UNKNOWN, min((row.setting for row in astray), key=str)
+        sentence = _not_measured(
+            benchmark, [row for row in astray if row.setting == chosen]
+        )
+    found = limits(benchmark, chosen)
     kinds = {one.kind for one in found}
-    other = tuple(one for one in over_rdma if one.kind not in kinds)
-    rdma_limits = other if better == TCP else ()
-    ipv6 = benchmark.path is not None and ":" in benchmark.path.address
-    options, reasons = _options(rows, chosen, better, port, ipv6=ipv6)
-    kind = KINDS.get(benchmark.server_kind or "")
-    if kind and kind.options and options and chosen and chosen.transport == RDMA:
-        options = f"{options},{kind.options}"
-        more = f"{kind.title} is unstable with larger requests"
-        reasons = (*reasons, f"{more} ({kind.documents[0][1]})")
-    clauses = [sentence, _limit_clause(found)]
+    over_rdma = limits(benchmark, rdma) if rdma and better == TCP else ()
+    rdma_limits = tuple(one for one in over_rdma if one.kind not in kinds)
+    clauses = [sentence, "no limit was found"]
+    if found:
+        clauses[1] = f"the limit of {found[0].loads[0]}: {found[0].sentence}"
     if rdma_limits:
         clauses.append(
             f"RDMA may be faster without its limit: {rdma_limits[0].sentence}"
         )
+    known = better != UNKNOWN
+    options, reasons = _options(rows, chosen) if known else ([], [])
+    physical = physical_mbps(benchmark.path)
     return Verdict(
-        sentence="; ".join(clauses),
-        better=better,
-        version=version,
-        ratios=ratios,
-        limits=found,
-        rdma_limits=rdma_limits,
-        link_limit_mbps=physical and round(physical),
-        options=options,
-        reasons=reasons,
+        "; ".join(clauses),
+        better,
+        version,
+        ratios,
+        found,
+        rdma_limits,
+        physical and round(physical),
+        ",".join(options),
+        tuple(reasons),
     )
 
 
-def _without_mount(benchmark: Benchmark) -> str:
-    best = max((r.bytes_per_s for r in benchmark.link), default=None)
-    if best is None:
-        return "nothing was measured"
-    return f"the link carries {mb(best)}; no export was measured"
-
-
-def _is_astray(rows: Rows, setting: Optional[Setting]) -> bool:
-    return any(row.is_astray for row in rows.rows if row.setting == setting)
-
-
-def _not_measured(rows: Rows, setting: Setting) -> str:
-    name = setting.transport.upper()
-    samples = [s for row in rows.rows if row.setting == setting for s in row.samples]
-    if any(sample.transport == LOCAL for sample in samples):
-        return f"{name} was not measured: the data did not leave this host"
-    return f"{name} was not measured: its mount went over another transport"
-
-
-def _score(rows: Rows, setting: Setting) -> float:
-    """Return the product of the rates of all loads, to compare settings by."""
-    found = [rows.one(setting, load, DEPTH) for load in _NAMES]
-    return prod(row.rate.middle for row in found if row)
+def _not_measured(benchmark: Benchmark, astray: Sequence[Row]) -> str:
+    check = nfs_check(benchmark.export)
+    way = f"its mount went over another transport, and {check} says why"
+    if any(LOCAL in row.others for row in astray):
+        way = "the data did not leave this host (LOCALIO): measure from another one"
+    return f"{astray[0].setting.transport.upper()} was not measured: {way}"
 
 
 def _best_version(rows: Rows) -> str:
     """Return the fastest version with both transports; without one, the fastest."""
-    settings = rows.settings
     rdma, tcp = (
-        {one.version for one in settings if one.transport == transport}
+        {one.version for one in rows.settings if one.transport == transport}
         for transport in (RDMA, TCP)
     )
-    both = [one for one in settings if one.version in rdma & tcp]
-    return max(both or settings, key=lambda one: _score(rows, one)).version
+    both = [one for one in rows.settings if one.version in rdma & tcp]
+
+    def score(setting: Setting) -> float:
+        found = [rows.one(setting, load) for load in _NAMES]
+        return prod(row.rate.middle for row in found if row)
+
+    return max(both or rows.settings, key=score).version
 
 
 def _ratios(rows: Rows, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
     for load in _NAMES:
-        one, other = rows.one(rdma, load, DEPTH), rows.one(tcp, load, DEPTH)
+        one, other = rows.one(rdma, load), rows.one(tcp, load)
         # Less than a byte per second is nothing: no ratio, and none that rounds to 0.
         if one and other and other.rate.middle >= 1:
             value = max(one.rate.middle / other.rate.middle, 0.001)
@@ -442,38 +350,37 @@ def _ratios(rows: Rows, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
 
 
 def _conclusion(
-    ratios: tuple[Ratio, ...],
+    ratios: Sequence[Ratio],
     rows: Rows,
     rdma: Optional[Setting],
     tcp: Optional[Setting],
 ) -> tuple[str, str]:
-    if not rdma or not tcp or not ratios:
+    if not ratios:
         only = "RDMA" if rdma else "TCP"
         row = rows.one(rdma or tcp, SEQUENTIAL_READ)
         rate = f" ({mb(row.rate.middle)})" if row else ""
         return UNKNOWN, f"only {only} was measured{rate}: nothing can be compared"
     faster = [r for r in ratios if r.certain and r.value >= _MATTERS]
     slower = [r for r in ratios if r.certain and r.value <= 1 / _MATTERS]
+    quick = f"RDMA {_NAMES[faster[0].load]} {faster[0].value:.1f}" if faster else ""
+    late = f"TCP {_NAMES[slower[0].load]} {1 / slower[0].value:.1f}" if slower else ""
     if faster and not slower:
-        return RDMA, f"RDMA {_times(faster[0], faster[0].value)} TCP here: keep it"
+        return RDMA, f"{quick} times TCP here: keep it"
     if slower and not faster:
-        return TCP, f"TCP {_times(slower[0], 1 / slower[0].value)} RDMA here: use TCP"
+        return TCP, f"{late} times RDMA here: use TCP"
     if faster and slower:
         return EITHER, (
-            f"RDMA {_times(faster[0], faster[0].value)} TCP here, but TCP "
-            f"{_times(slower[0], 1 / slower[0].value)} RDMA: choose by what your "
+            f"{quick} times TCP here, but {late} times RDMA: choose by what your "
             "machines do"
         )
     return _equal(rows, rdma, tcp)
 
 
-def _times(ratio: Ratio, value: float) -> str:
-    return f"{_NAMES[ratio.load]} {value:.1f} times"
-
-
-def _equal(rows: Rows, rdma: Setting, tcp: Setting) -> tuple[str, str]:
+def _equal(
+    rows: Rows, rdma: Optional[Setting], tcp: Optional[Setting]
+) -> tuple[str, str]:
     """Return the conclusion for equal rates: what a byte costs decides."""
-    one, other = (rows.one(s, SEQUENTIAL_READ, DEPTH) for s in (rdma, tcp))
+    one, other = (rows.one(setting, SEQUENTIAL_READ) for setting in (rdma, tcp))
     same = "RDMA and TCP are equally fast here"
     if one and other and one.cpu and other.cpu and apart(one.cpu, other.cpu):
         share = one.cpu.middle / other.cpu.middle if other.cpu.middle else 1.0
@@ -484,52 +391,33 @@ def _equal(rows: Rows, rdma: Setting, tcp: Setting) -> tuple[str, str]:
     return EITHER, f"{same}: either is right"
 
 
-def _limit_clause(found: tuple[Limit, ...]) -> str:
-    if not found:
-        return "no limit was found"
-    first = found[0]
-    return f"the limit of {first.loads[0]}: {first.sentence}"
-
-
-def _options(
-    rows: Rows, chosen: Optional[Setting], better: str, port: int, *, ipv6: bool
-) -> tuple[str, tuple[str, ...]]:
+def _options(rows: Rows, chosen: Setting) -> tuple[list[str], list[str]]:
     """Return the options to recommend, and the reasons."""
-    if chosen is None or better == UNKNOWN:
-        return "", ()
-    reasons = []
-    options = [f"proto={netid_for(chosen.transport, ipv6=ipv6)}"]
+    path = rows.benchmark.path
+    ipv6 = path is not None and ":" in path.address
+    options, reasons = [f"proto={netid_for(chosen.transport, ipv6=ipv6)}"], []
     if chosen.transport == RDMA:
-        options.append(f"port={port}")
-    versions = {one.version for one in rows.settings}
-    if len(versions) > 1:
-        others = ", ".join(sorted(versions - {chosen.version}))
+        options.append(f"port={DEFAULT_PORT}")
+    versions = {one.version for one in rows.settings} - {chosen.version}
+    if versions:
         reasons.append(
             f"NFS {chosen.version} was the fastest with both transports; measured too: "
-            f"{others}"
+            f"{', '.join(sorted(versions))}"
         )
-    best = _more_connections(rows, chosen)
-    if best:
-        row, other = best
-        options.append(f"nconnect={other.setting.nconnect}")
+    faster = [
+        other
+        for load in _NAMES
+        if (row := rows.one(chosen, load)) and (other := more_connections(rows, row))
+    ]
+    if faster:
+        options.append(f"nconnect={faster[0].setting.nconnect}")
         reasons.append(
-            f"{other.connections} connections move {mb(other.rate.middle)}, one moves "
-            f"{mb(row.rate.middle)} ({row.load})"
+            f"{faster[0].connections} connections move {mb(faster[0].rate.middle)} "
+            f"({faster[0].load}), clearly more than one"
         )
-    return ",".join(options), tuple(reasons)
-
-
-def _more_connections(rows: Rows, chosen: Setting) -> Optional[tuple[Row, Row]]:
-    """Return the rows that show that more connections help; None if they do not."""
-    better = []
-    for setting in rows.alike(chosen, chosen.nconnect):
-        for load in _NAMES:
-            row, other = rows.one(chosen, load, DEPTH), rows.one(setting, load, DEPTH)
-            if row and other and other.connections > row.connections:
-                gain = other.rate.middle / row.rate.middle if row.rate.middle else 0.0
-                if gain >= _MATTERS and apart(row.rate, other.rate):
-                    better.append((gain, row, other))
-    if not better:
-        return None
-    _, row, other = max(better, key=lambda one: one[0])
-    return row, other
+    kind = KINDS.get(rows.benchmark.server_kind or "")
+    if kind and kind.options and chosen.transport == RDMA:
+        options.append(kind.options)
+        more = f"{kind.title} is unstable with larger requests"
+        reasons.append(f"{more} ({kind.documents[0][1]})")
+    return options, reasons

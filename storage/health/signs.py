@@ -34,14 +34,13 @@ import socket
 import stat
 import struct
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, NoReturn, Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.export import RDMA
 from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.paths import PROBES, VDSM_MOUNTS
@@ -64,16 +63,6 @@ _MOST_DOMAINS = 20
 _MOST_ENTRIES = 1000
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ANSWER_BYTES = 4096
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question about one mount; with ``read`` the child also reads 4 KiB without the
-    page cache.
-    """
-
-    mountpoint: str
-    read: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,26 +90,25 @@ class Answer:
     problem: str = ""
 
 
-Work = Callable[[Asked], "Iterable[dict[str, Any]]"]
+Work = Callable[[str, bool], "Iterable[dict[str, Any]]"]
 """What a child does; yields fields of its Answer, the lookup's first."""
 
 
-def ask_server(asked: Asked) -> Iterator[dict[str, Any]]:
-    """Look up the name, then read if that is wanted; yield fields of an Answer.
-
-    May never end. Runs in the child.
+def ask_server(mountpoint: str, read: bool = False) -> Iterator[dict[str, Any]]:
+    """Look up the name, then read 4 KiB without the page cache if ``read``; yield
+    fields of an Answer. May never end. Runs in the child.
     """
-    if asked.mountpoint.startswith(f"{VDSM_MOUNTS}/") and os.geteuid() == 0:
+    if mountpoint.startswith(f"{VDSM_MOUNTS}/") and os.geteuid() == 0:
         # A server maps root to nobody (root_squash).
         os.setgroups([])
         os.setgid(VDSM_GID)
         os.setuid(VDSM_UID)
     begun = time.monotonic()
-    fields = _timed("seconds", "error", lambda: _look_up(asked.mountpoint))
+    fields = _timed("seconds", "error", lambda: _look_up(mountpoint))
     yield fields
-    if not asked.read or fields["error"] is not None:
+    if not read or fields["error"] is not None:
         return
-    path = monitored_file(asked.mountpoint)
+    path = monitored_file(mountpoint)
     # A read that begins late says nothing if it is not done at the deadline.
     if path is not None and time.monotonic() - begun < PROBE_S / 2:
         yield {"read_late": True}
@@ -230,46 +218,47 @@ class Probes:
         self._left: dict[int, _Left] = {}
 
     def ask(
-        self, questions: Sequence[Asked], timeout_s: float = PROBE_S
+        self,
+        mountpoints: Sequence[str],
+        *,
+        read: bool = False,
+        timeout_s: float = PROBE_S,
     ) -> dict[str, Answer]:
         """Return the answer for each mount point, within ``timeout_s`` seconds for
         each AT_ONCE of them.
         """
         stuck = self._stuck()
-        answers: dict[str, Answer] = {}
-        free, reading = [], {}
-        for question in questions:
-            place = question.mountpoint
-            stuck_s = stuck.get((place, False))
-            if stuck_s is not None:
-                answers[place] = Answer(late=True, stuck_s=stuck_s)
-                continue
-            stuck_s = stuck.get((place, True))
-            if question.read and stuck_s is not None:
-                reading[place] = stuck_s
-                question = Asked(place)  # noqa: PLW2901
-            free.append(question)
+        answers = {
+            place: Answer(late=True, stuck_s=stuck[place, False])
+            for place in mountpoints
+            if (place, False) in stuck
+        }
+        free = [
+            (place, read and (place, True) not in stuck)
+            for place in mountpoints
+            if place not in answers
+        ]
         for first in range(0, len(free), AT_ONCE):
             answers.update(self._ask_some(free[first : first + AT_ONCE], timeout_s))
-        for place, stuck_s in reading.items():
-            if not answers[place].late:
+        for place, reads in free:
+            if read and not reads and not answers[place].late:
                 answers[place] = replace(
-                    answers[place], read_late=True, stuck_s=stuck_s
+                    answers[place], read_late=True, stuck_s=stuck[place, True]
                 )
         return answers
 
     def _ask_some(
-        self, questions: Iterable[Asked], timeout_s: float
+        self, questions: Iterable[tuple[str, bool]], timeout_s: float
     ) -> dict[str, Answer]:
         answers: dict[str, Answer] = {}
         children: dict[str, _Child] = {}
         try:
-            for question in questions:
+            for place, read in questions:
                 try:
-                    children[question.mountpoint] = self._start(question)
+                    children[place] = self._start(place, read)
                 except OSError as error:
                     why = f"no process could be started: {error.strerror}"
-                    answers[question.mountpoint] = Answer(problem=why)
+                    answers[place] = Answer(problem=why)
             self._gather(children, timeout_s)
         finally:
             self._end(children)
@@ -277,7 +266,7 @@ class Probes:
             answers[mountpoint] = _answer_of(child)
         return answers
 
-    def _start(self, question: Asked) -> _Child:
+    def _start(self, mountpoint: str, read: bool) -> _Child:
         reader, writer = os.pipe()
         try:
             pid = os.fork()
@@ -286,7 +275,7 @@ class Probes:
             os.close(writer)
             raise
         if pid == 0:
-            _be_child(writer, question, self._work)
+            _be_child(writer, lambda: self._work(mountpoint, read))
         os.close(writer)
         return _Child(pid, reader)
 
@@ -353,7 +342,7 @@ class Probes:
         return found
 
 
-def _be_child(writer: int, question: Asked, work: Work) -> None:
+def _be_child(writer: int, work: Callable[[], Iterable[dict[str, Any]]]) -> NoReturn:
     """Ask, write the answer and end; never returns."""
     try:
         # In this order: a signal to the parent's group must not end in its handlers.
@@ -364,7 +353,7 @@ def _be_child(writer: int, question: Asked, work: Work) -> None:
         os.chdir("/")
         _close_all_but(writer)
         try:
-            for fields in work(question):
+            for fields in work():
                 _write(writer, fields)
         except Exception as error:  # noqa: BLE001  (the parent says it)
             _write(writer, {"problem": f"{type(error).__name__}: {error}"})
@@ -430,8 +419,6 @@ def _records(folder: str) -> dict[int, _Left]:
     return found
 
 
-# The GIDs of a port's own addresses are the first of its table.
-_FIRST_GIDS = 16
 KNOCK_S = 1.5
 LISTENER_S = 2.0
 # The RDMA listener is asked by a program, whose start would delay a TCP answer that is
@@ -464,19 +451,13 @@ _RESULTS = {
 }
 
 
-@dataclass(frozen=True)
-class Server:
-    """An address of a server with the ``port`` of its RDMA listener, and its
-    ``tcp_port``; ``transport`` is that of the mounts in question.
-
-    ``silent``: False if it answers, so that its RDMA listener tells nothing
+class Server(NamedTuple):
+    """The ports of a server that are asked; ``rdma_port``: None if its RDMA listener
+    tells nothing, as for a TCP mount, or a server that answers.
     """
 
-    address: str
-    transport: Optional[str]
-    port: int
-    silent: bool = True
     tcp_port: int = NFS_TCP_PORT
+    rdma_port: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -560,52 +541,35 @@ def _replies(connected: socket.socket, until: float) -> Optional[bool]:
     return received[4 : 4 + len(expected)] == expected or None
 
 
-@dataclass(frozen=True)
-class Questions:
-    """The questions to a server; tests replace them."""
-
-    knock: Callable[[str, int, float], Knock] = knock
-    listener: Callable[[str, int, float], Step] = probe.rdma_listener
-
-
 def signs_of(
-    servers: Iterable[Server],
-    root: str = "/",
-    questions: Optional[Questions] = None,
-    reader: Optional[HostReader] = None,
+    servers: Mapping[str, Server], reader: HostReader
 ) -> dict[str, ServerSigns]:
     """Return the signs of each server, by its address; all are asked at the same time.
 
     Reads the facts of this host once. Raises nothing for what a host or a server has.
     """
-    asked = {server.address: server for server in servers}
-    if not asked:
+    if not servers:
         return {}
-    reader = reader or HostReader(root)
-    routes = {address: reader.route(address) for address in asked}
-    facts = _facts(reader, routes.values())
-    ask = questions or Questions()
-    with ThreadPoolExecutor(min(_AT_ONCE, len(asked))) as threads:
+    routes = {address: reader.route(address) for address in servers}
+    facts = _facts(reader)
+    with ThreadPoolExecutor(min(_AT_ONCE, len(servers))) as threads:
         found = {
-            address: threads.submit(_signs, server, facts, routes[address], ask)
-            for address, server in asked.items()
+            address: threads.submit(_signs, address, server, facts, routes[address])
+            for address, server in servers.items()
         }
         return {address: one.result() for address, one in found.items()}
 
 
-def _facts(reader: HostReader, routes: Iterable[Optional[Route]]) -> Facts:
-    """Return the facts for the local steps, with as few GIDs as suffice."""
-    facts = Facts(
+def _facts(reader: HostReader) -> Facts:
+    """Return the facts for the local steps."""
+    return Facts(
         hostname="",
         kernel_release=reader.kernel_release(),
         uptime_s=reader.uptime(),
-        rdma_devices=reader.rdma_devices(most_gids=_FIRST_GIDS),
+        rdma_devices=reader.rdma_devices(),
         netdevs=reader.netdevs(),
         modules=reader.modules(),
     )
-    if facts.rdma_devices and any(r and not _ports(facts, r) for r in routes):
-        return replace(facts, rdma_devices=reader.rdma_devices())
-    return facts
 
 
 def _ports(facts: Facts, route: Optional[Route]) -> list[tuple[RdmaDevice, RdmaPort]]:
@@ -616,7 +580,7 @@ def _ports(facts: Facts, route: Optional[Route]) -> list[tuple[RdmaDevice, RdmaP
 
 
 def _signs(
-    server: Server, facts: Facts, route: Optional[Route], ask: Questions
+    address: str, server: Server, facts: Facts, route: Optional[Route]
 ) -> ServerSigns:
     steps = local_steps(facts, route)
     netdev = route.netdev if route else None
@@ -628,31 +592,22 @@ def _signs(
         if not port.is_active
     ]
     state = next((n.operstate for n in facts.netdevs if n.name == netdev), "")
-    carrier = _CARRIER.get(state)
-    # Without a route or a port there is nobody to ask.
-    over_rdma = server.silent and server.transport == RDMA
-    over_rdma &= not any(step.verdict == NOT_READY for step in steps)
-    tcp, listener = _answers(server, ask, over_rdma)
+    listener = None
+    with ThreadPoolExecutor(1) as other:
+        knocking = other.submit(knock, address, server.tcp_port, KNOCK_S)
+        wait([knocking], ALONE_S)
+        # Without a route or a port there is nobody to ask.
+        if server.rdma_port and all(step.verdict != NOT_READY for step in steps):
+            listener = probe.rdma_listener(address, server.rdma_port, LISTENER_S)
+        tcp = knocking.result()
     return ServerSigns(
         steps,
         tcp,
         listener,
         netdev,
-        carrier,
+        _CARRIER.get(state),
         tuple((device.name, port.number) for device, port in ports),
         any(port.is_infiniband for _, port in ports),
         tuple(f"{device.name}/{port.number} is {port.state}" for device, port in down),
         any(port.is_infiniband and port.state in _NO_SM for _, port in down),
     )
-
-
-def _answers(
-    server: Server, ask: Questions, over_rdma: bool
-) -> tuple[Knock, Optional[Step]]:
-    address, listener = server.address, None
-    with ThreadPoolExecutor(1) as other:
-        knocking = other.submit(ask.knock, address, server.tcp_port, KNOCK_S)
-        wait([knocking], ALONE_S)
-        if over_rdma:
-            listener = ask.listener(address, server.port, LISTENER_S)
-        return knocking.result(), listener

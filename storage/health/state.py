@@ -40,7 +40,6 @@ WORST_FIRST = (DEAD, STALLED, SLOW, UNKNOWN, OK)
 # slots and credits of the connection; FABRIC is the InfiniBand fabric with its subnet
 # manager; HOST is this host with its configuration. UNKNOWN is one too.
 SERVER, PATH, SLOTS, FABRIC, HOST = "server", "path", "slots", "fabric", "host"
-CAUSES = (SERVER, PATH, SLOTS, FABRIC, HOST, UNKNOWN)
 # The reasons for which TCP is a way round: the server answered it.
 _ONLY_RDMA = ("listener-gone", "rdma-lost", "fabric-lost")
 
@@ -57,14 +56,13 @@ class MountHealth:
     """The health of one NFS mount.
 
     - ``export``: ``server:/path``; ``transport``: ``rdma`` or ``tcp``, None if unproven
-    - ``state``: one of STATES; ``cause``: one of CAUSES, None for OK
+    - ``state``: one of STATES; ``cause``: one of those, None for OK
     - ``certain``: the evidence leaves no other cause
     - ``reason``: the stable id of ``sentence``, as ``server-silent``; "" for OK
     - ``sentence``: why, for people; ``fix``: what to do
     - ``evidence``: what was seen
     - ``since``: when the state began, in seconds since 1970; None if it was tried once
     - ``answered_s``: the seconds until the server answered; None without an answer
-    - ``shared``: the other exports of this server that are not OK either
     """
 
     export: str
@@ -80,7 +78,6 @@ class MountHealth:
     evidence: tuple[str, ...] = ()
     since: Optional[float] = None
     answered_s: Optional[float] = None
-    shared: tuple[str, ...] = ()
 
     @property
     def is_broken(self) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Callable, NamedTuple, Optional, TypeVar, Union
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
@@ -33,7 +33,6 @@ from ovirt_rdma.host.facts.statistics import (
     MountStatistics,
     OperationStatistics,
     PortCounters,
-    Statistics,
     SunrpcTransport,
     of_kind,
 )
@@ -45,8 +44,12 @@ from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import Records, json_value, plain
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.health.state import STATES, HealthState, read_state
-from ovirt_rdma.storage.metrics import families as f
-from ovirt_rdma.storage.metrics.families import PORT_COUNTERS, Family
+from ovirt_rdma.storage.metrics.families import (
+    NAMED,
+    NAMED_OPERATIONS,
+    OTHER,
+    PORT_COUNTERS,
+)
 from ovirt_rdma.storage.mounts import (
     DEGRADED,
     NOT_COVERED,
@@ -58,7 +61,7 @@ from ovirt_rdma.storage.mounts import (
 )
 
 Number = Union[int, float]
-Values = Sequence[tuple[Family, Number]]
+_T = TypeVar("_T")
 
 MOST_MOUNTS = 200
 MOST_TRANSPORTS = 400
@@ -70,113 +73,56 @@ ACTIVE = "ACTIVE"
 
 
 class Row(NamedTuple):
-    """Values of one subject: ``labels`` are the values of the labels of all its
-    metrics, in their order.
+    """Values of one subject by the names of metrics in NAMED: ``labels`` are the values
+    of the labels of all of them, in their order.
     """
 
     labels: tuple[str, ...]
-    values: Values
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What was read of a host.
-
-    statistics: what the kernel counts
-    port_states: the words of the ports' states by device and port, as ``ACTIVE``
-    were_active: ``DEVICE/PORT`` of the ports that have been ACTIVE since the boot
-    reviews: the mounts, compared with the policy; policy: the one in force
-    health: None if nobody watches the mounts
-    versions: what is installed, and what runs
-    now: in seconds since 1970; took_s: how long the reading took
-    problems: sentences about what could not be read, in all
-    """
-
-    statistics: Statistics
-    port_states: Mapping[tuple[str, int], str]
-    were_active: Collection[str]
-    reviews: Sequence[MountReview]
-    policy: InForce
-    health: Optional[HealthState]
-    versions: Versions
-    now: float
-    took_s: float
-    problems: Sequence[str]
-
-
-def rows_of(reading: Reading) -> tuple[list[Row], list[str]]:
-    """Return the metrics of ``reading``, and sentences about what is left out."""
-    left_out: list[str] = []
-    statistics = reading.statistics
-    mounts = _limited(statistics.mounts, MOST_MOUNTS, "mounts", left_out)
-    shown = {mount.mountpoint for mount in mounts}
-    rows: list[Row] = []
-    for mount in mounts:
-        rows += _mount(mount)
-    for review in reading.reviews:
-        if review.mount.mountpoint in shown:
-            rows += _verdict(review)
-    rows += _health(reading.health, shown)
-    transports = statistics.transports or ()
-    for transport in _limited(transports, MOST_TRANSPORTS, "transports", left_out):
-        rows.append(_transport(transport))
-    for port in _limited(statistics.ports, MOST_PORTS, "ports", left_out):
-        was_active = f"{port.device}/{port.port}" in reading.were_active
-        state = reading.port_states.get((port.device, port.port))
-        rows += _port(port, state, was_active)
-    rows += _policy(reading.policy)
-    rows += _versions(reading.versions)
-    own = [
-        (f.LAST_RUN, round(reading.now, 3)),
-        (f.RUN_TIME, round(reading.took_s, 6)),
-        (f.PROBLEMS, len(reading.problems) + len(left_out)),
-        (f.LEFT_OUT, len(statistics.mounts) - len(mounts)),
-    ]
-    rows.append(Row((), own))
-    return rows, left_out
+    values: Mapping[str, Number]
 
 
 def _limited(
-    found: Sequence[Any], most: int, what: str, left_out: list[str]
-) -> Sequence[Any]:
-    if len(found) <= most:
-        return found
-    left_out.append(
-        f"this host has {len(found)} {what}, and the metrics have the first {most}"
-    )
+    found: Sequence[_T], most: int, what: str, left_out: list[str]
+) -> Sequence[_T]:
+    if len(found) > most:
+        left_out.append(
+            f"this host has {len(found)} {what}, and the metrics have the first {most}"
+        )
     return found[:most]
 
 
 def _known(
-    families: Iterable[Family], number_of: Callable[[str], Optional[Number]]
-) -> list[tuple[Family, Number]]:
-    """Return the metrics whose number is known, by its name."""
-    numbers = ((family, number_of(family.value)) for family in families)
-    return [(family, family.of(n)) for family, n in numbers if n is not None]
+    prefix: str, number_of: Callable[[str], Optional[Number]]
+) -> dict[str, Number]:
+    """Return the metrics whose names begin so, of numbers that are known by name."""
+    found = {}
+    for name, family in NAMED.items():
+        if family.value and name.startswith(prefix):
+            number = number_of(family.value)
+            if number is not None:
+                found[name] = family.of(number)
+    return found
 
 
 def _mount(mount: MountStatistics) -> Iterator[Row]:
     labels = (mount.source, mount.mountpoint)
     numbers = {**mount._asdict(), **(mount.bytes._asdict() if mount.bytes else {})}
-    yield Row(
-        labels,
-        [
-            (f.CONNECTIONS, len(mount.transports)),
-            (f.CONNECTIONS_ASKED, mount.nconnect or 1),
-            *_known(f.MOUNT_NUMBERS, numbers.get),
-        ],
-    )
+    known = _known("mount_", numbers.get)
+    known["mount_connections"] = len(mount.transports)
+    known["mount_connections_requested"] = mount.nconnect or 1
+    yield Row(labels, known)
     for number, transport in enumerate(mount.transports):
         of_connection = (*labels, str(number), transport.protocol)
-        yield Row(of_connection, _known(f.COLUMNS, dict(transport.counters).get))
+        counters = dict(transport.counters)
+        yield Row(of_connection, _known("connection_", counters.get))
     # The named operations also if they were not used yet, so that a first request is an
     # increase; and the sum of all others.
     used = {operation.name: operation for operation in mount.operations}
-    for name in f.NAMED_OPERATIONS:
+    for name in NAMED_OPERATIONS:
         if name != "OPEN" or mount.version != NFS_3:  # NFS 3 has no OPEN
             one = used.pop(name, None)
             yield _operation((*labels, name), [one] if one else [])
-    yield _operation((*labels, f.OTHER), [*used.values()])
+    yield _operation((*labels, OTHER), [*used.values()])
 
 
 def _operation(labels: tuple[str, ...], counted: list[OperationStatistics]) -> Row:
@@ -185,7 +131,7 @@ def _operation(labels: tuple[str, ...], counted: list[OperationStatistics]) -> R
         # Old kernels count no errors.
         return None if None in numbers else sum(numbers)
 
-    return Row(labels, _known(f.OPERATIONS, total))
+    return Row(labels, _known("operation_", total))
 
 
 def _verdict(review: MountReview) -> Iterator[Row]:
@@ -198,31 +144,27 @@ def _verdict(review: MountReview) -> Iterator[Row]:
         rule.transport if rule else "",
         rule.title if rule else "",
     )
-    yield Row((*labels, *about), [(f.MOUNT_INFO, 1)])
+    yield Row((*labels, *about), {"mount_info": 1})
     for verdict in _VERDICTS:
         is_it = int(verdict == review.verdict)
-        named = verdict.replace(" ", "_")
-        yield Row((*labels, named), [(f.MOUNT_VERDICT, is_it)])
+        yield Row((*labels, verdict.replace(" ", "_")), {"mount_verdict": is_it})
     if review.verdict == DEGRADED and review.since is not None:
         since = datetime.fromisoformat(review.since.replace("Z", "+00:00"))
-        yield Row(labels, [(f.DEGRADED_SINCE, int(since.timestamp()))])
+        made_at = int(since.timestamp())
+        yield Row(labels, {"mount_degraded_since_timestamp_seconds": made_at})
 
 
-def _health(health: Optional[HealthState], shown: Collection[str]) -> Iterator[Row]:
-    if health is None:
-        return
-    yield Row((), [(f.HEALTH_TAKEN, health.taken_at)])
+def _health(health: HealthState, shown: Collection[str]) -> Iterator[Row]:
+    yield Row((), {"health_last_look_timestamp_seconds": health.taken_at})
     for mount in health.mounts:
         if mount.mountpoint not in shown:
             continue
         labels = (mount.export, mount.mountpoint)
         for state in STATES:
-            is_it = int(state == mount.state)
-            yield Row((*labels, state), [(f.MOUNT_HEALTH, is_it)])
+            yield Row((*labels, state), {"mount_health": int(state == mount.state)})
         if mount.cause is not None:
-            yield Row((*labels, mount.cause), [(f.HEALTH_CAUSE, 1)])
-        times = (f.HEALTH_SINCE, f.HEALTH_ANSWER)
-        yield Row(labels, _known(times, vars(mount).get))
+            yield Row((*labels, mount.cause), {"mount_health_cause": 1})
+        yield Row(labels, _known("mount_health_", vars(mount).get))
 
 
 def _transport(transport: SunrpcTransport) -> Row:
@@ -232,52 +174,44 @@ def _transport(transport: SunrpcTransport) -> Row:
         transport.protocol,
         transport.destination or "",
     )
-    values: list[tuple[Family, Number]] = [
-        (f.TRANSPORT_CONNECTED, int(transport.connected))
-    ]
-    values += _known(f.TRANSPORTS, lambda name: getattr(transport, name))
-    return Row(labels, values)
+    values = {"transport_connected": int(transport.connected)}
+    known = _known("transport_", lambda name: getattr(transport, name))
+    return Row(labels, {**values, **known})
 
 
-def _port(port: PortCounters, state: Optional[str], was_active: bool) -> Iterator[Row]:
+def _port(port: PortCounters, state: str, was_active: bool) -> Iterator[Row]:
     labels = (port.device, str(port.port))
-    values = _known(f.PORT_TRAFFIC, port.get)
-    if state is not None:
-        values.append((f.PORT_ACTIVE, int(state == ACTIVE)))
-        values.append((f.PORT_WAS_ACTIVE, int(was_active)))
+    values = _known("port_", port.get)
+    if state:
+        values["port_active"] = int(state == ACTIVE)
+        values["port_was_active"] = int(was_active)
     yield Row(labels, values)
-    for family, names in (
-        (f.PORT_ERRORS, ERRORS),
-        (f.PORT_CONGESTION, of_kind(CONGESTION)),
+    for name, counters in (
+        ("port_errors_total", ERRORS),
+        ("port_congestion_total", of_kind(CONGESTION)),
     ):
-        for name in names:
-            value = port.get(name)
+        for counter in counters:
+            value = port.get(counter)
             if value is not None:
-                yield Row((*labels, name), [(family, value)])
+                yield Row((*labels, counter), {name: value})
 
 
 def _policy(policy: InForce) -> Iterator[Row]:
-    if policy.stored is None and policy.problem is None:
-        return
-    values: list[tuple[Family, Number]] = [
-        (f.POLICY_USABLE, int(policy.problem is None))
-    ]
+    if policy.stored is not None or policy.problem is not None:
+        yield Row((), {"policy_usable": int(policy.problem is None)})
     if policy.stored is not None:
-        loaded = datetime.fromisoformat(policy.stored.loaded_at)
-        values.append((f.POLICY_LOADED, loaded.timestamp()))
-    yield Row((), values)
-    if policy.stored is not None:
-        yield Row((policy.stored.digest,), [(f.POLICY_INFO, 1)])
+        loaded = datetime.fromisoformat(policy.stored.loaded_at).timestamp()
+        yield Row((), {"policy_loaded_timestamp_seconds": loaded})
+        yield Row((policy.stored.digest,), {"policy_info": 1})
 
 
 def _versions(versions: Versions) -> Iterator[Row]:
-    labels = (versions.add_on or UNKNOWN, versions.kernel or UNKNOWN)
-    yield Row(labels, [(f.INFO, 1)])
+    yield Row((versions.add_on or UNKNOWN, versions.kernel or UNKNOWN), {"info": 1})
     for unit, loaded in versions.services:
         if loaded is not None:
-            yield Row((unit, loaded.version or UNKNOWN), [(f.LOADED_INFO, 1)])
+            yield Row((unit, loaded.version or UNKNOWN), {"loaded_info": 1})
             if loaded.restart_needed is not None:
-                yield Row((unit,), [(f.RESTART_NEEDED, int(loaded.restart_needed))])
+                yield Row((unit,), {"restart_needed": int(loaded.restart_needed)})
 
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -293,16 +227,14 @@ def render(rows: Iterable[Row]) -> str:
     """
     lines: dict[str, list[str]] = {}
     for row in rows:
-        texts: dict[tuple[str, ...], str] = {}
-        for family, value in row.values:
-            if family.labels not in texts:
-                texts[family.labels] = _labels(family.labels, row.labels)
-            line = f"{family.name}{texts[family.labels]} {value!r}\n"
+        for name, value in row.values.items():
+            family = NAMED[name]
+            line = f"{family.name}{_labels(family.labels, row.labels)} {value!r}\n"
             lines.setdefault(family.name, []).append(line)
     return "".join(
         f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
         + "".join(lines[family.name])
-        for family in f.FAMILIES
+        for family in NAMED.values()
         if family.name in lines
     )
 
@@ -346,7 +278,7 @@ def read_metrics(root: str = "/") -> Metrics:
     started = time.monotonic()
     tree = FileTree(root)
     statistics = read_statistics(tree, counters=PORT_COUNTERS)
-    problems = [*statistics.problems]
+    problems, left_out = [*statistics.problems], list[str]()
     in_force = store.in_force(under(root, POLICY_JSON))
     if in_force.problem is not None:
         problems.append(f"{in_force.problem.one_line}; {in_force.consequence}")
@@ -355,34 +287,40 @@ def read_metrics(root: str = "/") -> Metrics:
     # Whom a mount shares its connection with is no metric.
     reviews = review_all(facts, policy, sharing=False)
     health = read_state(root, problems)
-    states = {
-        (port.device, port.port): word
-        for port in statistics.ports[:MOST_PORTS]
-        for word in [_state(tree, port.device, port.port)]
-        if word
+    versions = read_versions(root, problems, whole=False)
+    took_s = time.monotonic() - started
+    mounts = _limited(statistics.mounts, MOST_MOUNTS, "mounts", left_out)
+    shown = {mount.mountpoint for mount in mounts}
+    rows = [row for mount in mounts for row in _mount(mount)]
+    for review in reviews:
+        if review.mount.mountpoint in shown:
+            rows += _verdict(review)
+    rows += _health(health, shown) if health else []
+    found = statistics.transports or ()
+    transports = _limited(found, MOST_TRANSPORTS, "transports", left_out)
+    rows += map(_transport, transports)
+    active = {*_last(tree).active}
+    for port in _limited(statistics.ports, MOST_PORTS, "ports", left_out):
+        place, state = f"{port.device}/{port.port}", _state(tree, port)
+        active |= {place} if state == ACTIVE else set()
+        rows += _port(port, state, place in active)
+    rows += _policy(in_force)
+    rows += _versions(versions)
+    problems = list(dict.fromkeys(problems))
+    own = {
+        "exporter_last_run_timestamp_seconds": round(time.time(), 3),
+        "exporter_run_seconds": round(took_s, 6),
+        "exporter_problems": len(problems) + len(left_out),
+        "exporter_mounts_left_out": len(statistics.mounts) - len(mounts),
     }
-    active = {f"{name}/{n}" for (name, n), word in states.items() if word == ACTIVE}
-    active.update(_last(tree).active)
-    reading = Reading(
-        statistics,
-        port_states=states,
-        were_active=active,
-        reviews=reviews,
-        policy=in_force,
-        health=health,
-        versions=read_versions(root, problems, whole=False),
-        now=time.time(),
-        took_s=time.monotonic() - started,
-        problems=problems,
-    )
-    rows, left_out = rows_of(reading)
-    problems = [*dict.fromkeys(problems), *left_out]
+    rows.append(Row((), own))
+    problems += left_out
     return Metrics(rows, policy.host.metrics_folder, problems, sorted(active))
 
 
-def _state(tree: FileTree, device: str, port: int) -> str:
+def _state(tree: FileTree, port: PortCounters) -> str:
     """Return ``ACTIVE`` for ``4: ACTIVE``; "" if there is no such port."""
-    text = tree.text(f"{_DEVICES}/{device}/ports/{port}/state")
+    text = tree.text(f"{_DEVICES}/{port.device}/ports/{port.port}/state")
     return (text or "").rpartition(":")[2].strip()
 
 

@@ -204,7 +204,7 @@ FAULTS = {
         more_threads,
         ("slow",),
         "server",
-        "threads-busy",
+        "server-slow",
         frozenset({SLOW}),
         load=Load(readers=0, writers=6, block=4 << 10),
         before=lambda host: host.delay_disk(60),

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``bench`` on real kernels: the tools of the link, servers that fail, and what is
-left behind.
-"""
+"""Run ``bench`` on real kernels: servers that fail, and what is left behind."""
 
 from __future__ import annotations
 
@@ -12,21 +10,12 @@ from collections.abc import Iterator
 import pytest
 from measured_host import EXPORT_PATH, PATIENT_S, MeasuredHost
 
-from lab.cache import cache_folder
 from lab.ib_pair import ib_pair
-from lab.packages import fetched
 from lab.topology import Topology
 
 pytestmark = pytest.mark.faults
 
 FULL_PATH = "/srv/full"
-_PACKAGES = ("perftest", "libpci3", "iperf3", "libiperf0", "libsctp1")
-_INSTALL = """
-set -e
-cp "$1"/usr/bin/{ib_read_bw,ib_write_bw,iperf3} /usr/bin/
-cp -a "$1"/usr/lib/*-linux-gnu/*.so* /usr/lib/
-"""
-_SERVERS = "(ib_read_bw -R; ib_write_bw -R) & iperf3 -s"
 # Long enough for a server to end in the middle.
 _LONG = "--repeats 1 --seconds 20 --size-mib 8"
 # fio has 60 s more than its run, the scratch folder and each of three ways to unmount
@@ -43,35 +32,6 @@ def on_infiniband() -> Iterator[MeasuredHost]:
 @pytest.fixture(scope="module")
 def on_soft_roce(two_guests: Topology) -> MeasuredHost:
     return MeasuredHost(two_guests)
-
-
-@pytest.fixture
-def link_tools(two_guests: Topology) -> Iterator[Topology]:
-    """Debian's tools in both guests, and their servers on one."""
-    package = str(fetched(cache_folder(), *_PACKAGES))
-    for guest in (two_guests.hypervisor, two_guests.server):
-        guest.run(["bash", "-c", _INSTALL, "install", package], check=True)
-    servers = two_guests.server.start(_SERVERS)
-    two_guests.server.run(
-        "until ss -ltn | grep -q :5201; do sleep 0.2; done", check=True
-    )
-    yield two_guests
-    servers.signal()
-
-
-def test_each_tool_of_the_link_is_understood(
-    link_tools: Topology, on_soft_roce: MeasuredHost
-) -> None:
-    done = on_soft_roce.bench(f"--peer {link_tools.address}")
-    found = json.loads(done.stdout)
-    assert found["skipped"] == [], done
-    assert [(one["tool"], one["test"]) for one in found["link"]] == [
-        ("ib_read_bw", "read"),
-        ("ib_write_bw", "write"),
-        ("iperf3", "stream"),
-    ]
-    assert all(one["bytes_per_s"] > 0 for one in found["link"])
-    assert found["verdict"]["sentence"].startswith("the link carries ")
 
 
 def test_a_server_that_freezes_is_one_sentence(on_soft_roce: MeasuredHost) -> None:

@@ -18,7 +18,6 @@ from measured_host import EXPORT_PATH, MeasuredHost
 from lab import modules
 from lab.ib_pair import IbPair, ib_pair
 from lab.infiniband import set_up
-from lab.nfs_server import NfsServer
 from lab.topology import NETDEV, Topology
 
 pytestmark = pytest.mark.faults
@@ -142,48 +141,22 @@ ON_SOFT_ROCE = {
     "loss": Plant("losses", (), lambda lab: _wire(lab, "netem limit 20000 loss 0.1%")),
     "MTU": Plant("mtu", (READS, WRITES), lambda lab: _frames(lab, _USUAL)),
     "processor": Plant("cpu", (READS, WRITES, SMALL), _other_work),
-    "no RDMA listener": Plant("transport", (READS, WRITES, SMALL), _no_listener),
     # On an overloaded machine TCP sends some segments again that are only late.
     "slow disk": Plant(
-        "server-disk",
+        "server",
         (SMALL,),
         lambda lab: _slow_disk(lab, 100),
         path=SLOW_PATH,
         beside=("losses",),
     ),
     "one nfsd thread": Plant(
-        "server-threads", (SMALL,), lambda lab: _slow_disk(lab, 40, 1), path=SLOW_PATH
+        "server", (SMALL,), lambda lab: _slow_disk(lab, 40, 1), path=SLOW_PATH
     ),
 }
 
 
-@contextmanager
-def _small_requests(pair: IbPair) -> Iterator[None]:
-    _grants(pair, 64 << 10)
-    try:
-        yield
-    finally:
-        _grants(pair, 1 << 20)
-
-
-def _grants(pair: IbPair, block_size: int) -> None:
-    """Let the server grant an rsize and wsize of up to ``block_size`` bytes."""
-    pair.nfs.stop()
-    file = "/proc/fs/nfsd/max_block_size"
-    pair.server.run(f"echo {block_size} > {file}", check=True)
-    NfsServer(pair.server, block_size=block_size).start()
-
-
-@contextmanager
-def _as_it_is(pair: IbPair) -> Iterator[None]:
-    yield
-
-
 ON_INFINIBAND = {
     "slots": Plant("slots", (WRITES, SMALL), _slots),
-    "rsize": Plant("rsize", (READS, WRITES), _small_requests),
-    # This kernel ignores it.
-    "nconnect": Plant("connections", (READS, WRITES), _as_it_is, "--nconnect 1,2"),
 }
 
 
@@ -196,7 +169,7 @@ def _check(host: MeasuredHost, plant: Plant) -> None:
     assert right
     assert {load for one in right for load in one["loads"]} >= set(plant.loads)
     # Nothing sound is blamed.
-    allowed = {plant.kind, "cpu", "server-threads", *plant.beside}
+    allowed = {plant.kind, "cpu", "server", *plant.beside}
     assert {one["kind"] for one in limits} <= allowed
 
 
@@ -225,6 +198,15 @@ def test_a_limit_is_named_on_infiniband(on_infiniband: MeasuredHost, name: str) 
     _check(on_infiniband, ON_INFINIBAND[name])
 
 
+def test_without_an_rdma_listener_only_tcp_is_measured(
+    on_soft_roce: MeasuredHost,
+) -> None:
+    with _no_listener(on_soft_roce.lab):
+        found = on_soft_roce.measured()
+    assert found["no_rdma"] in found["skipped"][0]
+    assert found["verdict"]["better"] == "unknown"
+
+
 def test_a_path_beside_the_fabric_is_named(on_infiniband: MeasuredHost) -> None:
     pair = on_infiniband.lab
     veth = "ip link add beside0 type veth peer name beside1"
@@ -236,9 +218,8 @@ def test_a_path_beside_the_fabric_is_named(on_infiniband: MeasuredHost) -> None:
         found = on_infiniband.measured(server="10.96.0.1")
     finally:
         pair.hypervisor.run("ip link delete beside0", check=True)
-    limits = found["verdict"]["limits"]
-    assert [one["kind"] for one in limits] == ["wrong-path"]
-    assert "beside0, which is no RDMA port; mlx4_" in limits[0]["evidence"]
+    assert "beside0" in found["no_rdma"]
+    assert found["verdict"]["sentence"].startswith("only TCP was measured")
 
 
 def test_rdma_is_quicker_on_infiniband_and_nothing_is_blamed(

@@ -153,10 +153,10 @@ def named(mounted: Mounted, fault: Fault) -> None:
 def test_a_question_is_one_call_to_the_server(mounted: Mounted, kernel: str) -> None:
     """After the first one, which asks for access too, as 6.12 does each time."""
     program = (
-        "from ovirt_rdma.storage.health.signs import Asked, Probes\n"
-        f"asked = [Asked({mounted.place!r})]\n"
-        "probes = Probes()\n"
-        "for _ in range(6): assert probes.ask(asked, 60)[asked[0].mountpoint].seconds\n"
+        "from ovirt_rdma.storage.health.signs import Probes\n"
+        f"place, probes = {mounted.place!r}, Probes()\n"
+        "for _ in range(6):\n"
+        "    assert probes.ask([place], timeout_s=60)[place].seconds\n"
     )
     mounted.shell(f"{_BIN}/python - <<'END'\n{program}END")
     before = mounted.calls()
@@ -194,5 +194,5 @@ def test_a_device_that_is_gone_is_named() -> None:
         lab.hypervisor.start("rdma link delete rxe0")
         mounted.shell("sleep 1")
         found = mounted.health()
-        assert (found["cause"], found["reason"]) == ("host", "device-gone"), found
+        assert (found["cause"], found["reason"]) == ("host", "host-not-ready"), found
         assert found["state"] == "dead"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
 from ovirt_rdma.cli.host.shown.devices import Section, known, number
@@ -17,7 +16,6 @@ from ovirt_rdma.host.facts.devices import IrqCpus, PciLink
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.statistics import (
     Load,
-    MountStatistics,
     Statistics,
     load_between,
 )
@@ -64,23 +62,18 @@ def print_health(mounts: tuple[MountHealth, ...], output: Output) -> None:
         output.line("The mount is ok.")
     else:
         output.line(f"All {len(mounts)} mounts are ok.")
-    said: set[str] = set()
+    # Mounts of one server fail together: said once.
+    alike: dict[tuple[str, str, str], list[MountHealth]] = {}
     for mount in bad:
-        # Mounts of one server fail together: said once.
-        also = f"{mount.reason} {mount.sentence} {mount.fix}"
-        if also in said:
-            continue
-        said.add(also)
-        output.text(f"{_exports(mount)} {mount.state}: {mount.sentence}.")
-        output.fix(mount.fix)
-        for seen in mount.evidence:
+        said = mount.state, mount.sentence, mount.fix
+        alike.setdefault(said, []).append(mount)
+    for (state, sentence, fix), same in alike.items():
+        verb = "is" if len(same) == 1 else "are"
+        exports = " and ".join(mount.export for mount in same)
+        output.text(f"{exports} {verb} {state}: {sentence}.")
+        output.fix(fix)
+        for seen in same[0].evidence:
             output.text(seen, "  ", "- ")
-
-
-def _exports(mount: MountHealth) -> str:
-    if not mount.shared:
-        return f"{mount.export} is"
-    return f"{mount.export} and {', '.join(mount.shared)} (the same server) are"
 
 
 def _cause(mount: MountHealth) -> str:
@@ -89,92 +82,69 @@ def _cause(mount: MountHealth) -> str:
     return mount.cause if mount.certain else f"{mount.cause}, probably"
 
 
-WATCH_KIND = "nfs-watch"
+# The name in the document, the value; heading and format in the table of those that
+# are shown there. Times are means of the calls that ended between the samples.
+_COLUMNS: tuple[tuple[str, Callable[[Load], float], str, str], ...] = (
+    ("seconds", lambda load: load.seconds, "", ""),
+    ("calls", lambda load: load.count / load.seconds, "CALLS/S", "{:.0f}"),
+    ("received_bytes", lambda load: _per_s(load, "bytes_received"), "READ", "MB"),
+    ("sent_bytes", lambda load: _per_s(load, "bytes_sent"), "WRITE", "MB"),
+    ("rtt_ms", lambda load: load.all.rtt_ms, "RTT", "ms"),
+    ("execute_ms", lambda load: load.all.execute_ms, "EXEC", "ms"),
+    ("queue_ms", lambda load: load.all.queue_ms, "QUEUE", "ms"),
+    ("on_wire", lambda load: load.on_wire, "", ""),
+    ("backlog", lambda load: load.backlog, "BACKLOG", "{:.0f}"),
+    ("connects", lambda load: load.connects, "CONN", "+{}"),
+    ("sent_again", lambda load: load.sent_again, "RETR", "+{}"),
+    ("timeouts", lambda load: load.total("timeouts"), "", ""),
+)
+_SHOWN = [(name, heading, form) for name, _, heading, form in _COLUMNS if heading]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One mount: what it did, None before there are two samples of it, and its health,
-    None if nobody watches it.
-    """
-
-    mount: MountStatistics
-    load: Optional[Load]
-    health: Optional[str]
-
-    @property
-    def transport(self) -> str:
-        """The protocol of its connections; ``mixed`` if they differ."""
-        names = {one.protocol for one in self.mount.transports}
-        return names.pop() if len(names) == 1 else "mixed" if names else "unknown"
+def _per_s(load: Load, name: str) -> float:
+    return load.total(name) / load.seconds
 
 
 def rows(
     before: Statistics, after: Statistics, state: Optional[HealthState]
-) -> list[Row]:
-    """Return the mounts of the second sample, in the kernel's order. Pure."""
+) -> list[dict[str, Any]]:
+    """Return what each mount of the second sample did, for programs, in the kernel's
+    order: rates per second, times in milliseconds; None for a mount without an earlier
+    sample. ``health`` is None if nobody watches it. Pure.
+    """
     earlier = {mount.mountpoint: mount for mount in before.mounts}
     health = {one.mountpoint: one.state for one in state.mounts} if state else {}
-    seconds = after.taken_s - before.taken_s
-    return [
-        Row(
-            mount,
-            load_between(earlier.get(mount.mountpoint), mount, seconds),
-            health.get(mount.mountpoint),
-        )
-        for mount in after.mounts
-    ]
+    seconds, found = after.taken_s - before.taken_s, []
+    for mount in after.mounts:
+        load = load_between(earlier.get(mount.mountpoint), mount, seconds)
+        names = {one.protocol for one in mount.transports}
+        row = {
+            "export": mount.source,
+            "mountpoint": mount.mountpoint,
+            "transport": "mixed" if len(names) > 1 else "".join(names) or "unknown",
+            "health": health.get(mount.mountpoint),
+        }
+        done = {name: value(load) if load else None for name, value, *_ in _COLUMNS}
+        found.append({**row, **done})
+    return found
 
 
-def _rate(name: str) -> Callable[[Load], float]:
-    return lambda load: load.total(name) / load.seconds
-
-
-def _ms(load: Load, value: float) -> str:
-    return f"{value:.1f}" if load.count else "-"
-
-
-def _mb(load: Load, value: float) -> str:
-    return f"{value / 1e6:.1f}"
-
-
-def _whole(load: Load, value: float) -> str:
-    return f"{value:.0f}"
-
-
-def _more(load: Load, value: float) -> str:
-    return f"+{value}" if value else "0"
-
-
-# The name in the document, the value, and heading and text in the table of those that
-# are shown there. Times are means of the calls that ended between the samples.
-_Text = Callable[[Load, float], str]
-_COLUMNS: tuple[tuple[str, Callable[[Load], float], str, _Text], ...] = (
-    ("seconds", lambda load: load.seconds, "", _whole),
-    ("calls", _rate("operations"), "CALLS/S", _whole),
-    ("received_bytes", _rate("bytes_received"), "READ", _mb),
-    ("sent_bytes", _rate("bytes_sent"), "WRITE", _mb),
-    ("rtt_ms", lambda load: load.all.rtt_ms, "RTT", _ms),
-    ("execute_ms", lambda load: load.all.execute_ms, "EXEC", _ms),
-    ("queue_ms", lambda load: load.all.queue_ms, "QUEUE", _ms),
-    ("on_wire", lambda load: load.on_wire, "", _whole),
-    ("backlog", lambda load: load.backlog, "BACKLOG", _whole),
-    ("connects", lambda load: load.connects, "CONN", _more),
-    ("sent_again", lambda load: load.sent_again, "RETR", _more),
-    ("timeouts", lambda load: load.total("timeouts"), "", _more),
-)
-_SHOWN = [one for one in _COLUMNS if one[2]]
-
-
-def print_rows(found: Sequence[Row], problems: Sequence[str], output: Output) -> None:
+def print_rows(
+    found: Sequence[dict[str, Any]], problems: Sequence[str], output: Output
+) -> None:
     """Print a table."""
     output.line(f"{when(time.time())}; MB/s, times in ms")
     if found:
-        headings = [heading for _, _, heading, _ in _SHOWN]
+        headings = [heading for _, heading, _ in _SHOWN]
         output.table(
             ("HEALTH", "XPRT", *headings, "EXPORT"),
             [
-                (row.health or "-", row.transport, *_cells(row.load), row.mount.source)
+                (
+                    row["health"] or "-",
+                    row["transport"],
+                    *(_cell(row, name, form) for name, _, form in _SHOWN),
+                    row["export"],
+                )
                 for row in found
             ],
             TONES,
@@ -186,35 +156,13 @@ def print_rows(found: Sequence[Row], problems: Sequence[str], output: Output) ->
         output.text(f"note: {sentence}")
 
 
-def _cells(load: Optional[Load]) -> list[str]:
-    if load is None:
-        return ["-"] * len(_SHOWN)
-    return [text(load, value(load)) for _, value, _, text in _SHOWN]
-
-
-def document(
-    found: Sequence[Row], at: float, problems: Sequence[str]
-) -> dict[str, Any]:
-    """Return the same for programs; ``at`` is in seconds since 1970. Rates are per
-    second, times in milliseconds; None for a mount without an earlier sample.
-    """
-    return {
-        "at": at,
-        "mounts": [
-            {
-                "export": row.mount.source,
-                "mountpoint": row.mount.mountpoint,
-                "transport": row.transport,
-                "health": row.health,
-                **{
-                    name: value(row.load) if row.load else None
-                    for name, value, _, _ in _COLUMNS
-                },
-            }
-            for row in found
-        ],
-        "problems": list(problems),
-    }
+def _cell(row: dict[str, Any], name: str, form: str) -> str:
+    value = row[name]
+    if value is None or (form == "ms" and not row["calls"]):
+        return "-"
+    if form in ("ms", "MB"):
+        return f"{value / 1e6 if form == 'MB' else value:.1f}"
+    return form.format(value) if value or "+" not in form else "0"
 
 
 # Sets of CPUs that are named.

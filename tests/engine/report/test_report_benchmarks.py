@@ -13,7 +13,7 @@ from support.storage.benchmarks import RDMA, TCP, benchmark, counted, only, rate
 
 from ovirt_rdma.engine_sdk_tools.report.model import benchmarks_of
 from ovirt_rdma.engine_sdk_tools.report.picture import chart_of, spread_text
-from ovirt_rdma.storage.benchmark.model import LinkResult, Setting, Spread
+from ovirt_rdma.storage.benchmark.model import Setting, Spread
 
 pytestmark = pytest.mark.engine
 
@@ -91,11 +91,9 @@ def test_the_verdict_is_a_sentence_with_its_evidence():
     assert "100% busy" in found.limits[0].evidence
 
 
-def test_a_result_of_the_link_alone_has_no_chart():
-    link = (LinkResult("ib_read_bw", "read", "rdma", "hv2", 1.1e10),)
-    found = one(jobs=(), export=None, link=link)
-    assert found.sentence == "The link carries 11000 MB/s; no export was measured."
-    assert (found.rows, found.link, chart_of(found)) == ((), link, None)
+def test_a_result_without_a_run_has_no_chart():
+    found = one(jobs=())
+    assert (found.rows, chart_of(found)) == ((), None)
 
 
 # ------------------------------------------------------------------ the chart
@@ -125,13 +123,13 @@ def _texts(chart):
 def test_bars_are_as_long_as_medians_on_one_scale():
     chart = chart_of(one())
     rdma, tcp = _bars(chart)
-    # 2 loads of large blocks and 4 of small ones; RDMA is twice as fast in each.
-    assert len(rdma) == len(tcp) == 6
+    # 2 loads of large blocks and 3 of small ones; RDMA is twice as fast in each.
+    assert len(rdma) == len(tcp) == 5
     for ours, theirs in zip(rdma, tcp):
         assert abs(ours - 2 * theirs) <= 2
     # 8 and 5 GB/s.
     assert abs(rdma[0] / rdma[1] - 1.6) < 0.02
-    assert rdma[4] == max(rdma[2:])
+    assert rdma[3] == max(rdma[2:])
 
 
 def test_whiskers_reach_from_the_smallest_to_the_largest():
@@ -183,9 +181,9 @@ def test_the_chart_is_of_the_fastest_version_with_the_fewest_connections():
     chart = chart_of(found)
     assert chart.title == "NFS 4.2: RDMA beside TCP"
     assert "8,000 (7,920 to 8,080)" in _texts(chart)
-    assert len(chart.bars) == 12
-    # Only four of the 24 are drawn; all are in the table.
-    assert len(found.rows) == 24
+    assert len(chart.bars) == 10
+    # Only four of the 20 are drawn; all are in the table.
+    assert len(found.rows) == 20
 
 
 def test_one_transport_alone_is_drawn_alone():
@@ -212,7 +210,7 @@ def test_the_description_has_all_figures():
     description = chart_of(one()).description
     for words in (
         "sequential-read 1 MiB, depth 32, MB/s: RDMA 8,000 (7,920 to 8,080), TCP 4,000",
-        "random-read 4 KiB, depth 256, per second: RDMA 463,867",
+        "random-read 4 KiB, depth 32, per second: RDMA 390,625",
         "The port can carry 12,255 MB/s",
     ):
         assert words in description

@@ -21,11 +21,8 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.storage.benchmark.model import (
     DOCUMENT,
-    LinkResult,
     Setting,
     as_document,
-    changes,
-    differences,
     load,
 )
 from ovirt_rdma.storage.benchmark.verdict import verdict
@@ -56,8 +53,8 @@ def test_tcp_is_recommended_where_it_is_faster():
     )
     found = verdict(made)
     assert found.sentence == (
-        "TCP reads 1.8 times RDMA here: use TCP; the limit of large reads: this "
-        "host's processors are fully used"
+        "TCP reads 1.8 times RDMA here: use TCP; the limit of large reads: a processor "
+        "of this host is fully used"
     )
     assert (found.better, found.options) == ("tcp", "proto=tcp")
 
@@ -141,8 +138,8 @@ def test_a_mount_over_the_rdma_of_another_is_no_result_for_tcp():
     found = verdict(benchmark(counted("tcp", READ, transport="rdma")))
     assert found.better == "unknown"
     assert found.sentence == (
-        "TCP was not measured: its mount went over another transport; the limit of "
-        "large reads: the mount was asked for TCP and is not over it"
+        "TCP was not measured: its mount went over another transport, and "
+        "ovirt-rdma-host nfs check 10.0.0.1:/x says why; no limit was found"
     )
     # One load went astray, the others are compared.
     assert READ not in {ratio.load for ratio in found.ratios}
@@ -155,11 +152,10 @@ def test_data_that_does_not_leave_the_host_is_no_result():
     found = verdict(benchmark(counted("rdma", transport="local")))
     assert found.better == "unknown"
     assert found.sentence == (
-        "RDMA was not measured: the data did not leave this host; the limit of large "
-        "reads: this host is its own server, and reads and writes the files itself "
-        "(LOCALIO)"
+        "RDMA was not measured: the data did not leave this host (LOCALIO): measure "
+        "from another one; no limit was found"
     )
-    assert {limit.kind for limit in found.limits} == {"local-io"}
+    assert found.limits == ()
     assert (found.options, found.ratios) == ("", ())
 
 
@@ -179,8 +175,8 @@ def test_more_connections_are_recommended_if_they_help():
     found = verdict(made)
     assert found.options == "proto=rdma,port=20049,nconnect=4"
     assert found.reasons == (
-        "4 connections move 11000 MB/s, one moves 8000 MB/s (sequential-read 1 MiB, "
-        "depth 32)",
+        "4 connections move 11000 MB/s (sequential-read 1 MiB, depth 32), clearly more "
+        "than one",
     )
     assert verdict(benchmark(settings=(RDMA, TCP, rdma4))).reasons == ()
 
@@ -206,13 +202,7 @@ def test_a_version_with_one_transport_hides_no_comparison(settings):
     assert (alone.version, alone.better) == ("3", "unknown")
 
 
-def test_a_link_alone_is_no_verdict():
-    made = replace(
-        benchmark(settings=()),
-        link=(LinkResult("iperf3", "stream", "tcp", "hv2", 1.2e9),),
-    )
-    found = verdict(made)
-    assert found.sentence == "the link carries 1200 MB/s; no export was measured"
+def test_without_a_run_there_is_no_verdict():
     assert verdict(benchmark(settings=())).sentence == "nothing was measured"
 
 
@@ -273,8 +263,8 @@ NUMBERS = tuple(_numbers(RESULT))
 )
 @example({("jobs", 0, "sample", "cpus"): 0})
 @example({("jobs", 1, "sample", "rsize"): 0})
-@example({("jobs", n, "bytes_per_s"): 0 for n in range(6)})
-@example({("jobs", n, "bytes_per_s"): 0 for n in range(6, 12)})
+@example({("jobs", n, "bytes_per_s"): 0 for n in range(5)})
+@example({("jobs", n, "bytes_per_s"): 0 for n in range(5, 10)})
 def test_a_file_with_any_number_is_refused_or_judged(tmp_path_factory, changed):
     made = copy.deepcopy(RESULT)
     for path, value in changed.items():
@@ -305,25 +295,3 @@ def test_the_options_are_of_the_servers_address_family():
     slow = {READ: 1e8, WRITE: 1e8, SMALL_READ: 1e7, SMALL_WRITE: 1e7}
     found = verdict(benchmark(rates("rdma", slow), path=path))
     assert (found.better, found.options) == ("tcp", "proto=tcp6")
-
-
-def test_two_results_are_compared_load_by_load():
-    old = benchmark(settings=(RDMA, RDMA3))
-    new = benchmark(rates("rdma", {READ: 4e9, WRITE: 5.05e9}))
-    found = {change.load.name: change for change in changes(old, new)}
-    assert found[READ].ratio == 0.5
-    assert found[READ].certain
-    assert not found[WRITE].certain
-    # TCP was not measured before, NFS 3 is not any more.
-    assert {change.setting for change in changes(old, new)} == {RDMA}
-
-
-def test_what_makes_results_hard_to_compare_is_named():
-    old = benchmark()
-    new = replace(old, kernel="6.12.0", slots=64, path=None)
-    assert list(differences(old, new)) == [
-        "the kernel is another one: 5.14.0-503.el9 before, 6.12.0 now",
-        "the network path is another one",
-        "the number of RDMA slots is another one: 128 before, 64 now",
-    ]
-    assert list(differences(old, old)) == []

@@ -17,7 +17,6 @@ from ovirt_rdma.host.facts.devices import (
     PciLink,
     RdmaDevice,
     RdmaPort,
-    Tuning,
 )
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.facts.statistics import (
@@ -28,12 +27,9 @@ from ovirt_rdma.host.facts.statistics import (
 )
 from ovirt_rdma.storage.benchmark.model import NetworkPath
 from ovirt_rdma.storage.benchmark.verdict import (
-    Cpu,
     Moment,
-    cpu_times,
     path_to,
     sample_between,
-    slots_of,
 )
 
 MOUNT = "/run/ovirt-rdma-bench/mount"
@@ -83,7 +79,7 @@ def _moment(statistics, busy=0, errors=0, packets=0, resent=0):
             Counter("local_ack_timeout_err", None),
         ),
     )
-    cpus = (("cpu0", Cpu(busy, 1000 + busy)), ("cpu1", Cpu(0, 1000 + busy)))
+    cpus = {"cpu0": (busy, 1000 + busy), "cpu1": (0, 1000 + busy)}
     return Moment(statistics._replace(ports=(port,)), cpus, resent)
 
 
@@ -157,18 +153,19 @@ def test_data_without_requests_did_not_leave_the_host():
 def test_virtual_machines_are_no_load_of_this_host():
     """proc(5): guest and guest_nice are part of user and nice."""
     # user nice system idle iowait irq softirq steal guest guest_nice
-    before = cpu_times("cpu0 0 0 0 0 0 0 0 0 0 0\n")
-    after = cpu_times("cpu0 600 200 100 50 50 0 0 9 500 150\n")
-    assert after == (("cpu0", Cpu(250, 1000)),)
-    (first, second) = (
-        Moment(Statistics(taken_s), cpus)
-        for taken_s, cpus in ((1.0, before), (3.0, after))
-    )
-    sample = sample_between(first, second, MOUNT, None)
+
+    def moment(taken_s, stat):
+        return Moment.of(Statistics(taken_s), stat, "", "")
+
+    before = moment(1.0, "cpu0 0 0 0 0 0 0 0 0 0 0\n")
+    after = moment(3.0, "cpu0 600 200 100 50 50 0 0 9 500 150\n")
+    assert after.cpus == {"cpu0": (250, 1000)}
+    sample = sample_between(before, after, MOUNT, None)
     assert (sample.busiest_cpu, sample.cpu_s) == (0.25, 0.5)
-    assert cpu_times("cpu0 5 0 5 0 0 0 0 0 20 0\n") == (("cpu0", Cpu(0, 10)),)
+    assert moment(1.0, "cpu0 5 0 5 0 0 0 0 0 20 0\n").cpus == {"cpu0": (0, 10)}
     # Kernels before 2.6.24 have no guest times.
-    assert cpu_times("cpu0 600 200 100 50 50 0 0 9\n") == (("cpu0", Cpu(900, 1000)),)
+    old = moment(1.0, "cpu0 600 200 100 50 50 0 0 9\n")
+    assert old.cpus == {"cpu0": (900, 1000)}
 
 
 PCI = PciIdentity("0000:17:00.0", "0x15b3", "0x101d", "0x00")
@@ -191,7 +188,6 @@ def _roce(gid="10.0.0.2", rate=100_000, speed=8.0, width=4):
         ),
         netdevs=(Netdev("ens1f0", 1, 1500, "00:00:00:00:00:01", "up"),),
         routes=(Route("10.0.0.1", "ens1f0", "10.0.0.2"),),
-        tuning=Tuning(rdma_slots=16),
     )
 
 
@@ -201,7 +197,6 @@ def test_a_path_has_port_mtu_and_pcie_link():
         *("10.0.0.1", "ens1f0", 1500, "mlx5_0", 1, "Ethernet", 100_000, 1024, 4096),
         *(31507, "8 GT/s x4"),
     )
-    assert slots_of(_roce()) == 16
 
 
 def test_a_path_by_another_netdev_names_the_fastest_port():

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -16,27 +15,20 @@ from support.storage.fake_mount import FakeMount
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.model import Facts, NfsMount, Route
+from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.facts.statistics import Statistics
 from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule
-from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, run_command
+from ovirt_rdma.host.system.commands import run_command
 from ovirt_rdma.storage.benchmark import tools
 from ovirt_rdma.storage.benchmark.measure import (
     MIB,
     Measuring,
     Request,
-    Server,
     check_space,
     read_counters,
-    turns,
 )
-from ovirt_rdma.storage.benchmark.model import (
-    RANDOM_READ,
-    SEQUENTIAL_WRITE,
-    LinkResult,
-    Load,
-)
-from ovirt_rdma.storage.benchmark.scratch import Scratch, engine
+from ovirt_rdma.storage.benchmark.model import RANDOM_READ, SEQUENTIAL_WRITE, Load
+from ovirt_rdma.storage.benchmark.scratch import Scratch
 from ovirt_rdma.storage.benchmark.verdict import Moment, sample_between
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Readiness, Step
 
@@ -82,8 +74,12 @@ def mounts(tmp_path):
 @pytest.fixture
 def measuring(mounts):
     return Measuring(
+        EXPORT,
+        RULE,
+        ("10.0.0.1",),
+        Readiness((_step(READY),)),
         Facts("hv1", "6.1.0", 100.0),
-        "10.0.0.1",
+        ENGINE,
         Canned(str(mounts.root), mounts),
         tuple,
         lambda: Moment(Statistics(100.0)),
@@ -91,8 +87,8 @@ def measuring(mounts):
     )
 
 
-def _server(*steps):
-    return Server(EXPORT, RULE, ("10.0.0.1",), Readiness(steps or (_step(READY),)))
+def _jobs(measuring, request=QUICK, *, yes_write=False):
+    return measuring.run(request, yes_write=yes_write).jobs
 
 
 def _step(verdict, detail="fine"):
@@ -105,12 +101,12 @@ def _mounted(mounts):
 
 
 def test_transports_are_mounted_in_turns_and_never_together(measuring, mounts):
-    jobs = measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+    jobs = _jobs(measuring)
     names = ["rdma" if "proto=rdma" in one else "tcp" for one in _mounted(mounts)]
     assert names == ["rdma", "tcp", "tcp", "rdma"]
     # FakeMount refuses a mount over a mount.
-    assert len(jobs) == 4 * 6
-    assert [job.repeat for job in jobs] == [1] * 12 + [2] * 12
+    assert len(jobs) == 4 * 5
+    assert [job.repeat for job in jobs] == [1] * 10 + [2] * 10
     assert mounts.is_clean()
     assert measuring.skipped == []
 
@@ -131,7 +127,7 @@ def test_a_file_that_was_not_written_is_not_measured(
     """A server reads zeros of a hole without its disks."""
     measuring.scratch.content, measuring.scratch.written = content, written
     with pytest.raises(Problem) as caught:
-        measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+        _jobs(measuring)
     assert caught.value.id == "bench-fio-incomplete"
     assert reason in str(caught.value)
     assert measuring.scratch.runs == 1
@@ -140,7 +136,7 @@ def test_a_file_that_was_not_written_is_not_measured(
 
 def test_the_options_are_those_that_vdsm_gets(measuring, mounts):
     request = replace(QUICK, repeats=1, versions=("3", "4.2"), nconnect=(1, 4))
-    measuring.mounts(_server(), request, ENGINE, yes_write=False)
+    _jobs(measuring, request)
     first, *_, last = _mounted(mounts)
     assert first == (
         "soft,nosharecache,timeo=100,retrans=3,nfsvers=3,"
@@ -153,18 +149,17 @@ def test_the_options_are_those_that_vdsm_gets(measuring, mounts):
 
 
 def test_rdma_that_is_not_ready_is_skipped_with_the_reason(measuring, mounts):
-    server = _server(_step(NOT_READY, "10.0.0.1 refuses RDMA connections"))
-    jobs = measuring.mounts(server, QUICK, ENGINE, yes_write=False)
-    assert {job.setting.transport for job in jobs} == {"tcp"}
-    assert measuring.skipped == [
-        "RDMA was not measured: 10.0.0.1 refuses RDMA connections"
-    ]
-    assert measuring.no_rdma == "10.0.0.1 refuses RDMA connections"
+    step = _step(NOT_READY, "10.0.0.1 refuses RDMA connections")
+    measuring.readiness = Readiness((step,))
+    made = measuring.run(QUICK, yes_write=False)
+    assert {job.setting.transport for job in made.jobs} == {"tcp"}
+    assert made.no_rdma == "10.0.0.1 refuses RDMA connections"
+    assert made.skipped == (f"RDMA was not measured: {made.no_rdma}",)
 
 
 def test_a_mount_that_fails_is_skipped_once(measuring, mounts):
     mounts.refusals = {"proto=rdma": "mount.nfs: Protocol error"}
-    jobs = measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+    jobs = _jobs(measuring)
     assert {job.setting.transport for job in jobs} == {"tcp"}
     assert len([one for one in _mounted(mounts) if "proto=rdma" in one]) == 1
     assert len(measuring.skipped) == 1
@@ -174,7 +169,7 @@ def test_a_mount_that_fails_is_skipped_once(measuring, mounts):
 def test_without_any_mount_the_reason_is_the_error(measuring, mounts):
     mounts.refusals = {"nfsvers": "mount.nfs: access denied by server while mounting"}
     with pytest.raises(Problem) as caught:
-        measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+        _jobs(measuring)
     assert caught.value.id == "bench-nothing-mounted"
     assert "the server refuses this path to this host" in str(caught.value)
     assert mounts.is_clean()
@@ -199,7 +194,7 @@ def _with_mount(measuring, source, protocol="tcp"):
 def test_a_domain_in_use_is_refused_before_anything_is_mounted(measuring, mounts):
     _with_mount(measuring, "10.0.0.1:/x")
     with pytest.raises(Problem) as caught:
-        measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+        _jobs(measuring)
     assert (caught.value.id, caught.value.exit_code) == ("bench-storage-domain", 4)
     assert "mounted at /rhev/data-center/mnt/10.0.0.1:_x" in str(caught.value)
     assert mounts.commands == []
@@ -209,19 +204,19 @@ def test_a_domain_of_another_host_is_refused_and_unmounted(measuring, mounts):
     domain = mounts.server / "c1b2ef3e-0c5e-4f5c-9d3a-6a1b2c3d4e5f"
     (domain / "dom_md").mkdir(parents=True)
     with pytest.raises(Problem) as caught:
-        measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+        _jobs(measuring)
     assert caught.value.exit_code == 4
     assert f"has the storage domain {domain.name}" in str(caught.value)
     assert [path.name for path in mounts.server.iterdir()] == [domain.name]
     assert measuring.scratch.runs == 0
-    jobs = measuring.mounts(_server(), QUICK, ENGINE, yes_write=True)
+    jobs = _jobs(measuring, yes_write=True)
     assert jobs
     assert [path.name for path in mounts.server.iterdir()] == [domain.name]
 
 
 def test_a_connection_of_another_mount_is_not_measured(measuring, mounts):
     _with_mount(measuring, "10.0.0.1:/other")
-    jobs = measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+    jobs = _jobs(measuring)
     assert {job.setting.transport for job in jobs} == {"tcp"}
     assert (
         "a second mount of the server would use that connection"
@@ -229,7 +224,7 @@ def test_a_connection_of_another_mount_is_not_measured(measuring, mounts):
     )
     # The export's own mount has a connection too.
     _with_mount(measuring, "10.0.0.1:/x", "rdma")
-    jobs = measuring.mounts(_server(), QUICK, ENGINE, yes_write=True)
+    jobs = _jobs(measuring, yes_write=True)
     assert {job.setting.transport for job in jobs} == {"rdma"}
 
 
@@ -249,8 +244,8 @@ def _domain_appears(measuring, mounts, at):
     "at, rdma, words",
     [
         (1, 0, "NFS 4.2 over RDMA was not measured: 10.0.0.1:/other is mounted over"),
-        (2, 6, "NFS 4.2 over RDMA was not measured again: 10.0.0.1:/other is mounted"),
-        (4, 6, "NFS 4.2 over RDMA was not measured again: 10.0.0.1:/other is mounted"),
+        (2, 5, "NFS 4.2 over RDMA was not measured again: 10.0.0.1:/other is mounted"),
+        (4, 5, "NFS 4.2 over RDMA was not measured again: 10.0.0.1:/other is mounted"),
     ],
     ids=["while it was mounted", "before the turn", "while it was mounted again"],
 )
@@ -259,9 +254,9 @@ def test_a_domain_that_is_mounted_meanwhile_ends_the_turns_of_the_other_transpor
 ):
     _domain_appears(measuring, mounts, at)
     request = replace(QUICK, versions=("4.2",))
-    jobs = measuring.mounts(_server(), request, ENGINE, yes_write=False)
+    jobs = _jobs(measuring, request)
     names = [job.setting.transport for job in jobs]
-    assert (names.count("rdma"), names.count("tcp")) == (rdma, 12)
+    assert (names.count("rdma"), names.count("tcp")) == (rdma, 10)
     (note,) = measuring.skipped
     assert note.startswith(words)
     # The scratch folder too, where the last turn did not run.
@@ -272,7 +267,7 @@ def test_a_domain_that_is_mounted_meanwhile_ends_the_turns_of_the_other_transpor
 def test_an_export_that_fills_up_ends_it_and_leaves_nothing(measuring, mounts, full_at):
     measuring.scratch.full_at = full_at
     with pytest.raises(Problem) as caught:
-        measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+        _jobs(measuring)
     assert str(caught.value) == "the export cannot be measured: No space left on device"
     assert "free space" in caught.value.fix
     assert mounts.is_clean()
@@ -292,100 +287,20 @@ def test_space_is_checked_before_anything_is_written():
 def test_an_export_that_is_almost_full_gets_no_file(measuring, mounts, monkeypatch):
     monkeypatch.setattr(measuring.scratch, "free_space", lambda: (2 * MIB, 100 * MIB))
     with pytest.raises(Problem) as caught:
-        measuring.mounts(_server(), QUICK, ENGINE, yes_write=False)
+        _jobs(measuring)
     assert (caught.value.id, caught.value.exit_code) == ("bench-no-space", 4)
     assert "10.0.0.1:/x has 2 MiB free, and bench needs 6 MiB" in str(caught.value)
     assert measuring.scratch.runs == 0
     assert mounts.is_clean()
 
 
-@pytest.mark.parametrize(
-    "slots, above", [(None, 256), (16, 32), (128, 256), (4096, 1024)]
-)
-def test_one_load_has_more_requests_than_slots(slots, above):
-    (first, *_) = turns(replace(QUICK, repeats=1), slots)
-    depths = [load.depth for load in first.loads if load.name == "random-read"]
-    assert depths == sorted({1, 32, above})
-
-
-# perftest 4.5: the option is named first, and its usage comes after it.
-_OLD_PERFTEST = """
-import sys
-print("Usage:\\n  ib_write_bw  start a server and wait for connection")
-print("ib_write_bw: unrecognized option '--report_gbits'", file=sys.stderr)
-print(" Invalid Command or flag.\\n See usage above", file=sys.stderr)
-sys.exit(1)
-"""
-
-
-def _tool(argv, timeout_s):
-    if argv[0] == "iperf3":
-        return json.dumps({"end": {"sum_received": {"bits_per_second": 8e9}}})
-    if argv[0] == "ib_write_bw":
-        return run_command([sys.executable, "-c", _OLD_PERFTEST], timeout_s)
-    raise NotInstalled("No such file or directory")
-
-
-def test_the_link_is_measured_with_the_tools_that_are_there(measuring):
-    measuring.run, measuring.peer_address = _tool, "10.0.0.9"
-    measuring.facts = replace(
-        measuring.facts, routes=(Route("10.0.0.9", "ens1f0", "10.0.0.2"),)
-    )
-    assert list(measuring.link("hv2")) == [
-        LinkResult("iperf3", "stream", "tcp", "hv2", 1e9, "ens1f0")
-    ]
-    assert measuring.skipped == [
-        "ib_read_bw is not installed here",
-        "ib_write_bw has no result from hv2: ib_write_bw: unrecognized option "
-        "'--report_gbits'; start 'ib_write_bw -R' there",
-    ]
-
-
-def test_the_next_server_of_perftest_may_still_be_starting(measuring):
-    """Its server ends after one test, and the shell then starts the next one."""
-    failures = ["refused", "refused"]
-    pauses = []
-
-    def run(argv, timeout_s):
-        if argv[0] == "ib_write_bw" and failures:
-            raise CommandFailed(failures.pop(), 1)
-        if argv[0].startswith("ib_"):
-            return " #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec]\n 1 1 0 8\n"
-        raise CommandFailed("refused", 1)
-
-    measuring.run, measuring.pause = run, pauses.append
-    assert [(r.tool, r.bytes_per_s) for r in measuring.link("hv2")] == [
-        ("ib_read_bw", 1e9),
-        ("ib_write_bw", 1e9),
-    ]
-    # Servers that stay are asked once.
-    assert pauses == [1.0, 1.0]
-
-
-@pytest.mark.parametrize("name", ["libaio", "psync"])
-def test_every_run_of_fio_is_direct_and_makes_no_file(name):
-    """From the page cache of this host, memory would be measured; a file that fio makes
-    is one that somebody else could have replaced.
-    """
-    found = tools.Engine("3.35", name)
-    (first, *_) = turns(QUICK, 128)
-    commands = [tools.arguments(one, "/f", MIB, 1, found) for one in first.loads]
-    for command in (*commands, tools.layout_arguments("/f", MIB, found)):
-        given = [word.partition("=")[0] for word in command]
-        for word in ("--direct=1", "--allow_file_create=0", "--fallocate=none"):
-            assert word in command, command
-            assert given.count(word.partition("=")[0]) == 1
-        # These would turn it around.
-        assert not {"--buffered", "--invalidate", "--create_on_open"} & set(given)
-
-
 @pytest.mark.skipif(not shutil.which("fio"), reason="fio is not installed")
 def test_the_real_fio_makes_no_file(tmp_path):
-    found = engine(run_command)
+    found = tools.engine(run_command)
     file = tmp_path / "data"
     for command in (
         tools.arguments(READ, str(file), MIB, 1, found),
-        tools.layout_arguments(str(file), MIB, found),
+        tools.layout_arguments(str(file), MIB),
     ):
         with contextlib.suppress(Problem):
             Scratch(str(tmp_path)).fio(command, 1)
@@ -398,7 +313,7 @@ def test_the_real_fio_is_understood():
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         mounts = FakeMount(Path(name))
         scratch = Scratch(name, mounts)
-        found = engine(run_command)
+        found = tools.engine(run_command)
         results = []
         with scratch.only_run():
             scratch.mount("nas1:/x", "soft", over_rdma=False)
@@ -406,7 +321,7 @@ def test_the_real_fio_is_understood():
             file = scratch.file
             made = scratch.folder / "data"
             inode = made.stat().st_ino
-            layout = tools.layout_arguments(file, 4 * MIB, found)
+            layout = tools.layout_arguments(file, 4 * MIB)
             tools.check_layout(scratch.fio(layout, 9), 4 * MIB)
             scratch.check_written(4 * MIB)
             # Written by its name in /proc, and in place.

@@ -40,7 +40,6 @@ MOUNT = MountHealth(
     ("no answer within 2 s",),
     1700000000.5,
     None,
-    ("nas1:/export/iso",),
 )
 STATE = HealthState(1700000030.0, 500.0, 10.0, (MOUNT,), ("/proc/x cannot be read",))
 

@@ -26,7 +26,6 @@ from ovirt_rdma.storage.health.signs import (
     AT_ONCE,
     PROBE_S,
     Answer,
-    Asked,
     Probes,
     monitored_file,
     read_block,
@@ -83,7 +82,7 @@ def fifo(tmp_path) -> Path:
 
 
 def ask(work, *mountpoints, timeout_s=PATIENT_S):
-    return Probes(work).ask([Asked(place) for place in mountpoints], timeout_s)
+    return Probes(work).ask(mountpoints, timeout_s=timeout_s)
 
 
 def children() -> set[int]:
@@ -93,7 +92,7 @@ def children() -> set[int]:
 
 
 def test_a_name_that_cannot_exist_is_looked_up(tmp_path):
-    answer = Probes().ask([Asked(str(tmp_path))], PATIENT_S)[str(tmp_path)]
+    answer = Probes().ask([str(tmp_path)], timeout_s=PATIENT_S)[str(tmp_path)]
     assert answer.error is None
     assert answer.seconds is not None
     assert 0.0 <= answer.seconds < PATIENT_S
@@ -110,7 +109,7 @@ def test_each_question_has_another_name(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "lstat", lstat)
     for _ in range(3):
-        list(signs.ask_server(Asked("/mnt/a")))
+        list(signs.ask_server("/mnt/a"))
     assert len(set(asked)) == 3
     for path in asked:
         assert re.fullmatch(r"/mnt/a/\.ovirt-rdma-[0-9a-f]{24}", path)
@@ -134,7 +133,7 @@ def test_a_refusal_may_be_remembered_so_the_server_is_asked_for_its_space(monkey
 
     monkeypatch.setattr(os, "lstat", lstat)
     monkeypatch.setattr(os, "statvfs", asked.append)
-    (fields,) = signs.ask_server(Asked("/mnt/a", read=True))
+    (fields,) = signs.ask_server("/mnt/a", read=True)
     assert asked == ["/mnt/a"]
     assert fields["error"] == "EACCES"
     assert "read_s" not in fields
@@ -148,7 +147,9 @@ def test_a_domain_is_read_where_vdsm_reads_it(tmp_path):
         (metadata.parent / other).write_text("x")
     (tmp_path / "__DIRECT_IO_TEST__").write_text("x")
     assert monitored_file(str(tmp_path)) == str(metadata)
-    answer = Probes().ask([Asked(str(tmp_path), read=True)], PATIENT_S)[str(tmp_path)]
+    answer = Probes().ask([str(tmp_path)], read=True, timeout_s=PATIENT_S)[
+        str(tmp_path)
+    ]
     # A file system without O_DIRECT, such as tmpfs of old kernels, says EINVAL.
     assert answer.read_error in (None, "EINVAL")
     assert answer.read_s is not None
@@ -160,7 +161,9 @@ def test_nothing_is_read_without_a_domain(tmp_path):
     (tmp_path / DOMAIN).symlink_to("/proc/self")
     assert monitored_file(str(tmp_path)) is None
     assert monitored_file(str(tmp_path / "gone")) is None
-    answer = Probes().ask([Asked(str(tmp_path), read=True)], PATIENT_S)[str(tmp_path)]
+    answer = Probes().ask([str(tmp_path)], read=True, timeout_s=PATIENT_S)[
+        str(tmp_path)
+    ]
     assert (answer.read_s, answer.read_error, answer.error) == (None, None, None)
 
 
@@ -196,7 +199,7 @@ def test_a_storage_domain_is_asked_as_vdsm(monkeypatch, mountpoint, user):
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "lstat", lstat)
-    list(signs.ask_server(Asked(mountpoint)))
+    list(signs.ask_server(mountpoint))
     assert done == [*user, "asked"]
 
 
@@ -216,15 +219,15 @@ def test_a_block_is_read_without_the_page_cache(tmp_path, monkeypatch):
 def test_one_that_hangs_is_given_up_and_others_answer(fifo, events):
     events.wanted = 2
 
-    def work(asked):
-        if asked.mountpoint == "/hangs":
+    def work(mountpoint, read):
+        if mountpoint == "/hangs":
             fifo.read_text()
         yield {"seconds": 0.25}
-        events.mark(ord(asked.mountpoint[1]))
+        events.mark(ord(mountpoint[1]))
 
     before = children()
-    asked = [Asked(place) for place in ("/a", "/hangs", "/b")]
-    answers = Probes(work, clock=events).ask(asked, SOON_S)
+    asked = ["/a", "/hangs", "/b"]
+    answers = Probes(work, clock=events).ask(asked, timeout_s=SOON_S)
     assert events.now > SOON_S
     assert answers == {
         "/a": Answer(seconds=0.25),
@@ -237,16 +240,16 @@ def test_one_that_hangs_is_given_up_and_others_answer(fifo, events):
 def test_the_lookup_counts_although_the_read_hangs(fifo, events):
     events.wanted = 2
 
-    def work(asked):
+    def work(mountpoint, read):
         yield {"seconds": 0.25, "error": None}
-        if asked.read:
+        if mountpoint == "/a":
             yield {"read_late": True}
-        events.mark(ord(asked.mountpoint[1]))
+        events.mark(ord(mountpoint[1]))
         yield {"read_s": float(len(fifo.read_text())), "read_late": False}
 
     before = children()
     probes = Probes(work, clock=events)
-    answers = probes.ask([Asked("/a", True), Asked("/b")], SOON_S)
+    answers = probes.ask(["/a", "/b"], read=True, timeout_s=SOON_S)
     assert answers == {
         "/a": Answer(seconds=0.25, read_late=True),
         # No read has begun: that it is slow to end says nothing of the server.
@@ -258,12 +261,12 @@ def test_the_lookup_counts_although_the_read_hangs(fifo, events):
 def test_half_a_line_is_no_answer(fifo, events, monkeypatch):
     monkeypatch.setattr(signs, "_write", lambda w, fields: os.write(w, b'{"seco'))
 
-    def work(asked):
+    def work(mountpoint, read):
         yield {"seconds": 0.25}
         events.mark()
         fifo.read_text()
 
-    answers = Probes(work, clock=events).ask([Asked("/a", True)], SOON_S)
+    answers = Probes(work, clock=events).ask(["/a"], read=True, timeout_s=SOON_S)
     assert answers == {"/a": Answer(late=True)}
 
 
@@ -286,7 +289,7 @@ def signals(monkeypatch):
 def hangs(fifo, events):
     """Return what a child does that never answers."""
 
-    def work(asked):
+    def work(mountpoint, read):
         events.mark()
         yield {"x": fifo.read_text()}
 
@@ -299,81 +302,80 @@ def test_one_that_cannot_be_killed_is_left_alone_and_not_asked_again(
     """A signal is not delivered to a process in uninterruptible wait."""
     asked = signals.asked
     probes = Probes(hangs(fifo, events), clock=events)
-    first = probes.ask([Asked("/a")], SOON_S)
+    first = probes.ask(["/a"], timeout_s=SOON_S)
     ((pid, number),) = asked
     assert (number, first) == (signal.SIGKILL, {"/a": Answer(late=True)})
-    again = probes.ask([Asked("/a")], SOON_S)["/a"]
+    again = probes.ask(["/a"], timeout_s=SOON_S)["/a"]
     assert again.late
     assert again.stuck_s is not None
     assert again.stuck_s >= 0.0
     assert len(asked) == 1
     # It ends at last: then the mount is asked again.
     signals.end(pid)
-    assert probes.ask([Asked("/a")], SOON_S) == {"/a": Answer(late=True)}
+    assert probes.ask(["/a"], timeout_s=SOON_S) == {"/a": Answer(late=True)}
     assert len(asked) == 2
     assert [path.name for path in records.iterdir()] == [str(asked[1][0])]
 
 
 def test_a_read_that_cannot_be_killed_stops_no_lookup(events, signals):
-    def work(asked):
+    def work(mountpoint, read):
         if os.geteuid() == 0:
             # As on mounts of VDSM.
             os.setuid(VDSM_UID)
         yield {"seconds": 0.25}
-        if asked.read:
+        if read:
             yield {"read_late": True}
             events.mark()
             signal.pause()
 
     probes = Probes(work, clock=events)
-    read = [Asked("/a", read=True)]
-    first = probes.ask(read, SOON_S)
+    first = probes.ask(["/a"], read=True, timeout_s=SOON_S)
     assert first == {"/a": Answer(seconds=0.25, read_late=True)}
     ((pid, _),) = signals.asked
     for other in (probes, Probes(work)):
-        again = other.ask(read, PATIENT_S)["/a"]
+        again = other.ask(["/a"], read=True, timeout_s=PATIENT_S)["/a"]
         assert (again.seconds, again.late, again.read_late) == (0.25, False, True)
         assert again.stuck_s is not None
         # Who asks for the lookup only gets the lookup only.
-        assert other.ask([Asked("/a")], PATIENT_S) == {"/a": Answer(seconds=0.25)}
+        assert other.ask(["/a"], timeout_s=PATIENT_S) == {"/a": Answer(seconds=0.25)}
     signals.end(pid)
 
 
 def test_one_that_is_stopped_is_given_up(events):
-    def work(asked):
+    def work(mountpoint, read):
         events.mark()
         os.kill(os.getpid(), signal.SIGSTOP)
         return []
 
     before = children()
     probes = Probes(work, clock=events)
-    assert probes.ask([Asked("/a")], SOON_S) == {"/a": Answer(late=True)}
+    assert probes.ask(["/a"], timeout_s=SOON_S) == {"/a": Answer(late=True)}
     assert children() == before
 
 
 def test_another_process_sees_the_one_that_hangs(fifo, events, signals, records):
     """A mount has one such child, whichever process began first."""
-    answers = Probes(lambda asked: [{"seconds": 0.5}])
-    assert answers.ask([Asked("/mnt/a")], PATIENT_S)["/mnt/a"] == Answer(seconds=0.5)
-    Probes(hangs(fifo, events), clock=events).ask([Asked("/mnt/a")], SOON_S)
+    answers = Probes(lambda mountpoint, read: [{"seconds": 0.5}])
+    assert answers.ask(["/mnt/a"], timeout_s=PATIENT_S)["/mnt/a"] == Answer(seconds=0.5)
+    Probes(hangs(fifo, events), clock=events).ask(["/mnt/a"], timeout_s=SOON_S)
     pid, _ = signals.asked[-1]
-    again = answers.ask([Asked("/mnt/a"), Asked("/mnt/b")], PATIENT_S)
+    again = answers.ask(["/mnt/a", "/mnt/b"], timeout_s=PATIENT_S)
     assert again["/mnt/b"] == Answer(seconds=0.5)
     assert again["/mnt/a"].late
     assert again["/mnt/a"].stuck_s is not None
     signals.end(pid)
-    assert answers.ask([Asked("/mnt/a")], PATIENT_S)["/mnt/a"] == Answer(seconds=0.5)
+    assert answers.ask(["/mnt/a"], timeout_s=PATIENT_S)["/mnt/a"] == Answer(seconds=0.5)
     assert not (records / str(pid)).exists()
 
 
 def test_its_number_is_given_to_another_process(fifo, events, signals, records):
-    Probes(hangs(fifo, events), clock=events).ask([Asked("/mnt/a")], SOON_S)
+    Probes(hangs(fifo, events), clock=events).ask(["/mnt/a"], timeout_s=SOON_S)
     ((pid, _),) = signals.asked
     record = records / str(pid)
     fields = json.loads(record.read_text())
     record.write_text(json.dumps({**fields, "started": fields["started"] - 1}))
-    answers = Probes(lambda asked: [{"seconds": 0.5}])
-    assert answers.ask([Asked("/mnt/a")], PATIENT_S)["/mnt/a"] == Answer(seconds=0.5)
+    answers = Probes(lambda mountpoint, read: [{"seconds": 0.5}])
+    assert answers.ask(["/mnt/a"], timeout_s=PATIENT_S)["/mnt/a"] == Answer(seconds=0.5)
 
 
 def test_a_process_of_a_user_is_no_child_of_ours(tmp_path, records):
@@ -385,14 +387,14 @@ def test_a_process_of_a_user_is_no_child_of_ours(tmp_path, records):
     ) as user:
         assert user.stdout is not None
         user.stdout.readline()
-        answers = Probes(lambda asked: [{"seconds": 0.5}])
-        assert answers.ask([Asked("/mnt/a")], PATIENT_S) == {
+        answers = Probes(lambda mountpoint, read: [{"seconds": 0.5}])
+        assert answers.ask(["/mnt/a"], timeout_s=PATIENT_S) == {
             "/mnt/a": Answer(seconds=0.5)
         }
 
 
 def test_only_root_can_read_or_write_the_records(fifo, events, signals, records):
-    Probes(hangs(fifo, events), clock=events).ask([Asked("/mnt/a")], SOON_S)
+    Probes(hangs(fifo, events), clock=events).ask(["/mnt/a"], timeout_s=SOON_S)
     (record,) = records.iterdir()
     modes = [path.stat().st_mode & 0o777 for path in (records, record)]
     assert modes == [0o700, 0o600]
@@ -412,8 +414,8 @@ def test_a_damaged_record_is_none(records, content):
     records.mkdir(parents=True)
     (records / str(os.getpid())).write_text(content)
     (records / "other").mkdir()
-    answers = Probes(lambda asked: [{"seconds": 0.5}])
-    assert answers.ask([Asked("/mnt/a")], PATIENT_S)["/mnt/a"] == Answer(seconds=0.5)
+    answers = Probes(lambda mountpoint, read: [{"seconds": 0.5}])
+    assert answers.ask(["/mnt/a"], timeout_s=PATIENT_S)["/mnt/a"] == Answer(seconds=0.5)
 
 
 def test_without_a_place_for_records_a_process_remembers_its_own(
@@ -422,14 +424,14 @@ def test_without_a_place_for_records_a_process_remembers_its_own(
     records.parent.mkdir()
     records.write_text("a file in place of the folder")
     probes = Probes(hangs(fifo, events), clock=events)
-    assert probes.ask([Asked("/a")], SOON_S) == {"/a": Answer(late=True)}
-    assert probes.ask([Asked("/a")], SOON_S)["/a"].stuck_s is not None
+    assert probes.ask(["/a"], timeout_s=SOON_S) == {"/a": Answer(late=True)}
+    assert probes.ask(["/a"], timeout_s=SOON_S)["/a"].stuck_s is not None
 
 
 def test_a_child_has_nothing_of_its_parent(tmp_path):
     note = tmp_path / "note"
 
-    def work(asked):
+    def work(mountpoint, read):
         inside = Path("/proc/self")
         files = {str(f.readlink()) for f in (inside / "fd").iterdir() if f.exists()}
         note.write_text(
@@ -457,11 +459,11 @@ def test_a_lock_of_the_parent_ends_while_a_child_hangs(tmp_path, records):
     """Whoever starts nfs health must not hold a lock by the child that is left."""
     program = """
 import fcntl, os, sys, time
-from ovirt_rdma.storage.health.signs import Asked, Probes
+from ovirt_rdma.storage.health.signs import Probes
 os.kill = lambda pid, number: None
 lock = open(sys.argv[1], "w")
 fcntl.flock(lock, fcntl.LOCK_EX)
-Probes(lambda asked: time.sleep(60), sys.argv[2]).ask([Asked("/a")], 0.3)
+Probes(lambda mountpoint, read: time.sleep(60), sys.argv[2]).ask(["/a"], timeout_s=0.3)
 """
     path = tmp_path / "lock"
     # Ends at once, although its child has not: the pipes are closed.
@@ -479,7 +481,7 @@ Probes(lambda asked: time.sleep(60), sys.argv[2]).ask([Asked("/a")], 0.3)
 
 def test_more_mounts_than_children_at_once():
     places = [f"/mnt/{number}" for number in range(2 * AT_ONCE + 3)]
-    answers = ask(lambda asked: [{"seconds": 1.0}], *places)
+    answers = ask(lambda mountpoint, read: [{"seconds": 1.0}], *places)
     assert answers == {place: Answer(seconds=1.0) for place in places}
 
 
@@ -495,9 +497,9 @@ def test_a_fork_that_fails_is_a_problem(monkeypatch):
 @pytest.mark.parametrize(
     "work",
     [
-        lambda asked: os._exit(1),
-        lambda asked: [],
-        lambda asked: os.kill(os.getpid(), signal.SIGSEGV),
+        lambda mountpoint, read: os._exit(1),
+        lambda mountpoint, read: [],
+        lambda mountpoint, read: os.kill(os.getpid(), signal.SIGSEGV),
     ],
 )
 def test_a_child_that_ends_without_answer_is_a_problem(work):
@@ -506,7 +508,7 @@ def test_a_child_that_ends_without_answer_is_a_problem(work):
 
 
 def test_a_child_that_ends_in_the_read_is_a_problem():
-    def work(asked):
+    def work(mountpoint, read):
         yield {"seconds": 0.25}
         yield {"read_late": True}
         os._exit(1)
@@ -524,17 +526,17 @@ def test_a_server_that_is_slow_to_find_the_file_is_not_asked_to_read(
         return str(tmp_path / "metadata")
 
     monkeypatch.setattr(signs, "monitored_file", find)
-    (fields,) = signs.ask_server(Asked(str(tmp_path), read=True))
+    (fields,) = signs.ask_server(str(tmp_path), read=True)
     assert fields["error"] is None
 
 
 def test_a_child_that_writes_something_else_is_a_problem():
     wrong = "the process that asked the server wrote no answer"
-    work = lambda asked: [{"no such field": 1}]  # noqa: E731
+    work = lambda mountpoint, read: [{"no such field": 1}]  # noqa: E731
     assert ask(work, "/a") == {"/a": Answer(problem=wrong)}
 
 
 def test_a_bug_in_the_child_is_a_problem():
-    assert ask(lambda asked: 1 / 0, "/a") == {
+    assert ask(lambda mountpoint, read: 1 / 0, "/a") == {
         "/a": Answer(problem="ZeroDivisionError: division by zero")
     }

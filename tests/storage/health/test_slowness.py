@@ -25,7 +25,6 @@ SLOWNESS = {
             FAST,
             load=load(data=(1000, 300.0, 20.0), backlog=30.0),
             backlog=31,
-            slots=2,
         ),
         (SLOTS, True, "slots-used-up"),
     ),
@@ -80,7 +79,6 @@ SLOWNESS = {
         seen(
             FAST,
             load=load(data=(1000, 300.0, 20.0), backlog=30.0, connects=1),
-            slots=2,
         ),
         (SLOTS, True, "slots-used-up"),
     ),
@@ -90,7 +88,7 @@ SLOWNESS = {
             signs(took=0.002),
             load=load(data=(400, 1.0, 400.0)),
         ),
-        (SERVER, True, "threads-busy"),
+        (SERVER, True, "server-slow"),
     ),
     "late without load": (
         seen(Answer(seconds=0.9), signs(took=0.002), load=load()),

@@ -69,7 +69,7 @@ SILENCE = {
                 ports_down=("mlx5_1/1 is DOWN",),
             )
         ),
-        (DEAD, HOST, False, "device-gone"),
+        (DEAD, HOST, False, "host-not-ready"),
     ),
     "no route of a TCP mount, and an RDMA port is down": (
         seen(
@@ -83,7 +83,7 @@ SILENCE = {
             ),
             transport="tcp",
         ),
-        (DEAD, HOST, True, "no-route"),
+        (DEAD, HOST, True, "host-not-ready"),
     ),
     "cable out, and another port has no subnet manager": (
         seen(
@@ -121,7 +121,7 @@ SILENCE = {
                 listener=MUTE,
             )
         ),
-        (DEAD, HOST, True, "device-gone"),
+        (DEAD, HOST, True, "host-not-ready"),
     ),
     "no route": (
         seen(
@@ -132,7 +132,7 @@ SILENCE = {
                 carrier=None,
             )
         ),
-        (DEAD, HOST, True, "no-route"),
+        (DEAD, HOST, True, "host-not-ready"),
     ),
     "listener gone": (
         seen(its=signs(ACCEPTS, REFUSED)),
@@ -342,7 +342,7 @@ SILENCE = {
 
 
 # These sentences are about this host.
-_LOCAL = ("device-gone", "no-route", "port-without-sm")
+_LOCAL = ("host-not-ready", "port-without-sm")
 
 
 @pytest.mark.parametrize("name", SILENCE)

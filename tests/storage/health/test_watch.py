@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
@@ -13,7 +14,7 @@ from ovirt_rdma.host.daemon.loop import due_after
 from ovirt_rdma.host.paths import HEALTH_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import NfsPolicy, Policy
 from ovirt_rdma.host.policy.store import store
-from ovirt_rdma.storage.health.look import AGAIN_S, HealthWatch, Look
+from ovirt_rdma.storage.health.look import AGAIN_S, HealthWatch
 from ovirt_rdma.storage.health.signs import ALONE_S, LISTENER_S, PROBE_S
 from ovirt_rdma.storage.health.state import (
     DEAD,
@@ -22,6 +23,7 @@ from ovirt_rdma.storage.health.state import (
     SERVER,
     SLOW,
     STALLED,
+    HealthState,
     MountHealth,
     read_state,
 )
@@ -39,19 +41,21 @@ class FakeLooker:
     """Returns prepared looks, one after the other."""
 
     looks: list[tuple[MountHealth, ...]]
+    now: Callable[[], float]
     problems: tuple[str, ...] = ()
 
     def look(self, policy):
-        return Look(self.looks.pop(0), self.problems)
+        return self.state(self.looks.pop(0))
+
+    def state(self, mounts):
+        return HealthState(self.now(), self.now(), 0.0, mounts, self.problems)
 
 
 class Watched:
     def __init__(self, root, interval=10):
         self.root, self.now = root, 1000.0
-        self.looker = FakeLooker([])
-        self.watch = HealthWatch(
-            str(root), self.looker, clock=lambda: self.now, uptime=lambda: self.now
-        )
+        self.looker = FakeLooker([], lambda: self.now)
+        self.watch = HealthWatch(str(root), self.looker)
         self.runs = TaskRuns(self.watch, root)
         self.notes = self.runs.said
         self.follow(interval)
@@ -132,7 +136,7 @@ def test_a_fault_is_reported_within_15_s(watched, mount, took, after):
     def look(policy):
         is_broken = watched.now > broken
         watched.now += took if is_broken else 0.05
-        return Look((mount if is_broken else GOOD,))
+        return watched.looker.state((mount if is_broken else GOOD,))
 
     watched.looker.look = look
     while not watched.notes:
@@ -146,11 +150,6 @@ def test_from_silence_to_late_is_a_change_at_once(watched):
     watched.look(HUNG)
     watched.look(LATE)
     assert watched.state.mounts[0].state == SLOW
-
-
-def test_mounts_that_share_the_fault_are_named(watched):
-    watched.look(replace(HUNG, shared=("nas1:/b",)))
-    assert "silent; shared with nas1:/b; fix" in watched.notes[0]
 
 
 def test_a_mount_that_is_gone_is_forgotten(watched):
