@@ -38,7 +38,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
 )
 from ovirt_rdma.engine_sdk_tools.model import OnHost, group_by_sentence, listed
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.policy.load import parse_policy, read_policy_texts
+from ovirt_rdma.host.policy.load import parse_policy, read_policy_files
 
 _CHANGES = {
     "changed": "would get this policy",
@@ -80,7 +80,7 @@ class Push(EngineVerb, AccessOptions, ChangeOptions):
         output = context.output
         refuse_dumps(self)
         path = Path(self.file)
-        text = read_policy_texts(path, alone=True).text
+        text = read_policy_files(path, alone=True).file or ""
         check_policy(text, str(path))  # mistakes come before the login
         ask = Approver(
             self,
@@ -142,7 +142,7 @@ class Diff(EngineVerb, AccessOptions):
     def run(self, context: Context) -> int:
         output = context.output
         path = Path(self.file)
-        text = read_policy_texts(path, alone=True).text
+        text = read_policy_files(path, alone=True).file or ""
         parse_policy(text, str(path))  # mistakes come before the login
         with open_session(self, output) as session:
             drifts = rdma_engine(self, context, session).compare_policy(

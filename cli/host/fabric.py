@@ -10,12 +10,11 @@ import difflib
 import shlex
 from dataclasses import asdict
 from functools import partial
-from typing import Any, Callable, ClassVar, NamedTuple, Optional
+from typing import Any, ClassVar, Optional
 
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
-    add_facts,
     add_policy,
     refuse_facts,
 )
@@ -37,7 +36,6 @@ from ovirt_rdma.host.changes.journal import (
     RunResult,
 )
 from ovirt_rdma.host.changes.run import loaded_policy
-from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.fabric.manager import PlannedPort
@@ -45,7 +43,6 @@ from ovirt_rdma.host.fabric.partitions import (
     definitions_of,
     findings,
     own_findings,
-    ports_of,
     remarks,
     text_of,
 )
@@ -58,18 +55,14 @@ from ovirt_rdma.host.fabric.partitions_conf import (
 )
 from ovirt_rdma.host.fabric.subnet import (
     FabricFacts,
-    FabricPort,
     FabricReader,
     LocalPort,
     OpensmProcess,
     Subnet,
-    fabric_ports,
 )
-from ovirt_rdma.host.facts.model import Facts, load
 from ovirt_rdma.host.paths import OPENSM_UNIT, PARTITIONS_FILES, under
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.policy.store import StoredPolicy
-from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN, Step
+from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN
 from ovirt_rdma.host.services.opensm import (
     START_TIMEOUT_S,
     SWEEP_TIMEOUT_S,
@@ -112,11 +105,11 @@ class Render(HostVerb):
 class Validate(HostVerb):
     """Validate partitions.conf; return 0, or 3 and print all mistakes.
 
-    What is valid and may not be meant is a warning.
+    A default partition that keeps ports from each other is a warning.
     """
 
     codes = "0 valid, 1 it cannot be read, 3 it has mistakes"
-    examples = ("", "partitions.conf --topology ibnetdiscover.txt")
+    examples = ("", "partitions.conf")
     more = (
         "opensm exits with 0 for any file, takes what it does not understand\n"
         "for something else, and after some mistakes makes every port a full\n"
@@ -124,32 +117,20 @@ class Validate(HostVerb):
     )
 
     file: Optional[str]
-    topology: Optional[str]
-    facts: Optional[str]
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         _add_file(parser)
-        parser.add_argument(
-            "--topology",
-            metavar="FILE",
-            type=file_name,
-            help="the output of ibnetdiscover: also report GUIDs that the fabric does "
-            "not have, and ports that are too slow for a group",
-        )
-        add_facts(parser)
 
     def run(self, context: Context) -> int:
         name, output = _file(self.file, context), context.output
-        data, ports = _read(name), self._ports(context)
         errors: tuple[Sentence, ...] = ()
-        warnings: tuple[Sentence, ...] = ()
         definitions: tuple[Definition, ...] = ()
         try:
-            definitions = parse(data, name)
-            warnings = remarks(definitions, ports, whole=self.topology is not None)
+            definitions = parse(_read(name), name)
         except PartitionsProblem as problem:
             errors = problem.reasons
+        warnings = () if errors else remarks(definitions)
         if not output.for_people:
             content = {
                 "file": name,
@@ -160,10 +141,8 @@ class Validate(HostVerb):
             }
             output.document("fabric-validate", content)
         else:
-            for sentence in errors:
-                output.text(sentence)
-            for sentence in warnings:
-                output.text(f"{name}: {sentence} (warning)")
+            for sentence in (*errors, *(one.about(name) for one in warnings)):
+                output.text(f"{sentence} (warning)" if not errors else sentence)
             if errors:
                 output.line(f"{name} is invalid: {count(len(errors), 'mistake')}.")
                 output.fix(INVALID_FIX)
@@ -171,26 +150,6 @@ class Validate(HostVerb):
                 number = len({one.pkey for one in definitions})
                 output.line(f"{name} is valid: {count(number, 'partition')}.")
         return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
-
-    def _ports(self, context: Context) -> tuple[FabricPort, ...]:
-        """Return the ports of the topology, and those of this host or facts file."""
-        found: tuple[FabricPort, ...] = ()
-        if self.topology is not None:
-            text = _read(self.topology).decode("utf-8", "replace")
-            try:
-                found = fabric_ports(text)
-            except ValueError as error:
-                raise Problem(
-                    "topology-invalid",
-                    f"{self.topology} is not from ibnetdiscover: {error}",
-                    "on a host of the fabric, write the output of ibnetdiscover to a "
-                    "file",
-                ) from error
-        if self.facts is not None:
-            found += ports_of(load(self.facts))
-        elif self.file is None:
-            found += ports_of(HostReader(context.root).facts())
-        return found
 
 
 class Diff(HostVerb):
@@ -329,17 +288,6 @@ class Check(HostVerb, AllowNone):
         )
 
 
-class _Decision(NamedTuple):
-    """``step`` is carried out and then proven within ``timeout_s`` seconds by
-    ``prove``; None if ``sentence`` is so already.
-    """
-
-    step: Optional[Step]
-    sentence: str
-    prove: Callable[[], Proof]
-    timeout_s: float
-
-
 class _Changing(HostVerb):
     """A verb that changes this host: recover, decide, carry out, report."""
 
@@ -390,17 +338,7 @@ class _Changing(HostVerb):
         return ExitCode.CHECKS_FAILED if proof.proven is False else ExitCode.DONE
 
     def carry_out(self, run: OpensmRun, report: RunReport) -> tuple[RunResult, Proof]:
-        """Do what :meth:`decide` returns; the lock is held."""
-        policy, facts = loaded_policy(run.host.root), run.host.facts()
-        found = self.decide(run, policy, facts, report)
-        if found.step is None:
-            return RunResult(None, DONE, found.sentence), found.prove()
-        return run.apply(found.step, found.prove, found.timeout_s, policy.digest)
-
-    def decide(
-        self, run: OpensmRun, policy: StoredPolicy, facts: Facts, report: RunReport
-    ) -> _Decision:
-        """Return what the verb does. Raises Problem."""
+        """Do it; the lock is held. Raises Problem."""
         raise NotImplementedError
 
     def content(self) -> dict[str, Any]:
@@ -427,14 +365,17 @@ class Apply(_Changing):
     words, kind = "fabric partitions apply", "fabric-apply"
     path = ""
 
-    def decide(
-        self, run: OpensmRun, policy: StoredPolicy, facts: Facts, report: RunReport
-    ) -> _Decision:
+    def carry_out(self, run: OpensmRun, report: RunReport) -> tuple[RunResult, Proof]:
+        policy = loaded_policy(run.host.root)
         definitions = _definitions(policy.policy, policy.source)
         self.path, step = run.partitions_step(definitions)
-        sentence = f"{self.path} is as the policy says"
-        prove = partial(run.partitions_proof, definitions, facts)
-        return _Decision(step, sentence, prove, SWEEP_TIMEOUT_S)
+        return run.apply(
+            step,
+            partial(run.partitions_proof, definitions, run.host.facts()),
+            policy.digest,
+            timeout_s=SWEEP_TIMEOUT_S,
+            if_none=f"{self.path} is as the policy says",
+        )
 
     def content(self) -> dict[str, Any]:
         return {"file": self.path}
@@ -467,15 +408,18 @@ class Enable(_Changing):
     )
     words, kind = "fabric sm enable", "fabric-sm-enable"
 
-    def decide(
-        self, run: OpensmRun, policy: StoredPolicy, facts: Facts, report: RunReport
-    ) -> _Decision:
+    def carry_out(self, run: OpensmRun, report: RunReport) -> tuple[RunResult, Proof]:
+        policy, facts = loaded_policy(run.host.root), run.host.facts()
         report.reading("asking the subnet manager")
         plan = run.manager_plan(policy.policy.fabric, facts)
         self.ports: tuple[PlannedPort, ...] = plan.ports
-        sentence = "opensm is set up as the policy says"
-        prove = partial(run.manager_proof, plan.ports)
-        return _Decision(plan.step, sentence, prove, START_TIMEOUT_S)
+        return run.apply(
+            plan.step,
+            partial(run.manager_proof, plan.ports),
+            policy.digest,
+            timeout_s=START_TIMEOUT_S,
+            if_none="opensm is set up as the policy says",
+        )
 
     def content(self) -> dict[str, Any]:
         ports = [
@@ -530,7 +474,7 @@ class Disable(_Changing):
             and one.master.guid in ours
             and len(one.managers or ()) < 2
         ]
-        return result, Proof(None)
+        return result, Proof()
 
     def content(self) -> dict[str, Any]:
         ports = [{"port": one.title, "guid": one.guid} for one in self.alone]

@@ -3,17 +3,12 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import re
 import shlex
 import stat
 import subprocess
-import sys
 import tempfile
-import zlib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Optional
@@ -56,7 +51,6 @@ from ovirt_rdma.host.policy.model import (
     rule_for,
     to_json_dict,
 )
-from ovirt_rdma.host.policy.model import digest as digest_of
 from ovirt_rdma.host.policy.store import in_force, store
 from ovirt_rdma.host.rules.modules import vendors_client
 from ovirt_rdma.host.system.files import write_atomically
@@ -90,7 +84,7 @@ class Check(HostVerb):
         fix, counts = "", ""
         try:
             loaded = load_policy_file(path)
-            warnings = loaded.warnings_on(*_client(context.root))
+            warnings = loaded.warnings_on(_client(context.root))
             counts, drop_ins = policy_counts(loaded.policy), loaded.drop_ins
         except PolicyProblem as problem:
             if problem.exit_code == ExitCode.FAILED:
@@ -120,19 +114,11 @@ class Check(HostVerb):
         return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
 
 
-def _client(root: str) -> tuple[Optional[bool], frozenset[str]]:
-    """Return whether this host's NFS client is a vendor's, and the words of its nfs(5).
-    None, and no word: unknown.
-    """
-    tree, page = FileTree(root), b""
-    for name in ("nfs.5.gz", "nfs.5"):
-        data = tree.data(f"/usr/share/man/man5/{name}") or b""
-        with suppress(OSError, EOFError, zlib.error):
-            page = page or (gzip.decompress(data) if name.endswith("gz") else data)
-    words = re.findall(rb"[a-z][a-z0-9_.]+", page)
-    reader = HostReader(root)
+def _client(root: str) -> Optional[bool]:
+    """Return whether this host's NFS client is a vendor's; None if that is unknown."""
+    tree, reader = FileTree(root), HostReader(root)
     modules = with_module_details(tree, reader.kernel_release(), reader.modules(), [])
-    return vendors_client(modules), frozenset(word.decode() for word in words)
+    return vendors_client(modules)
 
 
 def _remark(remark: Diagnostic, path: Path) -> dict[str, object]:
@@ -172,53 +158,55 @@ class Load(HostVerb, Approval):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-
         output = context.output
         path = _file(self.file, context)
         loaded = load_policy_file(path, own=True)
         _warn(loaded, path, context)
-        source, target = str(path.absolute()), under(context.root, POLICY_JSON)
         effect = _Effect(loaded.policy, context)
         if output.for_people:
             for line in effect.shown:
                 output.text(line)
-        if self.dry_run:
-            _show_dry_run(path, loaded, effect, output)
-            return ExitCode.DONE
-        if effect.doubts:
-            approve(
-                self, output, () if output.for_people else effect.shown, effect.doubts
-            )
-        with one_run(context.root, by="policy load"):
-            result = store(loaded.policy, source, target)
-        for remark in result.remarks:
+        changed = effect.changed
+        notes: tuple[str, ...] = ()
+        if not self.dry_run:
+            if effect.doubts:
+                shown = () if output.for_people else effect.shown
+                approve(self, output, shown, effect.doubts)
+            source, target = str(path.absolute()), under(context.root, POLICY_JSON)
+            with one_run(context.root, by="policy load"):
+                result = store(loaded.policy, source, target)
+            changed, notes = result.changed, result.remarks
+        for remark in notes:
             output.message(f"warning: {remark}")
-        if output.for_people:
-            verb = "is loaded" if result.changed else "was already loaded"
-            counts = policy_counts(loaded.policy)
-            drop_ins = _with(loaded.drop_ins)
-            digest = result.stored.digest
-            output.line(f"{path}{drop_ins} {verb}: {counts}, {digest}.")
-        else:
+        policy, new = loaded.policy, digest(loaded.policy)
+        if not output.for_people:
             output.document(
                 "policy-load",
                 {
-                    "dry_run": False,
+                    "dry_run": self.dry_run,
                     "file": str(path),
                     "drop_ins": list(loaded.drop_ins),
-                    "changed": result.changed,
-                    "digest": result.stored.digest,
+                    "changed": changed,
+                    "digest": new,
                     # To compare it with a file for many hosts: drop-ins are the host's.
-                    "file_digest": digest_of(loaded.alone),
-                    "rules": len(loaded.policy.nfs.rules),
-                    "interfaces": len(loaded.policy.host.interfaces),
-                    "modules": len(loaded.policy.host.modules),
-                    "module_options": len(loaded.policy.host.module_options),
-                    "notes": list(result.remarks),
-                    **effect.document,
+                    "file_digest": digest(loaded.alone),
+                    "rules": len(policy.nfs.rules),
+                    "interfaces": len(policy.host.interfaces),
+                    "modules": len(policy.host.modules),
+                    "module_options": len(policy.host.module_options),
+                    "notes": list(notes),
+                    "differences": list(effect.lines),
+                    "rule_changes": [asdict(change) for change in effect.changes],
+                    "doubts": list(effect.doubts),
                 },
             )
-        return 0
+        elif self.dry_run:
+            output.line(NOTHING_CHANGED)
+        else:
+            verb = "is loaded" if changed else "was already loaded"
+            what = f"{policy_counts(policy)}, {new}"
+            output.line(f"{path}{_with(loaded.drop_ins)} {verb}: {what}.")
+        return ExitCode.DONE
 
 
 class _Effect:
@@ -247,34 +235,6 @@ class _Effect:
         """The differences for people, line by line; the doubts are last."""
         gained = [str(change) for change in self.changes if not change.loses]
         return (*self.lines, *gained, *self.doubts)
-
-    @property
-    def document(self) -> dict[str, object]:
-        """The differences for a JSON document."""
-        return {
-            "differences": list(self.lines),
-            "rule_changes": [asdict(change) for change in self.changes],
-            "doubts": list(self.doubts),
-        }
-
-
-def _show_dry_run(
-    path: Path, loaded: PolicyFile, effect: _Effect, output: Output
-) -> None:
-    if output.for_people:
-        output.line(NOTHING_CHANGED)
-        return
-    output.document(
-        "policy-load",
-        {
-            "dry_run": True,
-            "file": str(path),
-            "drop_ins": list(loaded.drop_ins),
-            "changed": effect.changed,
-            "digest": digest(loaded.policy),
-            **effect.document,
-        },
-    )
 
 
 class Init(HostVerb):
@@ -370,29 +330,20 @@ def _content(path: Path) -> bytes:
 
 
 def _edited(draft: Path, output: Output) -> PolicyFile:
-    """Let the operator edit ``draft`` until it is valid, and return its policy. Raises
-    Problem, and leaves the draft.
+    """Let the operator edit ``draft``, and return its policy. Raises Problem, and
+    leaves the draft.
     """
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    while True:
-        output.flush()
-        try:
-            subprocess.run([*shlex.split(editor), draft], check=True)
-        except (FileNotFoundError, subprocess.CalledProcessError) as error:
-            raise Problem(
-                "editor-failed",
-                f"the editor failed: {error}; the draft is {draft}",
-                "set VISUAL or EDITOR to another editor",
-            ) from error
-        try:
-            return load_policy_file(draft)
-        except PolicyProblem as problem:
-            if not sys.stdin.isatty():
-                raise
-            for sentence in problem.reasons:
-                output.message(sentence)
-            if not output.ask("Edit it again? [y/N] "):
-                raise
+    output.flush()
+    try:
+        subprocess.run([*shlex.split(editor), draft], check=True)
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        raise Problem(
+            "editor-failed",
+            f"the editor failed: {error}; the draft is {draft}",
+            "set VISUAL or EDITOR to another editor",
+        ) from error
+    return load_policy_file(draft)
 
 
 class Show(HostVerb):
@@ -465,65 +416,52 @@ def _file(file: Optional[str], context: Context) -> Path:
 
 
 def _warn(loaded: PolicyFile, path: Path, context: Context) -> None:
-    for remark in loaded.warnings_on(*_client(context.root)):
+    for remark in loaded.warnings_on(_client(context.root)):
         context.output.message(f"warning: {remark.at(str(path))}")
 
 
 def _show_policy(policy: Policy, source: str, output: Output) -> None:
-    if output.for_people:
-        _show_rules(policy.nfs.rules, source, output)
-        show_parts(policy, output)
+    rules = policy.nfs.rules
+    if not output.for_people:
+        output.document("policy", {"source": source, **to_json_dict(policy)})
         return
-    output.document("policy", {"source": source, **to_json_dict(policy)})
-
-
-def _show_rules(rules: tuple[NfsRule, ...], source: str, output: Output) -> None:
-    if not rules:
-        output.line(f"No NFS rule: VDSM mounts every export as stock ({source}).")
-        return
-    output.table(
-        ("RULE", "SERVER", "PATH", "TRANSPORT", "PORT", "OPTIONS"),
-        [
+    if rules:
+        rows = [
             (r.name, r.server, r.path, r.transport, _port(r), r.options or "-")
             for r in rules
-        ],
-    )
-    order = "; the first that names an export wins" if len(rules) > 1 else ""
-    output.line(f"{count(len(rules), 'NFS rule')}{order} ({source}).")
+        ]
+        output.table(("RULE", "SERVER", "PATH", "TRANSPORT", "PORT", "OPTIONS"), rows)
+        order = "; the first that names an export wins" if len(rules) > 1 else ""
+        output.line(f"{count(len(rules), 'NFS rule')}{order} ({source}).")
+    else:
+        output.line(f"No NFS rule: VDSM mounts every export as stock ({source}).")
+    show_parts(policy, output)
 
 
 def _show_rule_for(policy: Policy, source: str, export: Export, output: Output) -> None:
     match = rule_for(policy, export)
+    rule = match.rule if match else None
     if not output.for_people:
-        rule_document = None
-        if match:
-            rule_document = {**asdict(match.rule), "reason": match.reason}
-        output.document(
-            "policy-rule",
-            {"export": str(export), "source": source, "rule": rule_document},
-        )
-        return
-    if match is None:
+        shown = match and {**asdict(match.rule), "reason": match.reason}
+        content = {"export": str(export), "source": source, "rule": shown}
+        output.document("policy-rule", content)
+    elif match is None or rule is None:
         output.line(f"No rule names {export}: VDSM mounts it as stock ({source}).")
-        return
-    rule = match.rule
-    output.fields(
-        (
-            ("export", str(export)),
-            ("rule", _rule_name(rule)),
-            ("why", match.reason),
-            ("transport", rule.transport),
-            ("port", _port(rule)),
-            ("options", rule.options or "-"),
-            ("policy", source),
+    else:
+        plain = f"rule {rule.number}"
+        name = plain if rule.name == plain else f"{rule.name} ({plain})"
+        output.fields(
+            (
+                ("export", str(export)),
+                ("rule", name),
+                ("why", match.reason),
+                ("transport", rule.transport),
+                ("port", _port(rule)),
+                ("options", rule.options or "-"),
+                ("policy", source),
+            )
         )
-    )
 
 
 def _port(rule: NfsRule) -> str:
     return "-" if rule.transport == TCP else str(rule.port)
-
-
-def _rule_name(rule: NfsRule) -> str:
-    plain = f"rule {rule.number}"
-    return plain if rule.name == plain else f"{rule.name} ({plain})"

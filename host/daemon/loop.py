@@ -33,7 +33,7 @@ from typing import Any, Callable, NoReturn, Optional, Protocol, Union
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import DAEMON_JSON, DAEMON_UNIT, under
+from ovirt_rdma.host.paths import DAEMON_JSON, DAEMON_UNIT, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import FollowedPolicy, StoredPolicy
 from ovirt_rdma.host.system.commands import Runner
@@ -391,7 +391,7 @@ class Daemon:
     ) -> None:
         self._root, self._note, self._clock = root, note, clock
         self._start, self._tell = start, tell
-        self._policy = FollowedPolicy(root)
+        self._policy = FollowedPolicy(under(root, POLICY_JSON))
         self._policy.follow()
         self._begun = clock()
         self._entries = [

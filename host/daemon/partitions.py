@@ -12,7 +12,7 @@ runs have made it, according to the journal, and nobody uses it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
@@ -42,7 +42,7 @@ from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.paths import DAEMON_UNIT, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import StoredPolicy
-from ovirt_rdma.host.rules.base import Interface, Step, View
+from ovirt_rdma.host.rules.base import Interface, View
 from ovirt_rdma.host.rules.ipoib import P_KEY, bonds_of, static_addresses
 from ovirt_rdma.host.rules.ipoib_children import (
     CHILDREN,
@@ -57,7 +57,6 @@ from ovirt_rdma.host.system.signals import Stop
 
 # A failed attempt is repeated after 1, 2, 4, ... polls, but at least this often.
 _SELDOM_S = 600
-_MOST_DOUBLINGS = 10
 
 
 @dataclass(frozen=True)
@@ -98,14 +97,6 @@ def _has_left(child: Interface) -> bool:
         and bool(port.pkeys)
         and table_entry(port, own) is None
     )
-
-
-def steps_of(steps: Iterable[Step], children: Iterable[str]) -> tuple[Step, ...]:
-    """Return those of a plan's ``steps`` that are for ``children``, which the same plan
-    makes, and are not refused. Pure.
-    """
-    names = set(children)
-    return tuple(step for step in steps if step.subject in names and not step.refused)
 
 
 def in_use_because(view: View, child: Interface) -> Optional[str]:
@@ -163,14 +154,11 @@ def open_run(ledger: Ledger) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result: ``sentences`` say what is wrong or was left.
-
-    ``failed`` names the children that could not be made. ``waits``: a run of somebody
-    else is open, so nothing was checked.
+    """The result: ``sentences`` say what is wrong or was left. ``waits``: a run of
+    somebody else is open, so nothing was checked.
     """
 
     sentences: tuple[str, ...] = ()
-    failed: frozenset[str] = frozenset()
     waits: bool = False
 
 
@@ -204,10 +192,10 @@ class ChildrenRun(HostRun):
             if ledger.interrupted and not open_run(ledger):
                 self.recover()
 
-    def bring(self, seen: Difference, alone: Collection[str] = ()) -> Outcome:
+    def bring(self, seen: Difference) -> Outcome:
         """Make and remove the children in ``seen`` that are still missing or obsolete
-        once the whole host has been read. All new children are made in one run, except
-        those in ``alone``, which have failed before: each of these has its own.
+        once the whole host has been read: all new ones in one run, and if that fails
+        each in its own.
 
         Raises LockHeld, and Problem where the journal or the lock cannot be used, or a
         run of ours that was killed cannot be rolled back.
@@ -221,30 +209,20 @@ class ChildrenRun(HostRun):
             prepared = decide_for(self.facts(), self._policy)
             view = View(prepared.facts, self._policy.policy)
             now = difference(view)
-            self._sentences = list(_not_made(view, seen.missing))
-            failed = self._make(prepared, now.missing, alone)
+            for child in required_children(view):
+                if child.name in seen.missing and child.refused:
+                    fix = f" (fix: {child.fix})" if child.fix else ""
+                    why = f"{child.name} was not made: {child.refused}{fix}"
+                    self._sentences.append(why)
+            if len(now.missing) < 2 or self._one_run(prepared, now.missing):
+                for name in now.missing:
+                    why = "" if self._stop.wait(0) else self._one_run(prepared, [name])
+                    if why:
+                        self._sentences.append(f"{name} could not be made: {why}")
             for name in seen.gone:
                 if name in now.gone and not self._stop.wait(0):
                     self._remove(view, name)
-        return Outcome(tuple(self._sentences), frozenset(failed))
-
-    def _make(
-        self, prepared: Decided, names: Collection[str], alone: Collection[str]
-    ) -> set[str]:
-        """Make the children ``names``; return those that could not be."""
-        together = [name for name in names if name not in alone]
-        single = [name for name in names if name in alone]
-        if len(together) < 2 or self._one_run(prepared, together):
-            single = [*together, *single]
-        failed = set()
-        for name in single:
-            if self._stop.wait(0):
-                break
-            why = self._one_run(prepared, [name])
-            if why:
-                failed.add(name)
-                self._sentences.append(f"{name} could not be made: {why}")
-        return failed
+        return Outcome(tuple(self._sentences))
 
     def _one_run(self, prepared: Decided, names: Collection[str]) -> str:
         """Make children in one run; return why they could not be made, or ""."""
@@ -255,7 +233,8 @@ class ChildrenRun(HostRun):
             prepared.facts,
             verify=lambda: still_planned(self.root, self.run, self._policy),
         )
-        steps = steps_of(prepared.decision.applicable, names)
+        plan = prepared.decision.applicable
+        steps = [one for one in plan if one.subject in names and not one.refused]
         # Reported when all of it was verified: what fails is tried again, one by one.
         quiet = Listener()
         try:
@@ -303,14 +282,6 @@ class ChildrenRun(HostRun):
         return "; ".join(left) if left or result.outcome == DONE else result.sentence
 
 
-def _not_made(view: View, names: Collection[str]) -> Iterator[str]:
-    """Yield for each refused child in ``names`` why the plan does not make it."""
-    for child in required_children(view):
-        if child.name in names and child.refused:
-            fix = f" (fix: {child.fix})" if child.fix else ""
-            yield f"{child.name} was not made: {child.refused}{fix}"
-
-
 class FollowPartitions(Task):
     """Keeps the children of the host below ``root`` equal to its P_Key tables. ``run``
     runs tools; None: they are run on this machine, and not at all below any other root.
@@ -328,7 +299,6 @@ class FollowPartitions(Task):
         "_tried",
         "_tries",
         "_polls_to_skip",
-        "_failed",
         "_problems",
     )
 
@@ -347,7 +317,6 @@ class FollowPartitions(Task):
         self._tried = Difference()
         self._tries = 0
         self._polls_to_skip = 0
-        self._failed: frozenset[str] = frozenset()
         self._problems: tuple[str, ...] = ()
 
     def interval(self, policy: Policy) -> Optional[float]:
@@ -394,33 +363,23 @@ class FollowPartitions(Task):
             gone = self._gone = frozenset()
         wanted = Difference(seen.missing, tuple(n for n in seen.gone if n in gone))
         if wanted == Difference():
-            self._tried, self._tries, self._failed = wanted, 0, frozenset()
-            self._problems = ()
+            self._tried, self._tries, self._problems = wanted, 0, ()
             return
         if wanted != self._tried:
             self._tried, self._tries, self._polls_to_skip = wanted, 0, 0
         if self._polls_to_skip:
             self._polls_to_skip -= 1
             return
-        self._try(run, wanted, _SELDOM_S // stored.policy.host.partitions_interval)
-
-    def _try(self, run: ChildrenRun, wanted: Difference, most: int) -> None:
-        """Make the changes in ``wanted``; if that fails again and again, skip more and
-        more polls, up to ``most``.
-        """
+        # If the next poll finds the same difference, the attempt failed.
+        most = _SELDOM_S // stored.policy.host.partitions_interval
+        skipped = min(2 ** min(self._tries, 10) - 1, most)
         try:
-            outcome = run.bring(wanted, self._failed)
+            outcome = run.bring(wanted)
         except LockHeld:
             raise
         except Problem:
-            self._count_attempt(most)
+            self._polls_to_skip, self._tries = skipped, self._tries + 1
             raise
         if not outcome.waits:
-            self._count_attempt(most)
-            self._failed = outcome.failed
+            self._polls_to_skip, self._tries = skipped, self._tries + 1
         self._problems = outcome.sentences
-
-    def _count_attempt(self, most: int) -> None:
-        """Count an attempt; if the next poll finds the same difference, it failed."""
-        self._polls_to_skip = min(2**self._tries - 1, most)
-        self._tries = min(self._tries + 1, _MOST_DOUBLINGS)

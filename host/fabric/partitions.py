@@ -24,14 +24,11 @@ from ovirt_rdma.host.fabric.subnet import (
     MASTER,
     BroadcastGroup,
     FabricFacts,
-    FabricPort,
     Subnet,
-    local_ports,
 )
 from ovirt_rdma.host.facts.infiniband import (
     ALL,
     ALL_CAS,
-    BOTH,
     DEFAULT_NAME,
     DEFAULT_PARTITION,
     FULL,
@@ -48,7 +45,6 @@ from ovirt_rdma.host.facts.infiniband import (
     partition_bits,
     partition_of,
 )
-from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.fabric import FabricPolicy, PartitionRule
 from ovirt_rdma.host.rules.base import (
     FAIL,
@@ -69,8 +65,6 @@ _HEAD = (
     "Made from the policy of ovirt-rdma by: ovirt-rdma-host fabric partitions render",
     "To keep the file as it is, add a line that reads: # mine",
 )
-# include/iba/ib_types.h: opensm 3.3.23 ends at 600 Gb/s; tried there.
-_NEWEST_OLD_RATE = 22
 
 
 def definitions_of(fabric: FabricPolicy) -> tuple[Definition, ...]:
@@ -92,31 +86,22 @@ def _definition(rule: PartitionRule, fabric: FabricPolicy) -> Definition:
     members: list[Member] = []
     for text in rule.members:
         who, _, membership = text.rpartition("=")
-        if who in PORT_WORDS:
-            members.append(Member(who, membership))
-            continue
-        for guid in fabric.guids_of(who) or (who,):
-            number = int(guid.replace(":", ""), 16)
-            members.append(Member(guid_text(number), membership))
+        for port in fabric.guids_of(who) or (who,):
+            name = port
+            if port not in PORT_WORDS:
+                name = guid_text(int(port.replace(":", ""), 16))
+            members.append(Member(name, membership))
+    # The last membership of a port counts in opensm: what names many comes first.
+    # PORT_WORDS are in that order.
+    order = {word: number for number, word in enumerate(PORT_WORDS)}
+    members.sort(key=lambda one: order.get(one.port, len(order)))
     flags = {}
     if rule.mtu is not None:
         flags["mtu"] = MTU_CODES[rule.mtu]
     if rule.rate is not None:
         flags["rate"] = RATE_CODES[rule.rate]
-    return Definition(
-        rule.name,
-        partition_bits(int(rule.pkey, 16)),
-        rule.ipoib,
-        flags=flags,
-        members=tuple(sorted(members, key=_order)),
-    )
-
-
-def _order(member: Member) -> int:
-    # The last membership of a port counts in opensm: what names many comes first.
-    # PORT_WORDS are in that order.
-    many = len(PORT_WORDS)
-    return many if member.is_guid else PORT_WORDS.index(member.port)
+    pkey = partition_bits(int(rule.pkey, 16))
+    return Definition(rule.name, pkey, rule.ipoib, flags=flags, members=tuple(members))
 
 
 def text_of(definitions: Sequence[Definition]) -> str:
@@ -229,127 +214,34 @@ def _of_table(
             yield Sentence("port-is-member", text)
 
 
-def ports_of(facts: Facts) -> tuple[FabricPort, ...]:
-    """Return the InfiniBand ports of this host; without a rate if the link is down."""
-    return tuple(
-        FabricPort(
-            one.guid,
-            f"{facts.hostname} {one.title}",
-            one.port.rate_mbps if one.port.is_active else None,
-            one.port.active_mtu if one.port.is_active else one.port.max_mtu,
-        )
-        for one in local_ports(facts)
-    )
-
-
-def cannot_join(
-    mtu_code: int, rate_code: int, mtu: Optional[int], rate_mbps: Optional[int]
-) -> str:
-    """Return why a port with ``mtu`` and ``rate_mbps`` cannot be in a group with these
-    codes, in a form for ``it ...``; "" if it can, or that is unknown.
+def remarks(definitions: Sequence[Definition]) -> tuple[Sentence, ...]:
+    """Return a sentence for each way in which the default partition is valid, and keeps
+    ports from each other.
     """
-    group_mtu, group_rate = MTUS.get(mtu_code), RATES.get(rate_code)
-    if group_rate and rate_mbps and rate_mbps < group_rate:
-        return f"has {rate_mbps / 1000:g} Gb/s, not {group_rate / 1000:g}"
-    if group_mtu and mtu and mtu < group_mtu:
-        return f"has MTU {mtu}, not {group_mtu}"
-    return ""
-
-
-def remarks(
-    definitions: Sequence[Definition],
-    ports: Iterable[FabricPort] = (),
-    *,
-    whole: bool = False,
-) -> tuple[Sentence, ...]:
-    """Return a sentence for each thing that is valid and may not be meant.
-
-    ``whole``: ``ports`` are all ports of the fabric, so that a GUID that is not among
-    them is unknown.
-    """
-    # Of a port of this host more is known than of one in a topology.
-    known = {port.guid: port for port in ports}
-    found = [*_of_default(definitions), *_needing_settings(definitions)]
-    for one in definitions:
-        if whole:
-            found += [
-                Sentence(
-                    "guid-unknown",
-                    f"{member.port} of {one.title} is no port of this fabric; opensm "
-                    "ignores it until such a port appears",
-                )
-                for member in one.members
-                if member.is_guid and member.port not in known
-            ]
-        if one.ipoib:
-            found += _too_slow(one, known)
-    return tuple(found)
-
-
-def _of_default(definitions: Sequence[Definition]) -> Iterator[Sentence]:
     default = by_pkey(definitions).get(DEFAULT_PARTITION, [])
     if not default:
-        yield Sentence(
-            "default-partition-undefined",
+        text = (
             "there is no default partition (0x7fff): all ports but the subnet "
             "manager's become limited members, which do not reach each other, and it "
-            f"has no broadcast group; write {DEFAULT_NAME}=0x7fff,ipoib : ALL=full ;",
+            f"has no broadcast group; write {DEFAULT_NAME}=0x7fff,ipoib : ALL=full ;"
         )
-        return
+        return (Sentence("default-partition-undefined", text),)
+    found = []
     if not any(one.ipoib for one in default):
-        yield Sentence(
-            "default-partition-without-ipoib",
+        text = (
             "the default partition has no broadcast group, so the base netdevs of "
             "IPoIB have no carrier; write ipoib in its definition, unless no host uses "
-            "them",
+            "them"
         )
+        found.append(Sentence("default-partition-without-ipoib", text))
     members = [member for one in default for member in one.members]
     if not any(one.membership != LIMITED and one.port != SELF for one in members):
-        yield Sentence(
-            "default-partition-limited",
+        text = (
             "the default partition has no full member but at most the subnet manager's "
-            "port (SELF), so that no other port reaches another there",
+            "port (SELF), so that no other port reaches another there"
         )
-
-
-def _needing_settings(definitions: Sequence[Definition]) -> Iterator[Sentence]:
-    for one in definitions:
-        if any(member.membership == BOTH for member in one.members):
-            yield Sentence(
-                "both-needs-setting",
-                f"{one.title} has members with =both, which opensm takes for full "
-                "unless allow_both_pkeys is TRUE in opensm.conf",
-            )
-        if one.flags.get("sl"):
-            yield Sentence(
-                "sl-needs-setting",
-                f"{one.title} has a service level, which opensm sets to 0 unless qos "
-                "is TRUE in opensm.conf",
-            )
-        if one.ipoib and one.rate > _NEWEST_OLD_RATE:
-            yield Sentence(
-                "rate-needs-opensm",
-                f"{one.title} has rate={one.rate}, which opensm before 3.3.24 does not "
-                "know, so that the broadcast group is missing",
-            )
-
-
-def _too_slow(one: Definition, known: Mapping[str, FabricPort]) -> Iterator[Sentence]:
-    named = {member.port for member in one.members}
-    everyone = not named.isdisjoint((ALL, ALL_CAS))
-    slow: dict[str, list[FabricPort]] = {}
-    for port in known.values():
-        why = cannot_join(one.mtu, one.rate, port.mtu, port.rate_mbps)
-        if why and (everyone or port.guid in named):
-            slow.setdefault(why, []).append(port)
-    # One slow group may be a mistake for each port of a fabric.
-    for why, (first, *others) in slow.items():
-        more = f", nor can {len(others)} more with that" if others else ""
-        yield Sentence(
-            "port-cannot-join",
-            f"{first.name} ({first.guid}) {why}, and cannot join the broadcast group "
-            f"of {one.title}{more}; IPoIB has no carrier there",
-        )
+        found.append(Sentence("default-partition-limited", text))
+    return tuple(found)
 
 
 PORT, MANAGER, PKEYS, GROUP = (
@@ -368,28 +260,25 @@ def findings(
     ``definitions`` are the partitions of the policy, none if it has none: then P_Keys
     are not compared.
     """
+    named = {member.port for one in definitions for member in one.members}
     for subnet in fabric.subnets:
-        if subnet.port.port.is_active:
+        port, title = subnet.port.port, subnet.port.title
+        if port.is_active:
             yield from _managers(subnet, fabric)
             if definitions:
                 yield from _partitions(subnet, fabric, definitions)
             yield from _groups(subnet)
+            continue
+        text = f"the port is {port.state} ({port.physical_state})"
+        if subnet.port.guid in named:
+            fix = "see ovirt-rdma-host check: IB-PORT-01"
+            yield Finding(PORT, title, FAIL, Sentence("port-not-active", text), fix)
         else:
-            yield _without_link(subnet, definitions)
+            text += ", and the policy does not name it"
+            yield Finding(PORT, title, SKIP, Sentence("port-not-active", text))
     if not fabric.subnets:
-        none = Sentence("no-infiniband-port", "this host has no InfiniBand port")
-        yield Finding(PORT, HOST, SKIP, none)
-
-
-def _without_link(subnet: Subnet, definitions: Sequence[Definition]) -> Finding:
-    port = subnet.port
-    text = f"the port is {port.port.state} ({port.port.physical_state})"
-    if any(member.port == port.guid for one in definitions for member in one.members):
-        sentence = Sentence("port-not-active", text)
-        fix = "see ovirt-rdma-host check: IB-PORT-01"
-        return Finding(PORT, port.title, FAIL, sentence, fix)
-    sentence = Sentence("port-not-active", f"{text}, and the policy does not name it")
-    return Finding(PORT, port.title, SKIP, sentence)
+        text = "this host has no InfiniBand port"
+        yield Finding(PORT, HOST, SKIP, Sentence("no-infiniband-port", text))
 
 
 def _partitions(
@@ -411,46 +300,40 @@ def _partitions(
         yield Finding(rule, title, FAIL, sentence, fix)
     if not of_port:
         keys = membership(definitions, guid, manager=guid in managers)
-        text = ", ".join(map(full_member, keys)) or "none"
-        sentence = Sentence(
-            "pkeys-as-policy", f"its P_Keys are as the policy says: {text}"
-        )
-        yield Finding(PKEYS, title, PASS, sentence)
+        shown = ", ".join(map(full_member, keys)) or "none"
+        text = f"its P_Keys are as the policy says: {shown}"
+        yield Finding(PKEYS, title, PASS, Sentence("pkeys-as-policy", text))
 
 
 def _managers(subnet: Subnet, fabric: FabricFacts) -> Iterator[Finding]:
     title, master = subnet.port.title, subnet.master
     if master is None:
         if any(one.id == "fabric-tool-missing" for one in subnet.problems):
-            sentence = Sentence(
-                "subnet-manager-unasked", f"not checked: {subnet.problems[0]}"
+            text = f"not checked: {subnet.problems[0]}"
+            yield Finding(
+                MANAGER, title, SKIP, Sentence("subnet-manager-unasked", text)
             )
-            yield Finding(MANAGER, title, SKIP, sentence)
         else:
-            sentence = Sentence(
-                "subnet-manager-silent", "the subnet manager does not answer sminfo"
-            )
+            text = "the subnet manager does not answer sminfo"
             fix = "see the log of the subnet manager, and sminfo(8)"
-            yield Finding(MANAGER, title, FAIL, sentence, fix)
+            yield Finding(
+                MANAGER, title, FAIL, Sentence("subnet-manager-silent", text), fix
+            )
         return
     where = "this host" if master.guid in fabric.guids else master.guid
-    sentence = Sentence(
-        "subnet-manager-answers",
-        f"the subnet manager is at {where}, LID {master.lid}, priority "
-        f"{master.priority}",
-    )
-    yield Finding(MANAGER, title, PASS, sentence)
+    at = f"at {where}, LID {master.lid}, priority {master.priority}"
+    text = f"the subnet manager is {at}"
+    yield Finding(MANAGER, title, PASS, Sentence("subnet-manager-answers", text))
     if subnet.several_masters:
         fix = "stop all but one; different sm_key settings keep them from agreeing"
         yield Finding(MANAGER, title, FAIL, subnet.several_masters, fix)
     standby = {one.guid for one in subnet.managers or () if one.state != MASTER}
     if standby:
-        sentence = Sentence(
-            "standby-managers",
+        text = (
             f"{len(standby)} more on standby, of these {len(standby - fabric.guids)} "
-            "on other hosts or switches; all of them need the same partitions.conf",
+            "on other hosts or switches; all of them need the same partitions.conf"
         )
-        yield Finding(MANAGER, title, WARN, sentence)
+        yield Finding(MANAGER, title, WARN, Sentence("standby-managers", text))
 
 
 def _groups(subnet: Subnet) -> Iterator[Finding]:
@@ -461,19 +344,26 @@ def _groups(subnet: Subnet) -> Iterator[Finding]:
         if group.pkey not in keys:
             continue
         name = f"the broadcast group of {full_member(group.pkey)}"
-        has = group_text(group.mtu, group.rate)
-        why = cannot_join(group.mtu, group.rate, port.active_mtu, port.rate_mbps)
+        mtu, rate = MTUS.get(group.mtu), RATES.get(group.rate)
+        why = ""
+        if mtu and port.active_mtu and port.active_mtu < mtu:
+            why = f"has MTU {port.active_mtu}, not {mtu}"
+        if rate and port.rate_mbps and port.rate_mbps < rate:
+            why = f"has {port.rate_mbps / 1000:g} Gb/s, not {rate / 1000:g}"
         if why:
-            sentence = Sentence(
-                "port-too-slow",
+            text = (
                 f"{name} is not for this port, which {why}; its IPoIB netdev has no "
-                "carrier there",
+                "carrier there"
             )
             fix = "set mtu and rate of the partition to what the slowest port can do"
-            yield Finding(GROUP, subnet.port.title, FAIL, sentence, fix)
+            yield Finding(
+                GROUP, subnet.port.title, FAIL, Sentence("port-too-slow", text), fix
+            )
         else:
-            sentence = Sentence("group-joinable", f"{name} has {has}")
-            yield Finding(GROUP, subnet.port.title, PASS, sentence)
+            text = f"{name} has {group_text(group.mtu, group.rate)}"
+            yield Finding(
+                GROUP, subnet.port.title, PASS, Sentence("group-joinable", text)
+            )
 
 
 def own_findings(policy: FabricPolicy, fabric: FabricFacts) -> Iterator[Finding]:
@@ -481,26 +371,22 @@ def own_findings(policy: FabricPolicy, fabric: FabricFacts) -> Iterator[Finding]
     rules = rules_of(policy, fabric)
     titles = {one.port.guid: one.port.title for one in fabric.subnets}
     if rules and not fabric.ours:
-        idle = Sentence(
-            "manager-not-running",
+        text = (
             "the policy names this host in fabric.subnet_managers, and no opensm of "
-            "ovirt-rdma is running",
+            "ovirt-rdma is running"
         )
-        yield Finding(RULE, HOST, FAIL, idle, ENABLE)
+        yield Finding(RULE, HOST, FAIL, Sentence("manager-not-running", text), ENABLE)
     for process in fabric.ours:
-        guid = process.guid or ""
-        title = titles.get(guid, guid)
+        title = titles.get(process.guid or "", process.guid or "")
         runs = f"opensm of ovirt-rdma is running with priority {process.priority}"
         if not rules:
-            sentence = Sentence(
-                "manager-not-named", f"{runs}, and the policy does not name this host"
-            )
-            yield Finding(RULE, title, FAIL, sentence, f"{VERB} disable")
+            text = f"{runs}, and the policy does not name this host"
+            fix = f"{VERB} disable"
+            yield Finding(RULE, title, FAIL, Sentence("manager-not-named", text), fix)
         elif process.priority != rules[0].priority:
-            sentence = Sentence(
-                "manager-priority-differs",
-                f"{runs}, and the policy says {rules[0].priority}",
+            text = f"{runs}, and the policy says {rules[0].priority}"
+            yield Finding(
+                RULE, title, FAIL, Sentence("manager-priority-differs", text), ENABLE
             )
-            yield Finding(RULE, title, FAIL, sentence, ENABLE)
         else:
             yield Finding(RULE, title, PASS, Sentence("manager-running", runs))

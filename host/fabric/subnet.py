@@ -138,22 +138,8 @@ _CODE = 0x3F
 # The broadcast group of IPoIB, IPv4: ff1S:401b:PKEY::ffff:ffff (RFC 4391, 4).
 _BROADCAST = re.compile(r"ff1[0-9a-f]:401b:([0-9a-f]{1,4})::ffff:ffff", re.IGNORECASE)
 
-# ibnetdiscover begins a block with: Ca 2 "H-0002c90300fb1230"  # "hv1 mlx4_0"
-_NODE = re.compile(r'(Ca|Switch|Rt)\s+\d+\s+"[^"]*"(?:.*?#\s*"([^"]*)")?')
-# A port of a Ca: [1](2c90300fb1231)  "S-..."[1]  # lid 1 lmc 0 "sw" lid 4 4xFDR
-_PORT = re.compile(r"\[(\d+)\]\(([0-9a-f]{1,16})\)\s.*?(?:\s(\d+)x([A-Z]+\d*))?\s*")
-# Signalling rates of a lane in Mb/s, as the kernel counts them (ib_verbs.h).
-_LANES = {
-    "SDR": 2500,
-    "DDR": 5000,
-    "QDR": 10000,
-    "FDR10": 10000,
-    "FDR": 14000,
-    "EDR": 25000,
-    "HDR": 50000,
-    "NDR": 100000,
-    "XDR": 200000,
-}
+# ibnetdiscover's line of a host's port: [1](2c90300fb1231)  "S-..."[1]  # lid 1 ...
+_HOSTS_PORT = re.compile(r"^\[\d+\]\(([0-9a-f]{1,16})\)\s", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -175,20 +161,6 @@ class BroadcastGroup:
     pkey: int
     mtu: int
     rate: int
-
-
-@dataclass(frozen=True)
-class FabricPort:
-    """A port of a host: its GUID as partitions.conf has it, and where it is.
-
-    ``rate_mbps`` is the signalling rate and ``mtu`` the IB MTU in bytes that it can
-    do; None if that is unknown.
-    """
-
-    guid: str
-    name: str
-    rate_mbps: Optional[int] = None
-    mtu: Optional[int] = None
 
 
 # The parsers raise ValueError for a text of another form.
@@ -231,25 +203,12 @@ def pkey_table(text: str) -> frozenset[int]:
     return frozenset(found) - {0}
 
 
-def fabric_ports(text: str) -> tuple[FabricPort, ...]:
-    """Return the ports of hosts that ``ibnetdiscover`` prints."""
-    ports = []
-    kind, name, nodes = "", "", 0
-    for line in text.splitlines():
-        node = _NODE.match(line)
-        if node:
-            kind, name = node[1], node[2] or ""
-            nodes += 1
-            continue
-        port = _PORT.fullmatch(line) if kind == "Ca" else None
-        if port:
-            number, guid, width, lane = port.groups()
-            rate = int(width) * _LANES[lane] if lane in _LANES else None
-            at = f"{name} port {number}".strip()
-            ports.append(FabricPort(guid_text(int(guid, 16)), at, rate))
-    if not nodes:
-        raise ValueError("it has no node of a fabric")
-    return tuple(ports)
+def fabric_guids(text: str) -> frozenset[str]:
+    """Return the GUIDs of the hosts' ports that ``ibnetdiscover`` prints."""
+    found = _HOSTS_PORT.findall(text)
+    if not found:
+        raise ValueError("it has no port of a host")
+    return frozenset(guid_text(int(guid, 16)) for guid in found)
 
 
 def _manager(guid: str, lid: str, priority: str, state: str) -> Manager:
@@ -404,8 +363,7 @@ class FabricReader:
         too, also without a subnet manager (ibnetdiscover asks by directed routes). None
         if that is unknown.
         """
-        found = self._asked("ibnetdiscover", port, (), fabric_ports)
-        return frozenset(one.guid for one in found) if found else None
+        return self._asked("ibnetdiscover", port, (), fabric_guids)
 
     def tables(
         self, port: LocalPort, guids: Iterable[str]

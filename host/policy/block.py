@@ -27,7 +27,6 @@ from ovirt_rdma.host.policy.forms import (
     Numbered,
     Text,
     key,
-    optional,
     repeated,
 )
 
@@ -61,36 +60,21 @@ def _check_options(options: Given) -> None:
         options.refuse("sg_tablesize", "option-too-large", sentence)
 
 
+_NUMBERS = {
+    "queue_size": Number(2, _SHORT),
+    "max_cmd_per_lun": Number(1, _SHORT),
+    "target_can_queue": Number(1, _INT),
+    "max_sect": Number(1, _INT),
+    "cmd_sg_entries": Number(1, 255),
+    "allow_ext_sg": Number(choices=(0, 1)),
+    "sg_tablesize": Number(1, 2048),
+    "tl_retry_count": Number(2, 7),
+    "comp_vector": Number(0, _INT),
+    "ch_count": Number(1, _INT),
+    "max_it_iu_size": Number(0, _INT),
+}
 OPTIONS = Keys(
-    rows={
-        "queue_size": Key(Number(2, _SHORT), "commands to a target at once", "62"),
-        "max_cmd_per_lun": Key(Number(1, _SHORT), "of these to one LUN", "queue_size"),
-        "target_can_queue": Key(
-            Number(1, _INT), "commands of all LUNs together", "no limit"
-        ),
-        "max_sect": Key(Number(1, _INT), "sectors of 512 bytes a command", "1024"),
-        "cmd_sg_entries": Key(
-            Number(1, 255), "buffer descriptors in a command itself", "that of ib_srp"
-        ),
-        "allow_ext_sg": Key(
-            Number(choices=(0, 1)),
-            "1: a command may have more of them outside of itself",
-            "that of ib_srp",
-        ),
-        "sg_tablesize": Key(
-            Number(1, 2048),
-            "buffers a command; more than cmd_sg_entries needs allow_ext_sg",
-            "that of ib_srp",
-        ),
-        "tl_retry_count": Key(Number(2, 7), "retries of the transport", "7"),
-        "comp_vector": Key(Number(0, _INT), "the first completion vector", "0"),
-        "ch_count": Key(Number(1, _INT), "RDMA channels", "that of ib_srp"),
-        "max_it_iu_size": Key(
-            Number(0, _INT),
-            "bytes of a request; a limit of the target",
-            "that of ib_srp",
-        ),
-    },
+    rows={name: Key(number) for name, number in _NUMBERS.items()},
     make=lambda **options: tuple(sorted(options.items())),
     check=_check_options,
 )
@@ -143,50 +127,24 @@ class SrpTarget(Numbered):
     noun = "srp"
 
     number: int
-    name: str = key(NAME, "different for each target", "`srp N`, counted from 1")
-    id_ext: str = key(_hex(), "the first half of the target's identifier")
-    ioc_guid: str = key(_hex(), "its second half, the GUID of its controller")
-    dgid: Optional[str] = optional(
-        Text("a GID such as fe80::2:c903:fb:1231", normal=texts.gid, written=True),
-        "InfiniBand CM: the GID of the target's port",
+    name: str = key(NAME, required=False)
+    id_ext: str = key(_hex())
+    ioc_guid: str = key(_hex())
+    dgid: Optional[str] = key(
+        Text("a GID such as fe80::2:c903:fb:1231", normal=texts.gid, written=True), None
     )
-    pkey: Optional[str] = optional(texts.PKEY, "InfiniBand CM: the partition")
-    service_id: Optional[str] = optional(_hex(), "InfiniBand CM: the target's service")
-    dest: Optional[str] = optional(
-        Text("an address and a port such as 10.0.0.1:5555", normal=texts.endpoint),
-        "RDMA CM: where the target listens, on InfiniBand, RoCE or iWARP",
-        "the three keys of the InfiniBand CM must be there",
+    pkey: Optional[str] = key(texts.PKEY, None)
+    service_id: Optional[str] = key(_hex(), None)
+    dest: Optional[str] = key(
+        Text("an address and a port such as 10.0.0.1:5555", normal=texts.endpoint), None
     )
-    device: Optional[str] = optional(
-        texts.DEVICE, "the local ports that log in", "each that reaches the target"
-    )
-    port: Optional[int] = optional(
-        Number(1, 65535), "the same", "each that reaches the target"
-    )
-    initiator_ext: Optional[str] = optional(
-        _hex(texts.hex_digits),
-        "this host's identifier; another one for a second path through the same port",
-        "zero",
-    )
-    options: tuple[tuple[str, int], ...] = optional(
-        OPTIONS, "of the login", "the kernel's", default=()
-    )
-    fast_io_fail_tmo: Timeout = optional(
-        Number(0, MOST_BLOCKED_S, word=OFF),
-        "seconds after a lost connection until commands fail, so that multipath uses "
-        "another path",
-        f"{FAST_IO_FAIL_S}",
-    )
-    dev_loss_tmo: Timeout = optional(
-        Number(1, _INT, word=OFF),
-        "seconds after a lost connection until the LUNs are removed",
-        f"{DEV_LOSS_S}",
-    )
-    reconnect_delay: Timeout = optional(
-        Number(1, _INT, word=OFF),
-        "seconds between two attempts to connect again",
-        f"{RECONNECT_S}",
-    )
+    device: Optional[str] = key(texts.DEVICE, None)
+    port: Optional[int] = key(Number(1, 65535), None)
+    initiator_ext: Optional[str] = key(_hex(texts.hex_digits), None)
+    options: tuple[tuple[str, int], ...] = key(OPTIONS, ())
+    fast_io_fail_tmo: Timeout = key(Number(0, MOST_BLOCKED_S, word=OFF), None)
+    dev_loss_tmo: Timeout = key(Number(1, _INT, word=OFF), None)
+    reconnect_delay: Timeout = key(Number(1, _INT, word=OFF), None)
 
     @property
     def uses_rdma_cm(self) -> bool:
@@ -234,20 +192,16 @@ class IserTarget(Numbered):
     noun = "iser"
 
     number: int
-    name: str = key(NAME, "different for each target", "`iser N`, counted from 1")
+    name: str = key(NAME, required=False)
     portal: str = key(
-        Text("an address such as 10.0.0.1 or 10.0.0.1:3260", normal=texts.portal),
-        "where the target listens; port 3260 if there is none",
+        Text("an address such as 10.0.0.1 or 10.0.0.1:3260", normal=texts.portal)
     )
     iqn: str = key(
-        Text("a name such as iqn.2003-01.org.example:data", normal=texts.iqn),
-        "the target",
+        Text("a name such as iqn.2003-01.org.example:data", normal=texts.iqn)
     )
-    interface: str = optional(
+    interface: str = key(
         Text("the name of an interface record", normal=texts.interface_record),
-        "of open-iscsi, with the transport iser",
         texts.INTERFACE,
-        default=texts.INTERFACE,
     )
 
 
@@ -261,20 +215,10 @@ class BlockPolicy:
     ``login_timeout`` is in seconds, ``rescan_interval`` too; None for no rescan.
     """
 
-    srp: tuple[SrpTarget, ...] = optional(
-        ListOf(SRP), "SRP targets", "none", default=()
-    )
-    iser: tuple[IserTarget, ...] = optional(
-        ListOf(ISER_TARGET), "iSER targets", "none", default=()
-    )
-    login_timeout: int = optional(
-        Number(1, 120), "seconds for the login to one target", default=LOGIN_TIMEOUT_S
-    )
-    rescan_interval: Optional[int] = optional(
-        Number(60, 86400),
-        "seconds between two rescans for new LUNs and sizes",
-        "no rescan",
-    )
+    srp: tuple[SrpTarget, ...] = key(ListOf(SRP), ())
+    iser: tuple[IserTarget, ...] = key(ListOf(ISER_TARGET), ())
+    login_timeout: int = key(Number(1, 120), LOGIN_TIMEOUT_S)
+    rescan_interval: Optional[int] = key(Number(60, 86400), None)
 
 
 # What two entries for one login share.

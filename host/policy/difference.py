@@ -99,6 +99,12 @@ def differing_lines(before: Policy, after: Policy) -> tuple[str, ...]:
     )
 
 
+def said_by(policy: Policy) -> tuple[str, ...]:
+    """Return what a policy says and an empty one does not, a line each."""
+    empty = set(_lines(to_json_dict(Policy())))
+    return tuple(one for one in _lines(to_json_dict(policy)) if one not in empty)
+
+
 def _lines(value: Any, key: str = "") -> Iterator[str]:
     if isinstance(value, dict):
         for name, part in value.items():
@@ -111,17 +117,16 @@ def _lines(value: Any, key: str = "") -> Iterator[str]:
 
 
 def _entry(one: Any) -> str:
+    if isinstance(one, list):
+        return " ".join(map(_entry, one))
     if not isinstance(one, dict):
         return str(one)
     # The number only counts the entries; an entry without a name is named by it.
     number = one.get("number")
-    left_out = ("number", "name") if _is_unnamed(one, number) else ("number",)
+    unnamed = number is not None and str(one.get("name")).endswith(f" {number}")
     return ", ".join(
-        f"{name} {value}"
+        f"{name} {_entry(value)}"
         for name, value in one.items()
-        if name not in left_out and value not in (None, "", [])
+        if name != "number" and not (name == "name" and unnamed)
+        if value not in (None, "", [])
     )
-
-
-def _is_unnamed(one: dict[str, Any], number: Optional[int]) -> bool:
-    return number is not None and str(one.get("name")).endswith(f" {number}")

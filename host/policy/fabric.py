@@ -32,7 +32,6 @@ from ovirt_rdma.host.policy.forms import (
     Number,
     Text,
     key,
-    optional,
     repeated,
 )
 
@@ -63,8 +62,7 @@ class PartitionRule:
     name: str
     pkey: str = key(
         Text("a P_Key such as 0x8001", normal=texts.full_pkey, written=True),
-        "of the partition; bit 15 does not count",
-        "from `vlan`; one of the two must be there",
+        required=False,
     )
     members: tuple[str, ...] = key(
         ListOf(
@@ -74,36 +72,13 @@ class PartitionRule:
                 normal=texts.member,
                 written=True,
             )
-        ),
-        "the ports of the partition; SELF is the subnet manager's",
+        )
     )
-    membership = Key(
-        Text(choices=MEMBERSHIPS),
-        "of members that do not have one; limited members reach full ones only",
-        "full",
-    )
-    ipoib: bool = optional(
-        _ON_OFF,
-        "whether opensm creates the broadcast group, without which IPoIB has no "
-        "carrier",
-        "on",
-        default=True,
-    )
-    mtu: Optional[int] = optional(
-        Number(choices=tuple(MTU_CODES)),
-        "the IB MTU of the partition's groups, in bytes; a port with less cannot join",
-        "opensm's default, 2048",
-    )
-    rate: Optional[int] = optional(
-        Number(choices=tuple(sorted(RATE_CODES))),
-        "the rate of the partition's groups, in Gb/s; a slower port cannot join",
-        "opensm's default, 10",
-    )
-    vlan: Optional[int] = optional(
-        Number(FIRST_VLAN, LAST_VLAN),
-        "the VLAN that the partition stands for: its P_Key is 0x8000 + VLAN",
-        "from `pkey`",
-    )
+    membership = Key(Text(choices=MEMBERSHIPS))
+    ipoib: bool = key(_ON_OFF, True)
+    mtu: Optional[int] = key(Number(choices=tuple(MTU_CODES)), None)
+    rate: Optional[int] = key(Number(choices=tuple(sorted(RATE_CODES))), None)
+    vlan: Optional[int] = key(Number(FIRST_VLAN, LAST_VLAN), None)
 
 
 def _pkey_of(partition: Mapping[str, Any]) -> Optional[str]:
@@ -135,12 +110,8 @@ class SubnetManagerRule:
     """
 
     host: str
-    priority: int = key(
-        Number(0, HIGHEST_PRIORITY),
-        "of opensm; of several in a subnet the one with the highest is master, at an "
-        "equal one that with the lowest GUID",
-    )
-    ports: tuple[str, ...] = optional(
+    priority: int = key(Number(0, HIGHEST_PRIORITY))
+    ports: tuple[str, ...] = key(
         ListOf(
             Text(
                 "a port's GUID such as 0002:c903:00fb:1231, or ALL alone",
@@ -148,18 +119,9 @@ class SubnetManagerRule:
                 written=True,
             )
         ),
-        "the ports at which opensm runs, one process each; ALL is each InfiniBand port "
-        "with a link, for devices that are cabled back to back",
-        "the only port with a link",
-        default=(),
+        (),
     )
-    standby: bool = optional(
-        _ON_OFF,
-        "whether it stands by for a subnet manager that this policy does not name, as "
-        "that of a switch; that one needs a higher priority",
-        "off: opensm is not started then",
-        default=False,
-    )
+    standby: bool = key(_ON_OFF, False)
 
 
 SUBNET_MANAGER = Keys(SubnetManagerRule, make=dict)
@@ -175,46 +137,31 @@ class FabricPolicy:
     partition is described here (the switch has the subnet manager).
     """
 
-    defaults = Key(
-        Keys(rows={name: PARTITION.rows[name] for name in ("mtu", "rate")}),
-        "`mtu` and `rate` for every partition that does not have the key itself",
-    )
-    hosts: tuple[FabricHost, ...] = optional(
+    defaults = Key(Keys(rows={name: PARTITION.rows[name] for name in ("mtu", "rate")}))
+    hosts: tuple[FabricHost, ...] = key(
         MapOf(
             _HOST_NAME, ListOf(texts.GUID), FabricHost, "host: a list of its port GUIDs"
         ),
-        "names for ports, to use in `members`",
-        "none",
-        default=(),
+        (),
     )
-    partitions: tuple[PartitionRule, ...] = optional(
+    partitions: tuple[PartitionRule, ...] = key(
         MapOf(
             Text(normal=texts.partition_name),
             PARTITION,
             _partition,
             "name: keys of the table below",
         ),
-        "the partitions of the fabric, for the host that runs its subnet manager",
-        "none is written",
-        default=(),
+        (),
     )
-    pkeys_are_vlans: bool = optional(
-        _ON_OFF,
-        "whether every P_Key 0x8000 + VLAN (1 to 4094) stands for that VLAN, also "
-        "without a partition here",
-        "off",
-        default=False,
-    )
-    subnet_managers: tuple[SubnetManagerRule, ...] = optional(
+    pkeys_are_vlans: bool = key(_ON_OFF, False)
+    subnet_managers: tuple[SubnetManagerRule, ...] = key(
         MapOf(
             _HOST_NAME,
             SUBNET_MANAGER,
             lambda host, keys: SubnetManagerRule(host, **keys),
             "host: keys of the table below",
         ),
-        "the hosts that run opensm, by their names in `hosts` or their host names",
-        "`fabric sm enable` starts none",
-        default=(),
+        (),
     )
 
     def vlan_of(self, pkey: str) -> Optional[int]:
@@ -282,16 +229,28 @@ def _made(
 
 def _check(fabric: Given) -> None:
     hosts = fabric.get("hosts", {})
-    ports = [
+    owned = [
         (("hosts", host, position), guid)
         for host, guids in hosts.items()
         for position, guid in enumerate(guids or ())
     ]
-    for later, first in repeated(ports):
-        if later[1] != first[1]:
-            sentence = f"{fabric.text(*later)} is already a port of {first[1]}"
-            fabric.refuse(later, "guid-repeated", sentence)
-    _check_managers(fabric, hosts)
+    used = [
+        (("subnet_managers", host, "ports", position), port)
+        for host, manager in fabric.get("subnet_managers", {}).items()
+        for position, port in enumerate((manager or {}).get("ports", ()))
+    ]
+    named = [(place, port) for place, port in used if port != ALL]
+    for later, first in (*repeated(owned), *repeated(named)):
+        sentence = f"{fabric.text(*later)} is already a port of {first[1]}"
+        fabric.refuse(later, "guid-repeated", sentence)
+    for place, port in used:
+        host = place[1]
+        known = [guid for guid in hosts.get(host) or () if guid]
+        if port == ALL and len(fabric["subnet_managers"][host]["ports"]) > 1:
+            fabric.refuse(place, "all-not-alone", "ALL is all ports already")
+        elif port not in (ALL, None) and known and port not in known:
+            sentence = f"{fabric.text(*place)} is not a port of {host} in fabric.hosts"
+            fabric.refuse(place, "guid-of-another-host", sentence)
     given = fabric.get("partitions", {})
     partitions = {name: keys for name, keys in given.items() if keys is not None}
     for keys in partitions.values():
@@ -301,29 +260,6 @@ def _check(fabric: Given) -> None:
         keys = partitions[later]
         sentence = f"{_pkey_of(keys)} is already the partition {first!r}"
         keys.refuse("pkey" if "pkey" in keys else "vlan", "pkey-repeated", sentence)
-
-
-def _check_managers(fabric: Given, hosts: Mapping[str, Any]) -> None:
-    owners: list[tuple[Any, str]] = []
-    for name, manager in fabric.get("subnet_managers", {}).items():
-        ports = (manager or {}).get("ports", ())
-        known = [guid for guid in hosts.get(name) or () if guid]
-        for position, port in enumerate(ports):
-            place = ("ports", position)
-            if port == ALL:
-                if len(ports) > 1:
-                    manager.refuse(place, "all-not-alone", "ALL is all ports already")
-                continue
-            owners.append((("subnet_managers", name, *place), port))
-            if port and known and port not in known:
-                manager.refuse(
-                    place,
-                    "guid-of-another-host",
-                    f"{manager.text(*place)} is not a port of {name} in fabric.hosts",
-                )
-    for later, first in repeated(owners):
-        sentence = f"{fabric.text(*later)} is already a port of {first[1]}"
-        fabric.refuse(later, "guid-repeated", sentence)
 
 
 def _checked_pkey(name: str, keys: Given) -> Optional[str]:
@@ -352,20 +288,15 @@ def _check_members(keys: Given, hosts: Mapping[str, Any]) -> None:
     for position, member in enumerate(members or ()):
         place = ("members", position)
         who = (member or "").partition("=")[0]
-        if not who:
-            continue
-        if texts.is_port(who):
-            named = [who]
-        elif who not in hosts:
+        named = [who] if texts.is_port(who) else hosts.get(who) or []
+        if who and not texts.is_port(who) and who not in hosts:
             keys.refuse(place, "host-unknown", f"{who!r} is not one of fabric.hosts")
-            continue
-        else:
-            named = [guid for guid in hosts[who] or () if guid]
-            if hosts[who] == []:
-                sentence = f"{who!r} has no GUID in fabric.hosts"
-                keys.refuse(place, "host-without-guid", sentence)
-        if any(ports.setdefault(port, position) != position for port in named):
-            first = next(ports[port] for port in named if ports[port] != position)
+        elif who and hosts.get(who) == []:
+            sentence = f"{who!r} has no GUID in fabric.hosts"
+            keys.refuse(place, "host-without-guid", sentence)
+        firsts = [ports.setdefault(port, position) for port in named if port]
+        first = min(firsts, default=position)
+        if first != position:
             sentence = (
                 f"{keys.text(*place)} is already a member, by "
                 f"{keys.text('members', first)!r}"

@@ -10,6 +10,7 @@ vdsmd loads it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import re
@@ -51,11 +52,13 @@ class Diagnostic(NamedTuple):
 class PolicyProblem(Problem):
     """A policy file is invalid; ``errors`` has a Diagnostic for each mistake."""
 
+    kind = "policy-invalid"
+
     def __init__(
         self, where: str, errors: tuple[Diagnostic, ...], fix: str = ""
     ) -> None:
         self._reasons = tuple(error.at(where) for error in errors)
-        super().__init__("policy-invalid", "\n".join(self._reasons), fix)
+        super().__init__(self.kind, "\n".join(self._reasons), fix)
         self.errors = errors
 
     @property
@@ -92,27 +95,24 @@ class Refused(ValueError):
 class Reading:
     """One walk over the data of a file; its mistakes are in ``mistakes``.
 
-    ``texts`` has the text of each scalar as it is written in the file, ``misread`` the
-    numbers that YAML reads as others. ``file`` is the path of a drop-in. Names of
-    entries are different from those in the files read before, ``after``, too.
+    ``texts`` has the text of each scalar as it is written in the file. ``file`` is the
+    path of a drop-in. Names of entries are different from those in the files read
+    before, ``after``, too.
     """
 
     def __init__(
         self,
         texts: Mapping[KeyPath, str],
-        misread: Iterable[KeyPath],
         file: str = "",
         after: Optional[Reading] = None,
     ) -> None:
-        self.texts, self.misread, self.file = texts, misread, file
+        self.texts, self.file = texts, file
         # Of each kind of entry: their number, and where the first with a name is.
         self.counts: Counter[str] = Counter()
         self.named: dict[tuple[str, str], tuple[str, int]] = {}
         if after:
             self.counts, self.named = after.counts, after.named
         self.mistakes: list[Mistake] = []
-        # Only of values that have no other mistake.
-        self.misread_mistakes: list[Mistake] = []
 
     def refuse(self, path: KeyPath, id: str, text: str) -> None:
         """Note a mistake in the value at ``path``."""
@@ -148,12 +148,16 @@ class Given(dict[str, Any]):
 class Form:
     """The form of a value.
 
-    ``noun`` is its type in sentences, ``allowed`` the values ("" for any). If it is
-    ``nullable``, a key without a value stands for ``empty``.
+    ``noun`` is its type in sentences, ``allowed`` the values ("" for any), perhaps only
+    ``choices`` or the text ``word``; numbers begin at ``low``. If it is ``nullable``, a
+    key without a value stands for ``empty``.
     """
 
     noun = ""
     allowed = ""
+    choices: tuple[Any, ...] = ()
+    word = ""
+    low: float = 0
     nullable = False
     empty: Any = None
 
@@ -177,9 +181,18 @@ class Form:
         """Return, as a clause, why the stored policy cannot have ``value``; "" if it
         can.
 
-        It was validated when it was loaded, perhaps by a version with wider ranges.
+        It was validated when it was loaded, perhaps by a version with wider ranges. A
+        zero is refused where a service would never sleep with it.
         """
-        return ""
+        choices = self.choices
+        if self.word and isinstance(value, str):
+            choices = (self.word,)
+        if value is None or isinstance(value, bool):  # of on and off
+            return ""
+        if choices and value not in choices:
+            return f"is {value!a}{self.allowed_clause}"
+        is_zero = isinstance(value, int) and value <= 0 < self.low
+        return "must be more than 0" if is_zero else ""
 
     @property
     def allowed_clause(self) -> str:
@@ -190,7 +203,8 @@ class Form:
         raise NotImplementedError
 
     def _refuse_type(self, value: object, written: str, advice: str = "") -> NoReturn:
-        shown = _described(value, written)
+        texts = (text for kind, text in _TYPES if isinstance(value, kind))
+        shown = next(texts, "{text}").format(text=written, value=value)
         raise Refused(
             "value-type-wrong",
             f"must be {self.noun}, not {shown}{advice}{self.allowed_clause}",
@@ -202,6 +216,22 @@ class Form:
         near = _nearest(written, known)
         sentence = f"{value!r} is unknown{self.allowed_clause}{near}"
         raise Refused("value-unknown", sentence)
+
+
+_TYPES: tuple[tuple[type, str], ...] = (
+    (type(None), "nothing"),
+    (bool, "the truth value {text}"),
+    (int, "the number {text}"),
+    (float, "the number {text}"),
+    (str, "the text {value!r}"),
+    (list, "a list"),
+    (dict, "a mapping of keys"),
+)
+
+
+def _nearest(word: str, known: Iterable[object]) -> str:
+    near = did_you_mean(word, known)
+    return near and f"; {near}"
 
 
 class Text(Form):
@@ -240,12 +270,6 @@ class Text(Form):
             raise Refused("value-empty", f"is empty{self.allowed_clause}")
         return self.normal(value)
 
-    def stored_mistake(self, value: Any) -> str:
-        """Return the mistake of a text that is none of the choices."""
-        if self.choices and isinstance(value, str) and value not in self.choices:
-            return f"is {value!a}{self.allowed_clause}"
-        return ""
-
 
 class Number(Form):
     """A number: one of ``choices``, or ``low`` to ``high``; or the text ``word``. With
@@ -271,90 +295,57 @@ class Number(Form):
         text = reading.text(path)
         if self.word and text == self.word:
             return self.word  # YAML 1.1 reads off as a truth value
-        if self.word and isinstance(value, str) and not value.isdecimal():
+        like_number = isinstance(value, str) and value[:1].isdecimal()
+        if self.word and isinstance(value, str) and not like_number:
             self._refuse_unknown(value, text)
-        if not self._is_number(value):
-            self._refuse_type(value, text)
+        # YAML has .nan and .inf
+        fraction = self.fraction and isinstance(value, float) and math.isfinite(value)
+        if type(value) is not int and not fraction:
+            advice = "; write the number in plain decimal" if like_number else ""
+            self._refuse_type(value, text, advice)
         if self.choices and value not in self.choices:
             self._refuse_unknown(value, text, self.choices)
         if not self.choices and not self.low <= value <= self.high:
             sentence = f"{text} is out of range{self.allowed_clause}"
             raise Refused("value-out-of-range", sentence)
-        if path in reading.misread:
-            misread = f"YAML reads {text} as {value}; write the number in plain decimal"
-            mistake = path, Sentence("number-misread", misread)
-            reading.misread_mistakes.append(mistake)
         return float(value) if self.fraction else value
-
-    def _is_number(self, value: object) -> bool:
-        if isinstance(value, float):  # YAML has .nan and .inf
-            return self.fraction and math.isfinite(value)
-        return isinstance(value, int) and not isinstance(value, bool)
-
-    def stored_mistake(self, value: Any) -> str:
-        """Return the mistake of a number or word that is none of the choices, or of a
-        zero, with which a service would never sleep.
-        """
-        choices = (self.word,) if isinstance(value, str) else self.choices
-        if choices and value not in choices:
-            return f"is {value!a}{self.allowed_clause}"
-        if isinstance(value, int) and value <= 0 < self.low:
-            return "must be more than 0"
-        return ""
 
 
 _order = itertools.count()
 
 
 class Key:
-    """The row of a key: its form, its meaning and, for the documentation, the effect of
-    leaving it out.
+    """The row of a key. ``within`` names the mapping that has it in the file.
 
-    ``default`` is the record's value then, ``absent`` the one of a record that has no
-    default. ``within`` names the mapping that has the key in the file.
+    Its meaning, and the effect of leaving it out, are in docs/policy.md.
     """
 
     # No dataclass: making one takes as long as the rest of this module.
     def __init__(
         self,
         form: Form,
-        meaning: str,
-        if_left_out: str = "",
         *,
+        default: Any = dataclasses.MISSING,
         required: bool = False,
-        default: Any = None,
-        absent: Any = None,
         within: str = "",
     ) -> None:
-        self.form, self.meaning, self.if_left_out = form, meaning, if_left_out
-        self.required, self.default = required, default
-        self.absent, self.within = absent, within
+        self.form, self.default = form, default
+        self.required, self.within = required, within
         self.order = next(_order)
 
 
-def key(form: Form, meaning: str, if_left_out: str = "", *, absent: Any = None) -> Any:
-    """Return a field of a record's dataclass that is a key of the policy.
-
-    The key must be there unless ``if_left_out`` says what else counts.
-    """
-    required = not if_left_out
-    row = Key(form, meaning, if_left_out, required=required, absent=absent)
-    return dataclasses.field(metadata={"key": row})
-
-
-def optional(
+def key(
     form: Form,
-    meaning: str,
-    if_left_out: str = "",
-    default: Any = None,
+    default: Any = dataclasses.MISSING,
     *,
-    required: bool = False,
+    required: Optional[bool] = None,
     within: str = "",
 ) -> Any:
-    """Return a field as :func:`key`, with a ``default``."""
-    row = Key(
-        form, meaning, if_left_out, required=required, default=default, within=within
-    )
+    """Return a field of a record's dataclass that is a key of the policy; one without a
+    ``default`` is required unless ``required`` is False.
+    """
+    needed = default is dataclasses.MISSING if required is None else required
+    row = Key(form, default=default, required=needed, within=within)
     return dataclasses.field(default=default, metadata={"key": row})
 
 
@@ -367,6 +358,7 @@ def rows_of(record: type) -> dict[str, Key]:
     return dict(sorted(rows.items(), key=lambda item: item[1].order))
 
 
+@functools.cache
 def stored_rows(record: type) -> dict[str, Key]:
     """Return the rows of the fields of a record's dataclass."""
     fields = dataclasses.fields(record)
@@ -394,22 +386,16 @@ class Keys(Form):
         not_offered: Optional[Mapping[str, Sentence]] = None,
         if_empty: Optional[Sentence] = None,
     ) -> None:
-        all_rows = rows_of(record) if rows is None else rows
-        self.rows = {name: row for name, row in all_rows.items() if not row.within}
-        for name, row in all_rows.items():
-            within = self.rows[row.within].form if row.within in self.rows else None
-            if isinstance(within, Keys):
-                within.add(name, row)
+        self.rows: dict[str, Key] = {}
         self.make: Callable[..., Any] = make or record or dict
         self.check, self.if_empty = check, if_empty
         self.not_offered = not_offered or {}
+        for name, row in (rows_of(record) if rows is None else rows).items():
+            within = self.rows[row.within].form if row.within in self.rows else self
+            if isinstance(within, Keys):
+                within.rows[name] = row
+                within.allowed = ", ".join(within.rows)
         self.nullable = not any(row.required for row in self.rows.values())
-        self.allowed = ", ".join(self.rows)
-
-    def add(self, name: str, row: Key) -> None:
-        """Add the row of a key."""
-        self.rows[name] = row
-        self.allowed = ", ".join(self.rows)
 
     def _read(self, value: Any, path: KeyPath, reading: Reading) -> Given:
         if not isinstance(value, Mapping):
@@ -442,17 +428,14 @@ class Keys(Form):
         """
         for name, row in self.rows.items():
             if name in value:
-                built = row.form.build(value[name])
-                inner = isinstance(row.form, Keys) and row.form.is_within
+                form = row.form
+                built = form.build(value[name])
+                # Keys within a mapping are fields of the record around it.
+                inner = isinstance(form, Keys) and any(
+                    one.within for one in form.rows.values()
+                )
                 values.update(built if inner else {name: built})
-            elif row.absent is not None:
-                values[name] = row.absent
         return self.make(**values)
-
-    @property
-    def is_within(self) -> bool:
-        """Whether its keys are fields of the record around it."""
-        return any(row.within for row in self.rows.values())
 
 
 class ListOf(Form):
@@ -467,8 +450,8 @@ class ListOf(Form):
 
     def __init__(self, item: Form) -> None:
         self.item = item
-        record = item.make if isinstance(item, Keys) else None
-        self.noun_of_entries = getattr(record, "noun", "")
+        record = getattr(item, "make", None)
+        self.noun_of_entries: str = getattr(record, "noun", "")
 
     def _read(self, value: Any, path: KeyPath, reading: Reading) -> list[Any]:
         if not isinstance(value, (list, tuple)):
@@ -569,25 +552,3 @@ def repeated(entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
     for place, value in entries:
         if value is not None and first.setdefault(value, place) != place:
             yield place, first[value]
-
-
-def _described(value: object, text: str) -> str:
-    kinds: tuple[tuple[type, str], ...] = (
-        (type(None), "nothing"),
-        (bool, f"the truth value {text}"),
-        (int, f"the number {text}"),
-        (str, f"the text {value!r}"),
-        (list, ListOf.noun),
-        (dict, Keys.noun),
-    )
-    for kind, shown in kinds:
-        if isinstance(value, kind):
-            return shown
-    if isinstance(value, float):
-        return f"the number {text}" if math.isfinite(value) else text
-    return f"the date {text}"
-
-
-def _nearest(word: str, known: Iterable[object]) -> str:
-    near = did_you_mean(word, known)
-    return near and f"; {near}"

@@ -14,18 +14,17 @@ are for them too. The policy file and the drop-ins of a host are one value
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import json
 import os
 import re
 import shlex
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import Export, MountOptions
@@ -36,29 +35,29 @@ from ovirt_rdma.host.policy.forms import (
     Given,
     KeyPath,
     Keys,
+    Numbered,
     PolicyProblem,
     Reading,
     key_text,
 )
 from ovirt_rdma.host.policy.model import (
     DROP_IN,
-    INFINIBAND,
+    MATCH,
     MOUNTING,
     POLICY,
     TCP,
     TRANSPORTS,
-    InterfaceRule,
     NfsRule,
     Policy,
     is_glob,
     network_of,
     path_match,
     rule_for,
-    server_match,
 )
 from ovirt_rdma.host.server_kinds import (
     KINDS,
     MOST_NCONNECT,
+    MOST_NCONNECT_OF_VENDORS,
     OF_VENDORS,
     contradiction,
     kind_of,
@@ -153,26 +152,20 @@ def with_rule(
         },
     )
     rest = others.parsed(where)
-    rule = {
+    rule: dict[str, object] = {
         "server": export.server,
         "path": _as_pattern(export.path),
         "transport": transport,
     }
     if name and name not in {other.name for other in rest.policy.nfs.rules}:
         rule = {"name": name, **rule}
+    # The defaults of policy.yaml are for drop-ins too, so they are not copied.
+    for key, default in rest.defaults.items() if old is not None else ():
+        if key not in rule and getattr(old, key) != default:
+            rule[key] = getattr(old, key)
     drop_in = _file_name(rest, export, name)
-
-    def new_with(kept: Mapping[str, object]) -> PolicyFiles:
-        return others.having({drop_in: _text(name or str(export), {**rule, **kept})})
-
     try:
-        new = new_with({})
-        won = rule_for(new.parsed(where).policy, export)
-        if old is not None and won is not None:
-            # The defaults of policy.yaml are for drop-ins too, so they are not copied.
-            wanted = {key: getattr(old, key) for key in MOUNTING if key != "transport"}
-            kept = {k: v for k, v in wanted.items() if getattr(won.rule, k) != v}
-            new = new_with(kept)
+        new = others.having({drop_in: _text(name or str(export), rule)})
         after = new.parsed(where)
     except (Problem, ValueError) as error:
         raise _refusal(where, rule) from error
@@ -246,20 +239,12 @@ MOST_COMPARED = 1000
 # Room for some thousand rules; a policy for many hosts may have 60 kB. Reading takes
 # some 10 microseconds per byte. The limit is for file and drop-ins together.
 MOST_BYTES = 1_000_000
-_TOO_LONG_FIX = "name the exports by globs and networks, so that the policy is shorter"
 _MOST_DROP_INS = 1000
 
 _DROP_IN = re.compile(r"[0-9]{2}-[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.yaml")
 # What looks like a drop-in but would not be read, so that a wrong name is noticed.
 # Packages and editors leave other names, which are ignored as hidden files are.
 _MEANT_AS_ONE = (".yaml", ".yml")
-
-
-class PolicyTexts(NamedTuple):
-    """The text of a policy file, and of its drop-ins by name."""
-
-    text: str
-    drop_ins: dict[str, str]
 
 
 def is_drop_in(name: str) -> bool:
@@ -272,9 +257,9 @@ def drop_in_folder(path: Union[str, Path]) -> Path:
     return Path(path).parent / Path(DROP_INS).name
 
 
-def read_policy_texts(
+def read_policy_files(
     path: Union[str, Path], *, own: bool = False, alone: bool = False
-) -> PolicyTexts:
+) -> PolicyFiles:
     """Read the policy file ``path`` and, unless ``alone``, its drop-ins. ``own``: they
     will be loaded, so only root and the user of this process may be able to write them.
 
@@ -293,27 +278,26 @@ def read_policy_texts(
             _check_own(path, status)
     except FileNotFoundError as error:
         if drop_ins:
-            return PolicyTexts("", drop_ins)
+            return PolicyFiles(None, drop_ins)
         fix = "create the file; an empty policy is valid and changes nothing"
-        missing = Sentence("policy-file-missing", "there is no such policy file")
-        raise _unusable(path, missing, fix) from error
-    except IsADirectoryError as error:
-        fix = "name the file in it"
-        folder = Sentence("policy-file-folder", "is a directory, not a policy file")
-        raise _unusable(path, folder, fix) from error
+        missing = "policy-file-missing", "there is no such policy file"
+        raise _unusable(path, *missing, fix) from error
     except OSError as error:
         raise _unreadable(path, error) from error
     if len(raw) > left:
         also = " with its drop-ins" if drop_ins else ""
-        too_long = f"is{also} longer than {MOST_BYTES} bytes, the limit for a policy"
-        sentence = Sentence("policy-file-too-long", too_long)
-        raise _unusable(path, sentence, _TOO_LONG_FIX)
-    return PolicyTexts(_decoded(path, raw), drop_ins)
+        raise _unusable(
+            path,
+            "policy-file-too-long",
+            f"is{also} longer than {MOST_BYTES} bytes, the limit for a policy",
+            "name the exports by globs and networks, so that the policy is shorter",
+        )
+    return PolicyFiles(_decoded(path, raw), drop_ins)
 
 
 def read_drop_ins(path: Union[str, Path], *, own: bool = False) -> dict[str, str]:
     """Return the texts of the drop-ins of the policy file ``path``, by name. Raises
-    PolicyProblem as :func:`read_policy_texts`.
+    PolicyProblem as :func:`read_policy_files`.
     """
     drop_ins = {}
     left = MOST_BYTES
@@ -342,7 +326,8 @@ def _drop_ins_of(path: Union[str, Path]) -> list[Path]:
         if meant and not is_drop_in(name):
             raise _unusable(
                 folder / name,
-                Sentence("drop-in-name", "is not the name of a drop-in"),
+                "drop-in-name",
+                "is not the name of a drop-in",
                 "rename it to NN-NAME.yaml with two digits, such as 50-data1.yaml, or "
                 "remove it",
             )
@@ -354,60 +339,52 @@ def _decoded(path: Union[str, Path], raw: bytes) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        not_utf8 = f"the byte 0x{raw[error.start]:02x} is not UTF-8"
-        sentence = Sentence("policy-file-not-utf8", not_utf8)
-        remark = Diagnostic(line, "", sentence, str(path))
+        text = f"the byte 0x{raw[error.start]:02x} is not UTF-8"
         fix = "save the file as UTF-8"
-        raise PolicyProblem(str(path), (remark,), fix) from error
+        raise _unusable(path, "policy-file-not-utf8", text, fix, line) from error
 
 
 def _check_own(path: Union[str, Path], status: os.stat_result) -> None:
     """Raise PolicyProblem if another user could have written the file: as its owner, by
     its mode, or by replacing it in its folder. A pipe belongs to this process's user.
     """
-    _check_writers(path, str(path), status)
-    for folder in {Path(path).absolute().parent, Path(os.path.realpath(path)).parent}:
-        _check_writers(path, str(folder), folder.stat())
-
-
-def _check_writers(
-    path: Union[str, Path], checked: str, status: os.stat_result
-) -> None:
-    owner, mode = status.st_uid, stat.S_IMODE(status.st_mode)
-    what = "" if checked == str(path) else f"its folder {checked} "
-    quoted = shlex.quote(checked)
-    if owner not in (0, os.geteuid()):
-        raise _unusable(
-            path,
-            Sentence(
+    folders = {Path(path).absolute().parent, Path(os.path.realpath(path)).parent}
+    for checked, found in ((path, status), *((one, one.stat()) for one in folders)):
+        owner, mode = found.st_uid, stat.S_IMODE(found.st_mode)
+        what = "" if checked == path else f"its folder {checked} "
+        fix = f"check its content, then run: {{}} {shlex.quote(str(checked))}"
+        if owner not in (0, os.geteuid()):
+            raise _unusable(
+                path,
                 "policy-file-owner",
                 f"{what}belongs to the user {owner}, not to root, so it is not loaded",
-            ),
-            f"check its content, then run: chown root {quoted}",
-        )
-    # In a sticky folder only its owner and root can replace a file.
-    sticky = stat.S_ISDIR(status.st_mode) and mode & stat.S_ISVTX
-    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
-        raise _unusable(
-            path,
-            Sentence(
+                fix.format("chown root"),
+            )
+        # In a sticky folder only its owner and root can replace a file.
+        sticky = stat.S_ISDIR(found.st_mode) and mode & stat.S_ISVTX
+        if mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+            raise _unusable(
+                path,
                 "policy-file-mode",
                 f"{what}can be written by other users (mode {mode:04o}), so it is not "
                 "loaded",
-            ),
-            f"check its content, then run: chmod go-w {quoted}",
-        )
+                fix.format("chmod go-w"),
+            )
 
 
 def _unreadable(path: Union[str, Path], error: OSError) -> PolicyProblem:
     unreadable = f"cannot be read: {error.strerror}"
-    return _unusable(path, Sentence("policy-file-unreadable", unreadable))
+    return _unusable(path, "policy-file-unreadable", unreadable)
 
 
 def _unusable(
-    path: Union[str, Path], sentence: Sentence, fix: str = ""
+    path: Union[str, Path],
+    id: str,
+    text: str,
+    fix: str = "",
+    line: Optional[int] = None,
 ) -> PolicyProblem:
-    remark = Diagnostic(None, "", sentence, str(path))
+    remark = Diagnostic(line, "", Sentence(id, text), str(path))
     return PolicyProblem(str(path), (remark,), fix)
 
 
@@ -457,14 +434,12 @@ class PolicyFile:
         return self.warnings_on()
 
     def warnings_on(
-        self,
-        vendors_client: Optional[bool] = None,
-        documented: Collection[str] = (),
+        self, vendors_client: Optional[bool] = None
     ) -> tuple[Diagnostic, ...]:
-        """Return the warnings for a host, with the arguments of
-        :func:`~ovirt_rdma.host.server_kinds.remarks`.
+        """Return the warnings for a host; ``vendors_client``: whether its NFS client is
+        a vendor's, None if that is unknown.
         """
-        odd = dict.fromkeys(self._odd_options(vendors_client, documented))
+        odd = dict.fromkeys(self._odd_options(vendors_client))
         return (*self._warnings(), *odd)
 
     @property
@@ -476,13 +451,17 @@ class PolicyFile:
             self._main, [place for place in self._places if place[0] is self._main]
         )
 
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The values that count for the keys that a rule does not have."""
+        defaults = {name: row.default for name, row in MOUNTING.items()}
+        return {**defaults, **self._main.nfs.get("defaults", {})}
+
     def drop_in_of(self, rule: NfsRule) -> str:
         """Return the name of the drop-in that has ``rule``, "" for policy.yaml."""
         return Path(self._places[rule.number - 1][0].file).name
 
-    def _odd_options(
-        self, vendors_client: Optional[bool], documented: Collection[str]
-    ) -> Iterator[Diagnostic]:
+    def _odd_options(self, vendors_client: Optional[bool]) -> Iterator[Diagnostic]:
         for rule, (source, position) in zip(self.policy.nfs.rules, self._places):
             given = source.rules[position]
             path: KeyPath = ("nfs", "rules", position, "options")
@@ -490,50 +469,35 @@ class PolicyFile:
             if given is None or "options" not in given:
                 place, path = self._main, ("nfs", "defaults", "options")
             options, kind = MountOptions.parse(rule.options), kind_of(rule.server_kind)
-            for sentence in remarks(options, kind, vendors_client, documented):
+            for sentence in remarks(options, kind, vendors_client):
                 yield place.remark(path, sentence)
 
     def _warnings(self) -> Iterator[Diagnostic]:
-        rules, interfaces = self.policy.nfs.rules, self.policy.host.interfaces
-        for later, earlier in _never_winning(rules, _names_all_exports_of):
-            other = self._places[earlier.number - 1][0].file
-            elsewhere = f" in {other}"
-            if other == self._places[later.number - 1][0].file:
-                elsewhere = ""
-            yield self._remark(
-                later,
-                "rule-never-wins",
-                f"{later.name!r} never wins: {earlier.name!r}{elsewhere} is before it "
-                "and names all its exports; "
-                + ("remove one of the two" if elsewhere else _MOVE),
-            )
-        for one, first in _never_winning(interfaces, _names_all_netdevs_of):
-            yield self._remark(
-                one,
-                "rule-never-wins",
-                f"{one.name!r} never wins: {first.name!r} is before it and names all "
-                f"its netdevs; {_MOVE}",
-            )
-        for kind, entries in (("rules", rules), ("interfaces", interfaces)):
-            if len(entries) > MOST_COMPARED:
-                yield self._remark(
-                    entries[MOST_COMPARED],
-                    "rules-not-compared",
-                    f"only the first {MOST_COMPARED} {kind} are checked for rules that "
-                    "never win; this and later ones are not",
+        """Yield which rules never win: an earlier one certainly names all that they
+        name.
+        """
+        for rules in (self.policy.nfs.rules, self.policy.host.interfaces):
+            for position, later in enumerate(rules[:MOST_COMPARED]):
+                before = rules[:position]
+                earlier = next((r for r in before if _names_all_of(r, later)), None)
+                if earlier is None:
+                    continue
+                source, path = self._place(later)
+                other = self._place(earlier)[0]
+                file = f" in {other.file}" if other != source else ""
+                sentence = Sentence(
+                    "rule-never-wins",
+                    f"{later.name!r} never wins: {earlier.name!r}{file} is before it "
+                    "and names all that it names; write it before that one, or remove "
+                    "one of the two",
                 )
+                yield source.remark(path, sentence)
 
-    def _remark(
-        self, entry: Union[NfsRule, InterfaceRule], id: str, text: str
-    ) -> Diagnostic:
-        if isinstance(entry, NfsRule):
-            source, position = self._places[entry.number - 1]
-            return source.remark(("nfs", "rules", position), Sentence(id, text))
-        path = ("host", "interfaces", entry.number - 1)
-        return self._main.remark(path, Sentence(id, text))
-
-
-_MOVE = "move it up, or remove it"
+    def _place(self, rule: Numbered) -> tuple[_Source, KeyPath]:
+        if isinstance(rule, NfsRule):
+            source, position = self._places[rule.number - 1]
+            return source, ("nfs", "rules", position)
+        return self._main, ("host", "interfaces", rule.number - 1)
 
 
 def load_policy_file(
@@ -543,10 +507,9 @@ def load_policy_file(
     only root and the user of this process may be able to write them. ``alone``: it is
     for other hosts, so drop-ins beside it do not belong to it.
 
-    Raises PolicyProblem as :func:`~.files.read_policy_texts` and :func:`parse_policy`.
+    Raises PolicyProblem as :func:`read_policy_files` and :func:`parse_policy`.
     """
-    texts = read_policy_texts(path, own=own, alone=alone)
-    return parse_policy(texts.text, str(path), texts.drop_ins)
+    return read_policy_files(path, own=own, alone=alone).parsed(str(path))
 
 
 def parse_policy(
@@ -582,9 +545,7 @@ def _source(file: str, text: str, form: Keys, before: list[_Source]) -> _Source:
     from ovirt_rdma.host.policy.yaml_source import read_yaml  # noqa: PLC0415
 
     document = read_yaml(text)
-    reading = Reading(
-        document.texts, document.misread, file, before[-1].reading if before else None
-    )
+    reading = Reading(document.texts, file, before[-1].reading if before else None)
     empty = document.data is None
     given = None if empty else form.read(document.data, (), reading)
     return _Source(file, document, reading, given or {})
@@ -602,12 +563,9 @@ def _mistakes(source: _Source, main: _Source) -> Iterator[Diagnostic]:
             _check_options(rule, defaults)
     if source is main and not source.rules:
         _check_options(defaults, defaults)
-    mistakes = [source.remark(*mistake) for mistake in source.reading.mistakes]
-    mistakes += (error._replace(file=source.file) for error in source.document.mistakes)
-    yield from mistakes
-    wrong = {(error.line, error.key) for error in mistakes}
-    misread = (source.remark(*each) for each in source.reading.misread_mistakes)
-    yield from (error for error in misread if error[:2] not in wrong)
+    yield from (source.remark(*mistake) for mistake in source.reading.mistakes)
+    for mistake in source.document.mistakes:
+        yield mistake._replace(file=source.file)
 
 
 def _check_options(rule: Given, defaults: Given) -> None:
@@ -618,14 +576,14 @@ def _check_options(rule: Given, defaults: Given) -> None:
     sentence = contradiction(options, whole.get("transport", TCP) != TCP)
     if sentence:
         place.refuse("options", sentence.id, sentence)
-    count, kind = options.number("nconnect"), KINDS.get(whole.get("server_kind", ""))
+    option, kind = options.last("nconnect"), KINDS.get(whole.get("server_kind", ""))
     vendors = any(one.name in OF_VENDORS for one in options.items)
-    if (count or 0) > MOST_NCONNECT and not vendors and not (kind and kind.client):
-        place.refuse(
-            "options",
-            "value-out-of-range",
-            f"nconnect={count} is out of range; allowed: nconnect=1 to {MOST_NCONNECT}",
-        )
+    most = MOST_NCONNECT
+    if vendors or (kind and kind.client):
+        most = MOST_NCONNECT_OF_VENDORS
+    if option and not 1 <= (options.number("nconnect") or 0) <= most:
+        text = f"{option.text} is out of range; allowed: nconnect=1 to {most}"
+        place.refuse("options", "value-out-of-range", text)
 
 
 def _policy(main: _Source, places: Sequence[tuple[_Source, int]]) -> Policy:
@@ -641,81 +599,28 @@ def _by_line(remark: Diagnostic) -> tuple[str, int, str, str]:
     return (remark.file, remark.line or 0, remark.key, remark.sentence)
 
 
-# Rules that never win
+def _names_all_of(earlier: Numbered, later: Numbered) -> bool:
+    """Whether ``earlier`` certainly names all that ``later`` names."""
+    keys = ("server", "path") if isinstance(later, NfsRule) else MATCH.rows
+    return all(_covers(k, getattr(earlier, k), getattr(later, k)) for k in keys)
 
-_Rule = TypeVar("_Rule", NfsRule, InterfaceRule)
 
-
-def _never_winning(
-    rules: Sequence[_Rule], names_all_of: Callable[[_Rule, _Rule], bool]
-) -> Iterator[tuple[_Rule, _Rule]]:
-    """Yield each rule for which an earlier one certainly names all that it names, and
-    that one.
-
-    Each of the first MOST_COMPARED rules is compared with all before it.
+def _covers(key: str, wide: Any, narrow: Any) -> bool:
+    """Whether the value ``wide`` of a key names all that ``narrow`` does. Two different
+    globs cannot be compared.
     """
-    compared = rules[:MOST_COMPARED]
-    for position, later in enumerate(compared):
-        earlier = next((r for r in compared[:position] if names_all_of(r, later)), None)
-        if earlier is not None:
-            yield later, earlier
-
-
-def _names_all_exports_of(earlier: NfsRule, later: NfsRule) -> bool:
-    # A glob names more than its own text. Two different globs cannot be compared.
-    if is_glob(later.path):
-        paths = earlier.path in {"*", later.path}
-    else:
-        paths = path_match(earlier.path, later.path)
-    return paths and _names_all_servers_of(earlier.server, later.server)
-
-
-def _names_all_servers_of(earlier: str, later: str) -> bool:
-    """Whether ``earlier`` certainly names every server that ``later`` names.
-
-    Two different globs cannot be compared.
-    """
-    if earlier == "*":
+    if wide in (None, "*", narrow):
         return True
-    network = network_of(later)
-    if network is not None:
-        wider = network_of(earlier)
-        return (
-            wider is not None
-            and wider.version == network.version
-            and network.subnet_of(wider)  # type: ignore[arg-type]
-        )
-    if is_glob(later):
-        return earlier.rstrip(".").lower() == later.rstrip(".").lower()
-    return bool(server_match(earlier, Export(later, "/")))
-
-
-def _names_all_netdevs_of(earlier: InterfaceRule, later: InterfaceRule) -> bool:
-    # Only IPoIB has P_Keys.
-    layer = later.link_layer or (INFINIBAND if later.pkey else None)
-    return (
-        earlier.link_layer in {None, layer}
-        and _names_all_devices_of(earlier.device, later.device)
-        and earlier.pci in {None, later.pci}
-        and earlier.port in {None, later.port}
-        and earlier.guid in {None, later.guid}
-        and (
-            earlier.pkey is None
-            or (
-                later.pkey is not None
-                and partition_of(earlier.pkey) == partition_of(later.pkey)
-            )
-        )
-    )
-
-
-def _names_all_devices_of(earlier: Optional[str], later: Optional[str]) -> bool:
-    if earlier in {None, "*", later}:
-        return True
-    # Two different globs cannot be compared.
-    return (
-        earlier is not None
-        and later is not None
-        and not is_glob(later)
-        and fnmatch.fnmatchcase(later, earlier)
-    )
+    if narrow is None:
+        return False
+    if key == "pkey":
+        return partition_of(wide) == partition_of(narrow)
+    if key == "server":
+        one, other = network_of(wide), network_of(narrow)
+        if other is not None:
+            same = one is not None and one.version == other.version
+            return same and other.subnet_of(one)  # type: ignore[arg-type]
+        wide, narrow = (name.rstrip(".").lower() for name in (wide, narrow))
+    if key not in ("server", "path", "device"):
+        return False
+    return wide == narrow or (not is_glob(narrow) and path_match(wide, narrow))

@@ -2,11 +2,11 @@
 """Define the policy: its table of keys, and the rule for an export or a netdev. Pure.
 
 Each field of a record that is made by :func:`~.forms.key` is one row of the table: the
-key's name, what it may be and how it is converted, its meaning, and what counts if it
-is left out. From it come the reading of policy.yaml (:mod:`.load`) and of the stored
-policy (:func:`from_json_dict`), the JSON Schema for editors, and the tables of
-docs/policy.md (tools/policy_reference.py). The parts ``fabric:`` and ``block:`` are in
-:mod:`.fabric` and :mod:`.block`.
+key's name, what it may be, how it is converted and what counts if it is left out. From
+it come the reading of policy.yaml (:mod:`.load`) and of the stored policy
+(:func:`from_json_dict`), and with the meanings in docs/policy.md the JSON Schema for
+editors (tools/policy_reference.py). What a field means is there. The parts ``fabric:``
+and ``block:`` are in :mod:`.fabric` and :mod:`.block`.
 
 In the ``host:`` part, a key that is left out is None: that property is not changed.
 ``auto`` lets the rules choose.
@@ -33,7 +33,6 @@ from ovirt_rdma.host.policy.block import BLOCK, BlockPolicy
 from ovirt_rdma.host.policy.fabric import FABRIC, FabricPolicy
 from ovirt_rdma.host.policy.forms import (
     NAME,
-    Form,
     Given,
     Key,
     Keys,
@@ -44,7 +43,6 @@ from ovirt_rdma.host.policy.forms import (
     Refused,
     Text,
     key,
-    optional,
     repeated,
     stored_rows,
 )
@@ -66,7 +64,6 @@ PORT_MTUS = (256, 512, 1024, 2048, 4096)
 # The types that the port of a VPI adapter can have: InfiniBand, Ethernet.
 IB, ETH = PORT_TYPES = ("ib", "eth")
 
-
 _MIN_MTU = 68  # of IPv4 (RFC 791)
 # More than InfiniBand's 254: mlx5 counts the representors of its VFs as ports.
 _MAX_PORT = 65535
@@ -76,55 +73,35 @@ _MOST_VFS = 65535
 # hardly follow the table.
 _MIN_INTERVAL_S, _MAX_INTERVAL_S = 5, 3600
 
-_UNCHANGED = "unchanged"
 _BY_NAME = Sentence(
     "match-by-name",
     "a netdev cannot be matched by its name, because the name can change with another "
     "adapter or at boot; match its port instead: device, pci, port or guid "
     "(ovirt-rdma-host facts shows them)",
 )
-_NOT_MATCHED = dict.fromkeys(
-    ("name", "netdev", "interface", "ifname", "interface_name"), _BY_NAME
-)
 
 
-# Keys of ``match`` that both kinds of rules have.
-_DEVICE = texts.DEVICE, "for example `mlx4_0`, `mlx5_*`"
-_PCI = texts.PCI, "of the adapter; `04:00.0` is in domain 0000"
-_GUID = (
-    texts.GUID,
-    "of the InfiniBand port: `0002:c903:00fb:1231`, `0x0002c90300fb1231`, "
-    "`0002c90300fb1231`",
-)
+def _match_keys(if_empty: str) -> Keys:
+    """Return the form of ``match``; the record around it has its keys."""
+    names = ("name", "netdev", "interface", "ifname", "interface_name")
+    return Keys(
+        rows={},
+        not_offered=dict.fromkeys(names, _BY_NAME),
+        if_empty=Sentence("match-empty", f"names nothing; write {if_empty}"),
+    )
 
 
-_MOST_DSCP = 63
+_match = functools.partial(key, default=None, within="match")
 
 
 @dataclass(frozen=True)
 class RoceClass:
-    """The lossless class of RoCE at a port: its ``priority``, alone with flow control;
-    the DSCP of connections of the kernel, with the mark for ECN or not; and the bytes
-    of a receive buffer of its own.
-    """
+    """The lossless class of RoCE at a port; ``buffer`` is in bytes."""
 
-    priority: int = key(Number(0, 7), "the one with priority flow control (PFC)")
-    dscp: Optional[int] = optional(
-        Number(0, _MOST_DSCP),
-        "of storage's packets",
-        "8 times the priority and 2: 26 for priority 3",
-    )
-    ecn: str = optional(
-        Text(choices=(ON, OFF), written=True),
-        "congestion notification: packets are marked for it",
-        "`on`",
-        default=ON,
-    )
-    buffer: Optional[int] = optional(
-        Number(4096, 1 << 24),
-        "mlx5: bytes of a receive buffer for this priority only",
-        "the adapter divides them itself",
-    )
+    priority: int = key(Number(0, 7))
+    dscp: Optional[int] = key(Number(0, 63), None)
+    ecn: str = key(Text(choices=(ON, OFF), written=True), ON)
+    buffer: Optional[int] = key(Number(4096, 1 << 24), None)
 
     @property
     def code_point(self) -> int:
@@ -138,127 +115,102 @@ class RoceClass:
 
 
 ROCE = Keys(RoceClass)
-
-
-def _match(form: Form, meaning: str) -> Any:
-    return optional(form, meaning, "any", within="match")
-
-
-MATCH = Keys(
-    rows={},
-    not_offered=_NOT_MATCHED,
-    if_empty=Sentence(
-        "match-empty",
-        "names nothing; write at least one key, such as link_layer: infiniband for all "
-        "InfiniBand ports",
-    ),
+MATCH = _match_keys(
+    "at least one key, such as link_layer: infiniband for all InfiniBand ports"
 )
 
 
 @dataclass(frozen=True)
 class InterfaceRule(Numbered):
-    """The wanted settings of the netdevs of some RDMA ports.
-
-    A netdev must match all of these that are not None: ``link_layer``, ``device`` (an
-    RDMA device's name or a glob), ``pci`` (``0000:04:00.0``), ``port`` (from 1),
-    ``guid`` (of the port, as ``0002:c903:00fb:1231``) and ``pkey`` (``0x8001``).
-    Without ``pkey`` the rule also names the P_Key children of the port.
-
-    ``mtu`` is in bytes or AUTO. ``port_mtu`` is an IB MTU in bytes (mlx4).
-    ``pkey_children`` has the P_Keys of the children on the port's base netdev;
-    with ``partitions`` FOLLOW they are those of the port's current P_Key table.
-    ``port_type`` is IB or ETH.
+    """The wanted settings of the netdevs of some RDMA ports: those that match all of
+    ``link_layer`` to ``pkey`` that are not None; without ``pkey`` also the P_Key
+    children. ``pci`` is ``0000:04:00.0``, ``guid`` of the port
+    ``0002:c903:00fb:1231``, a P_Key ``0x8001``. MTUs are in bytes.
     """
 
     noun = "interface"
 
     number: int
-    name: str = key(NAME, "different for each rule", "`interface N`, counted from 1")
-    match = Key(MATCH, "at least one key of the table below", required=True)
-    link_layer: Optional[str] = _match(Text(choices=LINK_LAYERS), "of the port")
-    device: Optional[str] = _match(*_DEVICE)
-    pci: Optional[str] = _match(*_PCI)
-    port: Optional[int] = _match(Number(1, _MAX_PORT), "its number at the device")
-    guid: Optional[str] = _match(*_GUID)
-    pkey: Optional[str] = _match(texts.PKEY, "of the IPoIB netdev")
-    transport_mode: Optional[str] = optional(
-        Text(choices=TRANSPORT_MODES), "IPoIB", _UNCHANGED
+    name: str = key(NAME, required=False)
+    match = Key(MATCH, required=True)
+    link_layer: Optional[str] = _match(Text(choices=LINK_LAYERS))
+    device: Optional[str] = _match(texts.DEVICE)
+    pci: Optional[str] = _match(texts.PCI)
+    port: Optional[int] = _match(Number(1, _MAX_PORT))
+    guid: Optional[str] = _match(texts.GUID)
+    pkey: Optional[str] = _match(texts.PKEY)
+    transport_mode: Optional[str] = key(Text(choices=TRANSPORT_MODES), None)
+    mtu: Union[int, str, None] = key(
+        Number(_MIN_MTU, infiniband.CONNECTED_MTU, word=AUTO), None
     )
-    mtu: Union[int, str, None] = optional(
-        Number(_MIN_MTU, infiniband.CONNECTED_MTU, word=AUTO),
-        "in bytes; what is possible depends on the mode",
-        _UNCHANGED,
-    )
-    tso: Optional[str] = optional(
-        Text(choices=OFFLOAD_CHOICES, written=True),
-        "TCP segmentation offload",
-        _UNCHANGED,
-    )
-    port_mtu: Optional[int] = optional(
-        Number(choices=PORT_MTUS),
-        "mlx4, InfiniBand: the port's largest IB MTU",
-        _UNCHANGED,
-    )
-    pkey_children: tuple[str, ...] = optional(
-        ListOf(texts.CHILD_PKEY),
-        "P_Keys for which the port's base netdev has a child",
-        "none is made",
-        default=(),
-    )
-    partitions: Optional[str] = optional(
-        Text(choices=(FOLLOW,)),
-        "IPoIB: the children follow the port's P_Key table",
-        "none is made",
-    )
-    port_type: Optional[str] = optional(
-        Text(choices=PORT_TYPES),
-        "mlx4: InfiniBand or Ethernet; see [VPI adapters](virtual-functions.md#vpi)",
-        _UNCHANGED,
-    )
-    roce: Optional[RoceClass] = optional(
-        ROCE, "RoCE: its lossless class, the table `roce` below", _UNCHANGED
-    )
+    tso: Optional[str] = key(Text(choices=OFFLOAD_CHOICES, written=True), None)
+    port_mtu: Optional[int] = key(Number(choices=PORT_MTUS), None)
+    pkey_children: tuple[str, ...] = key(ListOf(texts.CHILD_PKEY), ())
+    partitions: Optional[str] = key(Text(choices=(FOLLOW,)), None)
+    port_type: Optional[str] = key(Text(choices=PORT_TYPES), None)
+    roce: Optional[RoceClass] = key(ROCE, None)
 
 
+# What excludes each other: with the first, the keys after it are a mistake.
 def _check_interface(rule: Given) -> None:
     match = rule.get("match", {})
-    if match.get("link_layer") == ETHERNET:
-        given = [("match", one) for one in ("guid", "pkey") if one in match]
-        of_infiniband = ("transport_mode", "port_mtu", "pkey_children", "partitions")
-        for place in [*given, *((one,) for one in of_infiniband if rule.get(one))]:
-            rule.refuse(
-                place,
-                "key-not-for-ethernet",
-                "is for InfiniBand, but match names Ethernet ports; remove it",
-            )
-    if rule.get("roce") and match.get("link_layer") == INFINIBAND:
-        rule.refuse(
+    layer, mode = match.get("link_layer"), rule.get("transport_mode")
+    for applies, keys, id, text in (
+        (
+            layer == ETHERNET,
+            "transport_mode port_mtu pkey_children partitions match.guid match.pkey",
+            "key-not-for-ethernet",
+            "is for InfiniBand, but match names Ethernet ports; remove it",
+        ),
+        (
+            layer == INFINIBAND,
             "roce",
             "key-not-for-infiniband",
             "is for Ethernet, but match names InfiniBand ports; remove it",
-        )
-    if rule.get("port_type"):
-        for one in ("link_layer", "guid", "pkey"):
-            if one in match:
-                rule.refuse(
-                    ("match", one),
-                    "match-by-type",
-                    "cannot be together with port_type, which changes it; write device "
-                    "or pci, and port",
-                )
-    _check_children(rule, match.get("pkey"))
-    _check_mode(rule)
-
-
-def _check_children(rule: Given, own: Optional[str]) -> None:
-    children = rule.get("pkey_children", ())
-    if children and rule.get("partitions") == FOLLOW:
-        rule.refuse(
+        ),
+        (
+            "port_type" in rule,
+            "match.link_layer match.guid match.pkey",
+            "match-by-type",
+            "cannot be together with port_type, which changes it; write device or pci, "
+            "and port",
+        ),
+        (
+            mode == CONNECTED and rule.get("tso") == ON,
+            "tso",
+            "tso-in-connected-mode",
+            "connected mode has no TSO; write auto, or transport_mode: datagram",
+        ),
+        (
+            rule.get("pkey_children"),
             "partitions",
             "children-given-twice",
             f"{FOLLOW} creates the children of all partitions of the port; remove it, "
             "or pkey_children",
+        ),
+    ):
+        for one in keys.split() if applies else ():
+            place = tuple(one.split("."))
+            if (match if place[1:] else rule).get(place[-1]):
+                rule.refuse(place, id, text)
+    _check_children(rule, match.get("pkey"))
+    port_mtu, most = rule.get("port_mtu"), infiniband.MOST_DATAGRAM_MTU
+    limit = port_mtu - infiniband.HEADER if port_mtu else most
+    mtu = rule.get("mtu")
+    if mode == DATAGRAM and isinstance(mtu, int) and mtu > limit:
+        shown = f" with port_mtu: {port_mtu}, whose limit is {limit}"
+        if not port_mtu:
+            shown = f", whose limit is 4092 ({most} on Omni-Path)"
+        rule.refuse(
+            "mtu",
+            "mtu-too-large",
+            f"{mtu} is too large for datagram mode{shown}; write auto or less, or "
+            "transport_mode: connected",
         )
+
+
+def _check_children(rule: Given, own: Optional[str]) -> None:
+    children = rule.get("pkey_children", ())
     for later, first in repeated(enumerate(children)):
         rule.refuse(
             ("pkey_children", later),
@@ -274,37 +226,6 @@ def _check_children(rule: Given, own: Optional[str]) -> None:
                 f"{rule.text('pkey_children', position)} is the P_Key of match; a "
                 "netdev cannot have a child with its own P_Key",
             )
-
-
-def _check_mode(rule: Given) -> None:
-    mode, mtu = rule.get("transport_mode"), rule.get("mtu")
-    if mode == CONNECTED and rule.get("tso") == ON:
-        rule.refuse(
-            "tso",
-            "tso-in-connected-mode",
-            "connected mode has no TSO; write auto, or transport_mode: datagram",
-        )
-    if mode != DATAGRAM or not isinstance(mtu, int):
-        return
-    most = (
-        rule.get("port_mtu", infiniband.MOST_DATAGRAM_MTU + infiniband.HEADER)
-        - infiniband.HEADER
-    )
-    if mtu > infiniband.MOST_DATAGRAM_MTU:
-        rule.refuse(
-            "mtu",
-            "mtu-too-large",
-            f"{mtu} is too large for datagram mode, whose limit is 4092 "
-            f"({infiniband.MOST_DATAGRAM_MTU} on Omni-Path); write auto, or "
-            "transport_mode: connected",
-        )
-    elif mtu > most:
-        rule.refuse(
-            "mtu",
-            "mtu-too-large",
-            f"{mtu} is too large for datagram mode with port_mtu: {rule['port_mtu']}, "
-            f"whose limit is {most}; write auto or less",
-        )
 
 
 INTERFACE = Keys(InterfaceRule, check=_check_interface)
@@ -324,12 +245,9 @@ def guest_numbers(text: str, count: int) -> Optional[frozenset[int]]:
     numbers: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,4})(?:\s*-\s*([0-9]{1,4}))?\s*", part)
-        if not match:
+        if not match or int(match[1]) > int(match[2] or match[1]):
             return None
-        first, last = int(match[1]), int(match[2] or match[1])
-        if first > last:
-            return None
-        numbers.update(range(first, min(last + 1, count)))
+        numbers.update(range(int(match[1]), min(int(match[2] or match[1]) + 1, count)))
     return frozenset(numbers)
 
 
@@ -343,58 +261,28 @@ def _guests(text: str) -> str:
 
 @dataclass(frozen=True)
 class VfRule(Numbered):
-    """The wanted virtual functions of some adapters.
-
-    The physical function must match all of ``device``, ``pci`` and ``guid`` (of its
-    port) that are not None. It has ``count`` VFs; ``guids`` is DERIVED or KEEP. Those
-    in ``guests`` (ALL, NONE or ``0-11,14``) are for virtual machines, the others stay
-    on the host. ``link_state`` is None if it is left as it is. ``pkeys`` (mlx4) are the
-    first entries of each VF's P_Key table, none if they are left as they are.
+    """The wanted virtual functions of the physical functions that match all of
+    ``device``, ``pci`` and ``guid`` (of the port) that are not None. ``pkeys`` (mlx4)
+    are the first entries of each VF's P_Key table, none if they are left as they are.
     """
 
     noun = "virtual functions"
 
     number: int
-    name: str = key(
-        NAME, "different for each rule", "`virtual functions N`, counted from 1"
-    )
+    name: str = key(NAME, required=False)
     match = Key(
-        Keys(
-            rows={},
-            not_offered=_NOT_MATCHED,
-            if_empty=Sentence(
-                "match-empty",
-                "names nothing; write device, pci or guid of the physical function",
-            ),
-        ),
-        "at least one of device, pci and guid: the physical function",
-        required=True,
+        _match_keys("device, pci or guid of the physical function"), required=True
     )
-    count: int = key(Number(1, _MOST_VFS), "how many there are")
-    device: Optional[str] = _match(*_DEVICE)
-    pci: Optional[str] = _match(*_PCI)
-    guid: Optional[str] = _match(*_GUID)
-    guids: str = optional(
-        Text(choices=GUID_CHOICES),
-        "InfiniBand: `derived` from the host, the adapter and the VF's number",
-        "`derived`",
-        default=DERIVED,
+    count: int = key(Number(1, _MOST_VFS))
+    device: Optional[str] = _match(texts.DEVICE)
+    pci: Optional[str] = _match(texts.PCI)
+    guid: Optional[str] = _match(texts.GUID)
+    guids: str = key(Text(choices=GUID_CHOICES), DERIVED)
+    guests: str = key(
+        Text("all, none, or numbers such as 0-11,14", normal=_guests, written=True), ALL
     )
-    guests: str = optional(
-        Text("all, none, or numbers such as 0-11,14", normal=_guests, written=True),
-        "which are for virtual machines; the others get their driver on this host",
-        "`all`",
-        default=ALL,
-    )
-    link_state: Optional[str] = optional(
-        Text(choices=LINK_STATES), "mlx5: `auto` follows the port's link", _UNCHANGED
-    )
-    pkeys: tuple[str, ...] = optional(
-        ListOf(texts.PKEY),
-        "mlx4: the P_Keys of each VF, in this order",
-        _UNCHANGED,
-        default=(),
-    )
+    link_state: Optional[str] = key(Text(choices=LINK_STATES), None)
+    pkeys: tuple[str, ...] = key(ListOf(texts.PKEY), ())
 
     def is_for_guest(self, vf: int) -> bool:
         """Whether VF number ``vf``, from 0, is for virtual machines."""
@@ -413,33 +301,15 @@ class ModuleOption:
     value: str
 
 
-def _options(module: str, values: Iterable[tuple[str, str]]) -> list[ModuleOption]:
-    return [ModuleOption(module, name, value) for name, value in values]
-
-
 @dataclass(frozen=True)
 class HostPolicy:
-    """The ``host:`` part; an empty one changes nothing.
+    """The ``host:`` part; an empty one changes nothing. Intervals are in seconds."""
 
-    ``modules`` are loaded at every boot. ``partitions_interval`` is the number of
-    seconds between two reads of the P_Key tables of ports whose rule has
-    ``partitions: follow``. ``metrics_folder`` is where the metrics are written, None:
-    nowhere.
-    """
-
-    interfaces: tuple[InterfaceRule, ...] = optional(
-        ListOf(INTERFACE),
-        "the **first** rule that names a netdev wins",
-        "unchanged",
-        default=(),
+    interfaces: tuple[InterfaceRule, ...] = key(ListOf(INTERFACE), ())
+    modules: tuple[str, ...] = key(
+        ListOf(Text("a module's name such as nvme_rdma", normal=texts.module)), ()
     )
-    modules: tuple[str, ...] = optional(
-        ListOf(Text("a module's name such as nvme_rdma", normal=texts.module)),
-        "kernel modules to load at every boot",
-        "none",
-        default=(),
-    )
-    module_options: tuple[ModuleOption, ...] = optional(
+    module_options: tuple[ModuleOption, ...] = key(
         MapOf(
             Text(normal=texts.module),
             MapOf(
@@ -451,31 +321,21 @@ class HostPolicy:
                 ),
                 lambda name, value: (name, value),
             ),
-            _options,
+            lambda module, options: [ModuleOption(module, *one) for one in options],
             "module: option: value",
         ),
-        "options of kernel modules",
-        "none",
-        default=(),
+        (),
     )
-    partitions_interval: int = optional(
-        Number(_MIN_INTERVAL_S, _MAX_INTERVAL_S),
-        "seconds between two looks at the P_Key tables, for `partitions: follow`",
-        default=PARTITIONS_INTERVAL_S,
+    partitions_interval: int = key(
+        Number(_MIN_INTERVAL_S, _MAX_INTERVAL_S), PARTITIONS_INTERVAL_S
     )
-    virtual_functions: tuple[VfRule, ...] = optional(
-        ListOf(VIRTUAL_FUNCTIONS),
-        "the **first** rule that names an adapter wins",
-        "unchanged",
-        default=(),
-    )
-    metrics_folder: Optional[str] = optional(
+    virtual_functions: tuple[VfRule, ...] = key(ListOf(VIRTUAL_FUNCTIONS), ())
+    metrics_folder: Optional[str] = key(
         Text(
             "a folder such as /var/lib/node_exporter/textfile_collector",
             normal=texts.folder,
         ),
-        "node_exporter's textfile folder, for [metrics](metrics.md) every 15 s",
-        "no metrics are written",
+        None,
     )
 
     @property
@@ -527,12 +387,20 @@ def interface_rule_for(
 
 def names_port(rule: InterfaceRule, device: RdmaDevice, port: RdmaPort) -> bool:
     """Whether ``rule`` names ``port``; the P_Key is ignored."""
-    address = device.pci.address if device.pci else None
     return (
         (rule.link_layer is None or rule.link_layer == port.link_layer.lower())
-        and (rule.device is None or fnmatch.fnmatchcase(device.name, rule.device))
-        and (rule.pci is None or rule.pci == address)
         and (rule.port is None or rule.port == port.number)
+        and _names_adapter(rule, device, port)
+    )
+
+
+def _names_adapter(
+    rule: Union[InterfaceRule, VfRule], device: RdmaDevice, port: RdmaPort
+) -> bool:
+    address = device.pci.address if device.pci else None
+    return (
+        (rule.device is None or fnmatch.fnmatchcase(device.name, rule.device))
+        and (rule.pci is None or rule.pci == address)
         and (rule.guid is None or rule.guid == port.guid)
     )
 
@@ -541,15 +409,8 @@ def vf_rule_for(
     policy: HostPolicy, device: RdmaDevice, port: RdmaPort
 ) -> Optional[VfRule]:
     """Return the first rule for VFs of ``device``, which has ``port``, or None."""
-    address = device.pci.address if device.pci else None
-    for rule in policy.virtual_functions:
-        if (
-            (rule.device is None or fnmatch.fnmatchcase(device.name, rule.device))
-            and (rule.pci is None or rule.pci == address)
-            and (rule.guid is None or rule.guid == port.guid)
-        ):
-            return rule
-    return None
+    rules = policy.virtual_functions
+    return next((rule for rule in rules if _names_adapter(rule, device, port)), None)
 
 
 def names_pkey(rule: InterfaceRule, netdev: Netdev) -> bool:
@@ -585,72 +446,37 @@ _MAX_FAILURE_CACHE_S = 3600
 
 @dataclass(frozen=True)
 class NfsRule(Numbered):
-    """A rule, with the defaults filled in.
-
-    ``server`` is a name, an address, a network or a glob; ``path`` is a path or a glob.
-    ``options`` are extra mount options. In seconds: ``readiness_timeout``, for one
-    server to answer; ``settle_timeout``, for a port to come up, from the first question
-    of vdsmd that finds it down; ``failure_cache``, how long a failed mount decides for
-    the other exports of the server. ``server_kind`` is AUTO or a name of
-    :mod:`ovirt_rdma.host.server_kinds`.
+    """A rule, with the defaults filled in. Timeouts and ``failure_cache`` are in
+    seconds; ``server_kind`` is AUTO or a name of :mod:`ovirt_rdma.host.server_kinds`.
     """
 
     noun = "rule"
 
     number: int
-    name: str = key(NAME, "different for each rule", "`rule N`, counted from 1")
+    name: str = key(NAME, required=False)
     server: str = key(
-        Text("a name, an address, a network or a glob", normal=texts.server),
-        "compared with the text of the export; see below",
+        Text("a name, an address, a network or a glob", normal=texts.server)
     )
     path: str = key(
-        Text("a path or a glob, such as /export/vm*", normal=texts.export_path),
-        "`*` matches `/` as well",
-        "`*`, every path",
-        absent="*",
+        Text("a path or a glob, such as /export/vm*", normal=texts.export_path), "*"
     )
-    transport: str = key(
-        Text(choices=TRANSPORTS),
-        "see below",
-        "from the defaults; must be in one of the two",
-    )
-    port: int = optional(
-        Number(1, 65535), "the server's RDMA port", default=DEFAULT_PORT
-    )
-    options: str = optional(
+    # Not required: it may be in nfs.defaults; policy.yaml has it in one of the two.
+    transport: str = key(Text(choices=TRANSPORTS), TCP)
+    port: int = key(Number(1, 65535), DEFAULT_PORT)
+    options: str = key(
         Text(
             "mount options with commas between them",
             normal=texts.options,
             may_be_empty=True,
         ),
-        "added to the engine's; see below",
-        "none",
-        default="",
+        "",
     )
-    readiness_timeout: float = optional(
-        Number(_MIN_READINESS_S, _MAX_READINESS_S, fraction=True),
-        "seconds for the server to answer over RDMA",
-        default=2.0,
+    readiness_timeout: float = key(
+        Number(_MIN_READINESS_S, _MAX_READINESS_S, fraction=True), 2.0
     )
-    settle_timeout: float = optional(
-        Number(0, MAX_SETTLE_S, fraction=True),
-        "seconds that vdsmd waits for an RDMA port to come up, from the first connect "
-        "that finds it down",
-        default=30.0,
-    )
-    failure_cache: float = optional(
-        Number(0, _MAX_FAILURE_CACHE_S, fraction=True),
-        "seconds for which a failed RDMA mount decides for the server's exports, "
-        "unless the server itself has said since that it is ready",
-        default=60.0,
-    )
-    server_kind: str = optional(
-        Text(choices=SERVER_KINDS),
-        "whose server it is, for what its [documents](servers.md) require; `auto`: as "
-        "the server says, if it does",
-        "`auto`",
-        default=AUTO,
-    )
+    settle_timeout: float = key(Number(0, MAX_SETTLE_S, fraction=True), 30.0)
+    failure_cache: float = key(Number(0, _MAX_FAILURE_CACHE_S, fraction=True), 60.0)
+    server_kind: str = key(Text(choices=SERVER_KINDS), AUTO)
 
 
 RULE = Keys(NfsRule)
@@ -664,26 +490,13 @@ MOUNTING = {
 
 @dataclass(frozen=True)
 class NfsPolicy:
-    """The ``nfs:`` part; an empty list of rules names no export.
-
-    ``health_interval`` is in seconds, None if nobody watches the mounts.
+    """The ``nfs:`` part; an empty list of rules names no export. ``health_interval`` is
+    in seconds, None if nobody watches the mounts.
     """
 
-    defaults = Key(
-        Keys(rows=MOUNTING), "for every rule that does not have the key itself"
-    )
-    rules: tuple[NfsRule, ...] = optional(
-        ListOf(RULE),
-        "the **first** rule that names an export wins",
-        "no export is named",
-        default=(),
-    )
-    health_interval: Optional[int] = optional(
-        Number(_MIN_HEALTH_S, _MAX_HEALTH_S),
-        "seconds between two looks at the mounts by the daemon; see "
-        "[Health](health.md)",
-        "nobody watches the mounts",
-    )
+    defaults = Key(Keys(rows=MOUNTING))
+    rules: tuple[NfsRule, ...] = key(ListOf(RULE), ())
+    health_interval: Optional[int] = key(Number(_MIN_HEALTH_S, _MAX_HEALTH_S), None)
 
 
 NFS = Keys(NfsPolicy)
@@ -694,25 +507,11 @@ POLICY_VERSION = 1
 class Policy:
     """The whole policy."""
 
-    version: int = optional(
-        Number(choices=(POLICY_VERSION,)),
-        "the version of this form",
-        "must be there, unless the file is empty",
-        required=True,
-        default=POLICY_VERSION,
-    )
-    nfs: NfsPolicy = optional(
-        NFS, "which exports are mounted over RDMA", default=NfsPolicy()
-    )
-    host: HostPolicy = optional(
-        HOST, "how the RDMA ports of a host are configured", default=HostPolicy()
-    )
-    fabric: FabricPolicy = optional(
-        FABRIC, "the partitions of the InfiniBand fabric", default=FabricPolicy()
-    )
-    block: BlockPolicy = optional(
-        BLOCK, "which block storage a host logs in to", default=BlockPolicy()
-    )
+    version: int = key(Number(choices=(POLICY_VERSION,)), POLICY_VERSION, required=True)
+    nfs: NfsPolicy = key(NFS, NfsPolicy())
+    host: HostPolicy = key(HOST, HostPolicy())
+    fabric: FabricPolicy = key(FABRIC, FabricPolicy())
+    block: BlockPolicy = key(BLOCK, BlockPolicy())
 
 
 POLICY = Keys(Policy)
@@ -722,30 +521,19 @@ _ONLY_IN_POLICY = Sentence(
     "not-for-drop-in",
     "is not for a drop-in, which has only rules for exports; write it in policy.yaml",
 )
+_DROP_IN_NFS = Keys(
+    rows={"rules": NFS.rows["rules"]},
+    not_offered=dict.fromkeys(NFS.rows, _ONLY_IN_POLICY),
+)
 DROP_IN = Keys(
-    rows={
-        "version": POLICY.rows["version"],
-        "nfs": Key(
-            Keys(
-                rows={"rules": NFS.rows["rules"]},
-                not_offered=dict.fromkeys(NFS.rows, _ONLY_IN_POLICY),
-            ),
-            POLICY.rows["nfs"].meaning,
-        ),
-    },
+    rows={"version": POLICY.rows["version"], "nfs": Key(_DROP_IN_NFS)},
     not_offered=dict.fromkeys(POLICY.rows, _ONLY_IN_POLICY),
 )
 
 
-@functools.cache
-def _stored_rows(record: type) -> dict[str, Key]:
-    return stored_rows(record)
-
-
 def _check(record: Any, values: Mapping[str, Any]) -> tuple[str, str]:
-    for name, row in _stored_rows(record).items():
-        value = values[name]
-        mistake = row.form.stored_mistake(value) if value is not None else ""
+    for name, row in stored_rows(record).items():
+        mistake = row.form.stored_mistake(values[name])
         if mistake:
             return name, mistake
     return "", ""

@@ -21,10 +21,10 @@ import threading
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import POLICY_COPY, POLICY_JSON, under
+from ovirt_rdma.host.paths import POLICY_COPY, POLICY_JSON
 from ovirt_rdma.host.policy.model import Policy, from_json_dict, to_json_dict
 from ovirt_rdma.host.policy.model import digest as digest_of
 from ovirt_rdma.host.system.files import (
@@ -248,22 +248,25 @@ def signature_of(path: Path) -> Optional[Signature]:
 
 
 class FollowedPolicy:
-    """The policy in force below ``root``, for a service that runs on."""
+    """The policy in force at ``path``, for a service that runs on."""
 
-    def __init__(self, root: Union[str, Path]) -> None:
-        self._path = under(root, POLICY_JSON)
+    def __init__(self, path: Path = Path(POLICY_JSON)) -> None:
+        self._path = path
         self._seen: Optional[Signature] = None
         self.loaded = InForce(None)
 
     def follow(self) -> bool:
-        """Read the policy again if its file has changed, or could not be used; return
-        whether there is another policy, or problem, than before. Never raises.
+        """Read the policy again if its file has changed; return whether there is
+        another policy, or problem, than before. Never raises.
         """
         signature = signature_of(self._path)
         if signature is not None and signature == self._seen:
             return False
         before, self.loaded = self.loaded, in_force(self._path)
-        self._seen = None if self.loaded.problem else signature
+        problem = self.loaded.problem
+        # A system error can go away without a change to the file.
+        failed_to_read = problem and isinstance(problem.__cause__, OSError)
+        self._seen = None if failed_to_read else signature
         return _origin(before) != _origin(self.loaded)
 
 
@@ -284,56 +287,29 @@ class PolicySource:
     def __init__(self, path: Path = Path(POLICY_JSON)) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._policy = Policy()
-        self._digest: Optional[str] = None
-        self._seen: Optional[Signature] = None
-        self._last_logged = ""
+        self._followed = FollowedPolicy(path)
+        self._last: Optional[StoredPolicy] = None
 
     def current(self) -> Policy:
         """Return the policy in force; empty before the first load. Never raises."""
         with self._lock:
-            signature = signature_of(self._path)
-            if signature is None or signature != self._seen:
-                self._follow(signature)
-            return self._policy
+            if self._followed.follow():
+                self._take(self._followed.loaded)
+            return self._last.policy if self._last else Policy()
 
-    def _follow(self, signature: Optional[Signature]) -> None:
-        loaded = in_force(self._path)
+    def _take(self, loaded: InForce) -> None:
         stored, problem = loaded.stored, loaded.problem
+        self._last = last = stored or self._last
+        stays = f"policy {last.digest} stays in force" if last else loaded.consequence
         if problem is not None:
-            # A system error can go away without a change to the file.
-            failed_to_read = isinstance(problem.__cause__, OSError)
-            self._seen = None if failed_to_read else signature
-            if stored is not None and stored.digest != self._digest:
-                self._policy, self._digest = stored.policy, stored.digest
-            consequence = loaded.consequence if stored else self._in_force()
-            self._log_once(logging.ERROR, f"{problem}; {consequence}; {problem.fix}")
-            return
-        self._seen = signature
-        if stored is None:
-            if self._digest is not None:
-                self._log_once(
-                    logging.WARNING, f"{self._path} is missing; {self._in_force()}"
-                )
-            return
-        restored = bool(self._last_logged)
-        self._last_logged = ""
-        if stored.digest != self._digest or restored:
-            self._policy, self._digest = stored.policy, stored.digest
-            rules = len(stored.policy.nfs.rules)
+            consequence = loaded.consequence if stored else stays
+            _log.error("%s; %s; %s", problem, consequence, problem.fix)
+        elif stored is None:
+            _log.warning("%s is missing; %s", self._path, stays)
+        else:
             _log.info(
                 "policy %s of %s is in force (NFS rules: %d)",
                 stored.digest,
                 stored.source,
-                rules,
+                len(stored.policy.nfs.rules),
             )
-
-    def _in_force(self) -> str:
-        if self._digest is None:
-            return InForce(None).consequence
-        return f"policy {self._digest} stays in force"
-
-    def _log_once(self, level: int, sentence: str) -> None:
-        if sentence != self._last_logged:
-            self._last_logged = sentence
-            _log.log(level, "%s", sentence)

@@ -26,7 +26,6 @@ from ovirt_rdma.host.facts.infiniband import (
     partition_of,
 )
 from ovirt_rdma.host.policy.forms import Refused, Text
-from ovirt_rdma.host.server_kinds import MOST_NCONNECT, MOST_NCONNECT_OF_VENDORS
 
 # Patterns are texts, compiled when they are needed: vdsmd loads this module.
 
@@ -40,7 +39,6 @@ _GUID = (
 )
 _IPOIB_ADDRESS = r"([0-9a-f]{2}:){19}[0-9a-f]{2}"
 _GID = r"([0-9a-f]{4}:){7}[0-9a-f]{4}"
-_PKEYS_ALLOWED = "allowed: 0x0001 to 0xffff, but not 0x8000"
 
 
 def pci_address(text: str) -> str:
@@ -82,7 +80,7 @@ def guid_of_a_port(text: str) -> str:
     """Return a GUID as :func:`port_guid`, but not zero."""
     guid = port_guid(text)
     if not guid.strip("0:"):
-        raise Refused("guid-zero", f"{text} is the GUID of no port")
+        raise Refused("guid-zero", f"{text} is zero, which no port and no target has")
     return guid
 
 
@@ -93,10 +91,7 @@ def hex_digits(text: str) -> str:
 
 def identifier(text: str) -> str:
     """Return an identifier of a target as 16 hex digits."""
-    digits = hex_digits(text)
-    if not digits.strip("0"):
-        raise Refused("identifier-zero", "is zero, which no target has")
-    return digits
+    return guid_of_a_port(text).replace(":", "")
 
 
 def gid(text: str) -> str:
@@ -122,13 +117,12 @@ def pkey(text: str) -> str:
     Only hex with 0x is accepted: 8001 could be decimal.
     """
     plain = text.lower()
+    sentence = f"{text!r} is not a P_Key; allowed: 0x0001 to 0xffff, but not 0x8000"
     if re.fullmatch(r"0x[0-9a-f]{1,4}", plain):
         value = f"0x{int(plain, 16):04x}"
         if partition_of(value) is not None:
             return value
-        raise Refused("pkey-invalid", f"{text} is not a partition; {_PKEYS_ALLOWED}")
-    sentence = f"{text!r} is not a P_Key; {_PKEYS_ALLOWED}"
-    if re.fullmatch(r"[0-9a-f]{1,4}", plain):
+    elif re.fullmatch(r"[0-9a-f]{1,4}", plain):
         sentence = f"{text!r} is not a P_Key; write 0x{plain} if it is hex"
     raise Refused("pkey-invalid", sentence)
 
@@ -213,10 +207,8 @@ def member(text: str) -> str:
             f"{text!r} has no membership; allowed: {', '.join(MEMBERSHIPS)}",
         )
     if who not in PORT_WORDS and is_port(who):
-        who = port_guid(who)
-        if not who.strip("0:"):
-            raise Refused("guid-zero", f"{text} is the GUID of no port")
-    elif who not in PORT_WORDS and not re.fullmatch(_HOST, who):
+        who = guid_of_a_port(who)
+    elif not is_port(who) and not re.fullmatch(_HOST, who):
         raise Refused(
             "member-invalid",
             f"{text!r} is not a member; allowed: a host of fabric.hosts, a GUID, "
@@ -357,11 +349,7 @@ _OWNED_ELSEWHERE = {
 
 
 def options(text: str) -> str:
-    """Return mount options with commas between them, perhaps none.
-
-    More than the kernel's number of connections may be for a vendor's client, which
-    other keys of the rule tell.
-    """
+    """Return mount options with commas between them, perhaps none."""
     mistakes = list(_option_mistakes(text)) if text else []
     if mistakes:
         raise Refused(mistakes[0].id, *mistakes)
@@ -373,7 +361,7 @@ def _option_mistakes(text: str) -> Iterator[Sentence]:
         yield Sentence("quote-unmatched", "has an unmatched quote")
     seen: set[str] = set()
     for item in text.split(","):
-        name, _, value = item.partition("=")
+        name = item.partition("=")[0]
         if not item:
             yield Sentence(
                 "option-empty",
@@ -393,16 +381,6 @@ def _option_mistakes(text: str) -> Iterator[Sentence]:
         if owner:
             sentence = f"{name} is not allowed in a policy; {owner}"
             yield Sentence("option-not-for-policy", sentence)
-        elif name == "nconnect" and not _is_connection_count(value):
-            yield Sentence(
-                "value-out-of-range",
-                f"{item} is out of range; allowed: nconnect=1 to {MOST_NCONNECT}",
-            )
-
-
-def _is_connection_count(text: str) -> bool:
-    number = text.isascii() and text.isdecimal() and len(text) < 10
-    return number and 1 <= int(text) <= MOST_NCONNECT_OF_VENDORS
 
 
 # Kernel modules and folders
@@ -414,7 +392,9 @@ _MAX_VALUE = 1024
 
 
 def module(text: str) -> str:
-    """Return the name of a module as the kernel has it: with ``_`` for ``-``."""
+    """Return the name of a module as the kernel has it: with ``_`` for ``-``, and not
+    an alias.
+    """
     file = re.fullmatch(r"(.+?)\.ko(\.\w+)?", text)
     if file:
         sentence = f"{text!r} is a file; write the module's name: {file[1]}"
@@ -424,11 +404,7 @@ def module(text: str) -> str:
             "module-name-invalid",
             f"{text!r} is not a module's name; allowed: letters, digits, '_', '-'",
         )
-    if text in _MODULE_OF:
-        alias_of = _MODULE_OF[text]
-        sentence = f"{text} is an alias of the module {alias_of}; write {alias_of}"
-        raise Refused("module-name-is-alias", sentence)
-    return text.replace("-", "_")
+    return _MODULE_OF.get(text, text).replace("-", "_")
 
 
 def option_name(text: str) -> str:
@@ -492,24 +468,19 @@ def endpoint(text: str, port: Optional[int] = None) -> str:
 
     ``port`` is for a text that has none.
     """
-    host, colon, digits = text.rpartition(":")
-    if text.endswith("]") or (not colon and port is not None):
-        host, digits = text, ""
-    plain = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    number = int(digits) if digits.isascii() and digits.isdecimal() else 0
-    if not digits and port is not None:
-        number = port
+    found = re.fullmatch(r"(?:\[(.*)\]|([^:]*))(?::([0-9]{1,5}))?", text)
     try:
-        address = ipaddress.ip_address(plain)
+        address = ipaddress.ip_address((found[1] or found[2]) if found else "")
     except ValueError:
         address = None
-    bracketed = plain != host
-    if address is None or "%" in plain or bracketed != (address.version == 6):
+    bracketed = found is not None and found[1] is not None
+    if address is None or "%" in text or bracketed != (address.version == 6):
         raise Refused(
             "address-invalid",
             f"{text!r} is not an IP address and port; allowed: 10.0.0.1:5555, "
             "[fd00::1]:5555; names and zones are not possible",
         )
+    number = int(found[3]) if found and found[3] else port or 0
     if address.is_unspecified or address.is_multicast:
         raise Refused("address-invalid", f"{text!r} is not the address of one target")
     if not 1 <= number <= 65535:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Read YAML text as plain data, with the line and the original text of every value.
 
-YAML 1.1 reads ``pci: 04:00.0`` as the number 240 and ``tso: on`` as true, so the forms
-of some values take the text from the file. Elsewhere a number that YAML reads as
-another one (``mtu: 02044`` is 1060) is a mistake. Aliases, tags and repeated keys are
-mistakes too: with them a policy does not mean what it shows.
+YAML 1.1 reads ``tso: on`` as true, so the forms of some values take the text from the
+file. What it reads as another number (``pci: 04:00.0`` is 240, ``mtu: 02044`` is 1060)
+or as a date is text here. Aliases, tags and repeated keys are mistakes: with them a
+policy does not mean what it shows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import yaml
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.forms import Diagnostic, KeyPath, key_text
 
-# Not octal, hexadecimal, base 60 or 2_044.
-_DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
+# Not octal, hexadecimal, base 60, 2_044, or thousands of digits.
+_DECIMAL = re.compile(
+    r"[-+]?(?:0|[1-9][0-9]{0,20})?(?:\.[0-9]{0,20})?(?:[eE][-+]?[0-9]{1,3})?"
+)
 
 
 _QUOTES = "a value that starts with *, & or ! needs quotes"
@@ -30,14 +32,18 @@ class YamlDocument:
     """A YAML document; ``data`` is None for an empty one.
 
     ``lines`` has the line where the key or list item of each value starts, ``texts``
-    the text of each scalar. ``misread`` are the numbers not written in decimal.
+    the text of each scalar.
     """
 
     data: Any = None
     lines: dict[KeyPath, int] = field(default_factory=dict)
     texts: dict[KeyPath, str] = field(default_factory=dict)
-    misread: set[KeyPath] = field(default_factory=set)
     mistakes: list[Diagnostic] = field(default_factory=list)
+
+    def note(self, line: Optional[int], path: KeyPath, id: str, text: str) -> None:
+        """Add a mistake."""
+        mistake = Diagnostic(line, key_text(path), Sentence(id, text))
+        self.mistakes.append(mistake)
 
     def line(self, path: KeyPath) -> int:
         """Return the line of ``path``; if it is absent, that of its nearest parent."""
@@ -55,21 +61,17 @@ def read_yaml(text: str) -> YamlDocument:
     document = YamlDocument()
     try:
         node = _composed(text)
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        sentence = Sentence(
-            "yaml-character-invalid",
-            f"the character U+{error.character:04X} is not allowed in YAML",
-        )
-        document.mistakes.append(Diagnostic(line, "", sentence))
-    except yaml.MarkedYAMLError as error:
-        document.mistakes.append(_syntax_mistake(error))
-    except RecursionError:
-        sentence = Sentence("yaml-too-deep", "it is nested too deeply")
-        document.mistakes.append(Diagnostic(None, "", sentence))
-    else:
         if node is not None:
             document.data = _value(node, (), document)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        sentence = f"the character U+{error.character:04X} is not allowed in YAML"
+        document.note(line, (), "yaml-character-invalid", sentence)
+    except yaml.MarkedYAMLError as error:
+        document.note(*_syntax_mistake(error))
+    except RecursionError:
+        document = YamlDocument()
+        document.note(None, (), "yaml-too-deep", "it is nested too deeply")
     return document
 
 
@@ -99,7 +101,9 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _syntax_mistake(error: yaml.MarkedYAMLError) -> Diagnostic:
+def _syntax_mistake(
+    error: yaml.MarkedYAMLError,
+) -> tuple[Optional[int], KeyPath, str, str]:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else None
     id, sentence = "yaml-invalid", f"not valid YAML: {error.problem or error.context}"
@@ -115,7 +119,7 @@ def _syntax_mistake(error: yaml.MarkedYAMLError) -> Diagnostic:
         sentence += "; check the indentation, and quote a value with a colon at its end"
     elif error.problem and "cannot start any token" in error.problem:
         sentence += "; indent with blanks only, and quote a value that starts with it"
-    return Diagnostic(line, "", Sentence(id, sentence))
+    return line, (), id, sentence
 
 
 def _value(node: yaml.Node, path: KeyPath, document: YamlDocument) -> Any:
@@ -127,23 +131,15 @@ def _value(node: yaml.Node, path: KeyPath, document: YamlDocument) -> Any:
             _value(item, (*path, position), document)
             for position, item in enumerate(node.value)
         ]
-    document.texts[path] = node.value
-    try:
-        value = yaml.constructor.SafeConstructor().construct_object(node)
-        if isinstance(value, (int, float)) and not _DECIMAL.fullmatch(node.value):
-            document.misread.add(path)
-        return value
-    except (ValueError, OverflowError, yaml.constructor.ConstructorError):
-        # YAML 1.1 reads 2001-13-45 as a date, 0b_ as a number, 1:1:1.5 as a number to
-        # the base 60 (of any length), = as a default.
-        sentence = Sentence(
-            "value-not-plain",
-            f"{node.value!r} is not plain text in YAML; write it in quotes",
-        )
-        document.mistakes.append(
-            Diagnostic(document.line(path), key_text(path), sentence)
-        )
-        return node.value
+    document.texts[path] = text = node.value
+    kind = node.tag.rpartition(":")[2]
+    if kind == "null":
+        return None
+    if kind == "bool":
+        return yaml.constructor.SafeConstructor.bool_values[text.lower()]
+    if kind in ("int", "float") and _DECIMAL.fullmatch(text):
+        return int(text) if kind == "int" else float(text)
+    return text
 
 
 def _mapping(
@@ -151,26 +147,16 @@ def _mapping(
 ) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
+        line, key = key_node.start_mark.line + 1, key_node.value
+        place = (*path, key)
         if key_node.tag != "tag:yaml.org,2002:str":
-            shown = f"the key {key_node.value}" if _is_scalar(key_node) else "a key"
-            sentence = Sentence(
-                "key-not-text", f"{shown} is not text; write it in quotes"
-            )
-            document.mistakes.append(Diagnostic(line, key_text(path), sentence))
-            continue
-        key_path = (*path, key_node.value)
-        if key_node.value in data:
-            sentence = Sentence(
-                "key-repeated",
-                f"is given twice, first in line {document.lines[key_path]}",
-            )
-            document.mistakes.append(Diagnostic(line, key_text(key_path), sentence))
-            continue
-        document.lines[key_path] = line
-        data[key_node.value] = _value(value_node, key_path, document)
+            shown = f"the key {key}" if isinstance(key, str) else "a key"
+            sentence = f"{shown} is not text; write it in quotes"
+            document.note(line, path, "key-not-text", sentence)
+        elif key in data:
+            sentence = f"is given twice, first in line {document.lines[place]}"
+            document.note(line, place, "key-repeated", sentence)
+        else:
+            document.lines[place] = line
+            data[key] = _value(value_node, place, document)
     return data
-
-
-def _is_scalar(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode)

@@ -82,21 +82,23 @@ _NOT_RUNNING = Sentence(
 
 @dataclass(frozen=True)
 class Proof:
-    """Which ports and groups are as they should be, and ``unlike``: which are not.
-
-    ``proven`` is None if the fabric could not be asked; ``notes`` say why.
+    """``unlike``: which ports and groups are not as they should be. ``asked``: whether
+    the fabric could be; ``notes`` say why not.
     """
 
-    proven: Optional[bool]
+    asked: bool = False
     unlike: tuple[Sentence, ...] = ()
     notes: tuple[Sentence, ...] = ()
 
+    @property
+    def wrong(self) -> tuple[Sentence, ...]:
+        """What is unlike, and not what opensm leaves until it is started again."""
+        return tuple(one for one in self.unlike if one.id != _GROUP_STAYS)
 
-def _proof(
-    unlike: Sequence[Sentence], notes: Sequence[Sentence], *, asked: bool
-) -> Proof:
-    proven = not any(one.id != _GROUP_STAYS for one in unlike) if asked else None
-    return Proof(proven, tuple(dict.fromkeys(unlike)), tuple(dict.fromkeys(notes)))
+    @property
+    def proven(self) -> Optional[bool]:
+        """Whether all is as planned; None if that is unknown."""
+        return not self.wrong if self.asked else None
 
 
 class OpensmRun:
@@ -108,26 +110,31 @@ class OpensmRun:
 
     def apply(
         self,
-        step: Step,
+        step: Optional[Step],
         prove: Callable[[], Proof],
-        timeout_s: float,
         policy: str,
+        *,
+        timeout_s: float,
+        if_none: str,
     ) -> tuple[RunResult, Proof]:
         """Carry out ``step``, and ``prove`` it within ``timeout_s`` seconds, or roll
-        back. ``policy`` is its digest. Raises as apply_steps().
+        back. Without a step only prove; ``if_none`` is the result then. ``policy`` is
+        the policy's digest. Raises as apply_steps().
         """
-        proofs = [Proof(None)]
+        if step is None:
+            return RunResult(None, DONE, if_none), prove()
+        doing = step.id
+        proofs = [Proof()]
 
         def verify() -> frozenset[str]:
-            self.host.listener.doing(step.id, "waiting for opensm")
+            self.host.listener.doing(doing, "waiting for opensm")
             end = time.monotonic() + timeout_s
             proofs.append(prove())
             while proofs[-1].proven is False and time.monotonic() < end:
                 time.sleep(_POLL_S)
                 proofs.append(prove())
             if proofs[-1].proven is False:
-                wrong = [one for one in proofs[-1].unlike if one.id != _GROUP_STAYS]
-                text = f"the fabric is not as planned: {'; '.join(wrong)}"
+                text = f"the fabric is not as planned: {'; '.join(proofs[-1].wrong)}"
                 raise EffectFailed("fabric-not-as-planned", text)
             return frozenset()
 
@@ -167,7 +174,7 @@ class OpensmRun:
     ) -> Proof:
         """Ask the subnet manager if it is as ``definitions`` say."""
         if not running_opensm(self.tree):
-            return _proof((), (_NOT_RUNNING,), asked=False)
+            return Proof(notes=(_NOT_RUNNING,))
         reader = FabricReader(self.tree, self.host.run)
         found: list[Sentence] = []
         notes: list[Sentence] = []
@@ -198,7 +205,8 @@ class OpensmRun:
             found += unlike(
                 definitions, subnet.groups, tables, {master.guid}, port.guid
             )
-        return _proof(found, notes, asked=asked)
+        unique = (tuple(dict.fromkeys(one)) for one in (found, notes))
+        return Proof(asked, *unique)
 
     def manager_plan(self, policy: FabricPolicy, facts: Facts) -> ManagerPlan:
         """Return what has to be done so that opensm runs as ``policy`` says. Raises
@@ -292,7 +300,7 @@ class OpensmRun:
                 notes += subnet.problems
                 own = reader.manager_at(place, port.lid or 0)
                 found += _unlike(planned, own.state if own else "silent", subnet)
-        return _proof(found, notes, asked=True)
+        return Proof(True, tuple(found), tuple(notes))
 
     def _present(self, place: LocalPort) -> Optional[RdmaPort]:
         """Return the port at ``place`` with its present state and LID."""

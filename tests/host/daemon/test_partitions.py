@@ -5,8 +5,6 @@ few files are read for that.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from support.golden import golden_mlx4 as mlx4
 from support.host.ipoib_host import bond, child, host, netdev, network, policy, port
@@ -15,12 +13,10 @@ from ovirt_rdma.host.daemon.partitions import (
     Difference,
     difference,
     in_use_because,
-    steps_of,
 )
 from ovirt_rdma.host.facts.devices import NetdevUse
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
 from ovirt_rdma.host.rules.base import View
-from ovirt_rdma.host.rules.registry import decide
 from ovirt_rdma.host.system.commands import CommandFailed
 
 FOLLOW = policy(partitions="follow")
@@ -77,19 +73,6 @@ def test_each_port_follows_its_own_table():
 def test_a_child_without_a_p_key_is_not_gone():
     assert differs(netdev(), child(pkey=None)) == Difference()
     assert differs(netdev(), child(pkey="what")) == Difference()
-
-
-def test_only_the_steps_of_the_new_children_are_taken():
-    wanted = policy(partitions="follow", transport_mode="connected", mtu="auto")
-    facts = host(netdev(), ports=(port(pkeys=("0xffff", "0x8001", "0x8002")),))
-    plan = decide(facts, wanted).steps
-    assert {step.subject for step in plan} > {"ib0.8001"}
-    assert [step.id for step in steps_of(plan, ["ib0.8001"])] == [
-        "IPOIB-PKEY-01/ib0.8001",
-        "IPOIB-MODE-01/ib0.8001",
-    ]
-    refused = [replace(step, refused="not here") for step in plan]
-    assert steps_of(refused, ["ib0.8001"]) == ()
 
 
 @pytest.mark.parametrize(

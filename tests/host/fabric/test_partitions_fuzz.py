@@ -51,5 +51,5 @@ def test_each_mistake_has_a_line_of_the_file_and_one_line_of_text(text):
         parse(text.encode(), "p.conf")
     except PartitionsProblem as problem:
         lines = text.count("\n") + 1
-        assert all(0 <= mistake.line <= lines for mistake in problem.mistakes)
-        assert str(problem).count("\n") == len(problem.mistakes) - 1
+        assert all(0 <= (one.line or 0) <= lines for one in problem.errors)
+        assert str(problem).count("\n") == len(problem.errors) - 1

@@ -118,9 +118,9 @@ def test_hex_digits_that_yaml_reads_as_a_number_are_read_as_they_are_written():
 @pytest.mark.parametrize(
     ("keys", "key", "id"),
     [
-        ("dest: 10.0.0.1", ".dest", "address-invalid"),
+        ("dest: 10.0.0.1", ".dest", "port-invalid"),
         ("dest: nas1:5555", ".dest", "address-invalid"),
-        ("dest: '10.0.0.1:'", ".dest", "port-invalid"),
+        ("dest: '10.0.0.1:'", ".dest", "address-invalid"),
         ("dest: 10.0.0.1:0", ".dest", "port-invalid"),
         ("dest: 10.0.0.1:65536", ".dest", "port-invalid"),
         ("dest: 'fd00::1:5555'", ".dest", "address-invalid"),
@@ -136,7 +136,7 @@ def test_hex_digits_that_yaml_reads_as_a_number_are_read_as_they_are_written():
         (IB.replace("fe80", "ff12"), ".dgid", "gid-invalid"),
         (IB.replace("fe80::2:c903:fb:1231", "'::'"), ".dgid", "gid-invalid"),
         (IB.replace("fe80::2:c903:fb:1231", GUID), ".dgid", "gid-invalid"),
-        (IB.replace(GUID, "0x0"), ".service_id", "identifier-zero"),
+        (IB.replace(GUID, "0x0"), ".service_id", "guid-zero"),
         ("dest: 10.0.0.1:1, device: mlx4_0/1", ".device", "device-is-port"),
         ("dest: 10.0.0.1:1, port: 0", ".port", "value-out-of-range"),
         (
@@ -203,7 +203,7 @@ def test_a_mistake_in_an_srp_target_is_one_sentence(keys, key, id):
     [
         (f"id_ext: {GUID}", "ioc_guid", "key-missing"),
         (f"ioc_guid: {GUID}", "id_ext", "key-missing"),
-        (f"id_ext: {GUID}, ioc_guid: 0x0", "ioc_guid", "identifier-zero"),
+        (f"id_ext: {GUID}, ioc_guid: 0x0", "ioc_guid", "guid-zero"),
         (f"id_ext: {GUID}0, ioc_guid: {GUID}", "id_ext", "guid-invalid"),
         (f"id_ext: {GUID}, ioc_guid: [1]", "ioc_guid", "value-type-wrong"),
     ],

@@ -333,7 +333,12 @@ def test_the_value_of_a_module_option_is_what_the_file_says(written, read):
         ),
         (
             "{port: 010}",
-            ("4: host.interfaces[1].match.port", "number-misread", "010", "8"),
+            (
+                "4: host.interfaces[1].match.port",
+                "value-type-wrong",
+                "'010'",
+                "decimal",
+            ),
         ),
     ],
 )
@@ -368,14 +373,15 @@ def test_a_match_that_is_none(match, expected):
         *(
             (
                 {key: written},
-                (key, "number-misread", written, str(read)),
+                (key, "value-type-wrong", repr(written), "plain decimal"),
             )
-            for key, written, read in (
-                ("mtu", "02044", 1060),
-                ("mtu", "1:30", 90),
-                ("mtu", "0x7fc", 2044),
-                ("mtu", "2_044", 2044),
-                ("port_mtu", "04000", 2048),
+            # As YAML 1.1 has it: 1060, 90, 2044, 2044 and 2048.
+            for key, written in (
+                ("mtu", "02044"),
+                ("mtu", "1:30"),
+                ("mtu", "0x7fc"),
+                ("mtu", "2_044"),
+                ("port_mtu", "04000"),
             )
         ),
         ({"tso": "yes"}, ("tso", "value-unknown", "'yes'", "auto, on, off")),
@@ -390,7 +396,7 @@ def test_a_match_that_is_none(match, expected):
         ),
         (
             {"pkey_children": "0x8001"},
-            ("pkey_children", "value-type-wrong", "the number 0x8001"),
+            ("pkey_children", "value-type-wrong", "the text '0x8001'"),
         ),
         (
             {"pkey_children": "[8001]"},
@@ -614,12 +620,12 @@ def test_a_name_may_be_an_nfs_rules_too():
             ("modules[2]", "module-repeated", "nvme_rdma", "modules[1]"),
         ),
         (
-            "[mlx4_core.ko.xz]",
-            ("modules[1]", "module-name-is-file", "'mlx4_core.ko.xz'", "mlx4_core"),
+            "[rpcrdma, xprtrdma]",  # its alias
+            ("modules[2]", "module-repeated", "rpcrdma", "modules[1]"),
         ),
         (
-            "[xprtrdma]",
-            ("modules[1]", "module-name-is-alias", "write rpcrdma"),
+            "[mlx4_core.ko.xz]",
+            ("modules[1]", "module-name-is-file", "'mlx4_core.ko.xz'", "mlx4_core"),
         ),
         (
             "['nvme rdma']",
@@ -683,10 +689,6 @@ def test_modules_that_cannot_be_loaded(modules, expected):
             (".mlx4-core", "key-repeated", "mlx4_core"),
         ),
         (
-            "{svcrdma: {a: 1}}",
-            (".svcrdma", "module-name-is-alias", "write rpcrdma"),
-        ),
-        (
             "{m*: {a: 1}}",
             (".'m*'", "module-name-invalid", "'m*'"),
         ),
@@ -724,8 +726,6 @@ def two_rules(first, second):
     [
         ("link_layer: infiniband", "link_layer: infiniband"),
         ("link_layer: infiniband", "link_layer: infiniband, device: mlx4_0"),
-        # Only IPoIB has P_Keys.
-        ("link_layer: infiniband", "pkey: 0x8001"),
         ("device: '*'", "port: 1"),
         ("device: 'mlx*'", "device: mlx4_0, port: 1"),
         ("device: 'mlx*'", "device: 'mlx*'"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn, run_once
+from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.store import FollowedPolicy
 
 
@@ -25,7 +26,7 @@ class TaskRuns:
         self._reported: tuple[str, ...] = ()
 
     def run(self, stop=None) -> Result:
-        policy = FollowedPolicy(self.root)
+        policy = FollowedPolicy(under(self.root, POLICY_JSON))
         policy.follow()
         problem, stored = policy.loaded.problem, policy.loaded.stored
         if problem and self.task.changes_host:
