@@ -23,17 +23,15 @@ from ovirt_rdma.cli.engine.session import (
     open_session,
     own_policy,
 )
-from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Context, Parser, file_name
 from ovirt_rdma.engine_sdk_tools.api.request import EngineProblem
-from ovirt_rdma.engine_sdk_tools.api.session import Session, events_of_origin
+from ovirt_rdma.engine_sdk_tools.api.session import events_of_origin
 from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify
 from ovirt_rdma.engine_sdk_tools.job import ORIGIN
 from ovirt_rdma.engine_sdk_tools.model import hosts_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
 from ovirt_rdma.engine_sdk_tools.report.model import (
-    EngineEvent,
     Report,
     own_events,
     verdict_text,
@@ -45,8 +43,6 @@ from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.storage.benchmark.model import load
-
-_SUFFIX, _PORTAL_SUFFIX = ".html", ".json"
 
 
 class MakeReport(EngineVerb, AccessOptions):
@@ -114,50 +110,64 @@ class MakeReport(EngineVerb, AccessOptions):
 
     def run(self, context: Context) -> int:
         output = context.output
-        path = Path(self.file) if self.file is not None else None
-        portal = Path(self.portal) if self.portal is not None else None
-        if path is None and portal is None and output.for_people:
+        umask = os.umask(0o077)
+        os.umask(umask)
+        files = []
+        if self.file is not None:
+            mode = 0o666 & ~umask
+            files.append((Path(self.file), ".html", html_of, mode, self.replace))
+        if self.portal is not None:
+            # Only root's, whatever umask it has: others get their part of it.
+            files.append((Path(self.portal), ".json", portal_file, 0o600, True))
+        if not files and output.for_people:
             raise UsageProblem(
                 "report-without-file",
                 "the file of the page is missing",
                 "name a file that ends in .html, or print a document with -o json",
             )
-        if path is not None:
-            _refuse(path, _SUFFIX, replace=self.replace)
-        if portal is not None:
-            _refuse(portal, _PORTAL_SUFFIX, replace=True)
-
+        for path, suffix, _, _, replace in files:
+            _refuse(path, suffix, replace=replace)
         report = self._report(context)
-        if path is not None:
-            umask = os.umask(0o077)
-            os.umask(umask)
-            page = html_of(report)
-            size = _write(path, page, 0o666 & ~umask, replace=self.replace)
-        if portal is not None:
-            # Only root's, whatever umask it has: others get their part of it.
-            _write(portal, portal_file(report), 0o600, replace=True)
+        written = []
+        for path, _, make, mode, replace in files:
+            data = make(report)
+            try:
+                write_atomically(path, data, mode, replace=replace)
+            except FileExistsError as error:
+                raise _exists(path) from error
+            except OSError as error:
+                raise _not_written(path, error.strerror or str(error)) from error
+            written.append(f"{path} is written: {len(data)} bytes.")
         if not output.for_people:
             output.document("report", _document(report))
-        elif path is not None:
-            _say(path, size, report, output)
-        if portal is not None and output.for_people:
-            output.line(f"{portal} is written.")
+            return 0
+        for note in report.notes:
+            output.message(f"note: {note}")
+        output.text(verdict_text(report))
+        for line in written:
+            output.line(line)
         return 0
 
     def _report(self, context: Context) -> Report:
         output = context.output
         policy = own_policy(self.policy)
+        wanted = policy[0].policy if policy else None
         results = [load(file) for file in self.bench]
+        notes, events = [], None
         with open_session(self, output) as session:
             engine = read_engine(session, hooks=True)
             hosts = hosts_named(engine, (), self.datacenter)
             domains = domains_to_verify(engine, (), self.datacenter)
-            events, notes = _events(session)
+            try:
+                events = own_events(events_of_origin(session, ORIGIN))
+            except EngineProblem as problem:
+                notes.append(
+                    f"The events of the engine are missing: {problem.one_line}."
+                )
         access = access_of(self, context, history=True)
         note_no_access(access, output)
         if access is None:
             notes.append("The hosts were not asked: there was no access to them.")
-        wanted = policy[0].policy if policy else None
         rows = [
             report_hosts.row_of(engine, host, report, wanted, domains)
             for host, report in ask_hosts(hosts, access, output)
@@ -174,18 +184,6 @@ class MakeReport(EngineVerb, AccessOptions):
             notes=tuple(notes),
             policy_file=str(policy[1]) if policy else None,
         )
-
-
-def _events(
-    session: Session,
-) -> tuple[Optional[tuple[EngineEvent, ...]], list[str]]:
-    """Return the events of this program in the engine, and notes if they cannot be
-    read.
-    """
-    try:
-        return own_events(events_of_origin(session, ORIGIN)), []
-    except EngineProblem as problem:
-        return None, [f"The events of the engine are missing: {problem.one_line}."]
 
 
 def _refuse(path: Path, suffix: str, *, replace: bool) -> None:
@@ -228,30 +226,13 @@ def _not_written(path: Path, why: str) -> Problem:
     )
 
 
-def _write(path: Path, data: bytes, mode: int, *, replace: bool) -> int:
-    """Write ``data``, whole or not at all; return its bytes. Raises Problem."""
-    try:
-        write_atomically(path, data, mode, replace=replace)
-    except FileExistsError as error:
-        raise _exists(path) from error
-    except OSError as error:
-        raise _not_written(path, error.strerror or str(error)) from error
-    return len(data)
-
-
 def _document(report: Report) -> dict[str, Any]:
     document: dict[str, Any] = plain(report)
     for name, matrix in (("checks", report.checks), ("transports", report.transports)):
         document[name] = matrix_document(matrix)
-    for part in (*document["hosts"], *document["domains"]):
-        for counted in (part, *(part.get("paths") or ())):
-            for key in {"used", "transports"}.intersection(counted):
-                counted[key] = dict(counted[key])
+    for domain in document["domains"]:
+        domain["used"] = dict(domain["used"])
+    for host in document["hosts"]:
+        for path in host["paths"] or ():
+            path["transports"] = dict(path["transports"])
     return document
-
-
-def _say(path: Path, size: int, report: Report, output: Output) -> None:
-    for note in report.notes:
-        output.message(f"note: {note}")
-    output.text(verdict_text(report))
-    output.line(f"{path} is written: {size} bytes.")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
@@ -49,33 +50,27 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     ReportHost,
     ServerPath,
     benchmarks_of,
+    picked,
     runs_of,
+    shortened,
 )
 from ovirt_rdma.host.facts.adapter_models import model_of
-from ovirt_rdma.host.facts.devices import (
-    Neighbour,
-    NetdevGraph,
-    RdmaDevice,
-    RdmaPort,
-)
+from ovirt_rdma.host.facts.devices import NetdevGraph
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import TCP, Policy
-from ovirt_rdma.host.rules.base import Step
 from ovirt_rdma.storage.benchmark.model import Benchmark
 
-# Limits for what a host may have: it reports its facts, so they may be anything.
-_MOST_DEVICES, _MOST_ATTACHED, _MOST_STEPS, _MOST_FALLEN = 64, 64, 200, 100
-_MOST_NEIGHBOURS, _MOST_TEXT = 8, 255
-# What a cell of no transport counts as.
-_NOT_MOUNTED = "not mounted"
+# Of each list that a host reports, and of a text: its facts may be anything.
+_MOST, _MOST_TEXT = 200, 255
 
 
 @dataclass(frozen=True)
 class Row:
-    """A host's part of the report, and its rows of both matrices."""
+    """A host's part of the report, and its rows of both matrices. ``used`` is what it
+    uses for each domain; None for those of other data centers.
+    """
 
     host: ReportHost
-    engine_host: Host
     check: check.HostRow
     transports: tuple[Cell, ...]
     used: tuple[Optional[str], ...]
@@ -92,57 +87,44 @@ def row_of(
     columns of its second matrix.
     """
     checked = check.row_of(host, report, policy, check.connections_of(engine, host))
-    return with_own_bugs_caught(
-        report, lambda report: _row(engine, host, report, checked, domains)
-    )
+    return with_own_bugs_caught(report, partial(_row, engine, host, checked, domains))
 
 
 def _row(
     engine: Engine,
     host: Host,
-    report: HostReport,
     checked: check.HostRow,
     domains: Sequence[Domain],
+    report: HostReport,
 ) -> Row:
     cluster = next((c for c in engine.clusters if c.id == host.cluster), None)
     center = cluster.data_center if cluster else None
     inside = [d for d in domains if center is not None and d.data_center == center]
-    found = transports_in_use(host, report, inside)
-    used = {(d.id, d.data_center): one for d, one in zip(inside, found)}
-    in_columns = [used.get((d.id, d.data_center)) for d in domains]
-    cells = tuple(
-        one.cell if one else Cell(NONE, "-", source="engine") for one in in_columns
-    )
+    found = dict(zip(inside, transports_in_use(host, report, inside)))
+    nothing = Cell(NONE, "-", source="engine")
+    cells = tuple(found[d].cell if d in found else nothing for d in domains)
     facts = report.facts
+    known = _attached(facts) if facts else {}
     runs, runs_problem = runs_of(report.history)
-    names = {c.id: c.name for c in engine.data_centers}
-    return Row(
-        ReportHost(
-            host.name,
-            host.id,
-            host.address,
-            names.get(center or ""),
-            cluster.name if cluster else None,
-            host.status,
-            worst_of(c.verdict for c in (*checked.cells, *cells)),
-            facts.kernel_release if facts else None,
-            facts.software.vdsm_version if facts else None,
-            versions_of(report),
-            report.read_at,
-            tuple(_devices(facts)) if facts else None,
-            tuple(_paths(facts, zip(inside, found))) if facts else None,
-            None if checked.steps is None else tuple(_steps(checked.steps)),
-            tuple(_fallen(found))[:_MOST_FALLEN],
-            runs,
-            runs_problem,
-            report.problem,
-            report.fix,
-        ),
+    part = picked(
+        ReportHost,
         host,
-        checked,
-        cells,
-        tuple(word_of(one) if one else None for one in in_columns),
+        report,
+        data_center=next((c.name for c in engine.data_centers if c.id == center), None),
+        cluster=cluster.name if cluster else None,
+        worst=worst_of(cell.verdict for cell in (*checked.cells, *cells)),
+        versions=versions_of(report),
+        devices=tuple(_devices(facts, known)) if facts else None,
+        paths=tuple(_paths(facts, known, found)) if facts else None,
+        steps=None
+        if checked.steps is None
+        else tuple(picked(PlanStep, step) for step in checked.steps[:_MOST]),
+        fallen=tuple(_fallen(found.values()))[:_MOST],
+        runs=runs,
+        runs_problem=runs_problem,
     )
+    used = tuple(_word(found[d]) if d in found else None for d in domains)
+    return Row(part, checked, cells, used)
 
 
 def report_of(
@@ -162,144 +144,72 @@ def report_of(
     ``notes`` come after those on the engine's data. ``policy_file`` has the policy.
     """
     checks = check.check(engine, [row.check for row in rows], policy, policy_file)
-    transports = domain_matrix(
-        engine, [(row.engine_host, row.transports) for row in rows], domains
-    )
     hosts = []
     for row, cells in zip(rows, checks.cells):
         # The cell of the policy needs all hosts.
-        worst = worst_of(c.verdict for c in (*cells, *row.transports))
+        worst = worst_of(cell.verdict for cell in (*cells, *row.transports))
         hosts.append(replace(row.host, worst=worst))
-    centers = {center.id: center.name for center in engine.data_centers}
+    shown = []
+    for number, domain in enumerate(domains):
+        connection, export = domain.connection, nfs_export(domain.connection)
+        centers = (c.name for c in engine.data_centers if c.id == domain.data_center)
+        used = Counter(word for row in rows if (word := row.used[number]))
+        shown.append(
+            ReportDomain(
+                domain.name,
+                domain.id,
+                next(centers, None),
+                domain.status,
+                export.server if export else "",
+                connection.export if connection else "",
+                connection.nfs_version if connection else None,
+                connection_transport(connection) if connection else TCP,
+                tuple(used.most_common()),
+            )
+        )
     return Report(
         made_at,
         version,
         engine.url,
         engine.version,
         tuple(hosts),
-        tuple(
-            _domain(
-                domain,
-                centers.get(domain.data_center or ""),
-                (row.used[number] for row in rows),
-            )
-            for number, domain in enumerate(domains)
-        ),
+        tuple(shown),
         checks,
-        transports,
+        domain_matrix(
+            engine, [(row.check.host, row.transports) for row in rows], domains
+        ),
         events,
         benchmarks_of(
             results,
             [(host.name, host.address) for host in hosts],
-            {
-                domain.connection.export: domain.name
-                for domain in domains
-                if domain.connection
-            },
+            {domain.export: domain.name for domain in shown if domain.export},
         ),
         (*engine.problems, *notes),
     )
 
 
-def word_of(used: InUse) -> str:
-    """Return what a host uses for a domain: ``rdma``, ``tcp``, ``not mounted``,
-    ``unproven`` or ``unknown``.
-    """
+def _word(used: InUse) -> str:
+    """Return what a host uses for a domain, as docs/report.md lists it."""
     if used.transport is not None:
         return used.transport
     if used.mounted is None:
         return "unknown"
-    return "unproven" if used.mounted else _NOT_MOUNTED
+    return "unproven" if used.mounted else "not mounted"
 
 
-def _domain(
-    domain: Domain, center: Optional[str], column: Iterable[Optional[str]]
-) -> ReportDomain:
-    connection = domain.connection
-    counted = Counter(word for word in column if word is not None)
-    return ReportDomain(
-        domain.name,
-        domain.id,
-        center,
-        domain.status,
-        _server(domain),
-        connection.export if connection else "",
-        connection.nfs_version if connection else None,
-        connection_transport(connection) if connection else TCP,
-        tuple(counted.most_common()),
-    )
-
-
-def _server(domain: Domain) -> str:
-    export = nfs_export(domain.connection)
-    return export.server if export else ""
-
-
-def _devices(facts: Facts) -> Iterator[Device]:
-    graph = NetdevGraph(facts.netdevs)
-    for device in facts.rdma_devices[:_MOST_DEVICES]:
-        yield Device(
-            device.name,
-            _product(device),
-            device.driver,
-            device.firmware,
-            tuple(
-                Port(
-                    port.number,
-                    port.state,
-                    port.link_layer,
-                    port.rate_mbps,
-                    (port.sm_lid or None) if port.is_infiniband else None,
-                    tuple(_attached_to(facts, graph, device, port))[:_MOST_ATTACHED],
-                    tuple(map(_cut, port.neighbours[:_MOST_NEIGHBOURS])),
-                )
-                for port in device.ports[:_MOST_DEVICES]
-            ),
+def _attached(facts: Facts) -> dict[str, Attached]:
+    """Return the network and subnets on each netdev, by its name."""
+    networks: dict[Optional[str], str] = {}
+    for network in facts.ovirt_networks:
+        # A bridge has the network's name.
+        for name in (network.southbound, network.name):
+            networks.setdefault(name, network.name)
+    return {
+        netdev.name: Attached(
+            netdev.name, networks.get(netdev.name), tuple(_subnets(netdev.addresses))
         )
-
-
-def _cut(neighbour: Neighbour) -> Neighbour:
-    """Return ``neighbour`` with texts no longer than those that a host reads."""
-    return Neighbour(*(text and text[:_MOST_TEXT] for text in astuple(neighbour)))
-
-
-def _product(device: RdmaDevice) -> str:
-    model = model_of(device.pci) if device.pci else None
-    if model is not None:
-        return model.name
-    if device.is_soft_roce:
-        return "Soft-RoCE"
-    return device.hca_type or ""
-
-
-def _attached_to(
-    facts: Facts, graph: NetdevGraph, device: RdmaDevice, port: RdmaPort
-) -> Iterator[Attached]:
-    base = [
-        netdev.name
         for netdev in facts.netdevs
-        if netdev.rdma_device == device.name and netdev.rdma_port == port.number
-    ]
-    # The netdev of a Soft-RoCE or RoCE port may only be in the GID table.
-    base += [gid.netdev for gid in port.gids if gid.netdev]
-    for name in graph.above(*base):
-        attached = _attached(facts, name)
-        if attached.subnets or attached.network:
-            yield attached
-
-
-def _attached(facts: Facts, name: str) -> Attached:
-    netdev = next((n for n in facts.netdevs if n.name == name), None)
-    network = next(
-        (
-            network.name
-            for network in facts.ovirt_networks
-            # A bridge has the network's name.
-            if name in (network.southbound, network.name)
-        ),
-        None,
-    )
-    return Attached(name, network, tuple(_subnets(netdev.addresses if netdev else ())))
+    }
 
 
 def _subnets(addresses: Iterable[str]) -> Iterator[str]:
@@ -312,43 +222,46 @@ def _subnets(addresses: Iterable[str]) -> Iterator[str]:
             yield str(network)
 
 
-def _paths(facts: Facts, found: Iterable[tuple[Domain, InUse]]) -> Iterator[ServerPath]:
-    by_server: dict[str, list[tuple[Domain, InUse]]] = {}
-    for domain, used in found:
-        by_server.setdefault(_server(domain), []).append((domain, used))
-    for server, those in by_server.items():
-        export = nfs_export(those[0][0].connection)
-        known = server_addresses(facts, export) if export else ()
-        route = route_to(facts, known)
-        netdev = route.netdev if route else None
-        counted = Counter(word_of(used) for _, used in those)
-        yield ServerPath(
-            server,
-            netdev,
-            _attached(facts, netdev) if netdev else None,
-            tuple(counted.most_common()),
-        )
+def _devices(facts: Facts, known: dict[str, Attached]) -> Iterator[Device]:
+    graph = NetdevGraph(facts.netdevs)
+    for device in facts.rdma_devices[:_MOST]:
+        ports = []
+        for port in device.ports[:_MOST]:
+            its = (device.name, port.number)
+            base = [n for n in facts.netdevs if (n.rdma_device, n.rdma_port) == its]
+            # The netdev of a Soft-RoCE or RoCE port may only be in the GID table.
+            gids = [gid.netdev for gid in port.gids if gid.netdev]
+            above = graph.above(*(netdev.name for netdev in base), *gids)
+            attached = [known[name] for name in above if name in known]
+            some = [one for one in attached if one.subnets or one.network][:_MOST]
+            ends = shortened(port.neighbours[:_MOST], _MOST_TEXT)
+            ports.append(picked(Port, port, attached=tuple(some), neighbours=ends))
+        model = model_of(device.pci) if device.pci else None
+        product = "Soft-RoCE" if device.is_soft_roce else device.hca_type or ""
+        product = model.name if model else product
+        yield picked(Device, device, product=product, ports=tuple(ports))
 
 
-def _steps(steps: Sequence[Step]) -> Iterator[PlanStep]:
-    for step in steps[:_MOST_STEPS]:
-        yield PlanStep(
-            step.id,
-            step.effect,
-            step.sentence,
-            step.before,
-            step.after,
-            step.reason,
-            step.refused,
-            step.users,
-        )
+def _paths(
+    facts: Facts, known: dict[str, Attached], found: dict[Domain, InUse]
+) -> Iterator[ServerPath]:
+    servers: dict[str, Counter[str]] = {}
+    netdevs: dict[str, Optional[str]] = {}
+    for domain, used in found.items():
+        export = nfs_export(domain.connection)
+        server = export.server if export else ""
+        servers.setdefault(server, Counter())[_word(used)] += 1
+        if export and server not in netdevs:
+            route = route_to(facts, server_addresses(facts, export))
+            netdevs[server] = route.netdev if route else None
+    for server, counted in servers.items():
+        netdev = netdevs.get(server)
+        attached = known.get(netdev, Attached(netdev)) if netdev else None
+        yield ServerPath(server, netdev, attached, tuple(counted.most_common()))
 
 
 def _fallen(found: Iterable[InUse]) -> Iterator[Fallen]:
     for used in found:
         review = used.review
         if review is not None and review.mark is not None and used.cell.verdict != OK:
-            mark = review.mark
-            yield Fallen(
-                mark.export, mark.transport, mark.rule, mark.reason, review.since
-            )
+            yield picked(Fallen, review.mark, since=review.since)

@@ -1,25 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The report as data: hosts, domains, benchmarks, history, their sentences, and the
-fabric: groups of equal hosts, networks, switches and cables. Pure.
-
-The document ``history -o json`` comes from a host, so it may be anything. A newer
-version of the add-on may add keys; only those that are read here are checked.
-
-A result is judged again by this version. It comes from a file, so every text in it may
-be anything; :func:`ovirt_rdma.storage.benchmark.model.load` checked types and numbers.
+"""The report as data, with the words for it, and groups of equal hosts. Pure.
 
 :mod:`.hosts` makes it from the engine's data and the hosts' reports, :mod:`.page` a
-page of it; ``ovirt-rdma report -o json`` prints it. docs/report.md describes the
-document. None in a field means unknown.
-
-Hosts are equal for the picture if their cluster, their devices and ports, and their
-ways to storage are; for plans, if their steps are. What a port is cabled to is no
-difference: each rack has switches of its own, so that 250 equal hosts would be as many
-groups as there are racks, and most of those beyond MOST_GROUPS, where no port is drawn.
-Lines from the group lead to all its switches instead.
-
-A switch is one by its id. What a port is cabled to is the other end's own word
-(host/facts, Neighbour), so two that claim the same id are one here.
+page of it; ``ovirt-rdma report -o json`` prints it. docs/report.md describes each
+field. None means unknown. What hosts and files say may be anything.
 """
 
 from __future__ import annotations
@@ -27,9 +11,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import timezone
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, TypeVar
 
 from ovirt_rdma.engine_sdk_tools.model import (
     FAIL,
@@ -43,35 +27,55 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 from ovirt_rdma.host.daemon.versions import Versions
 from ovirt_rdma.host.facts.devices import SWITCH, Neighbour
-from ovirt_rdma.host.system.json_codec import json_type
+from ovirt_rdma.host.system.json_codec import WrongRecord, json_type
 from ovirt_rdma.storage.benchmark.limits import Limit
 from ovirt_rdma.storage.benchmark.model import (
     Benchmark,
     Load,
     NetworkPath,
-    Row,
     Rows,
     Setting,
     Spread,
 )
 from ovirt_rdma.storage.benchmark.verdict import Ratio, verdict
 
-# Of one host, the newest.
-MOST_RUNS = 50
-# A step's id has a netdev or a PCI address; a sentence may list several steps.
-_MOST_STEPS, _WORD, _SENTENCE = 200, 100, 1000
-INTERRUPTED = "interrupted"
-# The key of a change that is still applied.
-_APPLIED = "held"
+# Of one host, the newest; and of one run.
+MOST_RUNS, _MOST_STEPS = 50, 200
+# A sentence of a history may list several steps; a plain text of a file is shorter.
+_SENTENCE, _TEXT = 1000, 300
+# Of one result. ``bench`` itself makes at most 6 loads for each of 32 mounts.
+_MOST_ROWS, _MOST_OTHERS = 192, 20
+_T = TypeVar("_T")
+
+
+def picked(cls: type[_T], *sources: object, **values: Any) -> _T:
+    """Return a ``cls`` of ``values`` and, for its other fields, the attributes of the
+    same names of the first of ``sources`` that has them.
+    """
+    for field in fields(cls):  # type: ignore[arg-type]
+        if field.name not in values:
+            source = next(one for one in sources if hasattr(one, field.name))
+            values[field.name] = getattr(source, field.name)
+    return cls(**values)
+
+
+def shortened(value: Any, most: int) -> Any:
+    """Return a text, tuple or dataclass with at most ``most`` characters in a text."""
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[:most]}..."
+    if isinstance(value, tuple):
+        return tuple(shortened(one, most) for one in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in fields(value)]
+        its = {name: shortened(getattr(value, name), most) for name in names}
+        return replace(value, **its)
+    return value
 
 
 @dataclass(frozen=True)
 class HostRun:
-    """A run that changed a host: ``at`` in ISO 8601, ``by`` the command.
-
-    ``outcome`` is ``done``, ``rolled back``, ``partly rolled back`` or INTERRUPTED,
-    with a ``sentence`` unless it is done. ``steps`` are the ids of the steps that it
-    applied, ``applied`` is the number of those that are still applied.
+    """A run that changed a host, by the command ``by``. ``steps`` are the ids of the
+    steps that it applied, ``applied`` is the number of those that are still applied.
     """
 
     number: int
@@ -83,6 +87,57 @@ class HostRun:
     applied: int = 0
 
 
+def runs_of(
+    history: Optional[Mapping[str, Any]],
+) -> tuple[Optional[tuple[HostRun, ...]], str]:
+    """Return the newest MOST_RUNS runs of ``history -o json``, newest first, and "";
+    None and a sentence if it has another form; None and "" without it. Only keys that
+    are read here are checked: a newer version may add some.
+    """
+    if history is None:
+        return None, ""
+    try:
+        runs = _value(history, "runs", list)[:MOST_RUNS]
+        return tuple(_run(run, f"runs[{n}]") for n, run in enumerate(runs)), ""
+    except WrongRecord as wrong:
+        return None, f"its history is not one of ovirt-rdma-host: {wrong}"
+
+
+def _run(run: object, where: str) -> HostRun:
+    steps: dict[str, bool] = {}
+    for number, act in enumerate(_value(run, "acts", list, where)[:_MOST_STEPS]):
+        place = f"{where}.acts[{number}]"
+        step = _value(act, "step", str, place)
+        steps[step] = _value(act, "held", bool, place) or steps.get(step, False)
+    texts = ("at", "by", "verb", "outcome", "sentence")
+    at, by, verb, outcome, sentence = (_value(run, key, str, where) for key in texts)
+    return HostRun(
+        _value(run, "run", int, where),
+        at,
+        by or verb,
+        outcome or "interrupted",
+        sentence,
+        tuple(steps),
+        sum(steps.values()),
+    )
+
+
+def _value(data: object, key: str, kind: type, where: str = "") -> Any:
+    """Return a value of the type ``kind``: a text is "" for null, and of a long one its
+    beginning. Raises WrongRecord.
+    """
+    if not isinstance(data, Mapping):
+        raise WrongRecord(f"{where or 'it'} is {json_type(data)}, not an object")
+    place = f"{where}.{key}" if where else key
+    if key not in data:
+        raise WrongRecord(f"{place} is missing")
+    value = "" if data[key] is None and kind is str else data[key]
+    # True is an int to Python.
+    if type(value) is not kind:
+        raise WrongRecord(f"{place} is {json_type(value)}")
+    return shortened(value, _SENTENCE) if kind is str else value
+
+
 @dataclass(frozen=True)
 class EngineEvent:
     """An event that this program has written in the engine; ``at`` in ISO 8601."""
@@ -90,29 +145,6 @@ class EngineEvent:
     at: str
     severity: str
     text: str
-
-
-class _Wrong(ValueError):
-    """The document is not a history; ``str()`` says where."""
-
-
-def runs_of(
-    history: Optional[Mapping[str, Any]],
-) -> tuple[Optional[tuple[HostRun, ...]], str]:
-    """Return the newest MOST_RUNS runs, the newest first, and "".
-
-    Returns None and a sentence if the document has another form; None and "" if there
-    is no document.
-    """
-    if history is None:
-        return None, ""
-    try:
-        runs = _list(history, "runs", "")
-        return tuple(
-            _run(run, f"runs[{number}]") for number, run in enumerate(runs[:MOST_RUNS])
-        ), ""
-    except _Wrong as wrong:
-        return None, f"its history is not one of ovirt-rdma-host: {wrong}"
 
 
 def own_events(events: Iterable[Any]) -> tuple[EngineEvent, ...]:
@@ -129,71 +161,9 @@ def own_events(events: Iterable[Any]) -> tuple[EngineEvent, ...]:
     )
 
 
-def _run(run: object, where: str) -> HostRun:
-    acts = _list(run, "acts", where)[:_MOST_STEPS]
-    steps: dict[str, bool] = {}
-    for number, act in enumerate(acts):
-        place = f"{where}.acts[{number}]"
-        step = _text(act, "step", place, _WORD)
-        applied = _get(act, _APPLIED, place)
-        if not isinstance(applied, bool):
-            raise _Wrong(f"{place}.{_APPLIED} is {json_type(applied)}")
-        steps[step] = steps.get(step, False) or applied
-    its_number = _get(run, "run", where)
-    if not isinstance(its_number, int) or isinstance(its_number, bool):
-        raise _Wrong(f"{where}.run is {json_type(its_number)}")
-    verb = _text(run, "verb", where, _WORD)
-    return HostRun(
-        its_number,
-        _text(run, "at", where, _WORD),
-        _text(run, "by", where, _SENTENCE) or verb,
-        _text(run, "outcome", where, _WORD) or INTERRUPTED,
-        _text(run, "sentence", where, _SENTENCE),
-        tuple(steps),
-        sum(steps.values()),
-    )
-
-
-def _get(data: object, key: str, where: str) -> object:
-    if not isinstance(data, Mapping):
-        raise _Wrong(f"{where or 'it'} is {json_type(data)}, not an object")
-    if key not in data:
-        raise _Wrong(f"{where}{'.' if where else ''}{key} is missing")
-    return data[key]
-
-
-def _list(data: object, key: str, where: str) -> list[object]:
-    value = _get(data, key, where)
-    if not isinstance(value, list):
-        raise _Wrong(f"{where}{'.' if where else ''}{key} is {json_type(value)}")
-    return value
-
-
-def _text(data: object, key: str, where: str, most: int) -> str:
-    """Return a text, "" for null; of a long one its beginning."""
-    value = _get(data, key, where)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise _Wrong(f"{where}.{key} is {json_type(value)}, not a string")
-    return value if len(value) <= most else f"{value[:most]}..."
-
-
-# Condense results of ``ovirt-rdma-host bench`` for the report.
-
-# Of one result. ``bench`` itself makes at most 5 loads for each of 32 mounts.
-_MOST_ROWS, _MOST_SKIPPED = 192, 20
-
-
 @dataclass(frozen=True)
 class Measured:
-    """The repeats of one load over one mount.
-
-    connections: that exist, which may be fewer than ``setting`` asked for
-    bytes_per_s, operations_per_s: median, least and most of the repeats
-    p99_9_us: the median of the repeats, in microseconds
-    cpu_s_per_gb: busy seconds of the host's processors for 10^9 bytes; None: unknown
-    """
+    """The repeats of one load over one mount; ``connections`` are those that exist."""
 
     setting: Setting
     load: Load
@@ -207,13 +177,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class HostBenchmark:
-    """A result, and its verdict.
-
-    hostname: as the host itself said; ``host`` is the engine's name of the host with
-        that name or address, and ``domain`` the domain with that export; None: none
-    better: the transport ``rdma`` or ``tcp``, ``either`` or ``unknown``
-    nfs_version: the verdict's, which ``ratios`` and ``options`` are about
-    link_limit_mbps: what the port can carry as payload, in Mb/s; None if unknown
+    """A result, and its verdict by this version. ``host`` and ``domain`` are the
+    engine's names of those with that hostname and export, None without one.
     """
 
     hostname: str
@@ -245,34 +210,35 @@ def benchmarks_of(
     ``hosts`` are the names and addresses of the engine's hosts, ``domains`` the names
     of its domains by export.
     """
-    found = [_condensed(result, hosts, domains) for result in dict.fromkeys(results)]
+    found = []
+    for result in dict.fromkeys(shortened(one, _TEXT) for one in results):
+        judged = verdict(result)
+        rows = [
+            picked(
+                Measured,
+                row,
+                repeats=len(row.jobs),
+                bytes_per_s=row.rate,
+                operations_per_s=row.operations,
+                cpu_s_per_gb=row.cpu,
+            )
+            for row in Rows.of(result).rows[:_MOST_ROWS]
+        ]
+        its = picked(
+            HostBenchmark,
+            judged,
+            result,
+            host=_host_named(result.hostname, hosts),
+            domain=domains.get(result.export) if result.export else None,
+            sentence=f"{judged.sentence[0].upper()}{judged.sentence[1:]}.",
+            nfs_version=judged.version,
+            skipped=result.skipped[:_MOST_OTHERS],
+            rows=tuple(rows),
+        )
+        found.append(its)
     found.sort(key=lambda one: one.taken_at, reverse=True)
-    found.sort(key=lambda one: (one.host or one.hostname, one.export or ""))
-    return tuple(found)
-
-
-def _condensed(
-    result: Benchmark, hosts: Sequence[tuple[str, str]], domains: Mapping[str, str]
-) -> HostBenchmark:
-    judged = verdict(result)
-    return HostBenchmark(
-        result.hostname,
-        _host_named(result.hostname, hosts),
-        domains.get(result.export) if result.export else None,
-        result.export,
-        result.taken_at,
-        result.kernel,
-        result.path,
-        judged.better,
-        f"{judged.sentence[0].upper()}{judged.sentence[1:]}.",
-        judged.version,
-        judged.ratios,
-        judged.limits,
-        judged.link_limit_mbps,
-        judged.options,
-        judged.reasons,
-        tuple(map(_measured, Rows.of(result).rows[:_MOST_ROWS])),
-        result.skipped[:_MOST_SKIPPED],
+    return tuple(
+        sorted(found, key=lambda one: (one.host or one.hostname, one.export or ""))
     )
 
 
@@ -280,16 +246,11 @@ def _host_named(hostname: str, hosts: Sequence[tuple[str, str]]) -> Optional[str
     """Return the name of the host that calls itself ``hostname``; None if none or
     several do. The engine may know it by another name, or without its domain.
     """
-    for form in (_whole, _short):
-        own = form(hostname)
-        found = [host[0] for host in hosts if own in map(form, host)]
+    for form in (str.lower, _short):
+        found = [host[0] for host in hosts if form(hostname) in map(form, host)]
         if found:
             return found[0] if len(found) == 1 else None
     return None
-
-
-def _whole(name: str) -> str:
-    return name.lower()
 
 
 def _short(name: str) -> str:
@@ -297,47 +258,42 @@ def _short(name: str) -> str:
     return name if name.replace(".", "").isdigit() else name.partition(".")[0].lower()
 
 
-def _measured(row: Row) -> Measured:
-    return Measured(
-        row.setting,
-        row.load,
-        row.connections,
-        len(row.jobs),
-        row.rate,
-        row.operations,
-        row.p99_9_us,
-        row.cpu,
-    )
+# Before a host's name, so that its verdict is readable without colour.
+SIGNS = {OK: "✓", WARN: "!", FAIL: "✕", UNKNOWN: "?", NONE: "-"}
 
 
-# Define the report: engine, hosts, domains and their fabric at one time, as data.
+def counted(number: int, noun: str) -> str:
+    """Return ``1 host``, ``2 hosts``; for nouns whose plural ends in s."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def rate_text(mbps: Optional[int]) -> str:
+    """Return a rate for people: ``100 Gb/s``; "" if it is unknown."""
+    if not mbps:
+        return ""
+    return f"{mbps / 1000:g} Gb/s" if mbps >= 1000 else f"{mbps} Mb/s"
 
 
 @dataclass(frozen=True)
 class Attached:
-    """A netdev on a port that has an IP address: the logical ``network`` on it, if any,
-    and its ``subnets``, as ``10.0.0.0/24``.
-    """
+    """A netdev on a port, with an IP address; as a text, the network that it is on."""
 
     netdev: str
     network: Optional[str] = None
     subnets: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return self.network or ", ".join(self.subnets) or "no logical network"
+
 
 @dataclass(frozen=True)
 class Port:
-    """An RDMA port: ``state`` as ``ACTIVE``, ``link_layer`` as ``InfiniBand``.
-
-    ``rate_mbps`` is the signalling rate in Mb/s. ``sm_lid`` is the LID of the subnet
-    manager, None on Ethernet and without one. ``attached`` are the netdevs on it,
-    ``neighbours`` what it is cabled to; empty if that is unknown.
-    """
+    """An RDMA port; as a text, ``port 1 ACTIVE, InfiniBand 100 Gb/s, ib0``."""
 
     number: int
     state: str
     link_layer: str
     rate_mbps: Optional[int] = None
-    sm_lid: Optional[int] = None
     attached: tuple[Attached, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
 
@@ -346,10 +302,16 @@ class Port:
         """Whether its link is up."""
         return self.state == "ACTIVE"
 
+    def __str__(self) -> str:
+        layer = f"{self.link_layer} {rate_text(self.rate_mbps)}".strip()
+        netdevs = ", ".join(dict.fromkeys(one.netdev for one in self.attached))
+        parts = (f"port {self.number} {self.state}", layer, netdevs or "no IP address")
+        return ", ".join(filter(None, parts))
+
 
 @dataclass(frozen=True)
 class Device:
-    """An RDMA device; ``product`` as ``ConnectX-5``, or the driver's own word."""
+    """An RDMA device; as a text, ``mlx5_0, ConnectX-5 (mlx5_core)``."""
 
     name: str
     product: str = ""
@@ -357,14 +319,15 @@ class Device:
     firmware: Optional[str] = None
     ports: tuple[Port, ...] = ()
 
+    def __str__(self) -> str:
+        product = f", {self.product}" if self.product else ""
+        return f"{self.name}{product}" + (f" ({self.driver})" if self.driver else "")
+
 
 @dataclass(frozen=True)
 class ServerPath:
     """How a host reaches an NFS server: by ``netdev``, None for no route or unknown.
-
-    ``attached`` are the logical network and subnets on it. ``transports`` has the
-    number of the server's domains by what the host uses: ``rdma``, ``tcp``, ``not
-    mounted``, ``unproven`` or ``unknown``.
+    ``transports`` has the number of the server's domains by what the host uses.
     """
 
     server: str
@@ -375,9 +338,7 @@ class ServerPath:
 
 @dataclass(frozen=True)
 class PlanStep:
-    """A step that ``ovirt-rdma-host plan`` shows on the host; ``effect`` is ``live``,
-    ``link-down`` or ``reboot``. ``refused`` is why it cannot be applied, or "".
-    """
+    """A step that ``ovirt-rdma-host plan`` shows on the host."""
 
     id: str
     effect: str
@@ -391,9 +352,7 @@ class PlanStep:
 
 @dataclass(frozen=True)
 class Fallen:
-    """A mount whose transport is not the one that its rule requests, as vdsmd recorded
-    it; ``since`` in ISO 8601.
-    """
+    """A mount whose transport is not the one that its rule requests."""
 
     export: str
     transport: str
@@ -404,13 +363,8 @@ class Fallen:
 
 @dataclass(frozen=True)
 class ReportHost:
-    """A host: the engine's words for it, then its own.
-
-    ``problem`` and ``fix`` say what it did not report. ``devices``, ``paths`` and
-    ``steps`` are None without its facts, ``runs`` without its history;
-    ``runs_problem`` says why a history that it reported cannot be read.
-    ``versions`` are those that it reported, None without them. ``read_at`` is in
-    seconds since 1970.
+    """A host: the engine's words for it, then its own. ``problem`` and ``fix`` say what
+    it did not report, ``runs_problem`` why a history that it reported cannot be read.
     """
 
     name: str
@@ -420,8 +374,6 @@ class ReportHost:
     cluster: Optional[str]
     status: Optional[str]
     worst: str
-    kernel: Optional[str] = None
-    vdsm: Optional[str] = None
     versions: Optional[Versions] = None
     read_at: Optional[float] = None
     devices: Optional[tuple[Device, ...]] = None
@@ -433,12 +385,26 @@ class ReportHost:
     problem: str = ""
     fix: str = ""
 
+    @property
+    def place(self) -> str:
+        """Its data center and cluster, for people."""
+        names = filter(None, (self.data_center, self.cluster))
+        return " / ".join(names) or "no cluster"
+
+    @property
+    def cables(self) -> Iterator[tuple[str, Port, Optional[Neighbour]]]:
+        """A device's name, an active port of it, and what that is cabled to; None if
+        this is unknown.
+        """
+        for device in self.devices or ():
+            for port in device.ports:
+                for neighbour in port.neighbours or (None,) if port.is_active else ():
+                    yield device.name, port, neighbour
+
 
 @dataclass(frozen=True)
 class ReportDomain:
-    """An NFS domain: ``engine_asks`` is the transport that its storage connection
-    requests. ``used`` has the number of hosts by what they use, as in ServerPath.
-    """
+    """An NFS domain; ``used`` has the number of hosts by what they use."""
 
     name: str
     id: str
@@ -453,11 +419,8 @@ class ReportDomain:
 
 @dataclass(frozen=True)
 class Report:
-    """All of it. ``made_at`` is in ISO 8601, UTC. ``checks`` is the matrix of ``hosts
-    check``, ``transports`` that of ``domain verify``; both have the rows of ``hosts``.
-
-    ``events`` are None if they could not be read. ``benchmarks`` are those that were
-    given. ``notes`` are sentences on what is missing.
+    """All of it. ``checks`` is the matrix of ``hosts check``, ``transports`` that of
+    ``domain verify``; both have the rows of ``hosts``.
     """
 
     made_at: str
@@ -477,44 +440,6 @@ class Report:
         return self.checks.cells[row] + self.transports.cells[row]
 
 
-# Put the report's data into words, for its page and its picture.
-
-# Before a host's name, so that its verdict is readable without colour.
-SIGNS = {OK: "✓", WARN: "!", FAIL: "✕", UNKNOWN: "?", NONE: "-"}
-# From this rate on, in Mb/s, a rate is shown in Gb/s.
-_GB = 1000
-
-
-def counted(number: int, noun: str) -> str:
-    """Return ``1 host``, ``2 hosts``; for nouns whose plural ends in s."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def rate_text(mbps: Optional[int]) -> str:
-    """Return a rate for people: ``100 Gb/s``; "" if it is unknown."""
-    if not mbps:
-        return ""
-    return f"{mbps / _GB:g} Gb/s" if mbps >= _GB else f"{mbps} Mb/s"
-
-
-def device_text(device: Device) -> str:
-    """Return a device for people: ``mlx5_0, ConnectX-5 (mlx5_core)``."""
-    product = f", {device.product}" if device.product else ""
-    driver = f" ({device.driver})" if device.driver else ""
-    return f"{device.name}{product}{driver}"
-
-
-def port_text(port: Port) -> str:
-    """Return a port for people: ``port 1 ACTIVE, InfiniBand 100 Gb/s, ib0``."""
-    netdevs = ", ".join(dict.fromkeys(one.netdev for one in port.attached))
-    parts = (
-        f"port {port.number} {port.state}",
-        f"{port.link_layer} {rate_text(port.rate_mbps)}".strip(),
-        netdevs or "no IP address",
-    )
-    return ", ".join(part for part in parts if part)
-
-
 def neighbour_text(neighbour: Neighbour) -> str:
     """Return what a port is cabled to for people: a switch by its name, ``leaf1``, all
     else with its kind, ``hv2 mlx5_0 (host)``.
@@ -525,33 +450,29 @@ def neighbour_text(neighbour: Neighbour) -> str:
     return f"{name} ({neighbour.kind or 'of unknown kind'})"
 
 
-def transports_text(counted: Iterable[tuple[str, int]]) -> str:
+def transports_text(used: Iterable[tuple[str, int]]) -> str:
     """Return the numbers by transport: ``7 rdma, 1 tcp``."""
-    return ", ".join(f"{number} {word}" for word, number in counted)
+    return ", ".join(f"{number} {word}" for word, number in used)
 
 
 def verdict_text(report: Report) -> str:
     """Return the report in one sentence."""
-    hosts, bad = report.hosts, [h for h in report.hosts if h.worst == FAIL]
-    unknown = [h for h in hosts if h.worst == UNKNOWN]
-    doubtful = [h for h in hosts if h.worst == WARN]
-    if not hosts:
-        return "The engine has no host."
-    if not bad and not unknown and not doubtful:
-        return (
-            f"All is well: {counted(len(hosts), 'host')}, and each domain is mounted "
-            "as requested."
-        )
+    hosts = counted(len(report.hosts), "host")
+    worst = Counter(host.worst for host in report.hosts)
     parts = [
-        f"{len(some)} {one if len(some) == 1 else many}"
-        for some, one, many in (
-            (bad, "has a failed check", "have a failed check"),
-            (unknown, "is not known to be well", "are not known to be well"),
-            (doubtful, "has a warning", "have a warning"),
+        f"{worst[verdict]} {one if worst[verdict] == 1 else many}"
+        for verdict, one, many in (
+            (FAIL, "has a failed check", "have a failed check"),
+            (UNKNOWN, "is not known to be well", "are not known to be well"),
+            (WARN, "has a warning", "have a warning"),
         )
-        if some
+        if worst[verdict]
     ]
-    return f"Of {counted(len(hosts), 'host')}, {', '.join(parts)}."
+    if not report.hosts:
+        return "The engine has no host."
+    if not parts:
+        return f"All is well: {hosts}, and each domain is mounted as requested."
+    return f"Of {hosts}, {', '.join(parts)}."
 
 
 # Up to this many hosts, each is drawn alone.
@@ -560,8 +481,7 @@ MOST_ALONE = 12
 MOST_GROUPS = 8
 
 
-@dataclass(frozen=True)
-class HostGroup:
+class HostGroup(NamedTuple):
     """Hosts that are equal; the first stands for all. ``others``: they are not equal,
     but too few of a kind to be drawn.
     """
@@ -569,35 +489,28 @@ class HostGroup:
     hosts: tuple[ReportHost, ...]
     others: bool = False
 
-    @property
-    def first(self) -> ReportHost:
-        """The host that stands for all."""
-        return self.hosts[0]
-
 
 def groups_of(report: Report) -> tuple[HostGroup, ...]:
-    """Return the groups of the picture, cluster by cluster, the largest first."""
+    """Return the groups of the picture, cluster by cluster, the largest first.
+
+    Hosts are equal if their cluster, their devices and ports, and their ways to storage
+    are. What a port is cabled to is no difference: each rack has switches of its own.
+    """
     alone = len(report.hosts) <= MOST_ALONE
-    clusters: dict[tuple[str, str], dict[object, list[ReportHost]]] = {}
-    for host in report.hosts:
-        cluster = clusters.setdefault((host.data_center or "", host.cluster or ""), {})
-        cluster.setdefault(host.id or host.name if alone else _kind(host), []).append(
-            host
-        )
+    clusters: dict[str, dict[object, list[ReportHost]]] = {}
+    for host in sorted(report.hosts, key=lambda host: natural(host.name)):
+        kinds = clusters.setdefault(host.place, {})
+        kinds.setdefault(host.name if alone else _kind(host), []).append(host)
     found: list[HostGroup] = []
-    for key in sorted(clusters, key=lambda key: tuple(map(natural, key))):
-        groups = [tuple(sorted_hosts(hosts)) for hosts in clusters[key].values()]
-        if alone:
-            groups.sort(key=lambda hosts: natural(hosts[0].name))
-        else:
-            groups.sort(key=lambda hosts: (-len(hosts), natural(hosts[0].name)))
+    for place in sorted(clusters, key=natural):
+        groups = sorted(clusters[place].values(), key=len, reverse=True)
         most = len(groups)
         if not alone and most > MOST_GROUPS:
             most = MOST_GROUPS - 1
-        found += [HostGroup(hosts) for hosts in groups[:most]]
-        rest = [host for hosts in groups[most:] for host in hosts]
+        found += [HostGroup(tuple(hosts)) for hosts in groups[:most]]
+        rest = tuple(host for hosts in groups[most:] for host in hosts)
         if rest:
-            found.append(HostGroup(tuple(sorted_hosts(rest)), others=True))
+            found.append(HostGroup(rest, others=True))
     return tuple(found)
 
 
@@ -605,257 +518,35 @@ def _kind(host: ReportHost) -> object:
     """Return what equal hosts have in common."""
     if host.devices is None:
         return "no report"
-    devices = tuple(
-        replace(
-            device,
-            firmware=None,
-            ports=tuple(replace(port, neighbours=()) for port in device.ports),
-        )
-        for device in host.devices
-    )
-    return devices, host.paths
-
-
-@dataclass(frozen=True)
-class PlanGroup:
-    """Hosts with the same plan."""
-
-    hosts: tuple[ReportHost, ...]
-    steps: tuple[PlanStep, ...]
-
-
-def plans_of(report: Report) -> tuple[PlanGroup, ...]:
-    """Return the plans that have steps, each once with its hosts; the one of the most
-    hosts first.
-    """
-    plans: dict[tuple[PlanStep, ...], list[ReportHost]] = {}
-    for host in report.hosts:
-        if host.steps:
-            plans.setdefault(host.steps, []).append(host)
-    groups = [
-        PlanGroup(tuple(sorted_hosts(hosts)), steps) for steps, hosts in plans.items()
-    ]
-    return tuple(
-        sorted(groups, key=lambda one: (-len(one.hosts), natural(one.hosts[0].name)))
-    )
-
-
-def sorted_hosts(hosts: Sequence[ReportHost]) -> list[ReportHost]:
-    """Return the hosts by name, with hv2 before hv10."""
-    return sorted(hosts, key=lambda host: natural(host.name))
-
-
-def names_of(hosts: Iterable[ReportHost], most: Optional[int] = None) -> str:
-    """Return the names of hosts as :func:`in_order` does."""
-    return in_order((host.name for host in hosts), most)
+    devices = []
+    for device in host.devices:
+        ports = tuple(replace(port, neighbours=()) for port in device.ports)
+        devices.append(replace(device, firmware=None, ports=ports))
+    return tuple(devices), host.paths
 
 
 def in_order(names: Iterable[str], most: Optional[int] = None) -> str:
     """Return names in order: ``hv1 to hv4, hv6``.
 
-    Names that differ by consecutive numbers are shown as first and last, from three on.
+    Names whose last numbers are consecutive are shown as first and last, from three on.
     Of more than ``most`` such parts, only the number of the remaining names is shown.
     """
     runs: list[list[str]] = []
     for name in sorted(names, key=natural):
-        if runs and _follows(runs[-1][-1], name):
+        if runs and _next(runs[-1][-1]) == name:
             runs[-1].append(name)
         else:
             runs.append([name])
     parts: list[tuple[str, int]] = []
     for run in runs:
-        if len(run) > 2:
-            parts.append((f"{run[0]} to {run[-1]}", len(run)))
-        else:
-            parts += [(name, 1) for name in run]
-    shown = parts if most is None or len(parts) <= most else parts[:most]
-    text = ", ".join(part for part, _ in shown)
-    left = sum(map(len, runs)) - sum(number for _, number in shown)
+        whole = [(f"{run[0]} to {run[-1]}", len(run))]
+        parts += whole if len(run) > 2 else [(name, 1) for name in run]
+    text = ", ".join(part for part, _ in parts[:most])
+    left = sum(number for _, number in parts[most:]) if most else 0
     return f"{text} and {left} more" if left else text
 
 
-def _follows(before: str, name: str) -> bool:
-    """Whether ``name`` is ``before`` with the next number in one place."""
-    one, other = re.split(r"([0-9]{1,18})", before), re.split(r"([0-9]{1,18})", name)
-    if len(one) != len(other):
-        return False
-    differ = [(a, b) for a, b in zip(one, other) if a != b]
-    if len(differ) != 1:
-        return False
-    ((a, b),) = differ
-    number = a.isascii() and a.isdigit() and b.isascii() and b.isdigit()
-    return number and int(b) == int(a) + 1 and (len(a) == len(b) or a[0] != "0")
-
-
-# Reduce the hosts of a report to their fabric: networks, switches and cables.
-
-# More switches are drawn as one, those with the fewest ports.
-MOST_SWITCHES = 16
-
-
-class Network(NamedTuple):
-    """A network: the logical network or, without one, its subnets."""
-
-    name: str
-    subnets: tuple[str, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """The network for people."""
-        return self.name or ", ".join(self.subnets) or "no logical network"
-
-
-@dataclass
-class NetworkUse:
-    """What hosts report of a network; ``layers`` are link layers by number of ports,
-    ``rates`` in Mb/s, ``managers`` the LIDs of subnet managers.
-    """
-
-    hosts: int = 0
-    layers: Counter[str] = field(default_factory=Counter)
-    rates: set[int] = field(default_factory=set)
-    managers: set[int] = field(default_factory=set)
-
-
-class Cable(NamedTuple):
-    """A cable of an active port; ``neighbour`` is None if its other end is unknown."""
-
-    host: str
-    device: str
-    port: Port
-    neighbour: Optional[Neighbour]
-
-
-@dataclass
-class SwitchUse:
-    """A switch: its ports that hosts are cabled to, their hosts, and ports by the
-    network that they lead to.
-    """
-
-    title: str
-    ports: int = 0
-    hosts: set[str] = field(default_factory=set)
-    networks: Counter[Network] = field(default_factory=Counter)
-
-    def add(self, host: str, networks: Iterable[Network]) -> None:
-        """Add a port of ``host``, which is on ``networks``."""
-        self.ports += 1
-        self.hosts.add(host)
-        self.networks.update(set(networks))
-
-
-SwitchKey = tuple[str, str]
-"""``("switch", ID)``, MORE or NO_SWITCH."""
-MORE, NO_SWITCH = ("more", ""), ("unknown", "")
-
-
-class Switches:
-    """The switches of a report. ``all`` has them by key, in the order of their names;
-    last come, each as one, those beyond MOST_SWITCHES (MORE), and what is cabled to no
-    switch that is known (NO_SWITCH). It is empty if no switch is known.
-    """
-
-    def __init__(self, hosts: Sequence[ReportHost]) -> None:
-        cables = [cable for host in hosts for cable in cables_of(host)]
-        number: Counter[str] = Counter()
-        names: dict[str, str] = {}
-        for _, _, _, neighbour in cables:
-            its = switch_of(neighbour)
-            if its and neighbour:
-                number[its] += 1
-                if neighbour.name:
-                    names.setdefault(its, neighbour.name)
-        most = [its for its, _ in number.most_common(MOST_SWITCHES)]
-        drawn = {its: names.get(its, its) for its in most}
-        self.all: dict[SwitchKey, SwitchUse] = {
-            ("switch", its): SwitchUse(drawn[its])
-            for its in sorted(drawn, key=lambda its: natural(drawn[its]))
-        }
-        if not drawn:
-            return
-        self.all[MORE] = SwitchUse(f"{len(number) - len(drawn)} more switches")
-        self.all[NO_SWITCH] = SwitchUse("no switch known")
-        for cable in cables:
-            use = self.all[self.key_of(cable.neighbour)]
-            use.add(cable.host, map(network_of, cable.port.attached))
-        for host in hosts:
-            for _, network in other_ways(host):
-                self.all[NO_SWITCH].add(host.name, (network,) if network else ())
-        for key in (MORE, NO_SWITCH):
-            if not self.all[key].ports:
-                del self.all[key]
-
-    def key_of(self, neighbour: Optional[Neighbour]) -> SwitchKey:
-        """Return the key of what a port is cabled to."""
-        switch = switch_of(neighbour)
-        if switch is None:
-            return NO_SWITCH
-        return ("switch", switch) if ("switch", switch) in self.all else MORE
-
-
-def switch_of(neighbour: Optional[Neighbour]) -> Optional[str]:
-    """Return a switch's id, or its name without one; None for anything else."""
-    if neighbour is None or neighbour.kind != SWITCH:
-        return None
-    return neighbour.id or neighbour.name
-
-
-def cables_of(host: ReportHost) -> Iterator[Cable]:
-    """Yield the cables of the active ports of ``host``; for a port of which nothing is
-    known, one that leads nowhere.
-    """
-    for device in host.devices or ():
-        for port in device.ports:
-            for neighbour in port.neighbours or (None,) if port.is_active else ():
-                yield Cable(host.name, device.name, port, neighbour)
-
-
-def other_ways(
-    host: ReportHost,
-) -> Iterator[tuple[ServerPath, Optional[Network]]]:
-    """Yield the ways of ``host`` to servers by netdevs whose network no active RDMA
-    port is on, each network once.
-    """
-    led = {
-        network_of(attached)
-        for cable in cables_of(host)
-        for attached in cable.port.attached
-    }
-    for path in host.paths or ():
-        network = network_of(path.attached) if path.attached else None
-        if path.netdev and network not in led:
-            if network:
-                led.add(network)
-            yield path, network
-
-
-def network_of(attached: Attached) -> Network:
-    """Return the network that a netdev is on."""
-    return Network(attached.network or "", () if attached.network else attached.subnets)
-
-
-def networks_of(hosts: Iterable[ReportHost]) -> dict[Network, NetworkUse]:
-    """Return the networks of active ports, and those by which servers are reached; that
-    of the most hosts first.
-    """
-    found: dict[Network, NetworkUse] = {}
-    for host in hosts:
-        its: set[Network] = set()
-        for device in host.devices or ():
-            for port in device.ports:
-                for attached in port.attached if port.is_active else ():
-                    network = network_of(attached)
-                    use = found.setdefault(network, NetworkUse())
-                    its.add(network)
-                    use.layers[port.link_layer] += 1
-                    use.rates.add(port.rate_mbps or 0)
-                    use.managers |= {port.sm_lid} - {None}  # type: ignore[arg-type]
-        for path in host.paths or ():
-            if path.attached is not None:
-                network = network_of(path.attached)
-                found.setdefault(network, NetworkUse())
-                its.add(network)
-        for network in its:
-            found[network].hosts += 1
-    order = sorted(found, key=lambda network: -found[network].hosts)
-    return {network: found[network] for network in order}
+def _next(name: str) -> str:
+    """Return ``name`` with the next number in place of its last."""
+    last = re.compile(r"([0-9]{1,18})([^0-9]*)\Z")
+    return last.sub(lambda its: f"{int(its[1]) + 1:0{len(its[1])}}{its[2]}", name)

@@ -19,15 +19,19 @@ from ovirt_rdma.engine_sdk_tools.model import ATTENTION, Cell, natural
 from ovirt_rdma.engine_sdk_tools.report.model import (
     Report,
     ReportDomain,
-    ReportHost,
+    shortened,
     verdict_text,
 )
-from ovirt_rdma.engine_sdk_tools.report.page import Problem, Problems, nfs_text
+from ovirt_rdma.engine_sdk_tools.report.page import (
+    MOST_SHOWN,
+    Problem,
+    nfs_text,
+    problems_of,
+)
 from ovirt_rdma.host.errors import Problem as Refusal
 from ovirt_rdma.host.export import RDMA, TCP
 from ovirt_rdma.host.system.text import printable
 
-KIND, SCHEMA_VERSION = "portal", 1
 # systemd hands at most 1 MB to a service (CREDENTIALS_TOTAL_SIZE_MAX, systemd 252).
 MOST_BYTES = 1_000_000
 # Characters of a sentence; fewer where every host says something else.
@@ -62,11 +66,24 @@ def portal_document(report: Report, most: int = _MOST_TEXT[0]) -> dict[str, Any]
             cells.setdefault(_cell(cell, most), len(cells))
             for cell in report.cells(number)
         )
-        hosts.append(_host(host, rows.setdefault(its, len(rows))))
-    problems = Problems(report)
+        name = _text(host.name)
+        hosts.append(
+            {
+                "id": host.id,
+                "name": name,
+                "cluster": _text(host.place),
+                "status": host.status,
+                "worst": host.worst,
+                "problem": _text(host.problem),
+                "fix": _text(host.fix),
+                "row": rows.setdefault(its, len(rows)),
+                "commands": [f"ovirt-rdma hosts check {shlex.quote(name)}"],
+            }
+        )
+    problems = problems_of(report)
     return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": KIND,
+        "schema_version": 1,
+        "kind": "portal",
         "made_at": report.made_at,
         "version": report.version,
         "engine_url": report.engine_url,
@@ -77,15 +94,14 @@ def portal_document(report: Report, most: int = _MOST_TEXT[0]) -> dict[str, Any]
         "hosts": hosts,
         "cells": list(cells),
         "rows": list(rows),
-        "findings": [_finding(one, most) for one in problems.all],
-        "findings_left": problems.left,
+        "findings": [_finding(one, most) for one in problems[:MOST_SHOWN]],
+        "findings_left": max(len(problems) - MOST_SHOWN, 0),
         "notes": [_text(note, most) for note in report.notes[:_MOST_ALSO]],
     }
 
 
 def _text(text: Optional[str], most: int = _MOST_NAME) -> str:
-    shown = printable(text or "")
-    return shown if len(shown) <= most else f"{shown[:most]}..."
+    return str(shortened(printable(text or ""), most))
 
 
 def _cell(cell: Cell, most: int) -> tuple[str, ...]:
@@ -98,28 +114,14 @@ def _cell(cell: Cell, most: int) -> tuple[str, ...]:
     return (*short, _text(cell.sentence, most), _text(cell.fix, most))
 
 
-def _host(host: ReportHost, row: int) -> dict[str, Any]:
-    return {
-        "id": host.id,
-        "name": _text(host.name),
-        "cluster": _text(" / ".join(filter(None, (host.data_center, host.cluster)))),
-        "status": host.status,
-        "worst": host.worst,
-        "problem": _text(host.problem),
-        "fix": _text(host.fix),
-        "row": row,
-        "commands": [f"ovirt-rdma hosts check {shlex.quote(_text(host.name))}"],
-    }
-
-
 def _domain(domain: ReportDomain) -> dict[str, Any]:
-    name = shlex.quote(_text(domain.name))
-    used = dict(domain.used)
+    name, used = _text(domain.name), dict(domain.used)
+    word = shlex.quote(name)
     is_rdma = domain.engine_asks == RDMA or (RDMA in used and TCP not in used)
     other = TCP if is_rdma else RDMA
     return {
         "id": domain.id,
-        "name": _text(domain.name),
+        "name": name,
         "data_center": _text(domain.data_center),
         "status": domain.status,
         "export": _text(domain.export),
@@ -127,10 +129,10 @@ def _domain(domain: ReportDomain) -> dict[str, Any]:
         "engine_asks": domain.engine_asks,
         "used": used,
         "commands": [
-            f"ovirt-rdma domain verify {name}",
-            f"ovirt-rdma domain heal {name} --dry-run",
-            f"ovirt-rdma domain convert {name} --to {other} --rolling --dry-run",
-            f"ovirt-rdma domain revert {name} --dry-run",
+            f"ovirt-rdma domain verify {word}",
+            f"ovirt-rdma domain heal {word} --dry-run",
+            f"ovirt-rdma domain convert {word} --to {other} --rolling --dry-run",
+            f"ovirt-rdma domain revert {word} --dry-run",
         ],
     }
 
@@ -138,7 +140,7 @@ def _domain(domain: ReportDomain) -> dict[str, Any]:
 def _finding(problem: Problem, most: int) -> dict[str, Any]:
     return {
         "verdict": problem.verdict,
-        "hosts": [_text(name) for name in sorted(problem.names, key=natural)],
+        "hosts": [_text(name) for name in sorted(problem.hosts, key=natural)],
         "sentence": _text(problem.sentence, most),
         "fix": _text(problem.fix, most),
         "domains": _text(problem.domains),

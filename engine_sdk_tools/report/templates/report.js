@@ -27,8 +27,6 @@
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", filter);
   addEventListener("beforeprint", () => {
-    // The figures of benchmarks are long, and the charts have the main ones.
-    const shut = document.querySelectorAll("details:not(.measured)");
-    for (const one of shut) one.open = true;
+    for (const one of document.querySelectorAll("details")) one.open = true;
   });
 })();

@@ -287,7 +287,7 @@ def test_the_mode_follows_the_umask(call):
 
 
 def test_the_portal_gets_its_data_readable_for_root_alone(call):
-    assert "p.json is written." in call("--portal", "p.json").out
+    assert "p.json is written: " in call("--portal", "p.json").out
     first = json.loads(Path("p.json").read_text())
     assert (first["kind"], len(first["hosts"])) == ("portal", 4)
     assert Path("p.json").stat().st_mode & 0o777 == 0o600

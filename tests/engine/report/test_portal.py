@@ -25,6 +25,7 @@ from ovirt_rdma.engine_sdk_tools.report.model import Report, ReportDomain, Repor
 from ovirt_rdma.engine_sdk_tools.report.portal_service import (
     DATA,
     Refused,
+    elements,
     runs_of,
     visible,
 )
@@ -91,7 +92,7 @@ def _report(*cells, name="data1"):
     hosts = tuple(
         ReportHost(
             f"hv{n}", f"id{n}", f"hv{n}.example.com", "dc1", "cl1", "up", cell.verdict,
-            *[None] * 7, (), None, "", "", "",
+            *[None] * 5, (), None, "", "", "",
         )
         for n, cell in enumerate(cells)
     )  # fmt: skip
@@ -244,14 +245,15 @@ def test_the_newest_runs_come_first():
         f"<job id='{n}'><description>ovirt-rdma: {n}</description></job>"
         for n in range(9)
     )
-    found = [one["description"] for one in runs_of(f"<jobs>{text}</jobs>")]
+    jobs = elements(f"<jobs>{text}</jobs>", "job")
+    found = [one["description"] for one in runs_of(jobs)]
     assert found == ["8", "7", "6", "5", "4"]
 
 
 @pytest.mark.parametrize("text", ["", "<", "<html>Unavailable", "<jobs>&x;</jobs>"])
 def test_an_answer_that_is_no_list_is_refused(text):
     with pytest.raises(Refused, match="cannot be read"):
-        runs_of(text)
+        elements(text, "job")
 
 
 # -- requests

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.storage.benchmarks import RDMA, TCP, benchmark, counted, only, rates
+from support.storage.benchmarks import RDMA, TCP, benchmark, counted, rates
 
 from ovirt_rdma.engine_sdk_tools.report.model import benchmarks_of
-from ovirt_rdma.engine_sdk_tools.report.picture import chart_of, spread_text
+from ovirt_rdma.engine_sdk_tools.report.picture import SCALE, bars_of, spread_text
 from ovirt_rdma.storage.benchmark.model import Setting, Spread
 
 pytestmark = pytest.mark.engine
@@ -91,45 +90,34 @@ def test_the_verdict_is_a_sentence_with_its_evidence():
     assert "100% busy" in found.limits[0].evidence
 
 
-def test_a_result_without_a_run_has_no_chart():
+def test_a_result_without_a_run_has_no_bars():
     found = one(jobs=())
-    assert (found.rows, chart_of(found)) == ((), None)
+    assert (found.rows, bars_of(found)) == ((), [])
 
 
-# ------------------------------------------------------------------ the chart
+# ------------------------------------------------------------------ the bars
 
 
-def _bars(chart):
-    """Return the widths of RDMA's and TCP's bars."""
-    return tuple(
-        [bar.width for bar in chart.bars if bar.style == style]
-        for style in ("rdma", "tcp")
-    )
-
-
-def _whiskers(chart):
-    """Return the left and right end of each whisker."""
+def drawn(found, transport, load=READ):
+    """Return the bars of a load over a transport."""
     return [
-        tuple(map(int, re.match(r"M(\d+) \d+H(\d+)M", stroke.path).groups()))
-        for stroke in chart.strokes
-        if stroke.style == "whisker"
+        bar
+        for bar in bars_of(found)
+        if (bar.row.setting.transport, bar.row.load.name) == (transport, load)
     ]
 
 
-def _texts(chart):
-    return [text.text for text in chart.texts]
-
-
 def test_bars_are_as_long_as_medians_on_one_scale():
-    chart = chart_of(one())
-    rdma, tcp = _bars(chart)
-    # 2 loads of large blocks and 3 of small ones; RDMA is twice as fast in each.
-    assert len(rdma) == len(tcp) == 5
-    for ours, theirs in zip(rdma, tcp):
-        assert abs(ours - 2 * theirs) <= 2
+    bars = bars_of(one())
+    assert len(bars) == 10
+    # RDMA is twice as fast in each load.
+    for ours, theirs in zip(bars[::2], bars[1::2]):
+        assert ours.row.load == theirs.row.load
+        assert abs(ours.middle - 2 * theirs.middle) <= 2
     # 8 and 5 GB/s.
-    assert abs(rdma[0] / rdma[1] - 1.6) < 0.02
-    assert rdma[3] == max(rdma[2:])
+    (read,), (write,) = drawn(one(), "rdma"), drawn(one(), "rdma", WRITE)
+    assert abs(read.middle / write.middle - 1.6) < 0.02
+    assert max(bar.most for bar in bars if bar.limit is None) == SCALE
 
 
 def test_whiskers_reach_from_the_smallest_to_the_largest():
@@ -137,83 +125,33 @@ def test_whiskers_reach_from_the_smallest_to_the_largest():
         factor = (0.5, 1.0, 1.5)[job.repeat - 1] if job.load.name == READ else 1.0
         return replace(job, bytes_per_s=8e9 * factor)
 
-    chart = chart_of(one(uneven))
-    bar = chart.bars[0]
-    low, high = _whiskers(chart)[0]
-    assert abs(low - bar.x - bar.width / 2) <= 1
-    assert abs(high - bar.x - 1.5 * bar.width) <= 1
-    assert "8,000 (4,000 to 12,000)" in _texts(chart)
-    assert high <= 820
+    bar = drawn(one(uneven), "rdma")[0]
+    assert abs(bar.least - bar.middle / 2) <= 1
+    assert abs(bar.most - 1.5 * bar.middle) <= 1
+    assert bar.text == "8,000 (4,000 to 12,000) MB/s"
+    assert bar.most <= SCALE
 
 
-def test_a_single_repeat_has_no_whisker():
-    chart = chart_of(one(repeats=1))
-    assert _whiskers(chart) == []
-    assert "7,920" in _texts(chart)
-
-
-def test_the_words_say_who_is_faster_and_by_how_much():
-    slower = rates("rdma", {WRITE: 5e8})
-    same = rates(None, {SMALL: 1e8})
-    texts = _texts(chart_of(one(slower, same)))
-    for text in (
-        "RDMA 2.0 times TCP",
-        "TCP 5.0 times RDMA",
-        "no difference beyond spread",
-    ):
-        assert text in texts
-
-
-def test_the_chart_agrees_with_the_verdict_about_repeats():
-    """A fifth is a difference between three repeats, and none between single runs."""
-    slower = rates("tcp", {READ: 8e9 / 1.2})
-    three, alone = one(slower), one(slower, repeats=1)
-    assert (three.ratios[0].certain, alone.ratios[0].certain) == (True, False)
-    assert "RDMA 1.2 times TCP" in _texts(chart_of(three))
-    assert "RDMA 1.2 times TCP" not in _texts(chart_of(alone))
-
-
-def test_the_chart_is_of_the_fastest_version_with_the_fewest_connections():
+def test_rows_are_in_the_order_of_loads_whatever_was_measured_first():
     rdma4, rdma3 = Setting("rdma", "4.2", 4), Setting("rdma", "3")
-    slow = only(rdma3, rates(None, {READ: 1e8, WRITE: 1e8}))
-    quick = only(rdma4, rates(None, {READ: 9.9e9}))
-    found = one(slow, quick, settings=(rdma4, RDMA, rdma3, TCP))
-    chart = chart_of(found)
-    assert chart.title == "NFS 4.2: RDMA beside TCP"
-    assert "8,000 (7,920 to 8,080)" in _texts(chart)
-    assert len(chart.bars) == 10
-    # Only four of the 20 are drawn; all are in the table.
-    assert len(found.rows) == 20
+    bars = bars_of(one(settings=(rdma4, TCP, rdma3, RDMA)))
+    assert [str(bar.row.setting) for bar in bars[:4]] == [
+        "NFS 3 over RDMA",
+        "NFS 4.2 over RDMA",
+        "NFS 4.2 over RDMA, nconnect=4",
+        "NFS 4.2 over TCP",
+    ]
+    assert [bar.row.load.name for bar in bars[::4]][:2] == [READ, WRITE]
 
 
-def test_one_transport_alone_is_drawn_alone():
-    chart = chart_of(one(settings=(TCP,)))
-    assert {bar.style for bar in chart.bars} == {"tcp"}
-    assert "measured with one transport" in _texts(chart)
-    assert "not measured" in _texts(chart)
-
-
-@pytest.mark.parametrize(("rate", "drawn"), [(100_000, True), (800_000, False)])
-def test_the_limit_of_the_port_is_drawn_where_it_is_near(rate, drawn):
-    path = replace(benchmark().path, data_rate_mbps=rate)
-    chart = chart_of(one(path=path))
-    limits = [stroke for stroke in chart.strokes if stroke.style == "limit"]
-    assert bool(limits) == drawn
-    assert "The port can carry" in chart.description
-    if drawn:
-        bar = chart.bars[0]
-        x = int(re.match(r"M(\d+)", limits[0].path)[1])
-        assert abs((x - bar.x) / bar.width - 12_254.7 / 8000) < 0.01
-
-
-def test_the_description_has_all_figures():
-    description = chart_of(one()).description
-    for words in (
-        "sequential-read 1 MiB, depth 32, MB/s: RDMA 8,000 (7,920 to 8,080), TCP 4,000",
-        "random-read 4 KiB, depth 32, per second: RDMA 390,625",
-        "The port can carry 12,255 MB/s",
-    ):
-        assert words in description
+@pytest.mark.parametrize(("rate", "near"), [(100_000, True), (800_000, False)])
+def test_the_limit_of_the_port_is_drawn_where_it_is_near(rate, near):
+    found = one(path=replace(benchmark().path, data_rate_mbps=rate))
+    bar = drawn(found, "rdma")[0]
+    assert bool(bar.limit) == near
+    assert {one.limit for one in drawn(found, "rdma", SMALL)} == {None}
+    if near:
+        assert abs(bar.limit / bar.middle - 12_254.7 / 8000) < 0.01
 
 
 @given(
@@ -232,14 +170,9 @@ def test_any_rates_stay_within_the_picture(values, repeats):
         value = next(numbers)
         return replace(job, bytes_per_s=value, operations_per_s=value / 7)
 
-    chart = chart_of(one(odd, repeats=repeats))
-    for bar in chart.bars:
-        assert bar.x + bar.width <= 821
-        assert 0 < bar.y < chart.height
-    for stroke in chart.strokes:
-        assert all(0 <= int(x) <= 821 for x in re.findall(r"[MH](\d+)", stroke.path))
-    ticks = [text for text in chart.texts if text.style == "tick"]
-    assert 4 <= len(ticks) <= 2 * 8
+    for bar in bars_of(one(odd, repeats=repeats)):
+        assert 0 <= bar.least <= bar.middle <= bar.most <= SCALE
+        assert (bar.limit or 0) <= SCALE
 
 
 @pytest.mark.parametrize(

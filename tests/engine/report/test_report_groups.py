@@ -17,14 +17,14 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     Report,
     ReportHost,
     groups_of,
-    names_of,
-    plans_of,
+    in_order,
 )
+from ovirt_rdma.engine_sdk_tools.report.page import _plans
 from ovirt_rdma.host.facts.devices import Neighbour
 
 pytestmark = pytest.mark.engine
 
-PORT = Port(1, "ACTIVE", "InfiniBand", 100_000, 1)
+PORT = Port(1, "ACTIVE", "InfiniBand", 100_000)
 DEVICE = Device("mlx5_0", "ConnectX-5", "mlx5_core", "16.1", (PORT,))
 
 
@@ -68,14 +68,14 @@ def test_a_silent_host_is_in_no_group_of_others():
     ],
 )
 def test_names_in_order(names, most, text):
-    assert names_of([host(name) for name in names], most) == text
+    assert in_order(names, most) == text
 
 
 def test_few_hosts_are_drawn_one_by_one():
     hosts = [host(f"hv{n}") for n in range(MOST_ALONE, 0, -1)]
     groups = groups_of(report(*hosts))
     assert [len(group.hosts) for group in groups] == [1] * MOST_ALONE
-    assert [group.first.name for group in groups][-2:] == ["hv11", "hv12"]
+    assert [group.hosts[0].name for group in groups][-2:] == ["hv11", "hv12"]
 
 
 def test_many_are_drawn_by_cluster_and_kind():
@@ -85,7 +85,8 @@ def test_many_are_drawn_by_cluster_and_kind():
     hosts += [host("hv20", devices=(down,)), host("hv21", devices=None)]
     hosts += [host(f"hv{n}", "cl2") for n in (30, 31)]
     found = [
-        (g.first.cluster, len(g.hosts), g.first.name) for g in groups_of(report(*hosts))
+        (g.hosts[0].cluster, len(g.hosts), g.hosts[0].name)
+        for g in groups_of(report(*hosts))
     ]
     assert found == [
         ("cl1", 10, "hv0"),
@@ -124,5 +125,5 @@ def test_a_plan_is_shown_once_for_its_hosts():
     hosts.append(host("hv5"))
     hosts[-1] = replace(hosts[-1], steps=(replace(step, after="4092"),))
     hosts.append(replace(host("hv6"), steps=None))
-    plans = plans_of(report(*hosts))
-    assert [[h.name for h in plan.hosts] for plan in plans] == [["hv2", "hv3"], ["hv5"]]
+    plans = [sorted(names) for _, names in _plans(report(*hosts))]
+    assert plans == [["hv2", "hv3"], ["hv5"]]

@@ -53,11 +53,10 @@ def made(*reports, domains=None, hosts=None, clusters=None):
 def test_a_host_has_the_engines_words_and_its_own():
     (found,) = made(told()).hosts
     assert (found.name, found.data_center, found.cluster) == ("hv1", "dc1", "cl1")
-    assert found.kernel == facts().kernel_release
     (device,) = found.devices
     assert (device.name, device.product) == ("rxe0", "Soft-RoCE")
     (port,) = device.ports
-    assert (port.state, port.link_layer, port.sm_lid) == ("ACTIVE", "Ethernet", None)
+    assert (port.state, port.link_layer) == ("ACTIVE", "Ethernet")
     assert [one.netdev for one in port.attached]
     assert port.attached[0].subnets
 
@@ -123,10 +122,9 @@ def test_a_port_has_its_neighbours_within_limits():
     its = replace(its, rdma_devices=(replace(device, ports=(port,)),))
     (found,) = made(told(facts=its)).hosts
     neighbours = found.devices[0].ports[0].neighbours
-    assert len(neighbours) == 8
-    assert neighbours[0] == replace(
-        long, id="i" * 255, name="n" * 255, description="d" * 255
-    )
+    assert len(neighbours) == 200
+    assert [neighbours[0].id, neighbours[0].name] == [f"{c * 255}..." for c in "in"]
+    assert neighbours[0].description == f"{'d' * 255}..."
 
 
 def test_odd_addresses_are_no_subnets():
