@@ -345,6 +345,11 @@ class Undone:
     left: tuple[str, ...] = ()
     manual_fixes: tuple[str, ...] = ()
 
+    def then(self, other: Undone) -> Undone:
+        """Return the result of two rollbacks, one after the other."""
+        fixes = self.manual_fixes + other.manual_fixes
+        return Undone(self.done + other.done, self.left + other.left, fixes)
+
     def told(self, error: Problem) -> Problem:
         """Return ``error`` with the result of the rollback; ``error`` itself if there
         was nothing to roll back.

@@ -228,7 +228,6 @@ READS = {
     "storage/health/signs.py": "in a child process that its parent gives up",
     "vdsm_hooks/after_get_caps/50_ovirt_rdma": "without waiting, to a limit",
     "engine_sdk_tools/conversion/model.py": "its lock",
-    "engine_sdk_tools/deploy_hook/post_tasks.py": "a regular file, to a limit",
     "engine_sdk_tools/hosts/ansible.py": "files of this package",
     "engine_sdk_tools/hosts/ansible_run.py": "of /proc, and the messages of its run",
     "engine_sdk_tools/report/page.py": "files of this package",

@@ -108,12 +108,13 @@ def show_plan(plan: ConversionPlan, output: Output) -> None:
     policies: dict[PolicyFiles, int] = {}
     for number, step in enumerate(plan.steps, 1):
         output.text(step.doing, hang=f"{number}. ")
-        lines = _step_lines(step)
-        if (
-            step.kind == Kind.PUSH
-            and policies.setdefault(step.policy, number) != number
-        ):
+        lines: Sequence[str]
+        if step.call is not None:
+            lines = request_lines(step.call)
+        elif policies.setdefault(step.policy, number) != number:
             lines = [f"(the policy of step {policies[step.policy]})"]
+        else:
+            lines = step.policy.lines()
         for line in lines:
             output.line(f"   {line}")
 
@@ -151,9 +152,9 @@ def show_result(state: ConversionState, output: Output, *, done: bool) -> None:
 
 
 def _as_it_is(state: ConversionState) -> str:
+    if state.kind == HEAL and state.to == TCP:
+        return "no domain has to go to TCP"
     if state.kind == HEAL:
-        if state.to == TCP:
-            return "no domain has to go to TCP"
         return "no mount is known to be degraded"
     verb = "are" if len(state.domains) > 1 else "is"
     where = f"on {state.to.upper()}" if state.stage == Stage.CONVERTED else "as before"
@@ -202,16 +203,10 @@ def _head(state: ConversionState) -> dict[str, Any]:
     }
 
 
-def _step_lines(step: RunStep) -> Sequence[str]:
-    return step.policy.lines() if step.call is None else request_lines(step.call)
-
-
 def _step_document(step: RunStep) -> dict[str, Any]:
-    more = (
-        {"policy": step.policy.contents}
-        if step.call is None
-        else request_document(step.call)
-    )
+    more = {"policy": step.policy.contents}
+    if step.call is not None:
+        more = request_document(step.call)
     return {"doing": step.doing, "about": step.subject, **more}
 
 

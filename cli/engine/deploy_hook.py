@@ -12,20 +12,22 @@ import shlex
 from pathlib import Path
 from typing import Any, Optional
 
-from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Context, Parser, Verb, file_name
 from ovirt_rdma.engine_sdk_tools.deploy_hook import block, post_tasks
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
     POST_TASKS,
     PostTasksFile,
+    collection_name,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder, is_folder
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import POLICY_YAML
 
 _COLORS = {"OK": "good", "WARN": "doubtful", "FAIL": "bad"}
+_VERDICTS = {True: "OK", False: "FAIL", None: "WARN"}
+_INCLUDES = {True: "includes", False: "does not include", None: "may include"}
 
 
 class _OfFile(Verb):
@@ -43,11 +45,6 @@ class _OfFile(Verb):
             help="the post-tasks file; default: the engine's, in "
             "/etc/ovirt-engine/ansible",
         )
-
-    @property
-    def _given(self) -> str:
-        """The option for the same file, for a command that is shown."""
-        return f"--file {shlex.quote(self.file)}" if self.file else ""
 
 
 class _ChangesFile(_OfFile):
@@ -69,6 +66,59 @@ class _ChangesFile(_OfFile):
             "--force", action="store_true", help="also if the block was edited"
         )
 
+    def changed(self, folder: Path, before: Optional[bytes]) -> Optional[bytes]:
+        """Return the file's content after the change; None is for a missing file.
+        Raises PostTasksProblem.
+        """
+        raise NotImplementedError
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        file = PostTasksFile(self.file or POST_TASKS)
+        with file.locked():
+            before = file.read()
+            try:
+                after = self.changed(file.named.parent, before)
+            except PostTasksProblem as problem:
+                sentence = f"{file.named}: {problem}; it was not changed"
+                raise PostTasksProblem(problem.id, sentence, problem.fix) from None
+            result = "nothing to do"
+            if after != before:
+                result = "would be changed" if self.dry_run else "changed"
+            if result == "changed":
+                output.unchanged = False
+                file.replace(before, after)
+        state = block.find(after or b"", collection_name()).state
+        differences = _diff(before, after, str(file.named))
+        backup = (
+            str(file.backup) if result == "changed" and before is not None else None
+        )
+        if not output.for_people:
+            shown: dict[str, Any] = {
+                "dry_run": self.dry_run,
+                "file": str(file.named),
+                "result": result,
+                "block": state,
+                "backup": backup,
+                "diff": differences,
+            }
+            output.document("deploy-hook", shown)
+        elif result == "nothing to do":
+            output.text(f"Nothing to do: the block is {state} in {file.named}.")
+        elif self.dry_run:
+            for line in differences:
+                output.line(line)
+        else:
+            output.text(f"{file.named} was changed: the block is {state}.")
+            if backup:
+                output.text(f"The file as it was before is {backup}.")
+            if state == block.INSTALLED:
+                output.text(
+                    "The engine now prepares each host that it installs. For hosts "
+                    "that exist: ovirt-rdma hosts prepare."
+                )
+        return 0
+
 
 class Install(_ChangesFile):
     """Add the block, or bring it up to date; a second time changes nothing."""
@@ -82,28 +132,20 @@ class Install(_ChangesFile):
     )
 
     def run(self, context: Context) -> int:
-        output = context.output
-        collection = collection_folder()
-        if collection is None:
+        if collection_folder() is None:
             raise Problem(
                 "role-missing",
                 "the collection ovirt_rdma.host is not installed on this machine, so "
                 "the engine could not prepare a host",
                 "dnf install ovirt-rdma-engine",
             )
-        file = PostTasksFile(self.file or POST_TASKS)
-        with file.locked():
-            before = file.read()
-            try:
-                after = block.installed(before, str(collection), force=self.force)
-                if after == before:
-                    return _show(self, output, file, "nothing to do", (before, after))
-                if before is not None:
-                    block.check_syntax(block.foreign_part(before), file.named.parent)
-                block.check_syntax(after, file.named.parent)
-            except PostTasksProblem as problem:
-                raise _in_file(file, problem) from None
-            return _replace(self, output, file, before, after)
+        return super().run(context)
+
+    def changed(self, folder: Path, before: Optional[bytes]) -> bytes:
+        after = block.installed(before, collection_name(), force=self.force)
+        if after != before:
+            block.check_syntax(after, folder)
+        return after
 
 
 class Remove(_ChangesFile):
@@ -116,74 +158,8 @@ class Remove(_ChangesFile):
         "that did not exist is deleted."
     )
 
-    def run(self, context: Context) -> int:
-        output = context.output
-        file = PostTasksFile(self.file or POST_TASKS)
-        with file.locked():
-            before = file.read()
-            try:
-                after = (
-                    None if before is None else block.removed(before, force=self.force)
-                )
-            except PostTasksProblem as problem:
-                raise _in_file(file, problem) from None
-            if after == before:
-                return _show(self, output, file, "nothing to do", (before, after))
-            return _replace(self, output, file, before, after)
-
-
-def _replace(
-    args: _ChangesFile,
-    output: Output,
-    file: PostTasksFile,
-    before: Optional[bytes],
-    after: Optional[bytes],
-) -> int:
-    if args.dry_run:
-        return _show(args, output, file, "would be changed", (before, after))
-    output.unchanged = False
-    file.replace(before, after)
-    return _show(args, output, file, "changed", (before, after))
-
-
-def _show(
-    args: _ChangesFile,
-    output: Output,
-    file: PostTasksFile,
-    result: str,
-    content: tuple[Optional[bytes], Optional[bytes]],
-) -> int:
-    before, after = content
-    state = block.MISSING if after is None else block.find(after, _collection()).state
-    differences = _diff(before, after, str(file.named))
-    backup = str(file.backup) if result == "changed" and before is not None else None
-    if not output.for_people:
-        shown: dict[str, Any] = {
-            "dry_run": args.dry_run,
-            "file": str(file.named),
-            "result": result,
-            "block": state,
-            "backup": backup,
-            "diff": differences,
-        }
-        output.document("deploy-hook", shown)
-        return 0
-    if result == "nothing to do":
-        output.text(f"Nothing to do: the block is {state} in {file.named}.")
-        return 0
-    if args.dry_run:
-        for line in differences:
-            output.line(line)
-        return 0
-    output.text(f"{file.named} was changed: the block is {state}.")
-    if backup:
-        output.text(f"The file as it was before is {backup}.")
-    if state == block.INSTALLED:
-        output.text(
-            "The engine now prepares each host that it installs. For hosts that exist: "
-            "ovirt-rdma hosts prepare."
-        )
-    return 0
+    def changed(self, folder: Path, before: Optional[bytes]) -> Optional[bytes]:
+        return None if before is None else block.removed(before, force=self.force)
 
 
 class Status(_OfFile):
@@ -196,29 +172,22 @@ class Status(_OfFile):
         output = context.output
         file = PostTasksFile(self.file or POST_TASKS)
         content = file.read()
-        machine = block.engine_machine()
         why, state = "", "unknown"
         try:
-            state = block.find(content or b"", _collection()).state
+            state = block.find(content or b"", collection_name()).state
         except PostTasksProblem as problem:
             why = problem.one_line
         problems = _problems(file, content)
+        collection = collection_folder()
+        role = collection is not None and is_folder(collection / "roles/prepare/tasks")
+        version, runs = block.engine_version(), block.runs_hook()
+        engine = (
+            f"version {version or 'unknown'}, its playbook {_INCLUDES[runs]} the file"
+        )
         rows = [
-            ("block", _verdict(state == block.INSTALLED), why or state),
-            (
-                "engine",
-                _verdict(None if machine.runs_hook is None else machine.runs_hook),
-                f"version {machine.version or 'unknown'}, its playbook "
-                + {True: "includes", False: "does not include", None: "may include"}[
-                    machine.runs_hook
-                ]
-                + " the file",
-            ),
-            (
-                "role",
-                _verdict(machine.role),
-                str(machine.collection) if machine.role else "not found",
-            ),
+            ("block", _VERDICTS[state == block.INSTALLED], why or state),
+            ("engine", _VERDICTS[runs], engine),
+            ("role", _VERDICTS[role], str(collection) if role else "not found"),
             *(("file", "FAIL", one.one_line) for one in problems),
         ]
         if not output.for_people:
@@ -226,10 +195,10 @@ class Status(_OfFile):
                 "file": str(file.named),
                 "block": state,
                 "problem": why,
-                "engine_version": machine.version,
-                "engine_runs_hook": machine.runs_hook,
-                "role_found": machine.role,
-                "collection": str(machine.collection) if machine.collection else None,
+                "engine_version": version,
+                "engine_runs_hook": runs,
+                "role_found": role,
+                "collection": str(collection) if collection else None,
                 "findings": [
                     {"id": one.id, "sentence": one.one_line, "fix": one.fix}
                     for one in problems
@@ -239,13 +208,14 @@ class Status(_OfFile):
         else:
             output.table(("WHAT", "VERDICT", "STATE"), rows, _COLORS)
             # Without the role nothing is installed.
-            if not machine.role:
+            if not role:
                 output.fix("dnf install ovirt-rdma-engine")
-            of = self._given
-            if state in (block.MISSING, block.OUTDATED):
-                output.fix(f"ovirt-rdma deploy-hook install {of}".rstrip())
-            elif state == block.EDITED:
-                output.fix(f"ovirt-rdma deploy-hook install --force {of}".rstrip())
+            if state in (block.MISSING, block.OUTDATED, block.EDITED):
+                words = ["--force"] * (state == block.EDITED)
+                words += ["--file", self.file] if self.file else []
+                output.fix(
+                    f"ovirt-rdma deploy-hook install {shlex.join(words)}".strip()
+                )
             for one in problems:
                 output.fix(one.fix)
         failed = any(row[1] == "FAIL" for row in rows)
@@ -255,40 +225,22 @@ class Status(_OfFile):
 def _problems(file: PostTasksFile, content: Optional[bytes]) -> list[Problem]:
     """Return why the engine could not use the files: the tasks, settings and policy."""
     found: list[Problem] = []
-    if content is not None:
-        try:
+    try:
+        if content is not None:
             block.check_syntax(content, file.named.parent)
-        except PostTasksProblem as problem:
-            found.append(problem)
+    except PostTasksProblem as problem:
+        found.append(problem)
     for path in (file.path, Path(block.SETTINGS), Path(POLICY_YAML)):
         user = block.user_without_access(path)
         if user:
-            found.append(
-                Problem(
-                    "post-tasks-not-readable",
-                    f"{path} cannot be read by the engine's user, {user}",
-                    f"chmod o+r {path}",
-                )
-            )
+            sentence = f"{path} cannot be read by the engine's user, {user}"
+            fix = f"chmod o+r {path}"
+            found.append(Problem("post-tasks-not-readable", sentence, fix))
     try:
         post_tasks.read_settings(collection=collection_folder())
     except post_tasks.SettingsProblem as problem:
         found.append(problem)
     return found
-
-
-def _verdict(good: Optional[bool]) -> str:
-    return {True: "OK", False: "FAIL", None: "WARN"}[good]
-
-
-def _collection() -> str:
-    folder = collection_folder()
-    return block.COLLECTION if folder is None else str(folder)
-
-
-def _in_file(file: PostTasksFile, problem: PostTasksProblem) -> PostTasksProblem:
-    sentence = f"{file.named}: {problem}; it was not changed"
-    return PostTasksProblem(problem.id, sentence, problem.fix)
 
 
 def _diff(before: Optional[bytes], after: Optional[bytes], name: str) -> list[str]:

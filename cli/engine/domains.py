@@ -162,7 +162,8 @@ def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
         }
         output.document("domain-create", document)
         return
-    output.text(f"Domain {plan.name} ({plan.row.export}) {_result(made)}.")
+    result = "is active" if made.made else "is already active: nothing to do"
+    output.text(f"Domain {plan.name} ({plan.row.export}) {result}.")
     rows = [[host.host, _transport(host)] for host in made.hosts]
     output.table(["HOST", "TRANSPORT"], rows, _TONES)
     addresses = {host.name: host.address for host in plan.hosts}
@@ -178,10 +179,6 @@ def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
         output.text(f"{unknown[0].upper()}{unknown[1:]}.")
     output.fix(next((h.fix for h in made.hosts if h.fix), ""))
     output.next(f"ovirt-rdma domain verify {plan.name}")
-
-
-def _result(made: DomainMade) -> str:
-    return "is active" if made.made else "is already active: nothing to do"
 
 
 def _transport(host: ProvenHost) -> str:

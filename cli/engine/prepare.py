@@ -47,7 +47,6 @@ from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     NO_HARDWARE,
     NOTHING,
     OVER,
-    HostRecord,
     PreparationRequest,
     PreparationState,
     exit_code,
@@ -162,9 +161,11 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
                     content["cluster"] = cluster
 
                 def show(plan: _Plan) -> None:
-                    content.update(plan_document(*plan))
+                    steps = list(imagined(*plan))
+                    content.update(_document(plan[0], dry_run=True))
+                    content["steps"] = [_step_document(step) for step in steps]
                     if output.for_people:
-                        show_plan(*plan, output)
+                        show_plan(plan, steps, output)
 
                 ask = Approver(self, output, lambda plan: plan_lines(plan[0]), show)
                 state = rdma.prepare_hosts(
@@ -178,7 +179,7 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
                 )
                 if state is None:
                     return 0, True
-                content.update(result_document(state))
+                content.update(_document(state, dry_run=False))
                 if output.for_people:
                     show_result(state, output)
                 failed = any(record.stage == FAILED for record in state.hosts)
@@ -223,13 +224,12 @@ def _groups(
     found: dict[tuple[str, str], list[str]] = {}
     for host in hosts:
         cluster = clusters.get(host.cluster)
-        if cluster is not None and cluster.data_center is not None:
-            group = cluster.data_center, cluster.name if by_cluster else ""
-            found.setdefault(group, []).append(host.name)
-        else:
-            output.message(
-                f"note: {host.name} is left out: its cluster has no data center"
-            )
+        if cluster is None or cluster.data_center is None:
+            why = f"{host.name} is left out: its cluster has no data center"
+            output.message(f"note: {why}")
+            continue
+        group = cluster.data_center, cluster.name if by_cluster else ""
+        found.setdefault(group, []).append(host.name)
     return found
 
 
@@ -252,37 +252,24 @@ def plan_lines(state: PreparationState) -> list[str]:
     return lines
 
 
-def plan_document(
-    state: PreparationState, statuses: Mapping[str, Optional[str]]
-) -> dict[str, Any]:
-    """Return each host's way and all steps with their requests."""
-    steps = [_step_document(step) for step in imagined(state, statuses)]
-    return {"dry_run": True, **_head(state), "steps": steps}
-
-
-def show_plan(
-    state: PreparationState, statuses: Mapping[str, Optional[str]], output: Output
-) -> None:
-    """Show the same for people."""
-    steps = list(imagined(state, statuses))
-    output.table(
-        ("HOST", "BATCH", "HOW", "RESTART", "REASON"),
-        [
-            (
-                record.name,
-                "-" if record.stage in OVER else str(record.batch),
-                record.way if record.stage != LEFT_OUT else LEFT_OUT,
-                "yes" if record.reboot else "no",
-                record.problem or record.reason or "-",
-            )
-            for record in state.hosts
-        ],
-    )
+def show_plan(plan: _Plan, steps: Sequence[RunStep], output: Output) -> None:
+    """Show each host's way, and all steps with their requests, for people."""
+    state, _ = plan
+    rows = [
+        (
+            record.name,
+            "-" if record.stage in OVER else str(record.batch),
+            LEFT_OUT if record.stage == LEFT_OUT else record.way,
+            "yes" if record.reboot else "no",
+            record.problem or record.reason or "-",
+        )
+        for record in state.hosts
+    ]
+    output.table(("HOST", "BATCH", "HOW", "RESTART", "REASON"), rows)
     for number, step in enumerate(steps, 1):
         output.text(step.doing, hang=f"{number}. ")
-        if step.call is not None:
-            for line in request_lines(step.call):
-                output.line(f"   {line}")
+        for line in request_lines(step.call) if step.call is not None else ():
+            output.line(f"   {line}")
     if state.by == AUTO:
         output.text(
             "A host by SSH is reinstalled, too, if its report then shows that a link "
@@ -290,27 +277,22 @@ def show_plan(
         )
 
 
-def result_document(state: PreparationState) -> dict[str, Any]:
-    """Return the result."""
-    return {"dry_run": False, **_head(state)}
-
-
 def show_result(state: PreparationState, output: Output) -> None:
     """Show the result for people."""
-    if state.hosts:
-        output.table(
-            ("HOST", "HOW", "RESULT", "PROOF"),
-            [
-                (
-                    record.name,
-                    record.way,
-                    _result(record),
-                    record.problem or record.sentinel or record.reason or "-",
-                )
-                for record in state.hosts
-            ],
-            _TONES,
+    words = {DONE: "prepared", NO_HARDWARE: NO_HARDWARE, FAILED: "failed"}
+    words[LEFT_OUT] = LEFT_OUT
+    rows = [
+        (
+            record.name,
+            record.way,
+            "unchanged"
+            if record.way == NOTHING
+            else words.get(record.stage, "not started"),
+            record.problem or record.sentinel or record.reason or "-",
         )
+        for record in state.hosts
+    ]
+    output.table(("HOST", "HOW", "RESULT", "PROOF"), rows, _TONES)
     for fix in dict.fromkeys(r.fix for r in state.hosts if r.problem and r.fix):
         output.fix(fix)
     waiting = [record.name for record in state.hosts if record.left]
@@ -322,34 +304,20 @@ def show_result(state: PreparationState, output: Output) -> None:
     output.text(f"{sentence(state)[:1].upper()}{sentence(state)[1:]}.")
 
 
-def _result(record: HostRecord) -> str:
-    if record.way == NOTHING:
-        return "unchanged"
-    words = {DONE: "prepared", FAILED: "failed", LEFT_OUT: LEFT_OUT}
-    return words.get(
-        record.stage, NO_HARDWARE if record.stage == NO_HARDWARE else "not started"
-    )
-
-
-def _head(state: PreparationState) -> dict[str, Any]:
+def _document(state: PreparationState, *, dry_run: bool) -> dict[str, Any]:
+    hosts = [asdict(record) for record in state.hosts]
+    for host in hosts:
+        del host["id"], host["event"]
     return {
+        "dry_run": dry_run,
         "data_center": state.name,
         "by": state.by,
         "policy": state.digest,
         "stage": state.stage,
-        "hosts": [
-            {
-                key: value
-                for key, value in asdict(record).items()
-                if key not in ("id", "event")
-            }
-            for record in state.hosts
-        ],
+        "hosts": hosts,
     }
 
 
 def _step_document(step: RunStep) -> dict[str, Any]:
-    document: dict[str, Any] = {"doing": step.doing, "hosts": list(step.names)}
-    if step.call is not None:
-        document.update(request_document(step.call))
-    return document
+    request = {} if step.call is None else request_document(step.call)
+    return {"doing": step.doing, "hosts": list(step.names), **request}

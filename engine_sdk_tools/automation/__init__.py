@@ -32,7 +32,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.fleet import pinned_on, running_on
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     DataCenterLock,
     OtherRun,
-    Recorded,
     check_resumable,
     command_of,
     concerned,
@@ -59,6 +58,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     StateFolder,
     check_domains,
     data_center_of,
+    refused,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import renamed
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
@@ -70,7 +70,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     stalled_domains,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
-from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import refuse_without_block
+from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import block_problem
 from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
@@ -80,10 +80,9 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
     DomainRow,
     domain_rows,
     domains_to_verify,
-    matrix_of,
     no_report,
+    verify,
 )
-from ovirt_rdma.engine_sdk_tools.domains.transport import row_of as transports_on
 from ovirt_rdma.engine_sdk_tools.fleet import check
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     PolicyDrift,
@@ -139,28 +138,19 @@ from ovirt_rdma.engine_sdk_tools.networks.create import (
     create_network,
     plan_network_create,
 )
+from ovirt_rdma.engine_sdk_tools.preparation import plan as preparation
 from ovirt_rdma.engine_sdk_tools.preparation.plan import (
-    DONE,
-    NO_HARDWARE,
-    OVER,
-    PREPARING,
-    REINSTALL,
-    SSH,
     PreparationRequest,
     PreparationState,
-    continued,
-    look_at,
-    plan_preparation,
 )
-from ovirt_rdma.engine_sdk_tools.preparation.plan import exit_code as preparation_code
-from ovirt_rdma.engine_sdk_tools.preparation.plan import (
-    interrupted_lines as paused_lines,
+from ovirt_rdma.engine_sdk_tools.preparation.run import (
+    PREPARATION,
+    Preparation,
+    PreparationFile,
+    refuse_conversion,
 )
-from ovirt_rdma.engine_sdk_tools.preparation.plan import sentence as result_of
-from ovirt_rdma.engine_sdk_tools.preparation.run import carry_out as prepare
-from ovirt_rdma.engine_sdk_tools.preparation.run import file_in, refuse_conversion
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
 
@@ -259,11 +249,8 @@ class RdmaEngine:
         centers = {domain.data_center for domain in chosen}
         inside = {c.id for c in engine.clusters if c.data_center in centers}
         hosts = [host for host in engine.hosts if host.cluster in inside]
-        rows = [
-            (host, transports_on(engine, host, report, chosen))
-            for host, report in self._asked(hosts)
-        ]
-        return matrix_of(engine, rows, chosen)
+        reports = (report for _, report in self._asked(hosts))
+        return verify(engine, reports, hosts, chosen)
 
     def check_hosts(
         self,
@@ -510,17 +497,16 @@ class RdmaEngine:
         with self._locked(engine, center, run) as states:
             state = latest_state(states, [domain])
             if state is None:
-                why = f"this machine has no record of a conversion of {domain.name}"
-                raise Refused(
-                    [Sentence("conversion-not-recorded", why)],
+                raise refused(
+                    "conversion-not-recorded",
+                    f"this machine has no record of a conversion of {domain.name}",
                     "revert on the machine and as the user that ran the conversion; or "
                     f"convert it: ovirt-rdma domain convert {shlex.quote(domain.name)} "
                     "--to tcp --rolling",
                 )
             refuse_other_runs(states, state)
-            if state.stage in (Stage.REVERTED, Stage.ROLLED_BACK) and not is_converted(
-                state
-            ):
+            over = state.stage in (Stage.REVERTED, Stage.ROLLED_BACK)
+            if over and not is_converted(state):
                 return state
             state = replace(state, batch=batch)
             reports = self._stream(engine.hosts_of(center))
@@ -560,10 +546,8 @@ class RdmaEngine:
                 HEAL, center, TCP, ROLLING, (), (), stage=Stage.CONVERTED
             )
         with self._locked(engine, center, run) as states:
-            interrupted = next(
-                (s for s in states if s.kind == HEAL and s.stage in Stage.UNDER_WAY),
-                None,
-            )
+            begun = (s for s in states if s.kind == HEAL)
+            interrupted = next((s for s in begun if s.stage in Stage.UNDER_WAY), None)
             refuse_other_runs(states, interrupted)
             stream = self._stream(engine.hosts_of(center))
             if interrupted is not None:
@@ -607,19 +591,25 @@ class RdmaEngine:
         run = _Run(approve, take_over, dry_run)
         with self._locked(engine, center, run, prepares=True) as states:
             refuse_other_runs(states, None)
-            file = file_in(self._states, center)
+            file = self._preparation_file(center)
             earlier = file.read()
-            if earlier is not None and earlier.stage == PREPARING:
-                state = continued(earlier, request, hosts, self.session.listener)
+            if earlier is not None and earlier.stage == preparation.PREPARING:
+                state = preparation.continued(
+                    earlier, request, hosts, self.session.listener
+                )
             else:
                 state = self._planned(engine, center, hosts, request, earlier)
             if run.lock is None:
                 approve((state, {host.id: host.status for host in engine.hosts}))
                 return None
-            if all(record.stage in OVER for record in state.hosts):
+            if all(record.stage in preparation.OVER for record in state.hosts):
                 return state
-            if any(record.way == REINSTALL for record in state.hosts):
-                refuse_without_block()
+            by_engine = any(
+                record.way == preparation.REINSTALL for record in state.hosts
+            )
+            problem = block_problem() if by_engine else None
+            if problem is not None:
+                raise problem
             run.lock.check_free([center])
             if not approve((state, {})):
                 return None
@@ -628,23 +618,24 @@ class RdmaEngine:
                 text = described(title, [center], self._states.owner())
                 state = replace(state, job=lock.claim(state, text, [center]))
             with self._paused(
-                lock, lambda: paused_lines(file.last or state), f"{title}: "
+                lock,
+                lambda: preparation.interrupted_lines(file.last or state),
+                f"{title}: ",
             ) as listener:
                 access: Any = self._hosts
-                state = prepare(
-                    self.session,
-                    access,
-                    state,
-                    file,
-                    listener,
-                    request=request,
-                    variables={**(variables or {}), **SSH_VARIABLES},
-                    lock=lock,
-                )
+                given = {**(variables or {}), **SSH_VARIABLES}
+                state = Preparation(
+                    self.session, access, file, listener, request, given, lock
+                ).run(state)
             if lock.job is not None:
-                good = preparation_code(state) == 0
-                lock.job.finish(f"{title}: {result_of(state)}", succeeded=good)
+                good = preparation.exit_code(state) == 0
+                lock.job.finish(
+                    f"{title}: {preparation.sentence(state)}", succeeded=good
+                )
             return state
+
+    def _preparation_file(self, center: str) -> PreparationFile:
+        return PreparationFile(self._states.path_for(PREPARATION.kind, center))
 
     def _planned(
         self,
@@ -657,14 +648,19 @@ class RdmaEngine:
         looks, proven = None, set()
         if self._hosts is not None:
             asked = self._ask(hosts, self._hosts)
-            looks = {host.name: look_at(report, request) for host, report in asked}
-        elif request.by == SSH:
+            looks = {
+                host.name: preparation.look_at(report, request)
+                for host, report in asked
+            }
+        elif request.by == preparation.SSH:
             self._access()
         elif earlier is not None and earlier.digest == request.digest:
             # Without reports, only the run before knows which hosts are prepared.
-            over = (DONE, NO_HARDWARE)
+            over = (preparation.DONE, preparation.NO_HARDWARE)
             proven = {h.id for h in earlier.hosts if h.stage in over}
-        return plan_preparation(engine, center, hosts, looks, request, proven=proven)
+        return preparation.plan_preparation(
+            engine, center, hosts, looks, request, proven=proven
+        )
 
     def _domain_or_record(
         self, engine: Engine, name: str, data_center: Optional[str]
@@ -703,9 +699,9 @@ class RdmaEngine:
                 held.enter_context(self._states.only_run(center))
             states = [renamed(state, engine) for state in self._states.states(center)]
             if not run.dry_run:
-                mine: list[Recorded] = [*states]
-                present = file_in(self._states, center).read()
-                if present is not None and present.stage == PREPARING:
+                mine: list[Any] = [*states]
+                present = self._preparation_file(center).read()
+                if present is not None and present.stage == preparation.PREPARING:
                     if not prepares:
                         refuse_conversion()
                     mine.append(present)
@@ -777,16 +773,13 @@ class RdmaEngine:
         elif job is not None:
             job.finish(sentence(state), succeeded=succeeded)
         elif state.job is not None:
-            self._end_earlier(state.job, succeeded=succeeded)
+            # An earlier run of this conversion has left it open.
+            try:
+                if is_open(self.session, state.job):
+                    end_job(self.session, state.job, succeeded=succeeded)
+            except EngineProblem as problem:
+                self.session.listener.note(problem.one_line)
         return state
-
-    def _end_earlier(self, job: str, *, succeeded: bool) -> None:
-        """End the job of an earlier run of this conversion, which is complete now."""
-        try:
-            if is_open(self.session, job):
-                end_job(self.session, job, succeeded=succeeded)
-        except EngineProblem as problem:
-            self.session.listener.note(problem.one_line)
 
     def _approved(self, plan: Any, approve: Approve) -> bool:
         self._warn(plan)

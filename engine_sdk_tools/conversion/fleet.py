@@ -27,7 +27,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Optional, TypeVar
+from typing import Callable, Optional, TypeVar
 
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.api.session import Session
@@ -64,7 +64,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import PORT, TRANSPORT, Export, MountOptions, netid_for
-from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles, with_rule
 from ovirt_rdma.host.policy.model import DEFAULT_PORT, Policy, RuleMatch, rule_for
@@ -125,6 +125,18 @@ class Snapshot:
         rows = self.engine.connections
         return next((row for row in rows if row.id == record.connection), None)
 
+    def seen(self, name: str, observed: Observation) -> Snapshot:
+        """Return the snapshot with another observation of a host."""
+        return replace(self, observations={**self.observations, name: observed})
+
+    def with_host(self, name: str, status: Optional[str]) -> Snapshot:
+        """Return the snapshot with another status of a host."""
+        hosts = tuple(
+            replace(host, status=status) if host.name == name else host
+            for host in self.engine.hosts
+        )
+        return replace(self, engine=replace(self.engine, hosts=hosts))
+
 
 def wanted_transports(
     state: ConversionState, host: HostRecord
@@ -132,7 +144,7 @@ def wanted_transports(
     """Return each domain's export with the transport that ``host`` should use; None if
     that is unknown, and nothing has to be proven.
     """
-    exports = (str(export_at(d.address, d.path)) for d in state.domains)
+    exports = [str(domain.export) for domain in state.domains]
     if state.kind == HEAL:
         return tuple(zip(exports, host.transports))
     if host.goal == BACK:
@@ -185,8 +197,11 @@ def running_on(session: Session, domains: Sequence[Domain]) -> dict[str, list[st
     ]
     running = {}
     for domain, answer in zip(domains, session.read_all(reads)):
+        # A status that the SDK does not know is not "down".
         vms = [] if isinstance(answer, Exception) else list(answer or ())
-        running[domain.name] = [vm.name for vm in vms if _runs(vm)]
+        running[domain.name] = [
+            vm.name for vm in vms if vm.status is None or vm.status.value != "down"
+        ]
     return running
 
 
@@ -207,11 +222,6 @@ def pinned_on(session: Session, hosts: Sequence[Host]) -> dict[str, list[str]]:
         if affinity == "pinned" and vm.host is not None and vm.host.id in ids:
             pinned.setdefault(vm.host.id, []).append(vm.name)
     return pinned
-
-
-def _runs(vm: Any) -> bool:
-    # A status that the SDK does not know is not "down".
-    return vm.status is None or vm.status.value != "down"
 
 
 # Record the state before a conversion, and keep the baseline of several.
@@ -328,13 +338,10 @@ def _with_first(
     left = record.wanted if earlier.stage == Stage.CONVERTED else record.options
     # Options with another transport were set by somebody else, so a revert restores
     # them.
-    stands = _wants_rdma(domain.options) == _wants_rdma(left)
+    now, then = (MountOptions.parse(o).wants_rdma for o in (domain.options, left))
+    stands = now == then
     first = restored.domains[position].options if stands else domain.options
     return replace(domain, first=first)
-
-
-def _wants_rdma(options: str) -> bool:
-    return MountOptions.parse(options).wants_rdma
 
 
 def with_files_of(
@@ -375,11 +382,8 @@ def row_options(row: StorageConnection, to: str) -> str:
     options = MountOptions.parse(row.mount_options)
     if to != RDMA:
         # TCP is mount's default; an RDMA port would be wrong for it.
-        return (
-            str(options.without(TRANSPORT, PORT))
-            if options.wants_rdma
-            else (row.mount_options)
-        )
+        plain = options.without(TRANSPORT, PORT)
+        return str(plain) if options.wants_rdma else row.mount_options
     if options.wants_rdma and options.port is not None:
         return row.mount_options
     address = export_at(row.address, row.path or "").address
@@ -387,10 +391,6 @@ def row_options(row: StorageConnection, to: str) -> str:
     added = MountOptions.parse(f"proto={netid},port={DEFAULT_PORT}")
     kept = options.without(TRANSPORT, PORT)
     return str(MountOptions(kept.items + added.items))
-
-
-# The size of the cache of policies: a fleet has few different ones.
-_CACHED = 64
 
 
 def ordered(hosts: Sequence[Host]) -> list[Host]:
@@ -429,44 +429,36 @@ def host_record(
     record = HostRecord(host.id, host.name, host.status)
     if observed.problem:
         return record
-    exports = [export_at(d.address, d.path) for d in domains]
-    mounted = observed.transports
-    record = replace(record, transports=tuple(mounted.get(str(e)) for e in exports))
+    mounted = [observed.transports.get(str(domain.export)) for domain in domains]
+    record = replace(record, transports=tuple(mounted))
     if request.by_row or force.policy is None or force.enabled is None:
         return record
-    _check_draft(observed.policy, observed.digest)
-    named = tuple((f"domain {d.name}", e) for d, e in zip(domains, exports))
-    new = _with_rules(observed.policy, named, rule_of(request))
-    files = _changes(observed.policy.contents, new.contents)
-    too_long = policy_too_long(new)
-    if too_long:
-        raise Problem(
-            "policy-too-long", f"with the new rule, {too_long}", POLICY_TOO_LONG_FIX
-        )
-    others = digest_of_others(observed.policy, files)
-    return replace(record, push=True, files=files, others=others)
-
-
-def _changes(
-    found: Mapping[str, str], wanted: Mapping[str, str]
-) -> tuple[FileChange, ...]:
-    names = (n for n in sorted({*found, *wanted}) if found.get(n) != wanted.get(n))
-    return tuple(
-        FileChange(n, found.get(n), found.get(n), wanted.get(n)) for n in names
-    )
-
-
-def _check_draft(policy: PolicyFiles, loaded: Optional[str]) -> None:
-    """Raise Problem if a policy.yaml that is not loaded would be loaded."""
-    if loaded is None and policy.parsed(POLICY_YAML).policy != Policy():
+    found = observed.policy
+    if observed.digest is None and found.parsed(POLICY_YAML).policy != Policy():
         raise Problem(
             "policy-not-loaded",
             "its policy.yaml is not loaded, but adding the rule would load it",
             "load it (ovirt-rdma-host policy load), or move the file away",
         )
+    named = tuple((f"domain {domain.name}", domain.export) for domain in domains)
+    new = _with_rules(found, named, rule_of(request))
+    before, after = found.contents, new.contents
+    files = tuple(
+        FileChange(name, before.get(name), before.get(name), after.get(name))
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    )
+    too_long = policy_too_long(new)
+    if too_long:
+        raise Problem(
+            "policy-too-long", f"with the new rule, {too_long}", POLICY_TOO_LONG_FIX
+        )
+    others = digest_of_others(found, files)
+    return replace(record, push=True, files=files, others=others)
 
 
-@functools.lru_cache(_CACHED)
+# A fleet has few different policies.
+@functools.lru_cache(64)
 def _with_rules(
     policy: PolicyFiles, named: tuple[tuple[str, Export], ...], rule: str
 ) -> PolicyFiles:
@@ -527,16 +519,12 @@ class DomainOnHost:
 class ReportedHost:
     """A host of the engine, with its condensed report.
 
-    - ``asked``: there is a report, with or without facts.
-    - ``problem``: the report's; "" for none. There may be facts all the same.
     - ``force``: the policy in force.
     - ``domains``: those that are checked, on this host.
     """
 
     host: Host
     observed: Observation = _NOT_ASKED
-    asked: bool = False
-    problem: str = ""
     force: PolicyInForce = _NO_POLICY
     domains: tuple[DomainOnHost, ...] = ()
 
@@ -566,24 +554,32 @@ class ReportedHost:
                     f"{host.name}",
                 )
             return
-        yield from self._policy_objections(request)
-        if host.status == "up":
-            yield from self._truncated_paths()
-            yield from self.remount_objections(request, self.domains)
-
-    def _policy_objections(self, request: ConversionRequest) -> Iterator[Sentence]:
-        name, force = self.host.name, self.force
+        force = self.force
         if request.by_row:
             yield from self._contradicting_rules(request)
         elif force.policy is None and (request.rolling or force.enabled):
             # It could neither be pushed nor restored.
-            yield Sentence("policy-unknown", f"{name}: {force.reason}")
+            yield Sentence("policy-unknown", f"{host.name}: {force.reason}")
         elif request.rolling and force.enabled is None:
             yield Sentence(
                 "addon-not-enabled",
-                f"{name}: the add-on is not enabled (ovirt-rdma-host enable); to "
+                f"{host.name}: the add-on is not enabled (ovirt-rdma-host enable); to "
                 "convert without the add-on on any host, use --engine-options",
             )
+        if host.status != "up":
+            return
+        for domain in self.domains:
+            # Any change of the storage connection would store the path as the engine
+            # shows it (StorageDomainMapper.java:215-231).
+            if domain.longer:
+                yield Sentence(
+                    "domain-path-truncated",
+                    f"{host.name} mounts {domain.longer}, but the engine shows "
+                    f"{domain.export}: it truncates paths at a colon, and would store "
+                    "the truncated path with any change of the storage connection of "
+                    f"{domain.name}; rename the path on the server",
+                )
+        yield from self.remount_objections(request, self.domains)
 
     def _contradicting_rules(self, request: ConversionRequest) -> Iterator[Sentence]:
         for domain in self.domains:
@@ -594,21 +590,6 @@ class ReportedHost:
                     f"{self.host.name}: {match.rule.title} of its policy sets "
                     f"{match.rule.transport} for {domain.name} and overrides the "
                     "engine's options; omit --engine-options",
-                )
-
-    def _truncated_paths(self) -> Iterator[Sentence]:
-        """Yield domains whose path the engine shows truncated at a colon: any change of
-        the storage connection would store it like that
-        (StorageDomainMapper.java:215-231).
-        """
-        for domain in self.domains:
-            if domain.longer:
-                yield Sentence(
-                    "domain-path-truncated",
-                    f"{self.host.name} mounts {domain.longer}, but the engine shows "
-                    f"{domain.export}: it truncates paths at a colon, and would store "
-                    "the truncated path with any change of the storage connection of "
-                    f"{domain.name}; rename the path on the server",
                 )
 
     def remount_objections(
@@ -692,7 +673,11 @@ class FleetReport:
     @property
     def observations(self) -> dict[str, Observation]:
         """The observations of the hosts that were asked, by name."""
-        return {seen.host.name: seen.observed for seen in self._hosts if seen.asked}
+        return {
+            seen.host.name: seen.observed
+            for seen in self._hosts
+            if seen.observed is not _NOT_ASKED
+        }
 
     def each(self, work: Callable[[ReportedHost], _T]) -> dict[str, _T]:
         """Return ``work`` of each host, by its name. If that fails because of a bug of
@@ -706,7 +691,7 @@ class FleetReport:
                 raise
             except Exception as error:  # noqa: BLE001  (one host must not end the verb)
                 why, _ = bug_report(seen.host.name, error)
-                silent = ReportedHost(seen.host, Observation(problem=why), True, why)
+                silent = ReportedHost(seen.host, Observation(problem=why))
                 result = work(silent)
             results[seen.host.name] = result
         return results
@@ -762,46 +747,32 @@ def _observed(report: HostReport, exports: Sequence[Export]) -> Observation:
 def _condensed(
     host: Host, domains: Sequence[DomainRecord], to: str, report: HostReport
 ) -> ReportedHost:
-    exports = [export_at(d.address, d.path) for d in domains]
-    return ReportedHost(
-        host,
-        _observed(report, exports),
-        True,
-        report.problem,
-        policy_of(report),
-        tuple(_checked(report, domains, exports, to)) if to else (),
-    )
+    observed = _observed(report, [domain.export for domain in domains])
+    checked: tuple[DomainOnHost, ...] = ()
+    if report.facts is not None and to:
+        facts, mounts = report.facts, Mounts(report.facts.nfs_mounts)
+        checked = tuple(_on_host(facts, mounts, domain, to) for domain in domains)
+    return ReportedHost(host, observed, policy_of(report), checked)
 
 
-def _checked(
-    report: HostReport,
-    domains: Sequence[DomainRecord],
-    exports: Sequence[Export],
-    to: str,
-) -> Iterator[DomainOnHost]:
-    facts = report.facts
-    if facts is None:
-        return
-    mounts = Mounts(facts.nfs_mounts)
-    for domain, export in zip(domains, exports):
-        mount = mounts.vdsms(export)
-        address = mount.address if mount else None
-        longer = ""
-        if mount is None:
-            start = f"{export}:"
-            sources = (m.source for m in facts.nfs_mounts)
-            longer = next((s for s in sources if s.startswith(start)), "")
-        clash = None
-        if mount is not None and address is not None:
-            clash = conflicting_mounts(
-                facts.nfs_mounts, export, (address,), mount.version, to
-            )
-        steps = local_steps(facts, route_to(facts, (address,)))
-        yield DomainOnHost(
-            domain.id,
-            domain.name,
-            export,
-            longer,
-            clash.mounts if clash is not None and clash.certain else (),
-            tuple(step.detail for step in steps if step.verdict == NOT_READY),
+def _on_host(
+    facts: Facts, mounts: Mounts, domain: DomainRecord, to: str
+) -> DomainOnHost:
+    export, mount = domain.export, mounts.vdsms(domain.export)
+    longer, clash = "", None
+    if mount is None:
+        sources = (one.source for one in facts.nfs_mounts)
+        longer = next((s for s in sources if s.startswith(f"{export}:")), "")
+    elif mount.address is not None:
+        clash = conflicting_mounts(
+            facts.nfs_mounts, export, (mount.address,), mount.version, to
         )
+    steps = local_steps(facts, route_to(facts, (mount.address if mount else None,)))
+    return DomainOnHost(
+        domain.id,
+        domain.name,
+        export,
+        longer,
+        clash.mounts if clash is not None and clash.certain else (),
+        tuple(step.detail for step in steps if step.verdict == NOT_READY),
+    )

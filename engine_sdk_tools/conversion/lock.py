@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any, Optional, Protocol
+from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import rule_of
@@ -30,6 +30,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     ConversionRequest,
     ConversionState,
     Stage,
+    refused,
 )
 from ovirt_rdma.engine_sdk_tools.job import (
     EngineJob,
@@ -37,8 +38,8 @@ from ovirt_rdma.engine_sdk_tools.job import (
     find_open_jobs,
     is_open,
 )
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Refused, listed
-from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, listed
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.model import PREFER_RDMA
 
@@ -49,18 +50,6 @@ class OtherRun(Problem):
     """Another run works on the same domains, or on their hosts (exit code 75)."""
 
     exit_code = ExitCode.OTHER_RUN
-
-
-class Recorded(Protocol):
-    """The part of a stored state that the lock needs."""
-
-    @property
-    def job(self) -> Optional[str]:
-        """The id of its job, None for none."""
-
-    @property
-    def stage(self) -> str:
-        """Its stage."""
 
 
 class DataCenterLock:
@@ -77,7 +66,7 @@ class DataCenterLock:
         self,
         session: Session,
         owner: str,
-        mine: Sequence[Recorded] = (),
+        mine: Sequence[Any] = (),
         *,
         take_over: bool = False,
     ) -> None:
@@ -109,10 +98,18 @@ class DataCenterLock:
 
     def take(self, state: ConversionState) -> Optional[str]:
         """Create the job of ``state``, as :meth:`claim`."""
-        return self.claim(state, _described(state, self._owner), concerned(state))
+        # Up to here the portal cuts nothing off, with names of the usual length.
+        names = listed([domain.name for domain in state.domains], 2)
+        what = f"convert to {state.to.upper()}: {names}"
+        if state.kind == HEAL:
+            what = f"heal {names}"
+        elif state.undoes:
+            what = f"revert {names}"
+        text = described(what, concerned(state), self._owner)
+        return self.claim(state, text, concerned(state))
 
     def claim(
-        self, state: Recorded, description: str, about: Sequence[str]
+        self, state: Any, description: str, about: Sequence[str]
     ) -> Optional[str]:
         """Create the job of ``state``, or resume the one that it left open; return its
         id, None if the engine did not accept it (a note says so). Raises OtherRun.
@@ -157,17 +154,6 @@ def described(what: str, about: Sequence[str], owner: str) -> str:
     in it. The ids are at the end, because the portal shows 80 characters.
     """
     return f"{_JOBS}{what} (by {owner}; {', '.join(about)})"
-
-
-def _described(state: ConversionState, owner: str) -> str:
-    # Up to here the portal cuts nothing off, with names of the usual length.
-    names = listed([domain.name for domain in state.domains], 2)
-    what = f"convert to {state.to.upper()}: {names}"
-    if state.kind == HEAL:
-        what = f"heal {names}"
-    elif state.undoes:
-        what = f"revert {names}"
-    return described(what, concerned(state), owner)
 
 
 def _other(job: Any) -> OtherRun:
@@ -246,14 +232,10 @@ def with_related(
         }
         others = [domain.name for id, domain in its.items() if id not in requested]
         if state.to != to and others:
-            raise Refused(
-                [
-                    Sentence(
-                        "converted-together",
-                        f"{state.title} were converted together, so the state before "
-                        "is recorded for all of them together",
-                    )
-                ],
+            raise refused(
+                "converted-together",
+                f"{state.title} were converted together, so the state before is "
+                "recorded for all of them together",
                 f"name {' and '.join(others)} too; or revert all of them: "
                 f"{revert_command_of(state)}",
             )
@@ -269,19 +251,16 @@ def check_resumable(
     """
     names = " ".join(domain.name for domain in state.domains)
     if state.stage == Stage.REVERTING:
-        raise Refused(
-            [Sentence("revert-incomplete", f"a revert of {names} is not complete")],
+        raise refused(
+            "revert-incomplete",
+            f"a revert of {names} is not complete",
             f"complete it first: {command_of(state)}",
         )
     other = {d.id for d in domains} - {d.id for d in state.domains}
     if state.to != request.to or other:
-        raise Refused(
-            [
-                Sentence(
-                    "conversion-incomplete",
-                    f"a conversion of {names} to {state.to} is not complete",
-                )
-            ],
+        raise refused(
+            "conversion-incomplete",
+            f"a conversion of {names} to {state.to} is not complete",
             f"complete it first: {command_of(state)}; or revert it: "
             f"{revert_command_of(state)}",
         )
@@ -307,13 +286,9 @@ def refuse_other_runs(
         if same or state.stage not in Stage.UNDER_WAY:
             continue
         command = command_of(state)
-        raise Refused(
-            [
-                Sentence(
-                    "other-run-incomplete",
-                    f"an earlier '{command}' was interrupted and is not complete",
-                )
-            ],
+        raise refused(
+            "other-run-incomplete",
+            f"an earlier '{command}' was interrupted and is not complete",
             f"complete it first: {command}",
         )
 
@@ -393,18 +368,12 @@ def _proven(state: ConversionState) -> bool:
 def interrupted_lines(state: ConversionState) -> list[str]:
     """Return sentences about an interrupted run: where it is, and how to resume it."""
     lines = []
-    ours = [host.name for host in state.hosts if host.ours]
-    if ours:
-        verb = "is" if len(ours) == 1 else "are"
-        lines.append(
-            f"{', '.join(ours)} {verb} in maintenance for this run, or on the way there"
-        )
+    hosts = [host.name for host in state.hosts if host.ours]
     down = [d.name for d in state.domains if d.stage == Stage.ENTERING]
-    if down:
-        verb = "is" if len(down) == 1 else "are"
-        lines.append(
-            f"{', '.join(down)} {verb} in maintenance for this run, or on the way there"
-        )
+    for names in filter(None, (hosts, down)):
+        verb = "is" if len(names) == 1 else "are"
+        shown = ", ".join(names)
+        lines.append(f"{shown} {verb} in maintenance for this run, or on the way there")
     how = f"the run is paused; resume it with '{command_of(state)}'"
     if state.kind != HEAL and state.stage != Stage.REVERTING:
         how += f", or revert it with '{revert_command_of(state)}'"

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Optional, TypeVar
 
+from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
 from ovirt_rdma.engine_sdk_tools.model import (
     Cluster,
     Domain,
@@ -36,7 +37,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     domain_status,
 )
 from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.export import engine_problems
+from ovirt_rdma.host.export import Export, engine_problems
 from ovirt_rdma.host.policy.model import DEFAULT_PORT, REQUIRE_RDMA
 from ovirt_rdma.host.system.files import remove_unfinished, write_atomically
 from ovirt_rdma.host.system.json_codec import (
@@ -193,6 +194,11 @@ class DomainRecord:
     stage: str = Stage.TODO
     touched: bool = False
 
+    @property
+    def export(self) -> Export:
+        """What hosts mount."""
+        return export_at(self.address, self.path)
+
 
 @dataclass(frozen=True)
 class ConversionState:
@@ -234,6 +240,11 @@ class ConversionState:
     def undoes(self) -> bool:
         """Whether it restores the state before."""
         return self.stage in (Stage.UNDOING, Stage.REVERTING)
+
+    @property
+    def goal(self) -> str:
+        """The goal of the hosts whose turn it is."""
+        return FORWARD if self.stage == Stage.CONVERTING else BACK
 
     @property
     def is_again(self) -> bool:
@@ -342,11 +353,13 @@ class StateFolder:
         the first domain.
         """
         key = state.data_center if state.kind == HEAL else state.domains[0].id
-        return StateFile(self._folder / f"{state.kind}-{_checked(key)}.json")
+        return StateFile(self.path_for(state.kind, key))
 
-    def path_for(self, kind: str, data_center: str) -> Path:
-        """Return the path of the file of another ``kind`` of run of a data center."""
-        return self._folder / f"{kind}-{_checked(data_center)}.json"
+    def path_for(self, kind: str, id: str) -> Path:
+        """Return the path of the file of a ``kind`` of run, of an object with ``id``.
+        Raises StateFileProblem.
+        """
+        return self._folder / f"{kind}-{_checked(id)}.json"
 
     def states(self, data_center: str) -> list[ConversionState]:
         """Return all states of a data center. Raises StateFileProblem for the first
@@ -378,12 +391,15 @@ def _this_machine() -> str:
 class RecordFile(Generic[_Record]):
     """A file with one dataclass of plain data, and its digest.
 
-    Subclasses say which: ``record``, and the ``envelope`` of the file. ``last`` is the
-    state that was written last, also if that failed: it is true all the same.
+    Subclasses say which: ``record``, the ``envelope`` of the file, and for a file that
+    is invalid the ``id`` of the problem and the ``fix``. ``last`` is the state that was
+    written last, also if that failed: it is true all the same.
     """
 
     record: type[_Record]
     envelope: Envelope
+    id: str
+    fix: str
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -398,9 +414,15 @@ class RecordFile(Generic[_Record]):
         except OSError:
             pass  # its reader says why
         try:
-            return self._decoded(read_json(self.path))
+            data = self.envelope.content(read_json(self.path)).get("state")
+            return Records("the state").read(self.record, data)
         except WrongRecord as error:
-            raise self.invalid(f"is invalid: {error}", error.fix) from None
+            raise StateFileProblem(
+                self.id,
+                f"the state file {self.path} is invalid: {error}; nothing was changed, "
+                "the file included",
+                error.fix or self.fix,
+            ) from None
 
     def write(self, state: _Record) -> None:
         """Replace the stored state. Raises StateFileProblem, and keeps the old one."""
@@ -412,35 +434,19 @@ class RecordFile(Generic[_Record]):
         except OSError as error:
             raise _unwritable(self.path, error) from error
 
-    def invalid(self, reason: str, fix: str = "") -> StateFileProblem:
-        """Return the problem of an invalid file; ``reason`` follows its path. ``fix``
-        is "" for the file's own.
-        """
-        raise NotImplementedError
-
-    def _decoded(self, whole: Any) -> _Record:
-        data = self.envelope.content(whole).get("state")
-        return Records("the state").read(self.record, data)
-
 
 class StateFile(RecordFile[ConversionState]):
     """The state of one conversion."""
 
     record = ConversionState
     envelope = CONVERSION
-
-    def invalid(self, reason: str, fix: str = "") -> StateFileProblem:
-        """See RecordFile."""
-        return StateFileProblem(
-            "conversion-state-invalid",
-            f"the state file {self.path} {reason}; nothing was changed, the file "
-            "included",
-            fix
-            or "it records how the domains were mounted before: keep a copy, then fix "
-            "it or restore it from a backup; without one, see with 'ovirt-rdma domain "
-            "verify' which hosts are converted, move the file away and convert again, "
-            "to the transport that you want",
-        )
+    id = "conversion-state-invalid"
+    fix = (
+        "it records how the domains were mounted before: keep a copy, then fix it or "
+        "restore it from a backup; without one, see with 'ovirt-rdma domain verify' "
+        "which hosts are converted, move the file away and convert again, to the "
+        "transport that you want"
+    )
 
 
 def _checked(name: str) -> str:
@@ -492,103 +498,86 @@ class ConversionRequest:
     without: tuple[str, ...] = ()
 
 
-def refusals(
-    engine: Engine, domains: Sequence[Domain], request: ConversionRequest
-) -> Iterator[tuple[Sentence, str]]:
-    """Yield why a domain cannot be converted at all, with the fix."""
-    for domain in domains:
-        if domain.hosted_engine:
-            yield (
-                Sentence(
-                    "domain-of-hosted-engine",
-                    f"{domain.name} is the hosted engine's domain: its agent mounts it "
-                    "before the engine starts, and the engine never unmounts it",
-                ),
-                _HOSTED_ENGINE,
-            )
-        elif domain.storage_type != "nfs" or domain.connection is None:
-            yield (
-                Sentence(
-                    "domain-not-nfs",
-                    f"{domain.name} is of type {domain.storage_type}, not nfs: "
-                    "ovirt-rdma converts NFS domains only, and the engine cannot "
-                    "change the type of a domain",
-                ),
-                "create an NFS domain and move the disks to it",
-            )
-        elif domain.data_center is None:
-            yield (
-                _not_attached(domain),
-                "attach it first, or create a new one (domain create)",
-            )
-        centers_of_domain = {d.data_center for d in engine.domains if d.id == domain.id}
-        if domain.data_center and centers_of_domain - {domain.data_center, None}:
-            yield (
-                Sentence(
-                    "domain-in-several-data-centers",
-                    f"{domain.name} is attached to {len(centers_of_domain)} data "
-                    "centers, which share its storage connection",
-                ),
-                "detach it from the others first",
-            )
-    centers = {d.data_center for d in domains if d.data_center}
-    if len(centers) > 1:
-        yield (
-            Sentence(
-                "domains-of-several-data-centers",
-                "the domains are in several data centers",
-            ),
-            "convert the domains of each data center separately",
-        )
-    if not request.rolling and len(centers) == 1 and not request.allow_datacenter_down:
-        names = _last_active(engine, domains)
-        if names:
-            yield (
-                Sentence(
-                    "domain-last-active",
-                    f"no data domain other than {names} is active: its maintenance "
-                    "takes the whole data center down",
-                ),
-                "use --rolling, or --allow-datacenter-down",
-            )
+def refused(id: str, text: str, fix: str) -> Refused:
+    """Return the refusal with one reason."""
+    return Refused([Sentence(id, text)], fix)
 
 
 def check_domains(
     engine: Engine, domains: Sequence[Domain], request: ConversionRequest
 ) -> None:
-    """Raise Refused with all of :func:`refusals`."""
-    refused = list(refusals(engine, domains, request))
-    if refused:
-        fixes = dict.fromkeys(fix for _, fix in refused)
-        raise Refused([sentence for sentence, _ in refused], "; ".join(fixes))
+    """Raise Refused with everything for which a domain cannot be converted at all."""
+    against: list[Refused] = []
+    for domain in domains:
+        if domain.hosted_engine:
+            text = (
+                f"{domain.name} is the hosted engine's domain: its agent mounts it "
+                "before the engine starts, and the engine never unmounts it"
+            )
+            against.append(refused("domain-of-hosted-engine", text, _HOSTED_ENGINE))
+        elif domain.storage_type != "nfs" or domain.connection is None:
+            text = (
+                f"{domain.name} is of type {domain.storage_type}, not nfs: ovirt-rdma "
+                "converts NFS domains only, and the engine cannot change the type of a "
+                "domain"
+            )
+            fix = "create an NFS domain and move the disks to it"
+            against.append(refused("domain-not-nfs", text, fix))
+        elif domain.data_center is None:
+            fix = "attach it first, or create a new one (domain create)"
+            against.append(_not_attached(domain, fix))
+        its = {d.data_center for d in engine.domains if d.id == domain.id}
+        if domain.data_center and its - {domain.data_center, None}:
+            text = (
+                f"{domain.name} is attached to {len(its)} data centers, which share "
+                "its storage connection"
+            )
+            fix = "detach it from the others first"
+            against.append(refused("domain-in-several-data-centers", text, fix))
+    centers = {d.data_center for d in domains if d.data_center}
+    if len(centers) > 1:
+        text = "the domains are in several data centers"
+        fix = "convert the domains of each data center separately"
+        against.append(refused("domains-of-several-data-centers", text, fix))
+    if not request.rolling and len(centers) == 1 and not request.allow_datacenter_down:
+        names = _last_active(engine, domains)
+        if names:
+            text = (
+                f"no data domain other than {names} is active: its maintenance takes "
+                "the whole data center down"
+            )
+            fix = "use --rolling, or --allow-datacenter-down"
+            against.append(refused("domain-last-active", text, fix))
+    if against:
+        fixes = dict.fromkeys(one.fix for one in against)
+        sentences = [sentence for one in against for sentence in one.sentences]
+        raise Refused(sentences, "; ".join(fixes))
 
 
 def data_center_of(domain: Domain) -> str:
     """Return the data center of a domain, by id. Raises Refused if it is in none."""
     if domain.data_center is None:
-        raise Refused([_not_attached(domain)], "attach it first")
+        raise _not_attached(domain, "attach it first")
     return domain.data_center
 
 
-def _not_attached(domain: Domain) -> Sentence:
-    return Sentence(
-        "domain-not-attached",
-        f"{domain.name} is not attached to a data center, so no host mounts it",
-    )
+def _not_attached(domain: Domain, fix: str) -> Refused:
+    text = f"{domain.name} is not attached to a data center, so no host mounts it"
+    return refused("domain-not-attached", text, fix)
 
 
 def _last_active(engine: Engine, domains: Sequence[Domain]) -> str:
     """Return the names of the active data domains if all of them go to maintenance."""
     going = {d.id for d in domains}
-    (center,) = {d.data_center for d in domains if d.data_center}
     active = [
         d
         for d in engine.domains
-        if d.data_center == center and d.type == "data" and d.status == "active"
+        if d.data_center == domains[0].data_center
+        and d.type == "data"
+        and d.status == "active"
     ]
     masters = [d for d in domains if d.master and d.status == "active"]
-    others = [d for d in active if d.id not in going]
-    if others or not masters:
+    if not masters or any(d.id not in going for d in active):
         return ""
     return ", ".join(d.name for d in active)
 
@@ -647,9 +636,7 @@ def fleet_offenders(
     if not going:
         other = "other " if up else ""
         yield Sentence("no-host-up", f"no {other}host of the data center is up")
-    yield from upgrade_offenders(clusters, going)
-    yield from pinned_offenders(going, pinned or {})
-    yield from evacuation_offenders(up, going, request.batch)
+    yield from moving_offenders(clusters, up, going, pinned or {}, request.batch)
     if len(up) == 1 and going and not up[0].vms and not request.allow_datacenter_down:
         yield Sentence(
             "host-only-one-up",
@@ -694,34 +681,10 @@ def upgrade_running(cluster: Cluster) -> Sentence:
     return Sentence(
         "cluster-upgrade-running",
         f"cluster {cluster.name} is being upgraded, which also moves its hosts to "
-        "maintenance; wait until the upgrade has ended (if none is running, "
-        f"{end_of_upgrade(cluster)})",
+        "maintenance; wait until the upgrade has ended (if none is running, end it: "
+        f"POST /ovirt-engine/api/clusters/{cluster.id}/upgrade with upgrade_action "
+        "finish)",
     )
-
-
-def end_of_upgrade(cluster: Cluster) -> str:
-    """Return how to clear the engine's flag by hand."""
-    return (
-        f"end it: POST /ovirt-engine/api/clusters/{cluster.id}/upgrade with "
-        "upgrade_action finish"
-    )
-
-
-def pinned_offenders(
-    going: Sequence[Host], pinned: Mapping[str, Sequence[str]]
-) -> Iterator[Sentence]:
-    """Yield the hosts that cannot go to maintenance because virtual machines must not
-    leave them (MaintenanceNumberOfVdssCommand.java:335: MigrationSupport).
-    """
-    for host in going:
-        names = pinned.get(host.id, ())
-        if names:
-            yield Sentence(
-                "host-vms-pinned",
-                f"{host.name} has running virtual machines that are pinned to it: "
-                f"{', '.join(names)}; stop them, or leave the host out (--without "
-                f"{host.name})",
-            )
 
 
 def only_one(host: Host) -> Sentence:
@@ -733,42 +696,47 @@ def only_one(host: Host) -> Sentence:
     )
 
 
-def evacuation_offenders(
-    up: Sequence[Host], going: Sequence[Host], batch: int
+def moving_offenders(
+    clusters: Sequence[Cluster],
+    up: Sequence[Host],
+    going: Sequence[Host],
+    pinned: Mapping[str, Sequence[str]],
+    batch: int,
 ) -> Iterator[Sentence]:
-    """Yield the clusters in which no host is left for the virtual machines while hosts
-    of ``going`` are in maintenance, ``batch`` at a time.
-
-    Virtual machines stay in their cluster. The SPM goes to maintenance alone.
+    """Yield why hosts ``going`` cannot go to maintenance, ``batch`` at a time: others
+    upgrade their cluster; virtual machines must not leave them
+    (MaintenanceNumberOfVdssCommand.java:335: MigrationSupport); or no host of ``up`` is
+    left in their cluster for the virtual machines. The SPM goes alone.
     """
+    yield from upgrade_offenders(clusters, going)
+    for host in going:
+        names = pinned.get(host.id, ())
+        if names:
+            yield Sentence(
+                "host-vms-pinned",
+                f"{host.name} has running virtual machines that are pinned to it: "
+                f"{', '.join(names)}; stop them, or leave the host out (--without "
+                f"{host.name})",
+            )
     for cluster in dict.fromkeys(host.cluster for host in going):
         up_inside = [host for host in up if host.cluster == cluster]
         going_inside = [host for host in going if host.cluster == cluster]
         machines = sum(host.vms for host in going_inside)
         together = [host for host in going_inside if host.spm != "spm"] or going_inside
-        if not machines:
+        if not machines or min(batch, len(together)) < len(up_inside):
             continue
+        names = ", ".join(host.name for host in up_inside)
+        why = f"{names} is the only host of its cluster that is up, so its"
+        if len(up_inside) > 1:
+            why = (
+                f"--batch {batch} moves {names} to maintenance at once, which are all "
+                "hosts of their cluster that are up, so their"
+            )
         vms = f"{machines} virtual machine{'s' * (machines != 1)}"
-        if len(up_inside) == 1:
-            yield Sentence(
-                "evacuation-impossible",
-                f"{going_inside[0].name} is the only host of its cluster that is up, "
-                f"so its {vms} cannot be migrated",
-            )
-        elif min(batch, len(together)) >= len(up_inside):
-            yield Sentence(
-                "evacuation-impossible",
-                f"--batch {batch} moves {', '.join(h.name for h in up_inside)} to "
-                "maintenance at once, which are all hosts of their cluster that are "
-                f"up, so their {vms} cannot be migrated",
-            )
+        yield Sentence("evacuation-impossible", f"{why} {vms} cannot be migrated")
 
 
-def warnings(
-    hosts: Sequence[Host],
-    domains: Sequence[Domain],
-    request: ConversionRequest,
-) -> Iterator[Sentence]:
+def warnings(hosts: Sequence[Host], request: ConversionRequest) -> Iterator[Sentence]:
     """Yield warnings for the operator to read before the conversion."""
     if request.by_row and request.rolling:
         yield Sentence(
@@ -795,10 +763,3 @@ def warnings(
     up = [h for h in hosts if h.status == "up"]
     if request.rolling and len(up) == 1:
         yield only_one(up[0])
-    for domain in domains:
-        if domain.type in ("iso", "export"):
-            yield Sentence(
-                "domain-type-not-monitored",
-                f"{domain.name} is of type {domain.type}: if a host fails to mount it "
-                "later, the engine does not report it",
-            )

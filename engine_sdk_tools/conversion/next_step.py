@@ -2,8 +2,6 @@
 """Decide the next step of any conversion, rolling or offline, simulate all steps, and
 change the stage: after a failure, to revert or resume, and at the end. Pure.
 
-Pure.
-
 Each host or batch gets its policy, goes to maintenance, is activated and proven; the
 SPM is last. The engine's row is changed last on the way forward and first on the way
 back, so that hosts without the add-on never get options that they are not ready for. If
@@ -20,17 +18,15 @@ successful, so it shows the steps of a run without failures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
 
-from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
     UP,
     Observation,
     Snapshot,
     as_at_first,
-    unlike,
     wanted_transports,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
@@ -46,6 +42,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     upgrade_running,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
+    REMOVED,
     Kind,
     RunStep,
     activate,
@@ -53,12 +50,11 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     deactivate,
     enter,
     fail,
-    fail_domain,
     host_step,
     leave,
     look,
     mark,
-    mark_domain,
+    mounts_step,
     policy_step,
     set_row,
     upgrade,
@@ -70,9 +66,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import digest_of
 from ovirt_rdma.engine_sdk_tools.model import (
     BROKEN,
     LACKS,
-    Domain,
     Engine,
-    Host,
     host_is,
     status_words,
 )
@@ -133,16 +127,21 @@ def reverting(state: ConversionState) -> ConversionState:
 
 def renamed(state: ConversionState, engine: Engine) -> ConversionState:
     """Return the state with the present names of hosts and domains."""
-    hosts = {host.id: host.name for host in engine.hosts}
-    domains = {domain.id: domain.name for domain in engine.domains}
+    names = {host.id: host.name for host in engine.hosts}
+    names.update((domain.id, domain.name) for domain in engine.domains)
+
+    def now(records: Iterable[_Named]) -> tuple[_Named, ...]:
+        return tuple(replace(r, name=names.get(r.id, r.name)) for r in records)
+
     return replace(
         state,
-        hosts=tuple(replace(h, name=hosts.get(h.id, h.name)) for h in state.hosts),
-        former=tuple(replace(h, name=hosts.get(h.id, h.name)) for h in state.former),
-        domains=tuple(
-            replace(d, name=domains.get(d.id, d.name)) for d in state.domains
-        ),
+        hosts=now(state.hosts),
+        former=now(state.former),
+        domains=now(state.domains),
     )
+
+
+_Named = TypeVar("_Named", HostRecord, DomainRecord)
 
 
 def resumed(state: ConversionState) -> ConversionState:
@@ -151,9 +150,8 @@ def resumed(state: ConversionState) -> ConversionState:
         return state
     again = [h.name for h in state.hosts if h.goal == BACK or h.stage == Stage.FAILED]
     state = state.with_hosts(again, goal=FORWARD, stage=Stage.TODO, why="")
-    for domain in state.domains:
-        state = state.with_domain(domain.name, stage=Stage.TODO)
-    return replace(state, stage=Stage.CONVERTING, why="")
+    domains = tuple(replace(domain, stage=Stage.TODO) for domain in state.domains)
+    return replace(state, domains=domains, stage=Stage.CONVERTING, why="")
 
 
 def finished(state: ConversionState) -> ConversionState:
@@ -176,13 +174,10 @@ def _all_back(state: ConversionState) -> ConversionState:
     If a domain was active again, it may be mounted with the new options and has to be
     deactivated once more; otherwise it only has to be activated.
     """
-    mounted = any(d.touched for d in state.domains)
+    stage = Stage.TODO if any(d.touched for d in state.domains) else Stage.LEAVING
     names = [h.name for h in state.hosts]
     state = state.with_hosts(names, goal=BACK, stage=Stage.TODO, why="", left_out=False)
-    for domain in state.domains:
-        stage = Stage.TODO if mounted else Stage.LEAVING
-        state = state.with_domain(domain.name, stage=stage)
-    return state
+    return replace(state, domains=tuple(replace(d, stage=stage) for d in state.domains))
 
 
 # Decide the next step of a rolling conversion, its revert, or a heal.
@@ -207,7 +202,7 @@ def _gone(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     """On the way back, mark a removed domain: there is nothing to do for it."""
     for domain in state.domains if state.undoes else ():
         if domain.stage != Stage.GONE and snapshot.row(domain) is None:
-            return mark_domain(domain, Stage.GONE)
+            return mark(domain, Stage.GONE)
     return None
 
 
@@ -218,7 +213,7 @@ def _rolling_rows(state: ConversionState, snapshot: Snapshot) -> Optional[RunSte
             continue
         if row is None:
             why = f"the storage connection of {domain.name} was removed"
-            return fail_domain(domain, why)
+            return fail(domain, why)
         options = domain.options if state.undoes else domain.wanted
         if row.mount_options != options:
             return set_row(domain, options, force=True)
@@ -246,8 +241,7 @@ def _hosts(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
 
 def _current_hosts(state: ConversionState, snapshot: Snapshot) -> list[HostRecord]:
     """Return the hosts of the batch: those in progress, and others that may start."""
-    goal = FORWARD if state.stage == Stage.CONVERTING else BACK
-    mine = [h for h in state.hosts if h.goal == goal]
+    mine = [h for h in state.hosts if h.goal == state.goal]
     current = [h for h in mine if h.stage in Stage.IN_PLAY]
     # A revert stops at a host that did not come up after its maintenance: the next
     # would probably fail too. A host that is up but cannot be asked or proven does not
@@ -268,11 +262,10 @@ def _startable(state: ConversionState, snapshot: Snapshot) -> list[HostRecord]:
     """Return the hosts that wait for their turn; if there are others, without the SPM,
     whose turn is the last.
     """
-    goal = FORWARD if state.stage == Stage.CONVERTING else BACK
     waiting = [
         h
         for h in state.hosts
-        if h.goal == goal
+        if h.goal == state.goal
         and h.stage not in (*Stage.OVER, *Stage.IN_PLAY)
         and snapshot.is_up(h)
     ]
@@ -284,17 +277,11 @@ def _startable(state: ConversionState, snapshot: Snapshot) -> list[HostRecord]:
 
 def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     """Start no other host if a converted one is in trouble now."""
-    if state.stage != Stage.CONVERTING:
-        return None
-    for host in state.hosts:
+    for host in state.hosts if state.stage == Stage.CONVERTING else ():
         present = snapshot.host(host)
-        if (
-            host.stage == Stage.DONE
-            and host.touched
-            and present
-            and host_is(present.status, LACKS, BROKEN)
-        ):
-            return fail_domain(
+        converted = host.stage == Stage.DONE and host.touched
+        if converted and present and host_is(present.status, LACKS, BROKEN):
+            return fail(
                 state.domains[0],
                 f"{host.name} was converted and up, but is "
                 f"{status_words(present.status)} now; the other hosts are not started",
@@ -304,13 +291,9 @@ def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
 
 def _away(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     """Change only the policy of hosts that were in maintenance or down at the start."""
-    goal = FORWARD if state.stage == Stage.CONVERTING else BACK
     for host in state.hosts:
-        if (
-            host.goal == goal
-            and host.stage not in Stage.OVER
-            and not snapshot.is_up(host)
-        ):
+        waits = host.goal == state.goal and host.stage not in Stage.OVER
+        if waits and not snapshot.is_up(host):
             return away_step(state, host, snapshot)
     return None
 
@@ -321,7 +304,7 @@ def _new_hosts(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     new = [host.name for host in hosts if host.id not in known]
     if not new:
         return None
-    return fail_domain(
+    return fail(
         state.domains[0],
         f"added to the data center since the conversion started, and not checked: "
         f"{', '.join(new)}; the engine's mount options are unchanged",
@@ -354,8 +337,8 @@ def offline_step(state: ConversionState, snapshot: Snapshot) -> RunStep:
         if here or domain.stage == Stage.GONE:
             continue
         if state.undoes:
-            return mark_domain(domain, Stage.GONE)
-        return fail_domain(domain, f"{domain.name} or its connection was removed")
+            return mark(domain, Stage.GONE)
+        return fail(domain, f"{domain.name} or its connection was removed")
     first = (_policies, _close)
     if state.undoes:
         # First, because after a refused deactivation nothing has changed.
@@ -369,13 +352,13 @@ def offline_step(state: ConversionState, snapshot: Snapshot) -> RunStep:
 
 def _policies(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     steps = []
-    for host in (host for host in state.hosts if host.stage == Stage.TODO):
-        if snapshot.host(host) is None:
-            steps.append(mark(host, Stage.DONE, "it is no longer in the engine"))
+    for host in state.hosts:
+        if host.stage != Stage.TODO:
             continue
         observed = snapshot.observations.get(host.name)
-        steps.append(policy_step(host, observed) or mark(host, Stage.PREPARED))
-    return _first(state, iter(steps))
+        step = policy_step(host, observed) or mark(host, Stage.PREPARED)
+        steps.append(step if snapshot.host(host) else mark(host, Stage.DONE, REMOVED))
+    return _first(state, steps)
 
 
 def _close(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
@@ -407,7 +390,7 @@ def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
             steps.append(mark(host, Stage.UNMOUNTED))
         else:
             steps.append(_unmount(state, host, present.status, snapshot))
-    return _first(state, iter(steps))
+    return _first(state, steps)
 
 
 def _unmount(  # noqa: PLR0911 - one row per status
@@ -449,25 +432,21 @@ def _open(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
         if domain.stage in (Stage.DONE, Stage.GONE):
             continue
         if not _was_active(domain):
-            return mark_domain(domain, Stage.DONE)
+            return mark(domain, Stage.DONE)
         status = _status(state, snapshot, domain)
         if status == _ACTIVE:
-            return mark_domain(domain, Stage.DONE)
+            return mark(domain, Stage.DONE)
         if status == _MAINTENANCE:
             return activate(state, domain)
         if status in ("inactive", "unknown") and domain.stage == Stage.LEAVING:
-            return fail_domain(domain, f"{domain.name} is {status}, not active")
+            return fail(domain, f"{domain.name} is {status}, not active")
         return wait_domain(state, domain, _ACTIVE, "inactive", _MAINTENANCE)
     return None
 
 
 def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    steps = [
-        _prove(state, host, snapshot)
-        for host in state.hosts
-        if host.stage not in Stage.OVER
-    ]
-    return _first(state, iter(steps))
+    hosts = [host for host in state.hosts if host.stage not in Stage.OVER]
+    return _first(state, [_prove(state, host, snapshot) for host in hosts])
 
 
 def _prove(  # noqa: PLR0911 - one row per status
@@ -475,27 +454,16 @@ def _prove(  # noqa: PLR0911 - one row per status
 ) -> RunStep:
     present = snapshot.host(host)
     if present is None:
-        return mark(host, Stage.DONE, "it is no longer in the engine")
+        return mark(host, Stage.DONE, REMOVED)
     if not snapshot.is_up(host) or not any(map(_was_active, state.domains)):
         return mark(host, Stage.LEFT, "it did not mount the domain")
-    status = present.status
+    status, again = present.status, host.stage == Stage.LEAVING
     if status == "up":
-        if host.stage == Stage.LEAVING and host.name not in snapshot.arrived:
+        if again and host.name not in snapshot.arrived:
             return wait_out(host)
-        observed = snapshot.observations.get(host.name)
-        if observed is None:
-            return look(host)
-        if observed.problem:
-            return fail(host, f"{host.name} cannot be asked: {observed.problem}")
-        wrong = unlike(state, host, observed)
-        if wrong:
-            return fail(host, f"on {host.name} {'; '.join(wrong)}")
-        return mark(host, Stage.DONE)
-    if (
-        status == "non_operational"
-        and host.goal == BACK
-        and host.stage != Stage.LEAVING
-    ):
+        wrong = mounts_step(state, host, snapshot)
+        return mark(host, Stage.DONE) if wrong is None else wrong
+    if status == "non_operational" and host.goal == BACK and not again:
         return leave(host)
     if status == "non_operational":
         return fail(
@@ -504,19 +472,17 @@ def _prove(  # noqa: PLR0911 - one row per status
             "storage; see vdsm.log there",
         )
     if status == _MAINTENANCE:
-        if host.stage == Stage.LEAVING or host.ours:
+        if again or host.ours:
             return leave(host)
         return mark(host, Stage.LEFT, "somebody else moved it to maintenance")
     return wait_out(host)
 
 
-def _first(state: ConversionState, steps: Iterator[RunStep]) -> Optional[RunStep]:
-    every = list(steps)
-    if not every:
-        return None
-    first = min(every, key=lambda step: Kind.ORDER.index(step.kind))
-    if first.kind == Kind.LOOK:
-        return look(*(state.host(s.subject) for s in every if s.kind == Kind.LOOK))
+def _first(state: ConversionState, steps: Sequence[RunStep]) -> Optional[RunStep]:
+    """Return the step to do first; hosts that have to be asked are asked at once."""
+    first = min(steps, key=lambda step: Kind.ORDER.index(step.kind), default=None)
+    if first is not None and first.kind == Kind.LOOK:
+        return look(*(state.host(s.subject) for s in steps if s.kind == Kind.LOOK))
     return first
 
 
@@ -571,7 +537,7 @@ def _upgrade_step(
         if not cluster.upgrade_in_progress:
             return upgrade(cluster, begins=True)
         if not state.undoes:
-            return fail_domain(state.domains[0], upgrade_running(cluster))
+            return fail(state.domains[0], upgrade_running(cluster))
     return None
 
 
@@ -621,69 +587,55 @@ def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[RunStep]:
         snapshot = _after(state, snapshot, step)
 
 
-def _after(  # noqa: PLR0911 - one row per status
-    state: ConversionState, snapshot: Snapshot, step: RunStep
-) -> Snapshot:
-    if step.kind == Kind.PUSH:
-        digest = digest_of(step.policy)
-        old = _observed(state, snapshot, step.subject)
+def _after(state: ConversionState, snapshot: Snapshot, step: RunStep) -> Snapshot:
+    name, kind = step.subject, step.kind
+    if kind == Kind.LOOK:
+        for asked in step.hosts:
+            snapshot = snapshot.seen(asked, _observed(state, snapshot, asked))
+    elif kind == Kind.PUSH:
+        old, digest = _observed(state, snapshot, name), digest_of(step.policy)
         new = replace(old, policy=step.policy, digest=digest, problem="")
-        return _seen(snapshot, step.subject, new)
-    if step.kind == Kind.LOOK:
-        for name in step.hosts:
-            snapshot = _seen(snapshot, name, _observed(state, snapshot, name))
-        return snapshot
-    if step.kind == Kind.ENTER:
-        old = _observed(state, snapshot, step.subject)
-        snapshot = _seen(snapshot, step.subject, replace(old, transports={}))
-        return _host(snapshot, step.subject, "maintenance")
-    if step.kind == Kind.LEAVE:
-        others = set(snapshot.arrived) - {step.subject}
-        snapshot = replace(snapshot, arrived=others)
-    if step.kind == Kind.LEAVE and step.before != Stage.LEAVING:
-        # Cancelled before it was in maintenance.
-        return _host(snapshot, step.subject, "up")
-    if step.kind == Kind.LEAVE:
-        return _host(_mounted(state, snapshot, step.subject), step.subject, "up")
-    if step.kind in (Kind.BEGIN_UPGRADE, Kind.END_UPGRADE):
-        return _marked(snapshot, step)
-    if step.call is not None:
-        return _domain_call(state, snapshot, step.call)
-    # Every wait is successful.
-    if not step.of_domain:
-        if step.kind == Kind.WAIT_OUT:
-            snapshot = _mounted(state, snapshot, step.subject)
-            snapshot = replace(snapshot, arrived={*snapshot.arrived, step.subject})
-        return _host(snapshot, step.subject, step.until[0])
-    return _domain(state, snapshot, step.subject, step.until[0])
-
-
-def _marked(snapshot: Snapshot, step: RunStep) -> Snapshot:
-    clusters = tuple(
-        replace(
-            cluster,
-            upgrade_in_progress=step.kind == Kind.BEGIN_UPGRADE,
-            upgrade_correlation_id=cluster.our_upgrade,
+        snapshot = snapshot.seen(name, new)
+    elif kind == Kind.ENTER:
+        snapshot = _unmounted_on(state, snapshot, name).with_host(name, "maintenance")
+    elif kind == Kind.LEAVE:
+        snapshot = replace(snapshot, arrived=set(snapshot.arrived) - {name})
+        # Else it is cancelled before the host was in maintenance.
+        if step.before == Stage.LEAVING:
+            snapshot = _mounted(state, snapshot, name)
+        snapshot = snapshot.with_host(name, "up")
+    elif kind in (Kind.BEGIN_UPGRADE, Kind.END_UPGRADE):
+        begins = kind == Kind.BEGIN_UPGRADE
+        clusters = tuple(
+            replace(
+                cluster,
+                upgrade_in_progress=begins,
+                upgrade_correlation_id=cluster.our_upgrade,
+            )
+            if cluster.name == name
+            else cluster
+            for cluster in snapshot.engine.clusters
         )
-        if cluster.name == step.subject
-        else cluster
-        for cluster in snapshot.engine.clusters
-    )
-    return replace(snapshot, engine=replace(snapshot.engine, clusters=clusters))
-
-
-def _domain_call(state: ConversionState, snapshot: Snapshot, call: Call) -> Snapshot:
-    subject = str(call.subject)
-    if call.method == "update":
-        options = call.arguments["connection"].mount_options
-        row_id = next(d.connection for d in state.domains if d.name == subject)
+        snapshot = replace(snapshot, engine=replace(snapshot.engine, clusters=clusters))
+    elif step.call is not None and step.call.method == "update":
+        options = step.call.arguments["connection"].mount_options
+        ids = {d.connection for d in state.domains if d.name == name}
         rows = tuple(
-            replace(row, mount_options=options) if row.id == row_id else row
+            replace(row, mount_options=options) if row.id in ids else row
             for row in snapshot.engine.connections
         )
-        return replace(snapshot, engine=replace(snapshot.engine, connections=rows))
-    opens = call.method == "activate"
-    return _domain(state, snapshot, subject, "active" if opens else "maintenance")
+        snapshot = replace(snapshot, engine=replace(snapshot.engine, connections=rows))
+    elif step.of_domain:
+        # Every wait is successful.
+        opens = step.call is not None and step.call.method == "activate"
+        status = step.until[0] if step.until else "active" if opens else "maintenance"
+        snapshot = _domain(state, snapshot, name, status)
+    else:
+        if kind == Kind.WAIT_OUT:
+            snapshot = _mounted(state, snapshot, name)
+            snapshot = replace(snapshot, arrived={*snapshot.arrived, name})
+        snapshot = snapshot.with_host(name, step.until[0])
+    return snapshot
 
 
 def _domain(
@@ -691,28 +643,29 @@ def _domain(
 ) -> Snapshot:
     ids = {d.id for d in state.domains if d.name == name}
     domains = tuple(
-        replace(d, status=status) if _is(d, state, ids) else d
+        replace(d, status=status)
+        if d.id in ids and d.data_center == state.data_center
+        else d
         for d in snapshot.engine.domains
     )
     snapshot = replace(snapshot, engine=replace(snapshot.engine, domains=domains))
     for host in state.hosts:
-        if status == "active" and host.found == "up":
-            snapshot = _mounted(state, snapshot, host.name)
-        else:
-            old = _observed(state, snapshot, host.name)
-            snapshot = _seen(snapshot, host.name, replace(old, transports={}))
+        mounts = status == "active" and host.found == "up"
+        now = _mounted if mounts else _unmounted_on
+        snapshot = now(state, snapshot, host.name)
     return snapshot
-
-
-def _is(domain: Domain, state: ConversionState, ids: set[str]) -> bool:
-    return domain.id in ids and domain.data_center == state.data_center
 
 
 def _mounted(state: ConversionState, snapshot: Snapshot, name: str) -> Snapshot:
     wanted = wanted_transports(state, state.host(name))
     transports = {export: transport for export, transport in wanted if transport}
     old = _observed(state, snapshot, name)
-    return _seen(snapshot, name, replace(old, transports=transports))
+    return snapshot.seen(name, replace(old, transports=transports))
+
+
+def _unmounted_on(state: ConversionState, snapshot: Snapshot, name: str) -> Snapshot:
+    old = _observed(state, snapshot, name)
+    return snapshot.seen(name, replace(old, transports={}))
 
 
 def _observed(state: ConversionState, snapshot: Snapshot, name: str) -> Observation:
@@ -725,16 +678,3 @@ def _observed(state: ConversionState, snapshot: Snapshot, name: str) -> Observat
     files = {file.name: file.wanted if pushed else file.found for file in host.files}
     policy = NO_FILES.having(files)
     return Observation(policy, digest_of(policy))
-
-
-def _seen(snapshot: Snapshot, name: str, observed: Observation) -> Snapshot:
-    return replace(snapshot, observations={**snapshot.observations, name: observed})
-
-
-def _host(snapshot: Snapshot, name: str, status: Optional[str]) -> Snapshot:
-    engine: Engine = snapshot.engine
-    hosts: tuple[Host, ...] = tuple(
-        replace(host, status=status) if host.name == name else host
-        for host in engine.hosts
-    )
-    return replace(snapshot, engine=replace(engine, hosts=hosts))

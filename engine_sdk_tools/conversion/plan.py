@@ -42,10 +42,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     ConversionState,
     HostRecord,
     Stage,
-    evacuation_offenders,
+    moving_offenders,
     only_one,
-    pinned_offenders,
-    upgrade_offenders,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     imagined,
@@ -58,13 +56,12 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
     Mounts,
     can_be_healed,
     domains_left_on_other_transport,
-    export_at,
     nfs_export,
     requested_transport,
     transports_in_use,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, health_of
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Refused, check, merged
+from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, check, merged
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 from ovirt_rdma.storage.health.state import OK
@@ -143,7 +140,7 @@ def plan_convert(
     snapshot = Snapshot(engine, fleet.observations)
     if _is_so(state, snapshot):
         return ConversionPlan(state, ())
-    warnings = tuple(model.warnings(hosts, domains, request))
+    warnings = tuple(model.warnings(hosts, request))
     steps = steps_of(state, snapshot)
     return ConversionPlan(state, steps, warnings, fleet.observations)
 
@@ -162,14 +159,10 @@ def plan_resume(
     """
     state = renamed(state, engine)
     if without and state.stage not in (Stage.CONVERTING, Stage.STOPPED):
-        raise Refused(
-            [
-                Sentence(
-                    "host-left-out-of-revert",
-                    f"{state.title} is being rolled back or reverted, and no host can "
-                    "be left out of that",
-                )
-            ],
+        raise model.refused(
+            "host-left-out-of-revert",
+            f"{state.title} is being rolled back or reverted, and no host can be left "
+            "out of that",
             "omit --without",
         )
     fleet = _fleet(state, engine, reports, to=state.to)
@@ -196,11 +189,9 @@ def _with_hosts_now(
 ) -> ConversionState:
     ids = [d.id for d in engine.domains if d.data_center == state.data_center]
     rule = state.rule if state.to == RDMA else REQUIRE_RDMA
-    still_away = [
-        host.name
-        for host in engine.hosts_of(state.data_center)
-        if host.status != "up" and _is_left_out(state, host.id)
-    ]
+    out = {record.id for record in state.hosts if record.left_out}
+    hosts = ordered(engine.hosts_of(state.data_center))
+    still_away = [h.name for h in hosts if h.status != "up" and h.id in out]
     request = ConversionRequest(
         state.to,
         state.mode == ROLLING,
@@ -213,9 +204,8 @@ def _with_hosts_now(
         host.id: host
         for host in state.hosts
         if not (host.left_out and not host.touched)
-        and (state.stage == Stage.CONVERTING or not _is_untouched(host))
+        and (state.stage == Stage.CONVERTING or _is_changed(host))
     }
-    hosts = ordered(engine.hosts_of(state.data_center))
     new = [host for host in hosts if host.id not in begun]
     # A domain that was removed meanwhile is not checked.
     added, objections = fleet.only(new).for_domains(ids).start(state.domains, request)
@@ -260,15 +250,10 @@ def _as_requested(host: HostRecord, without: Sequence[str]) -> HostRecord:
     return host
 
 
-def _is_left_out(state: ConversionState, host: str) -> bool:
-    return any(record.id == host and record.left_out for record in state.hosts)
-
-
-def _is_untouched(host: HostRecord) -> bool:
-    """Whether nothing of the conversion remains on it."""
-    return not host.touched or (
-        host.goal == BACK and host.stage in (Stage.DONE, Stage.LEFT)
-    )
+def _is_changed(host: HostRecord) -> bool:
+    """Whether something of the conversion remains on it."""
+    back = host.goal == BACK and host.stage in (Stage.DONE, Stage.LEFT)
+    return host.touched and not back
 
 
 def plan_revert(
@@ -317,7 +302,7 @@ def _with_those_converted_since(
     """Return the state with hosts marked as touched that are converted but not by it:
     a run on another machine took over and continued.
     """
-    exports = [str(export_at(d.address, d.path)) for d in state.domains]
+    exports = [str(domain.export) for domain in state.domains]
     since = []
     for host in state.hosts:
         observed = observations.get(host.name, Observation())
@@ -395,12 +380,7 @@ def plan_heal(
     )
     wanted = {name: transports for name, (transports, _) in judged.items()}
     going = [h for h in up if wanted[h.name]]
-    offenders = [
-        *upgrade_offenders(engine.clusters, going),
-        *pinned_offenders(going, pinned or {}),
-        *evacuation_offenders(up, going, batch),
-    ]
-    check(offenders)
+    check(list(moving_offenders(engine.clusters, up, going, pinned or {}, batch)))
     if going and len(up) == 1:
         warnings.append(only_one(up[0]))
     hosts = [

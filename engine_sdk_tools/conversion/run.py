@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.request import (
@@ -70,7 +70,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     wait_until_in,
     wait_until_out,
 )
-from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostAccess,
     HostReport,
@@ -87,142 +86,6 @@ from ovirt_rdma.engine_sdk_tools.reader import (
     with_hosts_now,
 )
 from ovirt_rdma.host.errors import Problem
-
-
-class Actions:
-    """Does the steps. ``observations`` are the valid reports of hosts, by name;
-    ``arrived`` and ``unmarked`` are those of Snapshot. ``check`` is called before each
-    request that changes something.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        door: HostAccess,
-        listener: Listener,
-        check: Callable[[], None],
-    ) -> None:
-        self.observations: dict[str, Observation] = {}
-        self.arrived: set[str] = set()
-        self.unmarked: set[str] = set()
-        # Hosts that were asked before their turn.
-        self.ahead: set[str] = set()
-        self._session = session
-        self._door = door
-        self._listener = listener
-        self._check = check
-
-    def snapshot(self, engine: Engine) -> Snapshot:
-        """Return the snapshot for the next decision."""
-        return Snapshot(engine, self.observations, self.arrived, self.unmarked)
-
-    def before(self, state: ConversionState, step: RunStep) -> ConversionState:
-        """Return the state with the newest event before ``step``."""
-        if step.kind not in (Kind.ENTER, Kind.LEAVE):
-            return state
-        self.arrived.discard(step.subject)
-        return state.with_host(step.subject, event=newest_event(self._session))
-
-    def end_upgrades(self, data_center: str) -> None:
-        """Clear our flags in the engine, as they are there now. It waits for nothing,
-        because the run ends with an error or an interrupt.
-        """
-        read = Read("clusters", "reading the clusters")
-        for cluster in map(cluster_of, self._session.read(read, patience_s=0.0)):
-            if cluster.data_center == data_center and cluster.is_ours:
-                self._check()
-                self._session.report_progress(upgrade_call(cluster, begins=False))
-
-    def act(self, state: ConversionState, snapshot: Snapshot, step: RunStep) -> str:
-        """Do ``step``; return why it failed, or ""."""
-        if step.kind in (Kind.PUSH, Kind.ENTER):
-            self.ahead.discard(step.subject)
-        if step.kind == Kind.ENTER:
-            # Until their turn others may change: they are asked again.
-            for name in self.ahead:
-                self.observations.pop(name, None)
-            self.ahead.clear()
-        if step.call is not None:
-            self._session.perform(step.call, before=self._check)
-            return ""
-        if step.kind == Kind.LOOK:
-            return self._look(state, snapshot, step.hosts)
-        if step.kind == Kind.PUSH:
-            return self._push(state, snapshot, step)
-        return self._wait(state, step)
-
-    def _look(
-        self, state: ConversionState, snapshot: Snapshot, names: Sequence[str]
-    ) -> str:
-        exports = [export_at(d.address, d.path) for d in state.domains]
-        hosts = {name: snapshot.host(state.host(name)) for name in names}
-        present = [host for host in hosts.values() if host is not None]
-        reports: Mapping[str, HostReport] = {}
-        why = "it has not reported"
-        try:
-            reports = self._door.reports(present)
-        except Problem as problem:
-            # This concerns these hosts only; a revert continues with the others.
-            why = problem.one_line
-        in_play = [h.name for h in state.hosts if h.stage in Stage.IN_PLAY]
-        if not set(names).isdisjoint(in_play):
-            self.ahead.update(set(names).difference(in_play))
-        for name, host in hosts.items():
-            report = reports.get(host.name) if host else None
-            self.observations[name] = (
-                observation_of(report, exports) if report else Observation(problem=why)
-            )
-        return ""
-
-    def _push(self, state: ConversionState, snapshot: Snapshot, step: RunStep) -> str:
-        host = snapshot.host(state.host(step.subject))
-        if host is None:
-            return f"{step.subject} is no longer in the engine"
-        pushed: Optional[Pushed]
-        try:
-            answers = self._door.push_policy((host,), step.policy)
-            pushed = answers.get(host.name)
-        except Problem as problem:
-            pushed = Pushed(host.name, problem=problem.one_line)
-        before = self.observations.pop(step.subject, None)
-        if pushed is None:
-            return f"{host.name} did not answer the push of the policy"
-        if pushed.problem:
-            return f"{host.name}: {pushed.problem}"
-        digest = digest_of(step.policy)
-        if pushed.digest not in (None, digest):
-            return (
-                f"{host.name} has loaded the policy {pushed.digest}, not the one that "
-                f"was pushed, {digest}"
-            )
-        if before is not None and pushed.digest is not None:
-            # The host has reported it after the load, and its mounts stay.
-            self.observations[step.subject] = replace(
-                before, policy=step.policy, digest=digest
-            )
-        return ""
-
-    def _wait(self, state: ConversionState, step: RunStep) -> str:
-        session, listener = self._session, self._listener
-        read = Read(step.path, step.doing, "get")
-        if step.of_domain:
-            return wait_until(
-                session,
-                listener,
-                read,
-                step.timeout_s,
-                lambda _, status: "" if status in step.until else None,
-            )
-        host = state.host(step.subject)
-        if step.kind == Kind.WAIT_IN:
-            return wait_until_in(session, listener, host.name, read, host.event)
-        # If a host comes up by itself, the event of its activation is unknown.
-        ours = host.stage == Stage.LEAVING
-        after = (host.event or newest_event(session)) if ours else None
-        why = wait_until_out(session, listener, host.name, read, after)
-        self.arrived.add(host.name)
-        return why
-
 
 # Progress reports per step, with the waits and reports after it, if it is successful.
 _REPORTS = {Kind.ENTER: 2, Kind.LEAVE: 3, Kind.CALL: 2}
@@ -264,39 +127,40 @@ def carry_out(
     not available or denies access, and StateFileProblem: then the conversion is paused,
     and the same command resumes it.
     """
-    work = _Work(session, door, keeper, listener)
-    work.read, work.hosts_now, work.lock = read, hosts_now, lock
-    work.known(observed or {})
+    check = lock.check if lock is not None else lambda: None
+    work = _Work(session, door, keeper, listener, check, read, hosts_now)
+    # One that did not report is asked.
+    known = {name: one for name, one in (observed or {}).items() if not one.problem}
+    work.observations.update(known)
+    work.ahead.update(known)
     return work.run(state)
 
 
+@dataclass
 class _Work:
-    def __init__(
-        self,
-        session: Session,
-        door: HostAccess,
-        keeper: StateFile,
-        listener: Listener,
-    ) -> None:
-        self.read: ReadEngine = read_engine
-        self.hosts_now: HostsNow = with_hosts_now
-        self.lock: Optional[DataCenterLock] = None
-        self._session = session
-        self._actions = Actions(session, door, listener, self._check)
-        self._keeper = keeper
-        self._listener = listener
-        self._steps_done = 0
-        self._tries: Counter[tuple[str, str, str, str]] = Counter()
-        # Whether a host went to maintenance.
-        self._moved = False
-        # The time of the first try of each step, by the session's clock.
-        self._first_try: dict[tuple[str, str, str, str], float] = {}
+    """Does the steps. ``observations`` are the valid reports of hosts, by name;
+    ``arrived`` and ``unmarked`` are those of Snapshot. ``check`` is called before each
+    request that changes something.
+    """
 
-    def known(self, observed: Mapping[str, Observation]) -> None:
-        """Take hosts that have just been asked; one that did not report is asked."""
-        told = {name: one for name, one in observed.items() if not one.problem}
-        self._actions.observations.update(told)
-        self._actions.ahead.update(told)
+    session: Session
+    door: HostAccess
+    keeper: StateFile
+    listener: Listener
+    check: Callable[[], None]
+    read: ReadEngine
+    hosts_now: HostsNow
+    observations: dict[str, Observation] = field(default_factory=dict)
+    arrived: set[str] = field(default_factory=set)
+    unmarked: set[str] = field(default_factory=set)
+    # Hosts that were asked before their turn.
+    ahead: set[str] = field(default_factory=set)
+    # Whether a host went to maintenance.
+    moved: bool = False
+    steps_done: int = 0
+    tries: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
+    # The time of the first try of each step, by the session's clock.
+    first_try: dict[tuple[str, str, str, str], float] = field(default_factory=dict)
 
     def run(self, state: ConversionState) -> ConversionState:
         self._save(state)
@@ -311,20 +175,20 @@ class _Work:
         return self._with_hosts_not_up(state)
 
     def _all_steps(self, state: ConversionState) -> ConversionState:
-        engine = self.read(self._session)
+        engine = self.read(self.session)
         self._plan(state, engine)
         # What is not older than the last step: the hosts always are.
         clusters = whole = True
         while state.stage in Stage.UNDER_WAY:
-            snapshot = self._actions.snapshot(engine)
+            snapshot = self._snapshot(engine)
             step = next_step(state, snapshot)
             # What stops a run counts as it was seen: it may look sound a moment later.
             ends = step.kind == Kind.FINISH and finished(state).stage != Stage.STOPPED
             if not whole and (step.of_domain or ends):
-                engine, clusters, whole = self.read(self._session), True, True
+                engine, clusters, whole = self.read(self.session), True, True
                 continue
             if not clusters and step.kind == Kind.ENTER:
-                engine = self.hosts_now(self._session, engine, clusters=True)
+                engine = self.hosts_now(self.session, engine, clusters=True)
                 clusters = True
                 continue
             try:
@@ -335,30 +199,36 @@ class _Work:
                 raise
             if step.kind != Kind.MARK:
                 # The engine may have changed during the step.
-                engine = self.hosts_now(self._session, engine)
+                engine = self.hosts_now(self.session, engine)
                 clusters = whole = False
         return state
 
+    def _snapshot(self, engine: Engine) -> Snapshot:
+        return Snapshot(engine, self.observations, self.arrived, self.unmarked)
+
     def _end_upgrades(self, state: ConversionState) -> None:
-        """Let others move hosts to maintenance; what remains is for the next run."""
+        """Let others move hosts to maintenance: clear our flags in the engine, as they
+        are there now. It waits for nothing, because the run ends with an error or an
+        interrupt; what remains is for the next run.
+        """
+        read = Read("clusters", "reading the clusters")
         try:
-            self._actions.end_upgrades(state.data_center)
+            for cluster in map(cluster_of, self.session.read(read, patience_s=0.0)):
+                if cluster.data_center == state.data_center and cluster.is_ours:
+                    self.check()
+                    self.session.report_progress(upgrade_call(cluster, begins=False))
         except OtherRun:
             return  # it has them now
         except Problem as problem:
-            self._listener.note(
+            self.listener.note(
                 f"a cluster may stay marked as being upgraded: {problem.one_line}"
             )
-
-    def _check(self) -> None:
-        if self.lock is not None:
-            self.lock.check()
 
     def _settle(self, state: ConversionState) -> None:
         """Wait until the data center is up: while the SPM moves it is not, and the
         status of its domains is unknown, so the next command would be refused.
         """
-        if not self._moved:
+        if not self.moved:
             return
         doing = "waiting for the data center to have an SPM"
         read = Read(f"datacenters/{state.data_center}", doing, "get")
@@ -368,37 +238,45 @@ class _Work:
             return None if status in _UNSETTLED else True
 
         try:
-            with reported(self._listener, doing):
-                self._session.wait_until(read, settled, doing, SETTLE_S)
+            with reported(self.listener, doing):
+                self.session.wait_until(read, settled, doing, SETTLE_S)
         except EngineProblem as problem:
-            self._listener.note(problem.one_line)
+            self.listener.note(problem.one_line)
 
-    def _do(  # noqa: PLR0911 - one row per status
+    def _do(
         self, state: ConversionState, snapshot: Snapshot, step: RunStep
     ) -> ConversionState:
         if step.kind == Kind.FINISH:
             return self._save(finished(state))
-        if step.kind == Kind.FAIL:
-            return self._failed(state, snapshot, step, step.why)
         if step.kind == Kind.MARK:
             return self._save(marked(state, step))
-        why = self._repeated_in_vain(state, step)
-        if why:
-            return self._failed(state, snapshot, step, why)
-        if step.kind == Kind.PUSH:
-            self._check()
+        why = step.why or self._repeated_in_vain(state, step)
+        if not why:
+            if step.kind == Kind.PUSH:
+                self.check()
+            state, why = self._tried(state, snapshot, step)
+        return self._failed(state, snapshot, step, why) if why else state
+
+    def _tried(
+        self, state: ConversionState, snapshot: Snapshot, step: RunStep
+    ) -> tuple[ConversionState, str]:
+        """Do ``step``; return the state, and why it failed, "" if it has not."""
         before = state
-        state = self._save(begun(self._actions.before(state, step), step))
-        self._moved = self._moved or step.kind == Kind.ENTER
-        self._steps_done += 1
-        with reported(self._listener, step.doing, step.subject) as now:
+        if step.kind in (Kind.ENTER, Kind.LEAVE):
+            self.arrived.discard(step.subject)
+            event = newest_event(self.session)
+            state = state.with_host(step.subject, event=event)
+        state = self._save(begun(state, step))
+        self.moved = self.moved or step.kind == Kind.ENTER
+        self.steps_done += 1
+        with reported(self.listener, step.doing, step.subject) as now:
             try:
-                now.problem = self._actions.act(state, snapshot, step)
+                now.problem = self._act(state, snapshot, step)
             except LostAnswer as problem:
                 # The next reading shows if the change was made.
                 now.problem = str(problem)
                 self._forget(step)
-                return state
+                return state, ""
             except TimeoutProblem as problem:
                 now.problem = str(problem)
             except EngineProblem as problem:
@@ -406,20 +284,111 @@ class _Work:
                     raise
                 why = problem.one_line + f"; {problem.fix}" * (problem.kind == DENIED)
                 if problem.kind in _REFUSED and self._is_done_anyway(state, step):
-                    state = self._after_refusal(before, state, step, why)
+                    if step.kind == Kind.ENTER:
+                        self.listener.note(why)  # the engine moves it by itself
+                    if step.kind == Kind.LEAVE:
+                        # Somebody else activated it before we read the newest event.
+                        event = before.host(step.subject).event
+                        state = state.with_host(step.subject, event=event)
                 else:
                     now.problem = why
             self._forget(step)
         if now.problem:
-            return self._failed(state, snapshot, step, now.problem)
-        return self._save(replace(state, doing=""))
+            return state, now.problem
+        return self._save(replace(state, doing="")), ""
+
+    def _act(self, state: ConversionState, snapshot: Snapshot, step: RunStep) -> str:
+        """Do ``step``; return why it failed, or ""."""
+        if step.kind in (Kind.PUSH, Kind.ENTER):
+            self.ahead.discard(step.subject)
+        if step.kind == Kind.ENTER:
+            # Until their turn others may change: they are asked again.
+            for name in self.ahead:
+                self.observations.pop(name, None)
+            self.ahead.clear()
+        if step.call is not None:
+            self.session.perform(step.call, before=self.check)
+            return ""
+        if step.kind == Kind.LOOK:
+            return self._look(state, snapshot, step.hosts)
+        if step.kind == Kind.PUSH:
+            return self._push(state, snapshot, step)
+        read = Read(step.path, step.doing, "get")
+        place = (self.session, self.listener)
+        if step.of_domain:
+            return wait_until(
+                *place,
+                read,
+                step.timeout_s,
+                lambda _, status: "" if status in step.until else None,
+            )
+        host = state.host(step.subject)
+        if step.kind == Kind.WAIT_IN:
+            return wait_until_in(*place, host.name, read, host.event)
+        # If a host comes up by itself, the event of its activation is unknown.
+        ours = host.stage == Stage.LEAVING
+        after = (host.event or newest_event(self.session)) if ours else None
+        why = wait_until_out(*place, host.name, read, after)
+        self.arrived.add(host.name)
+        return why
+
+    def _look(
+        self, state: ConversionState, snapshot: Snapshot, names: Sequence[str]
+    ) -> str:
+        exports = [domain.export for domain in state.domains]
+        hosts = {name: snapshot.host(state.host(name)) for name in names}
+        present = [host for host in hosts.values() if host is not None]
+        reports: Mapping[str, HostReport] = {}
+        why = "it has not reported"
+        try:
+            reports = self.door.reports(present)
+        except Problem as problem:
+            # This concerns these hosts only; a revert continues with the others.
+            why = problem.one_line
+        in_play = [h.name for h in state.hosts if h.stage in Stage.IN_PLAY]
+        if not set(names).isdisjoint(in_play):
+            self.ahead.update(set(names).difference(in_play))
+        for name, host in hosts.items():
+            report = reports.get(host.name) if host else None
+            self.observations[name] = (
+                observation_of(report, exports) if report else Observation(problem=why)
+            )
+        return ""
+
+    def _push(self, state: ConversionState, snapshot: Snapshot, step: RunStep) -> str:
+        host = snapshot.host(state.host(step.subject))
+        if host is None:
+            return f"{step.subject} is no longer in the engine"
+        pushed: Optional[Pushed]
+        try:
+            answers = self.door.push_policy((host,), step.policy)
+            pushed = answers.get(host.name)
+        except Problem as problem:
+            pushed = Pushed(host.name, problem=problem.one_line)
+        before = self.observations.pop(step.subject, None)
+        if pushed is None:
+            return f"{host.name} did not answer the push of the policy"
+        if pushed.problem:
+            return f"{host.name}: {pushed.problem}"
+        digest = digest_of(step.policy)
+        if pushed.digest not in (None, digest):
+            return (
+                f"{host.name} has loaded the policy {pushed.digest}, not the one that "
+                f"was pushed, {digest}"
+            )
+        if before is not None and pushed.digest is not None:
+            # The host has reported it after the load, and its mounts stay.
+            self.observations[step.subject] = replace(
+                before, policy=step.policy, digest=digest
+            )
+        return ""
 
     def _repeated_in_vain(self, state: ConversionState, step: RunStep) -> str:
         """Return why ``step`` is not tried again, "" if it is."""
         key = (state.stage, step.kind, step.subject, step.doing)
-        now = self._session.clock()
-        first = self._first_try.setdefault(key, now)
-        tries, self._tries[key] = self._tries[key], self._tries[key] + 1
+        now = self.session.clock()
+        first = self.first_try.setdefault(key, now)
+        tries, self.tries[key] = self.tries[key], self.tries[key] + 1
         if not tries or step.kind == Kind.LOOK:
             return ""
         if step.kind != Kind.ENTER:
@@ -427,67 +396,45 @@ class _Work:
                 return ""
             return f"{step.doing} had no effect after {tries} attempts"
         host = state.host(step.subject)
-        texts = reasons(events_since(self._session, host.event), host.id)
+        texts = reasons(events_since(self.session, host.event), host.id)
         why = f"{step.doing} had no effect" + "".join(
             f": {text}" for text in texts[-1:]
         )
         if now - first >= BUSY_S:
             return why
-        self._listener.note(f"{why}; retrying for up to {BUSY_S:.0f} s")
-        self._session.sleep(_RETRY_S)
+        self.listener.note(f"{why}; retrying for up to {BUSY_S:.0f} s")
+        self.session.sleep(_RETRY_S)
         return ""
-
-    def _after_refusal(
-        self,
-        before: ConversionState,
-        state: ConversionState,
-        step: RunStep,
-        why: str,
-    ) -> ConversionState:
-        """Return the state after ``step`` was refused because of ``why``, although its
-        host reaches the status.
-        """
-        if step.kind == Kind.ENTER:
-            # The engine moves it by itself.
-            self._listener.note(why)
-        if step.kind == Kind.LEAVE:
-            # Somebody else activated it before we read the newest event.
-            event = before.host(step.subject).event
-            return state.with_host(step.subject, event=event)
-        return state
 
     def _is_done_anyway(self, state: ConversionState, step: RunStep) -> bool:
         """Whether the engine refused ``step`` because it is done or in progress: by the
         request whose answer was lost, or by somebody else.
         """
         self._forget(step)
-        snapshot = self._actions.snapshot(self.read(self._session))
+        snapshot = self._snapshot(self.read(self.session))
         if step.of_domain or state.mode == OFFLINE:
             now = next_step(state, snapshot)
         else:
             # The host's own step, because another host of the batch may come first.
             now = host_step(state, state.host(step.subject), snapshot)
-        stays = Kind.LOOK if step.kind == Kind.ENTER else step.kind
-        return (now.kind, now.subject) not in (
-            (step.kind, step.subject),
-            (stays, step.subject),
-        )
+        stays = (step.kind, *[Kind.LOOK] * (step.kind == Kind.ENTER))
+        return now.subject != step.subject or now.kind not in stays
 
     def _failed(
         self, state: ConversionState, snapshot: Snapshot, step: RunStep, why: str
     ) -> ConversionState:
         if _is_optional(state, step):
-            self._listener.note(f"{why}; the run continues")
-            self._actions.unmarked.add(step.subject)
+            self.listener.note(f"{why}; the run continues")
+            self.unmarked.add(step.subject)
             return state
         before = state.stage
         state = failed(state, step, why)
         if before == Stage.CONVERTING:
-            self._actions.observations.clear()
-            self._listener.note(f"{why.rstrip('.')}; {_consequence(state)}")
+            self.observations.clear()
+            self.listener.note(f"{why.rstrip('.')}; {_consequence(state)}")
             self._plan(state, snapshot.engine)
         elif state.stage == Stage.STOPPED:
-            self._listener.note(why)
+            self.listener.note(why)
         return self._save(state)
 
     def _with_hosts_not_up(self, state: ConversionState) -> ConversionState:
@@ -497,7 +444,7 @@ class _Work:
         ]
         if not failed_hosts:
             return state
-        snapshot = Snapshot(self.read(self._session))
+        snapshot = Snapshot(self.read(self.session))
         for host in failed_hosts:
             present = snapshot.host(host)
             if present is not None and present.status != UP:
@@ -506,25 +453,22 @@ class _Work:
                 state = state.with_host(host.name, why=why)
         return self._save(state)
 
-    def _plan(self, state: ConversionState, engine: Optional[Engine]) -> None:
+    def _plan(self, state: ConversionState, engine: Engine) -> None:
         """Report the number of steps to the listener."""
-        if engine is None:
-            return
         left = sum(
-            _REPORTS.get(s.kind, 1)
-            for s in imagined(state, self._actions.snapshot(engine))
+            _REPORTS.get(s.kind, 1) for s in imagined(state, self._snapshot(engine))
         )
         names = tuple(host.name for host in state.hosts)
-        self._listener.plan(names, self._steps_done + left)
+        self.listener.plan(names, self.steps_done + left)
 
     def _forget(self, step: RunStep) -> None:
         if step.forget == "all":
-            self._actions.observations.clear()
+            self.observations.clear()
         elif step.forget:
-            self._actions.observations.pop(step.forget, None)
+            self.observations.pop(step.forget, None)
 
     def _save(self, state: ConversionState) -> ConversionState:
-        self._keeper.write(state)
+        self.keeper.write(state)
         return state
 
 

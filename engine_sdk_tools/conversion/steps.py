@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Listener, Read, types
 from ovirt_rdma.engine_sdk_tools.api.session import (
@@ -54,7 +54,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles
 
 # An evacuation migrates all virtual machines, some at a time; one without progress is
-# cancelled sooner (see Evacuation).
+# given up sooner.
 ENTER_S = 4 * 3600.0
 # Host activation connects all storage; the engine gives VDSM 180 s per domain. The wait
 # for a host that is shown as up is limited by SETTLE_S.
@@ -77,77 +77,6 @@ NOT_TO_MAINTENANCE = 14001
 # The status up is shown before the storage is connected, which takes up to 180 s per
 # domain (vdsTimeout); after this time the wait ends even without the engine's event.
 SETTLE_S = 1800.0
-
-
-class Evacuation:
-    """The evacuation of the host with the id ``host``; ``after`` is the id of the
-    newest event before the request.
-
-    It makes progress while a virtual machine migrates or their number falls. A failed
-    migration does not end it, because the engine retries by itself.
-    """
-
-    def __init__(self, session: Session, host: str, after: int) -> None:
-        self.left: Optional[int] = None
-        self._session = session
-        self._host = host
-        self._after = after or newest_event(session)
-        self._since = session.clock()
-
-    def failed(self, host: Any) -> str:
-        """Return why it has failed, "" while it may still complete. ``host`` is the
-        SDK's host, preparing for maintenance.
-        """
-        summary = host.summary
-        left = (summary.total or 0) if summary else 0
-        migrating = (summary.migrating or 0) if summary else 0
-        now = self._session.clock()
-        if left != self.left or migrating:
-            self.left, self._since = left, now
-        if now - self._since < (STUCK_S if left else IN_USE_S):
-            return ""
-        minutes = f"{(now - self._since) / 60:.0f} minutes"
-        if not left:
-            return (
-                "no virtual machine is left on it, but the engine has kept it in use "
-                f"for {minutes}: an image transfer (upload, download, backup) may be "
-                "running"
-            )
-        events = events_since(self._session, self._after)
-        # A refused deactivation does not name its host.
-        texts = reasons(events, self._host) or [
-            str(event.description)
-            for event in events
-            if event.code == NOT_TO_MAINTENANCE and event.description
-        ]
-        reason = f"says: {texts[-1]}" if texts else "gives no reason"
-        machines = f"{left} virtual machine{'s' * (left != 1)}"
-        return f"{machines} stayed on it for {minutes}; the engine {reason}"
-
-
-class Activation:
-    """The activation of the host with the id ``host``; ``after`` is the id of the
-    newest event before it, None if we did not activate it.
-    """
-
-    def __init__(self, session: Session, host: str, after: Optional[int]) -> None:
-        self._session = session
-        self._host = host
-        self._after = after
-        self._up_since: Optional[float] = None
-
-    def over(self) -> bool:
-        """Whether the activation of a host that is shown as up is complete, or the
-        wait for the engine's report has timed out.
-        """
-        if self._after is None:
-            return True
-        events = events_since(self._session, self._after, self._host)
-        connected = any(event.code == DETECTED for event in events)
-        now = self._session.clock()
-        if self._up_since is None:
-            self._up_since = now
-        return connected or now - self._up_since >= SETTLE_S
 
 
 # Of the SDK's object and its status: why the wait has failed, "" for done, None for not
@@ -193,15 +122,47 @@ def wait_until_in(
     session: Session, listener: Listener, name: str, read: Read, after: int
 ) -> str:
     """Wait until the host with this name is in maintenance, or no longer on the way
-    there; return why it is not evacuated, "" if it is. ``after`` as for Evacuation.
+    there; return why it is not evacuated, "" if it is. ``after`` is the id of the
+    newest event before the request.
+
+    An evacuation makes progress while a virtual machine migrates or their number falls.
+    A failed migration does not end it, because the engine retries by itself.
     """
-    evacuation = Evacuation(session, read.path.rpartition("/")[2], after)
+    after = after or newest_event(session)
+    before: Optional[int] = None
+    since = session.clock()
 
     def test(host: Any, status: Optional[str]) -> Optional[str]:
-        if status == "preparing_for_maintenance":
-            why = evacuation.failed(host)
-            return f"{name} is not evacuated: {why}" if why else None
-        return "" if status in IN else None
+        nonlocal before, since
+        if status != "preparing_for_maintenance":
+            return "" if status in IN else None
+        left = (host.summary.total or 0) if host.summary else 0
+        migrating = (host.summary.migrating or 0) if host.summary else 0
+        now = session.clock()
+        if left != before or migrating:
+            before, since = left, now
+        if now - since < (STUCK_S if left else IN_USE_S):
+            return None
+        minutes = f"{(now - since) / 60:.0f} minutes"
+        if not left:
+            return (
+                f"{name} is not evacuated: no virtual machine is left on it, but the "
+                f"engine has kept it in use for {minutes}: an image transfer (upload, "
+                "download, backup) may be running"
+            )
+        events = events_since(session, after)
+        # A refused deactivation does not name its host.
+        texts = reasons(events, read.path.rpartition("/")[2]) or [
+            str(event.description)
+            for event in events
+            if event.code == NOT_TO_MAINTENANCE and event.description
+        ]
+        reason = f"says: {texts[-1]}" if texts else "gives no reason"
+        machines = f"{left} virtual machine{'s' * (left != 1)}"
+        return (
+            f"{name} is not evacuated: {machines} stayed on it for {minutes}; the "
+            f"engine {reason}"
+        )
 
     return wait_until(session, listener, read, ENTER_S, test, host=name, entering=True)
 
@@ -214,14 +175,19 @@ def wait_until_out(
     after: Optional[int],
 ) -> str:
     """Wait until the host with this name is up with its storage connected, or has
-    failed; return why it is not waited for, "" if it has arrived. ``after`` as for
-    Activation.
+    failed; return why it is not waited for, "" if it has arrived. ``after`` is the id
+    of the newest event before its activation, None if we did not activate it.
     """
-    activation = Activation(session, read.path.rpartition("/")[2], after)
+    up_since: Optional[float] = None
 
-    def test(host: Any, status: Optional[str]) -> Optional[str]:
-        if status == "up" and not activation.over():
-            return None
+    def test(_: Any, status: Optional[str]) -> Optional[str]:
+        nonlocal up_since
+        if status == "up" and after is not None:
+            events = events_since(session, after, read.path.rpartition("/")[2])
+            up_since = session.clock() if up_since is None else up_since
+            late = session.clock() - up_since >= SETTLE_S
+            if not late and all(event.code != DETECTED for event in events):
+                return None
         return "" if status in OUT else None
 
     return wait_until(session, listener, read, LEAVE_S, test, host=name)
@@ -298,60 +264,34 @@ class RunStep:
         return self.call is not None or self.kind == Kind.PUSH
 
 
+def _of_host(kind: str, host: Named, doing: str, **more: Any) -> RunStep:
+    return RunStep(kind, host.name, doing, forget=host.name, **more)
+
+
 def enter(host: Named, why: str = "ovirt-rdma remounts its storage") -> RunStep:
     """Move a host to maintenance: its virtual machines leave, its mounts end."""
-    return RunStep(
-        Kind.ENTER,
-        host.name,
-        f"moving {host.name} to maintenance",
-        Call(
-            f"hosts/{host.id}",
-            "deactivate",
-            f"moving {host.name} to maintenance",
-            {"reason": why},
-            subject=host.name,
-        ),
-        before=Stage.ENTERING,
-        forget=host.name,
-    )
+    doing, words = f"moving {host.name} to maintenance", {"reason": why}
+    call = Call(f"hosts/{host.id}", "deactivate", doing, words, subject=host.name)
+    return _of_host(Kind.ENTER, host, doing, call=call, before=Stage.ENTERING)
 
 
 def wait_in(host: Named) -> RunStep:
     """Wait until a host is in maintenance, or no longer on the way there."""
-    return RunStep(
-        Kind.WAIT_IN,
-        host.name,
-        f"waiting for {host.name} to be in maintenance",
-        until=IN,
-        path=f"hosts/{host.id}",
-        forget=host.name,
-    )
+    doing = f"waiting for {host.name} to be in maintenance"
+    return _of_host(Kind.WAIT_IN, host, doing, until=IN, path=f"hosts/{host.id}")
 
 
 def leave(host: Named) -> RunStep:
     """Activate a host: it connects its storage."""
-    return RunStep(
-        Kind.LEAVE,
-        host.name,
-        f"activating {host.name}",
-        Call(
-            f"hosts/{host.id}", "activate", f"activating {host.name}", subject=host.name
-        ),
-        before=Stage.LEAVING,
-        forget=host.name,
-    )
+    doing = f"activating {host.name}"
+    call = Call(f"hosts/{host.id}", "activate", doing, subject=host.name)
+    return _of_host(Kind.LEAVE, host, doing, call=call, before=Stage.LEAVING)
 
 
 def wait_out(host: Named) -> RunStep:
     """Wait until a host is up with its storage connected, or has failed."""
-    return RunStep(
-        Kind.WAIT_OUT,
-        host.name,
-        f"waiting for {host.name} to be up",
-        until=OUT,
-        path=f"hosts/{host.id}",
-        forget=host.name,
-    )
+    doing = f"waiting for {host.name} to be up"
+    return _of_host(Kind.WAIT_OUT, host, doing, until=OUT, path=f"hosts/{host.id}")
 
 
 def look(*hosts: HostRecord) -> RunStep:
@@ -369,24 +309,16 @@ def push(host: HostRecord, policy: PolicyFiles) -> RunStep:
     return RunStep(Kind.PUSH, host.name, doing, policy=policy)
 
 
-def mark(host: HostRecord, stage: str, why: str = "") -> RunStep:
-    """Store the stage of a host."""
-    return RunStep(Kind.MARK, host.name, after=stage, why=why)
+def mark(record: Union[HostRecord, DomainRecord], stage: str, why: str = "") -> RunStep:
+    """Store the stage of a host or a domain."""
+    of_domain = isinstance(record, DomainRecord)
+    return RunStep(Kind.MARK, record.name, after=stage, why=why, of_domain=of_domain)
 
 
-def fail(host: HostRecord, why: str) -> RunStep:
-    """Fail because of the present state of a host."""
-    return RunStep(Kind.FAIL, host.name, why=why)
-
-
-def mark_domain(domain: DomainRecord, stage: str) -> RunStep:
-    """Store the stage of a domain."""
-    return RunStep(Kind.MARK, domain.name, after=stage, of_domain=True)
-
-
-def fail_domain(domain: DomainRecord, why: str) -> RunStep:
-    """Fail because of the present state of a domain, or of the whole."""
-    return RunStep(Kind.FAIL, domain.name, why=why, of_domain=True)
+def fail(record: Union[HostRecord, DomainRecord], why: str) -> RunStep:
+    """Fail because of the present state of a host, of a domain, or of the whole."""
+    of_domain = isinstance(record, DomainRecord)
+    return RunStep(Kind.FAIL, record.name, why=why, of_domain=of_domain)
 
 
 def set_row(domain: DomainRecord, options: str, *, force: bool) -> RunStep:
@@ -402,22 +334,13 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> RunStep:
     doing = f"setting the mount options of {domain.name} to {options!r}"
     if not options:
         doing = f"clearing the mount options of {domain.name}"
-    return RunStep(
-        Kind.CALL,
-        domain.name,
-        doing,
-        Call(
-            f"storageconnections/{domain.connection}",
-            "update",
-            doing,
-            {
-                "connection": types.StorageConnection(**row),
-                **({"force": True} if force else {}),
-            },
-            subject=domain.name,
-        ),
-        of_domain=True,
-    )
+    words = {
+        "connection": types.StorageConnection(**row),
+        **({"force": True} if force else {}),
+    }
+    path = f"storageconnections/{domain.connection}"
+    call = Call(path, "update", doing, words, subject=domain.name)
+    return RunStep(Kind.CALL, domain.name, doing, call, of_domain=True)
 
 
 def upgrade(cluster: Cluster, *, begins: bool) -> RunStep:
@@ -435,58 +358,51 @@ def upgrade_call(cluster: Cluster, *, begins: bool) -> Call:
     doing = f"ending the mark of cluster {cluster.name}"
     if begins:
         doing = f"marking cluster {cluster.name} as being upgraded"
-    return Call(
-        f"clusters/{cluster.id}",
-        "upgrade",
-        doing,
-        {
-            "upgrade_action": actions.START if begins else actions.FINISH,
-            "correlation_id": cluster.our_upgrade,
-        },
-        subject=cluster.name,
-    )
+    words = {
+        "upgrade_action": actions.START if begins else actions.FINISH,
+        "correlation_id": cluster.our_upgrade,
+    }
+    return Call(f"clusters/{cluster.id}", "upgrade", doing, words, cluster.name)
 
 
 def deactivate(state: ConversionState, domain: DomainRecord) -> RunStep:
     """Move a domain to maintenance: all hosts unmount it."""
     doing = f"moving {domain.name} to maintenance"
-    return _of_attached(state, domain, "deactivate", doing, Stage.ENTERING)
+    call = Call(_attached(state, domain), "deactivate", doing, subject=domain.name)
+    return _of_attached(Kind.CALL, domain, doing, call=call, before=Stage.ENTERING)
 
 
 def activate(state: ConversionState, domain: DomainRecord) -> RunStep:
     """Activate a domain: all hosts mount it."""
     doing = f"activating {domain.name}"
-    return _of_attached(state, domain, "activate", doing, Stage.LEAVING)
-
-
-def _of_attached(
-    state: ConversionState, domain: DomainRecord, method: str, doing: str, before: str
-) -> RunStep:
-    call = Call(_attached(state, domain), method, doing, subject=domain.name)
-    return RunStep(
-        Kind.CALL, domain.name, doing, call, before=before, forget="all", of_domain=True
-    )
+    call = Call(_attached(state, domain), "activate", doing, subject=domain.name)
+    return _of_attached(Kind.CALL, domain, doing, call=call, before=Stage.LEAVING)
 
 
 def wait_domain(
     state: ConversionState, domain: DomainRecord, wanted: str, *others: str
 ) -> RunStep:
     """Wait until a domain has the status ``wanted`` or one of ``others``."""
-    return RunStep(
-        Kind.WAIT_IN,
-        domain.name,
-        f"waiting for {domain.name} to be {'in ' * (wanted == 'maintenance')}{wanted}",
-        until=(wanted, *others),
-        path=_attached(state, domain),
-        timeout_s=DOMAIN_S,
-        forget="all",
-        of_domain=True,
+    doing = (
+        f"waiting for {domain.name} to be {'in ' * (wanted == 'maintenance')}{wanted}"
     )
+    until, path = (wanted, *others), _attached(state, domain)
+    return _of_attached(
+        Kind.WAIT_IN, domain, doing, until=until, path=path, timeout_s=DOMAIN_S
+    )
+
+
+def _of_attached(kind: str, domain: DomainRecord, doing: str, **more: Any) -> RunStep:
+    return RunStep(kind, domain.name, doing, forget="all", of_domain=True, **more)
 
 
 def _attached(state: ConversionState, domain: DomainRecord) -> str:
     # Only this path shows its status.
     return f"datacenters/{state.data_center}/storagedomains/{domain.id}"
+
+
+# Why there is nothing to do for a host.
+REMOVED = "it is no longer in the engine"
 
 
 # Decide the next step of one host so that it remounts its storage.
@@ -498,7 +414,7 @@ def host_step(  # noqa: PLR0911 - one row per status
     """Return the next step of a host that should be up in the end."""
     present = snapshot.host(host)
     if present is None:
-        return mark(host, Stage.DONE, "it is no longer in the engine")
+        return mark(host, Stage.DONE, REMOVED)
     observed = snapshot.observations.get(host.name)
     back = host.goal == BACK
     if host.stage == Stage.TODO and not back and host_is(present.status, LACKS, BROKEN):
@@ -578,14 +494,14 @@ def _somebody_elses(host: HostRecord, observed: Observation, loaded: str) -> str
 def away_step(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> RunStep:
     """Return the next step of a host that was not up at the start, and stays so."""
     if snapshot.host(host) is None:
-        return mark(host, Stage.DONE, "it is no longer in the engine")
+        return mark(host, Stage.DONE, REMOVED)
     policy = policy_step(host, snapshot.observations.get(host.name))
     if policy is not None:
         return policy
     return mark(host, Stage.LEFT, f"it was {status_words(host.found)}, and stays so")
 
 
-def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> RunStep:  # noqa: PLR0911 - one row per status
+def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> RunStep:
     remounted = host.stage == Stage.LEAVING
     if state.kind == HEAL and host.goal == BACK:
         # It is not worse than before.
@@ -593,16 +509,25 @@ def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> RunStep
     if remounted and host.name not in snapshot.arrived:
         return wait_out(host)
     observed = snapshot.observations.get(host.name)
+    if not remounted and observed and not observed.problem:
+        wrong = unlike(state, host, observed)
+        return enter(host) if wrong else mark(host, Stage.DONE)
+    return mounts_step(state, host, snapshot) or mark(host, Stage.DONE)
+
+
+def mounts_step(
+    state: ConversionState, host: HostRecord, snapshot: Snapshot
+) -> Optional[RunStep]:
+    """Return None if the mounts of ``host`` are as they should be; else the step that
+    asks it, or fails because of them.
+    """
+    observed = snapshot.observations.get(host.name)
     if observed is None:
         return look(host)
     if observed.problem:
         return fail(host, f"{host.name} cannot be asked: {observed.problem}")
     wrong = unlike(state, host, observed)
-    if not wrong:
-        return mark(host, Stage.DONE)
-    if remounted:
-        return fail(host, f"on {host.name} {'; '.join(wrong)}")
-    return enter(host)
+    return fail(host, f"on {host.name} {'; '.join(wrong)}") if wrong else None
 
 
 def _is(host: HostRecord, status: Optional[str]) -> str:

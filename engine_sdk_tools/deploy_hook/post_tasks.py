@@ -12,8 +12,7 @@ import errno
 import fcntl
 import os
 import re
-import shlex
-import stat
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Optional
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import (
     COLLECTION,
     INSTALLED,
-    MISSING,
     SETTINGS,
     PostTasksProblem,
     find,
@@ -71,25 +69,23 @@ def read_settings(
         values = yaml.safe_load(read_file(path, _MOST_BYTES))
     except FileNotFoundError:
         return {}
-    except OSError as error:
-        raise _invalid(path, error.strerror or str(error)) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
-        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        reason = getattr(error, "problem", None) or getattr(error, "strerror", None)
+        reason = reason or str(error).splitlines()[0]
         raise _invalid(path, f"{where}{reason}") from None
     if values is None:
         return {}
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise _invalid(path, "it is not a list of lines 'NAME: VALUE'")
     known = _known(collection)
-    unknown = sorted(name for name in values if known and name not in known)
-    if unknown:
-        raise _invalid(path, f"the role has no variable {', '.join(unknown)}")
     for name, value in values.items():
+        if known and name not in known:
+            raise _invalid(path, f"the role has no variable {name}")
         wrong = _wrong(name, known.get(name, {}), value)
         if wrong:
-            raise _invalid(path, f"{name} {wrong}")
+            raise _invalid(path, f"{name} is {value!r}, and must be {wrong}")
     return values
 
 
@@ -150,13 +146,12 @@ def _known(collection: Optional[Path]) -> dict[str, Any]:
 
 
 def _wrong(name: str, known: Mapping[str, Any], value: Any) -> str:
-    """Return what is wrong with the value of a variable, "" if nothing is."""
-    choices, kind = known.get("choices"), known.get("type")
-    choices = [str(one) for one in choices] if isinstance(choices, list) else []
+    """Return what the value of a variable must be; "" if it is that."""
+    choices, kind = known.get("choices"), str(known.get("type"))
     if isinstance(value, str) and "{{" in value and name != "ovirt_rdma_on_failure":
         return ""  # a template; Ansible alone knows its value
-    if choices and value not in choices:
-        return f"is {value!r}, and must be one of {', '.join(choices)}"
+    if isinstance(choices, list) and choices and value not in choices:
+        return f"one of {', '.join(map(str, choices))}"
     # As ansible.module_utils.common.validation takes them, but for None.
     good = {
         "bool": isinstance(value, bool) or str(value).lower() in _TRUTH,
@@ -164,9 +159,7 @@ def _wrong(name: str, known: Mapping[str, Any], value: Any) -> str:
         "list": isinstance(value, (list, str)),
         "str": value is None or isinstance(value, (str, int, float)),
     }
-    if good.get(str(kind), True):
-        return ""
-    return f"is {value!r}, and must be {_KINDS[str(kind)]}"
+    return "" if good.get(kind, True) else _KINDS[kind]
 
 
 def _invalid(path: str, reason: str) -> SettingsProblem:
@@ -182,7 +175,6 @@ def _invalid(path: str, reason: str) -> SettingsProblem:
 # AnsibleConstants.HOST_DEPLOY_POST_TASKS_FILE_PATH
 POST_TASKS = "/etc/ovirt-engine/ansible/ovirt-host-deploy-post-tasks.yml"
 BACKUP = ".before-ovirt-rdma"
-# The engine reads whole tasks into memory, several times.
 _NEW_MODE = 0o644
 
 
@@ -190,22 +182,26 @@ class PostTasksFile:
     """The file at ``path``, which may be missing or a symbolic link.
 
     Its folder must exist: an engine has it. Raises PostTasksProblem if there is none,
-    or if the path is no regular file.
+    if the path is a link to nothing, or no regular file.
     """
 
-    def __init__(self, path: str = POST_TASKS) -> None:
-        self.named = self.path = Path(path)
+    def __init__(self, path: str) -> None:
+        self.named = Path(path)
+        self.path = Path(os.path.realpath(path))
         try:
-            self.path = self.named.resolve(strict=False)
-            broken = self.named.is_symlink() and not self.path.exists()
+            there = self.path.exists()
+            odd = there and not self.path.is_file()
             folder = self.path.parent.is_dir()
-        except RuntimeError:  # a loop of links; OSError since Python 3.13
-            broken = True
         except OSError as error:
-            broken = error.errno == errno.ELOOP
-            if not broken:
-                raise self._failed("read", error) from None
-        if broken:
+            raise self._failed("read", error) from None
+        # A link to /dev/null too: it would be replaced.
+        if odd:
+            raise PostTasksProblem(
+                "post-tasks-no-file",
+                f"{path} is not a regular file",
+                "replace it by a file of tasks, or remove it",
+            )
+        if self.named.is_symlink() and not there:
             raise PostTasksProblem(
                 "post-tasks-link-broken",
                 f"{path} is a symbolic link to a file that does not exist",
@@ -247,32 +243,12 @@ class PostTasksFile:
 
     def read(self) -> Optional[bytes]:
         """Return the content, None if the file is missing. Raises PostTasksProblem."""
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            descriptor = os.open(self.path, flags)
+            return read_file(self.path, _MOST_BYTES)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._failed("read", error) from error
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise PostTasksProblem(
-                "post-tasks-no-file",
-                f"{self.named} is not a regular file",
-                "replace it by a file of tasks, or remove it",
-            )
-        with os.fdopen(descriptor, "rb") as stream:
-            try:
-                content = stream.read(_MOST_BYTES + 1)
-            except OSError as error:
-                raise self._failed("read", error) from error
-        if len(content) > _MOST_BYTES:
-            raise PostTasksProblem(
-                "post-tasks-too-large",
-                f"{self.named} has more than {_MOST_BYTES // 1_000_000} MB",
-                "move the tasks to files of their own, and include them",
-            )
-        return content
 
     def replace(self, before: Optional[bytes], after: Optional[bytes]) -> None:
         """Write ``after`` in place of ``before``, which is kept as the backup; None is
@@ -287,15 +263,6 @@ class PostTasksFile:
                 "post-tasks-changed-meanwhile",
                 f"{self.named} was changed by somebody else in this moment",
                 "run the command again",
-            )
-        if before is not None and self.path.stat().st_nlink > 1:
-            own = shlex.quote(str(self.path))
-            raise PostTasksProblem(
-                "post-tasks-hard-links",
-                f"{self.named} has a second name (a hard link), which would keep the "
-                "old content",
-                f"make it a file of its own: cp --preserve=all {own} {own}.new; "
-                f"mv {own}.new {own}",
             )
         try:
             if before is not None:
@@ -317,54 +284,41 @@ class PostTasksFile:
             ) from error
 
     def _write(self, path: Path, content: bytes) -> None:
-        """Replace ``path``, with the attributes of the post-tasks file."""
+        """Replace ``path``, with mode, owner, label and access control list of the
+        post-tasks file.
+        """
         # The form of name that remove_unfinished knows.
         descriptor, name = tempfile.mkstemp(
             ".ovirt-rdma", f".{path.name}.", path.parent
         )
         try:
             with os.fdopen(descriptor, "wb") as stream:
-                with contextlib.suppress(OSError):
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._like_the_file(descriptor)
                 stream.write(content)
                 stream.flush()
+                if self.path.exists():
+                    status = self.path.stat()
+                    os.fchown(descriptor, status.st_uid, status.st_gid)
+                    # After the owner, because a change of owner clears bits.
+                    shutil.copystat(self.path, name)
+                    os.utime(name)
+                else:
+                    os.fchmod(descriptor, _NEW_MODE)
                 os.fsync(descriptor)
-                Path(name).replace(path)
+            Path(name).replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
                 Path(name).unlink()
             raise
 
-    def _like_the_file(self, descriptor: int) -> None:
-        try:
-            status = self.path.stat()
-        except FileNotFoundError:
-            os.fchmod(descriptor, _NEW_MODE)
-            return
-        if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-            os.fchown(descriptor, status.st_uid, status.st_gid)
-        # After the owner, because a change of owner clears bits.
-        os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
-        for name in _attributes(self.path):
-            # The label, and the access control list.
-            os.setxattr(descriptor, name, os.getxattr(self.path, name))
-
     def _failed(self, doing: str, error: OSError) -> PostTasksProblem:
+        fix = fix_for(error, self.path)
+        if error.errno == errno.EFBIG:
+            fix = "move the tasks to files of their own, and include them"
         return PostTasksProblem(
             "post-tasks-not-accessible",
             f"cannot {doing} {self.named}: {error.strerror or error}",
-            fix_for(error, self.path),
+            fix,
         )
-
-
-def _attributes(path: Path) -> list[str]:
-    try:
-        return os.listxattr(path)
-    except OSError as error:
-        if error.errno in (errno.ENOTSUP, errno.EPERM):
-            return []
-        raise
 
 
 def block_problem() -> Optional[Problem]:
@@ -373,29 +327,23 @@ def block_problem() -> Optional[Problem]:
     """
     if not Path(POST_TASKS).parent.is_dir():
         return None
-    collection = collection_folder()
-    name = COLLECTION if collection is None else str(collection)
     try:
-        content = PostTasksFile(POST_TASKS).read()
-        state = MISSING if content is None else find(content, name).state
+        content = PostTasksFile(POST_TASKS).read() or b""
+        state = find(content, collection_name()).state
     except PostTasksProblem as problem:
         return problem
-    if state != INSTALLED:
-        return ChecksFailed(
-            [
-                Sentence(
-                    "deploy-hook-not-installed",
-                    f"hosts have to be reinstalled, but the block in {POST_TASKS} is "
-                    f"{state}: the engine would not prepare them",
-                )
-            ],
-            "ovirt-rdma deploy-hook install; or, without maintenance: --by ssh",
-        )
-    return None
+    if state == INSTALLED:
+        return None
+    why = (
+        f"hosts have to be reinstalled, but the block in {POST_TASKS} is {state}: the "
+        "engine would not prepare them"
+    )
+    return ChecksFailed(
+        [Sentence("deploy-hook-not-installed", why)],
+        "ovirt-rdma deploy-hook install; or, without maintenance: --by ssh",
+    )
 
 
-def refuse_without_block() -> None:
-    """Raise the problem of :func:`block_problem`, if there is one."""
-    problem = block_problem()
-    if problem is not None:
-        raise problem
+def collection_name() -> str:
+    """Return the folder of our collection, that of the package if there is none."""
+    return str(collection_folder() or COLLECTION)

@@ -39,9 +39,9 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
 )
 from ovirt_rdma.engine_sdk_tools.api.session import Session, events_since, newest_event
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan
-from ovirt_rdma.engine_sdk_tools.domains.transport import transports_in_use
+from ovirt_rdma.engine_sdk_tools.domains.transport import no_report, transports_in_use
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, reports_of
-from ovirt_rdma.engine_sdk_tools.job import Undo, Undone, after_lost, undo
+from ovirt_rdma.engine_sdk_tools.job import Undo, after_lost, undo
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host, listed, status_words
 from ovirt_rdma.engine_sdk_tools.reader import connection_of
 from ovirt_rdma.host.errors import Problem
@@ -189,14 +189,9 @@ def hosts_mounted(
     return Mounted(tuple(reports.known[host.id] for host in now), fell, tuple(failed))
 
 
-def not_verified(hosts: Sequence[ProvenHost]) -> tuple[str, ...]:
-    """Return the names of the hosts for which ``mounted`` is unknown."""
-    return tuple(host.host for host in hosts if host.mounted is None)
-
-
 def unverified_sentence(hosts: Sequence[ProvenHost]) -> str:
     """Return a sentence on hosts for which ``mounted`` is unknown; "" for none."""
-    names = not_verified(hosts)
+    names = [host.host for host in hosts if host.mounted is None]
     return f"not verified on {listed(names)}: {NOT_MOUNTED_LATER}" if names else ""
 
 
@@ -221,13 +216,8 @@ class _Reports:
 
     def _reports(self, hosts: Sequence[Host]) -> Iterator[tuple[Host, HostReport]]:
         if self._door is None:
-            return ((host, _not_asked(host)) for host in hosts)
+            return ((host, no_report(host)) for host in hosts)
         return reports_of(hosts, self._door)
-
-
-def _not_asked(host: Host) -> HostReport:
-    fix = "allow access to the hosts over SSH, to prove the transport"
-    return HostReport(host.name, problem="the host was not asked", fix=fix)
 
 
 def _with_status(session: Session, hosts: Sequence[Host]) -> list[Host]:
@@ -273,58 +263,26 @@ MAINTENANCE_S = 600.0
 _DOWN = ("maintenance", "unattached")
 
 
-@dataclass
-class Traces:
-    """The ids of what the run has made so far; ``fell`` are hosts that became
-    non-operational because of it.
-    """
-
-    connection: str = ""
-    domain: str = ""
-    attached: bool = False
-    fell: tuple[Host, ...] = ()
-
-
-def _rolled_back(
-    session: Session, plan: DomainPlan, made: Traces, listener: Listener
-) -> Undone:
-    """Roll back what was made; the hosts that fell because of it are activated."""
-    domain = undo(session, _undoing(session, plan, made), listener)
-    activations = [
-        Undo(
-            Call(f"hosts/{h.id}", "activate", f"activating {h.name} again", {}, h.name),
-            f"activate {h.name}",
-        )
-        for h in reversed(made.fell)
-    ]
-    hosts = undo(session, activations, listener)
-    return Undone(
-        domain.done + hosts.done,
-        domain.left + hosts.left,
-        domain.manual_fixes + hosts.manual_fixes,
-    )
-
-
-def _undoing(session: Session, plan: DomainPlan, made: Traces) -> list[Undo]:
+def _undoing(run: _Run) -> list[Undo]:
     """Return how to undo what was made, in the order in which it was made."""
+    plan, session = run.plan, run.session
     name, center = plan.name, plan.data_center
     undoing = []
-    if made.connection:
+    if run.made_connection:
         # As a rule, the engine has removed it with the domain.
-        path = f"storageconnections/{made.connection}"
+        path = f"storageconnections/{run.made_connection}"
         doing = f"removing the connection to {plan.row.export} again"
-        by_hand = f"remove the storage connection {made.connection}"
+        by_hand = f"remove the storage connection {run.made_connection}"
         undoing.append(Undo(Call(path, "remove", doing, {}, name), by_hand))
-    if made.domain:
+    if run.made_domain:
         # Its folder on the export goes too. It is ours: it cannot be an import.
         words = {"host": plan.host.name, "format": True}
         doing = f"removing the domain {name} again"
-        call = Call(f"storagedomains/{made.domain}", "remove", doing, words, name)
-        by_hand = f"remove the domain {name}, and {plan.left_over(made.domain)}"
+        call = Call(f"storagedomains/{run.domain}", "remove", doing, words, name)
+        by_hand = f"remove the domain {name}, and {plan.left_over(run.domain)}"
         undoing.append(Undo(call, by_hand, first=True))
-    if made.attached:
-        domain = plan.domain.id if plan.domain else made.domain
-        path = f"datacenters/{center.id}/storagedomains/{domain}"
+    if run.attached:
+        path = f"datacenters/{center.id}/storagedomains/{run.domain}"
         by_hand = f"move {name} to maintenance and detach it from {center.name}"
         call = Call(path, "remove", f"detaching {name} again", {}, name)
         undoing.append(Undo(call, by_hand, first=True))
@@ -375,7 +333,7 @@ class DomainMade:
     @property
     def not_verified(self) -> tuple[str, ...]:
         """The hosts for which it is unknown whether they have mounted the domain."""
-        return not_verified(self.hosts)
+        return tuple(host.host for host in self.hosts if host.mounted is None)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -411,15 +369,17 @@ def create_domain(
         run.make()
         run.activate()
         mounted = run.look(door, events)
-        run.traces.fell = mounted.fell
+        run.fell = mounted.fell
         if mounted.failed:
             reason = "; ".join(mounted.failed)
             fix = f"on each host that is named: {nfs_check(plan.row.export)}"
             raise EngineProblem("domain-not-mounted", reason, BROKEN, fix=fix)
     except Problem as error:
         explained = _with_events(events, error, plan)
-        undone = _rolled_back(session, plan, run.traces, listener)
-        raise undone.told(explained) from error
+        undone = undo(session, _undoing(run), listener)
+        # The hosts that fell because of it are activated.
+        again = undo(session, [_activation(h) for h in reversed(run.fell)], listener)
+        raise undone.then(again).told(explained) from error
     if events.problem:
         listener.note(
             f"the engine's events on failed mounts are unknown: {events.problem}"
@@ -427,43 +387,66 @@ def create_domain(
     return DomainMade(run.domain, plan.transport, True, mounted.hosts)
 
 
+def _activation(host: Host) -> Undo:
+    doing = f"activating {host.name} again"
+    call = Call(f"hosts/{host.id}", "activate", doing, {}, host.name)
+    return Undo(call, f"activate {host.name}")
+
+
 class _Run:
-    """The parts of a run, each reported to the listener; ``domain`` is the domain's id,
-    once known.
+    """The parts of a run, each reported to the listener.
+
+    ``domain`` is the domain's id, once known; ``made_connection`` that of the
+    connection if the run has made it. ``fell`` are hosts that became non-operational
+    because of it.
     """
 
     def __init__(self, session: Session, plan: DomainPlan, listener: Listener) -> None:
-        self._session, self._plan, self._listener = session, plan, listener
-        self.traces = Traces()
+        self.session, self.plan, self._listener = session, plan, listener
         self.domain = plan.domain.id if plan.domain else ""
+        self.made_connection = ""
+        self.made_domain = self.attached = False
+        self.fell: tuple[Host, ...] = ()
 
     def make(self) -> None:
         """Make the connection and the domain, unless they exist."""
-        plan = self._plan
+        plan = self.plan
         if self.domain:
             return
         row = plan.row.id
         if not row:
-            row = self._made(plan.connecting(), lambda: _row_like(self._session, plan))
-            self.traces.connection = row
+            row = self._made(plan.connecting(), lambda: _row_like(self.session, plan))
+            self.made_connection = row
         self.domain = self._made(
-            plan.adding(row), lambda: _domain_named(self._session, plan.name)
+            plan.adding(row), lambda: _domain_named(self.session, plan.name)
         )
-        self.traces.domain = self.domain
+        self.made_domain = True
 
     def activate(self) -> None:
         """Attach the domain, unless it is attached, and wait until it is active.
 
         Raises EngineProblem if the activation has failed for good.
         """
-        answered = not self._plan.attached and self._attached()
-        plan = self._plan
+        plan = self.plan
+        answered = not plan.attached and self._attached()
         doing = f"activating {plan.name}"
         path = f"datacenters/{plan.data_center.id}/storagedomains/{self.domain}"
-        final = _Final(self._session.clock, 0.0 if answered else SETTLED_S)
         read = Read(path, f"reading {plan.name}", "get")
+        since: Optional[float] = None
+
+        def final(domain: Any) -> Optional[str]:
+            """Active, or for a while not activated."""
+            nonlocal since
+            status, now = _status(domain), self.session.clock()
+            if status not in _NOT_ACTIVATED:
+                since = None
+                return status if status == _ACTIVE else None
+            since = now if since is None else since
+            settled_s = 0.0 if answered else SETTLED_S
+            return status if now - since >= settled_s else None
+
         with step(self._listener, doing, plan.name):
-            status = self._session.wait_until(read, final, doing, ACTIVE_S)
+            status = self.session.wait_until(read, final, doing, ACTIVE_S)
             if status != _ACTIVE:
                 sentence = (
                     f"{plan.name} is attached, but could not be activated: it is "
@@ -475,7 +458,7 @@ class _Run:
         self, door: Optional[HostAccess], events: Optional[MountEvents] = None
     ) -> Mounted:
         """Check whether the hosts have mounted it; ``events`` as for hosts_mounted."""
-        plan = self._plan
+        plan = self.plan
         doing = f"proving {plan.name} on its hosts"
         domain = Domain(
             self.domain,
@@ -487,7 +470,7 @@ class _Run:
             connection=plan.row,
         )
         with step(self._listener, doing, plan.name) as now:
-            mounted = hosts_mounted(self._session, door, plan.hosts, domain, events)
+            mounted = hosts_mounted(self.session, door, plan.hosts, domain, events)
             now.problem = "; ".join(mounted.failed)
         return mounted
 
@@ -497,7 +480,7 @@ class _Run:
         """
         with step(self._listener, call.doing, call.subject):
             try:
-                return str(self._session.perform(call).id)
+                return str(self.session.perform(call).id)
             except LostAnswer as lost:
                 return after_lost(lost, look)
 
@@ -505,37 +488,17 @@ class _Run:
         """Attach the domain; return whether the engine has answered. If so, it has
         tried to activate the domain too.
         """
-        call = self._plan.attaching(self.domain)
+        call = self.plan.attaching(self.domain)
         # From here on the domain may be attached, whatever the answer.
-        self.traces.attached = True
+        self.attached = True
         with step(self._listener, call.doing, call.subject):
             try:
-                self._session.perform(call)
+                self.session.perform(call)
             except LostAnswer as error:
                 # The wait for an active domain will show if it is not attached.
                 self._listener.note(str(error))
                 return False
         return True
-
-
-class _Final:
-    """Return a domain's status when it is final: active, or for ``settled_s`` one of
-    _NOT_ACTIVATED; else None.
-    """
-
-    def __init__(self, clock: Callable[[], float], settled_s: float) -> None:
-        self._clock, self._settled_s = clock, settled_s
-        self._since: Optional[float] = None
-
-    def __call__(self, domain: Any) -> Optional[str]:
-        status = _status(domain)
-        if status not in _NOT_ACTIVATED:
-            self._since = None
-            return status if status == _ACTIVE else None
-        now = self._clock()
-        if self._since is None:
-            self._since = now
-        return status if now - self._since >= self._settled_s else None
 
 
 def _row_like(session: Session, plan: DomainPlan) -> str:

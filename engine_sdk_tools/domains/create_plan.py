@@ -186,83 +186,68 @@ def _against_rdma(options: MountOptions, v6: bool) -> Iterator[Sentence]:
 
 
 def _unfit(export: Export) -> Iterator[Sentence]:
-    text = str(export)
-    head = f"export {text!r}: "
-    if not text.isascii() or any(c.isspace() for c in text):
-        sentence = "the engine accepts only ASCII without blanks"
-        yield Sentence("export-characters-refused", head + sentence)
-    if "%" in export.server:
-        yield Sentence(
+    text, server, address = str(export), export.server, export.address
+    loopback = address is not None and address.is_loopback
+    reserved = address is not None and is_unusable_address(address) and not loopback
+    v6 = ":" in server
+    link_local = address is not None and address.version == 6 and address.is_link_local
+    named = "." not in server if v6 else _SERVER.fullmatch(server)
+    for id, wrong, sentence in (
+        (
+            "export-characters-refused",
+            not text.isascii() or any(c.isspace() for c in text),
+            "the engine accepts only ASCII without blanks",
+        ),
+        (
             "export-address-zone",
-            f"{head}the engine accepts no address with a zone; a link-local address "
-            "is a different server for each host anyway",
-        )
-    if ":" in export.path:
+            "%" in server,
+            "the engine accepts no address with a zone; a link-local address is a "
+            "different server for each host anyway",
+        ),
         # StorageDomainMapper.setPath splits there.
-        sentence = "the engine cuts off a path at ':'"
-        yield Sentence("export-path-refused", head + sentence)
-    yield from _server(export)
-    yield from _path(export)
-    address = export.address
-    if address is not None and address.is_loopback:
-        sentence = "a loopback address is the host itself, on each host"
-        yield Sentence("export-address-loopback", head + sentence)
-    elif address is not None and is_unusable_address(address):
-        sentence = "no server can have this address"
-        yield Sentence("export-address-reserved", head + sentence)
-    elif address is not None and address.version == 6 and address.is_link_local:
-        yield Sentence(
+        (
+            "export-path-refused",
+            ":" in export.path,
+            "the engine cuts off a path at ':'",
+        ),
+        (
+            "export-server-refused",
+            server.isascii() and not named,
+            "the engine accepts no such server: parts of a name have letters, digits "
+            "and, only inside, '-'; the last of several has at least two characters "
+            "and no '-', and no dot follows it; an IPv6 address is in hexadecimal "
+            "digits",
+        ),
+        (
+            "export-path-refused",
+            not _PATH.fullmatch(export.path),
+            "the engine accepts no path whose last part begins with '.', is empty "
+            "after a '\\', or has '|' or '^'",
+        ),
+        (
+            "export-address-loopback",
+            loopback,
+            "a loopback address is the host itself, on each host",
+        ),
+        (
+            "export-address-reserved",
+            reserved,
+            "no server can have this address",
+        ),
+        (
             "export-address-link-local",
-            f"{head}a link-local address needs a zone, which the engine does not "
-            "accept",
-        )
-    if len(text) > LONGEST_EXPORT:
-        yield Sentence(
+            link_local and not reserved,
+            "a link-local address needs a zone, which the engine does not accept",
+        ),
+        (
             "export-too-long",
-            f"the export has {len(text)} characters; the engine stores at most "
+            len(text) > LONGEST_EXPORT,
+            f"it has {len(text)} characters; the engine stores at most "
             f"{LONGEST_EXPORT}",
-        )
-
-
-def _server(export: Export) -> Iterator[Sentence]:
-    """Refuse a server that does not match the engine's pattern."""
-    server = export.server
-    wrong = ""
-    if ":" in server:
-        if "." in server:
-            wrong = (
-                "no IPv6 address that ends like an IPv4 address: write it in "
-                "hexadecimal digits"
-            )
-    elif "_" in server:
-        wrong = "no server name with '_'"
-    elif server.endswith("."):
-        wrong = "no server name that ends in '.'"
-    elif server.isascii() and not _SERVER.fullmatch(server):
-        wrong = (
-            f"no server name like {server!r}: its parts have letters and digits, '-' "
-            "only inside, and the last of several parts has at least two characters "
-            "and no '-'"
-        )
-    if wrong:
-        sentence = f"export {str(export)!r}: the engine accepts {wrong}"
-        yield Sentence("export-server-refused", sentence)
-
-
-def _path(export: Export) -> Iterator[Sentence]:
-    """Refuse a path that does not match the engine's pattern."""
-    path = export.path
-    if _PATH.fullmatch(path):
-        return
-    last = re.split(r"[/\\]", path)[-1]
-    if last.startswith("."):
-        wrong = "whose last part begins with '.'"
-    elif not last:
-        wrong = "that ends in '\\'"
-    else:
-        wrong = "whose last part has '|' or '^'"
-    sentence = f"export {str(export)!r}: the engine accepts no path {wrong}"
-    yield Sentence("export-path-refused", sentence)
+        ),
+    ):
+        if wrong:
+            yield Sentence(id, f"export {text!r}: {sentence}")
 
 
 # Statuses of a domain that is active, or becomes active by itself.

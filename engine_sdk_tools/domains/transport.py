@@ -274,21 +274,15 @@ def matrix_of(
     """Return the matrix of hosts and domains, from the rows of :func:`row_of`."""
     names = [domain.name for domain in domains]
     centers = {center.id: center.name for center in engine.data_centers}
-    return Matrix(
-        KIND,
-        tuple(Axis(host.name, host.id, host.address) for host, _ in rows),
-        tuple(
-            Axis(
-                d.name
-                if names.count(d.name) == 1
-                else f"{d.name} ({centers.get(d.data_center or '', '?')})",
-                d.id,
-            )
-            for d in domains
-        ),
-        tuple(cells for _, cells in rows),
-        engine.problems,
-    )
+    columns = []
+    for domain in domains:
+        shown = domain.name
+        if names.count(shown) > 1:
+            shown = f"{shown} ({centers.get(domain.data_center or '', '?')})"
+        columns.append(Axis(shown, domain.id))
+    hosts = (Axis(host.name, host.id, host.address) for host, _ in rows)
+    cells = tuple(of_host for _, of_host in rows)
+    return Matrix(KIND, tuple(hosts), tuple(columns), cells, engine.problems)
 
 
 def verify(
@@ -297,12 +291,19 @@ def verify(
     hosts: Sequence[Host],
     domains: Sequence[Domain],
 ) -> Matrix:
-    """Return the proof per host and domain; a host without a report is unknown."""
-    by_name = {report.host: report for report in reports}
-    rows = []
-    for host in hosts:
-        report = by_name.get(host.name) or no_report(host)
-        rows.append((host, row_of(engine, host, report, domains)))
+    """Return the proof per host and domain; a host without a report is unknown. Of
+    ``reports``, which may be a stream, only the result is kept.
+    """
+    by_name = {host.name: host for host in hosts}
+    known = {
+        report.host: row_of(engine, by_name[report.host], report, domains)
+        for report in reports
+        if report.host in by_name
+    }
+    rows = [
+        (h, known.get(h.name) or row_of(engine, h, no_report(h), domains))
+        for h in hosts
+    ]
     return matrix_of(engine, rows, domains)
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Listener, types
-from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
+from ovirt_rdma.engine_sdk_tools.conversion.model import Stage, refused
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     Kind,
     RunStep,
@@ -51,12 +51,10 @@ from ovirt_rdma.engine_sdk_tools.model import (
     INSTALLED_NOW,
     Engine,
     Host,
-    Refused,
     host_is,
     listed,
     status_words,
 )
-from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, REBOOT
@@ -150,10 +148,6 @@ class PreparationState:
         hosts = (replace(h, **changes) if h.name == name else h for h in self.hosts)
         return replace(self, hosts=tuple(hosts))
 
-    def to_do(self) -> tuple[HostRecord, ...]:
-        """The hosts on which something is done, or was."""
-        return tuple(h for h in self.hosts if h.way != NOTHING)
-
 
 # Decide how each host is prepared, and in which order.
 
@@ -190,20 +184,20 @@ class PreparationRequest:
 class Look:
     """What a host's report says about its preparation.
 
-    ``known``: the host has reported. ``link_down``, ``reboot``: steps of its plan that
-    interrupt a link, or take effect at the next boot. ``reason`` says
-    what it needs, "" if nothing.
+    ``known``: the host has reported. ``reason`` says what it needs, "" if nothing.
+    ``disruptive`` steps of its plan need a maintenance, ``reboot`` of them a restart.
     """
 
     known: bool
     reason: str = ""
-    link_down: int = 0
+    disruptive: int = 0
     reboot: int = 0
 
     @property
-    def disruptive(self) -> int:
-        """The number of steps for which the host should be in maintenance."""
-        return self.link_down + self.reboot
+    def needs_maintenance(self) -> str:
+        """Why it has to be reinstalled."""
+        steps = f"{self.disruptive} step{'s' * (self.disruptive != 1)} of its plan"
+        return f"{steps} take a link down, or need a restart"
 
 
 def look_at(report: HostReport, request: PreparationRequest) -> Look:
@@ -214,7 +208,6 @@ def look_at(report: HostReport, request: PreparationRequest) -> Look:
 def _look_at(report: HostReport, request: PreparationRequest) -> Look:
     if report.status is None or report.facts is None:
         return Look(False, report.problem or "it did not report")
-    policy = request.policy
     digest = digest_without_drop_ins(report)
     enabled = status_part(report.status, "enabled").get("mode") or "disabled"
     reasons = []
@@ -224,17 +217,14 @@ def _look_at(report: HostReport, request: PreparationRequest) -> Look:
         reasons.append(f"the add-on is {other}")
     if request.digest is not None and digest != request.digest:
         reasons.append("its policy is another one" if digest else "no policy is loaded")
-    counts: Mapping[str, int] = {}
-    if policy is not None and request.apply:
-        steps = decide(report.facts, policy).applicable
-        counts = {
-            effect: sum(step.effect == effect for step in steps)
-            for effect in {step.effect for step in steps}
-        }
+    effects: Sequence[str] = ()
+    if request.policy is not None and request.apply:
+        steps = decide(report.facts, request.policy).applicable
+        effects = [step.effect for step in steps]
         if steps:
             reasons.append(f"{len(steps)} steps of its plan are not applied")
-    link_down, reboot = counts.get(LINK_DOWN, 0), counts.get(REBOOT, 0)
-    return Look(True, "; ".join(reasons), link_down, reboot)
+    reboot = effects.count(REBOOT)
+    return Look(True, "; ".join(reasons), effects.count(LINK_DOWN) + reboot, reboot)
 
 
 def plan_preparation(
@@ -250,24 +240,20 @@ def plan_preparation(
     data center. ``looks`` are by name; None: hosts cannot be asked. Then ``proven`` are
     the ids of those that an earlier run has prepared with the same policy.
     """
-
-    def look_of(host: Host) -> Optional[Look]:
-        if looks is not None:
-            return looks[host.name]
-        again = request.again or host.id not in proven
-        return None if again else Look(True)
-
-    center = next(c.name for c in engine.data_centers if c.id == data_center)
-    found = [
-        _record(host, look_of(host), request)
-        for host in _in_order(hosts, request.canary)
-    ]
-    batches = _batches(found, request)
+    records = []
+    for host in _in_order(hosts, request.canary):
+        look = looks[host.name] if looks is not None else None
+        if looks is None and host.id in proven and not request.again:
+            look = Look(True)
+        records.append(_record(host, look, request))
+    # The canary's batch is 0.
+    mine = [one.name for one in records if one.stage not in (DONE, LEFT_OUT)]
+    batches = {name: -(-n // request.batch) for n, name in enumerate(mine)}
     return PreparationState(
         data_center,
-        center,
+        next(c.name for c in engine.data_centers if c.id == data_center),
         request.by,
-        tuple(replace(one, batch=batches.get(one.name, 0)) for one in found),
+        tuple(replace(one, batch=batches.get(one.name, 0)) for one in records),
         request.reboot,
         request.digest,
     )
@@ -277,21 +263,18 @@ def _record(
     host: Host, look: Optional[Look], request: PreparationRequest
 ) -> HostRecord:
     way, reason = _way(look, request)
-    reboot = request.reboot == "yes" or (
-        request.reboot == AUTO and (look is None or not look.known or look.reboot > 0)
-    )
     # Somebody moves it to maintenance: it stays there.
     found = host.status if host.status != "preparing_for_maintenance" else "maintenance"
-    record = HostRecord(
-        host.id, host.name, found, way, reason, reboot and way == REINSTALL
-    )
+    record = HostRecord(host.id, host.name, found, way, reason)
     if way == NOTHING:
         return replace(record, stage=DONE)
-    up_or_coming = host.status == "up" or host_is(host.status, COMES)
-    able = up_or_coming or host.status in INSTALLABLE
+    able = host.status == "up" or host_is(host.status, COMES)
     if way == SSH:
         # SSH works in any status, but a host in trouble is not touched.
-        able = up_or_coming or host.status == "maintenance"
+        able = able or host.status == "maintenance"
+    else:
+        able = able or host.status in INSTALLABLE
+        record = replace(record, reboot=_restarts(request.reboot, look))
     if not able:
         problem = f"{host.name} is {status_words(host.status)}"
         fix = "bring it up, then run the same command again"
@@ -300,24 +283,23 @@ def _record(
 
 
 def _way(look: Optional[Look], request: PreparationRequest) -> tuple[str, str]:
+    if look is None and request.by == SSH:
+        return SSH, ""
     if look is None:
-        return (
-            (SSH, "")
-            if request.by == SSH
-            else (REINSTALL, "it was not asked what it needs")
-        )
+        return REINSTALL, "it was not asked what it needs"
     if look.known and not look.reason and not request.again:
         return NOTHING, "it is prepared"
     if request.by != AUTO:
         return request.by, look.reason
     if look.known and look.disruptive:
-        return REINSTALL, _needs_maintenance(look)
+        return REINSTALL, look.needs_maintenance
     return SSH, look.reason
 
 
-def _needs_maintenance(look: Look) -> str:
-    steps = f"{look.disruptive} step{'s' * (look.disruptive != 1)} of its plan"
-    return f"{steps} take a link down, or need a restart"
+def _restarts(wish: str, look: Optional[Look]) -> bool:
+    if wish != AUTO:
+        return wish == "yes"
+    return look is None or not look.known or look.reboot > 0
 
 
 def after_ssh(
@@ -331,9 +313,9 @@ def after_ssh(
         return state.with_host(
             record.name,
             way=REINSTALL,
-            reason=_needs_maintenance(look),
-            reboot=state.reboot == "yes" or (state.reboot == AUTO and look.reboot > 0),
-            stage="todo",
+            reason=look.needs_maintenance,
+            reboot=_restarts(state.reboot, look),
+            stage=TODO,
             sentinel="",
         )
     return state.with_host(record.name, stage=DONE, left=look.disruptive)
@@ -344,30 +326,16 @@ def _in_order(hosts: Sequence[Host], canary: Optional[str]) -> list[Host]:
     SPM and the hosts of the hosted engine last, because moving these takes longest.
     """
 
-    def weight(host: Host) -> tuple[bool, bool, bool, bool, int]:
-        return (
-            host.name != canary,
-            host.status != "up",
-            host.spm == "spm",
-            host.hosted_engine,
-            host.vms if canary is None else 0,
-        )
+    def late(host: Host) -> tuple[bool, bool]:
+        return host.spm == "spm", host.hosted_engine
+
+    def weight(host: Host) -> tuple[Any, ...]:
+        vms = host.vms if canary is None else 0
+        return host.name != canary, host.status != "up", late(host), vms
 
     first = min(hosts, key=weight, default=None)
-    rest = [host for host in hosts if host is not first]
-    rest.sort(key=lambda host: (host.spm == "spm", host.hosted_engine))
+    rest = sorted((host for host in hosts if host is not first), key=late)
     return [first, *rest] if first is not None else []
-
-
-def _batches(
-    records: Sequence[HostRecord], request: PreparationRequest
-) -> dict[str, int]:
-    """Return the number of each host's batch: the canary's is 0."""
-    mine = [one for one in records if one.way != NOTHING and one.stage != LEFT_OUT]
-    return {
-        one.name: 0 if number == 0 else 1 + (number - 1) // request.batch
-        for number, one in enumerate(mine)
-    }
 
 
 # Decide the next step of a preparation from its state and the hosts' statuses.
@@ -382,17 +350,15 @@ _ORDER = (
 INSTALL_S = 3 * 3600.0
 REINSTALLED = ("maintenance", "install_failed", "up", "non_operational", "error")
 
-
+# The statuses of hosts by id; a host that was removed is missing.
 Statuses = Mapping[str, Optional[str]]
-"""The statuses of hosts by id; a host that was removed is missing."""
 
 
 def next_step(state: PreparationState, statuses: Statuses) -> RunStep:
     """Return the next step; FINISH if there is none."""
-    current = _current(state)
-    if not current:
+    steps = [_host_step(record, statuses) for record in _current(state)]
+    if not steps:
         return RunStep(Kind.FINISH, state.name)
-    steps = [_host_step(record, statuses) for record in current]
     first = min(steps, key=lambda step: _ORDER.index(step.kind))
     if first.kind in (Kind.RUN, Kind.LOOK):
         # One run of Ansible for all.
@@ -410,7 +376,10 @@ def finished(state: PreparationState) -> PreparationState:
 
 
 def _current(state: PreparationState) -> list[HostRecord]:
-    """Return the hosts of the first batch that is not over."""
+    """Return the hosts of the first batch that is not over; of a way that no host has
+    proven yet, one only: the canary may have gone the other way, have no RDMA hardware,
+    or be left out.
+    """
     mine = [record for record in state.hosts if record.way != NOTHING]
     # What is in progress is always finished.
     open_now = [record for record in mine if record.stage in IN_PROGRESS]
@@ -420,22 +389,15 @@ def _current(state: PreparationState) -> list[HostRecord]:
     number = min(record.batch for record in (*open_now, *todo))
     if any(record.stage == FAILED and record.batch < number for record in mine):
         return open_now
-    batch = [r for r in (*open_now, *todo) if r.batch == number or r.stage != TODO]
-    return _tried_first(mine, batch)
-
-
-def _tried_first(mine: list[HostRecord], batch: list[HostRecord]) -> list[HostRecord]:
-    """Return ``batch`` with one host only of a way that no host has proven yet: the
-    canary may have gone the other way, have no RDMA hardware, or be left out.
-    """
-    for way in (SSH, REINSTALL):
-        same = [record for record in mine if record.way == way]
-        if any(record.stage == DONE for record in same):
-            continue
-        begun = any(r.stage in IN_PROGRESS or r.stage == FAILED for r in same)
-        waiting = [r for r in batch if r.way == way and r.stage == TODO]
-        later = {record.id for record in waiting[0 if begun else 1 :]}
-        batch = [record for record in batch if record.id not in later]
+    batch = list(open_now)
+    for record in todo:
+        same = [r for r in mine if r.way == record.way]
+        proven = any(r.stage == DONE for r in same)
+        tried = record.way in {r.way for r in batch if r.stage == TODO} or any(
+            r.stage in IN_PROGRESS or r.stage == FAILED for r in same
+        )
+        if record.batch == number and (proven or not tried):
+            batch.append(record)
     return batch
 
 
@@ -461,7 +423,8 @@ def _entering(record: HostRecord, status: Optional[str]) -> RunStep:
         fix = "when it is up again, run the same command again"
         return _mark(record, stage=LEFT_OUT, problem=problem, fix=fix)
     if record.stage == INSTALLING or status == "installing":
-        return _wait_install(record)
+        doing = f"waiting for {record.name} to be installed"
+        return RunStep(Kind.WAIT_INSTALL, record.name, doing)
     if status in INSTALLABLE:
         return _install(record)
     if status == "up":
@@ -473,18 +436,14 @@ def _entering(record: HostRecord, status: Optional[str]) -> RunStep:
 
 
 def _leaving(record: HostRecord, status: Optional[str]) -> RunStep:
-    failed = bool(record.problem)
-    if status == "up":
-        if failed:
-            return _mark(record, stage=FAILED)
-        return _mark(record, stage=CHECKING)
-    if record.found == "maintenance" and status == "maintenance":
-        return _mark(record, stage=FAILED if failed else CHECKING)
+    stays = record.found == "maintenance" and status == "maintenance"
+    if status == "up" or stays:
+        return _mark(record, stage=FAILED if record.problem else CHECKING)
     if status in ("maintenance", "preparing_for_maintenance"):
         return leave(record)
     if host_is(status, COMES, INSTALLED_NOW):
         return wait_out(record)
-    then = f"{record.problem}; " if failed else ""
+    then = f"{record.problem}; " if record.problem else ""
     return _mark(record, stage=FAILED, problem=f"{then}{_is(record, status)}")
 
 
@@ -513,11 +472,6 @@ def _install(record: HostRecord) -> RunStep:
     return RunStep(Kind.INSTALL, record.name, doing, call, before=INSTALLING)
 
 
-def _wait_install(record: HostRecord) -> RunStep:
-    doing = f"waiting for {record.name} to be installed"
-    return RunStep(Kind.WAIT_INSTALL, record.name, doing)
-
-
 def imagined(state: PreparationState, statuses: Statuses) -> Iterator[RunStep]:
     """Yield the steps that would follow if all goes well: the dry run."""
     now = dict(statuses)
@@ -529,26 +483,23 @@ def imagined(state: PreparationState, statuses: Statuses) -> Iterator[RunStep]:
             yield step
         for name in step.names:
             record = state.host(name)
-            state = state.with_host(name, **_succeeded(record, step))
-            now[record.id] = _AFTER.get(step.kind, now.get(record.id))
+            status, stage = _AFTER.get(step.kind, (None, ""))
+            changes = step.marks or {"stage": stage or step.before or record.stage}
+            state = state.with_host(name, **changes)
+            now[record.id] = status or now.get(record.id)
 
 
+# The status and the stage of a host after a step, if the step changes them.
 _AFTER = {
-    Kind.ENTER: "preparing_for_maintenance",
-    Kind.WAIT_IN: "maintenance",
-    Kind.INSTALL: "installing",
-    Kind.WAIT_INSTALL: "maintenance",
-    Kind.LEAVE: "unassigned",
-    Kind.WAIT_OUT: "up",
+    Kind.RUN: (None, CHECKING),
+    Kind.ENTER: ("preparing_for_maintenance", ""),
+    Kind.WAIT_IN: ("maintenance", ""),
+    Kind.INSTALL: ("installing", ""),
+    Kind.WAIT_INSTALL: ("maintenance", LEAVING),
+    Kind.LEAVE: ("unassigned", ""),
+    Kind.WAIT_OUT: ("up", ""),
+    Kind.LOOK: (None, DONE),
 }
-
-
-def _succeeded(record: HostRecord, step: RunStep) -> dict[str, object]:
-    if step.marks is not None:
-        return dict(step.marks)
-    after = {Kind.RUN: CHECKING, Kind.WAIT_INSTALL: LEAVING, Kind.LOOK: DONE}
-    stage = after.get(step.kind, step.before or record.stage)
-    return {"stage": stage}
 
 
 # Judge from the engine's events whether a reinstalled host is prepared.
@@ -578,52 +529,51 @@ class Installation:
 
 def installation(host: str, events: Iterable[Any]) -> Installation:
     """Return what ``events``, of the SDK and about one host, the oldest first, say."""
-    started = ended = no_hardware = False
-    failure = refusal = sentinel = ""
+    started = ended = False
+    said: dict[str, str] = {}
     for event in events:
         text = " ".join(str(event.description or "").split())
         if event.code == STARTED:
             # A reinstallation by somebody else, or after a lost answer, counts alone.
-            started, ended, no_hardware = True, False, False
-            failure = refusal = sentinel = ""
-        elif event.code == INSTALLED:
+            started, ended, said = True, False, {}
+        elif event.code in (INSTALLED, INSTALL_FAILED):
             ended = True
-        elif event.code == INSTALL_FAILED:
-            ended, failure = True, text
+            if event.code == INSTALL_FAILED:
+                said["failure"] = text
         elif event.code in NOTES:
-            match = _TASK.fullmatch(text)
-            task = match[1] if match else ""
-            if policy_proven(task) is not None:
-                sentinel = task
-            elif task.startswith(NOT_PREPARED):
-                refusal = task[len(NOT_PREPARED) :].strip()
-            elif task.startswith(WITHOUT_HARDWARE):
-                no_hardware = True
-    result = Prepared(host, sentinel, no_hardware=no_hardware)
-    if failure:
-        result = Prepared(
-            host,
-            problem=f"the engine could not install it: {failure}",
-            fix=_LOG,
-        )
-    elif refusal:
-        problem, fix = split_fix(refusal.rstrip("."))
-        result = Prepared(host, problem=problem, fix=fix or _LOG)
+            said.update(_said(text))
+    sentinel, no_hardware = said.get("sentinel", ""), "no hardware" in said
+    problem, fix = "", ""
+    if "failure" in said:
+        problem = f"the engine could not install it: {said['failure']}"
+    elif "refusal" in said:
+        problem, fix = split_fix(said["refusal"].rstrip("."))
     elif not ended:
-        result = Prepared(
-            host,
-            problem="its installation began, and the engine has not reported the end: "
-            "it was probably restarted meanwhile",
-            fix="run the same command again",
+        problem = (
+            "its installation began, and the engine has not reported the end: it was "
+            "probably restarted meanwhile"
         )
+        fix = "run the same command again"
     elif not sentinel and not no_hardware:
-        result = Prepared(
-            host,
-            problem="the engine reports it as installed, but without the event "
-            f"'{SENTINEL}': the role has not run to its end",
-            fix="on the engine: ovirt-rdma deploy-hook status",
+        problem = (
+            f"the engine reports it as installed, but without the event '{SENTINEL}': "
+            "the role has not run to its end"
         )
+        fix = "on the engine: ovirt-rdma deploy-hook status"
+    result = Prepared(host, sentinel, no_hardware=no_hardware)
+    if problem:
+        result = Prepared(host, problem=problem, fix=fix or _LOG)
     return Installation(started, ended, result)
+
+
+def _said(text: str) -> dict[str, str]:
+    match = _TASK.fullmatch(text)
+    task = match[1] if match else ""
+    if policy_proven(task) is not None:
+        return {"sentinel": task}
+    if task.startswith(NOT_PREPARED):
+        return {"refusal": task[len(NOT_PREPARED) :].strip()}
+    return {"no hardware": task} if task.startswith(WITHOUT_HARDWARE) else {}
 
 
 def other_policy(sentinel: str, digest: Optional[str]) -> str:
@@ -633,9 +583,8 @@ def other_policy(sentinel: str, digest: Optional[str]) -> str:
     named = policy_proven(sentinel)
     if digest in (None, named):
         return ""
-    return (
-        f"it has {f'the policy {named}' if named else 'no known policy'}, not {digest}"
-    )
+    has = f"the policy {named}" if named else "no known policy"
+    return f"it has {has}, not {digest}"
 
 
 # Say how a preparation has ended, or where it was interrupted.
@@ -677,15 +626,11 @@ def command_of(state: PreparationState) -> str:
 
 def interrupted_lines(state: PreparationState) -> list[str]:
     """Return what is known of a run that did not end, and how to continue."""
-    now = [
-        record.name
-        for record in state.hosts
-        if record.stage not in OVER and record.stage != "todo"
-    ]
     lines = [f"the preparation was interrupted: {sentence(state)}"]
     if state.doing:
         lines.append(f"the last step was: {state.doing}")
-    moved = [n for n in now if state.host(n).way == REINSTALL]
+    begun = [record for record in state.hosts if record.stage in IN_PROGRESS]
+    moved = [record.name for record in begun if record.way == REINSTALL]
     if moved:
         lines.append(f"{listed(moved)} may be in maintenance")
     lines.append(f"continue with '{command_of(state)}'")
@@ -704,9 +649,9 @@ def continued(
     ids = {host.id for host in hosts}
     others = [record.name for record in state.hosts if record.id not in ids]
     if request.cluster and others:
-        why = f"a preparation of {listed(others)} was interrupted"
-        raise Refused(
-            [Sentence("preparation-of-other-cluster", why)],
+        raise refused(
+            "preparation-of-other-cluster",
+            f"a preparation of {listed(others)} was interrupted",
             f"continue it first: {command_of(state)}",
         )
     listener.note(f"continues the interrupted '{command_of(state)}'")

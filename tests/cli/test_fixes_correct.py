@@ -199,7 +199,9 @@ WITHOUT_ROW = {
         *fixed("host/enablement/apply.py:_Host.carry_out", ENABLE, DISABLE),
     ],
     "nothing is wrong, or will be corrected": [
-        *fixed("cli/engine/deploy_hook.py:_show", "ovirt-rdma hosts prepare"),
+        *fixed(
+            "cli/engine/deploy_hook.py:_ChangesFile.run", "ovirt-rdma hosts prepare"
+        ),
         *fixed("host/services/hook_runs.py:_notes", APPLY),
     ],
     "in the log of vdsmd, while it starts: tests/storage/vdsm": [

@@ -22,6 +22,8 @@ from ovirt_rdma.engine_sdk_tools.deploy_hook.block import (
 
 pytestmark = pytest.mark.hypervisor
 
+# Accepts a tab after a value, as Ansible does.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TASK = b"- name: theirs\n  ansible.builtin.command: /bin/true\n"
 GOOD = {
     "missing": None,
@@ -36,13 +38,10 @@ GOOD = {
     "a byte order mark": b"\xef\xbb\xbf---\n" + TASK,
     "indented": b"---\n  - name: a\n    x: 1\n  - name: b\n",
     "indented without a final line break": b"  - name: a",
-    "an explicit end": b"---\n" + TASK + b"...\n",
-    "an explicit end without a line break": TASK + b"...",
     "empty lines at the end": TASK + b"\n\n\n",
     "spaces at the end": TASK + b"   ",
     "a text that keeps its line breaks": b"- x: |+\n    a\n\n\n",
     "a tag": b"- x: !vault |\n    $ANSIBLE_VAULT;1.1;AES256\n",
-    "our marks in a text": b"- copy:\n    content: |\n      # BEGIN ovirt-rdma x\n",
     "a block of others": b"# BEGIN ANSIBLE MANAGED BLOCK\n" + TASK + b"# END\n",
     "a marked block of metrics": b"# BEGIN ovirt-metrics\n" + TASK,
     "no ASCII": "- name: größer ✓ \U0001f600\n".encode(),
@@ -58,15 +57,21 @@ BAD = {
         b"- a: 'x\n",
         b"- a: \x00\n",
     ),
-    "post-tasks-no-list": (b"a: 1\n", b"null\n", b"text\n", b"{}\n"),
-    "post-tasks-flow-style": (b"[]\n", b"--- [{name: x}]\n"),
+    "post-tasks-no-list": (
+        *(b"a: 1\n", b"a:\n", b"null\n", b"text\n", b"{}\n"),
+        *(b"[]\n", b"--- [{name: x}]\n"),
+        *(b"- x: |\n    a", b"- x: >\n    a"),
+        *(TASK + b"...", TASK + b"...\n"),
+    ),
     "post-tasks-not-utf8": (b"\xff\xfe-\x00", b"- \xe4\n"),
-    "post-tasks-would-change": (b"- x: |\n    a", b"- x: >\n    a"),
+    "post-tasks-marks-incomplete": (
+        b"- copy:\n    content: |\n      # BEGIN ovirt-rdma x\n",
+    ),
 }
 
 
 def tasks(content):
-    return yaml.load(content, Loader=block._loader()) or []
+    return yaml.load(content, Loader=LOADER) or []
 
 
 @pytest.mark.parametrize("before", GOOD.values(), ids=list(GOOD))
@@ -75,7 +80,6 @@ def test_what_is_installed_is_removed_without_a_trace(before):
     assert find(after).state == INSTALLED
     assert removed(after) == before
     assert installed(after) == after  # a second time changes nothing
-    assert after.count(b"\r\n") in (0, after.count(b"\n"))
 
 
 @pytest.mark.parametrize("before", GOOD.values(), ids=list(GOOD))

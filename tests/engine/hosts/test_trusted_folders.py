@@ -175,7 +175,7 @@ def test_root_checks_the_tasks_as_the_engines_user(monkeypatch):
         program = Path(name) / "ansible-playbook"
         Path(name).chmod(0o755)
         program.write_text(
-            '#!/bin/sh\n: >"$HOME/written" && cat tasks/post_tasks.yml vars.json '
+            '#!/bin/sh\n: >"$HOME/written" && cat tasks/post_tasks.yml play.yml '
             '>/dev/null && echo "ERROR! uid=$(id -u), groups $(id -G)$(ls ..)" '
             ">&2\nexit 4\n"
         )

@@ -28,7 +28,7 @@ from support.engine.policy_files import joined, split
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
-from ovirt_rdma.engine_sdk_tools.preparation import plan, run
+from ovirt_rdma.engine_sdk_tools.preparation import plan
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import digest
 
@@ -314,16 +314,17 @@ def test_a_host_that_the_engine_calls_failed_has_failed(fleet, monkeypatch):
     somebody else.
     """
     host, seen = fleet.world.host("host02"), []
+    installation = plan.installation
 
     def read(name, events):
-        found = plan.installation(name, events)
+        found = installation(name, events)
         if found.ended and not seen:
             seen.append(found)
             host.status = "install_failed"
             return dataclasses.replace(found, ended=False)
         return found
 
-    monkeypatch.setattr(run, "installation", read)
+    monkeypatch.setattr(plan, "installation", read)
     found = fleet.results("host02", "--by", "reinstall", code=1)["host02"]
     assert seen
     assert found["stage"] == "failed"

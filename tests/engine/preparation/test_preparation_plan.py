@@ -51,8 +51,8 @@ pytestmark = pytest.mark.hypervisor
 READY = Look(True)
 MISSING = Look(False, "the command is missing")
 POLICY = Look(True, "its policy is another one")
-LINK = Look(True, "2 steps", link_down=1)
-BOOT = Look(True, "1 step", reboot=1)
+LINK = Look(True, "2 steps", disruptive=1)
+BOOT = Look(True, "1 step", disruptive=1, reboot=1)
 SENTINEL = "ovirt-rdma: host is prepared (ovirt-rdma 0.9, policy sha256:abc)"
 
 

@@ -204,7 +204,7 @@ ENGINE = {
         post_tasks_here,
     ),
     "block that was edited": Row(
-        fixed("cli/engine/deploy_hook.py:Status.run", f"{HOOK} install --force 1"),
+        fixed("cli/engine/deploy_hook.py:Status.run", f"{HOOK} install 1"),
         "deploy-hook status --file {root}/tasks.yml",
         all_of(
             post_tasks_here,
@@ -257,13 +257,13 @@ FLEET = {
     ),
     "conversion without the add-on": Row(
         fixed(
-            "engine_sdk_tools/conversion/fleet.py:ReportedHost._policy_objections",
+            "engine_sdk_tools/conversion/fleet.py:ReportedHost.objections",
             ENABLE,
         ),
         f"{CONVERT} --dry-run",
     ),
     "conversion with a draft": Row(
-        fixed("engine_sdk_tools/conversion/fleet.py:_check_draft", LOAD),
+        fixed("engine_sdk_tools/conversion/fleet.py:host_record", LOAD),
         f"{CONVERT} --dry-run",
         on_host(run("enable")),
     ),
