@@ -206,6 +206,7 @@ install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below 
 	  $(DESTDIR)/etc/ansible/facts.d/ovirt_rdma.fact
 	for page in $(notdir $(wildcard docs/rules/*.md)); do install -D -m 644 \
 	  docs/rules/$$page $(DESTDIR)/usr/share/ovirt-rdma/rules/$$page || exit; done
+	install -m 644 docs/reference/messages.md $(DESTDIR)/usr/share/ovirt-rdma/messages.md
 	install -D -m 644 docs/policy.schema.json \
 	  $(DESTDIR)/usr/share/ovirt-rdma/policy.schema.json
 	for file in $(notdir $(wildcard storage/metrics/prometheus/*)); do \

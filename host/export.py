@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import posixpath
+import re
 import shlex
 from dataclasses import dataclass
 from typing import Optional, Union
@@ -37,7 +38,10 @@ def nfs_check(export: str) -> str:
 
 
 class ExportProblem(Problem):
-    """The text is not an export."""
+    """The text is not an export, because ``why`` is true of it."""
+
+    def __init__(self, id: str, text: str, why: str, fix: str = _FORM) -> None:
+        super().__init__(f"export-{id}", f"export {text!r}{why}", fix)
 
 
 @dataclass(frozen=True)
@@ -56,17 +60,11 @@ class Export:
         """Parse ``server:/path`` or ``[v6 address]:/path``. Raises ExportProblem."""
         server, path = _bracketed(text) if text.startswith("[") else _plain(text)
         if not path.startswith("/"):
-            raise ExportProblem(
-                "export-path-not-absolute",
-                f"export {text!r}: the path {path!r} is not absolute",
-                _FORM,
-            )
+            why = f": the path {path!r} is not absolute"
+            raise ExportProblem("path-not-absolute", text, why)
         if any(c < " " or c == "\x7f" for c in text):
-            raise ExportProblem(
-                "export-control-character",
-                f"export {text!r} has a control character in it",
-                _FORM,
-            )
+            why = " has a control character in it"
+            raise ExportProblem("control-character", text, why)
         normal = posixpath.normpath(path)
         return cls(server, "/" + normal.lstrip("/"))
 
@@ -103,21 +101,12 @@ def _bracketed(text: str) -> tuple[str, str]:
     """Split ``[address]:path``."""
     server, closing, rest = text[1:].partition("]")
     if not closing:
-        raise ExportProblem(
-            "export-bracket-missing", f"export {text!r} has no closing bracket", _FORM
-        )
+        raise ExportProblem("bracket-missing", text, " has no closing bracket")
     if not isinstance(_address(server), ipaddress.IPv6Address):
-        raise ExportProblem(
-            "export-address-invalid",
-            f"export {text!r}: {server!r} in brackets is not an IPv6 address",
-            _FORM,
-        )
+        why = f": {server!r} in brackets is not an IPv6 address"
+        raise ExportProblem("address-invalid", text, why)
     if not rest.startswith(":"):
-        raise ExportProblem(
-            "export-colon-missing",
-            f"export {text!r} has no colon after the bracket",
-            _FORM,
-        )
+        raise ExportProblem("colon-missing", text, " has no colon after the bracket")
     return server, rest[1:]
 
 
@@ -126,24 +115,13 @@ def _plain(text: str) -> tuple[str, str]:
     # An IPv6 address without brackets has colons before that of the path.
     server, separator, path = text.partition(":/")
     if separator and isinstance(_address(server), ipaddress.IPv6Address):
-        raise ExportProblem(
-            "export-address-unbracketed",
-            f"export {text!r}: an IPv6 address needs brackets",
-            f"write [{server}]:/{path}",
-        )
+        why, fix = ": an IPv6 address needs brackets", f"write [{server}]:/{path}"
+        raise ExportProblem("address-unbracketed", text, why, fix)
     server, colon, path = text.partition(":")
     if not server or not colon:
-        raise ExportProblem(
-            "export-server-missing",
-            f"export {text!r} has no server before a colon",
-            _FORM,
-        )
+        raise ExportProblem("server-missing", text, " has no server before a colon")
     if "/" in server or any(c.isspace() for c in server):
-        raise ExportProblem(
-            "export-server-invalid",
-            f"export {text!r}: {server!r} is not a server",
-            _FORM,
-        )
+        raise ExportProblem("server-invalid", text, f": {server!r} is not a server")
     return server, path
 
 
@@ -162,7 +140,7 @@ VERSION = "version"
 RDMA, TCP = "rdma", "tcp"
 _TRANSPORT_WORDS = (RDMA, "rdma6", TCP, "tcp6", "udp", "udp6")
 
-# Options that exclude each other, by subject. Names with "no" in front: _NEGATABLE.
+# Options that exclude each other, by subject. Names with "no" in front: _NEGATED.
 _SUBJECTS = {
     **dict.fromkeys((*_TRANSPORT_WORDS, "proto"), TRANSPORT),
     **dict.fromkeys(("vers", "nfsvers", "v2", "v3", "v4"), VERSION),
@@ -175,21 +153,9 @@ _SUBJECTS = {
 }
 # Of a size in bytes.
 _DIGITS = 10
-_NEGATABLE = (
-    "ac",
-    "acl",
-    "cto",
-    "dev",
-    "diratime",
-    "exec",
-    "fsc",
-    "intr",
-    "lock",
-    "migration",
-    "rdirplus",
-    "resvport",
-    "sharecache",
-    "suid",
+_NEGATED = re.compile(
+    "no(ac|acl|cto|dev|diratime|exec|fsc|intr|lock|migration|rdirplus|resvport|"
+    "sharecache|suid)"
 )
 
 
@@ -221,9 +187,8 @@ class MountOption:
         """
         if self.name in _SUBJECTS:
             return _SUBJECTS[self.name]
-        if self.name.startswith("no") and self.name[2:] in _NEGATABLE:
-            return self.name[2:]
-        return self.name
+        negated = _NEGATED.fullmatch(self.name)
+        return negated[1] if negated else self.name
 
     @property
     def netid(self) -> Optional[str]:
@@ -258,28 +223,21 @@ class MountOptions:
         """Split at commas outside double quotes (as libmount does); lossless."""
         if not text:
             return cls()
-        if '"' not in text:
-            return cls(tuple(map(MountOption, text.split(","))))
         items = [""]
-        quoted = False
-        for character in text:
-            if character == '"':
-                quoted = not quoted
-            if character == "," and not quoted:
-                items.append("")
-            else:
-                items[-1] += character
-        return cls(tuple(MountOption(item) for item in items))
+        # The odd parts are inside quotes.
+        for number, part in enumerate(text.split('"')):
+            first, *others = [part] if number % 2 else part.split(",")
+            items[-1] += f'"{first}' if number else first
+            items += others
+        return cls(tuple(map(MountOption, items)))
 
     def __str__(self) -> str:
         return ",".join(option.text for option in self.items)
 
     def last(self, subject: str) -> Optional[MountOption]:
         """Return the option that wins for ``subject``, or None."""
-        for option in reversed(self.items):
-            if option.text and option.subject == subject:
-                return option
-        return None
+        options = (one for one in reversed(self.items) if one.text)
+        return next((one for one in options if one.subject == subject), None)
 
     def number(self, name: str) -> Optional[int]:
         """Return the value of ``name`` (``nconnect``, ``rsize``); None if it is not
@@ -319,17 +277,14 @@ class MountOptions:
 
     def conflicts(self) -> tuple[Conflict, ...]:
         """Return the subjects that are set more than once, with different values."""
-        texts: dict[str, list[str]] = {}
-        meanings: dict[str, set[str]] = {}
+        found: dict[str, list[MountOption]] = {}
         for option in self.items:
             if option.text:
-                texts.setdefault(option.subject, []).append(option.text)
-                meaning = option.netid or option.text
-                meanings.setdefault(option.subject, set()).add(meaning)
+                found.setdefault(option.subject, []).append(option)
         return tuple(
-            Conflict(subject, tuple(texts[subject]))
-            for subject, different in meanings.items()
-            if len(different) > 1
+            Conflict(subject, tuple(option.text for option in options))
+            for subject, options in found.items()
+            if len({option.netid or option.text for option in options}) > 1
         )
 
     @property
@@ -437,22 +392,18 @@ def engine_problems(text: str) -> tuple[Sentence, ...]:
     """
     problems = []
     if len(text) > ENGINE_LIMIT:
-        problems.append(
-            Sentence(
-                "mount-options-too-long",
-                f"the mount options have {len(text)} characters; "
-                f"the engine stores at most {ENGINE_LIMIT}",
-            )
+        sentence = (
+            f"the mount options have {len(text)} characters; "
+            f"the engine stores at most {ENGINE_LIMIT}"
         )
+        problems.append(Sentence("mount-options-too-long", sentence))
     names = {option.name.lower() for option in MountOptions.parse(text).items}
     refused = [name for name in ENGINE_REFUSES if name in names]
     if refused:
-        problems.append(
-            Sentence(
-                "mount-option-refused-by-engine",
-                f"the engine refuses {', '.join(refused)} in the mount options; "
-                "set version, timeout and retransmissions in the storage "
-                "connection's own fields",
-            )
+        sentence = (
+            f"the engine refuses {', '.join(refused)} in the mount options; "
+            "set version, timeout and retransmissions in the storage connection's own "
+            "fields"
         )
+        problems.append(Sentence("mount-option-refused-by-engine", sentence))
     return tuple(problems)

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Say what the messages of mount.nfs and of the kernel's RDMA parts mean. Pure.
+"""Say what the messages of mount.nfs and of the kernel's RDMA parts mean.
 
-``explain`` searches both tables, and docs/reference/messages.md has them.
+docs/reference/messages.md has both tables, which ``explain`` searches.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
-from typing import Union
+from pathlib import Path
+
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.system.safe_file import read_file
 
 
 @dataclass(frozen=True)
@@ -121,15 +125,13 @@ MOUNT = (
         "the kernel's log has the reason: journalctl -k -g 'NFS|RPC'",
         rdma_fix="the kernel's log has the reason: journalctl -k -g 'NFS|rpcrdma'",
     ),
-    MountFailure(
-        "Failed to resolve server",
-        "this host cannot resolve the server's name",
-        "check DNS and /etc/hosts of this host; getent hosts shows what they say",
-    ),
-    MountFailure(
-        "DNS resolution failed",
-        "this host cannot resolve the server's name",
-        "check DNS and /etc/hosts of this host; getent hosts shows what they say",
+    *(
+        MountFailure(
+            text,
+            "this host cannot resolve the server's name",
+            "check DNS and /etc/hosts of this host; getent hosts shows what they say",
+        )
+        for text in ("Failed to resolve server", "DNS resolution failed")
     ),
     MountFailure(
         "rpc.statd is not running but is required for remote locking",
@@ -239,258 +241,39 @@ def classify(stderr: bytes, over_rdma: bool) -> MountFailure:
     return MountFailure(text, "the cause is unknown")
 
 
-@dataclass(frozen=True)
-class LogMessage:
-    """A text in the kernel's log or of a tool, what it means, and what to do.
+# The page with both tables: in a checkout, and where the package installs it.
+PAGES = (
+    Path(__file__).resolve().parents[1] / "docs/reference/messages.md",
+    Path("/usr/share/ovirt-rdma/messages.md"),
+)
+_ROW = re.compile(r"^\| `(.+)` \| (.+?) \| (.+?) \| .+ \|$", re.MULTILINE)
 
-    ``source``: where the text is, in Linux 6.12 unless it says otherwise.
+
+def log_messages() -> list[MountFailure]:
+    """Return the messages of the kernel's log and of tools, which only the page has.
+    Raises Problem if it cannot be read.
     """
-
-    text: str
-    meaning: str
-    fix: str
-    source: str
-
-
-_ABOVE_4_GIB = (
-    "firmware setup (BIOS): SR-IOV and decoding above 4 GiB on; or boot with "
-    "pci=realloc"
-)
-_XPRTRDMA = "net/sunrpc/xprtrdma"
-LOG = (
-    LogMessage(
-        "Recv: local length error",
-        "the other side sends more than the buffers of this side take; kernels of 2017 "
-        "with NFS 4",
-        "update the kernels of both sides; until then NFS 3",
-        "github.com/openzfs/zfs/issues/6795",
-    ),
-    LogMessage(
-        "'frwr' mode is not supported by device",
-        "the adapter has no fast memory registration, which NFS over RDMA needs",
-        "another adapter, or TCP: explain NFSRDMA-02",
-        f"{_XPRTRDMA}/frwr_ops.c:180",
-    ),
-    LogMessage(
-        "HCA provides only",
-        "the adapter has too few scatter entries for NFS over RDMA",
-        "another adapter, or TCP",
-        f"{_XPRTRDMA}/frwr_ops.c:188",
-    ),
-    LogMessage(
-        "RPC/RDMA backchannel overflow",
-        "the server sent more callbacks (delegations) than were agreed",
-        "update both kernels; the connection is made again by itself",
-        f"{_XPRTRDMA}/backchannel.c:273",
-    ),
-    LogMessage(
-        "rpcrdma: removing device",
-        "the adapter was reset, or its driver unloaded, under a mount",
-        "rdma link, and the driver's lines before it",
-        f"{_XPRTRDMA}/verbs.c",
-    ),
-    LogMessage(
-        "Listener dead, address change failed",
-        "the NFS server lost its RDMA listener when its address moved",
-        "restart the server's NFS service: explain NFS-LISTENER-01",
-        f"{_XPRTRDMA}/svc_rdma_transport.c:326",
-    ),
-    LogMessage(
-        "NFS: Transport does not support xprtsec",
-        "xprtsec=tls and mtls are for TCP only",
-        "remove xprtsec, or use transport: tcp",
-        "fs/nfs/fs_context.c",
-    ),
-    LogMessage(
-        "NFS: Server address does not match proto= option",
-        "an IPv6 address with proto=rdma, or the other way round",
-        "proto=rdma6 for IPv6",
-        "fs/nfs/fs_context.c",
-    ),
-    LogMessage(
-        "NFSv4 is not compiled into kernel",
-        "this kernel has no NFS 4",
-        "NFS 3, or another kernel",
-        "fs/nfs/fs_context.c",
-    ),
-    LogMessage(
-        "SUNRPC: reached max allowed number",
-        "a second address of one NFS 4 server joined the connection that exists",
-        "nothing is wrong; max_connect= allows more",
-        "net/sunrpc/clnt.c:2977",
-    ),
-    LogMessage(
-        "requires stronger authentication",
-        "the server wants Kerberos (sec=krb5)",
-        "export with sec=sys, or mount with sec=krb5",
-        "net/sunrpc/clnt.c:2823",
-    ),
-    LogMessage(
-        "reports our clientid is in use",
-        "two hosts have the same NFS 4 client name: cloned machines",
-        "different host names, or nfs.nfs4_unique_id for each",
-        "fs/nfs/nfs4state.c:2067",
-    ),
-    LogMessage(
-        "disagrees about version of symbol",
-        "a module was built for other RDMA modules than are loaded: the distribution's "
-        "rpcrdma with a vendor's ib_core, or an old initramfs",
-        "the stack's own module (mlnxofedinstall --with-nfsrdma), then dracut -f: "
-        "explain STACK-01",
-        "github.com/cifsd-team/ksmbd/issues/574, github.com/xcat2/xcat-core/pull/6805",
-    ),
-    LogMessage(
-        "Unknown symbol",
-        "a module needs one that is missing, or of another stack",
-        "the stack's own module, then dracut -f: explain STACK-01",
-        "kernel/module/main.c",
-    ),
-    LogMessage(
-        "unknown parameter",
-        "modprobe.d sets an option that the module does not have; it is ignored",
-        "explain MODOPT-01",
-        "kernel/params.c",
-    ),
-    LogMessage(
-        "got different BTH P_Key",
-        "a peer uses another P_Key than its path: partitions differ",
-        "compare the P_Key tables of both: ovirt-rdma-host fabric check",
-        "drivers/infiniband/core/cma.c:1567",
-    ),
-    LogMessage(
-        "Couldn't find index for default PKey",
-        "the port is not in the default partition, and the subnet manager is",
-        "add it to Default in the subnet manager's partitions",
-        "drivers/infiniband/core/sa_query.c:2066",
-    ),
-    LogMessage(
-        "unable to add gid",
-        "a RoCE port has no GID for an address: its table is full, or it is down",
-        "set its netdev up: explain ROCE-GID-01",
-        "drivers/infiniband/core/cache.c:585",
-    ),
-    LogMessage(
-        "multicast join failed",
-        "IPoIB cannot join its group: the port is slower than the group, or not in "
-        "that partition",
-        "rate and mtu of the group, members of the partition: explain IPOIB-PKEY-01",
-        "drivers/infiniband/ulp/ipoib/ipoib_multicast.c",
-    ),
-    LogMessage(
-        "will cause multicast packet drops",
-        "the netdev's MTU is above that of the broadcast group, as in connected mode",
-        "nothing in connected mode; else explain IPOIB-MTU-01",
-        "drivers/infiniband/ulp/ipoib/ipoib_main.c",
-    ),
-    LogMessage(
-        "could not be readied for configuration",
-        "NetworkManager cannot set the transport mode of the profile",
-        "infiniband.transport-mode datagram: explain IPOIB-PROFILE-01",
-        "github.com/clearlinux/distribution/issues/1095",
-    ),
-    LogMessage(
-        "dump_cqe",
-        "the adapter ended a request with an error: driver, firmware or kernel",
-        "take the domain to TCP, then update firmware and kernel",
-        "drivers/infiniband/hw/mlx5/cq.c; linux-rdma, May 2021, Spurious instability "
-        "with NFSoRDMA under moderate load",
-    ),
-    LogMessage(
-        "Responder error cqe",
-        "the other side gave up, or its memory was not registered; syndrome 0x5 is a "
-        "flush after that",
-        "the first such line and the log of the other side",
-        "drivers/infiniband/hw/mlx5/cq.c; github.com/linux-nvme/nvme-cli/issues/3268",
-    ),
-    LogMessage(
-        "RDMA functionality is not available with the current device configuration",
-        "E810 with more than four ports has no RDMA",
-        "another adapter, or fewer ports in its firmware",
-        "drivers/net/ethernet/intel/ice/ice_common.c:2258",
-    ),
-    LogMessage(
-        "RDMA is not supported on this device",
-        "the firmware of this function has RDMA off",
-        "update firmware and NVM of the adapter, and look at its settings",
-        "drivers/net/ethernet/intel/ice/ice_idc.c:374; "
-        "github.com/linux-nvme/nvme-cli/issues/2391",
-    ),
-    LogMessage(
-        "Not enough MSI-X vectors to support RDMA",
-        "too many queues and virtual functions for this adapter's interrupts",
-        "fewer queues (ethtool -L), fewer virtual functions",
-        "drivers/net/ethernet/intel/ice/ice_irq.c:110",
-    ),
-    LogMessage(
-        "ICE OICR event notification",
-        "the RDMA part of an E810 failed and asks for a reset",
-        "update ice, irdma and the NVM; without RDMA: blacklist irdma",
-        "drivers/infiniband/hw/irdma/main.c:120; "
-        "github.com/intel/ethernet-linux-ice/issues/12",
-    ),
-    LogMessage(
-        "too low for RDMA traffic",
-        "the netdev's MTU is below what RDMA needs",
-        "explain ROCE-MTU-01",
-        "drivers/infiniband/hw/irdma/main.c:58",
-    ),
-    LogMessage(
-        "Missing DCS, aborting",
-        "mlx4_core finds no registers: a virtual function without firmware support, or "
-        "a broken slot",
-        "PCI settings in the firmware setup; another slot",
-        "drivers/net/ethernet/mellanox/mlx4/main.c",
-    ),
-    LogMessage(
-        "not enough MMIO resources for SR-IOV",
-        "the machine gives the adapter too little address space for virtual functions; "
-        "sriov_numvfs answers Cannot allocate memory",
-        _ABOVE_4_GIB,
-        "drivers/pci/iov.c; github.com/openshift/openshift-docs/pull/32619",
-    ),
-    LogMessage(
-        "sriov_numvfs: Cannot allocate memory",
-        "the machine gives the adapter too little address space for virtual functions",
-        f"{_ABOVE_4_GIB}; journalctl -k says: not enough MMIO resources",
-        "github.com/openshift/openshift-docs/pull/32619",
-    ),
-    LogMessage(
-        "does not support the kernel ABI of",
-        "libibverbs is older than the kernel's driver; NFS is not affected",
-        "update rdma-core, or the vendor's library for its driver",
-        "rdma-core libibverbs/init.c; "
-        "github.com/k8snetworkplumbingwg/sriov-cni/issues/348",
-    ),
-    LogMessage(
-        "no userspace device-specific driver found",
-        "libibverbs has no provider for the adapter; NFS is not affected",
-        "dnf install libibverbs, or apt install ibverbs-providers",
-        "rdma-core libibverbs/init.c; github.com/SoftRoCE/rxe-dev/issues/48",
-    ),
-    LogMessage(
-        "Truncated VF list",
-        "ip shows only a part of the virtual functions, so their GUIDs are unknown",
-        "look at one port at a time, with ip link show dev",
-        "iproute2 lib/libnetlink.c; github.com/nasty-project/nasty/pull/611",
-    ),
-    LogMessage(
-        "Unable to perform rdma_client function",
-        "RDMA CM found no way to the address: another netdev answers ARP for it, as "
-        "with two ports in one subnet",
-        "a subnet for each port, or sysctl net.ipv4.conf.all.arp_ignore=1",
-        "perftest; rdma-core Documentation/librdmacm.md",
-    ),
-)
+    page = next((each for each in PAGES if each.is_file()), PAGES[-1])
+    try:
+        _, _, table = read_file(page).decode().partition("\n## The kernel's log")
+    except (OSError, ValueError) as error:
+        raise Problem(
+            "messages-unreadable",
+            f"the messages, {page}, cannot be read: {error}",
+            "install the package ovirt-rdma-host again",
+        ) from error
+    rows = _ROW.findall(table.replace("\\|", "|"))
+    return [MountFailure(*row) for row in rows]
 
 
-def known_in(text: str) -> list[Union[MountFailure, LogMessage]]:
+def known_in(text: str) -> list[MountFailure]:
     """Return the rows of both tables whose text is in ``text``, or has it, in any case;
     those of the kernel's log first.
     """
     wanted = text.lower().strip()
     return [
         known
-        for known in (*LOG, *MOUNT)
+        for known in (*log_messages(), *MOUNT)
         if known.text.lower() in wanted
         or (len(wanted) > 5 and wanted in known.text.lower())
     ]

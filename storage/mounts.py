@@ -25,7 +25,7 @@ import logging
 import shlex
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Optional
@@ -225,15 +225,14 @@ class DegradedMarks:
         remove_unfinished(self._path.parent)  # of a vdsmd that was killed
         try:
             return marks_from_json(read_file(self._path, MOST_BYTES_OF_OTHERS))
-        except FileNotFoundError:
-            return ()
         except (OSError, ValueError) as error:
-            log.warning(
-                "%s is invalid and is ignored, the list of degraded mounts starts "
-                "empty: %s",
-                self._path,
-                getattr(error, "strerror", None) or error,
-            )
+            if not isinstance(error, FileNotFoundError):
+                log.warning(
+                    "%s is invalid and is ignored, the list of degraded mounts starts "
+                    "empty: %s",
+                    self._path,
+                    getattr(error, "strerror", None) or error,
+                )
             return ()
 
     def _keep(self, marks: dict[str, DegradedMark]) -> None:
@@ -282,16 +281,6 @@ class ConflictingMounts:
     certain: bool
 
 
-def by_connection(
-    mounts: Iterable[NfsMount],
-) -> dict[Optional[tuple[str, ...]], list[NfsMount]]:
-    """Return the mounts grouped by :func:`connection_of`, in their order."""
-    groups: dict[Optional[tuple[str, ...]], list[NfsMount]] = {}
-    for mount in mounts:
-        groups.setdefault(connection_of(mount), []).append(mount)
-    return groups
-
-
 def sharers(mount: NfsMount, mounts: Sequence[NfsMount]) -> tuple[NfsMount, ...]:
     """Return the others of ``mounts`` that use the connection of ``mount``.
 
@@ -301,11 +290,12 @@ def sharers(mount: NfsMount, mounts: Sequence[NfsMount]) -> tuple[NfsMount, ...]
     connection = connection_of(mount)
     if connection is None:
         return ()
-    return others_at(mount, by_connection(mounts)[connection])
+    return _others_at(
+        mount, [one for one in mounts if connection_of(one) == connection]
+    )
 
 
-def others_at(mount: NfsMount, mounts: Iterable[NfsMount]) -> tuple[NfsMount, ...]:
-    """Return ``mounts`` without those at the mount point of ``mount``."""
+def _others_at(mount: NfsMount, mounts: Iterable[NfsMount]) -> tuple[NfsMount, ...]:
     place = mount.mountpoint
     return tuple([other for other in mounts if other.mountpoint != place])
 
@@ -343,16 +333,21 @@ def conflicting_mounts(
     """
     if version == "3":
         return None
-    wanted_connections = _like(mounts, wanted)
+    over_wanted = {
+        (mount.version, mount.address)
+        for mount in mounts
+        if prove(mount).transport == wanted
+    }
+    name = export.key[0]
     others = [
         mount
         for mount in mounts
         if _is_4(mount)
         and not export.same_as(Export.maybe(mount.source))
         and prove(mount).transport == _OTHER[wanted]
-        and (mount.address in addresses or _is_of_server(mount, export))
+        and (mount.address in addresses or _server_of(mount) == name)
         # With two connections the kernel uses the requested one (nfs_match_client).
-        and (mount.version, mount.address) not in wanted_connections
+        and (mount.version, mount.address) not in over_wanted
     ]
     if version in _MINOR_VERSIONS:
         others = [mount for mount in others if mount.version == version]
@@ -417,9 +412,9 @@ def others_step(
     )
 
 
-def _is_of_server(mount: NfsMount, export: Export) -> bool:
+def _server_of(mount: NfsMount) -> Optional[str]:
     source = Export.maybe(mount.source)
-    return source is not None and source.key[0] == export.key[0]
+    return source.key[0] if source else None
 
 
 def _is_4(mount: NfsMount) -> bool:
@@ -438,14 +433,6 @@ def connection_of(mount: NfsMount) -> Optional[tuple[str, ...]]:
     return known if len(known) == len(parts) else None
 
 
-def _like(
-    mounts: Iterable[NfsMount], transport: str
-) -> set[tuple[Optional[str], Optional[str]]]:
-    """Return version and address of the mounts over ``transport``."""
-    over = (mount for mount in mounts if prove(mount).transport == transport)
-    return {(mount.version, mount.address) for mount in over}
-
-
 OK = "ok"
 DEGRADED = "degraded"
 NOT_COVERED = "not covered"
@@ -454,6 +441,11 @@ NCONNECT = "nconnect"
 _POSIXFS = (
     "VDSM mounts no NFS domain with such options (nosharecache is missing), and no "
     "rule covers a PosixFS domain"
+)
+
+_OR_BY_A_DOMAIN = (
+    "replace it by an NFS domain, or change the policy so that no rule names it; if it "
+    f"is an NFS domain, {REMOUNT}"
 )
 
 # The rule that names a source, such as "nas:/data".
@@ -528,7 +520,9 @@ def review_all(
     Without ``sharing``, which is no part of a verdict, nobody looks for the mounts on
     one connection: each may have thousands of others.
     """
-    together = by_connection(facts.nfs_mounts) if sharing else {}
+    together: dict[Optional[tuple[str, ...]], list[NfsMount]] = {}
+    for mount in facts.nfs_mounts if sharing else ():
+        together.setdefault(connection_of(mount), []).append(mount)
     together.pop(None, None)  # those that share none
     marks: dict[str, list[DegradedMark]] = {}
     for mark in facts.degraded_marks:
@@ -541,7 +535,7 @@ def review_all(
             facts.cm_ids,
             utc_time(facts.booted_at, mounted_s(mount, facts.uptime_s)),
             mark_of(mount, marks.get(mount.mountpoint, ()), facts.uptime_s),
-            others=others_at(mount, together.get(connection_of(mount), ())),
+            others=_others_at(mount, together.get(connection_of(mount), ())),
             match_of=match,
         )
         for mount in (facts.nfs_mounts if mounts is None else mounts)
@@ -569,37 +563,39 @@ def review(
     match_of = match_of or (lambda source: _match(source, policy))
     match = match_of(mount.source)
     runs = f"{mount.source} runs over {proof.transport or 'an unproven transport'}"
+    found = MountReview(mount, match, proof, UNNAMED, f"{runs}; no rule names it")
+    found = replace(found, since=since)
     if match is None:
-        sentence = f"{runs}; no rule names it"
-        return MountReview(mount, None, proof, UNNAMED, sentence, since=since)
+        return found
     wanted = _wanted(match)
     by_rule = f"{match.rule.title} says {match.rule.transport}"
     if proof.transport is None:
         sentence = f"{mount.source}: the kernel's signals do not agree ({proof})"
-        return MountReview(
-            mount, match, proof, UNPROVEN, sentence, UNPROVEN_FIX, since, mark
-        )
+        found = replace(found, verdict=UNPROVEN, sentence=sentence, mark=mark)
+        return replace(found, fix=UNPROVEN_FIX)
     if proof.transport == wanted:
-        sentence = f"{runs}, as {by_rule}"
-        return MountReview(mount, match, proof, OK, sentence, since=since)
-    if mark is not None and mark.transport == proof.transport:
-        since = mark.since or since
-    else:
+        return replace(found, verdict=OK, sentence=f"{runs}, as {by_rule}")
+    if mark is not None and mark.transport != proof.transport:
         mark = None
-    shares = (
-        bool(others) and uses_earlier_connection(mount, match.rule.port) is not False
-    )
-    cause = conflict_clause(others) if shares else ""
-    reason = mark.reason if mark else cause
     if mark is None and not _by_nfs_class(mount):
         sentence = f"{runs}, but {by_rule}; {_POSIXFS}"
-        return MountReview(
-            mount, match, proof, NOT_COVERED, sentence, _change_row(wanted), since
+        found = replace(found, verdict=NOT_COVERED, sentence=sentence)
+        row = (
+            "remove RDMA from"
+            if wanted == TCP
+            else "add proto=rdma (proto=rdma6 for IPv6) to"
         )
+        fix = f"{row} the mount options of its storage connection, {_OR_BY_A_DOMAIN}"
+        return replace(found, fix=fix)
+    cause = ""
+    if others and uses_earlier_connection(mount, match.rule.port) is not False:
+        cause = conflict_clause(others)
+    since = (mark.since if mark else None) or since
+    reason = mark.reason if mark else cause
     history = f"since {time_for_people(since)}, " if since else ""
     history += f"because {reason}" if reason else "for a reason that is not recorded"
     against = tuple(m for m in others if _wanted(match_of(m.source)) != wanted)
-    steps = [mark.fix if mark else "", conflict_fix(against) if against else ""]
+    steps = [mark.fix if mark else "", conflict_fix(against)]
     if wanted == TCP:
         steps.append(REMOUNT)
     else:
@@ -663,19 +659,6 @@ def _by_nfs_class(mount: NfsMount) -> bool:
     """
     domains = mount.mountpoint.startswith(f"{VDSM_MOUNTS}/")
     return not domains or "nosharecache" in mount.options.split(",")
-
-
-def _change_row(wanted: Optional[str]) -> str:
-    row = (
-        "remove RDMA from the mount options of its storage connection"
-        if wanted == TCP
-        else "add proto=rdma (proto=rdma6 for IPv6) to the mount options of its "
-        "storage connection"
-    )
-    return (
-        f"{row}, replace it by an NFS domain, or change the policy so that no rule "
-        f"names it; if it is an NFS domain, {REMOUNT}"
-    )
 
 
 def _wanted(match: Optional[RuleMatch]) -> Optional[str]:

@@ -17,7 +17,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import IO, Optional
+from typing import IO, Optional, cast
 
 from ovirt_rdma.host.export import TCP, netid_for
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, run_command
@@ -73,17 +73,15 @@ def rdma_listener(address: str, port: int, timeout_s: float) -> Step:
 
 def _ask_listener(address: str, port: int, timeout_s: float) -> Step:
     command = [SYSTEM_PYTHON, "-I", str(PROBE), address, str(port)]
+    quiet = subprocess.DEVNULL
     try:
         child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet
         )
     except OSError as error:
         return Step(_STEP, UNKNOWN, f"the RDMA probe could not be started: {error}")
     try:
-        return _answer(child.stdout, address, port, timeout_s)
+        return _answer(cast("IO[bytes]", child.stdout), address, port, timeout_s)
     finally:
         child.kill()
         # A child that hangs in the kernel is reaped later, without waiting for it.
@@ -91,23 +89,15 @@ def _ask_listener(address: str, port: int, timeout_s: float) -> Step:
             child.wait(timeout=1)
 
 
-def _answer(
-    stdout: Optional[IO[bytes]], address: str, port: int, timeout_s: float
-) -> Step:
-    if stdout is None:
-        raise ValueError("the probe was started without a pipe")
+def _answer(stdout: IO[bytes], address: str, port: int, timeout_s: float) -> Step:
     with stdout, contextlib.closing(_LineReader(stdout.fileno())) as lines:
-        ready = lines.next_line(STARTUP_TIMEOUT_S)
-        if ready != "ready":
+        if lines.next_line(STARTUP_TIMEOUT_S) != "ready":
             return Step(_STEP, UNKNOWN, "the RDMA probe did not start in time")
         answer = lines.next_line(timeout_s)
     if answer is None:
-        return Step(
-            _STEP,
-            NOT_READY,
-            f"{address} did not answer an RDMA connection within {timeout_s:g} s",
-            "check that the server is up and its RDMA device is ACTIVE",
-        )
+        detail = f"{address} did not answer an RDMA connection within {timeout_s:g} s"
+        fix = "check that the server is up and its RDMA device is ACTIVE"
+        return Step(_STEP, NOT_READY, detail, fix)
     return step_of(answer, address, port)
 
 

@@ -62,31 +62,22 @@ def _attempt(
     except error_class as error:
         return "unknown", f"this host has no RDMA CM: {error}"
     try:
-        return _connect(cmid, error_class, channel, connection, (address, port))
+        target = _destination(cmid, address, port)
+        connection.resolve_addr(target, RESOLVE_TIMEOUT_MS)
+        if _event(cmid, channel) != ADDR_RESOLVED:
+            return "no route", f"no RDMA device leads to {address}"
+        connection.resolve_route(RESOLVE_TIMEOUT_MS)
+        if _event(cmid, channel) != ROUTE_RESOLVED:
+            return "no route", f"there is no RDMA path to {address}"
+        try:
+            connection.connect(cmid.ConnParam())
+        except error_class as error:
+            # iWARP needs a queue pair to connect, and the probe creates none.
+            reason = f"RDMA CM does not connect without a queue pair: {error}"
+            return "unknown", reason
+        event = _event(cmid, channel)
     except error_class as error:
         return "no route", f"RDMA CM cannot reach {address}: {error}"
-
-
-def _connect(
-    cmid: Any,
-    error_class: type[Exception],
-    channel: Any,
-    connection: Any,
-    target: tuple[str, int],
-) -> Answer:
-    address, port = target
-    connection.resolve_addr(_destination(cmid, address, port), RESOLVE_TIMEOUT_MS)
-    if _event(cmid, channel) != ADDR_RESOLVED:
-        return "no route", f"no RDMA device leads to {address}"
-    connection.resolve_route(RESOLVE_TIMEOUT_MS)
-    if _event(cmid, channel) != ROUTE_RESOLVED:
-        return "no route", f"there is no RDMA path to {address}"
-    try:
-        connection.connect(cmid.ConnParam())
-    except error_class as error:
-        # iWARP needs a queue pair to connect, and the probe creates none.
-        return "unknown", f"RDMA CM does not connect without a queue pair: {error}"
-    event = _event(cmid, channel)
     listening = "listening", f"{address} accepts RDMA connections on port {port}"
     answers = {
         CONNECT_RESPONSE: listening,

@@ -28,7 +28,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.facts.infiniband import partition_of
+from ovirt_rdma.host.facts.infiniband import is_full_member, partition_of
 from ovirt_rdma.host.facts.model import Facts, NfsServer, Route
 from ovirt_rdma.host.policy.model import MAX_SETTLE_S, NfsRule
 
@@ -64,30 +64,26 @@ class Readiness:
     def verdict(self) -> str:
         """NOT_READY if a step is, else UNKNOWN if a step is, else READY."""
         verdicts = {step.verdict for step in self.steps}
-        for verdict in (NOT_READY, UNKNOWN):
-            if verdict in verdicts:
-                return verdict
-        return READY
+        return next((v for v in (NOT_READY, UNKNOWN) if v in verdicts), READY)
 
     @property
     def deciding_step(self) -> Optional[Step]:
         """The first step that has the verdict; None if all are ready."""
-        verdict = self.verdict
-        if verdict == READY:
-            return None
-        return next(step for step in self.steps if step.verdict == verdict)
+        return None if self.verdict == READY else next(self._deciding())
 
     @property
     def fix(self) -> str:
         """The fix of the first step that has the verdict and a fix; or empty."""
-        steps = (step for step in self.steps if step.verdict == self.verdict)
-        return next((step.fix for step in steps if step.fix), "")
+        return next((step.fix for step in self._deciding() if step.fix), "")
 
     @property
     def reason(self) -> str:
         """The detail of the deciding step."""
         step = self.deciding_step
         return step.detail if step else "this host and the server are ready for RDMA"
+
+    def _deciding(self) -> Iterator[Step]:
+        return (step for step in self.steps if step.verdict == self.verdict)
 
 
 def local_steps(facts: Facts, route: Optional[Route]) -> tuple[Step, ...]:
@@ -100,24 +96,20 @@ def local_steps(facts: Facts, route: Optional[Route]) -> tuple[Step, ...]:
     if route is None:
         unknown = Step("route", UNKNOWN, "the route to the server is unknown")
         # Without a device the route does not matter.
-        if not facts.rdma_devices:
-            return module, unknown, _no_device(facts, "")
-        return module, unknown
+        no_device = () if facts.rdma_devices else (_no_device(facts, ""),)
+        return (module, unknown, *no_device)
     if route.netdev is None or route.source is None:
         problem = route.problem or "the kernel names no netdev"
-        return (
-            module,
-            Step(
-                "route",
-                NOT_READY,
-                f"no route to {route.destination}: {problem}",
-                "check this host's network attachment for the storage network",
-            ),
+        failed = Step(
+            "route",
+            NOT_READY,
+            f"no route to {route.destination}: {problem}",
+            "check this host's network attachment for the storage network",
         )
-    route_step = Step(
-        "route", READY, f"{route.destination} by {route.netdev} from {route.source}"
-    )
-    return module, route_step, _port_step(facts, route.netdev, route.source)
+        return module, failed
+    shown = f"{route.destination} by {route.netdev} from {route.source}"
+    port = _port_step(facts, route.netdev, route.source)
+    return module, Step("route", READY, shown), port
 
 
 def ports_behind(
@@ -139,7 +131,8 @@ def ports_behind(
     below = {*NetdevGraph(netdevs).below(netdev)} - {"lo"}
     hardware = {d.address.replace(":", "").lower() for d in netdevs if d.name in below}
     guids = set(filter(None, map(Guid.of_address, hardware)))
-    wanted = _gid_of(source)
+    mapped = source if is_ipv6(source) else f"::ffff:{source}"
+    wanted = ipaddress.ip_address(mapped).packed.hex()
     ports = []
     for device in devices:
         for port in device.ports:
@@ -179,14 +172,12 @@ def _port_step(facts: Facts, netdev: str, source: str) -> Step:
     if not ports:
         names = ", ".join(device.name for device in facts.rdma_devices)
         why, fix = without_rdma_device(facts, netdev)
-        return Step(
-            "port",
-            NOT_READY,
-            f"no RDMA port owns {source} on {netdev} "
-            f"({why or f'RDMA devices: {names}'})",
-            fix
-            or "put the storage address on the RDMA port's netdev, or on one above it",
+        why = why or f"RDMA devices: {names}"
+        fix = fix or (
+            "put the storage address on the RDMA port's netdev, or on one above it"
         )
+        detail = f"no RDMA port owns {source} on {netdev} ({why})"
+        return Step("port", NOT_READY, detail, fix)
     states = [f"{device.name}/{port.number} is {port.state}" for device, port in ports]
     if any(port.is_active for _, port in ports):
         return Step("port", READY, f"{' and '.join(states)} and owns {source}")
@@ -200,19 +191,9 @@ def _port_step(facts: Facts, netdev: str, source: str) -> Step:
 
 def _no_device(facts: Facts, netdev: str) -> Step:
     why, fix = without_rdma_device(facts, netdev)
-    return Step(
-        "port",
-        NOT_READY,
-        "this host has no RDMA device" + (f": {why}" if why else ""),
-        fix or "ovirt-rdma-host check says what its adapters lack",
-    )
-
-
-def _gid_of(source: str) -> str:
-    address = ipaddress.ip_address(source)
-    if address.version == 4:
-        address = ipaddress.ip_address(f"::ffff:{address}")
-    return address.packed.hex()
+    detail = "this host has no RDMA device" + (f": {why}" if why else "")
+    fix = fix or "ovirt-rdma-host check says what its adapters lack"
+    return Step("port", NOT_READY, detail, fix)
 
 
 class LocalFacts:
@@ -338,9 +319,8 @@ class ServerReadiness:
         with self._lock:
             if self._addresses is None:
                 first: dict[bool, str] = {}
-                for address in self._around.network.resolve(
-                    self.server, RESOLVE_TIMEOUT_S
-                ):
+                resolve = self._around.network.resolve
+                for address in resolve(self.server, RESOLVE_TIMEOUT_S):
                     first.setdefault(is_ipv6(address), address)
                 self._addresses = tuple(first.values())
             return self._addresses
@@ -403,7 +383,9 @@ class ServerReadiness:
 
     def _ask(self) -> Readiness:
         if not self.addresses:
-            return Readiness((_unresolved(self.server),))
+            detail = f"{self.server} does not resolve to an address"
+            fix = "check the server's name, /etc/hosts and DNS"
+            return Readiness((Step("address", NOT_READY, detail, fix),))
         asked = []
         for address, steps in self._settled_local_steps().items():
             readiness = Readiness((_address_step(self.server, address), *steps))
@@ -437,7 +419,10 @@ class ServerReadiness:
                 address: local_steps(facts, around.reader.route(address))
                 for address in self.addresses
             }
-            failed = [_failed_step(steps) for steps in steps_of.values()]
+            failed = [
+                next((step.name for step in steps if step.verdict == NOT_READY), None)
+                for steps in steps_of.values()
+            ]
             helps = None not in failed and set(failed) != {MODULE_STEP}
             # Another port may go down meanwhile: no question waits twice.
             late = around.clock() - began >= wait or not local.settling(wait)
@@ -445,10 +430,6 @@ class ServerReadiness:
                 return steps_of
             around.sleep(SETTLE_POLL_S)
             self._settled_s = around.clock() - began
-
-
-def _failed_step(steps: tuple[Step, ...]) -> Optional[str]:
-    return next((step.name for step in steps if step.verdict == NOT_READY), None)
 
 
 def is_ipv6(address: str) -> bool:
@@ -466,18 +447,19 @@ def steps_from_facts(facts: Facts, server: str) -> Readiness:
     )
     address = address_in_facts(facts, server)
     if address is None:
-        unknown = Step(
+        first = Step(
             "address",
             UNKNOWN,
             f"the facts file does not contain the address of {server}",
             "give the server's address instead of its name",
         )
-        return Readiness((unknown, *local_steps(facts, None), listener))
+        return Readiness((first, *local_steps(facts, None), listener))
     route = next((r for r in facts.routes if r.destination == address), None)
-    steps = local_steps(facts, route)
-    if route is None:
-        fix = f"regenerate the facts file with --route-to {address}"
-        steps = tuple(replace(s, fix=fix) if s.name == "route" else s for s in steps)
+    fix = f"regenerate the facts file with --route-to {address}"
+    steps = (
+        replace(step, fix=fix) if step.name == "route" and route is None else step
+        for step in local_steps(facts, route)
+    )
     return Readiness((_address_step(server, address), *steps, listener))
 
 
@@ -504,20 +486,18 @@ def compared_with_server(
     (``auto``, ``4.2``).
     """
     nfsd, name = server.nfs_server or NfsServer(), server.hostname
-    ports, offered = nfsd.rdma_ports, nfsd.versions
     if nfsd.listeners is None:
         listener = Step("nfsd", UNKNOWN, f"it is unknown where {name} listens")
-    elif port in ports:
+    elif port in nfsd.rdma_ports:
         listener = Step("nfsd", READY, f"{name} listens over RDMA on port {port}")
     else:
-        shown = ", ".join(map(str, ports)) or "none"
-        listener = Step(
-            "nfsd",
-            NOT_READY,
-            f"{name} does not listen over RDMA on port {port} (RDMA ports: {shown})",
-            f"on {name}: ovirt-rdma-host server check",
+        shown = ", ".join(map(str, nfsd.rdma_ports)) or "none"
+        detail = (
+            f"{name} does not listen over RDMA on port {port} (RDMA ports: {shown})"
         )
-    steps = [listener, _version_step(name, offered, version)]
+        fix = f"on {name}: ovirt-rdma-host server check"
+        listener = Step("nfsd", NOT_READY, detail, fix)
+    steps = [listener, _version_step(name, nfsd.versions, version)]
     ours = next((r.netdev for r in facts.routes if r.destination == address), None)
     theirs = next(
         (
@@ -540,9 +520,8 @@ def compared_with_server(
 def _version_step(name: str, offered: Optional[tuple[str, ...]], version: str) -> Step:
     if offered is None:
         return Step("version", UNKNOWN, f"the NFS versions of {name} are unknown")
-    fits = [one for one in offered if version in ("auto", one, one.partition(".")[0])]
     shown = f"{name} offers NFS {', '.join(offered) or 'in no version'}"
-    if fits:
+    if any(version in ("auto", one, one.partition(".")[0]) for one in offered):
         return Step("version", READY, shown)
     fix = "choose one of them for the storage domain in the engine"
     return Step("version", NOT_READY, f"{shown}, not {version}", fix)
@@ -571,11 +550,6 @@ class _Way:
         """The netdev in sentences: ``ens1f0 of hv1``."""
         return f"{self.netdev.name} of {self.host}"
 
-    @property
-    def pkey(self) -> Optional[str]:
-        """The P_Key of IPoIB."""
-        return self.netdev.ipoib.pkey if self.netdev.ipoib else None
-
 
 def _mtu_step(one: _Way, other: _Way) -> Step:
     mtus = one.netdev.mtu, other.netdev.mtu
@@ -587,36 +561,30 @@ def _mtu_step(one: _Way, other: _Way) -> Step:
     if one.netdev.ipoib and other.netdev.ipoib:
         # The path MTU of RDMA is the subnet manager's.
         return Step("mtu", READY, f"{shown}: that is for TCP only")
-    return Step(
-        "mtu",
-        NOT_READY,
-        f"{shown}: large packets of the other are lost",
-        "set one MTU on hosts, switch and server",
-    )
+    lost = f"{shown}: large packets of the other are lost"
+    return Step("mtu", NOT_READY, lost, "set one MTU on hosts, switch and server")
 
 
 def _partition_steps(one: _Way, other: _Way) -> Iterator[Step]:
-    if bool(one.netdev.ipoib) != bool(other.netdev.ipoib):
-        yield Step(
-            "pkey",
-            NOT_READY,
-            f"only one of {one.title} and {other.title} is InfiniBand",
-            "use an address of the server on the same fabric",
-        )
-    elif one.netdev.ipoib:
-        keys = one.pkey, other.pkey
-        if None in keys or None in map(partition_of, keys):
-            yield Step("pkey", UNKNOWN, "the P_Key of a netdev is unknown")
-            return
-        shown = f"{one.title} has P_Key {keys[0]}, {other.title} {keys[1]}"
-        full = any(int(key or "0", 16) & 0x8000 for key in keys)
-        same = partition_of(keys[0]) == partition_of(keys[1])
-        yield Step(
-            "pkey",
-            READY if same and full else NOT_READY,
-            shown if full or not same else f"{shown}: both are limited members",
-            "" if same and full else "see ovirt-rdma-host fabric check",
-        )
+    ipoib = one.netdev.ipoib, other.netdev.ipoib
+    if not all(ipoib):
+        if any(ipoib):
+            detail = f"only one of {one.title} and {other.title} is InfiniBand"
+            fix = "use an address of the server on the same fabric"
+            yield Step("pkey", NOT_READY, detail, fix)
+        return
+    keys = [ipoib_of.pkey or "" for ipoib_of in ipoib if ipoib_of]
+    partitions = set(map(partition_of, keys))
+    if None in partitions:
+        yield Step("pkey", UNKNOWN, "the P_Key of a netdev is unknown")
+        return
+    shown = f"{one.title} has P_Key {keys[0]}, {other.title} {keys[1]}"
+    same = len(partitions) == 1
+    if same and any(map(is_full_member, keys)):
+        yield Step("pkey", READY, shown)
+        return
+    both = f"{shown}: both are limited members" if same else shown
+    yield Step("pkey", NOT_READY, both, "see ovirt-rdma-host fabric check")
 
 
 def _flow_control(one: _Way, other: _Way) -> Iterator[tuple[str, str]]:
@@ -648,15 +616,6 @@ def _flow_control(one: _Way, other: _Way) -> Iterator[tuple[str, str]]:
 def _address_step(server: str, address: str) -> Step:
     shown = "an IP address" if server == address else address
     return Step("address", READY, f"{server} is {shown}")
-
-
-def _unresolved(server: str) -> Step:
-    return Step(
-        "address",
-        NOT_READY,
-        f"{server} does not resolve to an address",
-        "check the server's name, /etc/hosts and DNS",
-    )
 
 
 # Questions to any servers with shorter gaps belong together: in such a gap nobody can

@@ -97,18 +97,17 @@ def choose(
     Raises OptionsProblem if the engine's port is not a number.
     """
     if match is None:
-        return Choice(
-            Attempt(STOCK, str(engine)), None, "no rule names this export: stock"
-        )
+        stock = Attempt(STOCK, str(engine))
+        return Choice(stock, None, "no rule names this export: stock")
     rule = match.rule
     notes = overridden(rule, engine)
     by_rule = f"{rule.title} says {rule.transport} ({match.reason})"
     if rule.transport == TCP:
         options = tcp_options(rule, engine, families.tcp_ipv6, patient=True)
         return Choice(Attempt(TCP, options), None, by_rule, notes=notes)
-    tcp = Attempt(TCP, tcp_options(rule, engine, families.tcp_ipv6))
     if readiness is None:
         raise ValueError(f"{rule.title} says {rule.transport}: give the readiness")
+    tcp = Attempt(TCP, tcp_options(rule, engine, families.tcp_ipv6))
     rdma = Attempt(RDMA, rdma_options(rule, engine, families.rdma_ipv6))
     prefers = rule.transport == PREFER_RDMA
     if readiness.verdict == NOT_READY:
@@ -218,25 +217,24 @@ def tcp_service_port(
 def overridden(rule: NfsRule, engine: MountOptions) -> tuple[str, ...]:
     """Return which of the engine's options the rule overrides, and which conflict."""
     notes = [f"engine's options: {conflict}" for conflict in engine.conflicts()]
-    netid = engine.netid
     wants_rdma = rule.transport != TCP
-    if netid is not None and engine.wants_rdma != wants_rdma:
-        notes.append(
-            f"the engine's {_text(engine, TRANSPORT)} is ignored: "
-            f"the rule says {rule.transport}"
-        )
-    if wants_rdma and engine.port is not None and engine.port != rule.port:
-        notes.append(
-            f"the engine's {_text(engine, PORT)} is ignored: "
-            f"the rule says port={rule.port}"
-        )
-    rule_subjects = MountOptions.parse(rule.options).subjects()
+    transport, port = engine.last(TRANSPORT), engine.last(PORT)
+    ignored = []
+    if transport and engine.wants_rdma != wants_rdma:
+        ignored.append((transport, f"says {rule.transport}"))
+    if port and wants_rdma and engine.port != rule.port:
+        ignored.append((port, f"says port={rule.port}"))
+    subjects = MountOptions.parse(rule.options).subjects()
     for option in engine.normalised().items:
-        if option.subject in rule_subjects:
-            notes.append(
-                f"the engine's {option.text} is ignored: the rule sets its own"
-            )
-    return tuple(notes)
+        if option.subject in subjects:
+            ignored.append((option, "sets its own"))
+    return (
+        *notes,
+        *(
+            f"the engine's {one.text} is ignored: the rule {why}"
+            for one, why in ignored
+        ),
+    )
 
 
 def _merged(rule: NfsRule, engine: MountOptions, transport: str) -> str:
@@ -248,8 +246,3 @@ def _tcp_port(rule: NfsRule, engine: MountOptions) -> Optional[int]:
     if engine.wants_rdma or engine.port in (rule.port, DEFAULT_PORT):
         return None
     return engine.port
-
-
-def _text(options: MountOptions, subject: str) -> str:
-    option = options.last(subject)
-    return option.text if option else ""

@@ -19,6 +19,14 @@ def converted(facts: dict[str, Any]) -> dict[str, Any]:
     mounts = [_mount(mount) for mount in facts.get("nfs_mounts", ())]
     for adapter in facts.get("adapters", ()):
         adapter.pop("class_code", None)
+        for vf in adapter.get("virtual_functions", ()):
+            vf.pop("rdma_device", None)
+    for device in facts.get("rdma_devices", ()):
+        device.pop("board_id", None)
+        device.pop("numa_node", None)
+    for mount in (facts.get("activity") or {}).get("mounts", ()):
+        for key in ("queue_ms", "rtt_ms"):
+            mount.pop(key, None)
     for netdev in facts.get("netdevs", ()):
         (netdev.get("ipoib") or {}).pop("umcast", None)
     return {**facts, "nfs_mounts": mounts}

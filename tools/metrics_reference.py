@@ -35,7 +35,7 @@ def alerts() -> list[dict[str, Any]]:
 def tables() -> dict[str, str]:
     """Return the tables of the page of metrics by name."""
     counted: dict[tuple[str, str], list[str]] = {}
-    for name, (kind, _, text) in statistics.COUNTERS.items():
+    for name, (kind, text) in statistics.COUNTERS.items():
         meaning, _, drivers = text.partition(" (")
         of = f" ({drivers}" if drivers else ""
         counted.setdefault((kind, meaning), []).append(f"`{name}`{of}")

@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Optional, Union
+from typing import ClassVar, Optional
 
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
 from ovirt_rdma.cli.host.main import PROGRAM
@@ -48,7 +48,7 @@ from ovirt_rdma.host.rules.base import (
 )
 from ovirt_rdma.host.rules.registry import RULES, SERVER_RULES, Decision, decide
 from ovirt_rdma.host.system.safe_file import read_file
-from ovirt_rdma.storage.messages import LogMessage, MountFailure, known_in
+from ovirt_rdma.storage.messages import MountFailure, known_in
 
 
 @dataclass(frozen=True)
@@ -452,7 +452,7 @@ def _servers(policy: Policy) -> tuple[str, ...]:
     return tuple(dict.fromkeys(s for s in named if Export(s, "/").address))
 
 
-def _messages(output: Output, known: Sequence[Union[LogMessage, MountFailure]]) -> int:
+def _messages(output: Output, known: Sequence[MountFailure]) -> int:
     """Print what messages mean."""
     if not output.for_people:
         rows = [{"text": o.text, "meaning": o.meaning, "fix": o.fix} for o in known]
@@ -464,9 +464,8 @@ def _messages(output: Output, known: Sequence[Union[LogMessage, MountFailure]]) 
         output.line(one.text)
         output.text(one.meaning, "  ")
         output.text(f"fix: {one.fix}", "  ")
-        rdma_fix = getattr(one, "rdma_fix", "")
-        if rdma_fix:
-            output.text(f"over RDMA: {rdma_fix}", "  ")
+        if one.rdma_fix:
+            output.text(f"over RDMA: {one.rdma_fix}", "  ")
     return 0
 
 

@@ -2,14 +2,14 @@
 """Run ``facts``: print an overview of the host.
 
 This module has the head of the overview and its tables of modules, units and udev
-rules; ``shown.devices`` and ``shown.virtual_functions`` have the others.
+rules; ``shown`` has the others.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from functools import partial
-from typing import Optional
+from collections.abc import Iterator
+from typing import Optional, Union
 
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
 from ovirt_rdma.cli.host.shown import devices, mounts
@@ -17,7 +17,7 @@ from ovirt_rdma.cli.host.shown.devices import (
     Section,
     interfaces,
     known,
-    virtual_functions,
+    table,
 )
 from ovirt_rdma.cli.host.shown.mounts import settings
 from ovirt_rdma.cli.output import Output, count
@@ -27,9 +27,11 @@ from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts.devices import NetworkManager
 from ovirt_rdma.host.facts.model import (
     Facts,
+    ModprobeLine,
     NfsServer,
     RdmaStack,
     SELinux,
+    UdevLine,
     load,
     to_json_dict,
 )
@@ -46,12 +48,12 @@ _KERNELS_OWN = "kernel/"
 def head(facts: Facts) -> list[tuple[str, str]]:
     """Return names and values of the facts that are not in a table."""
     software = facts.software
-
+    lacks = [one.name for one in software.kernel_config or () if one.value == "n"]
     fields: list[tuple[str, Optional[str]]] = [
         ("host", facts.hostname),
         ("distribution", software.distribution),
         ("kernel", facts.kernel_release),
-        ("kernel lacks", _not_built(facts)),
+        ("kernel lacks", known(*lacks)),
         ("up for", _uptime(facts.uptime_s)),
         ("VDSM", software.vdsm_version),
         ("SELinux", _selinux(software.selinux)),
@@ -64,12 +66,6 @@ def head(facts: Facts) -> list[tuple[str, str]]:
         ("modules", ", ".join(facts.modules.loaded) or "none loaded"),
     ]
     return [(name, value) for name, value in fields if value]
-
-
-def _not_built(facts: Facts) -> Optional[str]:
-    """Return the options that the rules need and the kernel's configuration lacks."""
-    options = facts.software.kernel_config or ()
-    return known(*(option.name for option in options if option.value == "n"))
 
 
 def _selinux(selinux: Optional[SELinux]) -> Optional[str]:
@@ -88,9 +84,9 @@ def _stack(stack: RdmaStack) -> str:
 def _manager(manager: Optional[NetworkManager]) -> Optional[str]:
     if manager is None:
         return None
-    if not manager.running:
-        return known(manager.version, "not running")
-    return manager.version or "running"
+    if manager.running:
+        return manager.version or "running"
+    return known(manager.version, "not running")
 
 
 def _nfs_server(server: Optional[NfsServer]) -> Optional[str]:
@@ -115,84 +111,55 @@ def _uptime(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def foreign_modules(facts: Facts) -> Section:
-    """Return the modules that are not the kernel's own."""
-    return Section(
+def software(facts: Facts) -> Iterator[Section]:
+    """Yield the tables of modules from another tree, of settings with present values,
+    modules loaded at boot, units, and udev rules about IPoIB.
+    """
+    modules = facts.modules
+    yield table(
         "modules from another tree",
-        ("MODULE", "FILE"),
-        [
-            (file.name, file.path)
-            for file in facts.modules.files
-            if not file.path.startswith(_KERNELS_OWN)
-        ],
+        [one for one in modules.files if not one.path.startswith(_KERNELS_OWN)],
+        "MODULE=name, FILE=path",
     )
+    values = {(p.module, p.name): p.value for p in modules.parameters}
 
+    def current(line: ModprobeLine) -> str:
+        words = line.text.split() if line.command == "options" else ()
+        names = [(line.module, word.partition("=")[0]) for word in words]
+        known_ones = (name for name in dict.fromkeys(names) if name in values)
+        return " ".join(f"{name[1]}={values[name]}" for name in known_ones)
 
-def module_settings(facts: Facts) -> Section:
-    """Return the lines of modprobe.d, with the values of loaded modules."""
-    values = {(p.module, p.name): p.value for p in facts.modules.parameters}
-    return Section(
+    yield table(
         "module settings",
-        ("FILE", "SETTING", "CURRENT"),
-        [
-            (
-                f"{line.file}:{line.line}",
-                known(line.command, line.module, line.text, between=" "),
-                _current_values(line.module, line.text, values)
-                if line.command == "options"
-                else None,
-            )
-            for line in facts.modules.modprobe_lines
-        ],
+        modules.modprobe_lines,
+        "FILE=place, SETTING=setting, CURRENT=current",
+        place=_place,
+        setting=lambda one: known(one.command, one.module, one.text, between=" "),
+        current=current,
     )
-
-
-def _current_values(
-    module: str, text: str, values: dict[tuple[str, str], str]
-) -> Optional[str]:
-    names = dict.fromkeys(word.partition("=")[0] for word in text.split())
-    return known(
-        *(
-            f"{name}={values[module, name]}"
-            for name in names
-            if (module, name) in values
-        ),
-        between=" ",
-    )
-
-
-def loaded_at_boot(facts: Facts) -> Section:
-    """Return the modules that modules-load.d and rdma-core load, by file."""
-    by_file: dict[str, list[str]] = {}
-    for line in facts.modules.load_lines:
-        by_file.setdefault(line.file, []).append(line.module)
-    return Section(
+    by_file: dict[str, dict[str, None]] = {}
+    for line in modules.load_lines:
+        by_file.setdefault(line.file, {})[line.module] = None
+    yield Section(
         "modules loaded at boot",
         ("FILE", "MODULES"),
-        [(file, known(*dict.fromkeys(modules))) for file, modules in by_file.items()],
+        [(file, known(*names)) for file, names in by_file.items()],
     )
-
-
-def units(facts: Facts) -> Section:
-    """Return the installed systemd units of rdma-core and of other stacks."""
-    return Section(
+    yield table(
         "units",
-        ("UNIT", "STATE", "ENABLED"),
-        [
-            (unit.name, unit.active, unit.enabled)
-            for unit in facts.software.units
-            if unit.load != "not-found"
-        ],
+        [unit for unit in facts.software.units if unit.load != "not-found"],
+        "UNIT=name, STATE=active, ENABLED=enabled",
     )
-
-
-def udev_rules(facts: Facts) -> Section:
-    """Return the lines of udev rules that configure IPoIB."""
-    return Section(
+    yield table(
         "udev rules about IPoIB",
-        ("FILE", "RULE"),
-        [(f"{line.file}:{line.line}", line.text) for line in facts.software.udev_lines],
+        facts.software.udev_lines,
+        "FILE=place, RULE=text",
+        place=_place,
     )
+
+
+def _place(line: Union[ModprobeLine, UdevLine]) -> str:
+    return f"{line.file}:{line.line}"
 
 
 class ShowFacts(HostVerb):
@@ -278,33 +245,16 @@ def _print(
         return
     output.fields(head(facts))
     for section in (
-        devices.adapters,
-        virtual_functions,
-        devices.devices,
-        devices.ports,
-        mounts.cables,
-        mounts.links,
-        mounts.errors,
-        devices.pkeys,
-        devices.netdevs,
-        partial(interfaces, fabric=fabric),
-        devices.ipoib,
-        devices.roce,
-        devices.bonds,
-        devices.profiles,
-        devices.networks,
-        devices.uses,
-        devices.routes,
-        devices.mounts,
-        mounts.mounts_over_rdma,
-        mounts.states,
-        foreign_modules,
-        module_settings,
-        loaded_at_boot,
-        units,
-        udev_rules,
+        *devices.adapters(facts),
+        mounts.cables(facts),
+        mounts.links(facts),
+        mounts.errors(facts),
+        *devices.netdevs(facts, fabric),
+        mounts.mounts_over_rdma(facts),
+        mounts.states(facts),
+        *software(facts),
     ):
-        section(facts).show(output)
+        section.show(output)
     if facts.problems:
         output.line()
         output.line("could not be read")

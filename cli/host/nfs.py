@@ -140,20 +140,18 @@ class ListMounts(HostVerb, Source, AllowNone):
         policy, source = policy_in_question(self.policy, context)
         facts = mount_facts(self.facts, context.root)
         reviews = review_all(facts, policy)
-        others = _tones().keys() - {OK}
-        wrong = [review for review in reviews if review.verdict in others]
+        wrong = [one for one in reviews if one.verdict in _TONES and one.verdict != OK]
         if output.for_people:
             # Otherwise a host that could not be read would look like one without.
             for sentence in facts.problems:
                 output.message(f"note: {sentence}")
-            _print_list(reviews, source, output)
+            _print_list(reviews, output)
             if not reviews and any(MOUNTINFO in one for one in facts.problems):
                 output.line("The NFS mounts of this host are not known.")
             else:
                 _print_verdict(reviews, wrong, source, output)
-            if self.verbose:
-                for review in reviews:
-                    _print_proof(review, output)
+            for review in reviews if self.verbose else ():
+                _print_proof(review, output)
         else:
             output.document(
                 "nfs-mounts",
@@ -172,19 +170,15 @@ class ListMounts(HostVerb, Source, AllowNone):
 _NEGOTIATED = (("nconnect", "connections"), ("rsize", "rsize"), ("wsize", "wsize"))
 
 
-def _tones() -> dict[str, str]:
-    return {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful", NOT_COVERED: "bad"}
+_TONES = {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful", NOT_COVERED: "bad"}
 
 
 def mount_facts(file: Optional[str], root: str) -> Facts:
     """Return the facts about mounts, of the host or of a facts file."""
-    if file is None:
-        return HostReader(root).mount_facts()
-
-    return load(file)
+    return HostReader(root).mount_facts() if file is None else load(file)
 
 
-def _print_list(reviews: list[MountReview], source: str, output: Output) -> None:
+def _print_list(reviews: list[MountReview], output: Output) -> None:
     if reviews:
         output.table(
             ("EXPORT", "TRANSPORT", "NFS", "RULE", "VERDICT", "SINCE (UTC)"),
@@ -195,11 +189,12 @@ def _print_list(reviews: list[MountReview], source: str, output: Output) -> None
                     review.mount.version or "-",
                     review.match.rule.name if review.match else "-",
                     review.verdict,
-                    _minute(review.since),
+                    # To the minute.
+                    (review.since or "-")[:16].replace("T", " "),
                 )
                 for review in reviews
             ],
-            _tones(),
+            _TONES,
             minor=("NFS", "RULE"),
         )
 
@@ -208,28 +203,22 @@ def _print_verdict(
     reviews: list[MountReview], wrong: list[MountReview], source: str, output: Output
 ) -> None:
     named = sum(1 for review in reviews if review.match)
-    mounts = "The mount" if named == 1 else f"All {named} mounts"
+    verb = "is" if (len(wrong) or named) == 1 else "are"
+    as_ruled = f"as the rule says ({source})."
     if not reviews:
         output.line("This host has no NFS mount.")
     elif not named:
         these = "this mount" if len(reviews) == 1 else "any of these mounts"
         output.line(f"No rule names {these} ({source}).")
-    elif not wrong:
-        verb = "is" if named == 1 else "are"
-        output.line(f"{mounts} named by a rule {verb} as the rule says ({source}).")
+    elif wrong:
+        of = f"{len(wrong)} of {count(named, 'mount')}"
+        output.line(f"{of} named by a rule {verb} not {as_ruled}")
     else:
-        verb = "is" if len(wrong) == 1 else "are"
-        output.line(
-            f"{len(wrong)} of {count(named, 'mount')} named by a rule {verb} not as "
-            f"the rule says ({source})."
-        )
+        mounts = "The mount" if named == 1 else f"All {named} mounts"
+        output.line(f"{mounts} named by a rule {verb} {as_ruled}")
     for review in wrong:
         output.line(f"{review.sentence}.")
         output.fix(review.fix)
-
-
-def _minute(since: Optional[str]) -> str:
-    return since[: len("2026-11-21T02:51")].replace("T", " ") if since else "-"
 
 
 def _print_proof(review: MountReview, output: Output) -> None:
@@ -502,40 +491,35 @@ def _choose(
     """Return the choice, and warnings about its basis."""
     export, engine = args.export, args.engine_options
     rule = match.rule if match else None
-    kind = kind_of(rule.server_kind) if rule else None
-    odd = (*remarks(engine, kind),)
-    tls = contradiction(engine, bool(rule and rule.transport != TCP))
+    over_rdma = bool(rule and rule.transport != TCP)
+    tls = contradiction(engine, over_rdma)
+    odd: tuple[str, ...] = (
+        *remarks(engine, kind_of(rule.server_kind) if rule else None),
+    )
     odd = (*odd, *([tls] if tls else ()))
     if match is None:
         choice = choose(None, engine, Families(), None)
         return choice, (*stock_warnings(engine, export.address), *odd)
-    if args.facts is not None:
-        choice, warnings = _choose_by_facts(args.facts, export, match, engine)
-        return choice, (*warnings, *odd)
-    shared = Shared(ProbeContext(HostReader(root), probe))
-    version = None if args.nfs_version == AUTO else args.nfs_version
-    # The same decision as in vdsmd, from the same sources.
-    named = NamedExport(export, match, engine, version, shared)
-    return named.decide(named.ask_server()), odd
-
-
-def _choose_by_facts(
-    file: str, export: Export, match: RuleMatch, engine: MountOptions
-) -> tuple[Choice, tuple[str, ...]]:
-    facts = load(file)
+    if args.facts is None:
+        shared = Shared(ProbeContext(HostReader(root), probe))
+        version = None if args.nfs_version == AUTO else args.nfs_version
+        # The same decision as in vdsmd, from the same sources.
+        named = NamedExport(export, match, engine, version, shared)
+        return named.decide(named.ask_server()), odd
+    facts = load(args.facts)
     address = address_in_facts(facts, export.server)
+    if address is None:
+        odd = (f"the address of {export.server} is unknown; IPv4 is assumed", *odd)
     ipv6 = address is not None and is_ipv6(address)
     readiness = steps_from_facts(facts, export.server)
-    choice = choose(match, engine, Families(ipv6, ipv6), readiness)
-    if address is not None:
-        return choice, ()
-    return choice, (f"the address of {export.server} is unknown; IPv4 is assumed",)
+    return choose(match, engine, Families(ipv6, ipv6), readiness), odd
 
 
 def _passed(attempt: Optional[Attempt], version: Optional[str]) -> Optional[str]:
     return option_string(version, attempt.extra_options) if attempt else None
 
 
+_RESULTS = {READY: "PASS", NOT_READY: "FAIL", UNKNOWN: "UNKNOWN"}
 _CHECK_TONES = {"PASS": "good", "FAIL": "bad", "UNKNOWN": "doubtful"}
 
 
@@ -568,21 +552,17 @@ class Check(_OfExport):
         output, export = context.output, self.export
         policy, source = policy_in_question(self.policy, context)
         match = rule_for(policy, export)
-        rule = match.rule if match else _default_rule(export)
+        # Built-in defaults, so that an export can be checked before its rule is
+        # written. The defaults of a policy apply to its rules only.
+        rule = NfsRule(0, "none", export.server, "*", PREFER_RDMA)
+        rule = match.rule if match else rule
         server = load(self.server_facts) if self.server_facts is not None else None
         facts = mount_facts(self.facts, context.root)
-        if self.facts is not None:
-            readiness = _by_facts(export, facts, self.nfs_version)
-            addresses = tuple(filter(None, [address_in_facts(facts, export.server)]))
-        else:
-            readiness, addresses = _ask(export, rule, self.nfs_version, context.root)
+        readiness, addresses = self._ask(rule, facts, context.root)
         # A remount includes the mounts in the way, so these do not prevent healing.
         healable = readiness.verdict == READY
-        others = _others(export, facts, addresses, self.nfs_version)
-        readiness = Readiness((*readiness.steps, others))
-        over_rdma = _in_the_way_of_tcp(
-            match, export, facts, addresses, self.nfs_version
-        )
+        readiness = Readiness((*readiness.steps, self._others(facts, addresses)))
+        warnings = self._in_the_way_of_tcp(match, facts, addresses)
         if server is not None and addresses:
             whole = facts
             if self.facts is None:
@@ -591,21 +571,20 @@ class Check(_OfExport):
                 whole, server, addresses[0], rule.port, self.nfs_version
             )
             readiness = Readiness((*readiness.steps, *steps))
-            over_rdma += [{"sentence": one, "fix": fix} for one, fix in differences]
+            warnings += differences
         degraded = [
             review
             for review in review_all(facts, policy)
             if review.verdict in (DEGRADED, NOT_COVERED) and is_mount_of(review, export)
         ]
-        ready = readiness.verdict == READY
         if output.for_people:
             _print_check(export, match, source, readiness, output)
-            for warning in over_rdma:
-                output.line(f"{warning['sentence']}.")
-                output.fix(warning["fix"])
-            for review in degraded:
-                output.line(f"{review.sentence}.")
-                output.fix(remount_fix(review, healable))
+            for sentence, fix in (
+                *warnings,
+                *((one.sentence, remount_fix(one, healable)) for one in degraded),
+            ):
+                output.line(f"{sentence}.")
+                output.fix(fix)
         else:
             output.document(
                 "nfs-check",
@@ -616,75 +595,78 @@ class Check(_OfExport):
                     "port": rule.port,
                     "verdict": readiness.verdict,
                     "reason": readiness.reason,
-                    "steps": [_check_document(step) for step in readiness.steps],
-                    "warnings": over_rdma,
+                    "steps": [
+                        {
+                            "name": step.name,
+                            "result": _RESULTS[step.verdict],
+                            "detail": step.detail,
+                            "fix": step.fix,
+                        }
+                        for step in readiness.steps
+                    ],
+                    "warnings": [
+                        {"sentence": sentence, "fix": fix} for sentence, fix in warnings
+                    ],
                     "degraded": [
-                        _mount_document(review, healable) for review in degraded
+                        {
+                            "mountpoint": one.mount.mountpoint,
+                            "transport": one.proof.transport,
+                            "since": one.since,
+                            "reason": one.reason,
+                            "sentence": one.sentence,
+                            "fix": remount_fix(one, healable),
+                        }
+                        for one in degraded
                     ],
                 },
             )
+        ready = readiness.verdict == READY
         return ExitCode.DONE if ready else ExitCode.CHECKS_FAILED
 
+    def _ask(
+        self, rule: NfsRule, facts: Facts, root: str
+    ) -> tuple[Readiness, tuple[str, ...]]:
+        """Return the steps, and the server's addresses as far as they are known."""
+        mountd = None
+        if self.facts is None:
+            around = ProbeContext(HostReader(root), probe)
+            server = ServerReadiness(self.export.server, rule, around)
+            readiness, addresses = server.readiness(), server.addresses
+            if self.nfs_version == "3" and server.rdma_address is not None:
+                # The MOUNT protocol has no RDMA; it goes to rpcbind and mountd by TCP.
+                mountd = probe.mountd(server.rdma_address, rule.readiness_timeout)
+        else:
+            readiness = steps_from_facts(facts, self.export.server)
+            address = address_in_facts(facts, self.export.server)
+            addresses = (address,) if address else ()
+            if self.nfs_version == "3":
+                none = "a facts file does not contain the answer of mountd"
+                mountd = Step("mountd", UNKNOWN, none)
+        return Readiness((*readiness.steps, *([mountd] if mountd else ()))), addresses
 
-def _ask(
-    export: Export, rule: NfsRule, version: str, root: str
-) -> tuple[Readiness, tuple[str, ...]]:
-    server = ServerReadiness(export.server, rule, ProbeContext(HostReader(root), probe))
-    steps = list(server.readiness().steps)
-    address = server.rdma_address
-    if version == "3" and address is not None:
-        # The MOUNT protocol has no RDMA; it goes to rpcbind and mountd over TCP.
-        steps.append(probe.mountd(address, rule.readiness_timeout))
-    return Readiness(tuple(steps)), server.addresses
+    def _others(self, facts: Facts, addresses: tuple[str, ...]) -> Step:
+        version = self.nfs_version
+        step = others_step(facts.nfs_mounts, self.export, addresses, version)
+        unread = next((text for text in facts.problems if MOUNTINFO in text), None)
+        if unread is not None and step.verdict == READY and version != "3":
+            return Step(OTHERS, UNKNOWN, f"the mounts are unknown: {unread}")
+        return step
 
-
-def _by_facts(export: Export, facts: Facts, version: str) -> Readiness:
-    readiness = steps_from_facts(facts, export.server)
-    if version != "3":
-        return readiness
-    mountd = Step(
-        "mountd", UNKNOWN, "a facts file does not contain the answer of mountd"
-    )
-    return Readiness((*readiness.steps, mountd))
-
-
-def _others(
-    export: Export, facts: Facts, addresses: tuple[str, ...], version: str
-) -> Step:
-    step = others_step(facts.nfs_mounts, export, addresses, version)
-    unread = next((text for text in facts.problems if MOUNTINFO in text), None)
-    if unread is not None and step.verdict == READY and version != "3":
-        return Step(OTHERS, UNKNOWN, f"the mounts are unknown: {unread}")
-    return step
-
-
-def _in_the_way_of_tcp(
-    match: Optional[RuleMatch],
-    export: Export,
-    facts: Facts,
-    addresses: tuple[str, ...],
-    version: str,
-) -> list[dict[str, str]]:
-    if match is None or match.rule.transport != TCP:
-        return []
-    blocking = conflicting_mounts(facts.nfs_mounts, export, addresses, version, TCP)
-    if blocking is None:
-        return []
-    verb = "will use" if blocking.certain else "may use"
-    return [
-        {
-            "sentence": f"{conflict_clause(blocking.mounts)}: {export} {verb} RDMA, "
-            f"although {match.rule.title} says {TCP}",
-            "fix": f"{conflict_fix(blocking.mounts)}; then {REMOUNT}",
-        }
-    ]
-
-
-def _default_rule(export: Export) -> NfsRule:
-    # Built-in defaults, so that an export can be checked before its rule is written.
-    # The defaults of a policy apply to its rules only.
-
-    return NfsRule(0, "none", export.server, "*", PREFER_RDMA)
+    def _in_the_way_of_tcp(
+        self, match: Optional[RuleMatch], facts: Facts, addresses: tuple[str, ...]
+    ) -> list[tuple[str, str]]:
+        if match is None or match.rule.transport != TCP:
+            return []
+        mounts, export, version = facts.nfs_mounts, self.export, self.nfs_version
+        blocking = conflicting_mounts(mounts, export, addresses, version, TCP)
+        if blocking is None:
+            return []
+        verb = "will use" if blocking.certain else "may use"
+        sentence = (
+            f"{conflict_clause(blocking.mounts)}: {export} {verb} RDMA, "
+            f"although {match.rule.title} says {TCP}"
+        )
+        return [(sentence, f"{conflict_fix(blocking.mounts)}; then {REMOUNT}")]
 
 
 def _print_check(
@@ -701,7 +683,7 @@ def _print_check(
     output.line(f"{export}: {named}")
     output.table(
         ("RESULT", "STEP", "DETAIL"),
-        [(_result(s), s.name, s.detail) for s in readiness.steps],
+        [(_RESULTS[s.verdict], s.name, s.detail) for s in readiness.steps],
         _CHECK_TONES,
     )
     if readiness.verdict == READY:
@@ -713,27 +695,3 @@ def _print_check(
     for step in readiness.steps:
         if step.verdict != READY:
             output.fix(step.fix)
-
-
-def _mount_document(review: MountReview, ready: bool) -> dict[str, Optional[str]]:
-    return {
-        "mountpoint": review.mount.mountpoint,
-        "transport": review.proof.transport,
-        "since": review.since,
-        "reason": review.reason,
-        "sentence": review.sentence,
-        "fix": remount_fix(review, ready),
-    }
-
-
-def _result(step: Step) -> str:
-    return {READY: "PASS", NOT_READY: "FAIL", UNKNOWN: "UNKNOWN"}[step.verdict]
-
-
-def _check_document(step: Step) -> dict[str, str]:
-    return {
-        "name": step.name,
-        "result": _result(step),
-        "detail": step.detail,
-        "fix": step.fix,
-    }

@@ -6,6 +6,7 @@ what a host has.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,6 @@ from ovirt_rdma.host.collect.netdev_users import (
     read_storage_sessions,
 )
 from ovirt_rdma.host.collect.netdevs import (
-    Link,
     read_netdevs,
     with_neighbours,
     with_owners,
@@ -51,13 +51,7 @@ from ovirt_rdma.host.collect.storage import (
     marks_from_json,
     nfs_mounts,
 )
-from ovirt_rdma.host.collect.tools import (
-    Tools,
-    cm_ids,
-    egress_maps,
-    links,
-    route,
-)
+from ovirt_rdma.host.collect.tools import Link, Tools, cm_ids, links, route
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.infiniband import HEADER
 from ovirt_rdma.host.facts.model import (
@@ -75,7 +69,7 @@ from ovirt_rdma.host.system.tree import FileTree, Problems
 
 # ip(8): "If an error was reported by the kernel, the exit status is 2."
 _KERNEL_REFUSED = 2
-_KERNEL_PREFIXES = ("RTNETLINK answers: ", "Error: ")
+_KERNEL_PREFIX = re.compile("^(RTNETLINK answers: |Error: )")
 
 
 class HostReader:
@@ -103,8 +97,11 @@ class HostReader:
         all NFS mounts, and to those of block storage if the session does not show which
         netdev it uses.
         """
+        return self._limited()._snapshot(routes_to, exports)
+
+    def _limited(self) -> HostReader:
         tools = self._tools.with_limited_timeouts()
-        return HostReader(self._tree.root, tools.run)._snapshot(routes_to, exports)
+        return HostReader(self._tree.root, tools.run)
 
     def _snapshot(self, routes_to: Sequence[str], exports: bool) -> Facts:
         # Imported here: vdsmd reads mounts only, and needs no counters.
@@ -126,7 +123,7 @@ class HostReader:
             self._tree, self._tools, self.netdevs(problems), devices, problems
         )
         devices = with_neighbours(self._tree, self._tools, devices, netdevs)
-        manager = read_network_manager(self._tools, netdevs, devices, problems)
+        manager = read_network_manager(self._tools, netdevs, problems)
         release = self.kernel_release(problems)
         modules = with_module_details(
             self._tree, release, read_modules(self._tree, release, problems), problems
@@ -179,8 +176,7 @@ class HostReader:
 
         Runs ``ip`` twice, and once for each storage server.
         """
-        tools = self._tools.with_limited_timeouts()
-        return HostReader(self._tree.root, tools.run)._interfaces()
+        return self._limited()._interfaces()
 
     def _interfaces(self) -> Facts:
         problems: list[str] = []
@@ -252,11 +248,7 @@ class HostReader:
         """Return the netdevs; runs ``ip`` once for their addresses."""
         problems = _list(problems)
         rows = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
-        maps = egress_maps(rows or [])
-        return tuple(
-            replace(netdev, egress=maps.get(netdev.name))
-            for netdev in read_netdevs(self._tree, links(rows or []), problems)
-        )
+        return read_netdevs(self._tree, links(rows or []), problems)
 
     def datagram_limits(self, names: Collection[str]) -> dict[str, int]:
         """Return the largest datagram MTU in bytes of each netdev in ``names``, from
@@ -266,20 +258,14 @@ class HostReader:
         problems: list[str] = []
         tools = self._tools.with_limited_timeouts()
         devices = read_rdma_devices(self._tree, problems, tools=tools)
-        netdevs = with_rdma_details(
-            self._tree, tools, self.netdevs(problems), devices, problems
-        )
-        ports = {
-            (device.name, port.number): port
-            for device in devices
-            for port in device.ports
-        }
+        netdevs = with_ports(self._tree, tools, self.netdevs(), devices, problems)
+        mtus = {(d.name, p.number): p.max_mtu for d in devices for p in d.ports}
         found = (
-            (netdev.name, ports.get((netdev.rdma_device or "", netdev.rdma_port or 0)))
+            (netdev.name, mtus.get((netdev.rdma_device or "", netdev.rdma_port or 0)))
             for netdev in netdevs
             if netdev.name in names
         )
-        return {n: port.max_mtu - HEADER for n, port in found if port and port.max_mtu}
+        return {name: mtu - HEADER for name, mtu in found if mtu}
 
     def modules(self, problems: Problems = None) -> Modules:
         """Return the modules that concern RDMA and NFS; reads /proc and /lib."""
@@ -326,7 +312,8 @@ class HostReader:
         try:
             rows = self._tools.rows(argv, problems, raised_status=_KERNEL_REFUSED)
         except CommandFailed as no:
-            return Route(address, problem=_kernel_words(str(no)))
+            words = _KERNEL_PREFIX.sub("", str(no))
+            return Route(address, problem=words)
         if rows is None:
             return None
         found = route(address, rows)
@@ -380,10 +367,3 @@ class HostReader:
 
 def _list(problems: Problems) -> list[str]:
     return [] if problems is None else problems
-
-
-def _kernel_words(text: str) -> str:
-    for prefix in _KERNEL_PREFIXES:
-        if text.startswith(prefix):
-            return text[len(prefix) :]
-    return text

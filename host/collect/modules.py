@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ovirt_rdma.host.facts.model import (
@@ -75,17 +75,14 @@ def modprobe_lines(path: str, text: str, problems: list[str]) -> list[ModprobeLi
         text_after = text_after.strip()
         if command in _WORDS_TAKEN:
             text_after = " ".join(_BLANK.split(text_after)[: _WORDS_TAKEN[command]])
-        why = ""
-        if command in _COMMANDS and not name:
-            why = f"{command} names no module"
-        elif not _concerns(command, name, text_after):
+        nameless = command in _COMMANDS and not name
+        others = text_after.split() if command in _NAMES_OTHERS else ()
+        if not nameless and CONCERNED.isdisjoint(map(module_name, (name, *others))):
             continue
-        elif command not in _COMMANDS:
-            why = f"there is no command {command!a}"
-        elif _COMMANDS[command] and not text_after:
-            why = f"nothing follows {command} {name}"
-        if why:
-            problems.append(f"{path} line {number} is ignored by modprobe: {why}")
+        complete = text_after or not _COMMANDS.get(command, True)
+        if nameless or command not in _COMMANDS or not complete:
+            reason = f"ignored by modprobe: {plain[:60]!a}"
+            problems.append(f"{path} line {number} is {reason}")
         else:
             lines.append(
                 ModprobeLine(path, number, command, module_name(name), text_after)
@@ -126,11 +123,6 @@ def command_line_options(parameters: list[str]) -> list[ModprobeLine]:
     ]
 
 
-def _concerns(command: str, name: str, text: str) -> bool:
-    words = [name, *(text.split() if command in _NAMES_OTHERS else ())]
-    return any(module_name(word) in CONCERNED for word in words)
-
-
 def _joined(text: str) -> Iterator[tuple[int, str]]:
     r"""Yield the lines with their numbers; ``\`` at the end joins the next line.
 
@@ -162,17 +154,15 @@ def read_modules(tree: FileTree, release: str, problems: list[str]) -> Modules:
     """
     loaded = _loaded(tree.data(LOADED, problems) or b"")
     folder = f"/lib/modules/{release}"
-    built_in = _module_files(tree.data(f"{folder}/modules.builtin") or b"")
+    built_in = module_paths(tree.data(f"{folder}/modules.builtin") or b"")
     dependencies = tree.data(f"{folder}/modules.dep", problems)
-    return Modules(
-        loaded=_concerned(loaded | built_in),
-        available=None
-        if dependencies is None
-        else _concerned(_module_files(dependencies) | built_in),
-    )
+    available = None
+    if dependencies is not None:
+        available = _concerned({**module_paths(dependencies), **built_in})
+    return Modules(_concerned({*loaded, *built_in}), available)
 
 
-def _concerned(names: set[str]) -> tuple[str, ...]:
+def _concerned(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(CONCERNED & {module_name(name) for name in names}))
 
 
@@ -204,10 +194,6 @@ def module_paths(data: bytes, folder: str = "") -> dict[str, str]:
             start = next((s for s in starts if path.startswith(s)), "")
             paths[match.group(1)] = path[len(start) :]
     return paths
-
-
-def _module_files(data: bytes) -> set[str]:
-    return set(module_paths(data))
 
 
 RDMA_CORE_LISTS = "/etc/rdma/modules"
@@ -260,33 +246,26 @@ def with_module_details(
     ``release`` is that of the running kernel. Parameters that cannot be read are left
     out.
     """
-    return replace(
-        modules,
-        files=_parameter_files(tree, f"/lib/modules/{release}"),
-        parameters=_parameters(tree, modules.loaded),
-        modprobe_lines=read_modprobe_lines(tree, problems),
-        load_lines=read_load_lines(tree, problems),
-    )
-
-
-def _parameter_files(tree: FileTree, folder: str) -> tuple[ModuleFile, ...]:
-    """Read modules.dep; read_modules has reported it if it is missing."""
+    folder = f"/lib/modules/{release}"
+    # read_modules has reported modules.dep if it is missing.
     paths = module_paths(tree.data(f"{folder}/modules.dep") or b"", folder)
-    files = (
+    files = [
         ModuleFile(module_name(name), path)
         for name, path in paths.items()
         if module_name(name) in CONCERNED
-    )
-    return tuple(sorted(files, key=lambda file: (file.name, file.path)))
-
-
-def _parameters(tree: FileTree, loaded: tuple[str, ...]) -> tuple[ModuleParameter, ...]:
+    ]
     parameters = []
-    for module in loaded:
+    for module in modules.loaded:
         folder = f"/sys/module/{module}/parameters"
         for name in tree.names(folder):
             value = tree.data(f"{folder}/{name}")
             if value is not None:
                 text = value.decode("utf-8", "surrogateescape").strip()
                 parameters.append(ModuleParameter(module, name, text))
-    return tuple(parameters)
+    return replace(
+        modules,
+        files=tuple(sorted(files, key=lambda file: (file.name, file.path))),
+        parameters=tuple(parameters),
+        modprobe_lines=read_modprobe_lines(tree, problems),
+        load_lines=read_load_lines(tree, problems),
+    )

@@ -20,12 +20,13 @@ and get_tcp6_sock().
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Optional
+from typing import Optional, Union
 
 from ovirt_rdma.host.collect.storage import (
     ISER,
@@ -89,26 +90,27 @@ class NetdevPaths:
 
     def _on_link(self, remote: str) -> list[str]:
         """Return the netdevs with the smallest network that contains ``remote``."""
-        try:
-            address = ipaddress.ip_address(remote)
-        except ValueError:
-            return []
-        if address.is_link_local:
+        address = _ip(remote)
+        if address is None or address.is_link_local:
             return []  # in the network of each netdev
-        best: dict[str, None] = {}
-        longest = 0
+        lengths: dict[str, int] = {}
         for netdev in self._netdevs:
             for text in netdev.addresses:
-                try:
+                with contextlib.suppress(ValueError):
                     network = ipaddress.ip_interface(text).network
-                except ValueError:
-                    continue
-                if address not in network or network.prefixlen < longest:
-                    continue
-                if network.prefixlen > longest:
-                    best, longest = {}, network.prefixlen
-                best[netdev.name] = None
-        return list(best)
+                    if address in network:
+                        longest = max(lengths.get(netdev.name, 0), network.prefixlen)
+                        lengths[netdev.name] = longest
+        best = max(lengths.values(), default=0)
+        return [name for name, length in lengths.items() if length == best]
+
+
+def _ip(text: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, None]:
+    """Return an IP address without its scope; None for another text."""
+    try:
+        return ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
 
 
 def _same(address: str) -> str:
@@ -161,43 +163,43 @@ def read_storage_sessions(
 def addresses_to_route(sessions: Iterable[StorageSession]) -> list[str]:
     """Return the remote IP addresses of sessions for which the route is needed."""
     remotes = [s.remote for s in sessions if s.remote and not (s.local or s.rdma_port)]
-    return [remote for remote in remotes if _has_route(remote)]
+    # Not names, and no link-local address without scope: that is on each link.
+    addresses = [(remote, _ip(remote)) for remote in remotes]
+    return [
+        remote
+        for remote, address in addresses
+        if address and ("%" in remote or not address.is_link_local)
+    ]
 
 
 def _of_session(one: Session) -> StorageSession:
     if one.protocol == SRP:
         what = f"target 0x{one.ioc_guid} as host{one.host}, {one.state}"
         return StorageSession("srp", what, rdma_port=(one.device or "", one.port or 0))
-    what = f"{one.iqn} at {one.portal or _UNKNOWN_ADDRESS}"
     over = " over iSER" if one.protocol == ISER else ""
-    return StorageSession(
-        "iscsi", what + over, netdev=one.netdev, local=one.local, remote=one.remote
-    )
+    what = f"{one.iqn} at {one.portal or _UNKNOWN_ADDRESS}{over}"
+    return StorageSession("iscsi", what, one.netdev, one.local, one.remote)
 
 
-def _nvme(tree: FileTree, problems: list[str]) -> list[StorageSession]:
-    sessions = []
+def _nvme(tree: FileTree, problems: list[str]) -> Iterator[StorageSession]:
     for name in tree.names(NVME):
         folder = f"{NVME}/{name}"
         if tree.text(f"{folder}/transport", problems) not in _NVME_TRANSPORTS:
             continue
-        text = tree.text(f"{folder}/address", problems)
-        subsystem = tree.text(f"{folder}/subsysnqn") or name
+        text = tree.text(f"{folder}/address", problems) or ""
         # traddr=10.0.0.1,trsvcid=4420,host_traddr=10.0.0.2,host_iface=ib0
-        values = dict(
-            part.split("=", 1) for part in (text or "").split(",") if "=" in part
+        values = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+        remote, port = values.get("traddr"), values.get("trsvcid")
+        end = f"[{remote}]" if remote and ":" in remote else remote or _UNKNOWN_ADDRESS
+        yield StorageSession(
+            "nvme",
+            f"{tree.text(f'{folder}/subsysnqn') or name} at {end}"
+            + (f":{port}" if remote and port else ""),
+            netdev=values.get("host_iface"),
+            # NVMe over TCP shows its local end as src_addr since Linux 6.1.
+            local=values.get("host_traddr") or values.get("src_addr"),
+            remote=remote,
         )
-        sessions.append(
-            StorageSession(
-                "nvme",
-                f"{subsystem} at {_end(values.get('traddr'), values.get('trsvcid'))}",
-                netdev=values.get("host_iface"),
-                # NVMe over TCP shows its local end as src_addr since Linux 6.1.
-                local=values.get("host_traddr") or values.get("src_addr"),
-                remote=values.get("traddr"),
-            )
-        )
-    return sessions
 
 
 # Network file systems except NFS, with the TCP ports of their servers (those of IANA;
@@ -233,37 +235,10 @@ def _mounts(tree: FileTree, problems: list[str]) -> Iterator[StorageSession]:
         what = f"{mount.source} at {mount.mountpoint}"
         ports = frozenset(_FILE_SYSTEMS[mount.fstype])
         found = {part for text in texts for part in _ADDRESS.findall(text)}
-        if _is_ip(texts[1]):
+        if _ip(texts[1]):
             found = {texts[1]}
         for remote in sorted(found) or [None]:
             yield StorageSession("mount", what, remote=remote, ports=ports)
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return False
-    return True
-
-
-def _has_route(remote: str) -> bool:
-    """Whether ``remote`` can have one route: not a name, and not a link-local address
-    without scope, which is on each link.
-    """
-    plain, _, scope = remote.partition("%")
-    try:
-        address = ipaddress.ip_address(plain)
-    except ValueError:
-        return False
-    return bool(scope) or not address.is_link_local
-
-
-def _end(address: Optional[str], port: Optional[str]) -> str:
-    if address is None:
-        return _UNKNOWN_ADDRESS
-    address = f"[{address}]" if ":" in address else address
-    return f"{address}:{port}" if port else address
 
 
 SOCKET_TABLES = "/proc/net"
@@ -343,28 +318,21 @@ def _networks(facts: Facts, paths: NetdevPaths) -> Iterator[NetdevUse]:
 def _connections(
     connections: list[Connection], paths: NetdevPaths
 ) -> Iterator[NetdevUse]:
-    libvirt = [c for c in connections if _ports(c) & _LIBVIRT_PORTS]
+    libvirt = [c for c in connections if c.ports & _LIBVIRT_PORTS]
     migrating = {c for c in libvirt if c.local != c.remote}
     if migrating:
-        migrating.update(
-            c for c in connections if _ports(c).intersection(_MIGRATION_PORTS)
-        )
-    for connection in migrating:
-        for netdev in paths.carrying(connection.local):
-            yield NetdevUse(netdev, "migration", f"a VM, with {connection.remote}")
-    for connection in connections:
-        if connection.local_port in _DISPLAY_PORTS:
-            for netdev in paths.carrying(connection.local):
-                what = f"a console, with {connection.remote}"
-                yield NetdevUse(netdev, "display", what)
-        if connection.local_port == _VDSM_PORT:
-            for netdev in paths.carrying(connection.local):
-                what = f"VDSM, connected from {connection.remote}"
-                yield NetdevUse(netdev, "management", what)
-
-
-def _ports(connection: Connection) -> set[int]:
-    return {connection.local_port, connection.remote_port}
+        migrating |= {c for c in connections if c.ports.intersection(_MIGRATION_PORTS)}
+    for one in connections:
+        found = []
+        if one in migrating:
+            found.append(("migration", f"a VM, with {one.remote}"))
+        if one.local_port in _DISPLAY_PORTS:
+            found.append(("display", f"a console, with {one.remote}"))
+        if one.local_port == _VDSM_PORT:
+            found.append(("management", f"VDSM, connected from {one.remote}"))
+        for purpose, what in found:
+            for netdev in paths.carrying(one.local):
+                yield NetdevUse(netdev, purpose, what)
 
 
 def _established(tree: FileTree, problems: list[str]) -> list[Connection]:
@@ -404,25 +372,23 @@ def _ipv4_route(words: list[str]) -> list[tuple[int, str, str]]:
     another route (fib_route_seq_show() in net/ipv4/fib_trie.c). Raises ValueError.
     """
     netdev, destination, gateway, flags, _, _, metric, mask, *_ = words
-    if not _is_default(flags, destination, mask):
-        return []
     packed = int(gateway, 16).to_bytes(4, sys.byteorder)
-    return [(int(metric), netdev, str(ipaddress.ip_address(packed)))]
+    found = [(int(metric), netdev, str(ipaddress.ip_address(packed)))]
+    return found if _is_default(flags, destination, mask) else []
 
 
 def _ipv6_route(words: list[str]) -> list[tuple[int, str, str]]:
     """Return the same for ipv6_route (ipv6_route_native_seq_show(), net/ipv6)."""
     destination, length, _, _, gateway, metric, _, _, flags, netdev = words
-    if not _is_default(flags, destination, length):
-        return []
     address = ipaddress.ip_address(bytes.fromhex(gateway))
-    return [(int(metric, 16), netdev, str(address))]
+    found = [(int(metric, 16), netdev, str(address))]
+    return found if _is_default(flags, destination, length) else []
 
 
 def _is_default(flags: str, *zeros: str) -> bool:
-    if int(flags, 16) & (_UP | _REJECT) != _UP:
-        return False
-    return not any(int(text, 16) for text in zeros)
+    """Whether a route is up, no refusal, and to everywhere."""
+    is_up = int(flags, 16) & (_UP | _REJECT) == _UP
+    return is_up and not any(int(text, 16) for text in zeros)
 
 
 def _ssh(
@@ -466,14 +432,12 @@ def _containers(
     known = {tree.link_name("/proc/self/ns/net"), None}
     found = {}
     for process in tree.names("/proc"):
-        space = (
-            tree.link_name(f"/proc/{process}/ns/net") if process.isdecimal() else None
-        )
+        path = f"/proc/{process}/ns/net"
+        space = tree.link_name(path) if process.isdecimal() else None
         if space not in known:
             known.add(space)
-            found[f"/proc/{process}/ns/net"] = (
-                f"{tree.text(f'/proc/{process}/comm') or 'a process'} ({process})"
-            )
+            name = tree.text(f"/proc/{process}/comm") or "a process"
+            found[path] = f"{name} ({process})"
     for name in tree.names(_NAMESPACES):
         found[f"{_NAMESPACES}/{name}"] = f"the namespace {name}"
     if len(found) > _MOST_NAMESPACES:
@@ -503,7 +467,7 @@ def _session(
     established: list[Connection],
     problems: list[str],
 ) -> Iterator[NetdevUse]:
-    netdevs: Optional[list[str]] = []
+    netdevs: Optional[list[str]]
     if session.rdma_port:
         # An InfiniBand port may have no netdev: then none is in use.
         netdevs = [
@@ -514,16 +478,16 @@ def _session(
     elif session.netdev in paths.names:
         netdevs = [session.netdev]
     else:
-        netdevs = (paths.carrying(session.local) if session.local else []) or None
+        netdevs = paths.carrying(session.local or "") or None
         if netdevs is None and session.remote:
             netdevs = paths.towards(session.remote)
         ends = [c.local for c in established if c.remote_port in session.ports]
         if netdevs is None and ends:
             netdevs = [name for end in ends for name in paths.carrying(end)]
-        if netdevs is None:
-            yield _unknown(session.purpose, session.what, problems)
-    for netdev in dict.fromkeys(netdevs or ()):
-        yield NetdevUse(netdev, session.purpose, session.what)
+    if netdevs is None:
+        yield _unknown(session.purpose, session.what, problems)
+    for name in dict.fromkeys(netdevs or ()):
+        yield NetdevUse(name, session.purpose, session.what)
 
 
 def _unknown(purpose: str, what: str, problems: list[str]) -> NetdevUse:
@@ -547,6 +511,11 @@ class Connection:
     remote: str
     remote_port: int
 
+    @property
+    def ports(self) -> set[int]:
+        """The ports of both ends."""
+        return {self.local_port, self.remote_port}
+
 
 def parse_connections(data: bytes) -> tuple[tuple[Connection, ...], int]:
     """Return the established connections, and the number of invalid lines."""
@@ -559,13 +528,12 @@ def parse_connections(data: bytes) -> tuple[tuple[Connection, ...], int]:
         if not match:
             invalid += 1
         elif match.group(5) == _ESTABLISHED:
-            local, local_port, remote, remote_port, _ = match.groups()
             connections.append(
                 Connection(
-                    _address(local),
-                    int(local_port, 16),
-                    _address(remote),
-                    int(remote_port, 16),
+                    _address(match[1]),
+                    int(match[2], 16),
+                    _address(match[3]),
+                    int(match[4], 16),
                 )
             )
     return tuple(connections), invalid
@@ -577,12 +545,8 @@ def plain_address(text: str) -> str:
     IPv4 mapped into IPv6 becomes IPv4, and a scope (``%eth0``) is removed. Other text
     is returned unchanged.
     """
-    try:
-        address = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return text
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address)
+    address = _ip(text)
+    return str(getattr(address, "ipv4_mapped", None) or address or text)
 
 
 def _address(words: bytes) -> str:

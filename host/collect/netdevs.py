@@ -4,29 +4,20 @@ IPoIB, offloads, bond and data center bridging. And what RDMA ports are cabled t
 the other end says it.
 
 /sys/class/net has most; ``ip -j -d addr show`` adds addresses and virtual kinds. The
-owner is the service that sets a netdev up: NetworkManager, systemd-networkd or
-ifupdown. NetworkManager is asked with nmcli, the others record their netdevs below
-/run; configuration files that no service uses are ignored.
+owner sets a netdev up: nmcli shows NetworkManager's, systemd-networkd and ifupdown
+record theirs below /run. P_Key children that ``ip link`` created have no files of IPoIB
+in sysfs (drivers/infiniband/ulp/ipoib/ipoib_vlan.c); for them ``ip`` is run. The forms
+of ``dcb -j`` are those of iproute2 5.18 to 7.1 (dcb/dcb_pfc.c, dcb/dcb_app.c), those of
+ethtool of 6.1 (netlink/features.c, netlink/pause.c).
 
-P_Key children that ``ip link`` created have no files of IPoIB in sysfs
-(drivers/infiniband/ulp/ipoib/ipoib_vlan.c); for them ``ip`` is run. PFC, ECN, trust and
-pause frames are read for Ethernet netdevs behind RoCE. The forms of ``dcb -j`` are
-those of iproute2 5.18 to 7.1 (dcb/dcb_pfc.c, dcb/dcb_app.c), those of ethtool of 6.1
-(netlink/features.c, netlink/pause.c).
-
-The other end: on InfiniBand, ``smpquery`` asks the node at the other end, by a directed
-route of one link, which needs no subnet manager. On Ethernet, ``lldptool`` shows what
-lldpad has last received by LLDP: VDSM requires lldpad, and lets it listen on all NICs
-(VDSM, network/initializer.py). Nothing is enabled or started here.
-
-The other end is usually unknown: without root privileges or a tool, behind a switch
-that sends no LLDP. No rule needs these facts, so a failure is no problem of the facts:
-``check`` would warn of it on most hosts.
-
-The forms are those of rdma-core (infiniband-diags/smpquery.c, libibmad/dump.c and
-fields.c) and of lldpad (lldp_mand_clif.c, lldp_basman_clif.c). The texts are those of
-another machine: nothing but their length is limited here, and whoever shows them has
-to escape them.
+The other end: on InfiniBand, ``smpquery`` asks by a directed route of one link, which
+needs no subnet manager. On Ethernet, ``lldptool`` shows what lldpad has last received;
+VDSM requires lldpad, and lets it listen on all NICs (VDSM, network/initializer.py).
+Nothing is enabled or started here. Mostly nothing is found: without root privileges or
+a tool, behind a switch that sends no LLDP. So a failure is no problem of the facts. The
+forms are those of rdma-core (infiniband-diags/smpquery.c, libibmad/dump.c and fields.c)
+and of lldpad (lldp_mand_clif.c, lldp_basman_clif.c). The texts are those of another
+machine: nothing but their length is limited here, and whoever shows them escapes them.
 """
 
 from __future__ import annotations
@@ -37,8 +28,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Callable, Optional, TypeVar
 
-from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_driver, read_pci
-from ovirt_rdma.host.collect.tools import IPOIB_MODES, Tools, ipoib_links
+from ovirt_rdma.host.collect.rdma import (
+    RDMA_CLASS,
+    read_driver,
+    read_pci,
+    read_rdma_devices,
+)
+from ovirt_rdma.host.collect.tools import (
+    IPOIB_MODES,
+    Link,
+    Tools,
+    ipoib_links,
+    read_each,
+)
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_ETHER,
     ARPHRD_INFINIBAND,
@@ -63,9 +65,6 @@ from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.system.tree import ROOT, FileTree, runs
 
-Link = tuple[Optional[str], tuple[str, ...]]
-"""The kind of a virtual netdev, and its addresses."""
-
 
 def concerned(netdevs: Sequence[Netdev]) -> set[str]:
     """Return the names of the netdevs of RDMA ports and of what is stacked on them."""
@@ -81,20 +80,15 @@ def read_netdevs(
     A netdev that disappears during the read, or whose type or MTU cannot be read, is
     left out, with a sentence in ``problems``.
     """
-    netdevs = []
-    for name in tree.names(NET_CLASS, problems):
-        folder = f"{NET_CLASS}/{name}"
-        if not tree.is_folder(folder):  # bonding_masters is a file
-            continue
-        failures: list[str] = []
-        netdev = _netdev(tree, name, links.get(name, (None, ())), failures)
-        if failures and not tree.is_folder(folder):
-            problems.append(f"netdev {name} disappeared during the read")
-            continue
-        problems.extend(failures)
-        if netdev:
-            netdevs.append(netdev)
-    return tuple(netdevs)
+
+    def read(name: str, failures: list[str]) -> Optional[Netdev]:
+        # bonding_masters is a file.
+        if not tree.is_folder(f"{NET_CLASS}/{name}"):
+            return None
+        return _netdev(tree, name, links.get(name, Link()), failures)
+
+    names = tree.names(NET_CLASS, problems)
+    return tuple(read_each(tree, NET_CLASS, names, problems, read))
 
 
 def _netdev(
@@ -112,11 +106,12 @@ def _netdev(
         mtu=mtu,
         address=tree.text(f"{folder}/address") or "",
         operstate=tree.text(f"{folder}/operstate", problems) or UNKNOWN,
-        driver=read_driver(tree, folder) or link[0],
+        driver=read_driver(tree, folder) or link.kind,
         pci=read_pci(tree, folder),
         uppers=_stacked(entries, "upper_"),
         lowers=_stacked(entries, "lower_"),
-        addresses=link[1],
+        addresses=link.addresses,
+        egress=link.egress,
     )
 
 
@@ -147,24 +142,20 @@ def with_owners(
     managed = manager.managed if manager and manager.running else ()
     text = tree.text(_IFSTATE) or ""
     brought_up = {line.partition("=")[0].strip() for line in text.splitlines()}
+
+    def owner(name: str) -> Optional[str]:
+        # First: NetworkManager also lists netdevs of other services as managed.
+        index = tree.text(f"{NET_CLASS}/{name}/ifindex") or ""
+        if index.isdecimal() and _APPLIED.search(tree.text(f"{_LINKS}/{index}") or ""):
+            return NETWORKD
+        if name in managed:
+            return NETWORK_MANAGER
+        return IFUPDOWN if name in brought_up else None
+
     return tuple(
-        replace(netdev, owner=_owner(tree, netdev.name, managed, brought_up))
-        if netdev.name in names
-        else netdev
-        for netdev in netdevs
+        replace(one, owner=owner(one.name)) if one.name in names else one
+        for one in netdevs
     )
-
-
-def _owner(
-    tree: FileTree, name: str, managed: tuple[str, ...], brought_up: set[str]
-) -> Optional[str]:
-    # First, because NetworkManager also lists netdevs of other services as managed.
-    index = tree.text(f"{NET_CLASS}/{name}/ifindex") or ""
-    if index.isdecimal() and _APPLIED.search(tree.text(f"{_LINKS}/{index}") or ""):
-        return NETWORKD
-    if name in managed:
-        return NETWORK_MANAGER
-    return IFUPDOWN if name in brought_up else None
 
 
 PortOf = tuple[str, int]
@@ -229,9 +220,7 @@ def _of_bus_device(
         netdev = by_name.get(name)
         if netdev is None or (name in ipoib and ipoib[name].parent):
             continue
-        number = port_on_device(tree, name)
-        if len(ports) == 1:
-            (number,) = ports
+        number = next(iter(ports)) if len(ports) == 1 else port_on_device(tree, name)
         if ports.get(number) == netdev.type:
             by_port.setdefault(number, []).append(name)
     for number, names in by_port.items():
@@ -248,27 +237,14 @@ def port_on_device(tree: FileTree, name: str) -> int:
 
 
 def port_of(tree: FileTree, name: str) -> Optional[PortOf]:
-    """Return the RDMA port on the bus device of the Ethernet netdev ``name``, or whose
-    parent (Soft-RoCE) or owner of the first GID it is; None if there is none, or none
-    yet.
+    """Return the RDMA port of the Ethernet netdev ``name``, if it is not known by a
+    bond; None if there is none, or none yet.
     """
-    for device in tree.names(RDMA_CLASS):
-        folder = f"{RDMA_CLASS}/{device}"
-        numbers = [n for n in tree.names(f"{folder}/ports") if _DEV_PORT.fullmatch(n)]
-        if name in tree.names(f"{folder}/device/net"):
-            number = str(port_on_device(tree, name))
-        elif name in (
-            tree.text(f"{folder}/parent"),
-            tree.text(f"{folder}/ports/1/gid_attrs/ndevs/0"),
-        ):
-            number = "1"
-        else:
-            continue
-        number = numbers[0] if len(numbers) == 1 else number
-        link_layer = tree.text(f"{folder}/ports/{number}/link_layer")
-        if number in numbers and link_layer == "Ethernet":
-            return device, int(number)
-    return None
+    netdev = _netdev(tree, name, Link(), [])
+    if netdev is None or netdev.type != ARPHRD_ETHER:
+        return None
+    devices = read_rdma_devices(tree, [], most_gids=1)
+    return read_netdev_ports(tree, (netdev,), devices, {}).get(name)
 
 
 def _is_representor(tree: FileTree, name: str) -> bool:
@@ -384,18 +360,12 @@ def _ecn_priorities(tree: FileTree, folder: str) -> Optional[tuple[int, ...]]:
     """
     ends = []
     for end in _ECN_ENDS:
-        names = tree.names(f"{folder}/ecn/{end}/enable")
+        enable = f"{folder}/ecn/{end}/enable"
+        names = tree.names(enable)
         if not names:
             return None
-        ends.append(
-            {
-                int(name)
-                for name in names
-                if name.isascii()
-                and name.isdecimal()
-                and tree.text(f"{folder}/ecn/{end}/enable/{name}") == "1"
-            }
-        )
+        numbers = [name for name in names if name.isascii() and name.isdecimal()]
+        ends.append({int(n) for n in numbers if tree.text(f"{enable}/{n}") == "1"})
     return tuple(sorted(ends[0] & ends[1]))
 
 
@@ -459,7 +429,7 @@ def read_ipoib(
             elif text is not None:
                 failures.append(f"{folder}/{file} reads {text!a}, not {description}")
         if failures and not tree.is_folder(folder):
-            failures = [f"netdev {name} disappeared during the read"]
+            failures = [f"{folder} disappeared during the read"]
         problems.extend(failures)
         link = links.get(name, Ipoib())
         found[name] = replace(link, sysfs="mode" in names, **shown)
@@ -508,7 +478,8 @@ def with_rdma_details(
     return tuple(
         replace(
             netdev,
-            carrier=_carrier(tree, netdev.name),
+            # None for a netdev that is down (EINVAL).
+            carrier=_CARRIER.get(tree.text(f"{NET_CLASS}/{netdev.name}/carrier") or ""),
             bond=_bond(tree, netdev, problems),
             dcb=read_dcb(tree, tools, netdev, problems)
             if netdev.rdma_device and netdev.type == ARPHRD_ETHER
@@ -524,16 +495,10 @@ def with_rdma_details(
 
 def _arp_ignore(tree: FileTree, name: str) -> Optional[int]:
     """Return the larger value, which the kernel takes (IN_DEV_MAXCONF)."""
-    own, every = (
-        tree.number(f"/proc/sys/net/ipv4/conf/{one}/arp_ignore")
-        for one in (name, "all")
-    )
-    return None if own is None or every is None else max(own, every)
-
-
-def _carrier(tree: FileTree, name: str) -> Optional[bool]:
-    """Return True if there is a link; None for a netdev that is down (EINVAL)."""
-    return _CARRIER.get(tree.text(f"{NET_CLASS}/{name}/carrier") or "")
+    conf = "/proc/sys/net/ipv4/conf"
+    values = [tree.number(f"{conf}/{one}/arp_ignore") for one in (name, "all")]
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None
 
 
 def _bond(tree: FileTree, netdev: Netdev, problems: list[str]) -> Optional[Bond]:
@@ -571,7 +536,12 @@ def dscp_priorities(text: str) -> tuple[PriorityOf, ...]:
     Raises ValueError if the text has another form.
     """
     table = _object(text).get("dscp_prio", [])
-    if not isinstance(table, list) or not all(_is_pair(entry) for entry in table):
+    if not isinstance(table, list) or not all(
+        isinstance(entry, list)
+        and len(entry) > 1
+        and all(type(number) is int for number in entry[:2])
+        for entry in table
+    ):
         raise ValueError("dscp_prio is not a table of pairs")
     return tuple(PriorityOf(*entry[:2]) for entry in table)
 
@@ -589,14 +559,6 @@ def buffers(text: str) -> tuple[Buffer, ...]:
     return tuple(
         Buffer(size, tuple(prio for prio, at in enumerate(of or ()) if at == number))
         for number, size in enumerate(sizes or ())
-    )
-
-
-def _is_pair(entry: object) -> bool:
-    return (
-        isinstance(entry, list)
-        and len(entry) > 1
-        and all(type(number) is int for number in entry[:2])
     )
 
 
@@ -640,8 +602,7 @@ def features(text: str) -> dict[str, tuple[Offload, ...]]:
     for block in f"\n{text}".split(f"\n{_OF}")[1:]:
         head, *lines = block.split("\n")
         if head.endswith(":"):
-            offloads = (_offload(line) for line in lines)
-            offloads_of[head[:-1]] = tuple(offload for offload in offloads if offload)
+            offloads_of[head[:-1]] = tuple(filter(None, map(_offload, lines)))
     return offloads_of
 
 
@@ -690,16 +651,33 @@ def with_neighbours(
     netdev of an Ethernet port. Virtual functions are left out: their cable is that of
     the physical function, and they may not ask.
     """
-    mads, lldpad = _ports_for_mads(tree), _lldpad_runs(tree)
-    graph = NetdevGraph(netdevs)
+    # Those from which management datagrams can be sent; none without ib_umad.
+    mads = {
+        tuple(tree.text(f"{_MAD_CLASS}/{name}/{key}") for key in ("ibdev", "port"))
+        for name in tree.names(_MAD_CLASS)
+        if name.startswith("umad")
+    }
+    lldpad, graph = _lldpad_runs(tree), NetdevGraph(netdevs)
 
     def found(device: RdmaDevice, port: RdmaPort) -> Iterator[Optional[Neighbour]]:
-        if port.is_infiniband and (device.name, str(port.number)) in mads:
-            yield _over_infiniband(tools, device.name, port.number)
+        number = str(port.number)
+        if port.is_infiniband and (device.name, number) in mads:
+            ask = ("smpquery", "-t", _WAIT_MS, "-C", device.name, "-P", number, "-D")
+            at = f"0,{number}"
+            info = tools.text((*ask, "nodeinfo", at), optional=True)
+            if info is not None:
+                description = tools.text((*ask, "nodedesc", at), optional=True)
+                yield infiniband_neighbour(info, description)
         elif port.is_ethernet and lldpad:
-            for netdev in netdevs:
-                if (netdev.rdma_device, netdev.rdma_port) == (device.name, port.number):
-                    yield from _over_ethernet(tools, netdevs, graph.below(netdev.name))
+            place = device.name, port.number
+            own = [n.name for n in netdevs if (n.rdma_device, n.rdma_port) == place]
+            below = {name for one in own for name in graph.below(one)}
+            for one in netdevs:
+                if one.name in below and one.pci and one.type == ARPHRD_ETHER:
+                    argv = ("lldptool", "get-tlv", "-n", "-i", one.name)
+                    yield lldp_neighbour(
+                        tools.text(argv, optional=True) or "", one.name
+                    )
 
     return tuple(
         device
@@ -715,39 +693,6 @@ def with_neighbours(
         )
         for device in devices
     )
-
-
-def _over_infiniband(tools: Tools, device: str, port: int) -> Optional[Neighbour]:
-    ask = ("smpquery", "-t", _WAIT_MS, "-C", device, "-P", str(port), "-D")
-    info = tools.text((*ask, "nodeinfo", f"0,{port}"), optional=True)
-    if info is None:
-        return None
-    description = tools.text((*ask, "nodedesc", f"0,{port}"), optional=True)
-    return infiniband_neighbour(info, description)
-
-
-def _over_ethernet(
-    tools: Tools, netdevs: tuple[Netdev, ...], names: tuple[str, ...]
-) -> Iterator[Optional[Neighbour]]:
-    for netdev in netdevs:
-        if netdev.name in names and netdev.pci and netdev.type == ARPHRD_ETHER:
-            argv = ("lldptool", "get-tlv", "-n", "-i", netdev.name)
-            text = tools.text(argv, optional=True)
-            yield lldp_neighbour(text or "", netdev.name)
-
-
-def _ports_for_mads(tree: FileTree) -> set[tuple[Optional[str], Optional[str]]]:
-    """Return devices and port numbers that management datagrams can be sent from; none
-    without ib_umad.
-    """
-    return {
-        (
-            tree.text(f"{_MAD_CLASS}/{name}/ibdev"),
-            tree.text(f"{_MAD_CLASS}/{name}/port"),
-        )
-        for name in tree.names(_MAD_CLASS)
-        if name.startswith("umad")
-    }
 
 
 def _lldpad_runs(tree: FileTree) -> bool:
@@ -803,27 +748,20 @@ def lldp_neighbour(text: str, netdev: str) -> Optional[Neighbour]:
     if it shows none, or one without a name and an id.
     """
     fields: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in text.split("\n"):
-        if line.startswith("\t"):
-            lines.append(line[1:])
-        elif line not in fields:
-            lines = fields[line] = []
-        else:
-            lines = []  # the first counts: the standard allows no second
-
-    def first(name: str) -> Optional[str]:
-        return next(iter(fields.get(f"{name} TLV", ())), None)
-
-    chassis, name = _of_kind(first("Chassis ID")), _text(first("System Name"))
+    for block in re.split(r"\n(?!\t)", text):
+        head, *lines = block.split("\n\t")
+        fields.setdefault(head, lines)  # the standard allows no second
+    first = {head: lines[0] for head, lines in fields.items() if lines}
+    chassis = _of_kind(first.get("Chassis ID TLV"))
+    name = _text(first.get("System Name TLV"))
     if chassis is None and name is None:
         return None
     return Neighbour(
         kind=_capable(fields.get("System Capabilities TLV", [])),
         id=chassis,
         name=name,
-        port=_of_kind(first("Port ID")),
-        description=_text(first("Port Description")),
+        port=_of_kind(first.get("Port ID TLV")),
+        description=_text(first.get("Port Description TLV")),
         netdev=netdev,
         source="lldptool",
     )

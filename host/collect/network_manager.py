@@ -25,7 +25,6 @@ from ovirt_rdma.host.facts.devices import (
     OvirtNetwork,
     Profile,
     Property,
-    RdmaDevice,
 )
 from ovirt_rdma.host.facts.infiniband import MODE_PROPERTY
 from ovirt_rdma.host.system.commands import CommandFailed
@@ -42,10 +41,7 @@ _SETTINGS = "connection,infiniband,802-3-ethernet,bond,ethtool"
 
 
 def read_network_manager(
-    tools: Tools,
-    netdevs: tuple[Netdev, ...],
-    devices: tuple[RdmaDevice, ...],
-    problems: list[str],
+    tools: Tools, netdevs: tuple[Netdev, ...], problems: list[str]
 ) -> Optional[NetworkManager]:
     """Return NetworkManager's state and profiles; None if it is not installed or
     ``nmcli`` fails.
@@ -70,25 +66,17 @@ def read_network_manager(
     ((running, version), *_) = state
     if running != "running":
         return NetworkManager(running=False, version=version or None)
-    managed, unmanaged = _devices(tools, problems)
+    devices: dict[bool, list[str]] = {True: [], False: []}
+    text = tools.text([*_NMCLI, "DEVICE,STATE", "device"], problems)
+    for name, word in table(text or "", 2):
+        devices[word != "unmanaged"].append(name)
     return NetworkManager(
         running=True,
         version=version or None,
-        managed=managed,
-        unmanaged=unmanaged,
+        managed=tuple(sorted(devices[True])),
+        unmanaged=tuple(sorted(devices[False])),
         profiles=_profiles(tools, concerned(netdevs), problems),
     )
-
-
-def _devices(
-    tools: Tools, problems: list[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    text = tools.text([*_NMCLI, "DEVICE,STATE", "device"], problems)
-    managed: list[str] = []
-    unmanaged: list[str] = []
-    for name, state in table(text or "", 2):
-        (unmanaged if state == "unmanaged" else managed).append(name)
-    return tuple(sorted(managed)), tuple(sorted(unmanaged))
 
 
 def _profiles(
@@ -98,14 +86,18 @@ def _profiles(
     fields = "UUID,TYPE,DEVICE,FILENAME,NAME"
     text = tools.text([*_NMCLI, fields, "connection"], problems)
     candidates = [
-        Profile(name=name, uuid=uuid, type=type_, active_on=on, file=_kept_in(file))
-        for uuid, type_, device, file, name in table(text or "", 5)
+        # A profile in memory does not survive a boot.
+        Profile(
+            name, uuid, kind, active_on=on, file=None if in_memory else file or None
+        )
+        for uuid, kind, device, file, name in table(text or "", 5)
         for on in (_active_on(device, names),)
-        if type_ == _INFINIBAND or on in names
+        for in_memory in (file.startswith(_IN_MEMORY),)
+        if kind == _INFINIBAND or on in names
     ]
-    candidates.sort(key=lambda profile: (profile.name, profile.uuid))
     if not candidates:
         return ()
+    candidates.sort(key=lambda profile: (profile.name, profile.uuid))
     ids = [word for profile in candidates for word in ("uuid", profile.uuid)]
     text = tools.text([*_NMCLI, _SETTINGS, "connection", "show", *ids], problems)
     properties = profiles(text or "")
@@ -114,11 +106,6 @@ def _profiles(
         replace(profile, interface_name=profile.value("connection.interface-name"))
         for profile in known
     )
-
-
-def _kept_in(file: str) -> Optional[str]:
-    """Return the file, or None for a profile that does not survive a boot."""
-    return None if file.startswith(_IN_MEMORY) else file or None
 
 
 def _active_on(device: str, names: set[str]) -> Optional[str]:
@@ -207,23 +194,12 @@ def read_ovirt_networks(
                 f"{name} on are not read"
             )
             break
-        network = _network(name, data, folder, problems)
-        if network:
-            networks.append(network)
+        try:
+            networks += [] if data is None else [_parsed(name, json.loads(data))]
+        except (ValueError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else error
+            problems.append(f"{folder}/{name} is not a network of VDSM: {reason}")
     return tuple(networks)
-
-
-def _network(
-    name: str, data: Optional[bytes], folder: str, problems: list[str]
-) -> Optional[OvirtNetwork]:
-    if data is None:
-        return None
-    try:
-        return _parsed(name, json.loads(data))
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        problems.append(f"{folder}/{name} is not a network of VDSM: {reason}")
-        return None
 
 
 def _parsed(name: str, network: Any) -> OvirtNetwork:

@@ -51,7 +51,9 @@ def read_nfs_server(
         threads=tree.number(f"{NFSD}/threads", problems),
         listeners=None if listeners is None else port_list(listeners.decode("latin-1")),
         versions=None if versions is None else offered(versions),
-        clients=_count(tree, f"{NFSD}/clients"),
+        clients=len(tree.names(f"{NFSD}/clients"))
+        if tree.is_folder(f"{NFSD}/clients")
+        else None,
         queued=queued,
         woken=woken,
         max_requests=tree.number(f"{_SVC_RDMA}/max_requests"),
@@ -64,10 +66,6 @@ def read_nfs_server(
         ),
         dropped=None if ruleset is None else dropped(ruleset),
     )
-
-
-def _count(tree: FileTree, folder: str) -> Optional[int]:
-    return len(tree.names(folder)) if tree.is_folder(folder) else None
 
 
 def _texts(

@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Optional
 
-from ovirt_rdma.host.collect.tools import Tools, virtual_functions
+from ovirt_rdma.host.collect.tools import Tools, read_each, virtual_functions
 from ovirt_rdma.host.facts.adapter_models import VENDORS, model_by_ids
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
@@ -104,30 +104,28 @@ def read_adapters(
     An adapter that disappears during the read is left out, with a sentence.
     """
     with_rdma = {device.pci.address for device in devices if device.pci}
-    adapters = []
-    for address in tree.names(PCI_DEVICES):
+
+    def read(address: str, failures: list[str]) -> Optional[Adapter]:
         folder = f"{PCI_DEVICES}/{address}"
-        failures: list[str] = []
         vendor = tree.text(f"{folder}/vendor", failures)
         code = tree.text(f"{folder}/class", failures) or ""
-        known = code.startswith((_INFINIBAND, _FABRIC, _SERIAL_INFINIBAND)) or (
-            vendor == _MELLANOX and code.startswith(_NETWORK)
+        known = (
+            address in with_rdma
+            or code.startswith((_INFINIBAND, _FABRIC, _SERIAL_INFINIBAND))
+            or (vendor == _MELLANOX and code.startswith(_NETWORK))
         )
         if not known and vendor in VENDORS and code.startswith(_NETWORK):
             device = tree.text(f"{folder}/device", failures) or ""
             known = model_by_ids(vendor, device) is not None
-        adapter = None
-        if address in with_rdma or known:
-            adapter = _adapter(tree, address, vendor, failures)
-            if address in with_rdma and not adapter.physical_function:
-                adapter = _with_locality(tree, folder, adapter)
-        if failures and not tree.is_folder(folder):
-            problems.append(f"PCI device {address} disappeared during the read")
-            continue
-        problems.extend(failures)
-        if adapter:
-            adapters.append(adapter)
-    return tuple(adapters)
+        if not known:
+            return None
+        adapter = _adapter(tree, address, vendor, failures)
+        if address in with_rdma and not adapter.physical_function:
+            return _with_locality(tree, folder, adapter)
+        return adapter
+
+    names = tree.names(PCI_DEVICES)
+    return tuple(read_each(tree, PCI_DEVICES, names, problems, read))
 
 
 def _adapter(
@@ -141,19 +139,19 @@ def _adapter(
     driver = tree.link_name(f"{folder}/driver")
     physfn = tree.link_name(f"{folder}/physfn")
     names = set(tree.names(folder))
-    max_vfs = vfs = None
-    if not physfn and "sriov_totalvfs" in names:
-        max_vfs = tree.number(f"{folder}/sriov_totalvfs", problems)
-        vfs = tree.number(f"{folder}/sriov_numvfs", problems)
+    with_vfs = not physfn and "sriov_totalvfs" in names
+    max_vfs, vfs = (
+        tree.number(f"{folder}/sriov_{name}", problems) if with_vfs else None
+        for name in ("totalvfs", "numvfs")
+    )
     ports: list[tuple[str, int]] = []
-    for number in _MLX4_PORTS if driver == "mlx4_core" else ():
-        path = f"{folder}/mlx4_port{number}"
-        if f"mlx4_port{number}" in names:
-            kind = tree.text(path, problems) or UNKNOWN
+    for path in (f"mlx4_port{number}" for number in _MLX4_PORTS):
+        if driver == "mlx4_core" and path in names:
+            kind = tree.text(f"{folder}/{path}", problems) or UNKNOWN
             # For Ethernet the MTU's file has no meaning, and the kernel logs a warning
             # if it is read.
-            ethernet = "eth" in kind or f"mlx4_port{number}_mtu" not in names
-            mtu = None if ethernet else tree.number(f"{path}_mtu", problems)
+            ethernet = "eth" in kind or f"{path}_mtu" not in names
+            mtu = None if ethernet else tree.number(f"{folder}/{path}_mtu", problems)
             ports.append((kind, mtu or 0))
     return Adapter(
         pci=PciIdentity(address, vendor or UNKNOWN, device, revision),
@@ -267,18 +265,11 @@ def read_rdma_devices(
     """
     names = tree.names(RDMA_CLASS)
     mtus = _mtus(tools, names, problems) if tools else None
-    devices = []
-    for name in names:
-        failures: list[str] = []
-        device = _device(tree, name, failures, most_gids)
-        if mtus is not None:
-            device = _with_details(tree, device, mtus, failures)
-        if failures and not tree.is_folder(f"{RDMA_CLASS}/{name}"):
-            problems.append(f"RDMA device {name} disappeared during the read")
-            continue
-        problems.extend(failures)
-        devices.append(device)
-    return tuple(devices)
+
+    def read(name: str, failures: list[str]) -> RdmaDevice:
+        return _device(tree, name, failures, most_gids, mtus)
+
+    return tuple(read_each(tree, RDMA_CLASS, names, problems, read))
 
 
 def _mtus(
@@ -289,46 +280,67 @@ def _mtus(
     """
     failed: list[str] = []
     text = tools.text(["ibv_devinfo"], failed, optional=True) if devices else None
-    if text is not None or not failed:
-        return parse_port_mtus(text or "")
+    mtus = parse_port_mtus(text or "")
     if len(devices) == 1:
         problems.extend(failed)
-        return {}
-    mtus: dict[tuple[str, int], Mtus] = {}
-    failed.clear()
-    for number, device in enumerate(devices):
-        text = tools.text(["ibv_devinfo", "-d", device], failed, optional=True)
-        mtus.update(parse_port_mtus(text or ""))
-        left = len(devices) - number - 1
-        if len(failed) == _MOST_FAILURES and left:
-            failed.append(
-                f"ibv_devinfo was not run for {left} more RDMA devices: it had failed "
-                f"{_MOST_FAILURES} times"
-            )
-            break
-    problems.extend(failed)
+    elif failed:
+        failed.clear()
+        for number, device in enumerate(devices):
+            text = tools.text(["ibv_devinfo", "-d", device], failed, optional=True)
+            mtus.update(parse_port_mtus(text or ""))
+            left = len(devices) - number - 1
+            if len(failed) == _MOST_FAILURES and left:
+                failed.append(
+                    f"ibv_devinfo was not run for {left} more RDMA devices: it had "
+                    f"failed {_MOST_FAILURES} times"
+                )
+                break
+        problems.extend(failed)
     return mtus
 
 
 def _device(
-    tree: FileTree, name: str, problems: list[str], most_gids: Optional[int]
+    tree: FileTree,
+    name: str,
+    problems: list[str],
+    most_gids: Optional[int],
+    mtus: Optional[Mapping[tuple[str, int], Mtus]],
 ) -> RdmaDevice:
+    """Read a device, with details if there are ``mtus`` of ports."""
     folder = f"{RDMA_CLASS}/{name}"
     driver = read_driver(tree, folder)
     if driver is None and tree.text(f"{folder}/parent"):
         # Only rxe of the drivers without a bus device has this attribute.
         driver = SOFT_ROCE
+    texts = set(tree.names(folder, problems)) if mtus is not None else set()
+    hw_rev, hca_type = (
+        _text(tree, f"{folder}/{key}", problems) if key in texts else None
+        for key in ("hw_rev", "hca_type")
+    )
     ports = []
-    for port in tree.names(f"{folder}/ports", problems):
-        if port.isascii() and port.isdecimal():
-            place = f"{folder}/ports/{port}"
-            gids = _gids(tree, place, problems, most_gids)
-            found = _port(tree, place, int(port), problems)
-            if driver == SOFT_ROCE:  # it has no link of its own
-                found = replace(found, data_rate_mbps=None)
-            ports.append(replace(found, gids=gids))
-        else:
-            problems.append(f"{folder}/ports has a port named {port!a}")
+    for number in tree.names(f"{folder}/ports", problems):
+        if not (number.isascii() and number.isdecimal()):
+            problems.append(f"{folder}/ports has a port named {number!a}")
+            continue
+        place = f"{folder}/ports/{number}"
+        port = _port(tree, place, int(number), problems)
+        port = replace(
+            port,
+            gids=_gids(tree, place, problems, most_gids),
+            # Soft-RoCE has no link of its own.
+            data_rate_mbps=None if driver == SOFT_ROCE else port.data_rate_mbps,
+        )
+        if mtus is not None:
+            # An MTU that the driver shows for all larger ones is unknown.
+            shown = mtus.get((name, port.number), {})
+            most = _SHOWN_AT_MOST.get(driver or "")
+            max_mtu, active_mtu = (
+                None if shown.get(key) == most else shown.get(key)
+                for key in ("max", "active")
+            )
+            port = replace(port, max_mtu=max_mtu, active_mtu=active_mtu)
+            port = _with_details(tree, place, port, problems)
+        ports.append(port)
     return RdmaDevice(
         name=name,
         node_type=_word(tree, f"{folder}/node_type", problems),
@@ -336,22 +348,25 @@ def _device(
         driver=driver,
         firmware=tree.text(f"{folder}/fw_ver"),
         pci=read_pci(tree, folder),
+        hw_rev=hw_rev,
+        hca_type=hca_type,
         ports=tuple(sorted(ports, key=lambda port: port.number)),
     )
 
 
 def _port(tree: FileTree, folder: str, number: int, problems: list[str]) -> RdmaPort:
     link_layer = tree.text(f"{folder}/link_layer", problems) or UNKNOWN
-    rate = tree.text(f"{folder}/rate") or ""  # some ports have none
-    if rate and rate_mbps(rate) is None:
-        problems.append(f"{folder}/rate reads {rate!a}, not a rate in Gb/sec")
+    text = tree.text(f"{folder}/rate") or ""  # some ports have none
+    rate, data_rate = rates_mbps(text, link_layer)
+    if text and rate is None:
+        problems.append(f"{folder}/rate reads {text!a}, not a rate in Gb/sec")
     return RdmaPort(
         number=number,
         state=_word(tree, f"{folder}/state", problems),
         physical_state=_word(tree, f"{folder}/phys_state", problems),
         link_layer=link_layer,
-        rate_mbps=rate_mbps(rate),
-        data_rate_mbps=data_rate_mbps(rate, link_layer),
+        rate_mbps=rate,
+        data_rate_mbps=data_rate,
     )
 
 
@@ -395,42 +410,8 @@ def _gids(
 
 
 def _with_details(
-    tree: FileTree,
-    device: RdmaDevice,
-    mtus: Mapping[tuple[str, int], Mtus],
-    problems: list[str],
-) -> RdmaDevice:
-    folder = f"{RDMA_CLASS}/{device.name}"
-    names = set(tree.names(folder, problems))
-    hw_rev, hca_type, board_id = (
-        _text(tree, f"{folder}/{name}", problems) if name in names else None
-        for name in ("hw_rev", "hca_type", "board_id")
-    )
-    most = _SHOWN_AT_MOST.get(device.driver or "")
-    ports = []
-    for port in device.ports:
-        shown = mtus.get((device.name, port.number), {})
-        ports.append(
-            replace(
-                _port_with_details(tree, device.name, port, problems),
-                max_mtu=None if shown.get("max") == most else shown.get("max"),
-                active_mtu=None if shown.get("active") == most else shown.get("active"),
-            )
-        )
-    return replace(
-        device,
-        hw_rev=hw_rev,
-        hca_type=hca_type,
-        board_id=board_id,
-        numa_node=tree.number(f"{folder}/device/numa_node"),
-        ports=tuple(ports),
-    )
-
-
-def _port_with_details(
-    tree: FileTree, device: str, port: RdmaPort, problems: list[str]
+    tree: FileTree, folder: str, port: RdmaPort, problems: list[str]
 ) -> RdmaPort:
-    folder = f"{RDMA_CLASS}/{device}/ports/{port.number}"
     names = set(tree.names(folder, problems))
     lid, sm_lid = (
         tree.number(f"{folder}/{name}", problems) if name in names else None
@@ -439,7 +420,7 @@ def _port_with_details(
     guid = gid_type = tos = None
     # To create its folder would show both, but would change the host. Without it they
     # are as in the beginning, unless a tool created it and removed it again.
-    config = f"{RDMA_CM_CONFIG}/{device}/ports/{port.number}"
+    config = f"{RDMA_CM_CONFIG}{folder.removeprefix(RDMA_CLASS)}"
     if port.is_ethernet and tree.is_folder(config):
         gid_type = _text(tree, f"{config}/default_roce_mode", problems)
         tos = tree.number(f"{config}/default_roce_tos")
@@ -502,25 +483,19 @@ _RATE = re.compile(
 )
 
 
-def rate_mbps(text: str) -> Optional[int]:
-    """Return 40000 for ``40 Gb/sec (4X QDR)``; None if the text is not a rate."""
-    match = _RATE.fullmatch(text)
-    return round(float(match.group(1)) * 1000) if match else None
-
-
-def data_rate_mbps(text: str, link_layer: str) -> Optional[int]:
-    """Return 32000 for ``40 Gb/sec (4X QDR)``; None for an unknown generation.
-
-    Ethernet's speeds are those after encoding, so they are returned unchanged.
+def rates_mbps(text: str, link_layer: str) -> tuple[Optional[int], Optional[int]]:
+    """Return the signalling rate and the data rate, 40000 and 32000 for ``40 Gb/sec (4X
+    QDR)``; None for a text that is no rate, and for the data rate of an unknown
+    generation. Ethernet's speeds are those after encoding.
     """
     match = _RATE.fullmatch(text)
-    if not match or link_layer == "Ethernet":
-        return rate_mbps(text)
+    if not match:
+        return None, None
+    rate = round(float(match[1]) * 1000)
     # Old kernels print no name for SDR.
-    lane = _LANE_MBPS.get(match.group(3) or "SDR")
-    if match.group(2) is None or lane is None:
-        return None
-    return round(int(match.group(2)) * lane)
+    lane = _LANE_MBPS.get(match[3] or "SDR") if match[2] else None
+    data = None if lane is None else round(int(match[2]) * lane)
+    return rate, rate if link_layer == "Ethernet" else data
 
 
 # enum ib_mtu and enum opa_mtu of the kernel's include/rdma/ib_verbs.h. The number is
@@ -578,19 +553,27 @@ def with_virtual_functions(
     found = []
     for adapter in facts.adapters:
         pf, is_mlx4 = adapter.pci.address, adapter.driver == "mlx4_core"
-        numbers = _numbers(tree, pf) if adapter.vfs else {}
+        folder = f"{PCI_DEVICES}/{pf}"
+        links = {
+            int(match[1]): tree.link_name(f"{folder}/{match[0]}")
+            for match in map(
+                _VIRTFN.fullmatch, tree.names(folder) if adapter.vfs else ()
+            )
+            if match
+        }
         shown: Mapping[int, VirtualFunction] = {}
-        netdev = base.get(pf) if numbers and not is_mlx4 else None
+        netdev = base.get(pf) if links and not is_mlx4 else None
         if netdev and netdev.type == ARPHRD_INFINIBAND:
             command = ["ip", "-j", "link", "show", "dev", netdev.name]
             shown = virtual_functions(tools.rows(command, problems) or [])
         vfs = []
-        for number, address in sorted(numbers.items()):
+        for number, address in sorted(links.items()):
+            if address is None:
+                continue
             vf = replace(
                 shown.get(number, VirtualFunction(number, "")),
                 address=address,
                 driver=tree.link_name(f"{PCI_DEVICES}/{address}/driver"),
-                rdma_device=devices.get(address),
                 netdev=base[address].name if address in base else None,
             )
             if is_mlx4 and pf in devices:
@@ -599,18 +582,6 @@ def with_virtual_functions(
             vfs.append(vf)
         found.append(replace(adapter, virtual_functions=tuple(vfs)) if vfs else adapter)
     return tuple(found)
-
-
-def _numbers(tree: FileTree, address: str) -> dict[int, str]:
-    """Return the PCI addresses of the VFs of a PF by number."""
-    folder = f"{PCI_DEVICES}/{address}"
-    numbers = {}
-    for name in tree.names(folder):
-        match = _VIRTFN.fullmatch(name)
-        vf = tree.link_name(f"{folder}/{name}") if match else None
-        if match and vf:
-            numbers[int(match[1])] = vf
-    return numbers
 
 
 def _vf_ports(

@@ -73,13 +73,10 @@ def read_uptime(tree: FileTree, problems: list[str]) -> float:
     """Return the seconds since boot; 0.0 if they cannot be read."""
     path = "/proc/uptime"
     text = tree.text(path, problems)
-    if text is None:
-        return 0.0
-    match = _UPTIME.fullmatch(text)
-    if not match:
+    match = _UPTIME.fullmatch(text or "")
+    if text and not match:
         problems.append(f"{path} reads {text!a}, not two numbers")
-        return 0.0
-    return float(match.group(1))
+    return float(match[1]) if match else 0.0
 
 
 def read_booted_at(tree: FileTree, problems: list[str]) -> Optional[int]:
@@ -88,13 +85,10 @@ def read_booted_at(tree: FileTree, problems: list[str]) -> Optional[int]:
     """
     path = "/proc/stat"
     text = tree.text(path, problems)
-    if text is None:
-        return None
-    match = _BOOTED_AT.search(text)
-    if not match:
+    match = _BOOTED_AT.search(text or "")
+    if text and not match:
         problems.append(f"{path} has no btime")
-        return None
-    return int(match.group(1))
+    return int(match[1]) if match else None
 
 
 def read_own_files(tree: FileTree, problems: list[str]) -> tuple[OwnFile, ...]:
@@ -102,11 +96,10 @@ def read_own_files(tree: FileTree, problems: list[str]) -> tuple[OwnFile, ...]:
     files = []
     for path in OWN_FILES:
         folder, _, name = path.rpartition("/")
-        if name not in tree.names(folder):
-            continue
-        data = tree.data(path, problems)
-        text = None if data is None else data.decode("utf-8", "backslashreplace")
-        files.append(OwnFile(path, text))
+        if name in tree.names(folder):
+            data = tree.data(path, problems)
+            text = None if data is None else data.decode("utf-8", "backslashreplace")
+            files.append(OwnFile(path, text))
     return tuple(files)
 
 
@@ -147,29 +140,22 @@ def read_rdma_stacks(
     """
     folder = f"/lib/modules/{release}"
     paths = module_paths(tree.data(f"{folder}/modules.dep") or b"", folder)
-    stacks = [_ofed(tree, tools, paths.get(_OFED_MODULE), problems)]
+    evidence = [paths[_OFED_MODULE]] if _OFED_MODULE in paths else []
+    evidence += [path for path in _OFED_FILES if tree.real_path(path)]
+    name, version, stacks = EITHER, None, []
+    text = (tools.text(OFED_INFO, problems, optional=True) or "").strip()
+    match = _OFED.fullmatch(text[:200])
+    if match:
+        name, version = _OFED_NAMES.get(match[1], match[1]), match[2]
+    elif text:
+        problems.append(f"ofed_info -s printed no version: {text[:60]!a}")
+    if text or evidence:
+        shown = [" ".join(OFED_INFO)] if text else []
+        stacks.append(RdmaStack(name, version, ", ".join([*shown, *evidence])))
     for updates, name in _OPA.items():
         shown = [path for path in paths.values() if updates in path.split("/")]
-        stacks.append(RdmaStack(name, None, min(shown)) if shown else None)
-    return tuple(stack for stack in stacks if stack)
-
-
-def _ofed(
-    tree: FileTree, tools: Tools, module: Optional[str], problems: list[str]
-) -> Optional[RdmaStack]:
-    evidence = [module] if module else []
-    evidence += [path for path in _OFED_FILES if tree.real_path(path)]
-    name, version = EITHER, None
-    text = (tools.text(OFED_INFO, problems, optional=True) or "").strip()
-    if text:
-        match = _OFED.fullmatch(text[:200])
-        if match:
-            name = _OFED_NAMES.get(match.group(1), match.group(1))
-            version = match.group(2)
-        else:
-            problems.append(f"ofed_info -s printed no version: {text[:60]!a}")
-        evidence.insert(0, " ".join(OFED_INFO))
-    return RdmaStack(name, version, ", ".join(evidence)) if evidence else None
+        stacks += [RdmaStack(name, None, min(shown))] if shown else []
+    return tuple(stacks)
 
 
 # An assignment of the transport mode, not a match (==, !=).
@@ -220,8 +206,7 @@ def refused_programs(
     dump = tools.text(DUMP, problems, optional=True)
     if dump is None:
         return ()
-    lines = (line.partition(" ")[2] for line in dump.splitlines())
-    trusted = {line.rsplit(" ", 2)[0] for line in lines}
+    trusted = {line.partition(" ")[2].rsplit(" ", 2)[0] for line in dump.splitlines()}
     return tuple(program for program in programs if program not in trusted)
 
 
@@ -287,12 +272,11 @@ def read_kernel_config(
         if data is None:
             continue
         if path == RUNNING:
-            data = _unpacked(path, data, problems)
-        options = parse_kernel_config(data or b"")
+            data = _unpacked(data)
+        options = parse_kernel_config(data)
         if options is not None:
             return options
-        if data is not None:
-            problems.append(f"{path} is not a kernel configuration")
+        problems.append(f"{path} is not a kernel configuration")
     return None
 
 
@@ -309,20 +293,14 @@ def parse_kernel_config(data: bytes) -> Optional[tuple[KernelOption, ...]]:
     )
 
 
-def _unpacked(path: str, data: bytes, problems: list[str]) -> Optional[bytes]:
-    """Unpack gzip, up to MAX_BYTES."""
+def _unpacked(data: bytes) -> bytes:
+    """Unpack gzip, up to MAX_BYTES; nothing if it is damaged or larger."""
     stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         unpacked = stream.decompress(data, MAX_BYTES)
-    except zlib.error as e:
-        problems.append(f"{path} cannot be unpacked: {e}")
-        return None
-    if not stream.eof:
-        too_large = len(unpacked) >= MAX_BYTES
-        reason = "it is far too large" if too_large else "it ends too early"
-        problems.append(f"{path} cannot be unpacked: {reason}")
-        return None
-    return unpacked
+    except zlib.error:
+        return b""
+    return unpacked if stream.eof else b""
 
 
 FILES = ("/etc/os-release", "/usr/lib/os-release")
@@ -375,12 +353,12 @@ def distribution(fields: dict[str, str]) -> str:
     another form.
     """
     platform = _EL_PLATFORM.fullmatch(fields.get("PLATFORM_ID", ""))
-    if platform:
-        return platform.group(1)
     own, version = fields.get("ID", ""), fields.get("VERSION_ID", "")
     major = _MAJOR.match(version)
+    if platform:
+        return platform[1]
     if major and _EL_FAMILY & {own, *fields.get("ID_LIKE", "").split()}:
-        return f"el{major.group()}"
+        return f"el{major[0]}"
     return f"{'fc' if own == 'fedora' else own}{version}" if own else ""
 
 
@@ -395,19 +373,12 @@ def package_version(tools: Tools, package: str, problems: list[str]) -> Optional
     """Return the version such as ``4.50.5.1``, without the distribution's part; None if
     the package is not installed, or there is no package tool.
     """
-    return _rpm(tools, package, problems) or _dpkg(tools, package, problems)
-
-
-def _rpm(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
     argv = ["rpm", "-q", "--qf", r"%{VERSION}\n", package]
-    lines = _answer(tools, argv, _RPM_WORDS, problems).split()
-    return lines[0] if lines else None
-
-
-def _dpkg(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
-    """Ask dpkg, which may also list a removed package whose configuration is kept."""
+    for version in _answer(tools, argv, _RPM_WORDS, problems):
+        return version
+    # dpkg may also list a removed package whose configuration is kept.
     argv = ["dpkg-query", "-W", "-f", r"${db:Status-Status}/${Version}\n", package]
-    for line in _answer(tools, argv, _DPKG_WORDS, problems).split():
+    for line in _answer(tools, argv, _DPKG_WORDS, problems):
         status, _, version = line.partition("/")
         if status == "installed":  # epoch:upstream-revision, deb-version(7)
             return version.rpartition(":")[2].rpartition("-")[0] or version
@@ -416,14 +387,14 @@ def _dpkg(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
 
 def _answer(
     tools: Tools, argv: Sequence[str], not_installed: str, problems: list[str]
-) -> str:
+) -> list[str]:
     try:
         text = tools.text(argv, problems, optional=True, raised_status=_NOT_INSTALLED)
     except CommandFailed as no:
         if not_installed not in str(no):
             problems.append(f"{' '.join(argv)} failed: {no}")
-        return ""
-    return text or ""
+        return []
+    return (text or "").split()
 
 
 # Units of rdma-core; opa.conf and the others are in /etc/rdma/modules.
@@ -467,15 +438,11 @@ def parse_units(text: str, problems: list[str]) -> tuple[Unit, ...]:
     for block in text.strip().split("\n\n"):
         lines = (line.partition("=") for line in block.split("\n"))
         fields = {name.strip(): value.strip() for name, _, value in lines}
-        if fields.get("Id"):
-            units.append(
-                Unit(
-                    fields["Id"],
-                    fields.get("LoadState", ""),
-                    fields.get("ActiveState", ""),
-                    fields.get("UnitFileState", ""),
-                )
-            )
+        name, load, active, enabled = (
+            fields.get(key, "") for key in _PROPERTIES.split(",")
+        )
+        if name:
+            units.append(Unit(name, load, active, enabled))
         else:
             problems.append(
                 f"systemctl show printed a unit without an id: {block[:60]!a}"
@@ -485,10 +452,8 @@ def parse_units(text: str, problems: list[str]) -> tuple[Unit, ...]:
 
 def subnet_manager(units: tuple[Unit, ...]) -> Optional[str]:
     """Return the unit of the subnet manager that is running on this host, or None."""
-    for unit in units:
-        if unit.name in SUBNET_MANAGERS and unit.active == "active":
-            return unit.name
-    return None
+    running = (unit.name for unit in units if unit.active == "active")
+    return next((name for name in running if name in SUBNET_MANAGERS), None)
 
 
 _DAEMONS = {
@@ -511,12 +476,11 @@ def running_scripts(
     They are sorted by process id; there may be several, while one stops and one starts.
     That of ``first``, if it is one, comes before the others are looked for.
     """
-    wanted = {script.encode(): script for script in scripts}
     for pid, words in processes(tree, first):
         if not posixpath.basename(words[0]).startswith(b"python"):
             continue
         found = next((word for word in words[1:] if not word.startswith(b"-")), b"")
-        script = wanted.get(found)
+        script = next((one for one in scripts if one.encode() == found), "")
         if script and runs(tree, pid, _USERS[script], "python"):
             yield pid, script
 
@@ -574,11 +538,7 @@ def multipath_blacklist(
 
 
 def _setting(
-    root: Union[str, Path],
-    section: str,
-    option: str,
-    default: str,
-    problems: list[str],
+    root: Union[str, Path], section: str, option: str, default: str, problems: list[str]
 ) -> Optional[str]:
     parser = configparser.ConfigParser(interpolation=None)
     # In the section itself, so that it overrides a [DEFAULT] of the files.
@@ -598,7 +558,15 @@ def _setting(
                     parser.read_file(file, source=str(under(root, path)))
             elif others:
                 problems += failures
-        return _plain(option, parser.get(section, option))
+        value = parser.get(section, option)
+        # Any other % refers to another setting. Such references can be nested, so that
+        # 1 kB could expand to more than the host's memory, and the user vdsm may have
+        # written the file.
+        if "%" in value.replace("%%", ""):
+            raise _Refused(
+                f"{option} has a % for another setting, which is not followed"
+            )
+        return value.replace("%%", "%")
     except (configparser.Error, UnicodeDecodeError, _Refused) as error:
         reason = " ".join(str(error).split())
         problems.append(f"vdsm.conf or a drop-in of it cannot be read: {reason}")
@@ -607,18 +575,6 @@ def _setting(
 
 class _Refused(ValueError):
     """To read it takes too much time or memory."""
-
-
-def _plain(option: str, value: str) -> str:
-    """Return ``value`` with ``%`` for ``%%``.
-
-    Raises _Refused for any other ``%``, which refers to another setting. Such
-    references can be nested, so that 1 kB could expand to more than the host's memory,
-    and the user vdsm may have written the file.
-    """
-    if "%" in value.replace("%%", ""):
-        raise _Refused(f"{option} has a % for another setting, which is not followed")
-    return value.replace("%%", "%")
 
 
 def replaces_nfs_connections(options: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from itertools import chain
 from typing import Any, Optional
 
 from ovirt_rdma.host.collect.storage import (
@@ -21,6 +22,7 @@ from ovirt_rdma.host.collect.storage import (
     parse_mountstats,
     visible,
 )
+from ovirt_rdma.host.collect.tools import read_each
 from ovirt_rdma.host.facts.statistics import (
     COLUMNS,
     Counter,
@@ -80,19 +82,14 @@ def read_statistics(
     problems: list[str] = []
     mounts = _mounts(tree, problems)
     # Directly after the mounts, whose counters it dates.
-    taken_s = _uptime(tree, problems)
+    match = _SECONDS.fullmatch(tree.text(_UPTIME, problems) or "")
     return Statistics(
-        taken_s=taken_s,
+        taken_s=float(match[1]) if match else 0.0,
         mounts=mounts,
         transports=read_transports(tree, problems),
         ports=read_ports(tree, problems, counters) if ports else (),
         problems=tuple(dict.fromkeys(problems)),
     )
-
-
-def _uptime(tree: FileTree, problems: list[str]) -> float:
-    match = _SECONDS.fullmatch(tree.text(_UPTIME, problems) or "")
-    return float(match[1]) if match else 0.0
 
 
 def _mounts(tree: FileTree, problems: list[str]) -> tuple[MountStatistics, ...]:
@@ -133,22 +130,34 @@ def _counted(section: Section, odd: list[str]) -> MountStatistics:
     transports: list[Transport] = []
     operations: dict[str, OperationStatistics] = {}
     in_operations = False
-    for number, words in section.lines:
-        key, wrong = words[0], ""
+    for number, (key, *words) in section.lines:
+        known = True
         if in_operations:
-            wrong = _operation(words, operations)
+            known = _operation(key, words, operations)
         elif key == b"xprt:":
-            wrong = _transport_line(words[1:], transports)
+            known = _transport_line(words, transports)
         elif key == _OPERATIONS_FOLLOW:
             in_operations = True
-        elif key == b"opts:" and len(words) > 1:
-            found["options"] = words[1].decode("utf-8", "surrogateescape")
+        elif key == b"opts:" and words:
+            found["options"] = words[0].decode("utf-8", "surrogateescape")
         elif key == b"nfsv4:":
-            found["layout"] = _layout(b" ".join(words[1:]))
-        elif key in {b"age:", b"bytes:"}:
-            wrong = _numbers_line(key, words[1:], found)
-        if wrong:
-            odd.append(f"{MOUNTSTATS} line {number} {wrong}")
+            # bm0=0x1,...,pnfs=LAYOUT_FLEX_FILES,lease_time=90 (show_pnfs)
+            text = b" ".join(words).decode("utf-8", "surrogateescape")
+            layout = option_value(text, "pnfs")
+            found["layout"] = None if layout == "not configured" else layout or None
+        elif key == b"age:":
+            numbers = _numbers(words)
+            known = len(numbers) == 1 == len(words)
+            found["age_s"] = numbers[0] if known else None
+        elif key == b"bytes:":
+            numbers = _numbers(words)
+            known = len(numbers) == _BYTES == len(words)
+            found["bytes"] = MountBytes(*numbers[4:6]) if known else None
+        if not known:
+            odd.append(
+                f"{MOUNTSTATS} line {number} has another form than in the kernels that "
+                "we know: what can be read of it counts"
+            )
     options = found.get("options", "")
     return MountStatistics(
         mount.mountpoint,
@@ -164,66 +173,30 @@ def _counted(section: Section, odd: list[str]) -> MountStatistics:
     )
 
 
-def _numbers_line(key: bytes, words: list[bytes], found: dict[str, Any]) -> str:
-    """Read an age or the bytes; return what is wrong with the line, or nothing."""
-    numbers = _numbers(words)
-    if key == b"age:" and len(numbers) == 1:
-        found["age_s"] = numbers[0]
-    elif key == b"bytes:" and len(numbers) == _BYTES == len(words):
-        found["bytes"] = MountBytes(*numbers[4:6])
-    elif key == b"age:":
-        return "has an age that is not a number: ignored"
-    else:
-        return f"has not the {_BYTES} numbers of bytes: ignored"
-    return ""
-
-
-def _transport_line(words: list[bytes], transports: list[Transport]) -> str:
-    """Add a connection; return what is wrong with the line, or nothing."""
+def _transport_line(words: list[bytes], transports: list[Transport]) -> bool:
+    """Add a connection; return whether all of the line is known."""
     if not words:
-        return "names no transport: skipped"
+        return False
     protocol = words[0].decode("utf-8", "surrogateescape")
-    columns = COLUMNS.get(protocol, ())
-    numbers = _numbers(words[1:])
+    columns, numbers = COLUMNS.get(protocol, ()), _numbers(words[1:])
     transports.append(Transport(protocol, tuple(zip(columns, numbers))))
-    if len(numbers) != len(words) - 1:
-        return (
-            f"has a counter of {protocol} that is not a number: it and the "
-            "following ones are ignored"
-        )
-    if columns and len(numbers) != len(columns):
-        return (
-            f"has {len(numbers)} counters of {protocol}, not {len(columns)}: this "
-            "kernel counts otherwise; the first ones are used"
-        )
-    return ""
+    return len(numbers) == len(words) - 1 and len(columns) in (0, len(numbers))
 
 
-def _operation(words: list[bytes], operations: dict[str, OperationStatistics]) -> str:
-    """Read ``READ: 37 37 0 6068 8393132 1 61 63 0``."""
-    if words[1:] == _UNUSED and words[0].endswith(b":"):
-        return ""
-    name = words[0].rstrip(b":").decode("utf-8", "surrogateescape")
-    numbers = _numbers(words[1:])
-    if (
-        not words[0].endswith(b":")
-        or len(numbers) != len(words) - 1
-        or len(numbers) < _OLD_OPERATION
-    ):
-        return "is not the line of an operation: skipped"
+def _operation(
+    key: bytes, words: list[bytes], operations: dict[str, OperationStatistics]
+) -> bool:
+    """Read ``READ: 37 37 0 6068 8393132 1 61 63 0``; return whether all is known."""
+    if words == _UNUSED and key.endswith(b":"):
+        return True
+    name = key.rstrip(b":").decode("utf-8", "surrogateescape")
+    numbers = _numbers(words)
+    complete = len(words) == len(numbers) >= _OLD_OPERATION
+    if not key.endswith(b":") or not complete:
+        return False
     if any(numbers):
         operations[name] = OperationStatistics(name, *numbers[:_OPERATION])
-    if len(numbers) > _OPERATION:
-        return f"has {len(numbers)} numbers, not {_OPERATION}: the rest is ignored"
-    return ""
-
-
-def _layout(text: bytes) -> Optional[str]:
-    """Return the layout in ``bm0=0x1,...,pnfs=LAYOUT_FLEX_FILES,lease_time=90``; None
-    for ``not configured``, which show_pnfs() prints without one.
-    """
-    name = option_value(text.decode("utf-8", "surrogateescape"), "pnfs")
-    return None if name == "not configured" else name or None
+    return len(numbers) <= _OPERATION
 
 
 def _numbers(words: list[bytes]) -> list[int]:
@@ -249,60 +222,49 @@ def read_transports(
     """
     if not tree.is_folder(SWITCHES):
         return None
-    found = []
-    for switch in tree.names(SWITCHES, problems):
-        for name in tree.names(f"{SWITCHES}/{switch}"):
-            match = _TRANSPORT.fullmatch(name)
-            if not match:
-                continue
-            folder = f"{SWITCHES}/{switch}/{name}"
-            failures: list[str] = []
-            transport = _transport(tree, folder, match[1], failures)
-            if failures and not tree.is_folder(folder):
-                failures = [f"{folder} disappeared during the read"]
-                transport = None
-            problems += failures
-            if transport:
-                found.append(transport)
-    return tuple(found)
+
+    def read(name: str, failures: list[str]) -> Optional[SunrpcTransport]:
+        match = _TRANSPORT.fullmatch(name.partition("/")[2])
+        folder = f"{SWITCHES}/{name}"
+        return _transport(tree, folder, match[1], failures) if match else None
+
+    names = [
+        f"{switch}/{name}"
+        for switch in tree.names(SWITCHES, problems)
+        for name in tree.names(f"{SWITCHES}/{switch}")
+    ]
+    return tuple(read_each(tree, SWITCHES, names, problems, read))
 
 
 def _transport(
     tree: FileTree, folder: str, protocol: str, problems: list[str]
 ) -> Optional[SunrpcTransport]:
-    switch, name = folder.split("/")[-2:]
-    state = _clean(tree.text(f"{folder}/xprt_state", problems))
-    words = tuple(state.partition("=")[2].split())
-    destination = _clean(tree.text(f"{folder}/dstaddr", problems))
-    transport = SunrpcTransport(
-        switch,
-        name,
-        protocol,
-        destination=destination if _is_value(destination) else None,
-        state=words,
+    # Without the NUL that sysfs.c counts as part of the text.
+    state, destination, info = (
+        (tree.text(f"{folder}/{name}", failures) or "").replace("\0", "").strip()
+        # Older kernels refuse the read of xprt_info while it is not connected
+        # (ENOTCONN), later ones show `<closed>`.
+        for name, failures in (
+            ("xprt_state", problems),
+            ("dstaddr", problems),
+            ("xprt_info", None),
+        )
     )
-    # Older kernels refuse the read while it is not connected (ENOTCONN), later ones
-    # show `<closed>`; it may be closed between two reads.
-    info = _clean(tree.text(f"{folder}/xprt_info"))
-    values: dict[str, str] = {}
-    for line in info.split("\n"):
-        key, _, value = line.partition("=")
-        values[key] = value.strip()
+    values = dict(line.partition("=")[::2] for line in info.split("\n"))
     known: dict[str, Any] = {
         field: int(values[key])
         for key, field in _INFO.items()
         if _NUMBER.fullmatch(values.get(key, ""))
     }
-    return transport._replace(**known)
-
-
-def _clean(text: Optional[str]) -> str:
-    """Return the text without the NUL that sysfs.c counts as part of it."""
-    return (text or "").replace("\0", "").strip()
-
-
-def _is_value(text: str) -> bool:
-    return bool(text) and not text.startswith("<")
+    switch, name = folder.split("/")[-2:]
+    return SunrpcTransport(
+        switch,
+        name,
+        protocol,
+        destination=None if destination.startswith("<") else destination or None,
+        state=tuple(state.partition("=")[2].split()),
+        **known,
+    )
 
 
 def read_ports(
@@ -311,29 +273,22 @@ def read_ports(
     """Return the counters of all ports, and of devices that have some as a whole; only
     those with names in ``wanted``, unless it is None.
     """
-    found = []
-    for device in tree.names(_RDMA):
+
+    def read(device: str, failures: list[str]) -> list[PortCounters]:
         folder = f"{_RDMA}/{device}"
-        failures: list[str] = []
         whole = _counters(tree, f"{folder}/hw_counters", failures, wanted)
         counted = [PortCounters(device, 0, hardware=whole)] if whole else []
         names = (name for name in tree.names(f"{folder}/ports") if name.isdecimal())
         for port in sorted(names, key=int):
-            place = f"{folder}/ports/{port}"
-            counted.append(
-                PortCounters(
-                    device,
-                    int(port),
-                    _counters(tree, f"{place}/counters", failures, wanted),
-                    _counters(tree, f"{place}/hw_counters", failures, wanted),
-                )
+            counters, hardware = (
+                _counters(tree, f"{folder}/ports/{port}/{kind}", failures, wanted)
+                for kind in ("counters", "hw_counters")
             )
-        if failures and not tree.is_folder(folder):
-            problems.append(f"RDMA device {device} disappeared during the read")
-            continue
-        problems += failures
-        found += counted
-    return tuple(found)
+            counted.append(PortCounters(device, int(port), counters, hardware))
+        return counted
+
+    names = tree.names(_RDMA)
+    return tuple(chain(*read_each(tree, _RDMA, names, problems, read)))
 
 
 def _counters(

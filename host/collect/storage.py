@@ -89,9 +89,7 @@ def normalised_source(source: str) -> str:
     if not colon or not path:
         return source
     normal = posixpath.normpath(path)
-    if normal.startswith("//"):
-        normal = normal[1:]
-    return f"{server}{colon}{normal}"
+    return f"{server}{colon}{normal.replace('//', '/', 1)}"
 
 
 def _entry(fields: list[bytes]) -> Optional[MountEntry]:
@@ -105,20 +103,15 @@ def _entry(fields: list[bytes]) -> Optional[MountEntry]:
         return None
     if not (fields[0].isdigit() and fields[4].startswith(b"/") and fstype):
         return None
+    access, _, rest = unescape(fields[5]).partition(",")
+    super_access, _, super_rest = unescape(super_options).partition(",")
+    access = "ro" if super_access == "ro" else access
     return MountEntry(
         mountpoint=unescape(fields[4]),
         fstype=unescape(fstype),
         source=unescape(source),
-        options=_joined(unescape(fields[5]), unescape(super_options)),
+        options=",".join(part for part in (access, rest, super_rest) if part),
     )
-
-
-def _joined(mount_options: str, super_options: str) -> str:
-    access, _, rest = mount_options.partition(",")
-    super_access, _, super_rest = super_options.partition(",")
-    if super_access == "ro":
-        access = "ro"
-    return ",".join(part for part in (access, rest, super_rest) if part)
 
 
 class Section(NamedTuple):
@@ -178,9 +171,22 @@ def nfs_mounts(
         values = dict(
             option.split("=", 1) for option in entry.options.split(",") if "=" in option
         )
+        protocols, age_s, program = [], None, None
         section = sections.get(entry.mountpoint)
-        protocols, age_s = _protocols(section, problems) if section else ((), None)
-        program = _server_program(section) if section else None
+        for number, (key, *words) in section.lines if section else ():
+            if key == b"xprt:" and not words:
+                problems.append(
+                    f"{MOUNTSTATS} line {number} names no transport: skipped"
+                )
+            elif key == b"xprt:":
+                protocols.append(words[0].decode("utf-8", "surrogateescape"))
+            elif key == b"age:" and len(words) == 1:
+                age_s = number_in(words[0].decode("ascii", "replace"))
+            elif key == b"impl_id:":
+                said = _PROGRAM.match(b" ".join(words))
+                if said and any(said.groups()):
+                    name = b"%b (%b)" % said.groups()
+                    program = program or name.decode("utf-8", "surrogateescape")
         mounts.append(
             NfsMount(
                 source=normalised_source(entry.source),
@@ -192,42 +198,15 @@ def nfs_mounts(
                 port=number_in(values.get("port"), 5),
                 address=values.get("addr"),
                 age_s=age_s,
-                protocols=protocols,
+                protocols=tuple(protocols),
                 server_program=program,
             )
         )
     return tuple(mounts)
 
 
-def _protocols(
-    section: Section, problems: list[str]
-) -> tuple[tuple[str, ...], Optional[int]]:
-    """Return the protocol of each connection of a mount, and the mount's age."""
-    protocols, age_s = [], None
-    for number, words in section.lines:
-        if words[0] == b"xprt:" and len(words) == 1:
-            problems.append(f"{MOUNTSTATS} line {number} names no transport: skipped")
-        elif words[0] == b"xprt:":
-            protocols.append(words[1].decode("utf-8", "surrogateescape"))
-        elif words[0] == b"age:" and len(words) == 2:
-            age_s = number_in(words[1].decode("ascii", "replace"))
-    return tuple(protocols), age_s
-
-
-# fs/nfs/super.c, show_implementation_id. The texts are the server's.
+# What the server says that it is (fs/nfs/super.c, show_implementation_id).
 _PROGRAM = re.compile(rb"name='(.*?)',domain='(.*?)',date='")
-
-
-def _server_program(section: Section) -> Optional[str]:
-    """Return what the server says that it is: ``NAME (DOMAIN)``."""
-    for _, words in section.lines:
-        said = _PROGRAM.match(b" ".join(words[1:]))
-        if words[0] == b"impl_id:" and said and any(said.groups()):
-            name, domain = (
-                part.decode("utf-8", "surrogateescape") for part in said.groups()
-            )
-            return f"{name} ({domain})"
-    return None
 
 
 def number_in(text: Optional[str], digits: int = 20) -> Optional[int]:

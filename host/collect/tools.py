@@ -10,9 +10,9 @@ import ipaddress
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
 from ovirt_rdma.host.facts.devices import (
     Guid,
@@ -28,7 +28,7 @@ from ovirt_rdma.host.system.commands import (
     NotInstalled,
     Runner,
 )
-from ovirt_rdma.host.system.tree import Problems
+from ovirt_rdma.host.system.tree import FileTree, Problems
 
 _MOST_TIMEOUTS = 2
 
@@ -77,48 +77,62 @@ class Tools:
         If the tool is ``optional`` and not installed, there is no sentence. A failure
         with the exit status ``raised_status`` is raised as CommandFailed.
         """
+        problems = [] if problems is None else problems
         command = " ".join(argv)
         if self.run is None:
             if not optional:
-                add_problem(
-                    problems,
-                    f"{command} was not run: {self.root} is not this host's root",
+                problems.append(
+                    f"{command} was not run: {self.root} is not this host's root"
                 )
             return None
         try:
             return self.run(argv)
         except NotInstalled as e:
             if not optional:
-                add_problem(problems, f"{command} failed: {e}")
+                problems.append(f"{command} failed: {e}")
         except CommandFailed as e:
             if raised_status is not None and e.returncode == raised_status:
                 raise
-            add_problem(problems, f"{command} failed: {e}")
+            problems.append(f"{command} failed: {e}")
         return None
 
     def rows(
         self,
         argv: Sequence[str],
-        problems: Problems = None,
-        *,
-        optional: bool = False,
+        problems: list[str],
         raised_status: Optional[int] = None,
     ) -> Optional[list[Row]]:
         """Return the objects in the JSON array that a tool prints, as :meth:`text`."""
-        text = self.text(argv, problems, optional=optional, raised_status=raised_status)
-        if text is None:
-            return None
+        text = self.text(argv, problems, raised_status=raised_status)
         try:
-            return rows(text)
+            return None if text is None else rows(text)
         except ValueError as e:
-            add_problem(problems, f"{' '.join(argv)} printed no JSON array: {e}")
+            problems.append(f"{' '.join(argv)} printed no JSON array: {e}")
             return None
 
 
-def add_problem(problems: Problems, sentence: str) -> None:
-    """Add ``sentence`` to ``problems``, unless that is None."""
-    if problems is not None:
-        problems.append(sentence)
+_Found = TypeVar("_Found")
+
+
+def read_each(
+    tree: FileTree,
+    folder: str,
+    names: Sequence[str],
+    problems: list[str],
+    read: Callable[[str, list[str]], Optional[_Found]],
+) -> Iterator[_Found]:
+    """Yield what ``read`` makes of the folders ``names`` in ``folder``. One that
+    disappears during the read is left out, with a sentence.
+    """
+    for name in names:
+        failures: list[str] = []
+        found = read(name, failures)
+        if failures and not tree.is_folder(f"{folder}/{name}"):
+            problems.append(f"{folder}/{name} disappeared during the read")
+            continue
+        problems.extend(failures)
+        if found is not None:
+            yield found
 
 
 Row = dict[str, Any]
@@ -148,50 +162,54 @@ def rows(text: str) -> list[Row]:
     return [row for row in entries if isinstance(row, dict) and row]
 
 
-def _info(row: Row) -> Row:
+def _info(row: Row) -> tuple[Optional[str], Row]:
+    """Return the kind of a virtual netdev, and what ip shows of that kind."""
     info = row.get("linkinfo")
-    return info if isinstance(info, dict) else {}
+    info = info if isinstance(info, dict) else {}
+    data = info.get("info_data")
+    return _text(info, "info_kind"), data if isinstance(data, dict) else {}
 
 
-def links(entries: list[Row]) -> Mapping[str, tuple[Optional[str], tuple[str, ...]]]:
-    """Return the netdevs of ``ip -j -d addr show`` by name: the kind of a virtual
-    netdev, and addresses such as ``10.0.0.1/24``.
-    """
-    result = {}
-    for row in entries:
-        name, shown = _text(row, "ifname"), row.get("addr_info")
-        addresses = tuple(
-            f"{one['local']}/{one['prefixlen']}"
-            for one in (shown if isinstance(shown, list) else ())
-            if isinstance(one, dict) and _text(one, "local") and "prefixlen" in one
-        )
-        if name:
-            result[name] = _text(_info(row), "info_kind"), addresses
-    return result
-
-
-def egress_maps(entries: list[Row]) -> dict[str, tuple[PriorityOf, ...]]:
-    """Return the egress maps of the VLANs of ``ip -j -d addr show`` by name; iproute2
+class Link(NamedTuple):
+    """What ``ip -j -d addr show`` knows of a netdev: the kind of a virtual one,
+    addresses such as ``10.0.0.1/24``, and the egress map of a VLAN: of that iproute2
     prints the entries that are not 0 (ip/iplink_vlan.c, ``egress_qos``).
     """
-    maps = {}
+
+    kind: Optional[str] = None
+    addresses: tuple[str, ...] = ()
+    egress: Optional[tuple[PriorityOf, ...]] = None
+
+
+def links(entries: list[Row]) -> dict[str, Link]:
+    """Return the netdevs of ``ip -j -d addr show`` by name."""
+    found = {}
     for row in entries:
-        name, info = _text(row, "ifname"), _info(row)
-        data = info.get("info_data")
-        if not name or info.get("info_kind") != "vlan" or not isinstance(data, dict):
-            continue
-        shown = data.get("egress_qos")
-        pairs = [
-            (one.get("from"), one.get("to"))
-            for one in (shown if isinstance(shown, list) else ())
-            if isinstance(one, dict)
-        ]
-        maps[name] = tuple(
-            PriorityOf(value, priority)
-            for value, priority in pairs
-            if isinstance(value, int) and isinstance(priority, int)
+        kind, data = _info(row)
+        addresses = (
+            f"{one['local']}/{one['prefixlen']}"
+            for one in _objects(row, "addr_info")
+            if _text(one, "local") and "prefixlen" in one
         )
-    return maps
+        egress = None
+        if kind == "vlan" and data:
+            shown = [
+                (one.get("from"), one.get("to")) for one in _objects(data, "egress_qos")
+            ]
+            egress = tuple(
+                PriorityOf(value, priority)
+                for value, priority in shown
+                if isinstance(value, int) and isinstance(priority, int)
+            )
+        if name := _text(row, "ifname"):
+            found[name] = Link(kind, tuple(addresses), egress)
+    return found
+
+
+def _objects(row: Row, key: str) -> list[Row]:
+    listed = row.get(key)
+    listed = listed if isinstance(listed, list) else []
+    return [one for one in listed if isinstance(one, dict)]
 
 
 def ipoib_links(entries: list[Row]) -> dict[str, Ipoib]:
@@ -202,8 +220,7 @@ def ipoib_links(entries: list[Row]) -> dict[str, Ipoib]:
     """
     result = {}
     for row in entries:
-        name, data = _text(row, "ifname"), _info(row).get("info_data")
-        data = data if isinstance(data, dict) else {}
+        name, (_, data) = _text(row, "ifname"), _info(row)
         pkey, mode = _text(data, "key") or "", _text(data, "mode")
         if name:
             result[name] = Ipoib(
@@ -223,12 +240,10 @@ def virtual_functions(entries: list[Row]) -> dict[int, VirtualFunction]:
     """
     vfs = {}
     for row in entries:
-        listed = row.get("vfinfo_list")
-        for vf in listed if isinstance(listed, list) else []:
-            number = vf.get("vf") if isinstance(vf, dict) else None
+        for vf in _objects(row, "vfinfo_list"):
+            number, state = vf.get("vf"), _text(vf, "link_state")
+            guid = _guid(_text(vf, "port guid"))
             if isinstance(number, int) and not isinstance(number, bool):
-                state = _text(vf, "link_state")
-                guid = _guid(_text(vf, "port guid"))
                 vfs[number] = VirtualFunction(
                     number,
                     "",

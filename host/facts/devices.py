@@ -87,7 +87,7 @@ class VirtualFunction:
 
     number: from 0, as in ``virtfn0`` and ``ip link set ib0 vf 0``
     driver: ``vfio-pci`` while a virtual machine has it, None if none is bound
-    rdma_device, netdev: of the VF on this host, None if there are none
+    netdev: of the VF on this host, None if there is none
     node_guid: that the PF has set (mlx5); zeros if none was assigned
     link_state: ``auto``, ``enable`` or ``disable`` (mlx5)
     ports: of InfiniBand
@@ -96,7 +96,6 @@ class VirtualFunction:
     number: int
     address: str
     driver: Optional[str] = None
-    rdma_device: Optional[str] = None
     netdev: Optional[str] = None
     node_guid: Optional[str] = None
     link_state: Optional[str] = None
@@ -302,8 +301,8 @@ class RdmaDevice:
     """An RDMA device (an HCA, on InfiniBand); ``node_type`` as ``CA`` or ``RNIC``.
 
     ``driver`` is that of the bus device (``mlx5_core``), ``rdma_rxe`` for Soft-RoCE,
-    None for other devices without a bus device. ``hw_rev`` as ``a0``, ``hca_type``
-    as ``MT4099``, ``board_id`` (PSID) as ``MT_1090120019``: the driver's own texts.
+    None for other devices without a bus device. ``hw_rev`` as ``a0`` and ``hca_type``
+    as ``MT4099`` are the driver's own texts.
     """
 
     name: str
@@ -314,8 +313,6 @@ class RdmaDevice:
     pci: Optional[PciIdentity] = None
     hw_rev: Optional[str] = None
     hca_type: Optional[str] = None
-    board_id: Optional[str] = None
-    numa_node: Optional[int] = None
     ports: tuple[RdmaPort, ...] = ()
 
     @property
@@ -421,18 +418,17 @@ class Dcb:
         priorities as ``3,4``, or ``none``. ``buffers``: ``SIZE:PRIORITIES`` each.
         """
         if name == "pause":
-            if self.pause_rx is None or self.pause_tx is None:
+            sides = {"rx": self.pause_rx, "tx": self.pause_tx}
+            if None in sides.values():
                 return None
-            sides = (("rx", self.pause_rx), ("tx", self.pause_tx))
-            return " ".join(side for side, on in sides if on) or "off"
+            return " ".join(side for side, on in sides.items() if on) or "off"
         if name == "buffers":
             return buffers_text(self.buffers) if self.buffers else None
-        priorities = self.pfc_priorities
-        if name != "pfc" and self.dscp_priorities is not None:
-            entries = self.dscp_priorities
-            priorities = tuple(e.priority for e in entries if name == f"dscp-{e.value}")
-        elif name != "pfc":
-            priorities = None
+        priorities, entries = self.pfc_priorities, self.dscp_priorities
+        if name != "pfc":
+            of = [] if entries is None else entries
+            found = (one.priority for one in of if name == f"dscp-{one.value}")
+            priorities = None if entries is None else tuple(found)
         if priorities is None:
             return None
         return ",".join(str(one) for one in sorted(priorities)) or "none"

@@ -86,7 +86,6 @@ class MountActivity:
     """An NFS mount over RDMA, all its connections and operations together.
 
     operations, retransmissions: requests, and how many were sent again
-    queue_ms, rtt_ms: sums of all requests: waiting to be sent, waiting for the reply
     reads, writes: READ and READ_PLUS, WRITE requests
     server_read, server_written: bytes by the file system's own count, or None
     copies, cancelled_copies: COPY and OFFLOAD_CANCEL requests of NFS 4.2
@@ -103,8 +102,6 @@ class MountActivity:
     mountpoint: str
     operations: int = 0
     retransmissions: int = 0
-    queue_ms: int = 0
-    rtt_ms: int = 0
     reads: int = 0
     writes: int = 0
     server_read: Optional[int] = None

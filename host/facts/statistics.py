@@ -18,9 +18,9 @@ condensed.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import NamedTuple, Optional
 
 from ovirt_rdma.host.facts.model import (
@@ -41,142 +41,98 @@ FATAL = "fatal"
 # A network or a receiver that is too slow.
 CONGESTION = "congestion"
 
-# What a counter says about packets that were sent again. WAITED: this host waited in
-# vain for acknowledgements. AGAIN: either side asked for a packet again. A port counts
-# those of all servers, and Soft-RoCE also counts waits that were too short (rxe_comp.c,
-# retransmit_timer).
-WAITED, AGAIN, NEITHER = "waited", "again", ""
-
-COUNTERS: Mapping[str, tuple[str, str, str]] = {
-    "symbol_error": (LINK, NEITHER, "minor link errors: cable, transceiver"),
-    "link_error_recovery": (LINK, NEITHER, "times the link recovered from an error"),
-    "link_downed": (LINK, NEITHER, "times the link went down"),
-    "port_rcv_errors": (LINK, NEITHER, "packets with an error that were received"),
-    "port_rcv_remote_physical_errors": (
-        LINK,
-        NEITHER,
-        "packets that the sender marked as bad",
-    ),
-    "local_link_integrity_errors": (
-        LINK,
-        NEITHER,
-        "times the local errors exceeded their limit",
-    ),
-    "excessive_buffer_overrun_errors": (LINK, NEITHER, "input buffer overruns"),
-    "rx_icrc_encapsulated": (
-        LINK,
-        NEITHER,
-        "packets with a wrong checksum (mlx5, RoCE)",
-    ),
-    "port_xmit_discards": (
-        PATH,
-        NEITHER,
-        "packets dropped at sending: port down or congested",
-    ),
-    "local_ack_timeout_err": (
-        PATH,
-        WAITED,
-        "the peer did not acknowledge in time (mlx5, bnxt_re)",
-    ),
-    "out_of_sequence": (
-        PATH,
-        AGAIN,
-        "packets that arrived out of order (mlx5, bnxt_re)",
-    ),
-    "packet_seq_err": (PATH, AGAIN, "the peer asked for packets again (mlx5, bnxt_re)"),
-    "implied_nak_seq_err": (
-        PATH,
-        AGAIN,
-        "a read answered a later packet first (mlx5, bnxt_re)",
-    ),
-    "duplicate_request": (
-        PATH,
-        AGAIN,
-        "the peer sent requests again (mlx5, bnxt_re, rxe)",
-    ),
-    "roce_adp_retrans": (PATH, AGAIN, "adaptive retransmissions (mlx5, RoCE)"),
-    "roce_adp_retrans_to": (
-        PATH,
-        WAITED,
-        "adaptive retransmissions that timed out (mlx5, RoCE)",
-    ),
-    "to_retransmits": (PATH, WAITED, "the peer did not acknowledge in time (bnxt_re)"),
-    "seq_err_naks_rcvd": (PATH, AGAIN, "the peer asked for packets again (bnxt_re)"),
-    "missing_resp": (PATH, AGAIN, "answers that are missing (bnxt_re)"),
-    "missin_resp": (PATH, AGAIN, "answers that are missing (bnxt_re, as it writes it)"),
-    "dup_req": (PATH, AGAIN, "the peer sent requests again (bnxt_re)"),
-    "oos_drop_count": (PATH, AGAIN, "packets that arrived out of order (bnxt_re)"),
-    "RetransSegs": (PATH, AGAIN, "segments that were sent again (irdma)"),
-    "tcpRetransSegs": (PATH, AGAIN, "segments that were sent again (irdma)"),
-    "out_of_seq_request": (PATH, AGAIN, "requests that arrived out of order (rxe)"),
-    "rcvd_seq_err": (PATH, AGAIN, "the peer asked for packets again (rxe)"),
-    "completer_retry_err": (PATH, WAITED, "requests that were sent again (rxe)"),
-    "send_err": (PATH, NEITHER, "packets that could not be sent (rxe)"),
-    "req_transport_retries_exceeded": (
-        FATAL,
-        WAITED,
-        "given up after all retries (mlx5)",
-    ),
-    "req_rnr_retries_exceeded": (
-        FATAL,
-        NEITHER,
-        "given up, the peer was never ready (mlx5)",
-    ),
-    "max_retry_exceeded": (FATAL, WAITED, "given up after all retries (bnxt_re)"),
-    "retry_exceeded_err": (FATAL, WAITED, "given up after all retries (rxe)"),
-    "retry_rnr_exceeded_err": (
-        FATAL,
-        NEITHER,
-        "given up, the peer was never ready (rxe)",
-    ),
-    "port_xmit_wait": (CONGESTION, NEITHER, "ticks with data to send and no credits"),
-    "rnr_nak_retry_err": (
-        CONGESTION,
-        NEITHER,
-        "the peer was not ready to receive (mlx5, bnxt_re)",
-    ),
-    "rnr_naks_rcvd": (
-        CONGESTION,
-        NEITHER,
-        "the peer was not ready to receive (bnxt_re)",
-    ),
-    "rcvd_rnr_err": (CONGESTION, NEITHER, "the peer was not ready to receive (rxe)"),
-    "out_of_buffer": (
-        CONGESTION,
-        NEITHER,
-        "packets dropped for lack of a receive buffer (mlx5)",
-    ),
-    "rx_out_of_buffer": (
-        CONGESTION,
-        NEITHER,
-        "packets dropped for lack of a receive buffer (bnxt_re)",
-    ),
-    "np_cnp_sent": (CONGESTION, NEITHER, "congestion notifications sent (mlx5, RoCE)"),
-    "np_ecn_marked_roce_packets": (
-        CONGESTION,
-        NEITHER,
-        "packets that arrived with a congestion mark (mlx5, RoCE)",
-    ),
-    "rp_cnp_handled": (
-        CONGESTION,
-        NEITHER,
-        "congestion notifications obeyed (mlx5, RoCE)",
-    ),
-    "rp_cnp_ignored": (
-        CONGESTION,
-        NEITHER,
-        "congestion notifications ignored (mlx5, RoCE)",
-    ),
-    "cnpSent": (CONGESTION, NEITHER, "congestion notifications sent (irdma)"),
-    "cnpHandled": (CONGESTION, NEITHER, "congestion notifications obeyed (irdma)"),
-    "cnpIgnored": (CONGESTION, NEITHER, "congestion notifications ignored (irdma)"),
-    "RxECNMrkd": (
-        CONGESTION,
-        NEITHER,
-        "packets that arrived with a congestion mark (irdma)",
-    ),
+_MEANINGS = {
+    LINK: {
+        "symbol_error": "minor link errors: cable, transceiver",
+        "link_error_recovery": "times the link recovered from an error",
+        "link_downed": "times the link went down",
+        "port_rcv_errors": "packets with an error that were received",
+        "port_rcv_remote_physical_errors": "packets that the sender marked as bad",
+        "local_link_integrity_errors": "times the local errors exceeded their limit",
+        "excessive_buffer_overrun_errors": "input buffer overruns",
+        "rx_icrc_encapsulated": "packets with a wrong checksum (mlx5, RoCE)",
+    },
+    PATH: {
+        "port_xmit_discards": "packets dropped at sending: port down or congested",
+        "local_ack_timeout_err": "the peer did not acknowledge in time (mlx5, bnxt_re)",
+        "out_of_sequence": "packets that arrived out of order (mlx5, bnxt_re)",
+        "packet_seq_err": "the peer asked for packets again (mlx5, bnxt_re)",
+        "implied_nak_seq_err": "a read answered a later packet first (mlx5, bnxt_re)",
+        "duplicate_request": "the peer sent requests again (mlx5, bnxt_re, rxe)",
+        "roce_adp_retrans": "adaptive retransmissions (mlx5, RoCE)",
+        "roce_adp_retrans_to": "adaptive retransmissions that timed out (mlx5, RoCE)",
+        "to_retransmits": "the peer did not acknowledge in time (bnxt_re)",
+        "seq_err_naks_rcvd": "the peer asked for packets again (bnxt_re)",
+        "missing_resp": "answers that are missing (bnxt_re)",
+        "missin_resp": "answers that are missing (bnxt_re, as it writes it)",
+        "dup_req": "the peer sent requests again (bnxt_re)",
+        "oos_drop_count": "packets that arrived out of order (bnxt_re)",
+        "RetransSegs": "segments that were sent again (irdma)",
+        "tcpRetransSegs": "segments that were sent again (irdma)",
+        "out_of_seq_request": "requests that arrived out of order (rxe)",
+        "rcvd_seq_err": "the peer asked for packets again (rxe)",
+        "completer_retry_err": "requests that were sent again (rxe)",
+        "send_err": "packets that could not be sent (rxe)",
+    },
+    FATAL: {
+        "req_transport_retries_exceeded": "given up after all retries (mlx5)",
+        "req_rnr_retries_exceeded": "given up, the peer was never ready (mlx5)",
+        "max_retry_exceeded": "given up after all retries (bnxt_re)",
+        "retry_exceeded_err": "given up after all retries (rxe)",
+        "retry_rnr_exceeded_err": "given up, the peer was never ready (rxe)",
+    },
+    CONGESTION: {
+        "port_xmit_wait": "ticks with data to send and no credits",
+        "rnr_nak_retry_err": "the peer was not ready to receive (mlx5, bnxt_re)",
+        "rnr_naks_rcvd": "the peer was not ready to receive (bnxt_re)",
+        "rcvd_rnr_err": "the peer was not ready to receive (rxe)",
+        "out_of_buffer": "packets dropped for lack of a receive buffer (mlx5)",
+        "rx_out_of_buffer": "packets dropped for lack of a receive buffer (bnxt_re)",
+        "np_cnp_sent": "congestion notifications sent (mlx5, RoCE)",
+        "np_ecn_marked_roce_packets": "packets that came with a congestion mark (mlx5)",
+        "rp_cnp_handled": "congestion notifications obeyed (mlx5, RoCE)",
+        "rp_cnp_ignored": "congestion notifications ignored (mlx5, RoCE)",
+        "cnpSent": "congestion notifications sent (irdma)",
+        "cnpHandled": "congestion notifications obeyed (irdma)",
+        "cnpIgnored": "congestion notifications ignored (irdma)",
+        "RxECNMrkd": "packets that came with a congestion mark (irdma)",
+    },
 }
-"""The kind of each counter, what it says about repeats, and its meaning, by name."""
+COUNTERS: Mapping[str, tuple[str, str]] = {
+    name: (kind, meaning)
+    for kind, meanings in _MEANINGS.items()
+    for name, meaning in meanings.items()
+}
+"""The kind of each counter, and its meaning, by name."""
+
+
+def of_kind(*kinds: str) -> tuple[str, ...]:
+    """Return the counters of some kinds, in the order of the table."""
+    return tuple(name for name, (kind, _) in COUNTERS.items() if kind in kinds)
+
+
+ERRORS = of_kind(LINK, PATH, FATAL)
+"""What should not be: everything but congestion."""
+
+# Of packets that were sent again because this host waited in vain for acknowledgements.
+# A port counts those of all servers, and Soft-RoCE also waits that were too short
+# (rxe_comp.c, retransmit_timer).
+WAITED = frozenset(
+    {
+        "local_ack_timeout_err",
+        "roce_adp_retrans_to",
+        "to_retransmits",
+        "completer_retry_err",
+        "req_transport_retries_exceeded",
+        "max_retry_exceeded",
+        "retry_exceeded_err",
+    }
+)
+SENT_AGAIN = WAITED.union(of_kind(PATH)) - {"port_xmit_discards", "send_err"}
+"""Of packets that were sent again, also because a side asked for them."""
+
+LOSSES = SENT_AGAIN.union(of_kind(LINK, PATH))
+"""Errors that come from lost or damaged packets, and not from a late receiver."""
 
 # The received packets of a port: of counters/, rxe, bnxt_re and irdma. The first group
 # that a port has counts, as a sum.
@@ -186,23 +142,6 @@ PACKETS = (
     ("rx_pkts",),
     ("ip4InPkts", "ip6InPkts"),
 )
-
-
-def of_kind(*kinds: str) -> tuple[str, ...]:
-    """Return the counters of some kinds, in the order of the table."""
-    return tuple(name for name, (kind, _, _) in COUNTERS.items() if kind in kinds)
-
-
-def repeats(*signs: str) -> frozenset[str]:
-    """Return the counters that say one of WAITED and AGAIN."""
-    return frozenset(name for name, (_, sign, _) in COUNTERS.items() if sign in signs)
-
-
-ERRORS = of_kind(LINK, PATH, FATAL)
-"""What should not be: everything but congestion."""
-
-LOSSES = frozenset((*of_kind(LINK, PATH), *repeats(WAITED, AGAIN)))
-"""Errors that come from lost or damaged packets, and not from a late receiver."""
 
 
 # The names of all columns, in the kernel's order. Those of `rdma` are from
@@ -232,55 +171,24 @@ LOSSES = frozenset((*of_kind(LINK, PATH), *repeats(WAITED, AGAIN)))
 # local_inv_needed: replies after which the client had to invalidate its memory
 # empty_sendctx_q: waits for a send context; reply_waits_for_send: always 0 in 6.1
 _COMMON = (
-    "bind_count",
-    "connect_count",
-    "connect_time",
-    "idle_time",
-    "sends",
-    "recvs",
-    "bad_xids",
-    "req_u",
-    "bklog_u",
+    "bind_count connect_count connect_time idle_time sends recvs bad_xids req_u bklog_u"
 )
-_QUEUES = ("max_slots", "sending_u", "pending_u")
-RDMA_COLUMNS = (
-    "port",
-    *_COMMON,
-    "read_chunk_count",
-    "write_chunk_count",
-    "reply_chunk_count",
-    "total_rdma_request",
-    "total_rdma_reply",
-    "pullup_copy_count",
-    "fixup_copy_count",
-    "hardway_register_count",
-    "failed_marshal_count",
-    "bad_reply_count",
-    "nomsg_call_count",
-    "mrs_recycled",
-    "mrs_orphaned",
-    "mrs_allocated",
-    "local_inv_needed",
-    "empty_sendctx_q",
-    "reply_waits_for_send",
-)
-TCP_COLUMNS = ("port", *_COMMON, *_QUEUES)
-UDP_COLUMNS = (
-    "port",
-    "bind_count",
-    "sends",
-    "recvs",
-    "bad_xids",
-    "req_u",
-    "bklog_u",
-    *_QUEUES,
-)
-LOCAL_COLUMNS = (*_COMMON, *_QUEUES)
+_QUEUES = "max_slots sending_u pending_u"
 COLUMNS = {
-    "rdma": RDMA_COLUMNS,
-    "tcp": TCP_COLUMNS,
-    "udp": UDP_COLUMNS,
-    "local": LOCAL_COLUMNS,
+    protocol: tuple(names.split())
+    for protocol, names in (
+        (
+            "rdma",
+            f"port {_COMMON} read_chunk_count write_chunk_count reply_chunk_count "
+            "total_rdma_request total_rdma_reply pullup_copy_count fixup_copy_count "
+            "hardway_register_count failed_marshal_count bad_reply_count "
+            "nomsg_call_count mrs_recycled mrs_orphaned mrs_allocated "
+            "local_inv_needed empty_sendctx_q reply_waits_for_send",
+        ),
+        ("tcp", f"port {_COMMON} {_QUEUES}"),
+        ("udp", f"port bind_count sends recvs bad_xids req_u bklog_u {_QUEUES}"),
+        ("local", f"{_COMMON} {_QUEUES}"),
+    )
 }
 
 
@@ -343,7 +251,7 @@ DATA = (*READS, *WRITES, "COMMIT")
 # Requests that a connection sends without any reply until that is no chance: a few are
 # always sent just before the second sample.
 _MANY_SENT = 10
-ACTIVITY_COUNTERS = frozenset((*ERRORS, *itertools.chain(*PACKETS)))
+ACTIVITY_COUNTERS = frozenset((*ERRORS, *chain(*PACKETS)))
 """The counters of ports that rules look at."""
 
 
@@ -390,16 +298,19 @@ class MountStatistics(NamedTuple):
     @property
     def reads(self) -> tuple[OperationStatistics, ...]:
         """The operations that read files."""
-        return tuple(one for one in self.operations if one.name in READS)
+        return self._named(*READS)
 
     @property
     def writes(self) -> tuple[OperationStatistics, ...]:
         """The operations that write files."""
-        return tuple(one for one in self.operations if one.name in WRITES)
+        return self._named(*WRITES)
 
-    def operation(self, name: str) -> Optional[OperationStatistics]:
-        """Return the operation ``name``; None if it was never used."""
-        return next((one for one in self.operations if one.name == name), None)
+    def requests(self, *names: str) -> int:
+        """Return the number of requests of some operations."""
+        return _total(self._named(*names), "operations")
+
+    def _named(self, *names: str) -> tuple[OperationStatistics, ...]:
+        return tuple(one for one in self.operations if one.name in names)
 
 
 def moved_without_requests(before: MountStatistics, after: MountStatistics) -> int:
@@ -413,27 +324,19 @@ def moved_without_requests(before: MountStatistics, after: MountStatistics) -> i
     then, now = before.bytes, after.bytes
     if then is None or now is None or before.layout or after.layout:
         return 0
-    return _without(
-        now.server_read - then.server_read,
-        _requests(after.reads) - _requests(before.reads),
-        (before.rsize, after.rsize),
-    ) + _without(
-        now.server_written - then.server_written,
-        _requests(after.writes) - _requests(before.writes),
-        (before.wsize, after.wsize),
-    )
-
-
-def _requests(operations: tuple[OperationStatistics, ...]) -> int:
-    return sum(one.operations for one in operations)
-
-
-def _without(moved: int, requests: int, sizes: tuple[Optional[int], ...]) -> int:
-    # Fewer requests than before are those of another mount.
-    if requests < 0 or None in sizes:
-        return 0
-    beyond = beyond_requests(moved, requests, max(size or 0 for size in sizes))
-    return beyond if 2 * beyond > moved else 0
+    total = 0
+    read = now.server_read - then.server_read
+    written = now.server_written - then.server_written
+    for moved, names, sizes in (
+        (read, READS, (before.rsize, after.rsize)),
+        (written, WRITES, (before.wsize, after.wsize)),
+    ):
+        requests = after.requests(*names) - before.requests(*names)
+        beyond = beyond_requests(moved, requests, max(size or 0 for size in sizes))
+        # Fewer requests than before are those of another mount.
+        if requests >= 0 and None not in sizes and 2 * beyond > moved:
+            total += beyond
+    return total
 
 
 class SunrpcTransport(NamedTuple):
@@ -612,51 +515,36 @@ def load_between(
     None if there is no earlier sample, or if it is of an earlier mount at that point,
     which also a counter that is smaller than before shows.
     """
-    if before is None or seconds <= 0 or not _same(before, after):
+    if before is None or seconds <= 0:
         return None
-    earlier = {one.name: one for one in before.operations}
-    operations = [_difference(earlier.get(one.name), one) for one in after.operations]
+    if (before.mountpoint, before.source) != (after.mountpoint, after.source):
+        return None
+    if after.age_s is not None and (before.age_s or 0) > after.age_s:
+        return None
+    earlier = {one.name: one[1:9] for one in before.operations}
+    operations = []
+    for one in after.operations:
+        new = map(int.__sub__, one[1:9], earlier.get(one.name, (0,) * 8))
+        operations.append(OperationStatistics(one.name, *new))
     if any(min(one[1:9]) < 0 for one in operations):
         return None
-    old, new = before.transports, after.transports
-    return Load(
-        seconds,
-        tuple(operations),
-        connects=_connections_grown(old, new, "connect_count"),
-        sends=_connections_grown(old, new, "sends"),
-        queued=_connections_grown(old, new, "bklog_u"),
-    )
+    grown = _of_connections(before.transports, after.transports)
+    return Load(seconds, tuple(operations), *grown)
 
 
-def _same(before: MountStatistics, after: MountStatistics) -> bool:
-    if before.mountpoint != after.mountpoint or before.source != after.source:
-        return False
-    return None in (before.age_s, after.age_s) or (
-        (before.age_s or 0) <= (after.age_s or 0)
-    )
-
-
-def _difference(
-    before: Optional[OperationStatistics], after: OperationStatistics
-) -> OperationStatistics:
-    if before is None:
-        return after
-    grown = (now - then for then, now in zip(before[1:9], after[1:9]))
-    return OperationStatistics(after.name, *grown)
-
-
-def _connections_grown(
-    before: Sequence[Transport], after: Sequence[Transport], name: str
-) -> int:
-    """Return by how much a counter grew on all connections together.
-
-    A connection that was made meanwhile counts from 0; one that ended does not count.
+def _of_connections(
+    before: Sequence[Transport], after: Sequence[Transport]
+) -> tuple[int, int, int]:
+    """Return how many connections were made and calls sent, and by how much the backlog
+    grew, on all connections together. One that was made meanwhile counts from 0; one
+    that ended does not count.
     """
-    total = 0
-    for number, transport in enumerate(after):
-        was = before[number].get(name) if number < len(before) else 0
-        total += max(0, (transport.get(name) or 0) - (was or 0))
-    return total
+    pairs = [*zip_longest(before[: len(after)], after, fillvalue=Transport(""))]
+    connects, sends, backlog = (
+        sum(max(0, (new.get(name) or 0) - (old.get(name) or 0)) for old, new in pairs)
+        for name in ("connect_count", "sends", "bklog_u")
+    )
+    return connects, sends, backlog
 
 
 def _calls(operations: Sequence[OperationStatistics]) -> Calls:
@@ -687,35 +575,24 @@ def activity_between(before: Statistics, after: Statistics) -> Activity:
     smaller (another one, or a counter that wrapped), nothing counts as growth.
     """
     mounts = {(m.mountpoint, m.source): m for m in before.mounts}
-    ports = {(p.device, p.port): p for p in before.ports}
     waiting = _waiting(before.transports or (), after.transports or ())
     seconds = max(0.0, round(after.taken_s - before.taken_s, 2))
+    connections = None
+    if after.transports is not None:
+        connections = tuple(
+            ConnectionActivity(f"{one.switch}/{one.name}", *one[3:6], *one[7:9])
+            for one in after.transports
+            if one.protocol == "rdma"
+        )
     return Activity(
-        seconds=seconds,
-        mounts=tuple(
-            _mount(
-                mounts.get((mount.mountpoint, mount.source)), mount, seconds, waiting
-            )
-            for mount in after.mounts
-            if any(transport.protocol == "rdma" for transport in mount.transports)
+        seconds,
+        tuple(
+            _mount(mounts.get((one.mountpoint, one.source)), one, seconds, waiting)
+            for one in after.mounts
+            if any(transport.protocol == "rdma" for transport in one.transports)
         ),
-        connections=(
-            None
-            if after.transports is None
-            else tuple(
-                ConnectionActivity(
-                    f"{one.switch}/{one.name}",
-                    one.destination,
-                    one.state,
-                    one.slots_max,
-                    one.requests,
-                    one.backlog,
-                )
-                for one in after.transports
-                if one.protocol == "rdma"
-            )
-        ),
-        ports=tuple(_ports(after.ports, ports)),
+        connections,
+        tuple(_ports(after.ports, {(p.device, p.port): p for p in before.ports})),
     )
 
 
@@ -725,25 +602,23 @@ def _mount(
     seconds: float,
     waiting: Sequence[Optional[str]],
 ) -> MountActivity:
-    before = earlier or mount
     load = load_between(earlier, mount, seconds) or Load(seconds)
-    operations, transports = mount.operations, mount.transports
+    connects, sends, backlog = _of_connections((), mount.transports)
+    between = _between((earlier or mount).transports, mount.transports)
     return MountActivity(
         mountpoint=mount.mountpoint,
-        operations=_total(operations, "operations"),
-        retransmissions=_sent_again(operations),
-        queue_ms=_total(operations, "queue_ms"),
-        rtt_ms=_total(operations, "rtt_ms"),
-        reads=_total(mount.reads, "operations"),
-        writes=_total(mount.writes, "operations"),
+        operations=_total(mount.operations, "operations"),
+        retransmissions=_sent_again(mount.operations),
+        reads=mount.requests(*READS),
+        writes=mount.requests(*WRITES),
         server_read=mount.bytes.server_read if mount.bytes else None,
         server_written=mount.bytes.server_written if mount.bytes else None,
-        copies=_count(mount, "COPY"),
-        cancelled_copies=_count(mount, "OFFLOAD_CANCEL"),
-        connects=_connections_grown((), transports, "connect_count"),
-        sends=_connections_grown((), transports, "sends"),
-        backlog=_connections_grown((), transports, "bklog_u"),
-        connections=len(transports),
+        copies=mount.requests("COPY"),
+        cancelled_copies=mount.requests("OFFLOAD_CANCEL"),
+        connects=connects,
+        sends=sends,
+        backlog=backlog,
+        connections=len(mount.transports),
         new_operations=load.count,
         new_retransmissions=load.sent_again,
         new_reads=load.requests(READS),
@@ -752,18 +627,10 @@ def _mount(
         new_sends=load.sends,
         new_backlog=load.queued,
         # Nothing leads from a mount to its connections but the server's address.
-        blocked=min(
-            waiting.count(mount.address or ""),
-            _between(before.transports, transports).count((0, 0)),
-        ),
-        unanswered=_unanswered(before.transports, transports),
+        blocked=min(waiting.count(mount.address or ""), between.count((0, 0))),
+        unanswered=_unanswered(between),
         layout=mount.layout,
     )
-
-
-def _count(mount: MountStatistics, name: str) -> int:
-    found = mount.operation(name)
-    return found.operations if found else 0
 
 
 def _waiting(
@@ -799,24 +666,21 @@ def _between(
     Nothing if a connection was added or removed, because the kernel shows them in the
     same order only, or if it does not count them.
     """
-    grown = []
-    for old, new in zip(before, after):
-        sends, recvs = old.get("sends"), old.get("recvs")
-        sent, got = new.get("sends"), new.get("recvs")
-        if sends is None or recvs is None or sent is None or got is None:
-            return []
-        grown.append((sent - sends, got - recvs))
-    return grown if len(before) == len(after) else []
+    grown = [
+        [growth(old.get(name), new.get(name)) for name in ("sends", "recvs")]
+        for old, new in zip(before, after)
+    ]
+    known = [(sent, got) for sent, got in grown if sent is not None and got is not None]
+    return known if len(known) == len(before) == len(after) else []
 
 
-def _unanswered(before: Sequence[Transport], after: Sequence[Transport]) -> int:
+def _unanswered(grown: Sequence[tuple[int, int]]) -> int:
     """Count the connections that send in vain while another one gets replies.
 
     Their totals tell nothing: a request that is sent again counts as another one, and a
     killed one gets no reply, so sends are ahead of replies for ever (net/sunrpc/xprt.c,
     xprt_request_transmit and xprt_complete_rqst).
     """
-    grown = _between(before, after)
     if not any(got > 0 for _, got in grown):
         return 0
     return sum(sent >= _MANY_SENT and got == 0 for sent, got in grown)

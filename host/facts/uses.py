@@ -14,7 +14,7 @@ if a netdev is removed, what is built on it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -26,7 +26,6 @@ from ovirt_rdma.host.facts.devices import (
     Netdev,
     NetdevGraph,
     NetdevUse,
-    RdmaPort,
     VirtualFunction,
 )
 from ovirt_rdma.host.facts.infiniband import vlan_of_pkey
@@ -120,8 +119,22 @@ class _Host:
         place = netdev.rdma_device or "", netdev.rdma_port or 0
         device, port = self._ports.get(place, (None, None))
         pci = netdev.pci or (device.pci if device else None)
-        pkey = netdev.ipoib.pkey if netdev.ipoib else None
+        ipoib, is_vlan = netdev.ipoib, netdev.driver == "vlan"
+        parent = (
+            ipoib.parent
+            if ipoib
+            else next(iter(netdev.lowers if is_vlan else ()), None)
+        )
+        guid = port.guid if port else None
+        if netdev.type == ARPHRD_INFINIBAND:
+            own = Guid.of_address(netdev.address)
+            guid = own.in_groups if own and own.assigned else None
         on_it = [n for n in self._facts.ovirt_networks if n.southbound == netdev.name]
+        # The tag of a VLAN: its network's, or that in its name, ``eth0.100``.
+        tags = [network.vlan for network in on_it if network.vlan is not None]
+        before, _, tag = netdev.name.rpartition(".")
+        if before in netdev.lowers and tag.isdecimal():
+            tags.append(int(tag))
         return Interface(
             name=netdev.name,
             link_layer=_LINK_LAYERS.get(netdev.type),
@@ -129,11 +142,11 @@ class _Host:
             bus_info=pci.address if pci else None,
             device=netdev.rdma_device,
             port=netdev.rdma_port,
-            guid=_guid(netdev, port),
-            parent=_parent(netdev),
-            pkey=pkey,
-            pkey_vlan=vlan_of_pkey(pkey) if pkey else None,
-            vlan=_vlan(netdev, [n.vlan for n in on_it if n.vlan is not None]),
+            guid=guid,
+            parent=parent,
+            pkey=ipoib.pkey if ipoib else None,
+            pkey_vlan=vlan_of_pkey(ipoib.pkey or "") if ipoib else None,
+            vlan=next(iter(tags if is_vlan else ()), None),
             mtu=netdev.mtu,
             speed_mbps=port.rate_mbps if port else None,
             networks=tuple(network.name for network in on_it),
@@ -147,29 +160,6 @@ class _Host:
         roles = {role for purpose, role in _ROLES.items() if purpose in uses}
         roles |= {kind for kind in _MASTERS if netdev.driver == kind}
         return roles | {f"{kind}-port" for kind in _MASTERS if kind in uppers}
-
-
-def _guid(netdev: Netdev, port: Optional[RdmaPort]) -> Optional[str]:
-    if netdev.type == ARPHRD_INFINIBAND:
-        guid = Guid.of_address(netdev.address)
-        return guid.in_groups if guid and guid.assigned else None
-    return port.guid if port else None
-
-
-def _parent(netdev: Netdev) -> Optional[str]:
-    if netdev.ipoib:
-        return netdev.ipoib.parent
-    return netdev.lowers[0] if netdev.driver == "vlan" and netdev.lowers else None
-
-
-def _vlan(netdev: Netdev, of_networks: list[int]) -> Optional[int]:
-    """Return the tag of a VLAN: its network's, or that in its name, ``eth0.100``."""
-    if netdev.driver != "vlan":
-        return None
-    if of_networks:
-        return of_networks[0]
-    parent, _, tag = netdev.name.rpartition(".")
-    return int(tag) if parent in netdev.lowers and tag.isdecimal() else None
 
 
 # Kinds of netdevs (``ip -d``). A tap belongs to a virtual machine, a veth to a
@@ -220,9 +210,7 @@ class NetdevUsers:
         its ports and of its virtual functions.
         """
         vfs = self._vfs(address)
-        names = self._of_functions({address, *(vf.address for vf in vfs)}, vfs)
-        users = (*self.of(*names, removed=removed), *_guests(vfs))
-        return tuple(dict.fromkeys(users))
+        return self._of({address, *(vf.address for vf in vfs)}, vfs, removed)
 
     def of_vfs(
         self, address: str, numbers: Optional[Collection[int]] = None
@@ -231,9 +219,16 @@ class NetdevUsers:
         them, lose their drivers or are removed.
         """
         vfs = [v for v in self._vfs(address) if numbers is None or v.number in numbers]
-        names = self._of_functions({vf.address for vf in vfs}, vfs)
-        users = self.of(*names, removed=True) if names else ()
-        return tuple(dict.fromkeys((*users, *_guests(vfs))))
+        return self._of({vf.address for vf in vfs}, vfs, removed=True) if vfs else ()
+
+    def _of(
+        self, addresses: Collection[str], vfs: Sequence[VirtualFunction], removed: bool
+    ) -> tuple[str, ...]:
+        users = self.of(*self._of_functions(addresses, vfs), removed=removed)
+        guests = (
+            f"vm: VF {vf.number} ({vf.address})" for vf in vfs if vf.in_virtual_machine
+        )
+        return tuple(dict.fromkeys((*users, *guests)))
 
     def of_new_vfs(self, address: str) -> Optional[tuple[str, ...]]:
         """Return who is interrupted while ``address`` makes VFs; None if its driver is
@@ -318,9 +313,3 @@ def _machines(netdevs: dict[str, Netdev]) -> Iterator[NetdevUse]:
             if upper not in netdevs or netdevs[upper].driver not in _BONDS:
                 what = f"{port.name} on {upper}"
                 yield NetdevUse(upper, _OF_MACHINES[port.driver], what)
-
-
-def _guests(vfs: Iterable[VirtualFunction]) -> tuple[str, ...]:
-    return tuple(
-        f"vm: VF {vf.number} ({vf.address})" for vf in vfs if vf.in_virtual_machine
-    )

@@ -46,8 +46,7 @@ from ovirt_rdma.storage.readiness import NOT_READY, READY
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
 # The port of a server acknowledges packets, whatever its NFS threads do.
-WAITED = statistics.repeats(statistics.WAITED)
-SENT_AGAIN = statistics.repeats(statistics.WAITED, statistics.AGAIN)
+WAITED, SENT_AGAIN = statistics.WAITED, statistics.SENT_AGAIN
 # A lookup takes less than a millisecond; a disk of a server that sleeps takes seconds.
 SLOW_S = 0.5
 # A TCP connection takes one round trip: below a millisecond in a storage network, some

@@ -23,7 +23,12 @@ from ovirt_rdma.host.collect import software
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import Export, ExportProblem, MountOptions
 from ovirt_rdma.host.policy.model import Policy, rule_for
-from ovirt_rdma.storage.vdsm.export import ConnectRefused, NamedExport, Shared
+from ovirt_rdma.storage.vdsm.export import (
+    ConnectRefused,
+    NamedExport,
+    Shared,
+    StockConnection,
+)
 
 CONSTRUCTOR = ("id", "export", "timeout", "retrans", "version", "extraOptions")
 DEFAULT_OPTIONS = frozenset(("soft", "nosharecache"))
@@ -237,7 +242,7 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
                 super().connect()
                 return
             try:
-                self._named.connect(_Stock(self))
+                self._named.connect(stock(self))
             except ConnectRefused as refused:
                 raise NfsConnectFailed(str(refused)) from refused
             except Exception as error:
@@ -258,7 +263,7 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
             if self._named is None:
                 super().disconnect()
             else:
-                self._named.disconnect(_Stock(self))
+                self._named.disconnect(stock(self))
 
         @classmethod
         def connect_all(cls, connections: list[Any]) -> list[tuple[Any, int]]:
@@ -278,34 +283,8 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
                     statuses[id(con)] = status
             return [(con, statuses[id(con)]) for con in connections]
 
-    class _Stock:
-        """The stock behaviour of one connection, for its named export."""
-
-        def __init__(self, connection: Any) -> None:
-            self._connection = connection
-
-        @property
-        def local_path(self) -> str:
-            path: str = self._connection._mountCon._getLocalPath()
-            return path
-
-        def is_mounted(self) -> bool:
-            return bool(self._connection.isConnected())
-
-        def use(self, extra_options: str) -> None:
-            arguments = dict(self._connection._stock_arguments)
-            arguments["extraOptions"] = extra_options
-            stock_class.__init__(self._connection, **arguments)
-
-        def mount(self) -> Optional[bytes]:
-            try:
-                stock_class.connect(self._connection)
-            except vdsm.mount_error as error:
-                return _stderr(error)
-            return None
-
-        def unmount(self) -> None:
-            stock_class.disconnect(self._connection)
+    def stock(connection: Any) -> StockConnection:
+        return StockConnection(connection, stock_class, vdsm.mount_error)
 
     return NFSConnection
 
@@ -361,8 +340,3 @@ def _named(
             "Finding the rule for %r failed; it is mounted as stock VDSM does", text
         )
         return None
-
-
-def _stderr(error: Exception) -> bytes:
-    text = getattr(error, "err", b"")
-    return text if isinstance(text, bytes) else str(text).encode()

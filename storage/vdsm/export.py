@@ -2,9 +2,8 @@
 """Connect an export that a rule names: readiness, choice, mount, proof, fallback.
 
 A mount over the wrong transport is unmounted if its rule requires RDMA. Otherwise it
-gets a mark as degraded. This module does not use VDSM's classes;
-:mod:`ovirt_rdma.storage.vdsm.connection` passes in the mount and unmount of the stock
-connection.
+gets a mark as degraded. This module imports nothing of VDSM;
+:mod:`ovirt_rdma.storage.vdsm.connection` passes in the stock connection.
 
 What all connections of one vdsmd share is here too: recent failures of RDMA mounts per
 server, so that one failure decides for all exports of the server, and one call at a
@@ -20,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NoReturn, Optional, Protocol
+from typing import Any, NoReturn, Optional
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import RDMA, Export, MountOptions
@@ -38,7 +37,6 @@ from ovirt_rdma.storage.mounts import (
     mounted_s,
     prove,
     sharers,
-    time_for_people,
     uses_earlier_connection,
     utc_time,
 )
@@ -90,13 +88,9 @@ class FailureMemory:
 
     def recall(self, key: Hashable) -> Optional[Failure]:
         """Return the failure; None if there is none or it has expired."""
-        now = self._clock()
         with self._lock:
-            failure, until = self._failures.get(key, (None, now))
-            if now >= until:
-                self._failures.pop(key, None)
-                return None
-            return failure
+            failure, until = self._failures.get(key, (None, 0.0))
+            return failure if self._clock() < until else None
 
 
 class StillRunning(Exception):
@@ -199,27 +193,47 @@ class Shared:
     not_unmounted: set[str] = field(default_factory=set)
 
 
-class StockConnection(Protocol):
-    """The part of VDSM's own connection that a named export uses."""
+class StockConnection:
+    """What a named export uses of VDSM's own ``connection``: of the class ``stock``,
+    which raises ``mount_error`` if mount(8) fails.
+    """
+
+    def __init__(
+        self, connection: Any, stock: Any, mount_error: type[Exception]
+    ) -> None:
+        self._connection, self._stock = connection, stock
+        self._mount_error = mount_error
 
     @property
     def local_path(self) -> str:
         """The mount point of the export."""
+        path: str = self._connection._mountCon._getLocalPath()
+        return path
 
     def is_mounted(self) -> bool:
         """Whether VDSM sees the export mounted."""
+        return bool(self._connection.isConnected())
 
     def use(self, extra_options: str) -> None:
         """From now on mount with these instead of the engine's extra options."""
+        arguments = {**self._connection._stock_arguments, "extraOptions": extra_options}
+        self._stock.__init__(self._connection, **arguments)
 
     def mount(self) -> Optional[bytes]:
         """Mount as stock VDSM does; return mount's standard error if mount failed.
 
         Raises all other errors of stock VDSM.
         """
+        try:
+            self._stock.connect(self._connection)
+        except self._mount_error as error:
+            text = getattr(error, "err", b"")
+            return text if isinstance(text, bytes) else str(text).encode()
+        return None
 
     def unmount(self) -> None:
         """Unmount as stock VDSM does."""
+        self._stock.disconnect(self._connection)
 
 
 _MOUNT_CONF = "check /etc/nfsmount.conf and /etc/nfsmount.conf.d"
@@ -262,9 +276,11 @@ def _cause(
     return "which settings in nfsmount.conf can cause", _MOUNT_CONF, _MOUNT_CONF
 
 
+_ALREADY_MOUNTED = (
+    "it was already mounted when vdsmd first found it to differ from its rule"
+)
 _BY = {RDMA: "over RDMA", TCP: "over TCP", STOCK: "as stock VDSM does"}
-
-log = logging.getLogger("storage.ovirt_rdma")
+_DEGRADED = "%s: %s; this mount is degraded; fix: %s"
 
 
 class NamedExport:
@@ -493,52 +509,36 @@ class NamedExport:
         seen = self._find(stock)
         transport = seen.proof.transport if seen else None
         if seen is None or transport is None:
-            self._unproven(stock, seen)
-            return
-        if asked in (transport, STOCK):
+            proof = seen.proof if seen else "it is not among the host's mounts"
+            reason = f"mounted, but its transport could not be determined ({proof})"
+            # It is not in use yet, and require-rdma allows nothing unproven.
+            if self.rule.transport == REQUIRE_RDMA:
+                self._unmount(stock, reason, _REPORT)
+            transport, fix = UNPROVEN, UNPROVEN_FIX
+            log.warning(_DEGRADED, self.export, reason, fix)
+        elif asked in (transport, STOCK):
             log.info(
                 "%s: mounted over %s, proven (%s)", self.export, transport, seen.proof
             )
         else:
-            mounted = (
-                f"{asked} was requested, but the kernel mounted over {transport} "
-                f"({seen.proof})"
-            )
             shared = self._shared_with(seen)
             cause, fix, now = _cause(
                 shared, uses_earlier_connection(seen.mount, self.rule.port)
             )
-            reason = f"{mounted}, {cause}"
+            reason = (
+                f"{asked} was requested, but the kernel mounted over {transport} "
+                f"({seen.proof}), {cause}"
+            )
             if self.rule.transport == REQUIRE_RDMA:
                 self._unmount(stock, reason, now)
             if transport == self._wanted:
                 log.info("%s: %s", self.export, reason)
             else:
-                log.warning(
-                    "%s: %s; this mount is degraded; fix: %s", self.export, reason, now
-                )
+                log.warning(_DEGRADED, self.export, reason, now)
             reason = conflict_clause(shared) if shared else reason
-        with self._own_errors_logged():
-            self._update_mark(seen, transport, reason, fix)
-
-    def _unproven(self, stock: StockConnection, seen: Optional[_Seen]) -> None:
-        """Unmount an unproven mount if its rule requires RDMA; mark it otherwise.
-
-        The mount is not in use yet, and require-rdma allows nothing unproven.
-        """
-        proof = seen.proof if seen else "it is not among the host's mounts"
-        reason = f"mounted, but its transport could not be determined ({proof})"
-        if self.rule.transport == REQUIRE_RDMA:
-            self._unmount(stock, reason, _REPORT)
-        log.warning(
-            "%s: %s; this mount is degraded; fix: %s",
-            self.export,
-            reason,
-            UNPROVEN_FIX,
-        )
         if seen is not None:
             with self._own_errors_logged():
-                self._update_mark(seen, UNPROVEN, reason, UNPROVEN_FIX)
+                self._update_mark(seen, transport, reason, fix)
 
     def _existing(self, stock: StockConnection) -> None:
         """Verify a mount that already existed; report it once if it is degraded.
@@ -566,7 +566,12 @@ class NamedExport:
             self._update_mark(seen, transport)
         elif mark is None:
             self._warn(seen, transport)
-            self._update_mark(seen, transport, self._already_mounted(seen, uptime_s))
+            # By whom is not known: vdsmd itself may have, under an earlier policy.
+            reason = _ALREADY_MOUNTED
+            shared = self._shared_with(seen)
+            if shared:
+                reason = f"{reason}; {conflict_clause(shared)}"
+            self._update_mark(seen, transport, reason)
         elif (mark.wanted, mark.transport) != (self.rule.transport, transport):
             self._warn(seen, transport)
             self._update_mark(seen, transport, mark.reason, mark.fix)
@@ -611,18 +616,6 @@ class NamedExport:
             log.exception(
                 "%s: updating its mark failed; please report this", self.export
             )
-
-    def _already_mounted(self, seen: _Seen, uptime_s: float) -> str:
-        booted_at = self._shared.surroundings.reader.booted_at()
-        now = utc_time(booted_at, uptime_s or None)
-        at = f", at {time_for_people(now)}" if now else ""
-        # By whom is not known: vdsmd itself may have, under an earlier policy.
-        sentence = (
-            "it was already mounted when vdsmd first found it to differ from its "
-            f"rule{at}"
-        )
-        shared = self._shared_with(seen)
-        return f"{sentence}; {conflict_clause(shared)}" if shared else sentence
 
     def _update_mark(
         self, seen: _Seen, transport: str, reason: str = "", fix: str = ""

@@ -74,10 +74,12 @@ def prepare(root: str = "/") -> Prepared:
     around = ProbeContext(HostReader(root), network, time.sleep)
     shared = Shared(around, marks=marks)
     install(vdsm, PolicySource(under(root, POLICY_JSON)), shared)
-    remarks = [
-        f"NFS connections are made by ovirt-rdma {__version__}",
-        *_policy_remarks(under(root, POLICY_JSON)),
-    ]
+    remarks = [f"NFS connections are made by ovirt-rdma {__version__}"]
+    # That is no reason to run stock VDSM: the copy of the policy is used, and without
+    # rules our class behaves as stock VDSM and follows the next `policy load`.
+    stored = store.in_force(under(root, POLICY_JSON))
+    if stored.problem is not None:
+        remarks.append(f"{stored.problem}; {stored.consequence}; {stored.problem.fix}")
     if replaces_nfs_connections(vdsm.nfs_mount_options):
         remarks.append(
             "vdsm.conf sets the deprecated irs/nfs_mount_options: connections for "
@@ -98,18 +100,6 @@ def _check_enabled(marker: Path) -> None:
             f"{ENABLED} does not enable mode vdsmd",
             "run ovirt-rdma-host enable, or disable",
         )
-
-
-def _policy_remarks(path: Path) -> list[str]:
-    """Return what is wrong with the stored policy.
-
-    That is no reason to run stock VDSM: the copy of the policy is used, and without
-    rules our class behaves as stock VDSM and follows the next `policy load`.
-    """
-    stored = store.in_force(path)
-    if stored.problem is None:
-        return []
-    return [f"{stored.problem}; {stored.consequence}; {stored.problem.fix}"]
 
 
 def install(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> None:

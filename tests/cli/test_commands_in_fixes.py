@@ -86,9 +86,7 @@ FORMS = {
     "engine_sdk_tools/hosts/inventory.py:read_inventory",
     "engine_sdk_tools/networks/nics.py:_RANGE_FORM",
     "host/collect/rdma.py:_word",
-    "host/export.py:Export.parse",
-    "host/export.py:_bracketed",
-    "host/export.py:_plain",
+    "host/export.py:ExportProblem.__init__",
     "host/policy/load.py:_drop_ins_of",
     "storage/rdma_cm_probe.py:main",
 }

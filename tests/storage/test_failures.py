@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.storage.messages import MOUNT, classify, known_in
 
 
@@ -101,6 +102,12 @@ def test_rdma_has_its_own_advice_about_memory():
 )
 def test_messages_are_found_by_their_words(text, words):
     assert words in " ".join(one.fix for one in known_in(text))
+
+
+def test_a_page_of_messages_that_is_missing_is_one_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr("ovirt_rdma.storage.messages.PAGES", (tmp_path / "no.md",))
+    with pytest.raises(Problem, match=r"the messages, .*no\.md, cannot be read"):
+        known_in("local length error")
 
 
 def test_each_message_finds_itself_and_other_words_find_nothing():

@@ -2,17 +2,25 @@
 """Make the tables of ``facts`` about adapters, virtual functions, RDMA devices, ports
 and netdevs.
 
-Each function returns one table as a Section, which prints itself.
+Each table is a Section, which prints itself.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Optional
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.facts.adapter_models import model_of
-from ovirt_rdma.host.facts.devices import Adapter, Dcb, Netdev, PKey, Profile, RdmaPort
+from ovirt_rdma.host.facts.devices import (
+    Adapter,
+    Dcb,
+    Netdev,
+    RdmaDevice,
+    RdmaPort,
+)
 from ovirt_rdma.host.facts.infiniband import is_full_member
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import Interface, NetdevUsers, interfaces_of
@@ -66,61 +74,43 @@ def number(value: Optional[int]) -> Optional[str]:
     return None if value is None else str(value)
 
 
-_TSO = "tx-tcp-segmentation"
-
-
-def netdevs(facts: Facts) -> Section:
-    """Return all netdevs."""
+def table(
+    title: str,
+    rows: Iterable[object],
+    columns: str,
+    *,
+    even_empty: bool = False,
+    **cells: Callable[[Any], object],
+) -> Section:
+    """Return a table; ``columns`` has each heading with what is below it, ``MTU=mtu,
+    P_KEY=ipoib.pkey``: the name of one of ``cells``, or else of an attribute. Of
+    several values all that are known are shown.
+    """
+    pairs = [column.split("=") for column in columns.split(", ")]
+    shown = [cells.get(name) or attrgetter(name) for _, name in pairs]
     return Section(
-        "netdevs",
-        ("NETDEV", "STATE", "MTU", "DRIVER", "BELOW IT", "ADDRESSES"),
-        [
-            (
-                netdev.name,
-                netdev.operstate,
-                str(netdev.mtu),
-                netdev.driver,
-                known(*netdev.lowers),
-                known(*netdev.addresses),
-            )
-            for netdev in facts.netdevs
-        ],
-        even_empty=True,
+        title,
+        tuple(heading for heading, _ in pairs),
+        [tuple(_cell(value(row)) for value in shown) for row in rows],
+        even_empty,
     )
 
 
-def ipoib(facts: Facts) -> Section:
-    """Return the settings of IPoIB netdevs."""
-    return Section(
-        "IPoIB",
-        ("NETDEV", "RDMA PORT", "P_KEY", "CHILD OF", "MODE", "MTU", "TSO", "PROFILE"),
-        [
-            (
-                netdev.name,
-                _rdma_port(netdev),
-                netdev.ipoib.pkey,
-                netdev.ipoib.parent,
-                netdev.ipoib.mode,
-                str(netdev.mtu),
-                _offload(netdev, _TSO),
-                _owner(facts, netdev),
-            )
-            for netdev in facts.netdevs
-            if netdev.ipoib
-        ],
-    )
+def _cell(value: object) -> Optional[str]:
+    if isinstance(value, tuple):
+        return known(*value)
+    return value if value is None or isinstance(value, str) else str(value)
 
 
 def _rdma_port(netdev: Netdev) -> Optional[str]:
     return known(netdev.rdma_device, number(netdev.rdma_port), between="/")
 
 
-def _offload(netdev: Netdev, name: str) -> Optional[str]:
+def _tso(netdev: Netdev) -> Optional[str]:
     for offload in netdev.offloads:
-        if offload.name == name:
-            return ("on" if offload.on else "off") + (
-                " [fixed]" if offload.fixed else ""
-            )
+        if offload.name == "tx-tcp-segmentation":
+            fixed = " [fixed]" if offload.fixed else ""
+            return f"{'on' if offload.on else 'off'}{fixed}"
     return None
 
 
@@ -132,32 +122,6 @@ def _owner(facts: Facts, netdev: Netdev) -> Optional[str]:
     if netdev.owner:
         return netdev.owner
     return "unmanaged" if manager and netdev.name in manager.unmanaged else None
-
-
-def roce(facts: Facts) -> Section:
-    """Return the flow control of the Ethernet netdevs of RoCE ports."""
-    gid_types: dict[tuple[Optional[str], Optional[int]], Optional[str]] = {
-        (device.name, port.number): port.default_gid_type
-        for device in facts.rdma_devices
-        for port in device.ports
-    }
-    return Section(
-        "RoCE",
-        ("NETDEV", "RDMA PORT", "DEFAULT GID TYPE", "PFC", "ECN", "TRUST", "PAUSE"),
-        [
-            (
-                netdev.name,
-                _rdma_port(netdev),
-                gid_types.get((netdev.rdma_device, netdev.rdma_port)),
-                _priorities(netdev.dcb.pfc_priorities),
-                _priorities(netdev.dcb.ecn_priorities),
-                netdev.dcb.trust,
-                _pause(netdev.dcb),
-            )
-            for netdev in facts.netdevs
-            if netdev.dcb and netdev.rdma_device
-        ],
-    )
 
 
 def _priorities(priorities: Optional[tuple[int, ...]]) -> Optional[str]:
@@ -173,168 +137,15 @@ def _pause(dcb: Dcb) -> Optional[str]:
     return on or "off"
 
 
-def bonds(facts: Facts) -> Section:
-    """Return the bonds."""
-    return Section(
-        "bonds",
-        ("BOND", "MODE", "ACTIVE", "FAIL_OVER_MAC", "MEMBERS"),
-        [
-            (
-                netdev.name,
-                netdev.bond.mode,
-                netdev.bond.active,
-                netdev.bond.fail_over_mac,
-                known(*netdev.bond.members),
-            )
-            for netdev in facts.netdevs
-            if netdev.bond
-        ],
-    )
-
-
-def profiles(facts: Facts) -> Section:
-    """Return NetworkManager's profiles of netdevs on RDMA ports."""
-    manager = facts.network_manager
-    return Section(
-        "NetworkManager profiles",
-        ("PROFILE", "TYPE", "FOR", "ACTIVE ON", "SETTINGS"),
-        [
-            (
-                profile.name,
-                profile.type,
-                profile.interface_name,
-                profile.active_on,
-                _settings(profile),
-            )
-            for profile in (manager.profiles if manager else ())
-        ],
-    )
-
-
-def _settings(profile: Profile) -> Optional[str]:
-    """Return the properties that are not in the section ``connection``."""
-    return known(
-        *(
-            f"{p.name} {p.value}"
-            for p in profile.properties
-            if not p.name.startswith("connection.")
-        )
-    )
-
-
-def networks(facts: Facts) -> Section:
-    """Return the engine's logical networks on this host."""
-    return Section(
-        "oVirt networks",
-        ("NETWORK", "ON", "BRIDGE", "VLAN", "MTU", "DEFAULT ROUTE"),
-        [
-            (
-                network.name,
-                network.southbound,
-                "yes" if network.bridged else "no",
-                number(network.vlan),
-                number(network.mtu),
-                "yes" if network.default_route else None,
-            )
-            for network in facts.ovirt_networks
-        ],
-    )
-
-
-def uses(facts: Facts) -> Section:
-    """Return what uses netdevs and needs their link."""
-    return Section(
-        "netdevs in use",
-        ("NETDEV", "FOR", "WHAT"),
-        [
-            (use.netdev or "unknown", use.purpose, use.what)
-            for use in NetdevUsers(facts).all
-        ],
-    )
-
-
-def routes(facts: Facts) -> Section:
-    """Return the routes to storage servers and to requested addresses."""
-    return Section(
-        "routes",
-        ("TO", "NETDEV", "FROM", "GATEWAY"),
-        [
-            (route.destination, route.netdev or route.problem, route.source,
-             route.gateway)
-            for route in facts.routes
-        ],
-    )  # fmt: skip
-
-
-def mounts(facts: Facts) -> Section:
-    """Return the NFS mounts."""
-    return Section(
-        "NFS mounts",
-        ("EXPORT", "MOUNTED AT", "NFS", "PROTOCOL", "TRANSPORTS"),
-        [
-            (
-                mount.source,
-                mount.mountpoint,
-                mount.version,
-                mount.protocol,
-                known(*mount.protocols, between=" "),
-            )
-            for mount in facts.nfs_mounts
-        ],
-        even_empty=True,
-    )
-
-
 _MOST_PKEYS = 12
-
-
-def adapters(facts: Facts) -> Section:
-    """Return the adapters; the line of a PF counts its VFs."""
-    addresses = {adapter.pci.address for adapter in facts.adapters}
-    by_function: dict[str, Counter[str]] = {}
-    alone = []
-    for adapter in facts.adapters:
-        if adapter.physical_function in addresses:
-            drivers = by_function.setdefault(adapter.physical_function, Counter())
-            drivers[adapter.driver or "without driver"] += 1
-        else:
-            alone.append(adapter)
-    return Section(
-        "adapters",
-        ("PCI ADDRESS", "ADAPTER", "DRIVER", "NUMA", "PORTS", "VFS"),
-        [
-            (
-                adapter.pci.address,
-                _adapter(adapter),
-                adapter.driver or "none",
-                number(adapter.numa_node),
-                _mlx4_ports(adapter),
-                _vfs(adapter, by_function.get(adapter.pci.address)),
-            )
-            for adapter in alone
-        ],
-    )
 
 
 def _adapter(adapter: Adapter) -> str:
     pci = adapter.pci
     model = model_of(pci)
-    ids = f"{_bare(pci.vendor)}:{_bare(pci.device)} rev {_bare(pci.revision)}"
-    return f"{model.name} ({ids})" if model else ids
-
-
-def _bare(text: str) -> str:
-    return text.removeprefix("0x")
-
-
-def _mlx4_ports(adapter: Adapter) -> Optional[str]:
-    """Return ``ib MTU 4096, eth``; mlx4 can change both."""
-    return known(
-        *(
-            f"{kind} MTU {mtu}" if mtu else kind
-            for kind, mtu in zip(adapter.port_types, adapter.port_mtus)
-        )
-    )
+    ids = [text.removeprefix("0x") for text in (pci.vendor, pci.device, pci.revision)]
+    shown = "{}:{} rev {}".format(*ids)
+    return f"{model.name} ({shown})" if model else shown
 
 
 def _vfs(adapter: Adapter, drivers: Optional[Counter[str]]) -> Optional[str]:
@@ -347,49 +158,15 @@ def _vfs(adapter: Adapter, drivers: Optional[Counter[str]]) -> Optional[str]:
     return text
 
 
-def devices(facts: Facts) -> Section:
-    """Return the RDMA devices."""
-    return Section(
-        "RDMA devices",
-        ("DEVICE", "DRIVER", "PCI ADDRESS", "TYPE", "REV", "FIRMWARE", "BOARD", "NUMA"),
-        [
-            (
-                device.name,
-                device.driver,
-                device.pci.address if device.pci else None,
-                device.hca_type,
-                device.hw_rev,
-                device.firmware,
-                device.board_id,
-                number(device.numa_node),
-            )
-            for device in facts.rdma_devices
-        ],
-    )
+class _OfPort(NamedTuple):
+    device: RdmaDevice
+    port: RdmaPort
 
 
-def ports(facts: Facts) -> Section:
-    """Return the RDMA ports."""
-    return Section(
-        "RDMA ports",
-        ("DEVICE", "PORT", "STATE", "LINK LAYER", "RATE (DATA)", "MTU/MAX", "LID/SM",
-         "NETDEVS"),
-        [
-            (
-                device.name,
-                str(port.number),
-                _state(port),
-                port.link_layer,
-                _rate(port),
-                _of(port.active_mtu, port.max_mtu),
-                _of(port.lid, port.sm_lid) if port.lid or port.sm_lid else None,
-                known(*_netdevs(facts, device.name, port)),
-            )
-            for device in facts.rdma_devices
-            for port in device.ports
-        ],
-        even_empty=True,
-    )  # fmt: skip
+def _ports(facts: Facts) -> list[_OfPort]:
+    return [
+        _OfPort(device, port) for device in facts.rdma_devices for port in device.ports
+    ]
 
 
 def _state(port: RdmaPort) -> str:
@@ -412,42 +189,30 @@ def _gbps(mbps: int) -> str:
     return f"{round(mbps / 1000, 1):g}"
 
 
-def _of(first: Optional[int], second: Optional[int]) -> Optional[str]:
-    """Return ``2048/4096``, with a question mark for an unknown number."""
-    if first is None and second is None:
-        return None
-    return "/".join("?" if value is None else str(value) for value in (first, second))
+def _of(*both: Optional[int], unless: tuple[Optional[int], ...] = (None,)) -> str:
+    """Return ``2048/4096``, with a question mark for an unknown number; nothing if both
+    are in ``unless``.
+    """
+    if {*both} <= {*unless}:
+        return ""
+    return "/".join("?" if value is None else str(value) for value in both)
 
 
-def _netdevs(facts: Facts, device: str, port: RdmaPort) -> list[str]:
+def _netdevs(facts: Facts, device: RdmaDevice, port: RdmaPort) -> tuple[str, ...]:
     """Return the netdevs of the port, and those that own its GIDs."""
     names = [
         netdev.name
         for netdev in facts.netdevs
-        if (netdev.rdma_device, netdev.rdma_port) == (device, port.number)
+        if (netdev.rdma_device, netdev.rdma_port) == (device.name, port.number)
     ]
     names += [gid.netdev for gid in port.gids if gid.netdev]
-    return list(dict.fromkeys(names))
+    return tuple(dict.fromkeys(names))
 
 
-def pkeys(facts: Facts) -> Section:
-    """Return GUID and P_Key table of InfiniBand ports; RoCE has the default only."""
-    return Section(
-        "InfiniBand partitions",
-        ("DEVICE", "PORT", "GUID", "P_KEYS"),
-        [
-            (device.name, str(port.number), port.guid, _pkeys(port.pkeys))
-            for device in facts.rdma_devices
-            for port in device.ports
-            if port.is_infiniband and (port.guid or port.pkeys)
-        ],
-    )
-
-
-def _pkeys(pkeys: tuple[PKey, ...]) -> Optional[str]:
-    shown = [_pkey(pkey.value) for pkey in pkeys[:_MOST_PKEYS]]
-    more = len(pkeys) - len(shown)
-    return known(*shown, f"and {more} more" if more else None)
+def _pkeys(of: _OfPort) -> tuple[str, ...]:
+    shown = [_pkey(pkey.value) for pkey in of.port.pkeys[:_MOST_PKEYS]]
+    more = len(of.port.pkeys) - len(shown)
+    return (*shown, *([f"and {more} more"] if more else ()))
 
 
 def _pkey(value: str) -> str:
@@ -465,30 +230,17 @@ def interfaces(facts: Facts, fabric: Optional[FabricPolicy] = None) -> Section:
     VLANs are its own, else those of the convention.
     """
     described = None if fabric == FabricPolicy() else fabric
-    return Section(
+    return table(
         "interfaces",
-        ("NETDEV", "LINK LAYER", "DRIVER", "BUS INFO", "RDMA PORT", "GUID", "PARENT",
-         "P_KEY", "VLAN", "MTU", "SPEED", "NETWORKS", "ROLES"),
-        [
-            (
-                found.name,
-                found.link_layer,
-                found.driver,
-                found.bus_info,
-                known(found.device, number(found.port), between="/"),
-                found.guid,
-                found.parent,
-                _interface_pkey(found, described),
-                number(found.vlan),
-                number(found.mtu),
-                _speed(found.speed_mbps),
-                known(*found.networks),
-                known(*found.roles),
-            )
-            for found in interfaces_of(facts)
-        ],
+        interfaces_of(facts),
+        "NETDEV=name, LINK LAYER=link_layer, DRIVER=driver, BUS INFO=bus_info, "
+        "RDMA PORT=port, GUID=guid, PARENT=parent, P_KEY=pkey, VLAN=vlan, "
+        "MTU=mtu, SPEED=speed, NETWORKS=networks, ROLES=roles",
         even_empty=True,
-    )  # fmt: skip
+        port=lambda one: known(one.device, number(one.port), between="/"),
+        pkey=lambda one: _interface_pkey(one, described),
+        speed=lambda one: f"{_gbps(one.speed_mbps)} Gb/s" if one.speed_mbps else None,
+    )
 
 
 def _interface_pkey(found: Interface, fabric: Optional[FabricPolicy]) -> Optional[str]:
@@ -502,16 +254,37 @@ def _interface_pkey(found: Interface, fabric: Optional[FabricPolicy]) -> Optiona
     return f"{found.pkey} ({stands_for})" if stands_for else found.pkey
 
 
-def _speed(mbps: Optional[int]) -> Optional[str]:
-    return f"{round(mbps / 1000, 1):g} Gb/s" if mbps else None
-
-
 _MOST_VFS = 32
 
 
-def virtual_functions(facts: Facts) -> Section:
-    """Return the first VFs of each PF, and what the PF has set for them."""
-    return Section(
+def adapters(facts: Facts) -> Iterator[Section]:
+    """Yield the tables of adapters, their virtual functions, RDMA devices and ports.
+    The line of a PF counts its VFs.
+    """
+    addresses = {adapter.pci.address for adapter in facts.adapters}
+    by_function: dict[str, Counter[str]] = {}
+    alone = []
+    for adapter in facts.adapters:
+        if adapter.physical_function in addresses:
+            drivers = by_function.setdefault(adapter.physical_function, Counter())
+            drivers[adapter.driver or "without driver"] += 1
+        else:
+            alone.append(adapter)
+    yield table(
+        "adapters",
+        alone,
+        "PCI ADDRESS=pci.address, ADAPTER=model, DRIVER=driver, NUMA=numa_node, "
+        "PORTS=ports, VFS=vfs",
+        model=_adapter,
+        driver=lambda adapter: adapter.driver or "none",
+        # mlx4 can change both.
+        ports=lambda adapter: tuple(
+            f"{kind} MTU {mtu}" if mtu else kind
+            for kind, mtu in zip(adapter.port_types, adapter.port_mtus)
+        ),
+        vfs=lambda adapter: _vfs(adapter, by_function.get(adapter.pci.address)),
+    )
+    yield Section(
         "virtual functions",
         (
             "PF",
@@ -526,7 +299,7 @@ def virtual_functions(facts: Facts) -> Section:
         [
             (
                 adapter.pci.address,
-                number(vf.number),
+                str(vf.number),
                 vf.address,
                 vf.driver or "none",
                 vf.node_guid,
@@ -537,4 +310,115 @@ def virtual_functions(facts: Facts) -> Section:
             for adapter in facts.adapters
             for vf in adapter.virtual_functions[:_MOST_VFS]
         ],
+    )
+    yield table(
+        "RDMA devices",
+        facts.rdma_devices,
+        "DEVICE=name, DRIVER=driver, PCI ADDRESS=pci, TYPE=hca_type, REV=hw_rev, "
+        "FIRMWARE=firmware",
+        pci=lambda device: device.pci.address if device.pci else None,
+    )
+    yield table(
+        "RDMA ports",
+        _ports(facts),
+        "DEVICE=device.name, PORT=port.number, STATE=state, "
+        "LINK LAYER=port.link_layer, RATE (DATA)=rate, MTU/MAX=mtu, LID/SM=lid, "
+        "NETDEVS=netdevs",
+        even_empty=True,
+        state=lambda one: _state(one.port),
+        rate=lambda one: _rate(one.port),
+        mtu=lambda one: _of(one.port.active_mtu, one.port.max_mtu),
+        lid=lambda one: _of(one.port.lid, one.port.sm_lid, unless=(None, 0)),
+        netdevs=lambda one: _netdevs(facts, *one),
+    )
+
+
+def netdevs(facts: Facts, fabric: Optional[FabricPolicy]) -> Iterator[Section]:
+    """Yield the tables of partitions, netdevs and all that is on them."""
+    yield table(
+        "InfiniBand partitions",
+        (
+            one
+            for one in _ports(facts)
+            if one.port.is_infiniband and (one.port.guid or one.port.pkeys)
+        ),
+        "DEVICE=device.name, PORT=port.number, GUID=port.guid, P_KEYS=pkeys",
+        pkeys=_pkeys,
+    )
+    yield table(
+        "netdevs",
+        facts.netdevs,
+        "NETDEV=name, STATE=operstate, MTU=mtu, DRIVER=driver, BELOW IT=lowers, "
+        "ADDRESSES=addresses",
+        even_empty=True,
+    )
+    yield interfaces(facts, fabric)
+    yield table(
+        "IPoIB",
+        (netdev for netdev in facts.netdevs if netdev.ipoib),
+        "NETDEV=name, RDMA PORT=port, P_KEY=ipoib.pkey, CHILD OF=ipoib.parent, "
+        "MODE=ipoib.mode, MTU=mtu, TSO=tso, PROFILE=owner",
+        port=_rdma_port,
+        tso=_tso,
+        owner=lambda netdev: _owner(facts, netdev),
+    )
+    gid_types = {
+        (one.device.name, one.port.number): one.port.default_gid_type
+        for one in _ports(facts)
+    }
+    yield table(
+        "RoCE",
+        (netdev for netdev in facts.netdevs if netdev.dcb and netdev.rdma_device),
+        "NETDEV=name, RDMA PORT=port, DEFAULT GID TYPE=gid_type, PFC=pfc, "
+        "ECN=ecn, TRUST=dcb.trust, PAUSE=pause",
+        port=_rdma_port,
+        gid_type=lambda one: gid_types.get((one.rdma_device, one.rdma_port)),
+        pfc=lambda one: _priorities(one.dcb.pfc_priorities),
+        ecn=lambda one: _priorities(one.dcb.ecn_priorities),
+        pause=lambda one: _pause(one.dcb),
+    )
+    yield table(
+        "bonds",
+        (netdev for netdev in facts.netdevs if netdev.bond),
+        "BOND=name, MODE=bond.mode, ACTIVE=bond.active, "
+        "FAIL_OVER_MAC=bond.fail_over_mac, MEMBERS=bond.members",
+    )
+    yield table(
+        "NetworkManager profiles",
+        facts.network_manager.profiles if facts.network_manager else (),
+        "PROFILE=name, TYPE=type, FOR=interface_name, ACTIVE ON=active_on, "
+        "SETTINGS=settings",
+        settings=lambda profile: tuple(
+            f"{one.name} {one.value}"
+            for one in profile.properties
+            if not one.name.startswith("connection.")
+        ),
+    )
+    yield table(
+        "oVirt networks",
+        facts.ovirt_networks,
+        "NETWORK=name, ON=southbound, BRIDGE=bridge, VLAN=vlan, MTU=mtu, "
+        "DEFAULT ROUTE=default",
+        bridge=lambda network: "yes" if network.bridged else "no",
+        default=lambda network: "yes" if network.default_route else None,
+    )
+    yield table(
+        "netdevs in use",
+        NetdevUsers(facts).all,
+        "NETDEV=netdev, FOR=purpose, WHAT=what",
+        netdev=lambda use: use.netdev or "unknown",
+    )
+    yield table(
+        "routes",
+        facts.routes,
+        "TO=destination, NETDEV=netdev, FROM=source, GATEWAY=gateway",
+        netdev=lambda route: route.netdev or route.problem,
+    )
+    yield table(
+        "NFS mounts",
+        facts.nfs_mounts,
+        "EXPORT=source, MOUNTED AT=mountpoint, NFS=version, PROTOCOL=protocol, "
+        "TRANSPORTS=transports",
+        even_empty=True,
+        transports=lambda mount: " ".join(mount.protocols),
     )

@@ -73,7 +73,7 @@ def pci(address) -> PciIdentity:
 INFINIBAND = RdmaPort(1, "ACTIVE", "LinkUp", "InfiniBand", max_mtu=4096)
 ETHERNET = RdmaPort(1, "ACTIVE", "LinkUp", "Ethernet", max_mtu=4096)
 VF0 = VirtualFunction(
-    0, "0000:43:00.1", "mlx5_core", "mlx5_2", "ib5v0", ZERO, "auto", (VfPort(1, ZERO),)
+    0, "0000:43:00.1", "mlx5_core", "ib5v0", ZERO, "auto", (VfPort(1, ZERO),)
 )
 BASES = (
     ipoib("ib0", VPI, "mlx4_0", 1),
@@ -403,7 +403,7 @@ def test_an_adapters_netdev_in_a_container(name, ask):
 
 
 def test_a_vf_that_a_virtual_machine_has_counts_for_its_adapter():
-    facts = host(vf=replace(VF0, driver=VFIO, netdev=None, rdma_device=None))
+    facts = host(vf=replace(VF0, driver=VFIO, netdev=None))
     number = Change(VF, IB, "0", "1", "number")
     undo = UndoChange(None, AtomicChange("VF-01/x", LIVE, (number,)), ("0",))
     ((_, users),) = interrupted_users([[undo]], facts)

@@ -24,9 +24,8 @@ from ovirt_rdma.host.collect.netdev_users import (
     read_storage_sessions,
 )
 from ovirt_rdma.host.collect.rdma import (
-    data_rate_mbps,
     parse_port_mtus,
-    rate_mbps,
+    rates_mbps,
     read_adapters,
     read_rdma_devices,
 )
@@ -105,7 +104,7 @@ def test_an_odd_connection_hides_no_other_one(data):
     st.sampled_from(["InfiniBand", "Ethernet", "unknown"]),
 )
 def test_a_payload_rate_is_of_a_rate(text, link_layer):
-    rate, payload = rate_mbps(text), data_rate_mbps(text, link_layer)
+    rate, payload = rates_mbps(text, link_layer)
     assert payload is None or rate is not None
     assert payload is None or payload >= 0
 

@@ -42,12 +42,17 @@ LINES = [
     b"",
 ]
 SECTION = b"\n".join(LINES)
+ODD = "has another form than in the kernels that we know"
 OTHERS = b"device proc mounted on /proc with fstype proc\n"
 
 
 def parsed(data=SECTION):
     (mount,), problems = parse_mount_statistics(data)
     return mount, problems
+
+
+def operation(mount, name):
+    return {one.name: one for one in mount.operations}.get(name)
 
 
 def sentence_about(line: bytes) -> tuple[object, str]:
@@ -69,11 +74,11 @@ def test_all_of_a_mount():
     assert (mount.age_s, mount.version) == (59, "4.2")
     assert (mount.rsize, mount.wsize, mount.nconnect) == (524288, 262144, 4)
     assert mount.bytes == MountBytes(8388608, 8388609)
-    assert mount.operation("READ") == OperationStatistics(
+    assert operation(mount, "READ") == OperationStatistics(
         "READ", 8, 9, 1, 1600, 8389512, 3, 61, 63, 2
     )
     assert [one.name for one in mount.operations] == ["NULL", "READ"]
-    assert mount.operation("WRITE") is None
+    assert operation(mount, "WRITE") is None
 
 
 def test_each_column_of_rdma_has_its_name():
@@ -122,7 +127,7 @@ def test_columns_of_other_protocols(line, wanted):
 def test_a_kernel_with_more_columns_of_which_we_know_the_first():
     mount, sentence = sentence_about(b"\txprt:\trdma " + RDMA + b" 7 8")
     assert mount.transports[0].get("local_inv_needed") == 96
-    assert "has 29 counters of rdma, not 27" in sentence
+    assert ODD in sentence
 
 
 def test_an_old_kernel_with_fewer_columns():
@@ -130,7 +135,7 @@ def test_an_old_kernel_with_fewer_columns():
     transport = mount.transports[0]
     assert (transport.get("connect_count"), transport.get("recvs")) == (3, 43)
     assert transport.get("read_chunk_count") is None
-    assert "has 10 counters of rdma, not 27" in sentence
+    assert ODD in sentence
 
 
 @pytest.mark.parametrize("odd", [b"-1", b"x", b"\xb2", b"9" * 21])
@@ -139,43 +144,43 @@ def test_a_torn_line_keeps_what_is_before_the_tear(odd):
     assert mount.transports == (
         Transport("rdma", (("port", 0), ("bind_count", 0), ("connect_count", 3))),
     )
-    assert "a counter of rdma that is not a number" in sentence
+    assert ODD in sentence
 
 
 @pytest.mark.parametrize(
-    "line, words",
+    "line",
     [
-        (b"\txprt:", "names no transport"),
-        (b"\tage:\tx", "age that is not a number"),
-        (b"\tage:\t1 2", "age that is not a number"),
-        (b"\tbytes:\t1 2 3", "not the 8 numbers of bytes"),
-        (b"\tbytes:\t1 2 3 4 5 6 7 8 9", "not the 8 numbers of bytes"),
+        b"\txprt:",
+        b"\tage:\tx",
+        b"\tage:\t1 2",
+        b"\tbytes:\t1 2 3",
+        b"\tbytes:\t1 2 3 4 5 6 7 8 9",
     ],
 )
-def test_a_line_of_another_form_is_named_and_the_rest_used(line, words):
+def test_a_line_of_another_form_is_named_and_the_rest_used(line):
     mount, sentence = sentence_about(line)
-    assert words in sentence
-    assert mount.operation("READ").operations == 8
+    assert ODD in sentence
+    assert operation(mount, "READ").operations == 8
 
 
 @pytest.mark.parametrize(
-    "line, words, found",
+    "line, odd, found",
     [
-        (b"\t READ: 8 9 1 1600 8389512 3 61 63", "", (8, None)),
-        (b"\t READ: 8 9 1 1600 8389512 3 61 63 2 5", "has 10 numbers", (8, 2)),
-        (b"\t READ: 8 9 1 1600", "not the line of an operation", None),
-        (b"\t READ: 8 9 1 1600 x 3 61 63 2", "not the line of an operation", None),
-        (b"\t READ 8 9 1 1600 1 3 61 63 2", "not the line of an operation", None),
-        (b"\t READ 0 0 0 0 0 0 0 0 0", "not the line of an operation", None),
-        (b"\t READ: 8 9 1 +1 1 3 61 63 2", "not the line of an operation", None),
+        (b"\t READ: 8 9 1 1600 8389512 3 61 63", False, (8, None)),
+        (b"\t READ: 8 9 1 1600 8389512 3 61 63 2 5", True, (8, 2)),
+        (b"\t READ: 8 9 1 1600", True, None),
+        (b"\t READ: 8 9 1 1600 x 3 61 63 2", True, None),
+        (b"\t READ 8 9 1 1600 1 3 61 63 2", True, None),
+        (b"\t READ 0 0 0 0 0 0 0 0 0", True, None),
+        (b"\t READ: 8 9 1 +1 1 3 61 63 2", True, None),
     ],
 )
-def test_operations_of_other_kernels(line, words, found):
+def test_operations_of_other_kernels(line, odd, found):
     mount, problems = parsed(b"\n".join([*LINES[:12], line]))
-    read = mount.operation("READ")
+    read = operation(mount, "READ")
     assert (read and (read.operations, read.errors)) == found
-    assert bool(problems) == bool(words)
-    assert all(words in sentence for sentence in problems)
+    assert len(problems) == odd
+    assert all(ODD in sentence for sentence in problems)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +220,7 @@ def test_names_with_escapes_and_bytes_that_are_not_utf8():
 
 def test_many_wrong_lines_are_few_sentences():
     mount, problems = parsed(SECTION + b"\n" + b"\tx: y\n" * 5000)
-    assert mount.operation("READ")
+    assert operation(mount, "READ")
     assert len(problems) == 21
     assert problems[-1] == "/proc/self/mountstats has 4980 more lines of that kind"
 

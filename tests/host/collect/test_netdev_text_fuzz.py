@@ -202,7 +202,7 @@ def test_odd_netdevs_make_facts_that_can_be_read_back(
         "6.1",
         1.0,
         netdevs=netdevs,
-        network_manager=read_network_manager(tools, netdevs, devices, problems),
+        network_manager=read_network_manager(tools, netdevs, problems),
         problems=tuple(problems),
     )
     text = model.to_json(facts)

@@ -155,4 +155,4 @@ def test_a_function_that_goes_away_is_left_out(host):
     link.symlink_to("../../../devices/nowhere")
     found, problems = adapters(host)
     assert [adapter.pci.address for adapter in found] == [CX6.address]
-    assert problems == ["PCI device 0000:04:00.0 disappeared during the read"]
+    assert problems == ["/sys/bus/pci/devices/0000:04:00.0 disappeared during the read"]

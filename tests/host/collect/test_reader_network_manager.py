@@ -37,7 +37,7 @@ def read(host, problems=None):
     netdevs = with_rdma_details(
         FileTree(host.path), tools, reader.netdevs(problems), devices, problems
     )
-    return read_network_manager(tools, netdevs, devices, problems)
+    return read_network_manager(tools, netdevs, problems)
 
 
 def test_not_installed(host):

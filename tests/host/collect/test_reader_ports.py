@@ -13,9 +13,8 @@ from support.fakes.fake_hosts import (
 from support.fakes.fake_root import FakeRoot, Pci
 
 from ovirt_rdma.host.collect.rdma import (
-    data_rate_mbps,
     parse_port_mtus,
-    rate_mbps,
+    rates_mbps,
     read_rdma_devices,
 )
 from ovirt_rdma.host.collect.tools import Tools
@@ -33,7 +32,6 @@ def hca(tmp_path):
     """A ConnectX-3 whose first port is on a fabric with two partitions."""
     host = connectx3_ib(tmp_path)
     host.rdma_identity("mlx4_0", "1", "MT4099", "MT_1090120019")
-    host.write("/sys/class/infiniband/mlx4_0/device/numa_node", "1")
     host.fabric_port(
         "mlx4_0",
         1,
@@ -61,12 +59,7 @@ def only_port(host: FakeRoot):
 
 def test_an_infiniband_hca(hca):
     (device,), problems = detailed(hca)
-    assert (device.hw_rev, device.hca_type, device.board_id, device.numa_node) == (
-        "1",
-        "MT4099",
-        "MT_1090120019",
-        1,
-    )
+    assert (device.hw_rev, device.hca_type) == ("1", "MT4099")
     up, down = device.ports
     assert (up.lid, up.sm_lid, up.guid) == (5, 1, "0002:c903:00fb:1231")
     assert (up.max_mtu, up.active_mtu) == (4096, 2048)
@@ -116,7 +109,7 @@ def test_nothing_is_made_in_configfs(tmp_path):
 def test_iwarp_has_no_p_key_table_and_soft_roce_no_identity(tmp_path):
     host = soft_roce(tmp_path)
     (device,), problems = detailed(host)
-    assert (device.hw_rev, device.hca_type, device.numa_node) == (None, None, None)
+    assert (device.hw_rev, device.hca_type) == (None, None)
     assert device.ports[0].pkeys == ()
     assert device.ports[0].lid is None
     assert not problems
@@ -153,14 +146,13 @@ def test_without_rdma_devices_nothing_is_asked(tmp_path):
     ],
 )
 def test_the_rate_of_an_infiniband_port(text, signalling, payload):
-    assert rate_mbps(text) == signalling
-    assert data_rate_mbps(text, "InfiniBand") == payload
+    assert rates_mbps(text, "InfiniBand") == (signalling, payload)
 
 
 def test_ethernets_figure_is_its_payload_rate():
     # mlx4 shows 40GBase as QDR.
-    assert data_rate_mbps("40 Gb/sec (4X QDR)", "Ethernet") == 40000
-    assert data_rate_mbps("fast", "Ethernet") is None
+    assert rates_mbps("40 Gb/sec (4X QDR)", "Ethernet") == (40000, 40000)
+    assert rates_mbps("fast", "Ethernet")[1] is None
 
 
 def test_both_rates_are_in_the_facts_but_for_soft_roce(tmp_path, hca):
@@ -278,17 +270,11 @@ def test_attributes_that_cannot_be_read_are_sentences(hca):
     ]
 
 
-def test_an_empty_board_id_is_none_and_nothing_to_tell(hca):
-    hca.rdma_identity("mlx4_0", board_id="")
+def test_an_empty_type_is_none_and_nothing_to_tell(hca):
+    hca.rdma_identity("mlx4_0", hca_type="")
     (device,), problems = detailed(hca)
-    assert device.board_id is None
+    assert device.hca_type is None
     assert not problems
-
-
-@pytest.mark.parametrize("node", ["-1", "many", ""])
-def test_a_device_without_a_numa_node(hca, node):
-    hca.write("/sys/class/infiniband/mlx4_0/device/numa_node", node)
-    assert detailed(hca)[0][0].numa_node is None
 
 
 @pytest.mark.parametrize("prefix", ["0000", "fe80"])  # the latter for a fresh VF
@@ -308,4 +294,4 @@ def test_a_device_that_goes_away_is_left_out(hca):
 
     found, problems = detailed(hca, remove)
     assert [device.name for device in found] == ["mlx5_9"]
-    assert problems == ["RDMA device mlx4_0 disappeared during the read"]
+    assert problems == ["/sys/class/infiniband/mlx4_0 disappeared during the read"]

@@ -200,4 +200,4 @@ def test_a_device_that_went_away_hides_no_other(rxe):
     problems: list[str] = []
     (device,) = rxe.reader().rdma_devices(problems)
     assert device.name == "rxe0"
-    assert problems == ["RDMA device rxe1 disappeared during the read"]
+    assert problems == ["/sys/class/infiniband/rxe1 disappeared during the read"]

@@ -10,7 +10,7 @@ from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.collect import netdevs
 from ovirt_rdma.host.collect.netdevs import concerned, with_rdma_details
-from ovirt_rdma.host.collect.tools import Tools, egress_maps
+from ovirt_rdma.host.collect.tools import Tools, links
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     Bond,
@@ -233,7 +233,7 @@ def test_an_ipoib_netdev_that_goes_away_is_one_sentence(two_ports):
 
     tools = Tools(two_ports.runner, "/")
     found = with_rdma_details(Gone(two_ports.path), tools, *before, problems)
-    assert problems == ["netdev ib0 disappeared during the read"]
+    assert problems == ["/sys/class/net/ib0 disappeared during the read"]
     assert {n.name: n for n in found}["ib1"].ipoib is not None
 
 
@@ -472,8 +472,8 @@ def test_the_egress_map_of_a_vlan():
         {"ifname": "ens1.8", "linkinfo": {"info_kind": "vlan", "info_data": 7}},
         {"ifname": "br0", "linkinfo": {"info_kind": "bridge"}},
     ]
-    maps = egress_maps(rows)
-    assert maps == {"ens1.100": (PriorityOf(0, 3),), "ens1.9": ()}
+    maps = [link.egress for link in links(rows).values()]
+    assert maps == [(PriorityOf(0, 3),), (), None, None]
 
 
 def test_mlx5_trusts_pcp_until_a_dscp_has_a_priority(roce):

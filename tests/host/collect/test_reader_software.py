@@ -210,22 +210,20 @@ def test_a_configuration_without_any_of_ours_is_one(host):
 
 
 @pytest.mark.parametrize(
-    ("packed", "sentence"),
+    "packed",
     [
-        (b"\x1f\x8bnot gzip", "cannot be unpacked: Error -3 while decompressing"),
-        (b"", "cannot be unpacked: it ends too early"),
-        (gzip.compress(b"CONFIG_INFINIBAND=y\n", mtime=0)[:-9], "it ends too early"),
-        (gzip.compress(bytes(MAX_BYTES + 1), mtime=0), "it is far too large"),
-        (gzip.compress(b"hello\n", mtime=0), "is not a kernel configuration"),
+        b"\x1f\x8bnot gzip",
+        b"",
+        gzip.compress(b"CONFIG_INFINIBAND=y\n", mtime=0)[:-9],
+        gzip.compress(b"CONFIG_INFINIBAND=y\n" + bytes(MAX_BYTES), mtime=0),
+        gzip.compress(b"hello\n", mtime=0),
     ],
 )
-def test_a_packed_configuration_that_is_of_no_use(host, packed, sentence):
+def test_a_packed_configuration_that_is_of_no_use(host, packed):
     host.write("/proc/config.gz", packed)
     problems: list[str] = []
     assert software(host, problems).kernel_config is None
-    (problem,) = problems
-    assert problem.startswith("/proc/config.gz ")
-    assert sentence in problem
+    assert problems == ["/proc/config.gz is not a kernel configuration"]
 
 
 def test_a_garbled_configuration_gives_way_to_the_next(host):

@@ -199,7 +199,7 @@ def test_a_device_and_a_connection_that_disappear_while_they_are_read(
     assert found.ports == ()
     assert found.problems == (
         f"{SWITCHES}/switch-0/xprt-1-rdma disappeared during the read",
-        "RDMA device mlx5_0 disappeared during the read",
+        "/sys/class/infiniband/mlx5_0 disappeared during the read",
     )
     assert len(found.mounts) == 2
 

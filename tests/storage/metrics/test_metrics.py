@@ -14,7 +14,7 @@ from support.storage.metrics_host import MetricsHost
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.collect.statistics import SWITCHES
 from ovirt_rdma.host.enablement.state import marker_text
-from ovirt_rdma.host.facts.statistics import COUNTERS, ERRORS, RDMA_COLUMNS, TCP_COLUMNS
+from ovirt_rdma.host.facts.statistics import COLUMNS, COUNTERS, ERRORS
 from ovirt_rdma.host.paths import (
     DEGRADED_JSON,
     ENABLED,
@@ -75,7 +75,7 @@ def test_what_a_mount_read_and_wrote(host):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "columns"), [("rdma", RDMA_COLUMNS), ("tcp", TCP_COLUMNS)]
+    ("protocol", "columns"), [(name, COLUMNS[name]) for name in ("rdma", "tcp")]
 )
 def test_every_column_of_the_kernel_is_a_metric_of_the_connection(
     host, protocol, columns

@@ -65,7 +65,7 @@ PF = Adapter(
             link_state="auto",
             ports=(VfPort(1, "0e11:2233:4455:6601", (0, 3)),),
         ),
-        VirtualFunction(1, "0000:04:00.2", "vfio-pci", "mlx4_1", "ib4"),
+        VirtualFunction(1, "0000:04:00.2", "vfio-pci", "ib4"),
         VirtualFunction(2, "0000:04:00.3"),
     ),
     port_types=("ib", "auto (eth)"),
@@ -83,7 +83,6 @@ HCA = RdmaDevice(
     pci=PF.pci,
     hw_rev="1",
     hca_type="MT4099",
-    board_id="MT_1090120019",
     ports=(
         RdmaPort(
             1,
