@@ -29,13 +29,13 @@ class ServerKind:
     fabrics: on which RDMA works
     largest: the largest rsize and wsize in bytes
     requires: what else, as clauses
-    documents: title and address of each source
+    documents: the address of each source, by its title
     programs: how a server of it calls itself (NfsMount.server_program), in part
     """
 
     name: str
     title: str
-    documents: tuple[tuple[str, str], ...]
+    documents: dict[str, str]
     versions: tuple[str, ...] = ()
     client: str = ""
     client_versions: tuple[str, ...] = ()
@@ -43,6 +43,11 @@ class ServerKind:
     largest: Optional[int] = None
     requires: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+
+    @property
+    def document(self) -> str:
+        """The address of the first source."""
+        return next(iter(self.documents.values()))
 
     @property
     def options(self) -> str:
@@ -58,16 +63,12 @@ KINDS = {
         ServerKind(
             "linux",
             "Linux",
-            (
-                (
-                    "RHEL 9, Enabling NFS over RDMA on an NFS server",
-                    "https://docs.redhat.com/en/documentation/"
-                    "red_hat_enterprise_linux/9/html/"
-                    "configuring_infiniband_and_rdma_networks/"
-                    "enabling-nfs-over-rdma-on-an-nfs-server_"
-                    "configuring-infiniband-and-rdma-networks",
-                ),
-            ),
+            {
+                "RHEL 9, Enabling NFS over RDMA on an NFS server": "https://docs."
+                "redhat.com/en/documentation/red_hat_enterprise_linux/9/html/"
+                "configuring_infiniband_and_rdma_networks/enabling-nfs-over-rdma-"
+                "on-an-nfs-server_configuring-infiniband-and-rdma-networks",
+            },
             versions=_ALL,
             fabrics="InfiniBand, RoCE, iWARP",
             programs=("(kernel.org)",),
@@ -75,12 +76,10 @@ KINDS = {
         ServerKind(
             "ontap",
             "NetApp ONTAP",
-            (
-                (
-                    "NetApp, NFS over RDMA",
-                    "https://docs.netapp.com/us-en/ontap/nfs-rdma/index.html",
-                ),
-            ),
+            {
+                "NetApp, NFS over RDMA": "https://docs.netapp.com/us-en/ontap/nfs-"
+                "rdma/index.html",
+            },
             versions=("3", "4.0", "4.1"),
             fabrics="RoCE v2",
             largest=1 << 16,
@@ -90,16 +89,11 @@ KINDS = {
         ServerKind(
             "powerscale",
             "Dell PowerScale (OneFS)",
-            (
-                (
-                    "OneFS and NFS over RDMA Support",
-                    "http://unstructureddatatips.com/onefs-and-nfs-over-rdma-support",
-                ),
-                (
-                    "Multipath Client Driver",
-                    "http://unstructureddatatips.com/tag/ai",
-                ),
-            ),
+            {
+                "OneFS and NFS over RDMA Support": "http://unstructureddatatips.com/"
+                "onefs-and-nfs-over-rdma-support",
+                "Multipath Client Driver": "http://unstructureddatatips.com/tag/ai",
+            },
             versions=("3",),
             client="multipath client driver",
             client_versions=("3", "4.1", "4.2"),
@@ -108,16 +102,12 @@ KINDS = {
         ServerKind(
             "vast",
             "VAST",
-            (
-                (
-                    "VAST Client NFS Multipathing",
-                    "https://kb.vastdata.com/kb/docs/7-vast-client-nfs-multipathing",
-                ),
-                (
-                    "VAST NFS, Mount parameters",
-                    "https://vastnfs.vastdata.com/docs/4.0/usage/mount-params.html",
-                ),
-            ),
+            {
+                "VAST Client NFS Multipathing": "https://kb.vastdata.com/kb/docs/7-"
+                "vast-client-nfs-multipathing",
+                "VAST NFS, Mount parameters": "https://vastnfs.vastdata.com/docs/4.0/"
+                "usage/mount-params.html",
+            },
             client="VAST NFS client (vastnfs)",
             client_versions=("3", "4.1"),
             requires=("nconnect: 2 for each 100 Gb/s, at least 8",),
@@ -125,45 +115,34 @@ KINDS = {
         ServerKind(
             "truenas",
             "TrueNAS",
-            (
-                (
-                    "TrueNAS API, rdma.capable_protocols",
-                    "https://api.truenas.com/v26.0/_sources/api_methods_rdma."
-                    "capable_protocols.rst.txt",
-                ),
-                (
-                    "Enable NFS over RDMA",
-                    "https://github.com/truenas/middleware/pull/14627",
-                ),
-            ),
+            {
+                "TrueNAS API, rdma.capable_protocols": "https://api.truenas.com/v26.0/"
+                "_sources/api_methods_rdma.capable_protocols.rst.txt",
+                "Enable NFS over RDMA": "https://github.com/truenas/middleware/pull/"
+                "14627",
+            },
             requires=("TrueNAS 25.04 with an Enterprise licence, not a MINI",),
             programs=("truenas",),
         ),
         ServerKind(
             "solaris",
             "Oracle Solaris",
-            (
-                (
-                    "Solaris 11.2, NFS Over RDMA",
-                    "https://docs.oracle.com/cd/E36784_01/html/E36825/"
-                    "rfsrefer-154.html",
-                ),
-            ),
+            {
+                "Solaris 11.2, NFS Over RDMA": "https://docs.oracle.com/cd/E36784_01/"
+                "html/E36825/rfsrefer-154.html",
+            },
             fabrics="InfiniBand",
             requires=("no share option: RDMA is the default",),
         ),
         ServerKind(
             "ganesha",
             "NFS-Ganesha",
-            (
-                (
-                    "ganesha-core-config(8)",
-                    "https://github.com/nfs-ganesha/nfs-ganesha/blob/next/src/doc/man/"
-                    "ganesha-core-config.rst",
-                ),
-                ("1409", "https://github.com/nfs-ganesha/nfs-ganesha/issues/1409"),
-                ("674", "https://github.com/nfs-ganesha/nfs-ganesha/issues/674"),
-            ),
+            {
+                "ganesha-core-config(8)": "https://github.com/nfs-ganesha/nfs-ganesha/"
+                "blob/next/src/doc/man/ganesha-core-config.rst",
+                "1409": "https://github.com/nfs-ganesha/nfs-ganesha/issues/1409",
+                "674": "https://github.com/nfs-ganesha/nfs-ganesha/issues/674",
+            },
             versions=_ALL,
             requires=(
                 "4.0 only, unless NFS_RDMA_Protocol_Versions has more",
@@ -272,5 +251,5 @@ def remarks(
                 yield Sentence(
                     "option-beyond-server",
                     f"{name}={options.number(name)} is more than {kind.title} takes "
-                    f"well over RDMA: {kind.largest} ({kind.documents[0][1]})",
+                    f"well over RDMA: {kind.largest} ({kind.document})",
                 )

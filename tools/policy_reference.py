@@ -152,7 +152,9 @@ def servers_page(text: str) -> str:
         said += [*filter(None, [kind.fabrics]), *kind.requires]
         if kind.largest:
             said.append(f"rsize and wsize at most {kind.largest}, set if named")
-        links = ", ".join(f"[{title}]({address})" for title, address in kind.documents)
+        links = ", ".join(
+            f"[{title}]({address})" for title, address in kind.documents.items()
+        )
         lines.append(f"- `{kind.name}`, {kind.title}: {'; '.join(said)} ({links})\n")
     rest = after.splitlines(keepends=True)
     while rest and rest[0].startswith(("|", "-")):

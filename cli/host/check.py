@@ -9,13 +9,12 @@ docs/rules/ID.md, which the package installs.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shlex
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Optional
+from typing import ClassVar, NamedTuple, Optional
 
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
 from ovirt_rdma.cli.host.main import PROGRAM
@@ -88,19 +87,13 @@ def load_decision(
     else:
         facts = load(source.facts)
     stored = under(context.root, POLICY_JSON)
-    return HostDecision(
-        facts,
-        policy,
-        place,
-        source.policy is not None or stored.exists(),
-        source.policy is not None and _differs(policy, stored),
-        decide(facts, policy, left_out, rules),
-    )
-
-
-def _differs(policy: Policy, stored: Path) -> bool:
-    loaded = in_force(stored).stored
-    return loaded is None or loaded.digest != digest(policy)
+    named, new = source.policy is not None, False
+    if named:
+        present = in_force(stored).stored
+        new = present is None or present.digest != digest(policy)
+    decision = decide(facts, policy, left_out, rules)
+    loaded = named or stored.exists()
+    return HostDecision(facts, policy, place, loaded, new, decision)
 
 
 def rule_of(text: str) -> Rule:
@@ -130,14 +123,10 @@ def command(verb: str, source: Source, *more: str) -> str:
     return " ".join(shlex.quote(word) for word in argv)
 
 
-# Up to this many equal findings stay on separate lines.
-APART = 3
-# Up to this many subjects of a shared line are named.
-NAMED = 8
-_FOLDED = {
-    PASS: "",
-    SKIP: ": not for this host, or something is unknown",
-}
+# Up to this many equal findings stay on separate lines, and so many subjects of a
+# shared line are named.
+APART, NAMED = 3, 8
+_FOLDED = {PASS: "", SKIP: ": not for this host, or something is unknown"}
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
@@ -153,42 +142,26 @@ def condensed(findings: Sequence[Finding]) -> list[Finding]:
     32 of one rule.
     """
     groups: dict[Hashable, list[Finding]] = {}
-    for finding in worst_first(findings):
-        groups.setdefault(_but_for_subject(finding), []).append(finding)
+    for one in worst_first(findings):
+        texts = (text.replace(one.subject, "\0") for text in (one.sentence, one.fix))
+        alike = one.verdict if one.verdict in _FOLDED else (one.rule, *texts)
+        groups.setdefault((one.verdict, alike), []).append(one)
     lines = []
     for group in groups.values():
-        if group[0].verdict in _FOLDED:
-            lines.append(_folded(group))
+        first, subjects = group[0], [finding.subject for finding in group[1:]]
+        if first.verdict in _FOLDED:
+            rules = count(len({finding.rule for finding in group}), "rule")
+            checks = f"{count(len(group), 'check')}{_FOLDED[first.verdict]}"
+            lines.append(Finding(rules, HOST, first.verdict, f"{checks}; see --all"))
         elif len(group) > APART:
-            lines.append(_same(group))
+            more = len(subjects) - NAMED
+            names = ", ".join(subjects[:NAMED])
+            names += f" and {more} more" if more > 0 else ""
+            shown = f"{first.sentence}; the same for {names}"
+            lines.append(replace(first, subject=f"{len(group)} alike", sentence=shown))
         else:
             lines += group
     return lines
-
-
-def _but_for_subject(finding: Finding) -> Hashable:
-    if finding.verdict in _FOLDED:
-        return finding.verdict
-    texts = (finding.sentence, finding.fix)
-    rest = tuple(text.replace(finding.subject, "\0") for text in texts)
-    return (finding.rule, finding.verdict, *rest)
-
-
-def _same(group: Sequence[Finding]) -> Finding:
-    first, *others = group
-    names = ", ".join(finding.subject for finding in others[:NAMED])
-    more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
-    return replace(
-        first,
-        subject=f"{len(group)} alike",
-        sentence=f"{first.sentence}; the same for {names}{more}",
-    )
-
-
-def _folded(group: Sequence[Finding]) -> Finding:
-    rules = len({finding.rule for finding in group})
-    sentence = f"{count(len(group), 'check')}{_FOLDED[group[0].verdict]}; see --all"
-    return Finding(count(rules, "rule"), HOST, group[0].verdict, sentence)
 
 
 # Enough for the id of a rule, and for subjects that do not have two names.
@@ -274,7 +247,7 @@ class Check(HostVerb, Source, AllowNone):
                     "failed": decided.decision.failed,
                     "verdict": verdict,
                     "next": then,
-                    "findings": [dataclasses.asdict(finding) for finding in findings],
+                    "findings": [asdict(finding) for finding in findings],
                 },
             )
         return verdict_code(
@@ -320,7 +293,7 @@ def _with_steps(decided: HostDecision) -> list[Finding]:
         for step in decided.decision.steps
     }
     return [
-        dataclasses.replace(finding, fix=hints.get((finding.rule, finding.subject), ""))
+        replace(finding, fix=hints.get((finding.rule, finding.subject), ""))
         if finding.verdict in (WARN, FAIL) and not finding.fix
         else finding
         for finding in decided.decision.findings
@@ -330,30 +303,20 @@ def _with_steps(decided: HostDecision) -> list[Finding]:
 def _print(shown: Sequence[Finding], output: Output) -> None:
     if not shown:
         return
+    below, last = [], None
+    for one in reversed(shown):  # the last of a rule has the fix of those before it
+        same = (one.rule, one.verdict, one.fix)
+        bad = one.fix and one.verdict in (WARN, FAIL)
+        below.append(f"fix: {one.fix}" if bad and same != last else "")
+        last = same
     output.table(
         ("RESULT", "RULE", "SUBJECT", "FOUND"),
         [(f.verdict, f.rule, f.subject, f.sentence) for f in shown],
         {PASS: "good", WARN: "doubtful", FAIL: "bad"},
-        [
-            _fix_below(finding, after)
-            for finding, after in zip(shown, [*shown[1:], None])
-        ],
+        below[::-1],
         widest=_WIDEST,
     )
     output.line()
-
-
-def _fix_below(finding: Finding, after: object) -> str:
-    """Return the fix, unless the next line is of the same rule and has it too."""
-    if not finding.fix or finding.verdict not in (WARN, FAIL):
-        return ""
-    if isinstance(after, Finding) and (finding.rule, finding.verdict, finding.fix) == (
-        after.rule,
-        after.verdict,
-        after.fix,
-    ):
-        return ""
-    return f"fix: {finding.fix}"
 
 
 def _verdict(decided: HostDecision, only: Sequence[str], skipped: Sequence[str]) -> str:
@@ -361,36 +324,32 @@ def _verdict(decided: HostDecision, only: Sequence[str], skipped: Sequence[str])
     host = decided.facts.hostname
     tried = sum(counts.values()) - counts[SKIP]
     checks = count(tried, "check")
+    summary = f"None of {checks} failed on {host}"
     if counts[FAIL]:
         summary = f"{counts[FAIL]} of {checks} failed on {host}"
     elif not tried:
         summary = f"There is nothing to check on {host}"
     elif not decided.facts.rdma_devices:
         summary = f"{host} has no RDMA device to check; none of {checks} failed"
-    elif counts[WARN] or decided.decision.applicable:
-        summary = f"None of {checks} failed on {host}"
-    else:
+    elif not counts[WARN] and not decided.decision.applicable:
         summary = f"{checks} passed on {host}"
-    parts = [summary]
-    if counts[WARN]:
-        parts.append(count(counts[WARN], "warning"))
-    if counts[SKIP]:
-        parts.append(f"{counts[SKIP]} skipped")
-    if only:
-        parts.append(f"only {' '.join(only)}")
-    if skipped:
-        parts.append(f"left out: {' '.join(skipped)}")
-    return f"{', '.join(parts)}."
+    parts = (
+        summary,
+        count(counts[WARN], "warning") if counts[WARN] else "",
+        f"{counts[SKIP]} skipped" if counts[SKIP] else "",
+        f"only {' '.join(only)}" if only else "",
+        f"left out: {' '.join(skipped)}" if skipped else "",
+    )
+    return f"{', '.join(filter(None, parts))}."
 
 
 def _next(decided: HostDecision, source: Source) -> str:
     """Return the command to run next, or nothing if there is none."""
     if decided.decision.applicable:
         return command("plan", source)
-    for verdict in (FAIL, WARN):
-        for finding in decided.decision.findings:
-            if finding.verdict == verdict:
-                return f"{PROGRAM} explain {finding.rule}"
+    for finding in worst_first(decided.decision.findings):
+        if finding.verdict in (FAIL, WARN):
+            return f"{PROGRAM} explain {finding.rule}"
     if source.facts is not None or isinstance(source, ServerCheck):
         return ""
     if decided.new and source.policy is not None:
@@ -402,10 +361,8 @@ def _next(decided: HostDecision, source: Source) -> str:
 
 
 def _counts(findings: Iterable[Finding]) -> dict[str, int]:
-    found = dict.fromkeys(VERDICTS, 0)
-    for finding in findings:
-        found[finding.verdict] += 1
-    return found
+    verdicts = [finding.verdict for finding in findings]
+    return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 
 
 # In a checkout, and where the package installs them.
@@ -415,8 +372,7 @@ FOLDERS = (
 )
 
 
-@dataclass(frozen=True)
-class RulePage:
+class RulePage(NamedTuple):
     """The page of a rule: ``what``, ``why`` and ``fix`` are paragraphs."""
 
     id: str
@@ -519,8 +475,7 @@ class Explain(HostVerb):
         texts = {"what": page.what, "why": page.why, "fix": page.fix}
         if not output.for_people:
             joined = {name: "\n\n".join(text) for name, text in texts.items()}
-            about = {"id": page.id, "title": page.title, **joined}
-            output.document("rule", {**about, "sources": page.sources})
+            output.document("rule", {**page._asdict(), **joined})
             return 0
         output.text(f"{page.id}: {page.title}")
         for name, paragraphs in texts.items():

@@ -9,7 +9,7 @@ the loaded policy to the host and verifies the result. ``confirm`` keeps the cha
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -120,7 +120,13 @@ class ShowPlan(HostVerb, Source):
         decided = load_decision(self, context)
         for sentence in decided.decision.unread:
             context.output.message(f"note: {sentence}")
-        planned = _plan(decided)
+        planned = Plan(
+            hostname=decided.facts.hostname,
+            kernel_release=decided.facts.kernel_release,
+            made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            policy=PlannedBy(decided.source, digest(decided.policy)),
+            steps=decided.decision.steps,
+        )
         if self.out is not None:
             plans.save(planned, Path(self.out))
         if context.output.for_people:
@@ -130,17 +136,6 @@ class ShowPlan(HostVerb, Source):
             context.output.raw_document(plans.to_json_dict(planned))
         bad = self.exit_code and decided.decision.applicable
         return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
-
-
-def _plan(decided: HostDecision) -> Plan:
-    steps = decided.decision.steps
-    return Plan(
-        hostname=decided.facts.hostname,
-        kernel_release=decided.facts.kernel_release,
-        made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        policy=PlannedBy(decided.source, digest(decided.policy)),
-        steps=steps,
-    )
 
 
 def _print(decided: HostDecision, args: ShowPlan, output: Output) -> None:
@@ -162,57 +157,47 @@ def _print(decided: HostDecision, args: ShowPlan, output: Output) -> None:
 def _print_step(step: Step, output: Output, *, diffs: bool) -> None:
     kind = _REFUSED if step.refused else step.effect
     tone = "bad" if step.refused else "good" if kind == LIVE else "doubtful"
+    fields = [("refused", step.refused)] if step.refused else []
+    fields += [
+        ("value", f"{step.before} -> {step.after}"),
+        ("why", step.reason),
+        ("source", step.source),
+    ]
+    if not step.refused:
+        fields += [("undo", step.undo), *(("used by", user) for user in step.users)]
     output.line(f"{step.id}  {kind}", tone)
     output.text(step.sentence, "  ")
-    output.fields(_fields(step), "  ")
-    if diffs:
-        for line in diff(step.changes):
-            output.line(line, _diff_tone(line))
+    output.fields(fields, "  ")
+    for line in diff(step.changes) if diffs else ():
+        heading = line.startswith(("--- ", "+++ "))
+        output.line(line, None if heading else _TONES.get(line[:1]))
     output.line()
 
 
-def _fields(step: Step) -> Iterator[tuple[str, str]]:
-    if step.refused:
-        yield "refused", step.refused
-    yield "value", f"{step.before} -> {step.after}"
-    yield "why", step.reason
-    yield "source", step.source
-    if not step.refused:
-        yield "undo", step.undo
-        for user in step.users:
-            yield "used by", user
-
-
-def _diff_tone(line: str) -> Optional[str]:
-    if line.startswith(("--- ", "+++ ")):  # the headings
-        return None
-    return {"-": "bad", "+": "good"}.get(line[:1])
+_TONES = {"-": "bad", "+": "good"}
 
 
 def _verdict(decided: HostDecision) -> str:
-    host, refused = decided.facts.hostname, len(decided.decision.refused)
-    if decided.decision.applicable:
-        steps = count(len(decided.decision.applicable), "step")
-        summary = f"{steps} on {host}: {_by_class(decided.decision.applicable)}"
+    decision, host = decided.decision, decided.facts.hostname
+    applicable, refused = decision.applicable, len(decision.refused)
+    bad = [f for f in decision.findings if f.verdict in (WARN, FAIL)]
+    if applicable:
+        summary = f"{count(len(applicable), 'step')} on {host}: {_by_class(applicable)}"
         more = f"; {refused} refused" if refused else ""
         return f"{summary}{more} (policy: {decided.source})"
-    if refused:
-        return f"Nothing to change on {host}: {count(refused, 'step')} refused"
-    if not decided.loaded:
-        return f"Nothing to change on {host}: no policy is loaded"
-    if decided.policy.host.is_empty:
-        return (
-            f"Nothing to change on {host}: the policy has no host part "
-            f"({decided.source})"
-        )
-    bad = [f for f in decided.decision.findings if f.verdict in (WARN, FAIL)]
-    if bad:
-        findings = count(len(bad), "finding")
+    if bad and not refused and decided.loaded and not decided.policy.host.is_empty:
         return (
             f"Nothing that a plan can change on {host} (policy: {decided.source}); "
-            f"check has {findings}"
+            f"check has {count(len(bad), 'finding')}"
         )
-    return f"Nothing to change on {host}: it matches the policy ({decided.source})"
+    why = f"it matches the policy ({decided.source})"
+    if refused:
+        why = f"{count(refused, 'step')} refused"
+    elif not decided.loaded:
+        why = "no policy is loaded"
+    elif decided.policy.host.is_empty:
+        why = f"the policy has no host part ({decided.source})"
+    return f"Nothing to change on {host}: {why}"
 
 
 def _by_class(steps: Sequence[Step]) -> str:
@@ -221,28 +206,22 @@ def _by_class(steps: Sequence[Step]) -> str:
         LINK_DOWN: "the link is down for a moment",
         REBOOT: "takes effect at the next boot",
     }
+    effects = [step.effect for step in steps]
     return ", ".join(
-        f"{number} {effect} ({meaning[effect]})"
+        f"{effects.count(effect)} {effect} ({meaning[effect]})"
         for effect in CLASSES
-        for number in (sum(step.effect == effect for step in steps),)
-        if number
+        if effect in effects
     )
 
 
 def _next(decided: HostDecision, args: ShowPlan) -> str:
     if not decided.decision.applicable:
         return command("check", args)
-    if args.facts is None and args.policy is None:
-        saved = [] if args.out is None else [args.out]
-        return command("apply", args, *saved)
-    if not args.diff:
-        return command("plan", args, "--diff")
-    if args.facts is None and args.policy is not None:
-        # apply uses the loaded policy only.
+    if args.facts is not None:
+        return ""
+    if args.policy is not None:  # apply uses the loaded policy only
         return shlex.join([PROGRAM, "policy", "load", args.policy])
-    if args.out is None:
-        return command("plan", args, "--out", f"{decided.facts.hostname}-plan.json")
-    return ""
+    return command("apply", args, *filter(None, [args.out]))
 
 
 # In less than ten seconds nobody can verify and type; nobody waits for a day.
@@ -347,10 +326,8 @@ class Apply(HostVerb):
             report.add(Line(step.id, REFUSED, step.before, step.after), step.refused)
         for one in left:
             report.add(Line(one.step, LEFT), one.why)
-        timeout, confirm_by = self.confirm_timeout, None
-        if timeout is not None:
-            confirm_by = int(host.effects.now()) + timeout
-        timers: list[ConfirmationTimer] = []
+        timeout, timers = self.confirm_timeout, list[ConfirmationTimer]()
+        confirm_by = timeout and int(host.effects.now()) + timeout
 
         def set_timer(run: int) -> None:
             if timeout is not None:
@@ -421,29 +398,27 @@ def _print_applied(done: _Done, output: Output) -> None:
 
 
 def _changed(done: _Done) -> str:
-    result = done.result
-    steps = [
-        step for step in done.prepared.decision.applicable if step.id in result.done
-    ]
+    result, prepared = done.result, done.prepared
+    steps = [step for step in prepared.decision.applicable if step.id in result.done]
     reboot = sum(step.effect == REBOOT for step in steps)
     applied = count(len(steps), "step")
-    summary = f"{applied} applied on {done.prepared.facts.hostname} and verified"
+    summary = f"{applied} applied on {prepared.facts.hostname} and verified"
     if reboot:
         some = "effective" if reboot == len(steps) else f"{reboot} of them effective"
         summary += f", {some} at the next boot"
     if done.left:
         summary += f"; {len(done.left)} left"
-    return f"{summary} (run {result.run}, policy: {done.prepared.policy.source})"
+    return f"{summary} (run {result.run}, policy: {prepared.policy.source})"
 
 
 def _nothing(done: _Done) -> str:
-    host, prepared = done.prepared.facts.hostname, done.prepared
+    host, refused = done.prepared.facts.hostname, len(done.prepared.decision.refused)
     if done.left:
         return f"Nothing was changed on {host}: {count(len(done.left), 'step')} left"
-    if prepared.decision.refused:
-        refused = count(len(prepared.decision.refused), "step")
-        return f"Nothing to do on {host}: {refused} refused"
-    return f"Nothing to do on {host}: no change is planned ({prepared.policy.source})"
+    why = f"no change is planned ({done.prepared.policy.source})"
+    if refused:
+        why = f"{count(refused, 'step')} refused"
+    return f"Nothing to do on {host}: {why}"
 
 
 def _document(
@@ -512,11 +487,8 @@ class Confirm(HostVerb):
 
 def _refuse_late(ledger: Ledger) -> None:
     # The newest run may be one of a hook or of the P_Key follower.
-
     newest = next((r for r in reversed(ledger.runs) if r.verb == APPLY), None)
-    if newest is None or newest.confirm_by is None or newest.confirmed:
-        return
-    if newest.outcome != DONE:
+    if newest and newest.confirm_by and not newest.confirmed and newest.outcome != DONE:
         raise TooLate(
             "confirmation-too-late",
             f"run {newest.number} cannot be confirmed: {newest.sentence} "

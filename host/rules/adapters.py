@@ -12,142 +12,104 @@ has, in a package that is not installed.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.facts.adapter_models import (
-    MLX4,
-    MLX5,
-    MTHCA,
-    QIB,
-    Model,
-    model_of,
-)
-from ovirt_rdma.host.facts.devices import Adapter, PciLink
+from ovirt_rdma.host.facts.adapter_models import Model, model_of
+from ovirt_rdma.host.facts.devices import Adapter, PciLink, Tuning
 from ovirt_rdma.host.facts.infiniband import CONNECTED
 from ovirt_rdma.host.facts.model import PortActivity, PortError, RdmaStack
 from ovirt_rdma.host.facts.statistics import FATAL, LINK, PATH, of_kind
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP
-from ovirt_rdma.host.rules.base import FAIL, SKIP, WARN, About, Finding, Rule, View
+from ovirt_rdma.host.rules.base import (
+    FAIL,
+    SKIP,
+    WARN,
+    About,
+    Finding,
+    Rule,
+    View,
+    each,
+)
 from ovirt_rdma.host.rules.modules import (
     INSTALL_STACK,
     NFS_MODULE,
     OTHER_KERNEL,
     base_files,
     file_of,
+    foreign_base,
     is_available,
     is_in_a_package,
     is_loaded,
     is_of_the_kernel,
     mismatch,
-    package_fix,
     why_not_loaded,
 )
 
 GEN2 = "MLX4_CORE_GEN2"
 # These reserve a function for a guest, or for a program in user space.
 _PASSTHROUGH = ("vfio-pci", "pci-stub", "xen-pciback", "uio_pci_generic", "igb_uio")
-# Modules that the kernel of a distribution does not have, and the sentence about it
-# (kernel configurations of EL8, EL9 and EL10).
-_GONE = {
-    (MLX4, "el10"): "EL10 removed mlx4, the driver of ConnectX-3 and older",
-    (MTHCA, "el9"): "EL does not build ib_mthca",
-    (MTHCA, "el10"): "EL does not build ib_mthca",
-    (QIB, "el9"): "EL does not build ib_qib",
-    (QIB, "el10"): "EL does not build ib_qib",
-}
 
 
-def _drivers(view: View) -> Iterator[Finding]:
-    """Yield a finding for each adapter, which includes its virtual functions."""
-    adapters = (*view.facts.adapters, *_only_netdevs(view))
-    # If other adapters work, one without a driver may be unused: no failure.
-    verdict = WARN if view.facts.rdma_devices else FAIL
-    physical = {a.pci.address for a in adapters if a.physical_function is None}
-    for adapter in adapters:
-        if adapter.physical_function not in physical:
-            yield _finding(view, adapter, verdict)
-
-
-def _only_netdevs(view: View) -> Iterator[Adapter]:
-    """Yield the functions that are known by their netdevs only."""
-    known = {adapter.pci.address for adapter in view.facts.adapters}
+def _functions(view: View) -> Iterator[tuple[str, Adapter]]:
+    """Yield the adapters and those known by netdevs only, without VFs of another."""
+    adapters = {adapter.pci.address: adapter for adapter in view.facts.adapters}
+    physical = {a.pci.address for a in view.facts.adapters if not a.physical_function}
     for netdev in view.facts.netdevs:
-        if netdev.pci and netdev.pci.address not in known and model_of(netdev.pci):
-            known.add(netdev.pci.address)
-            yield Adapter(netdev.pci, netdev.driver)
+        if netdev.pci and model_of(netdev.pci):
+            adapters.setdefault(netdev.pci.address, Adapter(netdev.pci, netdev.driver))
+    for address, adapter in adapters.items():
+        if adapter.physical_function not in physical:
+            yield address, adapter
 
 
-def _finding(view: View, adapter: Adapter, verdict: str) -> Finding:
-    model, about = model_of(adapter.pci), About(DRIVERS.id, adapter.pci.address)
-    name = f"{model.name if model else 'an RDMA adapter'} (" + (
-        f"{adapter.pci.vendor[2:]}:{adapter.pci.device[2:]})"
-    )
-    counted = _counted(view, adapter)
+def _driver(view: View, about: About, adapter: Adapter) -> Finding:
+    model, pci = model_of(adapter.pci), adapter.pci
+    name = f"{model.name if model else 'an RDMA adapter'} "
+    name += f"({pci.vendor[2:]}:{pci.device[2:]})"
     if adapter.driver in _PASSTHROUGH:
-        return about.passes(
-            f"{name} is reserved for a guest by {adapter.driver}{counted}"
-        )
+        return about.passes(f"{name} is reserved for a guest by {adapter.driver}")
     if adapter.driver:
-        shown = f"{name} uses the driver {adapter.driver}{counted}"
+        shown = f"{name} uses the driver {adapter.driver}"
         if model and adapter.driver == model.module and model.rdma_module:
             return _with_rdma(view, about, adapter, model, shown)
         return about.passes(shown)
     if adapter.physical_function:
-        return about.passes(
-            f"{name} of {adapter.physical_function} has no driver and is available for "
-            "a guest"
-        )
+        of = f"{name} of {adapter.physical_function}"
+        return about.passes(f"{of} has no driver and is available for a guest")
     why, fix = _why_not(view, adapter, model)
+    # If other adapters work, one without a driver may be unused: no failure.
+    verdict = WARN if view.facts.rdma_devices else FAIL
     if model and model.is_nic:
-        verdict = _verdict(view, adapter.pci.address, model)
-    return about.finds(verdict, f"{name} has no driver: {why}{counted}", fix)
+        verdict = _verdict(view, pci.address, model)
+    return about.finds(verdict, f"{name} has no driver: {why}", fix)
 
 
 def _with_rdma(
     view: View, about: About, adapter: Adapter, model: Model, shown: str
 ) -> Finding:
     """Return the finding about a function whose RDMA device another module makes."""
-    if _has_rdma_device(view, adapter.pci.address):
-        return about.passes(shown)
     address, module = adapter.pci.address, model.rdma_module
+    if _has_rdma_device(view, address):
+        return about.passes(shown)
     why, fix = why_not_loaded(view, module)
     if is_loaded(view.facts.modules, module):
         why = f"{module} is loaded and made none"
         if adapter.auxiliary == ():
             why = f"{model.module} offers none to {module}"
-        fix = _OFF.get(model.module, "{0} shows the reason").format(
-            f"journalctl -k -g {address}", address
+        fix = (
+            f"journalctl -k -g {address} shows the reason; RDMA may be off in the "
+            f"firmware, or by devlink dev param show pci/{address} name enable_roce"
         )
     verdict = _verdict(view, address, model)
     return about.finds(verdict, f"{shown} and has no RDMA device: {why}", fix)
 
 
-# Why a module that is loaded has made no RDMA device.
-_OFF = {
-    MLX5: "devlink dev param show pci/{1} name enable_roce should say true; {0} shows "
-    "other reasons",
-    "bnxt_en": "switch RDMA on in the adapter's own settings (firmware setup, or "
-    "Broadcom's niccli), then reboot; {0} shows other reasons",
-    "ice": "{0} shows the reason: the firmware has RDMA off (more than four ports), "
-    "there are too few interrupt vectors, or the port is in a bond, which ends RDMA "
-    "with this driver",
-}
-
-
 def _has_rdma_device(view: View, address: str) -> bool:
-    """Whether the function has an RDMA device, or shares one: that of a bond is on one
-    of its ports (RoCE LAG).
-    """
+    """Whether a function has an RDMA device, or shares a bond's (RoCE LAG)."""
     own = {n.name for n in view.facts.netdevs if n.pci and n.pci.address == address}
-    bonds = {
-        upper.name
-        for name in own
-        for upper in map(view.netdev, view.carriers(name))
-        if upper and upper.driver == "bond"
-    }
+    above = (view.netdev(upper) for name in own for upper in view.carriers(name))
+    bonds = {upper.name for upper in above if upper and upper.driver == "bond"}
     return any(
         device.pci and device.pci.address == address
         for device in view.facts.rdma_devices
@@ -158,9 +120,7 @@ def _has_rdma_device(view: View, address: str) -> bool:
 
 
 def _verdict(view: View, address: str, model: Model) -> str:
-    """Return how bad it is that a function has no RDMA device. Most NICs are used as
-    such, and then it is nothing.
-    """
+    """Return how bad it is; most NICs are used as such, and then it is nothing."""
     transports = {
         rule.transport
         for route, rule in view.wanted_routes
@@ -171,42 +131,27 @@ def _verdict(view: View, address: str, model: Model) -> str:
         view.wants_nfs_over_rdma and not view.facts.rdma_devices
     ):
         return FAIL
-    if transports - {TCP} or not model.is_nic:
-        return WARN
-    return SKIP
-
-
-def _counted(view: View, adapter: Adapter) -> str:
-    """Return a clause with the number of virtual functions of each driver.
-
-    A host may have hundreds: one line each would hide the other findings.
-    """
-    drivers = Counter(
-        function.driver or "no driver"
-        for function in view.facts.adapters
-        if function.physical_function == adapter.pci.address
-    )
-    counts = ", ".join(f"{number} {driver}" for driver, number in drivers.items())
-    return f"; virtual functions: {counts}" if counts else ""
+    return WARN if transports - {TCP} or not model.is_nic else SKIP
 
 
 def _why_not(view: View, adapter: Adapter, model: Optional[Model]) -> tuple[str, str]:
     """Return why ``adapter`` has no driver, and the fix."""
-    address, modules = adapter.pci.address, view.facts.modules
+    address, software = adapter.pci.address, view.facts.software
     if model is None:
         return (
             "its PCI id is unknown to this program",
             f"lspci -nnk -s {address} shows the model and the modules that support it",
         )
-    module, without = model.module, None
-    if is_available(modules, module) is False:
-        without = _GONE.get((module, view.facts.software.distribution or ""))
-        without = without or f"this kernel has no {module}"
-    elif model.gen2 and _gen2_is_off(view):
+    module, config = model.module, software.kernel_config
+    # EL builds it without them; a known configuration takes precedence.
+    gen2_is_off = software.distribution in ("el8", "el9")
+    if config is not None:
+        gen2_is_off = any(one.name == GEN2 and one.value == "n" for one in config)
+    available = is_available(view.facts.modules, module)
+    if available is not False and model.gen2 and gen2_is_off:
         without = f"this kernel's {module} is built without {GEN2}"
-    if without:
         return without, OTHER_KERNEL.format(module=module)
-    if is_loaded(modules, module):
+    if is_loaded(view.facts.modules, module):
         return (
             f"{module} is loaded but has not claimed it",
             f"journalctl -k | grep -e {module} -e {address} shows the reason "
@@ -215,32 +160,22 @@ def _why_not(view: View, adapter: Adapter, model: Optional[Model]) -> tuple[str,
     return why_not_loaded(view, module)
 
 
-def _gen2_is_off(view: View) -> bool:
-    """Whether mlx4_core does not support ConnectX and ConnectX-2.
-
-    EL builds it without them; a known kernel configuration takes precedence over the
-    distribution's name.
-    """
-    config = view.facts.software.kernel_config
-    if config is not None:
-        return any(option.name == GEN2 and option.value == "n" for option in config)
-    return view.facts.software.distribution in ("el8", "el9")
-
-
-DRIVERS = Rule("DRIVER-01", _drivers, "no RDMA adapter was found on the PCI bus")
+DRIVERS = each(
+    "DRIVER-01", _functions, _driver, "no RDMA adapter was found on the PCI bus"
+)
 
 
 def _stack(view: View) -> Iterator[Finding]:
     """Yield one finding for the host."""
     modules, stacks = view.facts.modules, view.facts.software.stacks
-    about = About(STACK.id)
-    bases = base_files(modules)
+    about, bases = About(STACK.id), base_files(modules)
     foreign = [path for path in bases.values() if not is_of_the_kernel(path)]
-    evidence = "; ".join(s.evidence for s in stacks if s.evidence) or "no details"
-    installed = f"{_names(stacks)} is installed ({evidence})"
     # Without NFS over RDMA a stack is only worth a warning if nothing needs it.
     bad = FAIL if view.wants_nfs_over_rdma else WARN
-    rpcrdma = file_of(modules, NFS_MODULE)
+    rpcrdma, loaded = file_of(modules, NFS_MODULE), is_loaded(modules, NFS_MODULE)
+    from_stack = f"the RDMA modules are from {_names(stacks)} ({''.join(foreign[:1])})"
+    evidence = "; ".join(s.evidence for s in stacks if s.evidence) or "no details"
+    installed = f"{_names(stacks)} is installed ({evidence})"
     if foreign and len(foreign) < len(bases):
         # Those that are loaded match, but may have been replaced on disk since.
         together = all(is_loaded(modules, name) for name in bases)
@@ -251,61 +186,38 @@ def _stack(view: View) -> Iterator[Finding]:
         )
     elif bases and mismatch(modules):
         yield about.finds(bad, mismatch(modules), INSTALL_STACK)
+    elif foreign and rpcrdma:
+        too = "is loaded: they match" if is_of_the_kernel(rpcrdma) else "too"
+        yield about.passes(f"{from_stack}, and rpcrdma ({rpcrdma}) {too}")
+    elif foreign and is_available(modules, NFS_MODULE) is not False:
+        yield about.warns(
+            f"{from_stack}, and the origin of rpcrdma is unknown",
+            "modinfo -n rpcrdma should show a file of the same tree",
+        )
     elif foreign:
-        yield _foreign(view, about, foreign[0], bad)
+        yield about.finds(bad, f"{from_stack}, and rpcrdma is missing", INSTALL_STACK)
     elif bases and stacks:
         yield about.warns(
             f"{installed}, but this kernel's modules are the distribution's "
             f"({next(iter(bases.values()))})",
             "rebuild the stack for this kernel, or remove it",
         )
-    elif bases and rpcrdma and not is_of_the_kernel(rpcrdma):
-        shown = f"rpcrdma is from another package ({rpcrdma})"
-        if is_loaded(modules, NFS_MODULE):
-            yield about.passes(
-                f"the RDMA modules are the kernel's own, and {shown}: it is loaded, so "
-                "they match"
-            )
-        else:
-            yield about.skips(
-                f"{shown}; if it matches the kernel's RDMA modules is known when it is "
-                "loaded",
-                f"modprobe {NFS_MODULE}",
-            )
-    elif bases:
-        # Single drivers may be others, such as ELRepo's.
-        others = [f.path for f in modules.files if not is_of_the_kernel(f.path)]
-        sentence = "the RDMA modules are the kernel's own"
-        yield about.passes(
-            f"{sentence}, except {', '.join(others)}" if others else sentence
+    elif bases and rpcrdma and not is_of_the_kernel(rpcrdma) and not loaded:
+        yield about.skips(
+            f"rpcrdma is from another package ({rpcrdma}); if it matches the kernel's "
+            "RDMA modules is known when it is loaded",
+            f"modprobe {NFS_MODULE}",
         )
+    elif bases:
+        # Single drivers may be others, such as ELRepo's, and what is loaded matches.
+        others = [f.path for f in modules.files if not is_of_the_kernel(f.path)]
+        some = f", except {', '.join(others)}" if others else ""
+        yield about.passes(f"the RDMA modules are the kernel's own{some}")
     elif stacks:
         yield about.warns(
             f"{installed}, and the origin of this kernel's ib_core is unknown",
             "modinfo -n ib_core rdma_cm rpcrdma should show files of one tree",
         )
-
-
-def _foreign(view: View, about: About, base: str, bad: str) -> Finding:
-    """Return the finding for modules that are all from a vendor's stack."""
-    stack, rpcrdma = (
-        _names(view.facts.software.stacks),
-        file_of(view.facts.modules, NFS_MODULE),
-    )
-    if rpcrdma is not None:
-        own = is_of_the_kernel(rpcrdma)
-        loaded = " is the kernel's own, and loaded: they match" if own else ""
-        return about.passes(
-            f"the RDMA modules are from {stack} ({base}), and rpcrdma ({rpcrdma})"
-            f"{loaded or ' too'}"
-        )
-    shown = f"the RDMA modules are from {stack} ({base}), and"
-    if is_available(view.facts.modules, NFS_MODULE) is not False:
-        return about.warns(
-            f"{shown} the origin of rpcrdma is unknown",
-            "modinfo -n rpcrdma should show a file of the same tree",
-        )
-    return about.finds(bad, f"{shown} rpcrdma is missing", INSTALL_STACK)
 
 
 def _names(stacks: tuple[RdmaStack, ...]) -> str:
@@ -314,37 +226,24 @@ def _names(stacks: tuple[RdmaStack, ...]) -> str:
     return " and ".join(named) or "an out-of-tree stack"
 
 
-@dataclass(frozen=True)
-class _Need:
-    """A symbol, the module that it builds (empty: part of another module), the effect
-    if it is missing, and the verdict then.
+def _needs(view: View) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each symbol that this host needs, the module that it builds (empty: part of
+    another module), the effect if it is missing, and the verdict then.
     """
-
-    symbol: str
-    module: str
-    effect: str
-    verdict: str
-
-
-def _needs(view: View) -> Iterator[_Need]:
-    facts, nfs = view.facts, view.wants_nfs_over_rdma
+    facts, nfs = view.facts, FAIL if view.wants_nfs_over_rdma else WARN
     models = [model_of(adapter.pci) for adapter in facts.adapters]
-    if facts.rdma_devices or nfs or any(not (m and m.is_nic) for m in models):
-        verdict = FAIL if nfs else WARN
-        yield _Need("INFINIBAND", "ib_core", "no RDMA at all", FAIL)
-        yield _Need("SUNRPC_XPRT_RDMA", NFS_MODULE, "no NFS over RDMA", verdict)
-        yield _Need(
-            "INFINIBAND_USER_ACCESS",
-            "ib_uverbs",
-            "no RDMA for programs such as the readiness check and rping",
-            WARN,
-        )
+    rdma = any(not (model and model.is_nic) for model in models)
+    if facts.rdma_devices or nfs == FAIL or rdma:
+        yield "INFINIBAND", "ib_core", "no RDMA at all", FAIL
+        yield "SUNRPC_XPRT_RDMA", NFS_MODULE, "no NFS over RDMA", nfs
+        effect = "no RDMA for programs such as the readiness check and rping"
+        yield "INFINIBAND_USER_ACCESS", "ib_uverbs", effect, WARN
     if any(p.is_infiniband for d in facts.rdma_devices for p in d.ports):
         rules = view.policy.host.interfaces
         wanted = any(rule.transport_mode == CONNECTED for rule in rules)
-        verdict = FAIL if wanted else WARN
-        yield _Need("INFINIBAND_IPOIB", "ib_ipoib", "no IP over InfiniBand", FAIL)
-        yield _Need("INFINIBAND_IPOIB_CM", "", "no connected mode for IPoIB", verdict)
+        yield "INFINIBAND_IPOIB", "ib_ipoib", "no IP over InfiniBand", FAIL
+        effect = "no connected mode for IPoIB"
+        yield "INFINIBAND_IPOIB_CM", "", effect, FAIL if wanted else WARN
 
 
 def _configuration(view: View) -> Iterator[Finding]:
@@ -359,56 +258,44 @@ def _configuration(view: View) -> Iterator[Finding]:
         return
     # A symbol that is not in the configuration counts as not set.
     on = {option.name for option in config if option.value != "n"}
-    needs = list(_needs(view))
-    missing = [
-        need
-        for need in needs
-        if need.symbol not in on
+    there, needed = [], 0
+    for symbol, module, effect, verdict in _needs(view):
+        needed += 1
         # An out-of-tree build may provide the module.
-        and not (need.module and is_available(view.facts.modules, need.module))
-    ]
-    for need in missing:
-        yield About(CONFIGURATION.id, need.symbol).finds(
-            need.verdict,
-            f"this kernel is built without {need.symbol}: {need.effect}",
+        if symbol in on or (module and is_available(view.facts.modules, module)):
+            there.append(symbol)
+            continue
+        yield About(CONFIGURATION.id, symbol).finds(
+            verdict,
+            f"this kernel is built without {symbol}: {effect}",
             "use the distribution's kernel, or one built with "
-            f"CONFIG_{need.symbol}=m (y if it is not a module)",
+            f"CONFIG_{symbol}=m (y if it is not a module)",
         )
-    if needs and not missing:
-        text = ", ".join(need.symbol for need in needs)
-        yield about.passes(f"this kernel has {text}")
-
-
-_IN_PACKAGES = (NFS_MODULE, "ib_uverbs", "ib_ipoib")
+    if there and len(there) == needed:
+        yield about.passes(f"this kernel has {', '.join(there)}")
 
 
 def _packages(view: View) -> Iterator[Finding]:
     """Yield a finding for each module that was built and is not there."""
     facts, about = view.facts, About(PACKAGES.id)
-    config = facts.software.kernel_config
+    base, missing = foreign_base(facts.modules), False
     if not facts.rdma_devices and not view.wants_nfs_over_rdma:
         return
-    if config is None or facts.modules.available is None:
+    if facts.software.kernel_config is None or facts.modules.available is None:
         yield about.skips(
             "the kernel's configuration or its list of modules is unknown"
         )
         return
-    base = file_of(facts.modules, "ib_core")
-    if base and not is_of_the_kernel(base):
+    if base:
         yield about.skips(f"the RDMA modules are those of another stack ({base})")
         return
-    needs = [need for need in _needs(view) if need.module in _IN_PACKAGES]
-    missing = [need for need in needs if is_in_a_package(facts, need.module)]
-    for need in missing:
-        yield About(PACKAGES.id, need.module).finds(
-            need.verdict,
-            f"this kernel was built with {need.module}, and the package that has it is "
-            "not installed",
-            package_fix(facts, need.module),
-        )
+    for _, module, _, verdict in _needs(view):
+        if module not in ("", "ib_core") and is_in_a_package(facts, module):
+            missing = True
+            said = About(PACKAGES.id, module)
+            yield said.finds(verdict, *why_not_loaded(view, module))
     if not missing:
-        names = ", ".join(need.module for need in needs)
-        yield about.passes(f"this kernel's {names} are installed, if any")
+        yield about.passes("no module of this kernel is in a package that is missing")
 
 
 STACK = Rule("STACK-01", _stack, "the origin of the RDMA modules is unknown")
@@ -452,12 +339,10 @@ def _judged_link(
     shown = f"its PCIe link ({_named(link.speed_gts, link.width)}) carries {speed} Mb/s"
     if speed < rate:
         return about.warns(f"{shown}, less than its port ({rate} Mb/s)", _cure(link))
+    for_all = f"for {together} Mb/s"
     if speed < together:
-        return about.passes(
-            f"{shown}: enough for one of its ports, not for all together "
-            f"({together} Mb/s)"
-        )
-    return about.passes(f"{shown}, enough for {together} Mb/s")
+        for_all = f"for one of its ports, not for all together ({together} Mb/s)"
+    return about.passes(f"{shown}, enough {for_all}")
 
 
 def mbps(speed_gts: Optional[float], width: Optional[int]) -> Optional[int]:
@@ -480,19 +365,16 @@ def _named(speed_gts: Optional[float], width: Optional[int]) -> str:
 def _cure(link: PciLink) -> str:
     card = (link.most_speed_gts, link.most_width)
     slot = (link.slot_speed_gts, link.slot_width)
-    now = mbps(link.speed_gts, link.width) or 0
     could = [value for end in (card, slot) if (value := mbps(*end))]
-    if could and min(could) > now:
+    if could and min(could) > (mbps(link.speed_gts, link.width) or 0):
         return (
             "the link could be faster: seat the card again, check the slot's settings "
             "in the firmware, and look for PCIe errors: journalctl -k -g AER"
         )
-    if slot != (None, None) and (mbps(*slot) or 0) < (mbps(*card) or 0):
-        return (
-            f"the card can have {_named(*card)}, and the slot has {_named(*slot)}: put "
-            "the card into another slot"
-        )
-    return "the card itself has no faster link: the port cannot be used in full"
+    return (
+        f"the card can have {_named(*card)}, and the slot has {_named(*slot)}: where "
+        "the slot is less, put the card into another one"
+    )
 
 
 # Errors of a link in an hour, and in all, from which they are no accident: a cable that
@@ -508,7 +390,7 @@ def _port_errors(view: View) -> Iterator[Finding]:
     """Yield a finding for each port that is ACTIVE."""
     activity = view.facts.activity
     rates = {
-        (device.name, port.number): port.rate_mbps
+        (device.name, port.number): port.rate_mbps or 0
         for device in view.facts.rdma_devices
         for port in device.ports
         if port.is_active
@@ -520,25 +402,23 @@ def _port_errors(view: View) -> Iterator[Finding]:
         return
     hours = view.facts.uptime_s / 3600
     for port in activity.ports:
-        if (port.device, port.port) in rates:
-            rate = rates[port.device, port.port] or 0
-            yield _judged_errors(port, rate, hours, activity.seconds)
-
-
-def _judged_errors(
-    port: PortActivity, rate: int, hours: float, seconds: float
-) -> Finding:
-    about = About(PORT_ERRORS.id, f"{port.device}/{port.port}")
-    if not port.read:
-        return about.skips("the device shows no error counters")
-    for sentence, fix in _worries(port, rate, hours, seconds):
-        return about.warns(sentence, fix)
-    if not port.errors:
-        return about.passes("its error counters are 0")
-    shown = _shown(port.errors)
-    if not hours:
-        return about.skips(f"the time since boot is unknown, so many or few: {shown}")
-    return about.passes(f"few errors: {shown}")
+        if (port.device, port.port) not in rates:
+            continue
+        about = About(PORT_ERRORS.id, f"{port.device}/{port.port}")
+        rate = rates[port.device, port.port]
+        worst = next(_worries(port, rate, hours, activity.seconds), None)
+        shown = _shown(port.errors)
+        if not port.read:
+            yield about.skips("the device shows no error counters")
+        elif worst:
+            yield about.warns(*worst)
+        elif not port.errors:
+            yield about.passes("its error counters are 0")
+        elif not hours:
+            sentence = "the time since boot is unknown, so many or few"
+            yield about.skips(f"{sentence}: {shown}")
+        else:
+            yield about.passes(f"few errors: {shown}")
 
 
 def _worries(
@@ -556,8 +436,7 @@ def _worries(
     grown = [e for e in link if _is_much(e.name, e.grown, rate, seconds / 3600)]
     if grown:
         yield f"errors of the link grew in {lately}: {_shown(grown, True)}", _LINK_FIX
-    lost = sum(error.grown for error in path)
-    if lost >= _LOST_AT_LEAST and lost > _LOST * port.new_packets:
+    if _are_many(sum(error.grown for error in path), port.new_packets):
         yield f"packets were lost in {lately}: {_shown(path, True)}", _PATH_FIX
     many = [error for error in link if _is_much(error.name, error.value, rate, hours)]
     if many:
@@ -568,9 +447,12 @@ def _worries(
     if often:
         sentence = f"many connections ended: {_shown(often)}; none did in {lately}"
         yield sentence, _FATAL_FIX
-    lost = sum(error.value for error in path)
-    if port.packets and lost >= _LOST_AT_LEAST and lost > _LOST * port.packets:
+    if port.packets and _are_many(sum(error.value for error in path), port.packets):
         yield f"of {port.packets} packets many were lost: {_shown(path)}", _PATH_FIX
+
+
+def _are_many(lost: int, packets: int) -> bool:
+    return lost >= _LOST_AT_LEAST and lost > _LOST * packets
 
 
 def _is_much(name: str, errors: int, rate_mbps: int, hours: float) -> bool:
@@ -600,62 +482,49 @@ _PATH_FIX = (
 )
 _FATAL_FIX = (
     "see that the servers behind this port are up and that their NFS service runs; "
-    "then look for lost packets on the way (flow control, see ROCE-PFC-01; discards of "
-    "the switch), and for a receiver that is too slow"
+    f"then {_PATH_FIX}"
 )
 
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
-def _locality(view: View) -> Iterator[Finding]:
-    """Yield a finding for each PCI function with an RDMA device. None is bad."""
-    tuning = view.facts.tuning
-    if tuning is None:
-        return
+def _locality(view: View, about: About, found: tuple[Adapter, Tuning]) -> Finding:
+    """Return the report about a PCI function with an RDMA device; none is bad."""
+    adapter, tuning = found
+    parts, nodes, near = [], tuning.numa_nodes, adapter.local_cpus or ""
+    if adapter.numa_node is not None and nodes:
+        cpus = f" (CPUs {near})" if near else ""
+        parts.append(f"NUMA node {adapter.numa_node} of {nodes}{cpus}")
+    total = sum(one.interrupts for one in adapter.interrupts)
+    if total:
+        parts.append(f"{total} interrupts on {len(adapter.interrupts)} sets of CPUs")
+    far = sum(
+        one.interrupts
+        for one in adapter.interrupts
+        if near and not cpus_of(one.cpus) <= cpus_of(near)
+    )
+    if far:
+        parts.append(f"{far} of them on CPUs of other nodes")
+    if tuning.governors:
+        parts.append(f"governor {' and '.join(tuning.governors)}")
+    if parts:
+        return about.passes("; ".join(parts))
+    return about.skips("the kernel shows neither node nor interrupts")
+
+
+def _with_device(view: View) -> Iterator[tuple[str, tuple[Adapter, Tuning]]]:
     devices = {d.pci.address for d in view.facts.rdma_devices if d.pci}
     for adapter in view.facts.adapters:
-        if adapter.pci.address not in devices or adapter.physical_function:
-            continue
-        about = About(LOCALITY.id, adapter.pci.address)
-        parts = [_node(adapter, tuning.numa_nodes), *_interrupts(adapter)]
-        if tuning.governors:
-            parts.append(f"governor {' and '.join(tuning.governors)}")
-        sentence = "; ".join(filter(None, parts))
-        if sentence:
-            yield about.passes(sentence)
-        else:
-            yield about.skips("the kernel shows neither node nor interrupts")
-
-
-def _node(adapter: Adapter, nodes: Optional[int]) -> str:
-    if adapter.numa_node is None or not nodes:
-        return ""
-    if nodes == 1:
-        return "the only NUMA node"
-    near = f" (CPUs {adapter.local_cpus})" if adapter.local_cpus else ""
-    return f"NUMA node {adapter.numa_node} of {nodes}{near}"
-
-
-def _interrupts(adapter: Adapter) -> Iterator[str]:
-    total = sum(one.interrupts for one in adapter.interrupts)
-    if not total:
-        return
-    yield f"{total} interrupts on {len(adapter.interrupts)} sets of CPUs"
-    near = cpus_of(adapter.local_cpus or "")
-    far = [
-        one.interrupts for one in adapter.interrupts if not cpus_of(one.cpus) <= near
-    ]
-    if adapter.local_cpus and far:
-        yield f"{sum(far)} of them on CPUs of other nodes"
+        address, tuning = adapter.pci.address, view.facts.tuning
+        if tuning and address in devices and not adapter.physical_function:
+            yield address, (adapter, tuning)
 
 
 def cpus_of(text: str) -> frozenset[int]:
     """Return the numbers of a list such as ``0-3,8``; other parts are left out."""
     found: set[int] = set()
-    for part in text.split(","):
-        match = _RANGE.fullmatch(part)
-        if match:
-            found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    for match in filter(None, map(_RANGE.fullmatch, text.split(","))):
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return frozenset(found)
 
 
@@ -665,8 +534,9 @@ PCIE = Rule(
 PORT_ERRORS = Rule(
     "PORT-ERRORS-01", _port_errors, "no counters of an ACTIVE port were read", rdma=True
 )
-LOCALITY = Rule(
+LOCALITY = each(
     "LOCALITY-01",
+    _with_device,
     _locality,
     "nothing is known about processors, interrupts or NUMA nodes",
     rdma=True,

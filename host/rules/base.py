@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Callable, Optional, TypeVar, Union, cast
+from typing import Any, Callable, Optional, TypeVar, Union
 
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.devices import (
@@ -68,15 +68,13 @@ class Port:
 class Interface:
     """A netdev of an RDMA port: IPoIB (P_Key children included), or RoCE's Ethernet.
 
-    - ``wanted``: the policy's rule for it.
-    - ``profile``: the NetworkManager profile that is active on it or names it.
-    - ``network``: the logical network on the netdev, or on a bond, VLAN or bridge of
-      it (not on a P_Key child, which has its own MTU).
-    - ``uses``: who is known to use the netdev, or a netdev above it, P_Key children
-      included.
-    - ``users``: whom a link-down would interrupt, as text; uses of an unknown netdev
-      count.
-    - ``planned``: the plan creates the netdev.
+    wanted: the policy's rule for it
+    profile: the NetworkManager profile that is active on it or names it
+    network: the logical network on it, or on a bond, VLAN or bridge of it (not on a
+        P_Key child, which has its own MTU)
+    uses: who is known to use it, or a netdev above it, P_Key children included
+    users: whom a link-down would interrupt, as text; uses of an unknown netdev count
+    planned: the plan creates it
     """
 
     netdev: Netdev
@@ -141,9 +139,6 @@ class View:
         self._netdevs = {netdev.name: netdev for netdev in facts.netdevs}
         self.users = NetdevUsers(facts)
         self._graph = NetdevGraph(facts.netdevs)
-        # Of functions with once_per_view.
-        self.kept: dict[object, object] = {}
-        self._devices = {device.name: device for device in facts.rdma_devices}
         self._adapters = {adapter.pci.address: adapter for adapter in facts.adapters}
 
     @functools.cached_property
@@ -163,17 +158,12 @@ class View:
 
     @functools.cached_property
     def wants_nfs_over_rdma(self) -> bool:
-        """Whether a rule of the policy requires RDMA, a mount uses it already, or this
-        host serves NFS over it.
-        """
-        server = self.facts.nfs_server
+        """Whether a rule of the policy, a mount or this host's server has RDMA."""
+        server, mounts = self.facts.nfs_server, self.facts.nfs_mounts
         return (
             bool(server and server.rdma_ports)
             or any(rule.transport != TCP for rule in self.policy.nfs.rules)
-            or any(
-                (mount.protocol or "").startswith(RDMA)
-                for mount in self.facts.nfs_mounts
-            )
+            or any((mount.protocol or "").startswith(RDMA) for mount in mounts)
         )
 
     @functools.cached_property
@@ -197,27 +187,23 @@ class View:
         return tuple(found)
 
     def below(self, name: str) -> tuple[Netdev, ...]:
-        """Return the netdev ``name`` and all netdevs below it; a P_Key child has none
-        below.
-        """
+        """Return ``name`` and the netdevs below it; a P_Key child has none below."""
         return tuple(filter(None, map(self.netdev, self._graph.below(name))))
 
     @functools.cached_property
     def interfaces(self) -> tuple[Interface, ...]:
         """All netdevs of RDMA ports, by name."""
-        return tuple(self._interfaces())
+        ports = {(p.device.name, p.port.number): p for p in self.ports}
+        places = (
+            (netdev, ports.get((netdev.rdma_device or "", netdev.rdma_port or 0)))
+            for netdev in self.facts.netdevs
+        )
+        return tuple(self._interface(n, place) for n, place in places if place)
 
     @functools.cached_property
     def ipoib(self) -> tuple[Interface, ...]:
         """The IPoIB netdevs among ``interfaces``."""
-        return tuple(interface for interface in self.interfaces if interface.is_ipoib)
-
-    @functools.cached_property
-    def roce(self) -> tuple[Interface, ...]:
-        """The Ethernet netdevs among ``interfaces``, of RoCE and iWARP devices."""
-        return tuple(
-            interface for interface in self.interfaces if not interface.is_ipoib
-        )
+        return tuple(one for one in self.interfaces if one.is_ipoib)
 
     def on_port(self, port: Port) -> tuple[Interface, ...]:
         """Return the netdevs of ``port``."""
@@ -251,12 +237,10 @@ class View:
         by_netdev: dict[str, Profile] = {}
         for on_disk in (True, False):
             chosen = [p for p in self.profiles if is_persistent(p) is on_disk]
-            for profile in chosen:
-                if profile.active_on:
-                    by_netdev.setdefault(profile.active_on, profile)
-            for profile in chosen:
-                if profile.interface_name:
-                    by_netdev.setdefault(profile.interface_name, profile)
+            names = [(p.active_on, p) for p in chosen]
+            for name, profile in (*names, *((p.interface_name, p) for p in chosen)):
+                if name:
+                    by_netdev.setdefault(name, profile)
         return by_netdev
 
     @functools.cached_property
@@ -265,44 +249,25 @@ class View:
         manager = self.facts.network_manager
         return frozenset(manager.managed if manager and manager.running else ())
 
-    def _interfaces(self) -> Iterator[Interface]:
-        for netdev in self.facts.netdevs:
-            device = self._devices.get(netdev.rdma_device or "")
-            if device is None:
-                continue
-            port = next((p for p in device.ports if p.number == netdev.rdma_port), None)
-            if port is None:
-                continue
-            carriers = set(self.carriers(netdev.name))
-            yield Interface(
-                netdev=netdev,
-                device=device,
-                port=port,
-                adapter=self.adapter(device),
-                wanted=interface_rule_for(self.policy.host, netdev, device, port),
-                profile=self._profiles.get(netdev.name),
-                network=next(
-                    (n for n in self.facts.ovirt_networks if n.southbound in carriers),
-                    None,
-                ),
-                uses=self.users.uses(netdev.name),
-                users=self.users.of(netdev.name),
-            )
+    def _interface(self, netdev: Netdev, place: Port) -> Interface:
+        carriers, networks = self.carriers(netdev.name), self.facts.ovirt_networks
+        return Interface(
+            netdev=netdev,
+            device=place.device,
+            port=place.port,
+            adapter=place.adapter,
+            wanted=interface_rule_for(
+                self.policy.host, netdev, place.device, place.port
+            ),
+            profile=self._profiles.get(netdev.name),
+            network=next((n for n in networks if n.southbound in carriers), None),
+            uses=self.users.uses(netdev.name),
+            users=self.users.of(netdev.name),
+        )
 
 
-_Result = TypeVar("_Result")
-
-
-def once_per_view(decide: Callable[[View], _Result]) -> Callable[[View], _Result]:
-    """Let each View keep the result of ``decide``, which several rules use."""
-
-    @functools.wraps(decide)
-    def kept(view: View) -> _Result:
-        if decide not in view.kept:
-            view.kept[decide] = decide(view)
-        return cast("_Result", view.kept[decide])
-
-    return kept
+# Keeps the result of a function of a view that several rules use.
+once_per_view = functools.lru_cache(maxsize=1)
 
 
 def is_persistent(profile: Profile) -> bool:
@@ -353,29 +318,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Change:
-    """One value that a step sets.
+    """One value of ``kind`` that a step sets: ``name`` of ``target``.
 
-    What each kind allows and does is in host/changes/kinds, one class a kind:
-
-    - SYSFS writes ``after`` and a newline to the file ``target``.
-    - PROFILE sets the property ``name`` of the NetworkManager profile ``target``: a
-      UUID, or ``new:NETDEV`` for a profile that IPOIB-PROFILE-01 or IPOIB-PKEY-01
-      creates.
-    - OFFLOAD sets the ethtool feature ``name`` of the netdev ``target`` to ``on`` or
-      ``off``.
-    - FILE replaces the text of the file ``target`` by ``after``.
-    - OPENSM_FILE does that with opensm's partitions.conf, which may be the operator's.
-    - OPENSM_SETTINGS does that with the settings of our opensm at one port.
-    - MODULE loads the module ``target``.
-    - UNIT enables and starts (``enabled``), or disables and stops (``disabled``), the
-      systemd unit ``target``.
-    - VF sets the property ``name`` of the virtual functions of the adapter at the PCI
-      address ``target``.
-    - DCB sets the data center bridging of the Ethernet netdev ``target``: ``pause``,
-      ``pfc``, ``dscp-26`` or ``buffers``.
-    - ROCE_TOS sets RDMA CM's default type of service of the RoCE port of the netdev
-      ``target``.
-
+    What each kind allows and does is in host/changes/kinds, one class a kind.
     ``before`` is None if the value does not exist yet, ``after`` is None if the file is
     removed. A SYSFS write to ``create_child`` creates a netdev and cannot be read back;
     a write of the same value to ``delete_child`` in the same folder reverts it.
@@ -443,53 +388,35 @@ class About:
 
     def passes(self, sentence: str) -> Finding:
         """Return the finding that all is well."""
-        return Finding(self.rule, self.subject, PASS, sentence)
+        return self.finds(PASS, sentence)
 
     def warns(self, sentence: str, fix: str = "") -> Finding:
         """Return the finding of something that may be wrong, or is not needed now."""
-        return Finding(self.rule, self.subject, WARN, sentence, fix)
+        return self.finds(WARN, sentence, fix)
 
     def fails(self, sentence: str, fix: str = "") -> Finding:
         """Return the finding of something that is wrong."""
-        return Finding(self.rule, self.subject, FAIL, sentence, fix)
+        return self.finds(FAIL, sentence, fix)
 
     def skips(self, sentence: str, fix: str = "") -> Finding:
         """Return the finding that nothing is known, or there is nothing to check."""
-        return Finding(self.rule, self.subject, SKIP, sentence, fix)
+        return self.finds(SKIP, sentence, fix)
 
     def finds(self, verdict: str, sentence: str, fix: str = "") -> Finding:
         """Return a finding whose verdict depends."""
         return Finding(self.rule, self.subject, verdict, sentence, fix)
 
     def step(
-        self,
-        sentence: str,
-        before: str,
-        after: str,
-        effect: str,
-        *,
-        reason: str,
-        source: str,
-        undo: str,
-        changes: tuple[Change, ...] = (),
-        refused: str = "",
-        users: tuple[str, ...] = (),
+        self, sentence: str, before: str, after: str, effect: str, **more: Any
     ) -> Step:
-        """Return a step. ``users`` are named if its links go down."""
-        return Step(
-            self.rule,
-            self.subject,
-            sentence,
-            before,
-            after,
-            effect,
-            reason,
-            source,
-            undo,
-            changes,
-            refused,
-            users if effect == LINK_DOWN else (),
-        )
+        """Return a step: without changes if it is refused, and with ``users`` only if
+        its links go down.
+        """
+        if more.get("refused"):
+            more["changes"] = ()
+        if effect != LINK_DOWN:
+            more["users"] = ()
+        return Step(self.rule, self.subject, sentence, before, after, effect, **more)
 
 
 NO_DEVICE = "this host has no RDMA device"
@@ -521,3 +448,23 @@ class Rule:
         if not found and self.otherwise and not untrue:
             found = [About(self.id).finds(self.verdict, self.otherwise)]
         return found
+
+
+_Thing = TypeVar("_Thing")
+
+
+def each(
+    rule: str,
+    things: Callable[[View], Iterable[tuple[str, _Thing]]],
+    judge: Callable[[View, About, _Thing], Union[Outcome, Iterable[Outcome]]],
+    otherwise: str = NO_DEVICE,
+    rdma: bool = False,
+) -> Rule:
+    """Return a rule that judges each of the ``things``, with its subject."""
+
+    def check(view: View) -> Iterator[Outcome]:
+        for subject, thing in things(view):
+            said = judge(view, About(rule, subject), thing)
+            yield from (said,) if isinstance(said, (Finding, Step)) else said
+
+    return Rule(rule, check, otherwise, rdma=rdma)

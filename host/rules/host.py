@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Optional
 
 from ovirt_rdma.host.errors import did_you_mean
 from ovirt_rdma.host.facts.infiniband import partition_of
-from ovirt_rdma.host.facts.model import CONCERNED, Unit, module_name
+from ovirt_rdma.host.facts.model import CONCERNED, module_name
 from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.policy.model import (
     InterfaceRule,
@@ -41,9 +41,8 @@ from ovirt_rdma.host.rules.base import (
 from ovirt_rdma.host.rules.ipoib_children import required_children
 from ovirt_rdma.host.rules.modules import (
     OPENIBD,
-    file_of,
+    RDMA_LISTS,
     has_rdma_core,
-    is_of_the_kernel,
     list_unit,
     lists_for,
     openibd_runs,
@@ -55,66 +54,53 @@ _WATCHED = ("rdma-", "openibd", "opensm", "srp_daemon", "iwpmd")
 
 def _units(view: View) -> Iterator[Finding]:
     """Yield a finding for each unit in a wrong state."""
-    units = view.facts.software.units
-    if not units:
-        yield About(UNITS.id).skips("the state of systemd's units is unknown")
-        return
-    findings = [*_failed(view), *_openibd(view), *_inactive(view)]
-    yield from findings
-    if findings:
-        return
-    if not view.facts.rdma_devices:
-        yield About(UNITS.id).skips("no RDMA device, so rdma-core's units are inactive")
-    elif has_rdma_core(view) is False:
-        yield About(UNITS.id).skips("rdma-core's units are not installed")
-
-
-def _failed(view: View) -> Iterator[Finding]:
-    for unit in view.facts.software.units:
-        if unit.active == "failed" and unit.name.startswith(_WATCHED):
-            hint = ""
-            if unit.name.startswith("rdma-load-modules@"):
-                name = unit.name.partition("@")[2].partition(".")[0]
-                hint = f"; /etc/rdma/modules/{name}.conf may name a missing module"
-            yield About(UNITS.id, unit.name).warns(
-                f"{unit.name} has failed", f"journalctl -b -u {unit.name}{hint}"
-            )
-
-
-def _openibd(view: View) -> Iterator[Finding]:
-    """Yield a finding if MLNX_OFED's openibd is active: it unloads and reloads the
-    modules that rdma-core's units have loaded.
-    """
-    if openibd_runs(view):
+    units, host = view.facts.software.units, About(UNITS.id)
+    failed = [u for u in units if u.active == "failed" and u.name.startswith(_WATCHED)]
+    openibd, rdma_core = openibd_runs(view), has_rdma_core(view)
+    idle = [] if openibd or not rdma_core else _idle(view)
+    for unit in failed:
+        hint = ""
+        if unit.name.startswith("rdma-load-modules@"):
+            name = unit.name.partition("@")[2].partition(".")[0]
+            hint = f"; {RDMA_LISTS}{name}.conf may name a missing module"
+        yield About(UNITS.id, unit.name).warns(
+            f"{unit.name} has failed", f"journalctl -b -u {unit.name}{hint}"
+        )
+    if openibd:
+        # It unloads and reloads the modules that rdma-core's units have loaded.
         sentence = "openibd and rdma-core are both active, and both load RDMA modules"
-        if has_rdma_core(view) is not True:
+        if rdma_core is not True:
             sentence = "openibd loads the RDMA modules on this host"
         yield About(UNITS.id, OPENIBD).warns(
             sentence,
             "with the distribution's drivers: systemctl disable --now openibd; with "
             "MLNX_OFED: never restart openibd while storage is mounted",
         )
-
-
-def _inactive(view: View) -> Iterator[Finding]:
-    """Yield a finding if units are inactive that systemd starts for a known device."""
-    if not view.facts.rdma_devices or not has_rdma_core(view) or openibd_runs(view):
-        return
-    names = lists_for(view.facts.rdma_devices)
-    expected = {TARGET, *(list_unit(name) for name in names)}
-    idle = [
-        unit.name
-        for unit in view.facts.software.units
-        if unit.name in expected
-        and unit.load == "loaded"
-        and unit.active not in ("active", "failed", "activating")
-    ]
     if idle:
         verb = "is" if len(idle) == 1 else "are"
         yield About(UNITS.id, idle[0]).warns(
             f"the host has an RDMA device, but {', '.join(idle)} {verb} inactive",
             f"systemctl start {' '.join(idle)}",
         )
+    if not units:
+        yield host.skips("the state of systemd's units is unknown")
+    elif not (failed or openibd or idle) and not view.facts.rdma_devices:
+        yield host.skips("no RDMA device, so rdma-core's units are inactive")
+    elif not (failed or openibd) and rdma_core is False:
+        yield host.skips("rdma-core's units are not installed")
+
+
+def _idle(view: View) -> list[str]:
+    """Return the inactive units that systemd starts for the devices that are there."""
+    devices = view.facts.rdma_devices
+    expected = {TARGET, *map(list_unit, lists_for(devices))} if devices else ()
+    return [
+        unit.name
+        for unit in view.facts.software.units
+        if unit.name in expected
+        and unit.load == "loaded"
+        and unit.active not in ("active", "failed", "activating")
+    ]
 
 
 # More would hide the other findings; facts -o json has them all.
@@ -126,92 +112,49 @@ def _unread(view: View) -> Iterator[Finding]:
     problems, about = view.facts.problems, About(UNREAD.id)
     for problem in problems[:_SHOWN]:
         sentence = problem.rstrip(".") or "a fact could not be read"
-        cause, fix = _library(view, problem)
-        yield about.warns(f"{sentence}{cause}", fix or _fix(problem))
+        yield about.warns(sentence, _fix(problem))
     left = len(problems) - _SHOWN
     if left > 0:
         sentence = f"{left} more facts could not be read"
         yield about.warns(sentence, "ovirt-rdma-host facts shows them")
 
 
-_KERNEL = "the kernel or a driver holds it up: journalctl -k -g 'blocked for more'"
-# Where to look if a tool does not answer: at what it asks.
-_SILENT = {
-    **dict.fromkeys(
-        ("dcb", "ethtool", "ibv_devinfo", "ip", "nsenter", "rdma"), _KERNEL
-    ),
-    **dict.fromkeys(
-        ("dpkg-query", "ofed_info", "rpm"),
-        "wait for what holds the package database: ps -C dnf,rpm,apt-get,dpkg",
-    ),
-    "fapolicyd-cli": "systemctl status fapolicyd",
-    "nmcli": "systemctl status NetworkManager",
-    "systemctl": "systemd does not answer: journalctl -b _PID=1 -n 30",
-}
-_TOOL = f"(?P<tool>{'|'.join(_SILENT)})"
-# What to do about a problem: the first whose pattern is in its text.
-_FIXES = tuple(
-    (re.compile(pattern), fix)
-    for pattern, fix in (
-        ("(?i)permission denied|not permitted", "run it as root"),
-        (" was not run: ", "run it on that host itself"),
-        ("disappeared during the read", "run it again"),
-        (
-            rf"^{_TOOL}\b.* failed: No such file",
-            "install the tool: dnf install '*bin/{tool}'",
-        ),
-        *(
-            (rf"^{tool}\b.* (?:no answer|timed out)", look)
-            for tool, look in _SILENT.items()
-        ),
-        (
-            rf"^(?P<command>{_TOOL}\b.*?) (?:failed|printed|prints|does not|shows)\b",
-            "see what it says: {command}",
-        ),
-        ("^/(?:sys|proc)/", "see the driver's messages: journalctl -k"),
-        (r"^(?P<path>/\S+)", "look at the file, and correct it: ls -l {path}"),
-        ("", "look at it on the host; until then it counts as unknown"),
-    )
+_TOOL = (
+    "(?P<tool>dcb|dpkg-query|ethtool|fapolicyd-cli|ibv_devinfo|ip|nmcli|nsenter|"
+    "ofed_info|rdma|rpm|systemctl)"
 )
-
-
-# Warnings of libibverbs (rdma-core, libibverbs/init.c).
-_ABI = re.compile(r"Driver (\w+) does not support the kernel ABI of")
-_NO_PROVIDER = "no userspace device-specific driver found"
-_PROGRAMS = "programs (ibv_devinfo, perftest, qemu) do not see it, NFS is not affected"
-
-
-def _library(view: View, problem: str) -> tuple[str, str]:
-    """Return why libibverbs does not use an adapter that the kernel has, and the fix;
-    empty if the problem is another one.
-    """
-    match = _ABI.search(problem)
-    if match:
-        driver = match[1]
-        path = file_of(view.facts.modules, driver)
-        if path and not is_of_the_kernel(path):
-            return (
-                f" (the kernel's {driver} is a vendor's, {path}, and this rdma-core is "
-                f"too old for it: {_PROGRAMS})",
-                f"install the library for it from the vendor too (lib{driver}), or "
-                f"remove the vendor's {driver} and use the kernel's own",
-            )
-        return (
-            f" (this rdma-core is too old for the kernel's {driver}: {_PROGRAMS})",
-            "update rdma-core and libibverbs",
-        )
-    if _NO_PROVIDER in problem:
-        return (
-            f" (libibverbs has no provider for the adapter: {_PROGRAMS})",
-            "install the providers: dnf install libibverbs, or apt install "
-            "ibverbs-providers",
-        )
-    return "", ""
+# What to do about a problem: the first whose pattern is in its text.
+_FIXES = (
+    ("(?i)permission denied|not permitted", "run it as root"),
+    (" was not run: ", "run it on that host itself"),
+    ("disappeared during the read", "run it again"),
+    (
+        rf"^{_TOOL}\b.* failed: No such file",
+        "install the tool: dnf install '*bin/{tool}'",
+    ),
+    (
+        rf"^{_TOOL}\b.* (?:no answer|timed out)",
+        "see which service or driver holds it up: journalctl -b -n 50",
+    ),
+    # A warning of it; NFS does not need programs' libraries (libibverbs/init.c).
+    (
+        "libibverbs: Warning",
+        "update rdma-core, or install the library of a vendor's driver; until then "
+        "programs do not see the adapter, and NFS is not affected",
+    ),
+    (
+        rf"^(?P<command>{_TOOL}\b.*?) (?:failed|printed|prints|does not|shows)\b",
+        "see what it says: {command}",
+    ),
+    ("^/(?:sys|proc)/", "see the driver's messages: journalctl -k"),
+    (r"^(?P<path>/\S+)", "look at the file, and correct it: ls -l {path}"),
+    ("", "look at it on the host; until then it counts as unknown"),
+)
 
 
 def _fix(problem: str) -> str:
     """Return what to do about the cause that the problem's text names."""
-    found = ((pattern.search(problem), fix) for pattern, fix in _FIXES)
+    found = ((re.search(pattern, problem), fix) for pattern, fix in _FIXES)
     match, fix = next((match, fix) for match, fix in found if match)
     # Quoted, because a problem may be the text of another host.
     words = {name: text.split() for name, text in match.groupdict().items()}
@@ -270,6 +213,7 @@ def _daemon(view: View) -> Iterator[Outcome]:
     """Yield one finding for the host."""
     about, wanted = About(DAEMON.id), "; ".join(_wanted(view))
     unit = next((u for u in view.facts.software.units if u.name == DAEMON_UNIT), None)
+    again = f"journalctl -b -u {DAEMON_UNIT}; then: systemctl restart {DAEMON_UNIT}"
     if not wanted:
         sentence = "the policy has no health_interval, metrics_folder or partitions"
         yield about.skips(f"{sentence}: follow for a netdev of this host")
@@ -277,30 +221,27 @@ def _daemon(view: View) -> Iterator[Outcome]:
         yield about.skips(f"it is unknown if {DAEMON_UNIT} is running")
     elif unit.active in _RUNS:
         yield about.passes(f"{DAEMON_UNIT} is running: {wanted}")
+    elif unit.load == "not-found":
+        fix = "install the package ovirt-rdma-host again"
+        yield about.fails(f"{DAEMON_UNIT} is not installed, but {wanted}", fix)
+    elif unit.active == "failed":
+        yield about.fails(f"{DAEMON_UNIT} has failed, but {wanted}", again)
     else:
-        why, fix = _why_not(unit)
-        yield about.fails(f"{DAEMON_UNIT} {why}, but {wanted}", fix)
+        yield about.fails(f"{DAEMON_UNIT} is not running, but {wanted}", _ENABLE)
 
 
 def _wanted(view: View) -> Iterator[str]:
-    interval = view.policy.nfs.health_interval
+    interval, folder = (
+        view.policy.nfs.health_interval,
+        view.policy.host.metrics_folder,
+    )
+    parents = [interface.name for interface in view.ipoib if interface.follows]
     if interval:
         yield f"the mounts should be looked at every {interval} s"
-    folder = view.policy.host.metrics_folder
     if folder:
         yield f"the metrics should be written into {folder}"
-    parents = [interface.name for interface in view.ipoib if interface.follows]
     if parents:
         yield f"the children of {', '.join(parents)} should follow the P_Key table"
-
-
-def _why_not(unit: Unit) -> tuple[str, str]:
-    if unit.load == "not-found":
-        return "is not installed", "install the package ovirt-rdma-host again"
-    if unit.active == "failed":
-        again = f"journalctl -b -u {DAEMON_UNIT}; then: systemctl restart {DAEMON_UNIT}"
-        return "has failed", again
-    return "is not running", _ENABLE
 
 
 DAEMON = Rule("DAEMON-01", _daemon)
@@ -322,22 +263,22 @@ def _interface(view: View, rule: InterfaceRule) -> Finding:
     about, title = About(NAMES.id, rule.name), rule.title
     named = [port for port in view.ports if rule in port.rules]
     if not named:
-        why = _why(rule, view.ports)
         present = ", ".join(port.name for port in view.ports[:8])
         fix = "nothing to fix if the rule is for other hosts; "
         fix += f"ports here: {present}" if present else "else see DRIVER-01"
+        why = _why(rule, view.ports)
         return about.warns(f"{title} names no port of this host: {why}", fix)
-    ruled = [one.name for one in view.interfaces if one.wanted == rule]
-    if ruled:
-        return about.passes(f"{title} names {', '.join(ruled)}")
     of_ports = [netdev for port in named for netdev in view.on_port(port)]
+    ruled = ", ".join(one.name for one in of_ports if one.wanted == rule)
+    with_pkey = [one for one in of_ports if names_pkey(rule, one.netdev)]
     places = ", ".join(port.name for port in named)
+    if ruled:
+        return about.passes(f"{title} names {ruled}")
     if not of_ports:
         return about.warns(
             f"{title} names {places}, which has no netdev",
             "ip link; an InfiniBand port has a netdev if ib_ipoib is loaded",
         )
-    with_pkey = [one for one in of_ports if names_pkey(rule, one.netdev)]
     if not with_pkey and _is_planned(view, rule):
         return about.passes(f"{title} names a P_Key child that the plan creates")
     if not with_pkey:
@@ -380,16 +321,12 @@ def _why(rule: InterfaceRule, ports: Sequence[Port]) -> str:
         alone = replace(alone, **{key: getattr(rule, key)})
         if wanted is None or any(names_port(alone, p.device, p.port) for p in ports):
             continue
-        near = ""
-        if key in ("device", "pci", "guid"):
-            near = did_you_mean(str(wanted), present)
-        hint = f" ({near or 'present: ' + _some(present)})"
-        wrong.append(f"no {key} {wanted}{hint if present else ''}")
+        names = isinstance(wanted, str) and key != "link_layer"
+        near = did_you_mean(str(wanted), present) if names else ""
+        some = ", ".join([*dict.fromkeys(present)][:4])
+        hint = f" ({near or 'present: ' + some})" if present else ""
+        wrong.append(f"no {key} {wanted}{hint}")
     return " and ".join(wrong) or "no port matches all of its keys"
-
-
-def _some(names: Collection[str]) -> str:
-    return ", ".join(list(dict.fromkeys(names))[:4])
 
 
 def _vfs(view: View, rule: VfRule) -> Finding:

@@ -32,10 +32,7 @@ for each peer, and multicast still limited to datagrams. Datagram mode with TSO 
 as many bytes to the adapter at a time and scales with peers and cores: NVIDIA
 recommends it, mlx5 supports nothing else, and Omni-Path's vendor measures higher
 throughput with it for parallel streams. Without TSO a datagram sender has CPU costs for
-every 2044 or 4092 bytes, so the large packets of connected mode are faster. The first
-that applies: datagram if connected mode is not possible; connected if a required MTU
-does not fit a datagram; datagram on Omni-Path; connected if TSO is not available; else
-datagram.
+every 2044 or 4092 bytes, so the large packets of connected mode are faster.
 
 Sources: Linux Documentation/infiniband/ipoib.rst and
 drivers/infiniband/ulp/ipoib/{ipoib.h,ipoib_main.c,ipoib_cm.c}, Linux 6.1; Red Hat,
@@ -46,25 +43,23 @@ Cornelis CN5000 performance tuning, IPoIB.
 from __future__ import annotations
 
 import ipaddress
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Optional
+from typing import Optional, Union
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.adapter_models import (
-    CONNECTX_OR_2,
     HFI1,
     MLX4,
     MLX5,
     model_of,
 )
 from ovirt_rdma.host.facts.devices import (
-    Adapter,
     Guid,
     Netdev,
     Profile,
     RdmaDevice,
-    RdmaPort,
 )
 from ovirt_rdma.host.facts.infiniband import (
     AUTO,
@@ -83,6 +78,7 @@ from ovirt_rdma.host.rules.base import (
     SYSFS,
     Change,
     Interface,
+    Port,
     View,
     is_persistent,
 )
@@ -125,15 +121,15 @@ def class_of(changes: Iterable[Change], profile: Optional[Profile]) -> str:
 class Settings:
     """The profile of a netdev.
 
-    - ``target``: the profile for Changes (a UUID or ``new:NETDEV``); None if there is
-      none, and only sysfs is set.
-    - ``profile``: the existing profile.
-    - ``blocked``: a clause why no profile can be created, or changed.
+    target: for Changes (a UUID or ``new:NETDEV``); None: only sysfs is set
+    profile: the existing one
+    blocked: a clause why no profile can be created, or changed, and its ``fix``
     """
 
     target: Optional[str] = None
     profile: Optional[Profile] = None
     blocked: str = ""
+    fix: str = ""
 
     def value(self, name: str) -> Optional[str]:
         """Return a property; None if it is not set or there is no profile."""
@@ -154,75 +150,72 @@ class Settings:
 
 def settings_of(view: View, interface: Interface) -> Settings:
     """Return the Settings of ``interface``."""
-    profile = interface.profile
+    profile, name = interface.profile, interface.name
     if not interface.is_ipoib:
         blocked = _no_profile(view, interface)
         return Settings(profile.uuid if profile else None, profile, blocked)
     if interface.planned:
-        managed = is_managed(view, interface.parent or "")
-        return Settings(NEW + interface.name if managed else None)
-    if not is_managed(view, interface.name):
+        managed = (interface.parent or "") in view.managed
+        return Settings(NEW + name if managed else None)
+    if name not in view.managed:
         return Settings()
     # It may name the port by GUID only, and no netdev.
-    profile = profile or _by_guid(view, interface, named=False)
+    profile = profile or profile_of_guid(view, interface, named=False)
     if profile and is_persistent(profile) and profile.type == INFINIBAND_TYPE:
         return Settings(profile.uuid, profile)
-    blocked = _blocked(view, interface)
-    return Settings(None if blocked else NEW + interface.name, blocked=blocked)
+    blocked, fix = _blocked(view, interface)
+    return Settings(None if blocked else NEW + name, blocked=blocked, fix=fix)
 
 
 def _no_profile(view: View, interface: Interface) -> str:
     """Return why there is no profile of an Ethernet netdev to change, or nothing."""
-    manager = view.facts.network_manager
+    manager, name = view.facts.network_manager, interface.name
     if manager is None or not manager.running:
         return Sentence(
             "network-manager-not-running",
             "NetworkManager is not running: set it where the netdev is configured",
         )
     if interface.profile is None:
-        return Sentence(
-            "profile-missing",
-            f"no NetworkManager profile is active on {interface.name}",
-        )
+        why = f"no NetworkManager profile is active on {name}"
+        return Sentence("profile-missing", why)
     if not is_persistent(interface.profile):
-        return Sentence(
-            "profile-in-memory-only",
-            f"the profile of {interface.name} is in NetworkManager's memory only",
-        )
+        why = f"the profile of {name} is in NetworkManager's memory only"
+        return Sentence("profile-in-memory-only", why)
     return ""
 
 
-def _blocked(view: View, interface: Interface) -> str:
-    """Return a clause why no profile can be created for an IPoIB netdev without one;
-    empty if one can.
-    """
-    name = interface.name
-    foreign = renamed_profile(view, interface)
+def _blocked(view: View, interface: Interface) -> tuple[str, str]:
+    """Return why no IPoIB profile can be created, and the fix; empty if one can."""
+    name, foreign = interface.name, profile_of_guid(view, interface, named=True)
+    bonds, addresses = bonds_of(view, interface), static_addresses(interface.netdev)
     if foreign:
-        return Sentence(
-            "profile-of-other-netdev",
+        why = (
             f"the profile {foreign.name!r} of this port names the netdev "
-            f"{foreign.interface_name}",
+            f"{foreign.interface_name}"
+        )
+        return Sentence("profile-of-other-netdev", why), (
+            f"nmcli connection modify {foreign.uuid} {INTERFACE_NAME} "
+            f"{shlex.quote(name)}, or restore the netdev's old name"
         )
     if interface.is_child and child_pkey(interface) is None:
-        return Sentence(
-            "child-name-unsupported",
+        why = (
             "NetworkManager requires the name that create_child gives a P_Key child, "
-            f"but {name} has another",
+            f"but {name} has another"
         )
-    bonds = bonds_of(view, interface)
+        fix = "delete the child, and add its P_Key to pkey_children in the policy"
+        return Sentence("child-name-unsupported", why), fix
     if bonds:
-        return Sentence(
-            "bond-without-profile",
-            f"{name} is a member of {bonds[0]}, but has no profile for that",
-        )
-    addresses = static_addresses(interface.netdev)
+        why = f"{name} is a member of {bonds[0]}, but has no profile for that"
+        fix = "create the bond in the engine, or create profiles for it and its members"
+        return Sentence("bond-without-profile", why), fix
     if addresses:
-        return Sentence(
-            "address-without-profile",
-            f"{name} has the address {addresses[0]}, which is in no profile",
+        why = f"{name} has the address {addresses[0]}, which is in no profile"
+        return Sentence("address-without-profile", why), (
+            f"move the address to a profile of type infiniband for {name} with "
+            f"infiniband.transport-mode {DATAGRAM}, or remove it and let the engine "
+            "assign one"
         )
-    return ""
+    return "", ""
 
 
 def child_pkey(interface: Interface) -> Optional[str]:
@@ -258,27 +251,19 @@ def new_profile(
     return tuple(Change(PROFILE, target, None, v, n) for n, v in properties.items())
 
 
-def is_managed(view: View, name: str) -> bool:
-    """Whether NetworkManager is running and manages the netdev ``name``."""
-    return name in view.managed
-
-
-def renamed_profile(view: View, interface: Interface) -> Optional[Profile]:
-    """Return the profile of the port's GUID that names another netdev, or None."""
-    return _by_guid(view, interface, named=True)
-
-
-def _by_guid(view: View, interface: Interface, *, named: bool) -> Optional[Profile]:
+def profile_of_guid(
+    view: View, interface: Interface, *, named: bool
+) -> Optional[Profile]:
+    """Return the profile of the port's GUID for another netdev (``named``) or none."""
     guid = Guid.of_address(interface.netdev.address)
     if interface.is_child or guid is None:
         return None  # children share their parent's GUID
     for profile in view.profiles:
-        settings = Settings(profile=profile)
         if (
             profile.type == INFINIBAND_TYPE
             and is_persistent(profile)
             and Guid.of_address(profile.value(MAC_ADDRESS) or "") == guid
-            and settings.value(P_KEY) is None
+            and Settings(profile=profile).value(P_KEY) is None
             and profile.interface_name != interface.name
             and (profile.interface_name is not None) is named
         ):
@@ -288,23 +273,25 @@ def _by_guid(view: View, interface: Interface, *, named: bool) -> Optional[Profi
 
 def bonds_of(view: View, interface: Interface) -> tuple[str, ...]:
     """Return the bonds of which ``interface`` is a member: one, or none."""
-    above = [view.netdev(name) for name in interface.netdev.uppers]
-    return tuple(upper.name for upper in above if upper and upper.bond)
+    above = filter(None, map(view.netdev, interface.netdev.uppers))
+    return tuple(upper.name for upper in above if upper.bond)
 
 
 def static_addresses(netdev: Netdev) -> tuple[str, ...]:
-    """Return the IP addresses of ``netdev`` without link-local ones, which the kernel
-    assigns itself.
-    """
-    addresses = []
-    for text in netdev.addresses:
-        try:
-            if ipaddress.ip_interface(text).ip.is_link_local:
-                continue
-        except ValueError:
-            pass  # an invalid address counts too, so that it is not lost
-        addresses.append(text)
-    return tuple(addresses)
+    """Return the IP addresses but link-local ones, which the kernel assigns."""
+    # An invalid address counts, so that it is not lost.
+    parsed = ((text, parsed_address(text)) for text in netdev.addresses)
+    return tuple(text for text, one in parsed if one is None or not one.is_link_local)
+
+
+def parsed_address(
+    text: str,
+) -> Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface, None]:
+    """Return an address with its prefix length; None if it is not valid."""
+    try:
+        return ipaddress.ip_interface(text)
+    except ValueError:
+        return None
 
 
 def write(interface: Interface, name: str, after: str) -> Change:
@@ -341,24 +328,6 @@ def revision_text(device: RdmaDevice) -> str:
     return f"PCI id {ids}, PCI revision {_bare(device.pci.revision)}, hw_rev {hw_rev}"
 
 
-def chip(device: RdmaDevice) -> str:
-    """Return the product name of the chip, or the driver if the id is unknown."""
-    model = model_of(device.pci) if device.pci else None
-    if model is None or model.name == CONNECTX_OR_2:
-        return device.driver or "RDMA device"
-    return model.name
-
-
-def is_mlx5(device: RdmaDevice) -> bool:
-    """Whether ``device`` uses mlx5: Connect-IB, ConnectX-4 and later."""
-    return device.driver == MLX5
-
-
-def is_omni_path(device: RdmaDevice) -> bool:
-    """Whether ``device`` is an Omni-Path HFI."""
-    return device.driver == HFI1
-
-
 def _bare(number: str) -> str:
     """Return ``a0`` for ``0xA0`` and for ``a0``."""
     return number.strip().lower().removeprefix("0x")
@@ -390,9 +359,7 @@ class Tso:
 
 
 def no_connected_mode(view: View, interface: Interface) -> str:
-    """Return a clause why ``interface`` cannot be in connected mode, or why it is
-    unknown if it can; empty if it can.
-    """
+    """Return a clause why connected mode is not possible or not known to be."""
     if interface.mode == CONNECTED:
         return ""
     for option in view.facts.software.kernel_config or ():
@@ -401,28 +368,28 @@ def no_connected_mode(view: View, interface: Interface) -> str:
                 "kernel-option-missing",
                 "this kernel is built without CONFIG_INFINIBAND_IPOIB_CM",
             )
-    accepts = accepts_connections(interface.netdev)
+    first = interface.netdev.address[:2]
+    try:
+        accepts: Optional[bool] = bool(int(first, 16) & _RC_FLAG)
+    except ValueError:
+        accepts = None
     if accepts is None and not interface.planned:
         return Sentence(
             "connected-mode-unknown",
             "its address cannot be read, which would show if it is possible",
         )
     if accepts is False:
-        first = interface.netdev.address[:2]
-        why = f"the driver accepts no connections (the address begins with {first})"
-        if is_mlx5(interface.device):
-            why = (
-                "mlx5's enhanced IPoIB (ConnectX-4 and later) supports datagram mode "
-                f"only (the address begins with {first})"
-            )
+        why = "the driver accepts no connections"
+        if interface.device.driver == MLX5:
+            why = "mlx5's enhanced IPoIB (ConnectX-4 and later) supports datagram mode"
+            why = f"{why} only"
+        why = f"{why} (the address begins with {first})"
         return Sentence("connected-mode-unsupported", why)
     return no_mode_file(interface)
 
 
 def no_mode_file(interface: Interface) -> str:
-    """Return a clause why neither we nor NetworkManager can change the mode of
-    ``interface``; empty if they can.
-    """
+    """Return a clause why nobody can change the mode; empty if it can be."""
     ipoib = interface.netdev.ipoib
     if ipoib is None or ipoib.sysfs:
         return ""
@@ -432,20 +399,11 @@ def no_mode_file(interface: Interface) -> str:
     )
 
 
-def accepts_connections(netdev: Netdev) -> Optional[bool]:
-    """Whether the address shows that connected mode is possible; None if unknown."""
-    try:
-        return bool(int(netdev.address.split(":")[0], 16) & _RC_FLAG)
-    except ValueError:
-        return None
-
-
 def port_limit(interface: Interface) -> Optional[MtuLimit]:
     """Return the largest datagram MTU that the kernel accepts once the policy's
     port_mtu is set (more is EINVAL); None if unknown.
     """
-    most = interface.port.max_mtu
-    planned = planned_port_mtu(interface)
+    most, planned = interface.port.max_mtu, planned_port_mtu(interface)
     if planned is not None:
         return MtuLimit(planned - HEADER, f"the policy sets port_mtu {planned}")
     if most is None:
@@ -455,7 +413,7 @@ def port_limit(interface: Interface) -> Optional[MtuLimit]:
 
 def unknown_mtu_fix(device: RdmaDevice) -> str:
     """Return the fix if a port's largest MTU is unknown."""
-    if is_omni_path(device):
+    if device.driver == HFI1:
         return (
             "Omni-Path's driver reports at most 4096 to verbs: set mtu to a number, "
             "10236 if the fabric has 10240"
@@ -472,16 +430,16 @@ def datagram_limit(interface: Interface) -> Optional[MtuLimit]:
     The broadcast group may allow less: the kernel does not show the group's MTU, only
     its effect on the netdev's.
     """
-    port = interface.port
-    limits = [limit] if (limit := port_limit(interface)) else []
+    port, limit = interface.port, port_limit(interface)
     # A port whose own MTU changes limits the link only until then.
     by_port = (
         planned_port_mtu(interface) is not None and port.active_mtu == port.max_mtu
     )
-    if port.active_mtu is not None and port.is_active and not by_port:
-        why = f"the link has MTU {port.active_mtu}, limited by its other end"
-        limits.append(MtuLimit(port.active_mtu - HEADER, why))
-    return min(limits, key=lambda limit: limit.mtu) if limits else None
+    if port.active_mtu is None or not port.is_active or by_port:
+        return limit
+    why = f"the link has MTU {port.active_mtu}, limited by its other end"
+    link = MtuLimit(port.active_mtu - HEADER, why)
+    return link if limit is None or link.mtu < limit.mtu else limit
 
 
 def mtu_limit(interface: Interface, mode: Optional[str]) -> Optional[MtuLimit]:
@@ -492,40 +450,38 @@ def mtu_limit(interface: Interface, mode: Optional[str]) -> Optional[MtuLimit]:
 
 
 def planned_port_mtu(interface: Interface) -> Optional[int]:
-    """Return the port MTU in bytes that the plan sets, which recreates the netdev.
-
-    None if it is unchanged.
-    """
+    """Return the port MTU in bytes that the plan sets; None if it is unchanged."""
     wanted = interface.wanted.port_mtu if interface.wanted else None
-    if no_port_mtu(interface.device, interface.adapter, interface.port):
+    if no_port_mtu(interface):
         return None
-    return wanted if wanted != port_mtu_of(interface.adapter, interface.port) else None
+    return wanted if wanted != port_mtu_of(interface) else None
 
 
-def no_port_mtu(device: RdmaDevice, adapter: Optional[Adapter], port: RdmaPort) -> str:
-    """Return a clause why the MTU of ``port`` itself cannot be set; empty if it can.
+def no_port_mtu(place: Union[Port, Interface]) -> str:
+    """Return a clause why the port's own MTU cannot be set; empty if it can.
 
     Only mlx4 has it, for InfiniBand ports, but not on virtual functions, or while there
     are some (drivers/net/ethernet/mellanox/mlx4/main.c, mlx4_init_port_info).
     """
-    why = ""
-    if not port.is_infiniband:
+    adapter, why = place.adapter, ""
+    if not place.port.is_infiniband:
         why = "it is an Ethernet port, and only InfiniBand ports have that setting"
-    elif device.driver != MLX4:
-        why = f"only mlx4 has that setting, and this is {chip(device)}"
+    elif place.device.driver != MLX4:
+        driver = place.device.driver or "another driver"
+        why = f"only mlx4 has that setting, and this is {driver}"
     elif adapter and adapter.physical_function:
         why = "it is a virtual function, and only the physical one has that setting"
     elif adapter and adapter.vfs:
         why = f"mlx4 does not allow it while there are {adapter.vfs} VFs"
-    elif port_mtu_of(adapter, port) is None:
+    elif port_mtu_of(place) is None:
         why = "the driver does not show it (mlx4_portN_mtu)"
     return Sentence("port-mtu-not-settable", why) if why else ""
 
 
-def port_mtu_of(adapter: Optional[Adapter], port: RdmaPort) -> Optional[int]:
-    """Return the ``mlx4_portN_mtu`` of ``port`` in bytes; None if it has none."""
-    mtus = adapter.port_mtus if adapter else ()
-    return mtus[port.number - 1] if 1 <= port.number <= len(mtus) else None
+def port_mtu_of(place: Union[Port, Interface]) -> Optional[int]:
+    """Return the ``mlx4_portN_mtu`` of the port in bytes; None if it has none."""
+    mtus, number = place.adapter.port_mtus if place.adapter else (), place.port.number
+    return mtus[number - 1] if 1 <= number <= len(mtus) else None
 
 
 def tso_of(netdev: Netdev) -> Optional[Tso]:
@@ -541,9 +497,7 @@ def tso_of(netdev: Netdev) -> Optional[Tso]:
 
 
 def no_tso(interface: Interface) -> Optional[str]:
-    """Return a clause why TSO is not available in datagram mode; empty if it is, None
-    if unknown.
-    """
+    """Return why there is no TSO in datagram mode; empty if there is; None: unknown."""
     if is_connectx_a0(interface.device):
         return "a ConnectX of revision a0 must not use TSO"
     tso = tso_of(interface.netdev)
@@ -562,10 +516,10 @@ NETWORK, BOND, POLICY = "network", "bond", "policy"
 class DecidedMtu:
     """The MTU of a netdev in a mode; MTUs are in bytes.
 
-    - ``by``: NETWORK, BOND, POLICY or PROFILE; empty if none of them has an MTU.
-      ``who`` names it in a sentence.
-    - ``wanted``: its MTU; None for the largest.
-    - ``limit``: the largest in that mode; None if it is unknown.
+    by: NETWORK, BOND, POLICY or PROFILE; empty if none of them has an MTU
+    who: its name in a sentence
+    wanted: its MTU; None for the largest
+    limit: the largest in that mode; None if it is unknown
     """
 
     by: str
@@ -658,9 +612,7 @@ def choose_mode(view: View, interface: Interface) -> Optional[Choice]:
 
 
 def asked_mode(view: View, interface: Interface) -> Optional[str]:
-    """Return the mode that the logical network on ``interface`` asks for by ipoib_mode;
-    None if it asks for none.
-    """
+    """Return the mode that the logical network asks for by ipoib_mode, or None."""
     asked = interface.network.ipoib_mode if interface.network else None
     if asked == AUTO:
         return _best(view, interface).mode
@@ -674,10 +626,10 @@ def _best(view: View, interface: Interface) -> Choice:
     too_large = too_large_for_datagrams(view, interface)
     if too_large and not decided_mtu(view, interface, CONNECTED).too_large:
         return Choice(CONNECTED, too_large)
-    if is_omni_path(interface.device):
+    driver, without_tso = interface.device.driver, no_tso(interface)
+    if driver == HFI1:
         why = "on Omni-Path it carries up to 10236 bytes and scales better"
         return Choice(DATAGRAM, why)
-    driver, without_tso = interface.device.driver, no_tso(interface)
     if driver is None or without_tso is None:
         what = "driver" if driver is None else "TSO state"
         why = f"the {what}, which decides, is unknown"
@@ -699,9 +651,7 @@ def planned_mode(view: View, interface: Interface) -> Optional[str]:
 
 
 def mode_for_mtu(view: View, interface: Interface) -> Optional[str]:
-    """Return the mode for which the MTU of ``interface`` is decided: the planned one,
-    or the one that only this MTU prevents.
-    """
+    """Return the planned mode, or the one that only the MTU prevents."""
     choice = choose_mode(view, interface)
     too_large = too_large_for_datagrams(view, interface)
     if choice and choice.refused and choice.refused == too_large:
@@ -710,9 +660,7 @@ def mode_for_mtu(view: View, interface: Interface) -> Optional[str]:
 
 
 def too_large_for_datagrams(view: View, interface: Interface) -> str:
-    """Return a clause if the MTU of network, bond or policy does not fit a datagram;
-    empty if it does, or if the limit is unknown.
-    """
+    """Return a clause if the MTU that is asked for fits no datagram; or nothing."""
     decided = decided_mtu(view, interface, DATAGRAM)
     if decided.limit is None or not decided.too_large:
         return ""

@@ -13,12 +13,12 @@ NetworkManager.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Optional
+from typing import Callable, Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.devices import Ipoib, Profile, RdmaPort
+from ovirt_rdma.host.facts.devices import Ipoib, RdmaPort
 from ovirt_rdma.host.facts.infiniband import (
     DATAGRAM,
     DEFAULT_PARTITION,
@@ -50,7 +50,6 @@ from ovirt_rdma.host.rules.ipoib import (
     P_KEY,
     PARENT,
     choose_mode,
-    is_managed,
     new_profile,
     port_limit,
 )
@@ -68,12 +67,11 @@ PARENT_LENGTH = 10
 class WantedChild:
     """A child that the policy requires on ``parent``, a port's base netdev.
 
-    - ``pkey``: such as ``0x8001``, with bit 15 set, as the kernel sets it.
-    - ``name``: the name that the kernel gives it; if it exists, its present name.
-    - ``exists``: the child exists.
-    - ``member``: the port's P_Key table entry for the partition (``0x0001``: limited
-      member), None if the table has none.
-    - ``refused``: a clause with the reason why it cannot be created, and its ``fix``.
+    pkey: such as ``0x8001``, with bit 15 set, as the kernel sets it
+    name: the name that the kernel gives it; if it exists, its present name
+    member: the port's P_Key table entry for the partition (``0x0001``: limited member),
+        None if the table has none
+    refused: a clause why it cannot be created, and its ``fix``
     """
 
     parent: Interface
@@ -98,7 +96,9 @@ def required_children(view: View) -> tuple[WantedChild, ...]:
     for parent in view.ipoib:
         if parent.is_child or parent.wanted is None:
             continue
-        for partition in _partitions(parent):
+        keys = (int(text, 16) for text in parent.wanted.pkey_children)
+        named = tuple(dict.fromkeys(map(partition_bits, keys)))
+        for partition in followed_partitions(parent) if parent.follows else named:
             pkey = full_member(partition)
             existing = present.get((parent.name, partition))
             name = existing or f"{parent.name[:PARENT_LENGTH]}.{pkey[2:]}"
@@ -106,10 +106,8 @@ def required_children(view: View) -> tuple[WantedChild, ...]:
             if not existing:
                 refused, fix = _refused(view, parent, partition, name)
             if not existing and name in taken:
-                refused = Sentence(
-                    "netdev-name-taken",
-                    f"another netdev {name} exists, or will exist",
-                )
+                why = f"another netdev {name} exists, or will exist"
+                refused = Sentence("netdev-name-taken", why)
                 name = f"{parent.name}.{pkey[2:]}"
             taken.add(name)
             member = table_entry(parent.port, partition)
@@ -117,14 +115,6 @@ def required_children(view: View) -> tuple[WantedChild, ...]:
                 WantedChild(parent, pkey, name, bool(existing), member, refused, fix)
             )
     return tuple(wanted)
-
-
-def _partitions(parent: Interface) -> tuple[int, ...]:
-    """Return the partitions for which ``parent`` needs children."""
-    if parent.follows:
-        return followed_partitions(parent)
-    named = parent.wanted.pkey_children if parent.wanted else ()
-    return tuple(dict.fromkeys(partition_bits(int(text, 16)) for text in named))
 
 
 def followed_partitions(parent: Interface) -> tuple[int, ...]:
@@ -143,37 +133,31 @@ def followed_partitions(parent: Interface) -> tuple[int, ...]:
 
 def planned_children(view: View) -> tuple[Interface, ...]:
     """Return the children that the plan creates, with their values right after."""
-    planned = []
-    for child in required_children(view):
-        if child.exists or child.member is None or child.refused:
-            continue
-        parent = child.parent
-        limit = port_limit(parent)
-        netdev = replace(
-            parent.netdev,
-            name=child.name,
-            mtu=limit.mtu if limit else parent.netdev.mtu,
-            driver="ipoib",
-            operstate="down",
-            carrier=None,
-            uppers=(),
-            lowers=(),
-            addresses=(),
-            ipoib=Ipoib(DATAGRAM, child.pkey, parent.name),
-        )
-        interface = replace(
-            parent,
-            netdev=netdev,
-            wanted=interface_rule_for(
-                view.policy.host, netdev, parent.device, parent.port
-            ),
-            profile=None,
-            network=None,
-            uses=(),
-            planned=True,
-        )
-        planned.append(interface)
-    return tuple(planned)
+    children = required_children(view)
+    return tuple(
+        _planned(view, child)
+        for child in children
+        if not (child.exists or child.member is None or child.refused)
+    )
+
+
+def _planned(view: View, child: WantedChild) -> Interface:
+    parent, limit = child.parent, port_limit(child.parent)
+    netdev = replace(
+        parent.netdev,
+        name=child.name,
+        mtu=limit.mtu if limit else parent.netdev.mtu,
+        driver="ipoib",
+        operstate="down",
+        carrier=None,
+        uppers=(),
+        lowers=(),
+        addresses=(),
+        ipoib=Ipoib(DATAGRAM, child.pkey, parent.name),
+    )
+    wanted = interface_rule_for(view.policy.host, netdev, parent.device, parent.port)
+    unused = replace(parent, profile=None, network=None, uses=())
+    return replace(unused, netdev=netdev, wanted=wanted, planned=True)
 
 
 @once_per_view
@@ -183,11 +167,28 @@ def parents_first(view: View) -> tuple[Interface, ...]:
     return tuple(sorted(everything, key=lambda i: (i.is_child, i.name)))
 
 
-def table_entry(port: RdmaPort, partition: int) -> Optional[str]:
-    """Return the port's table entry for ``partition``, None if it has none.
+NO_NETDEV = "this host has no IPoIB netdev"
 
-    An entry of a full member takes precedence over one of a limited member.
-    """
+
+def of_netdevs(
+    rule: str,
+    judge: Callable[[View, About, Interface], Iterable[Outcome]],
+    otherwise: str = NO_NETDEV,
+    applies: Callable[[Interface], bool] = lambda _: True,
+) -> Rule:
+    """Return a rule about IPoIB netdevs; planned ones have steps only."""
+
+    def check(view: View) -> Iterator[Outcome]:
+        for one in filter(applies, parents_first(view)):
+            for outcome in judge(view, About(rule, one.name), one):
+                if not one.planned or isinstance(outcome, Step):
+                    yield outcome
+
+    return Rule(rule, check, otherwise)
+
+
+def table_entry(port: RdmaPort, partition: int) -> Optional[str]:
+    """Return the port's entry for ``partition``, a full member's first, or None."""
     entries = [e.value for e in port.pkeys if partition_of(e.value) == partition]
     return max(entries, key=lambda value: int(value, 16), default=None)
 
@@ -196,67 +197,65 @@ def _refused(
     view: View, parent: Interface, partition: int, name: str
 ) -> tuple[str, str]:
     """Return a clause why a child cannot be created, and the fix; empty if it can."""
+    of_child = (
+        profile
+        for profile in view.profiles
+        if profile.type == INFINIBAND_TYPE and is_persistent(profile)
+        if profile.interface_name == name
+        or (
+            profile.value(PARENT) == parent.name
+            and partition_of(profile.value(P_KEY)) == partition
+        )
+    )
+    profile = next(of_child, None) if parent.name in view.managed else None
     if partition_of(parent.pkey) == partition:
         why = f"{parent.name} itself is in that partition"
         return Sentence("partition-of-parent", why), ""
-    if not is_managed(view, parent.name):
-        return "", ""
-    if len(parent.name) > PARENT_LENGTH:
+    if parent.name in view.managed and len(parent.name) > PARENT_LENGTH:
         why = (
             f"the kernel names children by the first {PARENT_LENGTH} letters of "
             f"{parent.name}, and NetworkManager expects another name"
         )
         return Sentence("parent-name-too-long", why), ""
-    profile = _profile_of(view, parent, partition, name)
-    if profile:
-        why = (
-            f"the profile {profile.name!r} is for this child, but NetworkManager has "
-            "not activated it"
-        )
-        fix = f"nmcli connection up {profile.uuid}; or delete it, and apply creates one"
-        return Sentence("profile-not-active", why), fix
-    return "", ""
-
-
-def _profile_of(
-    view: View, parent: Interface, partition: int, name: str
-) -> Optional[Profile]:
-    """Return the profile for a child that does not exist; None if there is none."""
-    for profile in view.profiles:
-        if profile.type != INFINIBAND_TYPE or not is_persistent(profile):
-            continue
-        pkey = partition_of(profile.value(P_KEY))
-        if profile.interface_name == name or (
-            profile.value(PARENT) == parent.name and pkey == partition
-        ):
-            return profile
-    return None
+    if profile is None:
+        return "", ""
+    why = (
+        f"the profile {profile.name!r} is for this child, but NetworkManager has not "
+        "activated it"
+    )
+    fix = f"nmcli connection up {profile.uuid}; or delete it, and apply creates one"
+    return Sentence("profile-not-active", why), fix
 
 
 def _children(view: View) -> Iterator[Outcome]:
     """Yield findings for the required children and the existing ones."""
-    named = set()
-    for child in required_children(view):
-        named.add(child.name)
+    required = required_children(view)
+    named = {child.name for child in required}
+    for child in required:
         yield from _wanted(view, child)
     for interface in view.ipoib:
         if interface.is_child and interface.name not in named:
             yield _existing(view, interface)
     for interface in view.ipoib:
-        if interface.follows and not followed_partitions(interface):
-            about = About(CHILDREN.id, interface.name)
-            port = interface.port_name
-            yield (
-                about.passes(
-                    f"{port} is in no partition that needs a child of {interface.name}"
-                )
-                if interface.port.pkeys
-                else about.fails(
-                    f"the P_Key table of {port} could not be read, so no child follows "
-                    "it"
-                )
+        about, port = About(CHILDREN.id, interface.name), interface.port_name
+        if not interface.follows or followed_partitions(interface):
+            continue
+        if interface.port.pkeys:
+            none = f"{port} is in no partition that needs a child of {interface.name}"
+            yield about.passes(none)
+        else:
+            unread = f"the P_Key table of {port} could not be read"
+            yield about.fails(f"{unread}, so no child follows it")
+    for place in view.ports:
+        keys = [r for r in place.rules if r.pkey_children or r.partitions]
+        if keys and not any(one.is_ipoib for one in view.on_port(place)):
+            wanted = ", ".join(keys[0].pkey_children) or f"partitions: {FOLLOW}"
+            yield About(CHILDREN.id, place.name).fails(
+                f"{place.name} has no IPoIB netdev for the children of "
+                f"{keys[0].title} ({wanted})",
+                "modprobe ib_ipoib, and see IB-PORT-01 and DRIVER-01; a RoCE port has "
+                "no IPoIB",
             )
-    yield from _without_parent(view)
 
 
 def _wanted(view: View, child: WantedChild) -> Iterator[Outcome]:
@@ -298,7 +297,7 @@ def _wanted(view: View, child: WantedChild) -> Iterator[Outcome]:
 
 def _step(view: View, about: About, child: WantedChild) -> Step:
     parent, name, pkey = child.parent.name, child.name, child.pkey
-    if is_managed(view, parent):
+    if parent in view.managed:
         planned = [i for i in parents_first(view) if i.planned and i.name == name]
         choice = choose_mode(view, planned[0]) if planned else None
         mode = DATAGRAM if choice is None or choice.refused else choice.mode
@@ -328,38 +327,19 @@ def _step(view: View, about: About, child: WantedChild) -> Step:
 def _existing(view: View, interface: Interface) -> Finding:
     """Return the finding for a child that the policy does not name; it is unchanged."""
     name, partition = interface.name, partition_of(interface.pkey)
-    about = About(CHILDREN.id, name)
-    shown = f"{name} (P_Key {interface.pkey})"
+    about, shown = About(CHILDREN.id, name), f"{name} (P_Key {interface.pkey})"
     if partition is None:
         return about.warns(f"the P_Key of {name} could not be read")
-    if interface.port.pkeys and table_entry(interface.port, partition) is None:
-        fix = (
-            "add the port to the partition in the subnet manager, or remove the child; "
-            "it comes up by itself when the P_Key appears"
-        )
-        if any(p.name == interface.parent and p.follows for p in view.ipoib):
-            fix += (
-                "; the daemon removes children that our runs created and that are not "
-                "in use"
-            )
-        return about.warns(
-            f"{shown} has no carrier: its P_Key is not in the port's table", fix
-        )
-    return about.passes(f"{shown} is in a partition of its port")
-
-
-def _without_parent(view: View) -> Iterator[Finding]:
-    """Yield a finding for each port that needs children but has no IPoIB netdev."""
-    for port in view.ports:
-        needing = [rule for rule in port.rules if rule.pkey_children or rule.partitions]
-        if needing and not any(i.is_ipoib for i in view.on_port(port)):
-            keys = ", ".join(needing[0].pkey_children) or f"partitions: {FOLLOW}"
-            yield About(CHILDREN.id, port.name).fails(
-                f"{port.name} has no IPoIB netdev for the children of "
-                f"{needing[0].title} ({keys})",
-                "modprobe ib_ipoib, and see IB-PORT-01 and DRIVER-01; a RoCE port has "
-                "no IPoIB",
-            )
+    if not interface.port.pkeys or table_entry(interface.port, partition):
+        return about.passes(f"{shown} is in a partition of its port")
+    fix = (
+        "add the port to the partition in the subnet manager, or remove the child; it "
+        "comes up by itself when the P_Key appears"
+    )
+    if any(one.name == interface.parent and one.follows for one in view.ipoib):
+        fix += "; the daemon removes children of ours that are not in use"
+    lost = f"{shown} has no carrier: its P_Key is not in the port's table"
+    return about.warns(lost, fix)
 
 
 def _follower(view: View) -> Iterator[Outcome]:
@@ -370,14 +350,9 @@ def _follower(view: View) -> Iterator[Outcome]:
     present = next((file for file in files if file.path == FOLLOW_PARTITIONS), None)
     if not parents:
         none = "no rule with partitions: follow applies to an IPoIB netdev here"
-        yield (
-            about.skips(none)
-            if present is None
-            else about.warns(
-                f"there is {FOLLOW_PARTITIONS}, but {none}; the children are unchanged",
-                f"ovirt-rdma-host revert {FOLLOWER.id}/{HOST}",
-            )
-        )
+        left = f"there is {FOLLOW_PARTITIONS}, but {none}; the children are unchanged"
+        revert = f"ovirt-rdma-host revert {FOLLOWER.id}/{HOST}"
+        yield about.warns(left, revert) if present else about.skips(none)
         return
     wanted = own_text(["partitions: follow"])
     if present and present.text == wanted:
@@ -389,7 +364,6 @@ def _follower(view: View) -> Iterator[Outcome]:
         + (refused or f"{FOLLOW_PARTITIONS} does not allow it")
     )
     before = present.text if present else None
-    change = Change(FILE, FOLLOW_PARTITIONS, before, wanted)
     yield about.step(
         "let the daemon make and remove P_Key children",
         "none",
@@ -399,7 +373,7 @@ def _follower(view: View) -> Iterator[Outcome]:
         "table every few seconds",
         source="Linux drivers/infiniband/core/device.c: no uevent for a new P_Key",
         undo=f"{FOLLOW_PARTITIONS} is removed; the children stay",
-        changes=() if refused else (change,),
+        changes=(Change(FILE, FOLLOW_PARTITIONS, before, wanted),),
         refused=refused,
     )
 

@@ -19,8 +19,7 @@ smaller one. The group's MTU cannot be read. It is taken as the limit if the pro
 requests more, or if nothing is requested and the netdev has one of the MTUs that a
 group can have.
 
-IPOIB-MTU-03 reports large receive buffers, and sets mlx4's port MTU, which determines
-their size there.
+IPOIB-MTU-03 sets mlx4's port MTU, which determines the size of receive buffers there.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.adapter_models import HFI1, MLX5
 from ovirt_rdma.host.facts.infiniband import (
     AUTO,
     COMMON_GROUP_MTU,
@@ -55,6 +55,7 @@ from ovirt_rdma.host.rules.base import (
     Rule,
     Step,
     View,
+    each,
     is_persistent,
 )
 from ovirt_rdma.host.rules.ipoib import (
@@ -70,8 +71,6 @@ from ovirt_rdma.host.rules.ipoib import (
     choose_mode,
     class_of,
     decided_mtu,
-    is_mlx5,
-    is_omni_path,
     may_be_group_mtu,
     mode_for_mtu,
     mtu_limit,
@@ -86,8 +85,7 @@ from ovirt_rdma.host.rules.ipoib import (
     unknown_mtu_fix,
     write,
 )
-from ovirt_rdma.host.rules.ipoib_children import parents_first
-from ovirt_rdma.host.rules.ipoib_profile import NO_NETDEV
+from ovirt_rdma.host.rules.ipoib_children import of_netdevs
 
 _COSTS = (
     "connected mode has no TSO and no checksum offload, and its multicast is still "
@@ -95,54 +93,20 @@ _COSTS = (
 )
 
 
-def mode_changes(view: View, interface: Interface, mode: str) -> tuple[Change, ...]:
-    """Return the Changes of mode and MTU that set ``interface`` to ``mode``."""
-    change = write(interface, "mode", mode)
-    if interface.planned:
-        return (change,)  # IPOIB-MTU-01 sets a new child's MTU
-    mtu = write(interface, "mtu", str(_mtu_in(view, interface, mode)))
-    if mode == CONNECTED:
-        return (change, mtu)
-    return (replace(mtu, clamped=True), change)
-
-
-def _mtu_in(view: View, interface: Interface, mode: str) -> int:
-    """Return the MTU that the change to ``mode`` sets, the present one if unknown."""
-    return decided_mtu(view, interface, mode).mtu or interface.netdev.mtu
-
-
-def _mode(view: View) -> Iterator[Outcome]:
-    """Yield a finding for each IPoIB netdev, and a step if the policy requires another
-    mode.
-    """
-    for interface in parents_first(view):
-        about = About(MODE.id, interface.name)
-        choice = choose_mode(view, interface)
-        step = _mode_step(view, interface, about, choice) if choice else None
-        if not interface.planned:
-            yield _mode_finding(view, interface, about, choice, step)
-        if step:
-            yield step
-
-
-def _mode_finding(
-    view: View,
-    interface: Interface,
-    about: About,
-    choice: Optional[Choice],
-    step: Optional[Step],
-) -> Finding:
-    name, now = interface.name, interface.mode
-    shown = f"{name} is in {now} mode"
+def _mode(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
+    """Yield a finding, and a step if the policy requires another mode."""
+    choice, now = choose_mode(view, interface), interface.mode
+    name, shown = interface.name, f"{interface.name} is in {now} mode"
+    step = _mode_step(view, interface, about, choice) if choice else None
     if now is None:
-        return about.skips(f"the transport mode of {name} is unknown")
-    if choice is None:
-        return _without_policy(view, interface, about, shown)
-    if step is None:
+        yield about.skips(f"the transport mode of {name} is unknown")
+    elif choice is None:
+        yield _without_policy(view, interface, about, shown)
+    elif step is None:
         costs = f"; {_COSTS}" if now == CONNECTED else ""
         say = about.skips if choice.unknown else about.passes
-        return say(f"{shown}: {choice.reason}{costs}")
-    if choice.refused:
+        yield say(f"{shown}: {choice.reason}{costs}")
+    elif choice.refused:
         fix = "set transport_mode: auto or datagram for it in the policy"
         if choice.mode != CONNECTED:
             fix = "lower that MTU first, or set transport_mode: auto for it"
@@ -152,13 +116,17 @@ def _mode_finding(
                 f"{choice.mode}"
             )
         sentence = f"{shown}, and the policy's {choice.mode} mode is not possible"
-        return about.fails(f"{sentence}: {choice.refused}", fix)
-    if now == choice.mode:
-        return about.warns(
+        yield about.fails(f"{sentence}: {choice.refused}", fix)
+    elif now == choice.mode:
+        yield about.warns(
             f"{shown}, but its profile has another mode, which NetworkManager sets at "
             "each activation"
         )
-    return about.fails(f"{shown}, but should be in {choice.mode} mode: {choice.reason}")
+    else:
+        should = f"but should be in {choice.mode} mode: {choice.reason}"
+        yield about.fails(f"{shown}, {should}")
+    if step:
+        yield step
 
 
 def _without_policy(
@@ -176,76 +144,58 @@ def _without_policy(
             "apply",
         )
     why_not = no_connected_mode(view, interface)
-    possible = f"connected is not possible: {why_not}"
-    if not why_not:
-        possible = "connected is possible, and the policy does not set the mode"
-    return about.passes(f"{shown}; {possible}")
+    possible = "possible, and the policy does not set the mode"
+    if why_not:
+        possible = f"not possible: {why_not}"
+    return about.passes(f"{shown}; connected is {possible}")
 
 
 def _mode_step(
     view: View, interface: Interface, about: About, choice: Choice
 ) -> Optional[Step]:
-    now, mode = interface.mode, choice.mode
-    if now is None:
-        return None
-    settings = settings_of(view, interface)
-    if interface.planned and settings.target and not choice.refused:
-        return None  # its profile is created with that mode
-    changes = _profile_changes(settings, now, mode)
-    effect = class_of(changes, settings.profile)
-    if now != mode:
-        effect = LIVE if interface.planned else LINK_DOWN
-        changes += mode_changes(view, interface, mode)
-    if not changes:
-        return None
-    mtu = "" if interface.planned else f" and MTU {interface.netdev.mtu}"
-    profile = ", and the profile's mode" if settings.target else ""
-    before, after = now, mode
+    name, now, mode = interface.name, interface.mode, choice.mode
+    settings, planned = settings_of(view, interface), interface.planned
+    if now is None or (planned and settings.target and not choice.refused):
+        return None  # a planned one's profile is created with that mode
+    changes = settings.change(TRANSPORT_MODE, mode)
+    if settings.value(TRANSPORT_MODE) is None:
+        # IPOIB-PROFILE-01 creates or fixes a profile without a mode first: it then has
+        # the present mode.
+        added = () if now == mode else changes
+        changes = tuple(replace(change, before=now) for change in added)
+    size = decided_mtu(view, interface, mode).mtu or interface.netdev.mtu
+    change, mtu = write(interface, "mode", mode), write(interface, "mtu", str(size))
+    live: tuple[Change, ...] = (replace(mtu, clamped=True), change)
+    before, after, effect = now, mode, LIVE if planned else LINK_DOWN
+    sentence = f"set {name} to {mode} mode with MTU {size}"
     if now == mode:
+        sentence, live = f"set {mode} mode in the profile of {name}", ()
         before = f"profile {settings.value(TRANSPORT_MODE) or 'without mode'}"
-        after = f"profile {mode}"
+        after, effect = f"profile {mode}", class_of(changes, settings.profile)
+    elif planned:  # IPOIB-MTU-01 sets its MTU
+        sentence, live = f"set {name} to {mode} mode; {_COSTS}", (change,)
+    elif mode == CONNECTED:
+        sentence, live = f"{sentence}; {_COSTS}", (change, mtu)
+    else:
+        sentence += ", or less if the broadcast group does not allow it"
+    old = "" if planned else f" and MTU {interface.netdev.mtu}"
+    profile = ", and the profile's mode" if settings.target else ""
+    undo = f"restores {now} mode{old}{profile}"
+    if now == mode:
+        undo = "restores the profile's earlier mode"
+    if not (*changes, *live):
+        return None
     return about.step(
-        _mode_sentence(view, interface, mode),
+        sentence,
         before,
         after,
         effect,
         reason=choice.reason,
         source="Linux Documentation/infiniband/ipoib.rst and ulp/ipoib/ipoib_cm.c",
-        undo="restores the profile's earlier mode"
-        if now == mode
-        else f"restores {now} mode{mtu}{profile}",
-        changes=changes,
+        undo=undo,
+        changes=(*changes, *live),
         refused=choice.refused or settings.blocked,
         users=interface.users,
-    )
-
-
-def _profile_changes(settings: Settings, now: str, mode: str) -> tuple[Change, ...]:
-    """Return the Changes of the profile.
-
-    IPOIB-PROFILE-01 creates or fixes a profile without a mode first: it then has the
-    present mode.
-    """
-    changes = settings.change(TRANSPORT_MODE, mode)
-    if settings.value(TRANSPORT_MODE) is not None:
-        return changes
-    if now == mode:
-        return ()
-    return tuple(replace(change, before=now) for change in changes)
-
-
-def _mode_sentence(view: View, interface: Interface, mode: str) -> str:
-    name = interface.name
-    if interface.mode == mode:
-        return f"set {mode} mode in the profile of {name}"
-    if interface.planned:
-        return f"set {name} to {mode} mode; {_COSTS}"
-    mtu = _mtu_in(view, interface, mode)
-    if mode == CONNECTED:
-        return f"set {name} to connected mode with MTU {mtu}; {_COSTS}"
-    return (
-        f"set {name} to datagram mode with MTU {mtu}, or less if the broadcast group "
-        "does not allow it"
     )
 
 
@@ -266,11 +216,9 @@ def _udev(view: View) -> Iterator[Finding]:
 
 
 @dataclass(frozen=True)
-class MtuCase:
-    """An IPoIB netdev whose MTU the policy sets.
-
-    - ``now``, ``end``: the present mode, and the mode after the plan.
-    - ``decided``: the MTU in the mode ``end``, which is known.
+class _Case:
+    """An IPoIB netdev whose MTU the policy sets. ``now`` and ``end`` are the present
+    mode and that after the plan; ``decided`` is the MTU in ``end``, and known.
     """
 
     interface: Interface
@@ -281,27 +229,18 @@ class MtuCase:
 
     @property
     def auto(self) -> bool:
-        """Whether the policy wants the largest possible MTU."""
         return self.decided.wanted is None
 
     @property
     def target(self) -> int:
-        """The MTU to set, in bytes."""
         return self.decided.mtu or 0
 
     @property
     def limit(self) -> MtuLimit:
-        """The limit in the mode ``end``; the target itself if it is unknown."""
         return self.decided.limit or MtuLimit(self.target, "")
 
     @property
-    def mtu(self) -> int:
-        """The present MTU."""
-        return self.interface.netdev.mtu
-
-    @property
     def profile_mtu(self) -> Optional[int]:
-        """The MTU in the profile; None if it has none."""
         return self.settings.number(MTU)
 
     @property
@@ -319,9 +258,9 @@ class MtuCase:
     @property
     def follows_group(self) -> bool:
         """Whether the present MTU is taken as the group's."""
-        requested = self.profile_mtu is not None and self.profile_mtu >= self.target
-        free = self.profile_mtu is None and self.auto
-        return self.may_be_group and (requested or free)
+        if self.profile_mtu is None:
+            return self.may_be_group and self.auto
+        return self.may_be_group and self.profile_mtu >= self.target
 
     @property
     def refusal(self) -> str:
@@ -350,28 +289,22 @@ class MtuCase:
 
     @property
     def _profile_differs(self) -> bool:
-        """Whether the profile must be changed.
-
-        With ``auto`` it may have no MTU: the kernel then uses that of mode and group.
-        """
-        if not self.auto:
-            return True
-        if self.profile_mtu is None:
-            return False
-        if self.end == DATAGRAM:
-            possible = port_limit(self.interface)
-            most = possible.mtu if possible else self.limit.mtu
-            return not self.target <= self.profile_mtu <= most
-        return self.profile_mtu != self.target
+        # With auto it may have none: the kernel then uses that of mode and group.
+        if not self.auto or self.profile_mtu is None:
+            return not self.auto
+        possible = port_limit(self.interface) or self.limit
+        most = possible.mtu if self.end == DATAGRAM else self.target
+        return not self.target <= self.profile_mtu <= most
 
     @property
     def _live_is_correct(self) -> bool:
+        mtu = self.interface.netdev.mtu
         if self.now != self.end:
             # The change of mode sets the MTU, of a new child the largest one.
             return not self.interface.planned or self.target == CONNECTED_MTU
         if self.recreated is not None:
             return self.auto or self.target == self.recreated
-        return self.mtu == self.target or self.follows_group
+        return mtu == self.target or self.follows_group
 
 
 _LARGER_GROUP = (
@@ -384,19 +317,9 @@ _GROUP_FIX = (
 )
 
 
-def _mtu(view: View) -> Iterator[Outcome]:
-    """Yield a finding for each IPoIB netdev, and a step if the policy requires another
-    MTU.
-    """
-    for interface in parents_first(view):
-        for outcome in _mtu_outcomes(view, interface):
-            if not interface.planned or isinstance(outcome, Step):
-                yield outcome
-
-
-def _mtu_outcomes(view: View, interface: Interface) -> Iterator[Outcome]:
+def _mtu(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
+    """Yield a finding, and a step if the policy requires another MTU."""
     name, now = interface.name, interface.mode
-    about = About(NETDEV_MTU.id, name)
     end = mode_for_mtu(view, interface)
     decided = decided_mtu(view, interface, end)
     if interface.wanted is None or interface.wanted.mtu is None:
@@ -424,12 +347,14 @@ def _mtu_outcomes(view: View, interface: Interface) -> Iterator[Outcome]:
         )
     else:
         settings = settings_of(view, interface)
-        yield from _compare(about, MtuCase(interface, settings, now, end, decided))
+        yield from _compare(about, _Case(interface, settings, now, end, decided))
 
 
-def _compare(about: About, case: MtuCase) -> Iterator[Outcome]:
-    shown = f"{case.interface.name} has MTU {case.mtu} in {case.now} mode"
-    changes = case.changes
+def _compare(about: About, case: _Case) -> Iterator[Outcome]:
+    mtu, changes = case.interface.netdev.mtu, case.changes
+    shown = f"{case.interface.name} has MTU {mtu} in {case.now} mode"
+    by_opensm = case.may_be_group and case.interface.device.driver != HFI1
+    fix = _GROUP_FIX if by_opensm else ""
     if case.refusal:
         yield about.fails(
             f"{shown}, and the policy's {case.target} is not possible: {case.refusal}",
@@ -440,35 +365,34 @@ def _compare(about: About, case: MtuCase) -> Iterator[Outcome]:
     if case.follows_group and not case.auto:
         yield about.fails(
             f"{shown}, although the profile has {case.profile_mtu}: the broadcast "
-            f"group allows {case.mtu}",
+            f"group allows {mtu}",
             f"{_LARGER_GROUP}; else set mtu: auto in the policy",
         )
     elif not changes:
-        yield about.passes(f"{shown}: {_why_correct(case)}")
-    elif case.mtu == case.target:
-        yield about.warns(
-            f"{shown}, but its profile does not have that MTU", _mtu_fix(case)
-        )
+        why = case.limit.reason if case.auto else "the policy requires it"
+        if case.follows_group:
+            why = f"the broadcast group limits it; the port supports {case.limit.mtu}"
+        elif case.end != case.now or case.recreated is not None:
+            why = f"another step sets {case.target}"
+        yield about.passes(f"{shown}: {why}")
+    elif mtu == case.target:
+        yield about.warns(f"{shown}, but its profile does not have that MTU", fix)
     else:
         target = f"the policy requires {case.target}"
         if case.auto:
-            above = "at most " if case.mtu > case.target else ""
+            above = "at most " if mtu > case.target else ""
             target = f"{above}{case.target} is possible: {case.limit.reason}"
-        yield about.fails(f"{shown}, but {target}", _mtu_fix(case))
+        yield about.fails(f"{shown}, but {target}", fix)
     if changes:
         yield _mtu_step(about, case, changes)
 
 
-def _mtu_fix(case: MtuCase) -> str:
-    by_opensm = case.may_be_group and not is_omni_path(case.interface.device)
-    return _GROUP_FIX if by_opensm else ""
-
-
-def _mtu_step(about: About, case: MtuCase, changes: tuple[Change, ...]) -> Step:
+def _mtu_step(about: About, case: _Case, changes: tuple[Change, ...]) -> Step:
     interface, kinds = case.interface, {change.kind for change in changes}
+    mtu = interface.netdev.mtu
     # Enhanced IPoIB drops the carrier and opens its queues again.
-    disruptive = is_mlx5(interface.device) and SYSFS in kinds
-    before, after, undo = str(case.mtu), str(case.target), f"restores {case.mtu}"
+    disruptive = interface.device.driver == MLX5 and SYSFS in kinds
+    before, after, undo = str(mtu), str(case.target), f"restores {mtu}"
     if PROFILE in kinds:
         undo += ", and the profile's earlier value"
     if SYSFS not in kinds:
@@ -492,112 +416,53 @@ def _mtu_step(about: About, case: MtuCase, changes: tuple[Change, ...]) -> Step:
     )
 
 
-def _why_correct(case: MtuCase) -> str:
-    if case.follows_group:
-        return (
-            "the broadcast group of the subnet manager limits it; the port supports "
-            f"{case.limit.mtu}"
+def _network_mtu(view: View, about: About, interface: Interface) -> Iterator[Finding]:
+    if not interface.network or interface.planned:
+        return
+    mode = planned_mode(view, interface)
+    decided = decided_mtu(view, interface, mode)
+    mtu, limit = decided.wanted or 0, decided.limit
+    shown = f"{decided.who} sets MTU {mtu} on {interface.name}"
+    wanted = interface.wanted.mtu if interface.wanted else None
+    unknown = limit is None and (mtu > COMMON_GROUP_MTU or wanted == AUTO)
+    if wanted == AUTO:
+        wanted = limit.mtu if limit else None
+    if limit and decided.too_large:
+        yield about.fails(
+            f"{shown}, but {mode} mode supports at most {limit.mtu}: {limit.reason}",
+            f"set the network's MTU to {limit.mtu} or less in the engine, or set "
+            "transport_mode: auto in the policy",
         )
-    if case.end != case.now:
-        less = ", or less if the broadcast group does not allow it"
-        less = less if case.end == DATAGRAM else ""
-        return f"the change to {case.end} mode sets {case.target}{less}"
-    if case.recreated is not None:
-        return f"the new port MTU sets {case.recreated}"
-    return case.limit.reason if case.auto else "the policy requires it"
-
-
-def _network_mtu(view: View) -> Iterator[Finding]:
-    """Yield a finding for each IPoIB netdev with a logical network."""
-    for interface in view.ipoib:
-        if not interface.network:
-            continue
-        about, mode = (
-            About(NETWORK_MTU.id, interface.name),
-            planned_mode(view, interface),
-        )
-        decided = decided_mtu(view, interface, mode)
-        mtu, limit = decided.wanted, decided.limit
-        shown = f"{decided.who} sets MTU {mtu} on {interface.name}"
-        wanted = interface.wanted.mtu if interface.wanted else None
-        unknown = limit is None and ((mtu or 0) > COMMON_GROUP_MTU or wanted == AUTO)
-        if wanted == AUTO:
-            wanted = limit.mtu if limit else None
-        if limit and decided.too_large:
-            yield about.fails(
-                f"{shown}, but {mode} mode supports at most {limit.mtu}: "
-                f"{limit.reason}",
-                f"set the network's MTU to {limit.mtu} or less in the engine, or set "
-                "transport_mode: auto in the policy",
-            )
-        elif unknown:
-            yield about.skips(
-                f"{shown}; its largest MTU is unknown",
-                unknown_mtu_fix(interface.device),
-            )
-        elif wanted is None and limit and mtu != limit.mtu:
-            possible = f"; up to {limit.mtu} is possible: {limit.reason}"
-            yield about.passes(shown + possible)
-        elif wanted is None or wanted == mtu:
-            yield about.passes(shown)
-        else:
-            # The broadcast group's MTU is unknown, and may be smaller.
+    elif unknown:
+        fix = unknown_mtu_fix(interface.device)
+        yield about.skips(f"{shown}; its largest MTU is unknown", fix)
+    elif wanted is None and limit and mtu != limit.mtu:
+        possible = f"up to {limit.mtu} is possible: {limit.reason}"
+        yield about.passes(f"{shown}; {possible}")
+    elif wanted is None or wanted == mtu:
+        yield about.passes(shown)
+    else:
+        # The broadcast group's MTU is unknown, and may be smaller.
+        group = ", if the subnet manager gives the partition that MTU (opensm: mtu=5)"
+        if mode == CONNECTED or int(wanted) <= COMMON_GROUP_MTU:
             group = ""
-            if mode != CONNECTED and int(wanted) > COMMON_GROUP_MTU:
-                group = (
-                    ", if the subnet manager gives the partition that MTU (opensm: "
-                    "mtu=5)"
-                )
-            yield about.warns(
-                f"{shown}, and the policy requires {wanted}; the engine's MTU applies",
-                f"set MTU {wanted} in the logical network {interface.network.name!r} "
-                f"(Network, Logical Networks, Edit), for all its hosts{group}; or "
-                "remove mtu from the policy",
-            )
+        yield about.warns(
+            f"{shown}, and the policy requires {wanted}; the engine's MTU applies",
+            f"set MTU {wanted} in the logical network {interface.network.name!r} "
+            f"(Network, Logical Networks, Edit), for all its hosts{group}; or remove "
+            "mtu from the policy",
+        )
 
 
 # The IB MTU that fits a page of 4096 bytes together with the 40 bytes of a GRH, the
 # kernel's own 320 at the end (SKB_WITH_OVERHEAD) and 64 in front: 2048, but not 4096.
 _PAGE_MTU = 2048
-_LARGE = 4096
 
 
-def _buffers(view: View) -> Iterator[Outcome]:
-    """Yield findings for InfiniBand ports with IPoIB, and steps for port_mtu."""
-    for place in view.ports:
-        about = About(BUFFERS.id, place.name)
-        if place.rule and place.rule.port_mtu:
-            yield from _port_mtu(view, place, about, place.rule.port_mtu)
-        elif any(interface.is_ipoib for interface in view.on_port(place)):
-            yield _present_buffers(place, about)
-
-
-def _present_buffers(place: Port, about: About) -> Finding:
-    device, port = place.device, place.port
-    if is_mlx5(device):
-        return about.passes(
-            f"mlx5 sizes the receive buffers of {place.name} by the netdev's MTU"
-        )
-    if port.max_mtu is None:
-        sentence = f"the largest MTU of {place.name} is unknown"
-        return about.skips(sentence, unknown_mtu_fix(device))
-    if port.max_mtu < _LARGE:
-        return about.passes(
-            f"{place.name} has port MTU {port.max_mtu}: its receive buffers fit a page"
-        )
-    hint = ""
-    if not no_port_mtu(device, place.adapter, port):
-        hint = "; port_mtu: 2048 in the policy would avoid this"
-    return about.passes(
-        f"{place.name} has port MTU {port.max_mtu}: each receive buffer needs two "
-        f"contiguous pages{hint}"
-    )
-
-
-def _port_mtu(view: View, place: Port, about: About, wanted: int) -> Iterator[Outcome]:
-    device, port = place.device, place.port
-    before = port_mtu_of(place.adapter, port)
-    refused = no_port_mtu(device, place.adapter, port)
+def _port_mtu(view: View, about: About, found: tuple[Port, int]) -> Iterator[Outcome]:
+    place, wanted = found
+    device, port, before = place.device, place.port, port_mtu_of(place)
+    refused = no_port_mtu(place)
     if not refused and before == wanted:
         yield about.passes(
             f"{place.name} has port MTU {wanted}: the policy requires it"
@@ -606,7 +471,7 @@ def _port_mtu(view: View, place: Port, about: About, wanted: int) -> Iterator[Ou
     shown = f"{place.name} has port MTU {before or port.max_mtu or 'unknown'}"
     if refused:
         fix = "remove port_mtu for this port from the policy"
-        if is_mlx5(device):
+        if device.driver == MLX5:
             fix += ", and set mtu instead: mlx5 sizes the buffers by the netdev's MTU"
         yield about.fails(
             f"{shown}, and the policy's {wanted} is not possible: {refused}", fix
@@ -636,16 +501,25 @@ def _port_mtu(view: View, place: Port, about: About, wanted: int) -> Iterator[Ou
         "IPOIB_UD_BUF_SIZE",
         undo=(f"restores {before}" if before else "nothing is changed")
         + (f", but does not recreate {lost}" if lost else ""),
-        changes=() if refused else (Change(SYSFS, target, known, str(wanted)),),
+        changes=(Change(SYSFS, target, known, str(wanted)),),
         refused=refused,
         users=() if refused else view.users.of_adapter(address, removed=True),
     )
 
 
-MODE = Rule("IPOIB-MODE-01", _mode, NO_NETDEV)
+MODE = of_netdevs("IPOIB-MODE-01", _mode)
 UDEV = Rule("IPOIB-MODE-02", _udev, "no udev rule tries to set a transport mode", PASS)
-NETDEV_MTU = Rule("IPOIB-MTU-01", _mtu, NO_NETDEV)
-NETWORK_MTU = Rule(
+NETDEV_MTU = of_netdevs("IPOIB-MTU-01", _mtu)
+NETWORK_MTU = of_netdevs(
     "IPOIB-MTU-02", _network_mtu, "no IPoIB netdev has a logical network"
 )
-BUFFERS = Rule("IPOIB-MTU-03", _buffers, "this host has no port with IPoIB")
+BUFFERS = each(
+    "IPOIB-MTU-03",
+    lambda view: (
+        (place.name, (place, place.rule.port_mtu))
+        for place in view.ports
+        if place.rule and place.rule.port_mtu
+    ),
+    _port_mtu,
+    "the policy has no port_mtu for a port of this host",
+)

@@ -32,17 +32,16 @@ from dataclasses import replace
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.devices import Bond, Profile, RdmaPort
+from ovirt_rdma.host.facts.devices import Bond
 from ovirt_rdma.host.facts.infiniband import (
     ACTIVE_BACKUP,
     CONNECTED,
     DATAGRAM,
-    DEFAULT_BOND_MODE,
     full_member,
     is_full_member,
     partition_of,
 )
-from ovirt_rdma.host.policy.model import AUTO, OFF, ON, InterfaceRule
+from ovirt_rdma.host.policy.model import AUTO, OFF, ON
 from ovirt_rdma.host.rules.base import (
     FAIL,
     LINK_DOWN,
@@ -59,6 +58,7 @@ from ovirt_rdma.host.rules.base import (
     Rule,
     Step,
     View,
+    each,
     is_persistent,
 )
 from ovirt_rdma.host.rules.ipoib import (
@@ -70,23 +70,21 @@ from ovirt_rdma.host.rules.ipoib import (
     TSO,
     Settings,
     Tso,
-    bonds_of,
     child_pkey,
     choose_mode,
     class_of,
     datagram_limit,
     is_connectx_a0,
-    is_managed,
     new_profile,
     no_connected_mode,
     planned_mode,
-    renamed_profile,
+    profile_of_guid,
     revision_text,
     settings_of,
     static_addresses,
     tso_of,
 )
-from ovirt_rdma.host.rules.ipoib_children import parents_first
+from ovirt_rdma.host.rules.ipoib_children import NO_NETDEV, of_netdevs, parents_first
 
 _NO_MANAGER = (
     "start a subnet manager: on a switch that has one, or opensm on one machine of the "
@@ -98,39 +96,34 @@ _LINK_FIX = {
     "Disabled": "reload the port's driver, or enable the port from the switch",
     "Sleep": "reload the port's driver",
     "LinkErrorRecovery": "the link keeps failing: check or replace the cable",
-    "PortConfigurationTraining": "check again in some seconds; if it does not change, "
-    "check the cable",
 }
 
 
-def _ports(view: View) -> Iterator[Finding]:
-    """Yield a finding for each InfiniBand port."""
-    for place in view.ports:
-        port, name = place.port, place.name
-        about = About(PORTS.id, name)
-        if not port.is_infiniband:
-            continue
-        if port.is_active and port.sm_lid is None:
-            yield about.skips(f"{name} is ACTIVE; its subnet manager is unknown")
-            continue
-        if port.is_active and port.sm_lid:
-            yield about.passes(f"{name} is ACTIVE{_details(port)}")
-            yield from _membership(view, place)
-            continue
-        verdict, need = _need(view, place)
-        if port.is_active:
-            sentence = f"{name} is ACTIVE, but has lost its subnet manager (SM LID 0)"
-            yield about.finds(verdict, f"{sentence}; {need}", _manager_fix(view))
-        elif port.state in ("INIT", "ARMED"):
-            sentence = (
-                f"{name} has a link, but is {port.state}: no subnet manager has "
-                "configured it"
-            )
-            yield about.finds(verdict, f"{sentence}; {need}", _manager_fix(view))
-        else:
-            sentence = f"{name} is {port.state} (link: {port.physical_state}); {need}"
-            fix = "" if verdict == SKIP else _link_fix(place)
-            yield about.finds(verdict, sentence, fix)
+def _port(view: View, about: About, place: Port) -> Iterator[Finding]:
+    port, name = place.port, place.name
+    if port.is_active and port.sm_lid:
+        rate = f", {port.rate_mbps / 1000:g} Gb/s" if port.rate_mbps else ""
+        lid = f", LID {port.lid}" if port.lid else ""
+        manager = f"subnet manager at LID {port.sm_lid}"
+        yield about.passes(f"{name} is ACTIVE{rate}{lid}, {manager}")
+        yield from _membership(view, place)
+        return
+    verdict, need = _need(view, place)
+    sentence = f"{name} is {port.state} (link: {port.physical_state})"
+    fix = _link_fix(place) if verdict != SKIP else ""
+    if port.is_active and port.sm_lid is None:
+        yield about.skips(f"{name} is ACTIVE; its subnet manager is unknown")
+        return
+    if port.is_active:
+        sentence = f"{name} is ACTIVE, but has lost its subnet manager (SM LID 0)"
+        fix = _manager_fix(view)
+    elif port.state in ("INIT", "ARMED"):
+        sentence = (
+            f"{name} has a link, but is {port.state}: no subnet manager has configured "
+            "it"
+        )
+        fix = _manager_fix(view)
+    yield about.finds(verdict, f"{sentence}; {need}", fix)
 
 
 def _membership(view: View, place: Port) -> Iterator[Finding]:
@@ -170,47 +163,24 @@ def _link_fix(place: Port) -> str:
     return _LINK_FIX.get(state, "check the cable and the switch port")
 
 
-def _details(port: RdmaPort) -> str:
-    """Return rate and LIDs, as far as they are known, for the end of a sentence."""
-    details = ""
-    if port.rate_mbps is not None:
-        details += f", {port.rate_mbps / 1000:g} Gb/s"
-    if port.lid:
-        details += f", LID {port.lid}"
-    if port.sm_lid:
-        details += f", subnet manager at LID {port.sm_lid}"
-    return details
-
-
 def _need(view: View, place: Port) -> tuple[str, str]:
-    """Return the verdict for a port that does not work, and a clause about who needs
-    it.
-    """
+    """Return the verdict for a port that does not work, and who needs it."""
     if place.rules:
         rule = place.rules[0]
-        other = _active_port(view, rule) if place.port.state == "DOWN" else ""
+        # A rule for several ports is satisfied even if some have no cable.
+        active = (
+            p.name for p in view.ports if p.port.is_active and p.rules[:1] == (rule,)
+        )
+        other = next(active, "") if place.port.state == "DOWN" else ""
         if other:
             return WARN, f"the policy names it and {other} ({rule.title})"
         return FAIL, f"the policy names it ({rule.title})"
-    for interface in view.on_port(place):
-        name = interface.name
-        if interface.uses:
-            return WARN, f"{name} is in use ({interface.uses[0].purpose})"
-        if interface.network:
-            return WARN, f"{name} has network {interface.network.name!r}"
-        addresses = static_addresses(interface.netdev)
-        if addresses:
-            return WARN, f"{name} has the address {addresses[0]}"
+    for one in view.on_port(place):
+        uses = [use.purpose for use in one.uses]
+        network = [f"network {one.network.name!r}"] if one.network else []
+        for use in (*uses, *network, *static_addresses(one.netdev)):
+            return WARN, f"{one.name} is in use ({use})"
     return SKIP, "nothing on this host needs it"
-
-
-def _active_port(view: View, rule: InterfaceRule) -> str:
-    """Return an ACTIVE port for which ``rule`` is the first; empty if there is none.
-
-    A rule for several ports is satisfied even if some have no cable.
-    """
-    ports = (p.name for p in view.ports if p.port.is_active and p.rules[:1] == (rule,))
-    return next(ports, "")
 
 
 def _manager_fix(view: View) -> str:
@@ -230,34 +200,28 @@ _BOND_FIX = (
 
 
 def _bonds(view: View) -> Iterator[Finding]:
-    """Yield findings for bonds of IPoIB netdevs, profiles that configure one, and
-    logical networks that would need a bridge or a VLAN on IPoIB.
-    """
-    names = {interface.name for interface in view.ipoib}
+    """Yield findings for bonds, and for networks that need a bridge or a VLAN."""
+    modes = {interface.name: interface.mode for interface in view.ipoib}
     for netdev in view.facts.netdevs:
-        if netdev.bond is None:
-            continue
-        lowers = dict.fromkeys((*netdev.bond.members, *netdev.lowers))
-        members = tuple(name for name in lowers if name in names)
-        if members:
-            yield _bond(view, netdev.name, netdev.bond, members)
-    yield from _planned_bonds(view)
+        bond = netdev.bond
+        lowers = dict.fromkeys((*bond.members, *netdev.lowers)) if bond else {}
+        members = {name: modes[name] for name in lowers if name in modes}
+        if bond and members:
+            yield _bond(About(BONDS.id, netdev.name), bond, members)
     yield from _networks(view)
 
 
-def _bond(view: View, name: str, bond: Bond, members: tuple[str, ...]) -> Finding:
-    about = About(BONDS.id, name)
-    shown = f"{name} of {', '.join(members)} is in mode {bond.mode}"
+def _bond(about: About, bond: Bond, members: dict[str, Optional[str]]) -> Finding:
+    shown = f"{about.subject} of {', '.join(members)} is in mode {bond.mode}"
+    modes = {*members.values()}
     if bond.mode not in ACTIVE_BACKUP:
-        return about.fails(
-            f"{shown}, but IPoIB supports only {ACTIVE_BACKUP[0]}", _BOND_FIX
-        )
+        why = f"{shown}, but IPoIB supports only {ACTIVE_BACKUP[0]}"
+        return about.fails(why, _BOND_FIX)
     if bond.fail_over_mac not in (None, "active"):
         return about.fails(
             f"{shown} with fail_over_mac {bond.fail_over_mac} instead of active",
             "set fail_over_mac=active: an IPoIB address cannot move to another port",
         )
-    modes = {i.mode for i in view.ipoib if i.name in members}
     if bond.fail_over_mac is None or None in modes:
         what = "fail_over_mac" if bond.fail_over_mac is None else "members' modes"
         return about.skips(f"{shown}; its {what} could not be read")
@@ -269,64 +233,26 @@ def _bond(view: View, name: str, bond: Bond, members: tuple[str, ...]) -> Findin
     return about.passes(f"{shown}, which IPoIB requires")
 
 
-def _planned_bonds(view: View) -> Iterator[Finding]:
-    """Yield a finding for each infiniband profile that is a port of a bridge, or of a
-    bond in another mode than active-backup.
-    """
-    for profile in view.profiles:
-        master = profile.value("connection.master") or profile.value(
-            "connection.controller"
-        )
-        if profile.type != INFINIBAND_TYPE or not master:
-            continue
-        for above in view.profiles:
-            if master not in (above.uuid, above.interface_name):
-                continue
-            about = About(BONDS.id, above.interface_name or above.name)
-            port = f"the profile {profile.name!r} makes an IPoIB netdev a port of the"
-            mode = _bond_mode(above)
-            if above.type == "bridge":
-                yield about.fails(
-                    f"{port} bridge {above.name!r}: the kernel refuses it",
-                    "remove it from the bridge",
-                )
-            elif above.type == "bond" and mode not in ACTIVE_BACKUP:
-                yield about.fails(
-                    f"{port} bond {above.name!r}, whose mode is {mode}: the kernel "
-                    "refuses it",
-                    _BOND_FIX,
-                )
-
-
-def _bond_mode(profile: Profile) -> str:
-    """Return the mode in ``bond.options``, or the default."""
-    for option in (profile.value("bond.options") or "").split(","):
-        key, _, value = option.partition("=")
-        if key.strip() == "mode":
-            return value.strip()
-    return DEFAULT_BOND_MODE
-
-
 def _networks(view: View) -> Iterator[Finding]:
     carriers = {name for one in view.ipoib for name in view.carriers(one.name)}
     for network in view.facts.ovirt_networks:
         base = southbound = network.southbound or ""
         if network.vlan is not None:
             base = southbound.removesuffix(f".{network.vlan}")
-        if southbound not in carriers and base not in carriers:
+        about, name = About(BONDS.id, southbound), f"network {network.name!r}"
+        if not {southbound, base} & carriers:
             continue
-        about = About(BONDS.id, southbound)
         if network.vlan is not None:
             yield about.fails(
-                f"network {network.name!r} has VLAN {network.vlan} on {base}, but "
-                "IPoIB does not support VLANs",
+                f"{name} has VLAN {network.vlan} on {base}, but IPoIB does not support "
+                "VLANs",
                 "remove the VLAN from the network and use a P_Key child (pkey_children "
                 "in the policy)",
             )
         elif network.bridged:
             yield about.fails(
-                f"network {network.name!r} is a VM network on {southbound}, but IPoIB "
-                "cannot be a port of a bridge",
+                f"{name} is a VM network on {southbound}, but IPoIB cannot be a port "
+                "of a bridge",
                 "change it to a non-VM network: clear 'VM network' in the engine",
             )
 
@@ -353,9 +279,6 @@ def _profiles(view: View) -> Iterator[Outcome]:
     yield from _orphans(view)
 
 
-NO_NETDEV = "this host has no IPoIB netdev"
-
-
 def _orphans(view: View) -> Iterator[Finding]:
     """Yield a finding for each profile whose netdev does not exist."""
     for profile in view.profiles:
@@ -366,7 +289,9 @@ def _orphans(view: View) -> Iterator[Finding]:
             or not is_persistent(profile)
             or Settings(profile=profile).value(PARENT) is not None
             or view.netdev(name) is not None
-            or any(renamed_profile(view, one) is profile for one in view.ipoib)
+            or any(
+                profile_of_guid(view, one, named=True) is profile for one in view.ipoib
+            )
         ):
             continue
         yield About(PROFILES.id, name).warns(
@@ -378,46 +303,41 @@ def _orphans(view: View) -> Iterator[Finding]:
 
 
 def _profile(view: View, interface: Interface) -> Iterator[Outcome]:
-    name = interface.name
-    about = About(PROFILES.id, name)
-    if not is_managed(view, name):
-        yield from _unmanaged(view, interface, about)
-        return
+    name, manager = interface.name, view.facts.network_manager
+    about, owner = About(PROFILES.id, name), interface.netdev.owner
     settings = settings_of(view, interface)
-    if settings.blocked:
-        yield _blocked(view, interface, about, settings)
-        return
-    profile = settings.profile
-    step = _step(interface, about, settings)
-    if step is None:
-        mode = settings.value(TRANSPORT_MODE)
-        shown = f"{name} has the profile {profile.name!r}" if profile else name
-        shown += f" with transport mode {mode}"
-        if profile and mode and choose_mode(view, interface) is None:
-            worry, fix = _other_mode(view, interface, settings)
-            if worry:
-                yield about.warns(f"{shown}{worry}", fix)
-                return
-            if interface.mode is None:
-                yield about.skips(f"{shown}; the netdev's own mode is unknown")
-                return
-        yield about.passes(shown)
-        return
+    profile, step = settings.profile, _step(interface, about, settings)
+    used = interface.uses or interface.network or static_addresses(interface.netdev)
     missing = f"{name} has no NetworkManager profile of its own"
     if profile:
         missing = f"the profile {profile.name!r} of {name} has no {INTERFACE_NAME}"
-    if interface.wanted:
+    if manager is None or not manager.running:
+        return
+    if name not in view.managed:
+        why = f"{name} is unknown to NetworkManager"
+        if name in manager.unmanaged:
+            why = f"{name} is an unmanaged device of NetworkManager"
+        if owner:
+            why += f" and set up by {owner}"
+        yield about.warns(
+            f"{why}, so NetworkManager does not store its transport mode and MTU, and "
+            "VDSM cannot attach a network to it",
+            "remove it from unmanaged-devices (NetworkManager.conf(5)) and from udev's "
+            "NM_UNMANAGED, or set transport mode and MTU in "
+            f"{owner or 'the program that sets it up'}",
+        )
+    elif settings.blocked:
+        verdict = FAIL if interface.wanted else WARN
+        yield about.finds(verdict, settings.blocked, settings.fix)
+    elif step is None:
+        if profile:
+            yield _present(view, about, interface, settings)
+    elif interface.wanted:
         yield about.fails(missing)
         yield step
-    elif (
-        interface.netdev.carrier is False
-        and not static_addresses(interface.netdev)
-        and not interface.uses
-        and interface.network is None
-    ):
-        yield about.skips(
-            f"{missing}; it has no link, and nothing on this host needs it"
-        )
+    elif interface.netdev.carrier is False and not used:
+        sentence = f"{missing}; it has no link, and nothing on this host needs it"
+        yield about.skips(sentence)
     else:
         guid = interface.port.guid or "..."
         yield about.warns(
@@ -427,35 +347,35 @@ def _profile(view: View, interface: Interface) -> Iterator[Outcome]:
         )
 
 
-def _other_mode(
-    view: View, interface: Interface, settings: Settings
-) -> tuple[str, str]:
-    """Return what is wrong with the mode of the profile, which the policy does not set,
-    and the fix; empty if the netdev has that mode.
-    """
-    mode, name = settings.value(TRANSPORT_MODE), interface.name
+def _present(
+    view: View, about: About, interface: Interface, settings: Settings
+) -> Finding:
+    """Return the finding about a profile, whose mode may be another."""
+    name, mode = interface.name, settings.value(TRANSPORT_MODE)
+    title = settings.profile.name if settings.profile else ""
+    shown = f"{name} has the profile {title!r} with transport mode {mode}"
+    if not mode or choose_mode(view, interface) is not None:
+        return about.passes(shown)
     why_not = no_connected_mode(view, interface) if mode == CONNECTED else ""
-    limit = datagram_limit(interface)
-    mtu = settings.number(MTU) or 0
     modify = f"nmcli connection modify {settings.target} {TRANSPORT_MODE} "
-    if getattr(why_not, "id", "") == "connected-mode-unknown":
-        why_not = ""
-    if why_not:
-        less = (
-            f" {MTU} {_SAFE_MTU}" if mtu > (limit.mtu if limit else _SAFE_MTU) else ""
-        )
-        return (
-            f", which {name} cannot have: {why_not}; NetworkManager cannot activate it "
-            "(the device could not be readied for configuration)",
+    if why_not and getattr(why_not, "id", "") != "connected-mode-unknown":
+        limit = datagram_limit(interface)
+        large = (settings.number(MTU) or 0) > (limit.mtu if limit else _SAFE_MTU)
+        less = f" {MTU} {_SAFE_MTU}" if large else ""
+        return about.warns(
+            f"{shown}, which {name} cannot have: {why_not}; NetworkManager cannot "
+            "activate it (the device could not be readied for configuration)",
             f"{modify}{DATAGRAM}{less}",
         )
-    if interface.mode not in (None, mode):
-        return (
-            f", but it is in {interface.mode} mode: NetworkManager changes that when "
-            "it activates the profile",
+    if interface.mode is None:
+        return about.skips(f"{shown}; the netdev's own mode is unknown")
+    if interface.mode != mode:
+        return about.warns(
+            f"{shown}, but it is in {interface.mode} mode: NetworkManager changes that "
+            "when it activates the profile",
             f"{modify}{interface.mode}; or write transport_mode for it in the policy",
         )
-    return "", ""
+    return about.passes(shown)
 
 
 # Any subnet manager's broadcast group allows it.
@@ -494,50 +414,12 @@ def _step(interface: Interface, about: About, settings: Settings) -> Optional[St
     )
 
 
-def _unmanaged(view: View, interface: Interface, about: About) -> Iterator[Finding]:
-    name, owner = interface.name, interface.netdev.owner
-    manager = view.facts.network_manager
-    if manager is None or not manager.running:
-        return
-    why = f"{name} is unknown to NetworkManager"
-    if name in manager.unmanaged:
-        why = f"{name} is an unmanaged device of NetworkManager"
-    if owner:
-        why += f" and set up by {owner}"
-    yield about.warns(
-        f"{why}, so NetworkManager does not store its transport mode and MTU, and VDSM "
-        "cannot attach a network to it",
-        "remove it from unmanaged-devices (NetworkManager.conf(5)) and from udev's "
-        "NM_UNMANAGED, or set transport mode and MTU in "
-        f"{owner or 'the program that sets it up'}",
-    )
-
-
-def _blocked(
-    view: View, interface: Interface, about: About, settings: Settings
-) -> Finding:
-    verdict = FAIL if interface.wanted else WARN
-    foreign = renamed_profile(view, interface)
-    if foreign:
-        return about.finds(
-            verdict,
-            f"{settings.blocked}, but the netdev was renamed to {interface.name}",
-            f"nmcli connection modify {foreign.uuid} connection.interface-name "
-            f"{shlex.quote(interface.name)}, or restore the netdev's old name",
-        )
-    fix = (
-        f"move the address to a profile of type infiniband for {interface.name} with "
-        f"infiniband.transport-mode {DATAGRAM}, or remove it and let the engine assign "
-        "one"
-    )
-    if interface.is_child and child_pkey(interface) is None:
-        fix = "delete the child, and add its P_Key to pkey_children in the policy"
-    elif bonds_of(view, interface):
-        fix = "create the bond in the engine, or create profiles for it and its members"
-    return about.finds(verdict, settings.blocked, fix)
-
-
-PORTS = Rule("IB-PORT-01", _ports, "this host has no InfiniBand port")
+PORTS = each(
+    "IB-PORT-01",
+    lambda view: ((p.name, p) for p in view.ports if p.port.is_infiniband),
+    _port,
+    "this host has no InfiniBand port",
+)
 PROFILES = Rule("IPOIB-PROFILE-01", _profiles, NO_NETDEV)
 BONDS = Rule("IPOIB-BOND-01", _bonds, "no bond, bridge or VLAN is on an IPoIB netdev")
 
@@ -553,9 +435,7 @@ def _wanted(interface: Interface) -> Optional[str]:
 def _changes(
     interface: Interface, settings: Settings, tso: Tso, target: str
 ) -> tuple[Change, ...]:
-    """Return the Changes that set TSO to ``target``: in a profile with another value,
-    then live.
-    """
+    """Return the Changes that set TSO: in a profile with another value, then live."""
     opposed = bool(tso.changeable) and settings.value(TSO) not in (None, target)
     profile = settings.change(TSO, target) if opposed else ()
     if target == ON:
@@ -573,29 +453,22 @@ def _tso_step(
     interface: Interface,
     settings: Settings,
     changes: tuple[Change, ...],
-    *,
-    before: str,
-    after: str,
-    reason: str,
-    source: str,
-    refused: str = "",
+    turned: tuple[str, str],
+    **more: str,
 ) -> Step:
     kinds = {change.kind for change in changes}
-    profile = "the profile's earlier value"
-    undo = "restores the earlier state" if kinds != {PROFILE} else f"restores {profile}"
-    if PROFILE in kinds and OFFLOAD in kinds:
-        undo += f", and {profile}"
+    undo = "restores the earlier state"
+    if PROFILE in kinds:
+        profile = "the profile's earlier value"
+        undo = f"{undo}, and {profile}" if OFFLOAD in kinds else f"restores {profile}"
     return about.step(
-        f"turn TSO of {interface.name} {after}",
-        before,
-        after,
+        f"turn TSO of {interface.name} {turned[1]}",
+        *turned,
         class_of(changes, settings.profile),
-        reason=reason,
-        source=source,
         undo=undo,
-        changes=() if refused else changes,
-        refused=refused,
+        changes=changes,
         users=interface.users,
+        **more,
     )
 
 
@@ -611,98 +484,76 @@ def _tso_text(tso: Tso) -> str:
 MUST_BE_OFF = "a ConnectX of revision a0 must not use TSO over IPoIB"
 
 
-def _a0(view: View) -> Iterator[Outcome]:
-    """Yield a finding for each IPoIB netdev of a ConnectX of revision a0, and a step if
-    TSO is on and the policy has ``tso: auto`` or ``off``.
-    """
-    for interface in parents_first(view):
-        if not is_connectx_a0(interface.device):
-            continue
-        about, tso = About(TSO_A0.id, interface.name), tso_of(interface.netdev)
-        if not interface.planned:
-            yield _a0_finding(interface, about, tso)
-        if tso is None or _wanted(interface) not in (AUTO, OFF):
-            continue
-        settings = settings_of(view, interface)
-        changes = _changes(interface, settings, tso, OFF)
-        if changes:
-            yield _tso_step(
-                about,
-                interface,
-                settings,
-                changes,
-                before=_tso_text(tso),
-                after=OFF,
-                reason=MUST_BE_OFF,
-                source="Linux drivers/infiniband/hw/mlx4/main.c, MLX4_IB_CARD_REV_A0",
-            )
+def _a0(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
+    tso = tso_of(interface.netdev)
+    yield _a0_finding(interface, about, tso)
+    if tso is None or _wanted(interface) not in (AUTO, OFF):
+        return
+    settings = settings_of(view, interface)
+    changes = _changes(interface, settings, tso, OFF)
+    if changes:
+        yield _tso_step(
+            *(about, interface, settings, changes, (_tso_text(tso), OFF)),
+            reason=MUST_BE_OFF,
+            source="Linux drivers/infiniband/hw/mlx4/main.c, MLX4_IB_CARD_REV_A0",
+        )
 
 
 def _a0_finding(interface: Interface, about: About, tso: Optional[Tso]) -> Finding:
-    revision = revision_text(interface.device)
+    revision, guid = revision_text(interface.device), interface.port.guid or "..."
     adapter = f"{interface.name} is on a ConnectX of revision a0 ({revision})"
-    if tso is None:
-        return about.warns(
-            f"{adapter}, and its TSO state is unknown",
-            f"install ethtool, or check manually: ethtool -k {interface.name}",
-        )
     fix = ""
-    if _wanted(interface) not in (AUTO, OFF):
-        guid = interface.port.guid or "..."
-        rule = f'{{match: {{guid: "{guid}"}}, tso: auto}}'
-        fix = f"policy.yaml, host: interfaces: [{rule}]"
+    if tso is None:
+        fix = f"install ethtool, or check manually: ethtool -k {interface.name}"
+        return about.warns(f"{adapter}, and its TSO state is unknown", fix)
     if tso.on and not set(tso.on) & set(tso.changeable):
         fix = (
             "its driver does not support turning TSO off ([fixed]); connected mode has "
             "no TSO: set transport_mode: connected in the policy"
         )
+    elif _wanted(interface) not in (AUTO, OFF):
+        rule = f'{{match: {{guid: "{guid}"}}, tso: auto}}'
+        fix = f"policy.yaml, host: interfaces: [{rule}]"
     if tso.on:
         return about.fails(f"{adapter}, and TSO is on ({', '.join(tso.on)})", fix)
     if tso.requested:
-        return about.warns(
-            f"{adapter}; TSO is off in connected mode, and datagram mode turns it on",
-            fix,
-        )
-    state = "off [fixed]: the driver detects this adapter"
-    if tso.changeable:
-        state = "off, and the driver would allow turning it on"
-    return about.passes(f"{adapter}; TSO is {state}")
+        connected = "TSO is off in connected mode, and datagram mode turns it on"
+        return about.warns(f"{adapter}; {connected}", fix)
+    state = "and the driver would allow turning it on"
+    if not tso.changeable:
+        state = "[fixed]: the driver detects this adapter"
+    return about.passes(f"{adapter}; TSO is off {state}")
 
 
-def _ipoib(view: View) -> Iterator[Outcome]:
-    """Yield a finding for each IPoIB netdev, and a step if the policy requires another
-    TSO state.
-    """
-    for interface in parents_first(view):
-        for outcome in _ipoib_outcomes(view, interface):
-            if not interface.planned or isinstance(outcome, Step):
-                yield outcome
-
-
-def _ipoib_outcomes(view: View, interface: Interface) -> Iterator[Outcome]:
-    name, wanted = interface.name, _wanted(interface)
-    about, tso = About(TSO_IPOIB.id, name), tso_of(interface.netdev)
+def _tso(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
+    """Yield a finding, and a step if the policy requires another TSO state."""
+    name, wanted, is_ipoib = interface.name, _wanted(interface), interface.is_ipoib
+    tso, settings = tso_of(interface.netdev), settings_of(view, interface)
     if tso is None:
         fix = "install ethtool" if wanted else ""
         yield about.skips(f"the TSO state of {name} is unknown", fix)
         return
-    shown = f"TSO of {name} is {_tso_text(tso)}"
-    if is_connectx_a0(interface.device) and wanted != ON:
+    if not is_ipoib:  # which alone turns them on again by itself
+        tso = replace(tso, requested=())
+    now, target = _tso_text(tso), OFF if wanted == OFF else ON
+    shown = f"TSO of {name} is {now}"
+    if is_ipoib and is_connectx_a0(interface.device) and wanted != ON:
         yield about.skips(f"{shown}; see IPOIB-TSO-01")
         return
-    if wanted is None:
+    if wanted is None or (wanted == AUTO and not is_ipoib):
         yield about.passes(f"{shown}; the policy does not set it")
         return
-    target = OFF if wanted == OFF else ON
+    changes = _changes(interface, settings, tso, target)
     refused = _refusal(view, interface, tso, target)
+    if any(change.kind == PROFILE for change in changes) and settings.blocked:
+        changes = changes[1:]
+        refused = refused or (settings.blocked if changes else "")
     if refused and wanted == AUTO:
         yield about.passes(f"{shown}: {refused}")
         return
     reason = "the policy requires it"
     if wanted == AUTO:
         reason = "with TSO the adapter segments TCP data instead of the CPU"
-    settings = settings_of(view, interface)
-    changes = () if refused else _changes(interface, settings, tso, target)
     if refused:
         yield about.fails(
             f"{shown}, and the policy's {target} is not possible: {refused}",
@@ -711,22 +562,22 @@ def _ipoib_outcomes(view: View, interface: Interface) -> Iterator[Outcome]:
     elif not changes:
         yield about.passes(f"{shown}: {reason}")
         return
-    elif all(change.kind != OFFLOAD for change in changes):
+    elif all(change.kind == PROFILE for change in changes):
         yield about.warns(f"{shown}, but its profile will turn it {_OTHER[target]}")
     else:
         yield about.fails(f"{shown}, but should be {target}: {reason}")
     yield _tso_step(
-        about,
-        interface,
-        settings,
-        changes,
-        before=_tso_text(tso),
-        after=target,
+        *(about, interface, settings, changes, (now, target)),
         reason=reason,
-        source="Linux ulp/ipoib/ipoib_main.c, ipoib_set_dev_features and "
-        "ipoib_fix_features",
+        source=_IPOIB_SOURCE if is_ipoib else _ROCE_SOURCE,
         refused=refused,
     )
+
+
+_IPOIB_SOURCE = (
+    "Linux ulp/ipoib/ipoib_main.c, ipoib_set_dev_features and ipoib_fix_features"
+)
+_ROCE_SOURCE = "ethtool(8), nm-settings-nmcli(5) ethtool.feature-tso"
 
 
 def _refusal(view: View, interface: Interface, tso: Tso, target: str) -> str:
@@ -737,9 +588,9 @@ def _refusal(view: View, interface: Interface, tso: Tso, target: str) -> str:
                 "tso-fixed", "the driver does not support turning it off ([fixed])"
             )
         return ""
-    if is_connectx_a0(interface.device):
+    if interface.is_ipoib and is_connectx_a0(interface.device):
         return Sentence("tso-on-connectx-a0", MUST_BE_OFF)
-    if planned_mode(view, interface) == CONNECTED:
+    if interface.is_ipoib and planned_mode(view, interface) == CONNECTED:
         now = interface.mode == CONNECTED
         change = "" if now else "the plan sets connected mode, and "
         return Sentence("tso-in-connected-mode", f"{change}connected mode has no TSO")
@@ -748,57 +599,21 @@ def _refusal(view: View, interface: Interface, tso: Tso, target: str) -> str:
     return ""
 
 
-def _roce(view: View) -> Iterator[Outcome]:
-    """Yield a finding for each netdev whose TSO the policy sets, and its step."""
-    for interface in view.roce:
-        wanted = _wanted(interface)
-        if wanted is not None:
-            yield from _roce_outcomes(view, interface, wanted)
-
-
-def _roce_outcomes(view: View, interface: Interface, wanted: str) -> Iterator[Outcome]:
-    name, tso = interface.name, tso_of(interface.netdev)
-    about, settings = About(TSO_ROCE.id, name), settings_of(view, interface)
-    if tso is None:
-        yield about.skips(f"the TSO state of {name} is unknown", "install ethtool")
-        return
-    # Only IPoIB turns them on again by itself.
-    tso = replace(tso, requested=())
-    now = ON if tso.on else OFF
-    shown = f"TSO of {name} is {now}"
-    if wanted == AUTO:
-        yield about.passes(f"{shown}; auto does not change it")
-        return
-    changes = _changes(interface, settings, tso, wanted)
-    opposed = bool(tso.changeable) and settings.value(TSO) not in (None, wanted)
-    fixed_on = set(tso.on) - set(tso.changeable)
-    refused = settings.blocked if opposed else ""
-    if fixed_on if wanted == OFF else not (tso.on or tso.changeable):
-        refused = Sentence(
-            "tso-fixed", "the driver does not support changing it ([fixed])"
-        )
-    if now == wanted and (refused or not changes):
-        yield about.passes(f"{shown}: the policy requires it")
-        return
-    sentence = f"{shown}, the policy requires {wanted}"
-    if now == wanted:
-        sentence = f"{shown}, but its profile will turn it {_OTHER[wanted]}"
-    yield about.fails(sentence, refused or "ovirt-rdma-host plan")
-    yield _tso_step(
-        about,
-        interface,
-        settings,
-        changes,
-        before=now,
-        after=wanted,
-        reason="the policy requires it",
-        source="ethtool(8), nm-settings-nmcli(5) ethtool.feature-tso",
-        refused=refused,
-    )
-
-
-TSO_A0 = Rule("IPOIB-TSO-01", _a0, "no IPoIB netdev is on a ConnectX of revision a0")
-TSO_IPOIB = Rule("IPOIB-TSO-02", _ipoib, NO_NETDEV)
-TSO_ROCE = Rule(
-    "ROCE-TSO-01", _roce, "the policy does not set TSO of Ethernet netdevs", rdma=True
+TSO_A0 = of_netdevs(
+    "IPOIB-TSO-01",
+    _a0,
+    "no IPoIB netdev is on a ConnectX of revision a0",
+    lambda interface: is_connectx_a0(interface.device),
+)
+TSO_IPOIB = of_netdevs("IPOIB-TSO-02", _tso)
+TSO_ROCE = each(
+    "ROCE-TSO-01",
+    lambda view: (
+        (one.name, one)
+        for one in view.interfaces
+        if not one.is_ipoib and _wanted(one) is not None
+    ),
+    _tso,
+    "the policy does not set TSO of Ethernet netdevs",
+    rdma=True,
 )

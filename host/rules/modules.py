@@ -3,16 +3,14 @@
 
 MODULE-01 checks the modules that this hardware needs, and what loads them. MODULE-02
 loads the modules of the policy, now and at every boot: one step writes our file, and
-each module that is not loaded is one step. Our file does not list a module that
-something else loads at boot.
+each module that is not loaded is one step. Our file has no module that something else
+loads at boot.
 
 MODOPT-01 reports options that the kernel's own modules do not have. They are of drivers
 of vendors, and of kernels before 4.0, and guides still name them. The kernel logs
-"unknown parameter ... ignored" and loads the module.
-
-MODOPT-02 sets the options of the policy. One step writes all of them to one file of
-ours. An option that another file sets to another value is refused: file names would
-decide which line takes effect.
+"unknown parameter ... ignored" and loads the module. MODOPT-02 sets the options of the
+policy in one file of ours. An option that another file sets to another value is
+refused: file names would decide which line takes effect.
 
 rdma-core loads modules by hardware: udev tags each RDMA device with its capabilities,
 by the driver of its bus device, and systemd then loads the lists
@@ -25,7 +23,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Optional, Union
 
 from ovirt_rdma.host.errors import Sentence
@@ -163,9 +160,7 @@ _SYMBOLS = {
 
 
 def is_built(facts: Facts, module: str) -> Optional[bool]:
-    """Whether this kernel was built with a module, by its configuration, which lists
-    what is not set too; None if that is unknown.
-    """
+    """Whether the configuration has the module, which lists what is off; or None."""
     config, symbol = facts.software.kernel_config, _SYMBOLS.get(module_name(module))
     if config is None or symbol is None:
         return None
@@ -176,12 +171,17 @@ def is_in_a_package(facts: Facts, module: str) -> bool:
     """Whether the module was built for this kernel and is not installed, although the
     RDMA modules are the kernel's own.
     """
-    base = file_of(facts.modules, "ib_core")
     return (
         is_available(facts.modules, module) is False
         and bool(is_built(facts, module))
-        and (base is None or is_of_the_kernel(base))
+        and not foreign_base(facts.modules)
     )
+
+
+def foreign_base(modules: Modules) -> str:
+    """Return the file of ib_core if that is not the kernel's own; else nothing."""
+    base = file_of(modules, "ib_core")
+    return "" if base is None or is_of_the_kernel(base) else base
 
 
 def why_not_loaded(view: View, module: str) -> tuple[str, str]:
@@ -189,13 +189,8 @@ def why_not_loaded(view: View, module: str) -> tuple[str, str]:
     facts, load = view.facts, f"modprobe {module}"
     line = blocking_line(facts.modules, module)
     available = is_available(facts.modules, module)
-    if is_in_a_package(facts, module):
-        why = f"this kernel was built with {module}, and the package that has it is not"
-        return f"{why} installed", package_fix(facts, module)
     if available is False:
-        built = is_built(facts, module) is False
-        why = f"this kernel {'is built without' if built else 'has no'} {module}"
-        return why, OTHER_KERNEL.format(module=module)
+        return _why_missing(facts, module)
     if line:
         return (
             f"{place_of(line)} prevents loading {module} ({line.command})",
@@ -206,21 +201,23 @@ def why_not_loaded(view: View, module: str) -> tuple[str, str]:
     return f"{module} is available but not loaded", load
 
 
-def missing_fix(view: View, module: str) -> str:
-    """Return the fix for a module that the running kernel does not have."""
-    facts, base = view.facts, file_of(view.facts.modules, "ib_core")
-    if is_in_a_package(facts, module):
-        return "see KERNEL-02"
-    if base and not is_of_the_kernel(base):
-        return (
-            INSTALL_STACK
-            if module == NFS_MODULE
-            else (f"reinstall the RDMA stack of {base} with {module}, or remove it")
-        )
-    if is_built(facts, module) is False:
-        symbol = _SYMBOLS[module]
-        return f"use the distribution's kernel, or one built with CONFIG_{symbol}=m"
-    return package_fix(facts, module)
+def _why_missing(facts: Facts, module: str) -> tuple[str, str]:
+    why, base = f"this kernel has no {module}", foreign_base(facts.modules)
+    if base:
+        reinstall = f"reinstall the RDMA stack of {base} with {module}, or remove it"
+        return why, INSTALL_STACK if module == NFS_MODULE else reinstall
+    built = is_built(facts, module)
+    if built:
+        why = f"this kernel was built with {module}, and the package that has it is not"
+        return f"{why} installed", package_fix(facts, module)
+    if built is False:
+        why = f"this kernel is built without {module}"
+    if module not in _SYMBOLS or module in adapter_models.SYMBOLS:
+        return why, OTHER_KERNEL.format(module=module)
+    if built is None:
+        return why, package_fix(facts, module)
+    symbol = _SYMBOLS[module]
+    return why, f"use the distribution's kernel, or one built with CONFIG_{symbol}=m"
 
 
 INSTALL_STACK = (
@@ -232,90 +229,51 @@ OTHER_KERNEL = (
     "use another adapter, or an out-of-tree build of {module} for this kernel (ELRepo "
     "has some; modinfo -F alias {module} shows the PCI ids that a build takes)"
 )
-_EXTRA = (
-    "dnf install {0}-modules-{1}; if {2} is still missing, {0}-modules-extra-{1} (dnf "
-    "provides '*/{2}.ko*' names the package)"
-)
 # By the end of the kernel's release: the kernel decides about the packages, not the
-# distribution (OLVM, for example, runs UEK on EL). {1} is the release, {2} the module.
-# Sources: Oracle's release notes of UEK 7 and 8, "Changes to UEK Content Distribution
-# and Packaging" (UEK 6 is one package); ELRepo's kernel-ml and kernel-lt; RHEL 10, "The
-# Linux kernel RPM package overview"; the package lists of Debian, Ubuntu, Proxmox.
+# distribution (OLVM, for example, runs UEK on EL). Sources: Oracle's release notes of
+# UEK 7 and 8, "Changes to UEK Content Distribution and Packaging"; ELRepo's kernel-ml;
+# RHEL 10, "The Linux kernel RPM package overview".
 _PACKAGES = (
-    (r"5\.4\..*uek\.\w+", "dnf reinstall kernel-uek-{1}"),
-    (r".*uek\.\w+", _EXTRA.replace("{0}", "kernel-uek")),
-    (
-        r".*\.elrepo\.\w+",
-        "dnf --enablerepo=elrepo-kernel install kernel-ml-modules-{1} (long-term: "
-        "kernel-lt-modules-{1}); if {2} is still missing, the same with -modules-extra",
-    ),
-    (r".*\.rt\d+\..*\.el\d+\w*\.\w+", _EXTRA.replace("{0}", "kernel-rt")),
-    (r".*\.(?:el|fc)\d+\w*\.\w+", _EXTRA.replace("{0}", "kernel")),
-    (r".*\.amzn\d+\.\w+", _EXTRA.replace("{0}", "kernel")),
-    (r".*-pve", "apt install --reinstall proxmox-kernel-{1}-signed"),
-    (
-        r".*-cloud-\w+",
-        "this is Debian's cloud kernel, without drivers for hardware: apt install "
-        "linux-image-amd64 (or of your architecture), and boot that kernel",
-    ),
-    (
-        r".*-(?:amd64|arm64|686\w*|armmp|ppc64el|s390x)",
-        "apt install --reinstall linux-image-{1}",
-    ),
-    (
-        r".*-(?:generic|lowlatency|aws|azure|gcp|gke|ibm|oem|oracle|nvidia)\S*",
-        "apt install linux-modules-extra-{1}",
-    ),
-    (
-        r".*-default",
-        "zypper install kernel-default-extra kernel-default-optional, in the version "
-        "of this kernel ({1})",
-    ),
+    (r".*uek\.\w+", "kernel-uek"),
+    (r".*\.elrepo\.\w+", "--enablerepo=elrepo-kernel kernel-ml"),
+    (r".*\.(?:el|fc)\d+\w*\.\w+", "kernel"),
 )
 _FLAVOUR = re.compile(r"(.*)\+(rt|64k|debug)")
 
 
 def package_fix(facts: Facts, module: str) -> str:
-    """Return the command that installs the package with ``module`` for the running
-    kernel.
-    """
+    """Return the command that installs ``module`` for the running kernel."""
     release, flavour = facts.kernel_release, ""
     match = _FLAVOUR.fullmatch(release)
     if match:
         release, flavour = match[1], f"-{match[2]}"
-    for form, text in _PACKAGES:
-        if re.fullmatch(form, release):
-            fix = text.format("", release, module)
-            return fix.replace("kernel-modules", f"kernel{flavour}-modules")
-    return f"install the package with {module} for kernel {release}"
+    forms = (kernel for form, kernel in _PACKAGES if re.fullmatch(form, release))
+    kernel = next(forms, None)
+    if kernel is None:
+        return f"install the package with {module} for kernel {release}"
+    package = f"{kernel}{flavour}-modules"
+    return (
+        f"dnf install {package}-{release}; if {module} is still missing, "
+        f"{package}-extra-{release} (dnf provides '*/{module}.ko*' names the package)"
+    )
 
 
 EVERY_DEVICE = "rdma"
-_LISTS_BY_DRIVER: dict[str, tuple[str, ...]] = {
-    "ib_mthca": ("infiniband",),
-    "ib_qib": ("infiniband",),
-    "mlx4_core": ("infiniband", "roce"),
-    "mlx5_core": ("infiniband", "roce"),
-    "hfi1": ("opa",),
-    "cxgb4": ("iwarp",),
-    "i40e": ("iwarp",),
-    "be2net": ("roce",),
-    "bnxt_en": ("roce",),
-    "hns": ("roce",),
-    "qede": ("roce",),
-    "vmw_pvrdma": ("roce",),
-    "rdma_rxe": ("roce",),
+# The drivers of bus devices for which rdma-core loads each list.
+_DRIVERS = {
+    "infiniband": "ib_mthca ib_qib mlx4_core mlx5_core",
+    "roce": "mlx4_core mlx5_core be2net bnxt_en hns qede vmw_pvrdma rdma_rxe",
+    "opa": "hfi1",
+    "iwarp": "cxgb4 i40e",
 }
 OPENIBD = "openibd.service"
 
 
 def lists_for(devices: Iterable[RdmaDevice]) -> tuple[str, ...]:
     """Return the names of the lists that rdma-core loads for these devices."""
-    names: dict[str, None] = {}
-    for device in devices:
-        lists = (EVERY_DEVICE, *_LISTS_BY_DRIVER.get(device.driver or "", ()))
-        names.update(dict.fromkeys(lists))
-    return tuple(names)
+    present = {device.driver for device in devices}
+    lists = (name for name, text in _DRIVERS.items() if present & {*text.split()})
+    return (EVERY_DEVICE, *lists) if present else ()
 
 
 def list_unit(name: str) -> str:
@@ -341,14 +299,6 @@ def openibd_runs(view: View) -> bool:
     )
 
 
-def _listed_by_rdma_core(view: View, module: str) -> str:
-    """Return the place where rdma-core's lists for this hardware name a module."""
-    files = {f"{RDMA_LISTS}{name}.conf" for name in lists_for(view.facts.rdma_devices)}
-    lines = view.facts.modules.load_lines
-    found = (one for one in lines if one.module == module and one.file in files)
-    return next(map(place_of, found), "")
-
-
 def _loader(view: View, module: str, *besides: str) -> str:
     """Return what loads a module at boot: ``/etc/modules-load.d/x.conf:2``,
     ``rdma-core (/etc/rdma/modules/rdma.conf:9)``; empty if nothing was found.
@@ -356,11 +306,13 @@ def _loader(view: View, module: str, *besides: str) -> str:
     rdma-core's lists depend on the hardware, and its units have to be installed. Files
     that start with one of ``besides`` do not count.
     """
-    for line in view.facts.modules.load_lines:
-        if line.module == module and not line.file.startswith((RDMA_LISTS, *besides)):
+    lists = {f"{RDMA_LISTS}{name}.conf" for name in lists_for(view.facts.rdma_devices)}
+    lines = [one for one in view.facts.modules.load_lines if one.module == module]
+    for line in lines:
+        if not line.file.startswith((RDMA_LISTS, *besides)):
             return place_of(line)
-    listed = _listed_by_rdma_core(view, module) if has_rdma_core(view) else ""
-    return f"rdma-core ({listed})" if listed else ""
+    listed = [line for line in lines if line.file in lists and has_rdma_core(view)]
+    return f"rdma-core ({place_of(listed[0])})" if listed else ""
 
 
 # The subject of a step that writes a file of ours.
@@ -388,9 +340,7 @@ def _file_step(
     reason: str,
     source: str,
 ) -> Iterator[Step]:
-    """Yield the step that sets our file ``path`` to ``lines``, or removes it without
-    lines; none if it is correct already.
-    """
+    """Yield the step that sets our file to ``lines``, or removes it; or none."""
     present = next((f for f in view.facts.software.own_files if f.path == path), None)
     wanted = own_text(lines) if lines else None
     refused = foreign_reason(path, present.text) if present else ""
@@ -407,127 +357,105 @@ def _file_step(
         reason=reason,
         source=source,
         undo=f"{path} is {'removed' if change.before is None else 'restored'}",
-        changes=() if refused else (change,),
+        changes=(change,),
         refused=refused,
     )
 
 
-@dataclass(frozen=True)
-class _Need:
-    """A module and its purpose.
+# Each module with its purpose. Aliases in Linux 6.1: net/sunrpc loads rpc<netid> for a
+# mount; libibverbs, libibumad and librdmacm request rdma-client-uverbs, -umad and
+# -rdma_cm.
+_FOR_ALL = {
+    "ib_uverbs": "RDMA for programs",
+    "rdma_ucm": "RDMA CM for programs",
+    NFS_MODULE: "NFS over RDMA",
+}
+_FOR_INFINIBAND = {
+    "ib_ipoib": "IP over InfiniBand",
+    "ib_umad": "ibstat and a subnet manager",
+}
+# The kernel loads them by itself when they are first used.
+_ON_DEMAND = ("ib_umad", *_FOR_ALL)
 
-    ``on_demand``: the kernel loads it by itself at first use. ``by_alias``: it does so
-    by an alias; a blacklist hides a module's aliases, not its name (modprobe.d(5)).
-    """
 
-    module: str
-    purpose: str
-    on_demand: bool = False
-    by_alias: bool = False
-
-
-# Aliases in Linux 6.1: net/sunrpc loads rpc<netid> for a mount; libibverbs, libibumad
-# and librdmacm request rdma-client-uverbs, -umad and -rdma_cm.
-_FOR_ALL = (
-    _Need("ib_uverbs", "RDMA for programs", on_demand=True, by_alias=True),
-    _Need("rdma_ucm", "RDMA CM for programs", on_demand=True, by_alias=True),
-    _Need(NFS_MODULE, "NFS over RDMA", on_demand=True),
-)
-_FOR_INFINIBAND = (
-    _Need("ib_ipoib", "IP over InfiniBand"),
-    _Need("ib_umad", "ibstat and a subnet manager", on_demand=True, by_alias=True),
-)
+def _needs(view: View) -> dict[str, str]:
+    devices = view.facts.rdma_devices
+    needs: dict[str, str] = {}
+    if any(device.is_soft_roce for device in devices):
+        needs[SOFT_ROCE] = "Soft-RoCE"
+    if devices:
+        needs.update(_FOR_ALL)
+    if any(port.is_infiniband for device in devices for port in device.ports):
+        needs.update(_FOR_INFINIBAND)
+    return needs
 
 
 def _needed(view: View) -> Iterator[Finding]:
     """Yield a finding for each module that the hardware needs."""
-    needs = list(_needs(view))
-    if needs and has_rdma_core(view) is False and not openibd_runs(view):
+    needs, openibd = _needs(view), openibd_runs(view)
+    if needs and has_rdma_core(view) is False and not openibd:
         yield About(NEEDED.id).warns(
             "rdma-core is not installed, so nothing loads the RDMA modules for this "
             "hardware",
             "dnf install rdma-core",
         )
-    for need in needs:
-        loader = _loader(view, need.module)
-        if not loader and openibd_runs(view):
+    for module, purpose in needs.items():
+        loader = _loader(view, module)
+        if not loader and openibd:
             loader = "openibd (/etc/infiniband/openib.conf)"
-        loaded = is_loaded(view.facts.modules, need.module)
-        yield (_loaded if loaded else _not_loaded)(view, need, loader)
+        about, loaded = About(NEEDED.id, module), is_loaded(view.facts.modules, module)
+        if loaded:
+            yield _loaded(view, about, loader)
+        else:
+            yield _not_loaded(view, about, purpose, loader)
 
 
-def _needs(view: View) -> Iterator[_Need]:
-    devices = view.facts.rdma_devices
-    if any(device.is_soft_roce for device in devices):
-        yield _Need(SOFT_ROCE, "Soft-RoCE")
-    if devices:
-        yield from _FOR_ALL
-    if any(port.is_infiniband for device in devices for port in device.ports):
-        yield from _FOR_INFINIBAND
-
-
-def _not_loaded(view: View, need: _Need, loader: str) -> Finding:
-    modules, module = view.facts.modules, need.module
-    about = About(NEEDED.id, module)
-    known = is_available(modules, module)
-    available = known is not False
+def _not_loaded(view: View, about: About, purpose: str, loader: str) -> Finding:
+    modules, module = view.facts.modules, about.subject
+    known, on_demand = is_available(modules, module), module in _ON_DEMAND
     # Without it there are no interfaces that the policy may name.
-    wanted = need in _FOR_INFINIBAND and any(
+    wanted = module in _FOR_INFINIBAND and any(
         rule.link_layer in (None, INFINIBAND) for rule in view.policy.host.interfaces
     )
-    missing = FAIL if wanted else WARN
-    if module == NFS_MODULE and (not available or mismatch(modules)):
-        return about.skips(f"{module} cannot be loaded: see NFSRDMA-01")
-    if not available:
-        sentence = f"this kernel has no {module}, which is for {need.purpose}"
-        return about.finds(missing, sentence, missing_fix(view, module))
+    bad = FAIL if wanted else WARN
     line = blocking_line(modules, module)
-    # The kernel's own request by name is not stopped by a blacklist.
-    bypassed = line and line.command == "blacklist" and not need.by_alias
-    if line and not (need.on_demand and bypassed):
-        return about.finds(
-            missing,
-            f"{place_of(line)} prevents loading {module} ({line.command}), which is "
-            f"for {need.purpose}",
-            f"remove that line, then: modprobe {module}",
-        )
-    if need.on_demand:
-        at_use = f"the kernel loads it at first use ({need.purpose})"
+    # A blacklist hides a module's aliases, not the name by which the kernel requests
+    # rpcrdma (modprobe.d(5)).
+    if line and line.command == "blacklist" and module == NFS_MODULE:
+        line = None
+    if module == NFS_MODULE and (known is False or mismatch(modules)):
+        return about.skips(f"{module} cannot be loaded: see NFSRDMA-01")
+    if on_demand and known is not False and not line:
+        at_use = f"the kernel loads it at first use ({purpose})"
         return (
             about.passes(f"{module} is not loaded; {at_use}")
             if known
             else about.skips(f"{module} is not loaded, and may be missing; {at_use}")
         )
-    sentence = f"{module}, which is for {need.purpose}, is not loaded"
-    if loader:
-        sentence += f", although {loader} lists it"
-        return about.finds(missing, sentence, f"see UNIT-01; modprobe {module}")
-    fix = _policy_line(module)
-    if module in view.policy.host.modules:
-        fix = "see MODULE-02: the policy names it"
-    return about.finds(missing, sentence, fix)
+    why, fix = why_not_loaded(view, module)
+    if known is not False and not line:
+        why = f"{module} is not loaded"
+        if loader:
+            why, fix = f"{why}, although {loader} lists it", f"see UNIT-01; {fix}"
+        elif module in view.policy.host.modules:
+            fix = "see MODULE-02: the policy names it"
+        else:
+            fix = _policy_line(module)
+    return about.finds(bad, f"{why}; it is for {purpose}", fix)
 
 
-def _loaded(view: View, need: _Need, loader: str) -> Finding:
-    module = need.module
-    about = About(NEEDED.id, module)
+def _loaded(view: View, about: About, loader: str) -> Finding:
+    module = about.subject
     if loader:
         return about.passes(f"{module} is loaded; {loader} loads it at boot")
-    if need.on_demand:
+    if module in _ON_DEMAND:
         return about.passes(f"{module} is loaded; the kernel loads it at first use")
     if module in view.policy.host.modules:
         return about.skips(f"{module} is loaded; the policy names it: see MODULE-02")
-    if has_rdma_core(view) is None:
-        listed = _listed_by_rdma_core(view, module)
-        if listed:
-            return about.skips(
-                f"{module} is loaded; rdma-core, if installed, loads it at boot "
-                f"({listed})"
-            )
-        if not view.facts.modules.load_lines:
-            return about.skips(
-                f"{module} is loaded; it is unknown what loads it at boot"
-            )
+    lines = view.facts.modules.load_lines
+    listed = any(line.module == module for line in lines)
+    if has_rdma_core(view) is None and (listed or not lines):
+        return about.skips(f"{module} is loaded; it is unknown what loads it at boot")
     sentence = f"{module} is loaded, but nothing loads it at boot"
     return about.warns(sentence, _policy_line(module))
 
@@ -540,24 +468,34 @@ def _wanted(view: View) -> Iterator[Outcome]:
     """Yield a finding for each module of the policy, then the steps."""
     wanted = dict.fromkeys(map(module_name, view.policy.host.modules))
     kept = own_lines(view, MODULES_LOAD)
+    if not wanted and kept:
+        yield _no_longer(WANTED.id, MODULES_LOAD, ", ".join(kept))
     if not wanted:
-        if kept:
-            yield About(WANTED.id).warns(
-                f"{MODULES_LOAD} loads {', '.join(kept)}, which is no longer in the "
-                "policy",
-                "ovirt-rdma-host revert MODULE-02/boot",
-            )
         return
     lines, steps = [], []
+    source = "modules-load.d(5); policy.yaml, host: modules"
     for module in wanted:
-        refused = _refusal(view, module)
+        about, refused = About(WANTED.id, module), _refusal(view, module)
         loader = _loader(view, module, MODULES_LOAD)
         if not refused and not loader:
             lines.append(module)
-        if not is_loaded(view.facts.modules, module) and module in CONCERNED:
-            steps.append(_load(module, refused))
+        loaded = is_loaded(view.facts.modules, module)
+        if not loaded and module in CONCERNED:
+            steps.append(
+                about.step(
+                    f"load {module}",
+                    "not loaded",
+                    "loaded",
+                    LIVE,
+                    reason=f"the policy requires {module}",
+                    source=source,
+                    undo="the module stays loaded until the next boot",
+                    changes=(Change(MODULE, module, None, "loaded"),),
+                    refused=refused,
+                )
+            )
         ours = MODULES_LOAD if module in kept else ""
-        yield _wanted_finding(view, module, refused, loader or ours)
+        yield _wanted_finding(about, refused, loaded, loader or ours)
     yield from _file_step(
         view,
         WANTED.id,
@@ -567,32 +505,34 @@ def _wanted(view: View) -> Iterator[Outcome]:
         between=", ",
         effect=LIVE,
         reason="the policy requires them, and nothing else on this host loads them",
-        source=_MODULES_SOURCE,
+        source=source,
     )
     yield from steps
 
 
-_MODULES_SOURCE = "modules-load.d(5); policy.yaml, host: modules"
+def _no_longer(rule: str, path: str, text: str) -> Finding:
+    return About(rule).warns(
+        f"the policy no longer has what {path} sets: {text}",
+        f"ovirt-rdma-host revert {rule}/{BOOT}",
+    )
 
 
 def _refusal(view: View, module: str) -> str:
     modules = view.facts.modules
+    line = blocking_line(modules, module)
     # The facts have these modules only.
     if module in CONCERNED and is_available(modules, module) is False:
         return Sentence("module-missing", f"this kernel has no {module}")
     if module in CONCERNED and is_available(modules, module) is None:
         return Sentence("module-unknown", f"it is unknown if this kernel has {module}")
-    line = blocking_line(modules, module)
     if line:
-        return Sentence(
-            "module-blocked",
-            f"{place_of(line)} prevents it ({line.command} {module})",
-        )
+        why = f"{place_of(line)} prevents it ({line.command} {module})"
+        return Sentence("module-blocked", why)
     return ""
 
 
-def _wanted_finding(view: View, module: str, refused: str, loader: str) -> Finding:
-    about, loaded = About(WANTED.id, module), is_loaded(view.facts.modules, module)
+def _wanted_finding(about: About, refused: str, loaded: bool, loader: str) -> Finding:
+    module = about.subject
     if refused:
         return about.fails(
             f"{module} cannot be loaded at boot: {refused}",
@@ -601,71 +541,12 @@ def _wanted_finding(view: View, module: str, refused: str, loader: str) -> Findi
     if module not in CONCERNED:
         sentence = f"it is unknown if {module} is loaded"
         return about.skips(sentence, f"lsmod | grep {module}")
-    boot = f"{loader} loads it at boot" if loader else ""
-    if loaded and boot:
-        return about.passes(f"{module} is loaded; {boot}")
-    sentence = f"{module} is not loaded, and nothing loads it at boot"
-    if loaded:
-        sentence = f"{module} is loaded, but nothing loads it at boot"
-    elif boot:
-        sentence = f"{module} is not loaded, but {boot}"
-    return about.warns(sentence, "ovirt-rdma-host plan")
+    now = "is loaded" if loaded else "is not loaded"
+    boot = f"{loader} loads it at boot" if loader else "nothing loads it at boot"
+    if loaded and loader:
+        return about.passes(f"{module} {now}; {boot}")
+    return about.warns(f"{module} {now}, and {boot}", "ovirt-rdma-host plan")
 
-
-def _load(module: str, refused: str) -> Step:
-    return About(WANTED.id, module).step(
-        f"load {module}",
-        "not loaded",
-        "loaded",
-        LIVE,
-        reason=f"the policy requires {module}",
-        source=_MODULES_SOURCE,
-        undo="the module stays loaded until the next boot",
-        changes=() if refused else (Change(MODULE, module, None, "loaded"),),
-        refused=refused,
-    )
-
-
-_PORT_MTU = (
-    "mlx4 supports 4096 by default today, and port_mtu in the policy changes it "
-    "(mlx4_portN_mtu)"
-)
-_MEMORY = "mlx4_core sizes the table by the host's memory"
-_RESOURCES = "mlx4_core's default is sufficient, and there is no replacement"
-_ENHANCED = (
-    "ConnectX-4 and later support datagram mode only; set the datagram MTU to 4092 "
-    "instead"
-)
-_LRO = "GRO replaces it for every netdev (ethtool -k shows rx-gro)"
-
-_OF_OFED = "it is an option of MLNX_OFED's driver"
-_SYSCTL = "it is a sysctl: set sunrpc.{} in a file in /etc/sysctl.d"
-_INTELS = (
-    "it is an option of Intel's own driver; the kernel's takes enable_roce: see "
-    "devlink dev param set"
-)
-
-# (module, option): the replacement; "": of all other options of the module.
-DEAD: dict[tuple[str, str], str] = {
-    ("mlx4_core", "mtu_4k"): _PORT_MTU,
-    ("mlx4_core", "set_4k_mtu"): _PORT_MTU,
-    ("mlx4_core", "log_num_mtt"): _MEMORY,
-    ("mlx4_core", "log_num_mpt"): _MEMORY,
-    ("mlx4_core", "log_num_qp"): _RESOURCES,
-    ("mlx4_core", "log_num_srq"): _RESOURCES,
-    ("mlx4_core", "log_num_cq"): _RESOURCES,
-    ("mlx4_core", "log_num_mcg"): _RESOURCES,
-    ("mlx4_core", "log_rdmarc_per_qp"): _RESOURCES,
-    ("mlx4_core", ""): _OF_OFED,
-    ("mlx5_core", ""): _OF_OFED,
-    ("ib_ipoib", "ipoib_enhanced"): _ENHANCED,
-    ("ib_ipoib", "lro"): _LRO,
-    ("ib_ipoib", "lro_max_aggr"): _LRO,
-    ("irdma", ""): _INTELS,
-    ("sunrpc", "rdma_slot_table_entries"): _SYSCTL.format("rdma_slot_table_entries"),
-    (NFS_MODULE, ""): "its settings are sysctls: sunrpc.rdma_slot_table_entries, "
-    "sunrpc.rdma_max_inline_read and others, in /etc/sysctl.d",
-}
 
 # The parameters of the kernel's own modules: module_param() in Linux 4.18 to 6.12. A
 # module that is not here has many, and is not compared.
@@ -747,17 +628,13 @@ def _unknown_options(view: View) -> Iterator[Finding]:
     places += [(option.module, option.name, "policy.yaml") for option in options]
     well: list[str] = []
     for module, name, where in places:
-        about, dead = (
-            About(UNKNOWN.id, f"{module}.{name}"),
-            _is_dead(view, module, name),
-        )
+        about = About(UNKNOWN.id, f"{module}.{name}")
+        dead = _is_dead(view, module, name)
         if dead:
-            key = module_name(module)
-            instead = DEAD.get((key, _plain_name(name))) or DEAD.get((key, ""))
             yield about.warns(
-                f"{where} sets {name}, which this kernel's {module} does not have"
-                + (f"; {instead}" if instead else ""),
-                f"remove {name} from {where}",
+                f"{where} sets {name}, which this kernel's {module} does not have",
+                f"remove {name} from {where}; what there is instead: ovirt-rdma-host "
+                f"explain {UNKNOWN.id}",
             )
         elif dead is None:
             yield about.skips(
@@ -818,23 +695,20 @@ def _plain_word(word: str) -> str:
     return word
 
 
-_OPTIONS_SOURCE = "modprobe.d(5); policy.yaml, host: module_options"
 _INITRAMFS = "if the module is in the initramfs (lsinitrd shows it), run dracut -f too"
 
 
 def _options(view: View) -> Iterator[Outcome]:
     """Yield a finding for each option of the policy, then the steps."""
     modules, kept = view.facts.modules, own_lines(view, MODPROBE)
-    if not view.policy.host.module_options:
-        if kept:
-            text = "; ".join(kept)
-            yield About(OPTIONS.id).warns(
-                f"the policy no longer has these options of {MODPROBE}: {text}",
-                "ovirt-rdma-host revert MODOPT-02/boot",
-            )
+    options = view.policy.host.module_options
+    if not options and kept:
+        yield _no_longer(OPTIONS.id, MODPROBE, "; ".join(kept))
+    if not options:
         return
     lines, refusals, running = [], [], []
-    for option in view.policy.host.module_options:
+    source = "modprobe.d(5); policy.yaml, host: module_options"
+    for option in options:
         module, name = option.module, option.name
         about = About(OPTIONS.id, f"{module}.{name}")
         text = f"{module} {name}={option.value}"
@@ -851,6 +725,7 @@ def _options(view: View) -> Iterator[Outcome]:
                 f"{place} sets {name}={value}, the policy requires {option.value}",
                 f"remove {name} from {place}, or from the policy",
             )
+            why = f"{place} sets {name}={value}"
             refusals.append(
                 about.step(
                     f"set {text}",
@@ -858,11 +733,9 @@ def _options(view: View) -> Iterator[Outcome]:
                     option.value,
                     REBOOT if loaded else LIVE,
                     reason="the policy requires it",
-                    source=_OPTIONS_SOURCE,
+                    source=source,
                     undo="nothing is changed",
-                    refused=Sentence(
-                        "module-option-set-elsewhere", f"{place} sets {name}={value}"
-                    ),
+                    refused=Sentence("module-option-set-elsewhere", why),
                 )
             )
         else:
@@ -885,7 +758,7 @@ def _options(view: View) -> Iterator[Outcome]:
         between="; ",
         effect=REBOOT if running else LIVE,
         reason=reason,
-        source=_OPTIONS_SOURCE,
+        source=source,
     )
     yield from refusals
 
@@ -893,20 +766,14 @@ def _options(view: View) -> Iterator[Outcome]:
 def _option_finding(
     about: About, view: View, option: ModuleOption, where: str
 ) -> Finding:
-    """Return the finding about an option that ``where`` sets to the policy's value; ""
-    if nothing sets it.
-    """
-    modules, name = view.facts.modules, option.name
-    now = running_value(modules, option.module, name)
-    differs = now is not None and not same_value(now, option.value)
-    text = f"{option.module} {name}={option.value}"
+    """Return the finding about an option, which ``where`` sets (empty: nothing)."""
+    modules, text = view.facts.modules, f"{option.module} {option.name}={option.value}"
+    now = running_value(modules, option.module, option.name)
+    same = now is not None and same_value(now, option.value)
     if not where:
-        shown = f"{now}" if now is not None else "not set"
-        sentence = f"{name} is {shown}, the policy requires {option.value}"
-        if now is not None and not differs:
-            sentence = f"{name} is {now}, but nothing sets it at the next boot"
-        return about.warns(sentence, "ovirt-rdma-host plan")
-    if differs:
+        running = "" if now is None else f"; the running module has {now}"
+        return about.warns(f"nothing sets {text}{running}", "ovirt-rdma-host plan")
+    if now is not None and not same:
         sentence = f"{where} sets {text}, but the running module has {now}"
         return about.warns(sentence, f"reboot; {_INITRAMFS}")
     if now is None and is_loaded(modules, option.module):

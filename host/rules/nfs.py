@@ -16,7 +16,7 @@ from typing import Callable, Optional
 
 from ovirt_rdma.host.export import Export, MountOptions, nfs_check
 from ovirt_rdma.host.facts.adapter_models import model_of
-from ovirt_rdma.host.facts.devices import Netdev
+from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.model import (
     ConnectionActivity,
     MountActivity,
@@ -33,8 +33,10 @@ from ovirt_rdma.host.rules.base import (
     Finding,
     Rule,
     View,
+    each,
     once_per_view,
 )
+from ovirt_rdma.host.rules.ipoib import parsed_address, static_addresses
 from ovirt_rdma.host.rules.modules import (
     INSTALL_STACK,
     NFS_MODULE,
@@ -44,9 +46,8 @@ from ovirt_rdma.host.rules.modules import (
     is_loaded,
     is_of_the_kernel,
     mismatch,
-    missing_fix,
-    place_of,
     vendors_client,
+    why_not_loaded,
 )
 from ovirt_rdma.host.server_kinds import AUTO, ServerKind, kind_of, needs_vendors_client
 
@@ -64,90 +65,77 @@ def _module(view: View) -> Iterator[Finding]:
     """Yield a finding: rpcrdma is loaded, available, blocked or missing."""
     modules, about = view.facts.modules, About("NFSRDMA-01", NFS_MODULE)
     bad = FAIL if view.wants_nfs_over_rdma else WARN
-    line = blocking_line(modules, NFS_MODULE)
+    line, available = (
+        blocking_line(modules, NFS_MODULE),
+        is_available(modules, NFS_MODULE),
+    )
     path, tuning = file_of(modules, NFS_MODULE) or "", view.facts.tuning
-    if is_loaded(modules, NFS_MODULE):
-        if _is_placeholder(path) and tuning and tuning.rdma_slots is None:
-            yield about.warns(
-                f"rpcrdma ({path}) is loaded and shows none of its settings: it is a "
-                "placeholder that does nothing",
-                INSTALL_STACK,
-            )
-        else:
-            yield about.passes("rpcrdma is loaded")
-    elif is_available(modules, NFS_MODULE) is False:
+    why, fix = why_not_loaded(view, NFS_MODULE)
+    vendors = not is_of_the_kernel(path) and ("mlnx" in path or "ofa_kernel" in path)
+    if (
+        is_loaded(modules, NFS_MODULE)
+        and vendors
+        and tuning
+        and tuning.rdma_slots is None
+    ):
+        # One without content, for those that were not chosen (--with-nfsrdma).
+        yield about.warns(
+            f"rpcrdma ({path}) is loaded and shows none of its settings: it is a "
+            "placeholder that does nothing",
+            INSTALL_STACK,
+        )
+    elif is_loaded(modules, NFS_MODULE):
+        yield about.passes("rpcrdma is loaded")
+    elif available is False:
         if view.facts.rdma_devices or bad == FAIL:
-            yield about.finds(
-                bad,
-                "this kernel has no rpcrdma, so NFS cannot be mounted over RDMA",
-                missing_fix(view, NFS_MODULE),
-            )
+            yield about.finds(bad, f"NFS cannot be mounted over RDMA: {why}", fix)
     elif line and line.command == "install":
-        sentence = f"{place_of(line)} prevents loading rpcrdma (install)"
-        yield about.finds(bad, sentence, "remove that line")
+        yield about.finds(bad, why, fix)
     elif mismatch(modules):
         sentence = "rpcrdma cannot be loaded: it does not match the other RDMA modules"
         yield about.finds(bad, sentence, "see STACK-01")
-    elif is_available(modules, NFS_MODULE):
-        yield about.passes(
-            "rpcrdma is available; the kernel loads it at the first mount"
-        )
+    elif available:
+        sentence = "rpcrdma is available; the kernel loads it at the first mount"
+        yield about.passes(sentence)
     else:
-        yield about.skips(
-            "it is unknown if this kernel has rpcrdma", "modprobe rpcrdma"
+        yield about.skips("it is unknown if this kernel has rpcrdma", fix)
+
+
+def _registration(view: View, about: About, device: RdmaDevice) -> Finding:
+    name, driver = device.name, device.driver
+    others = any(d.driver in WITH_REGISTRATION for d in view.facts.rdma_devices)
+    if driver in WITH_REGISTRATION:
+        return about.passes(
+            f"{driver} supports the memory registration (FRWR) that NFS over RDMA "
+            "requires"
         )
-
-
-def _is_placeholder(path: str) -> bool:
-    """Whether the file may be one of the modules without content that MLNX_OFED
-    installs in place of those that were not chosen (--with-nfsrdma, --with-nvmf).
-    """
-    return not is_of_the_kernel(path) and ("mlnx" in path or "ofa_kernel" in path)
-
-
-def _registration(view: View) -> Iterator[Finding]:
-    """Yield a finding for each device: its driver supports FRWR, or does not."""
-    devices = view.facts.rdma_devices
-    others = any(device.driver in WITH_REGISTRATION for device in devices)
-    for device in devices:
-        name, driver = device.name, device.driver
-        about = About("NFSRDMA-02", name)
-        if driver in WITH_REGISTRATION:
-            yield about.passes(
-                f"{driver} supports the memory registration (FRWR) that NFS over RDMA "
-                "requires"
-            )
-        elif driver in WITHOUT_REGISTRATION:
-            yield about.finds(
-                FAIL if view.wants_nfs_over_rdma and not others else WARN,
-                f"{driver} does not support fast memory registration (FRWR): NFS "
-                f"mounts over {name} fail (frwr mode is not supported by device)",
-                "mount over TCP (IPoIB), or use another adapter",
-            )
-        else:
-            yield about.skips(
-                f"it is unknown if {driver or 'the driver of ' + name} supports fast "
-                "memory registration (FRWR)",
-                "if it does, ibv_devinfo -v shows MEM_MGT_EXTENSIONS in "
-                "device_cap_flags",
-            )
+    if driver in WITHOUT_REGISTRATION:
+        return about.finds(
+            FAIL if view.wants_nfs_over_rdma and not others else WARN,
+            f"{driver} does not support fast memory registration (FRWR): NFS mounts "
+            f"over {name} fail (frwr mode is not supported by device)",
+            "mount over TCP (IPoIB), or use another adapter",
+        )
+    return about.skips(
+        f"it is unknown if {driver or 'the driver of ' + name} supports fast memory "
+        "registration (FRWR)",
+        "if it does, ibv_devinfo -v shows MEM_MGT_EXTENSIONS in device_cap_flags",
+    )
 
 
 def _port(view: View) -> Iterator[Finding]:
-    """Yield a finding: an RDMA port is ACTIVE, or none is; and one for each server of
-    the policy whose route leaves by another netdev than that of an ACTIVE port.
-    """
+    """Yield a finding: an RDMA port is ACTIVE, or none is; then those of routes."""
     about, wanted = About("NFSRDMA-03"), view.wants_nfs_over_rdma
-    ports = [
-        (f"{d.name}/{p.number}", p) for d in view.facts.rdma_devices for p in d.ports
-    ]
-    active = [name for name, port in ports if port.is_active]
+    active = [place.name for place in view.ports if place.port.is_active]
     if active:
         verb = "is" if len(active) == 1 else "are"
         yield about.passes(f"{', '.join(active)} {verb} ACTIVE")
         yield from _routes(view)
     elif view.facts.rdma_devices:
-        states = ", ".join(f"{n} is {p.state} ({p.physical_state})" for n, p in ports)
+        states = ", ".join(
+            f"{place.name} is {place.port.state} ({place.port.physical_state})"
+            for place in view.ports
+        )
         yield about.finds(
             FAIL if wanted else WARN,
             f"no RDMA port is ACTIVE: {states or 'the devices have no port'}",
@@ -167,63 +155,56 @@ def _port(view: View) -> Iterator[Finding]:
 def _routes(view: View) -> Iterator[Finding]:
     """Yield a finding for each server that is not reached by an ACTIVE RDMA port."""
     ports = {(p.device.name, p.port.number): p for p in view.ports}
-    # The route to an address of this host itself says lo.
     for route, rule in view.wanted_routes:
+        below = [
+            ports[netdev.rdma_device or "", netdev.rdma_port or 0]
+            for netdev in view.below(route.netdev or "")
+            if (netdev.rdma_device, netdev.rdma_port) in ports
+        ]
+        by = f"{route.destination} is reached by {route.netdev}, "
+        # The route to an address of this host itself says lo.
         if rule.transport == TCP or route.netdev == "lo":
             continue
-        about = About("NFSRDMA-03", route.destination)
-        bad = FAIL if rule.transport == REQUIRE_RDMA else WARN
         if route.netdev is None:
-            yield about.finds(
-                bad,
-                f"{route.destination} cannot be reached: {route.problem or 'no route'}",
-                "attach the storage network to this host",
-            )
+            by = f"{route.destination} cannot be reached: {route.problem or 'no route'}"
+            fix = "attach the storage network to this host"
+        elif any(port.port.is_active for port in below):
             continue
-        found = [
-            ports.get((netdev.rdma_device, netdev.rdma_port or 0))
-            for netdev in view.below(route.netdev)
-            if netdev.rdma_device
-        ]
-        below = [port for port in found if port]
-        if any(port.port.is_active for port in below):
-            continue
-        if below:
-            states = ", ".join(f"{port.name} is {port.port.state}" for port in below)
-            yield about.finds(
-                bad,
-                f"{route.destination} is reached by {route.netdev}, and {states}",
-                "check cable and switch port of that port",
-            )
+        elif below:
+            states = (f"{port.name} is {port.port.state}" for port in below)
+            by += f"and {', '.join(states)}"
+            fix = "check cable and switch port of that port"
         else:
-            yield about.finds(
-                bad,
-                f"{route.destination} is reached by {route.netdev}, which is on no "
-                "RDMA port",
+            by += "which is on no RDMA port"
+            fix = (
                 "attach the storage network to the netdev of the RDMA port, or to one "
-                "above it",
+                "above it"
             )
+        bad = FAIL if rule.transport == REQUIRE_RDMA else WARN
+        yield About("NFSRDMA-03", route.destination).finds(bad, by, fix)
 
 
 def _subnets(view: View) -> Iterator[Finding]:
-    """Yield a finding for each IPv4 network with addresses on several netdevs of RDMA
-    ports.
-    """
-    on: dict[ipaddress.IPv4Network, dict[str, Netdev]] = {}
+    """Yield a finding for each IPv4 network on several netdevs of RDMA ports."""
+    on: dict[str, dict[str, Netdev]] = {}
     for interface in view.interfaces:
         for netdev in filter(None, map(view.netdev, view.carriers(interface.name))):
-            for network in _networks(netdev):
-                on.setdefault(network, {})[netdev.name] = netdev
+            for address in map(parsed_address, static_addresses(netdev)):
+                of_several = isinstance(address, ipaddress.IPv4Interface)
+                if address and of_several and address.network.num_addresses > 1:
+                    on.setdefault(str(address.network), {})[netdev.name] = netdev
     for network, netdevs in on.items():
-        if len(netdevs) < _SEVERAL:
-            continue
-        about, names = About(SUBNETS.id, str(network)), ", ".join(netdevs)
-        shown = f"{names} have addresses in {network}"
-        values = [netdev.arp_ignore for netdev in netdevs.values()]
+        about, values = (
+            About(SUBNETS.id, network),
+            [netdev.arp_ignore for netdev in netdevs.values()],
+        )
+        shown = f"{', '.join(netdevs)} have addresses in {network}"
         fix = (
             "give each port a network of its own; or sysctl net.ipv4.conf.all."
             "arp_ignore=1 and arp_announce=2, and a route by source for each"
         )
+        if len(netdevs) == 1:
+            continue
         if None in values:
             yield about.skips(f"{shown}; it is unknown if arp_ignore is set", fix)
         elif 0 in values:
@@ -236,22 +217,12 @@ def _subnets(view: View) -> Iterator[Finding]:
             yield about.passes(f"{shown}, and each answers ARP for its own only")
 
 
-_SEVERAL = 2
-
-
-def _networks(netdev: Netdev) -> Iterator[ipaddress.IPv4Network]:
-    for text in netdev.addresses:
-        try:
-            found = ipaddress.ip_interface(text)
-        except ValueError:
-            continue
-        one = isinstance(found, ipaddress.IPv4Interface) and found.network
-        if one and one.num_addresses > 1 and not one.is_link_local:
-            yield one
-
-
 MODULE = Rule("NFSRDMA-01", _module)
-REGISTRATION = Rule("NFSRDMA-02", _registration)
+REGISTRATION = each(
+    "NFSRDMA-02",
+    lambda view: ((device.name, device) for device in view.facts.rdma_devices),
+    _registration,
+)
 PORT = Rule("NFSRDMA-03", _port)
 SUBNETS = Rule(
     "SUBNET-01",
@@ -313,16 +284,13 @@ NO_MOUNT = "this host has no NFS mount over RDMA"
 _UNREAD = "the counters of this mount are unknown"
 
 
-def _each(
-    view: View, rule: str, judge: Callable[[View, About, RdmaMount], Finding]
-) -> Iterator[Finding]:
-    for one in rdma_mounts(view):
-        yield judge(view, About(rule, one.mount.source), one)
+def _named(view: View) -> Iterator[tuple[str, RdmaMount]]:
+    return ((one.mount.source, one) for one in rdma_mounts(view))
 
 
 def _of_mounts(rule: str, judge: Callable[[View, About, RdmaMount], Finding]) -> Rule:
     """Return a rule with one finding for each mount."""
-    return Rule(rule, lambda view: _each(view, rule, judge), NO_MOUNT)
+    return each(rule, _named, judge, NO_MOUNT)
 
 
 # net/sunrpc/xprtrdma: RPCRDMA_DEF_SLOT_TABLE.
@@ -362,11 +330,13 @@ def _slots(view: View) -> Iterator[Finding]:
             f"fewer than the kernel's {DEFAULT_SLOTS}",
             "remove the setting from sysctl.d, or raise it",
         )
-    yield from _each(view, SLOTS.id, _waiting)
+    for source, one in _named(view):
+        yield _waiting(view, About(SLOTS.id, source), one)
 
 
 def _waiting(view: View, about: About, one: RdmaMount) -> Finding:
-    done, slots = one.activity, _slots_now(view, one.mount.address)
+    done, found = one.activity, _connections_of(view, one.mount.address) or ()
+    slots = max((c.slots_max for c in found if c.slots_max is not None), default=None)
     if done is None:
         return about.skips(_UNREAD)
     of = f"{slots} slots" if slots is not None else "slots"
@@ -430,15 +400,6 @@ def sleep_without_slot(
     )
 
 
-def _slots_now(view: View, address: Optional[str]) -> Optional[int]:
-    known = [
-        connection.slots_max
-        for connection in _connections_of(view, address) or ()
-        if connection.slots_max is not None
-    ]
-    return max(known, default=None)
-
-
 def _connections_of(
     view: View, address: Optional[str]
 ) -> Optional[tuple[ConnectionActivity, ...]]:
@@ -459,11 +420,9 @@ _OFTEN, _AT_LEAST, _CONNECTS = 0.01, 10, 3
 
 
 def _nconnect(view: View, about: About, one: RdmaMount) -> Finding:
-    """Return the finding about connections asked for, made and blocked."""
-    made = len(one.mount.protocols)
-    taken = one.shown("nconnect") or 0
-    asked = one.asked.number("nconnect") or taken or 1
-    done = one.activity
+    done, made = one.activity, len(one.mount.protocols)
+    taken, wanted = one.shown("nconnect") or 0, one.asked.number("nconnect")
+    asked = wanted or taken or 1
     if done and done.blocked:
         return about.fails(
             f"requests wait on {done.blocked} of {made} connections where none is "
@@ -479,17 +438,16 @@ def _nconnect(view: View, about: About, one: RdmaMount) -> Finding:
     if not made:
         return about.skips("the kernel shows no connections of this mount")
     if made < asked:
-        why = (
-            "it shares the connections of an earlier mount of this server, or is older "
-            f"than the policy: {_REMOUNT}"
-        )
-        if one.asked.number("nconnect") and not taken and one.mount.version != "3":
+        why = "it shares the connections of an earlier mount of this server"
+        if wanted and not taken and one.mount.version != "3":
             why = (
                 "this kernel may ignore nconnect for NFS 4 over RDMA (before Linux "
-                "6.9): use NFS 3 or a newer kernel; or the mount is older than the "
-                f"policy: {_REMOUNT}"
+                "6.9): use NFS 3 or a newer kernel"
             )
-        return about.warns(f"{asked} connections are asked for, and it has {made}", why)
+        return about.warns(
+            f"{asked} connections are asked for, and it has {made}",
+            f"{why}; or the mount is older than the policy: {_REMOUNT}",
+        )
     if made == 1:
         return about.passes("it has 1 connection, as asked for")
     return about.passes(
@@ -499,7 +457,6 @@ def _nconnect(view: View, about: About, one: RdmaMount) -> Finding:
 
 
 def _reset(view: View, about: About, one: RdmaMount) -> Finding:
-    """Return the finding whether connections break with requests."""
     done, activity = one.activity, view.facts.activity
     if done is None or activity is None:
         return about.skips(_UNREAD)
@@ -523,7 +480,6 @@ def _reset(view: View, about: About, one: RdmaMount) -> Finding:
 
 
 def _listener(view: View, about: About, one: RdmaMount) -> Finding:
-    """Return the finding whether the server takes its connections."""
     address = one.mount.address
     found = _connections_of(view, address)
     if found is None:
@@ -561,7 +517,6 @@ def _rpcctl(view: View) -> Iterator[Finding]:
 
 
 def _version(view: View, about: About, one: RdmaMount) -> Finding:
-    """Return the finding whether servers will offer its version."""
     version = one.mount.version
     if version == "4.0":
         return about.warns(
@@ -575,7 +530,6 @@ def _version(view: View, about: About, one: RdmaMount) -> Finding:
 
 
 def _copy(view: View, about: About, one: RdmaMount) -> Finding:
-    """Return the finding whether server-side copies came to an end."""
     if one.mount.version not in (None, "4.2"):
         return about.passes(f"NFS {one.mount.version} has no server-side copy")
     if one.activity is None:
@@ -595,17 +549,14 @@ def _copy(view: View, about: About, one: RdmaMount) -> Finding:
 
 
 def _size(view: View, about: About, one: RdmaMount) -> Finding:
-    """Return the finding about rsize and wsize, asked for and negotiated."""
-    shown: list[str] = []
-    smaller: list[str] = []
-    for name in ("rsize", "wsize"):
-        negotiated, asked = one.shown(name), one.asked.number(name)
-        if negotiated is None:
-            continue
-        shown.append(f"{name} is {negotiated}")
-        # The kernel rounds down to a power of two, or to a page (nfs_block_size).
-        if asked is not None and negotiated < asked // 2 + 1:
-            smaller.append(f"{name} is {negotiated}, and {asked} is asked for")
+    sizes = {name: one.shown(name) for name in ("rsize", "wsize")}
+    shown = {name: size for name, size in sizes.items() if size is not None}
+    # The kernel rounds down to a power of two, or to a page (nfs_block_size).
+    smaller = [
+        f"{name} is {size}, and {asked} is asked for"
+        for name, size in shown.items()
+        if (asked := one.asked.number(name)) is not None and size < asked // 2 + 1
+    ]
     if smaller:
         return about.warns(
             "; ".join(smaller),
@@ -614,28 +565,27 @@ def _size(view: View, about: About, one: RdmaMount) -> Finding:
         )
     if not shown:
         return about.skips("its rsize and wsize are unknown")
-    return about.passes(", ".join(shown))
+    return about.passes(", ".join(f"{name} is {n}" for name, n in shown.items()))
 
 
 def _server(view: View) -> Iterator[Finding]:
     """Yield findings: what the documents of the servers' vendors require."""
     client = vendors_client(view.facts.modules)
     for rule in view.policy.nfs.rules:
-        about = About(SERVER.id, rule.name)
         needed = ", ".join(needs_vendors_client(MountOptions.parse(rule.options)))
-        if needed and client is None:
+        about = About(SERVER.id, rule.name) if needed else None
+        if about and client is None:
             yield about.skips(f"it is unknown if this host's NFS client takes {needed}")
-        elif needed and not client:
+        elif about and not client:
             yield about.fails(
                 f"the kernel's own NFS client refuses {needed}, so its mounts fail",
                 "install the client driver of PowerScale or VAST, or remove the option",
             )
-        elif needed:
+        elif about:
             yield about.passes(f"this host has a vendor's NFS client for {needed}")
-    for one in rdma_mounts(view):
+    for source, one in _named(view):
         if one.kind:
-            about = About(SERVER.id, one.mount.source)
-            yield _as_documented(about, one, one.kind)
+            yield _as_documented(About(SERVER.id, source), one, one.kind)
 
 
 def _as_documented(about: About, one: RdmaMount, kind: ServerKind) -> Finding:
@@ -664,27 +614,27 @@ def _firewall(view: View) -> Iterator[Finding]:
     """Yield findings: Soft-RoCE's UDP port, and the ports beside NFS 3."""
     connected = {c.device for c in view.facts.cm_ids or () if c.state == "CONNECT"}
     soft = [d.name for d in view.facts.rdma_devices if d.is_soft_roce]
+    unknown = "in both directions; it is unknown if firewalls let them pass"
     for name in soft:
         about = About(FIREWALL.id, name)
         if name in connected:
             yield about.passes("Soft-RoCE has a connection, so UDP port 4791 is open")
         else:
             yield about.skips(
-                "Soft-RoCE needs UDP port 4791 in both directions; it is unknown if "
-                "firewalls let it pass",
+                f"Soft-RoCE needs packets to UDP port 4791 {unknown}",
                 "firewall-cmd --permanent --add-port=4791/udp; firewall-cmd --reload",
             )
     mounts = [one.mount for one in rdma_mounts(view)]
     locking = [
-        mount
+        mount.source
         for mount in mounts
         if mount.version == "3"
         and not {"nolock", "local_lock=all"} & set(mount.options.split(","))
     ]
-    for mount in locking:
-        yield About(FIREWALL.id, mount.source).skips(
-            "NFS 3 with locks also needs TCP ports in both directions (rpcbind 111, "
-            "mountd, lockd, statd); it is unknown if firewalls let them pass",
+    for source in locking:
+        yield About(FIREWALL.id, source).skips(
+            "NFS 3 with locks also needs TCP ports (rpcbind 111, mountd, lockd, statd) "
+            f"{unknown}",
             "mount with nolock as VDSM does, or fix the ports in /etc/nfs.conf",
         )
     if mounts and not soft and not locking:
@@ -696,17 +646,18 @@ _MODULE, _PARAMETER = "nfs", "localio_enabled"
 
 
 def _localio(view: View, about: About, one: RdmaMount) -> Finding:
-    """Return the finding whether the data of a mount uses its connection."""
     enabled = {
         parameter.value == "Y"
         for parameter in view.facts.modules.parameters
         if (parameter.module, parameter.name) == (_MODULE, _PARAMETER)
     }
-    past = _past_the_connection(one)
+    past, done = _past_the_connection(one), one.activity
+    addresses = (text for netdev in view.facts.netdevs for text in netdev.addresses)
+    here = one.mount.address in {text.partition("/")[0] for text in addresses}
+    if past and enabled == {False}:
+        since = "its data uses its connection since LOCALIO was disabled"
+        return about.passes(f"{since}; before that, {past}")
     if past:
-        if enabled == {False}:
-            since = "its data uses its connection since LOCALIO was disabled"
-            return about.passes(f"{since}; before that, {past}")
         return about.warns(
             f"{past}: the kernel reads and writes the server's files directly "
             "(LOCALIO), so the proof of RDMA says nothing about the data",
@@ -714,25 +665,19 @@ def _localio(view: View, about: About, one: RdmaMount) -> Finding:
             f"/sys/module/{_MODULE}/parameters/{_PARAMETER}",
         )
     unknown = ""
-    if one.activity and one.activity.layout:
+    if done and done.layout:
         unknown = "it uses pNFS, so its data uses connections to other servers"
-    elif enabled and one.activity is None:
+    elif enabled and done is None:
         unknown = _UNREAD
-    if unknown:
-        return about.skips(unknown)
-    if not enabled:
-        return about.passes("this kernel has no LOCALIO")
-    here = {
-        address.partition("/")[0]
-        for netdev in view.facts.netdevs
-        for address in netdev.addresses
-    }
-    if one.mount.address in here and enabled == {True}:
-        return about.skips(
+    elif here and enabled == {True}:
+        unknown = (
             "the server is this host, and LOCALIO is enabled; the counters do not show "
             "if it is used"
         )
-    return about.passes("its data uses its connection")
+    if unknown:
+        return about.skips(unknown)
+    no = "" if enabled else "this kernel has no LOCALIO"
+    return about.passes(no or "its data uses its connection")
 
 
 def _past_the_connection(one: RdmaMount) -> str:
@@ -747,9 +692,7 @@ def _past_the_connection(one: RdmaMount) -> str:
         ("read", done.server_read, done.reads, one.shown("rsize")),
         ("written", done.server_written, done.writes, one.shown("wsize")),
     ):
-        if moved is None or size is None:
-            continue
-        if beyond_requests(moved, requests, size) > 0:
+        if moved and size and beyond_requests(moved, requests, size) > 0:
             return f"{moved} bytes were {what} with {requests} requests"
     return ""
 

@@ -23,7 +23,7 @@ from ovirt_rdma.host.rules import (
     roce,
 )
 from ovirt_rdma.host.rules.base import FAIL, SKIP, WARN, About, Finding, Rule, View
-from ovirt_rdma.host.rules.modules import NFS_MODULE, is_available, is_loaded
+from ovirt_rdma.host.rules.modules import NFS_MODULE, is_loaded, why_not_loaded
 from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID
 
 NO_SERVER = "this host has no NFS server"
@@ -32,19 +32,42 @@ _START = f"set rdma=y in the section [nfsd] of /etc/nfs.conf, then run {_RESTART
 _REEXPORT = "change its line in /etc/exports, then run exportfs -ra"
 
 
+_ROOT = "run it as root"
+
+
 def _of_server(
-    rule: str, judge: Callable[[View, NfsServer], Iterator[Finding]]
+    rule: str, judge: Callable[[View, About, NfsServer], Iterator[Finding]]
 ) -> Rule:
     """Return a rule about a server that runs."""
 
     def check(view: View) -> Iterator[Finding]:
-        server = view.facts.nfs_server
+        server, about = view.facts.nfs_server, About(rule)
         if server is None or server.threads == 0:
-            yield About(rule).skips(NO_SERVER)
+            yield about.skips(NO_SERVER)
         else:
-            yield from judge(view, server)
+            yield from judge(view, about, server)
 
     return Rule(rule, check, "no export is known")
+
+
+def _of_exports(rule: str, judge: Callable[[About, NfsExport], Finding]) -> Rule:
+    """Return a rule about the exports of a server that runs."""
+
+    def check(_: View, about: About, server: NfsServer) -> Iterator[Finding]:
+        for subject, export in _named(server):
+            yield judge(About(about.rule, subject), export)
+
+    return _of_server(rule, check)
+
+
+def _named(server: NfsServer) -> Iterator[tuple[str, NfsExport]]:
+    """Yield the exports but the root of NFS 4, which has no storage domain."""
+    paths = [export.path for export in server.exports or ()]
+    for export in server.exports or ():
+        if export.path == "/" or {"fsid=0", "fsid=root"} & {*export.options.split(",")}:
+            continue
+        alone = paths.count(export.path) == 1
+        yield export.path if alone else f"{export.path} {export.client}", export
 
 
 def _listener(view: View) -> Iterator[Finding]:
@@ -57,7 +80,7 @@ def _listener(view: View) -> Iterator[Finding]:
         return
     if server.listeners is None or server.threads is None:
         unknown = "it is unknown if the server runs, and where it listens"
-        yield about.skips(unknown, "run it as root")
+        yield about.skips(unknown, _ROOT)
         return
     ports = server.rdma_ports
     if ports and DEFAULT_PORT not in ports:
@@ -71,13 +94,9 @@ def _listener(view: View) -> Iterator[Finding]:
         yield about.passes(f"it listens over RDMA on port {DEFAULT_PORT}")
     elif is_loaded(view.facts.modules, NFS_MODULE):
         yield about.fails("it does not listen over RDMA", _START)
-    elif is_available(view.facts.modules, NFS_MODULE) is False:
-        yield about.fails(
-            "it cannot listen over RDMA: this kernel has no rpcrdma", "see KERNEL-01"
-        )
     else:
-        sentence = "it does not listen over RDMA: rpcrdma (svcrdma) is not loaded"
-        yield about.fails(sentence, f"modprobe rpcrdma; {_START}")
+        why, fix = why_not_loaded(view, NFS_MODULE)
+        yield about.fails(f"it does not listen over RDMA: {why}", f"{fix}; {_START}")
     if not any(one.startswith("tcp ") for one in server.listeners):
         yield about.warns(
             "it does not listen over TCP, so prefer-rdma has nothing to fall back to",
@@ -92,31 +111,27 @@ _THREADS_PER_CLIENT = 2
 _OFTEN_BUSY, _MANY = 0.25, 1000
 
 
-def _threads(view: View, server: NfsServer) -> Iterator[Finding]:
+def _threads(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
     """Yield a finding: there are threads enough for the hosts that write."""
-    about, threads = About("SERVER-THREADS-01"), server.threads
+    threads, clients = server.threads, server.clients
     if threads is None:
-        yield about.skips("the number of threads is unknown", "run it as root")
+        yield about.skips("the number of threads is unknown", _ROOT)
         return
-    wanted = max(_FEWEST_THREADS, _THREADS_PER_CLIENT * (server.clients or 0))
-    queued, woken = server.queued or 0, server.woken or 0
-    busy = queued >= _MANY and (queued - woken) / queued > _OFTEN_BUSY
+    wanted = max(_FEWEST_THREADS, _THREADS_PER_CLIENT * (clients or 0))
+    queued, waited = server.queued or 0, (server.queued or 0) - (server.woken or 0)
     more = max(2 * threads, wanted)
     fix = f"set threads={more} in [nfsd] of /etc/nfs.conf; now: rpc.nfsd {more}"
     if threads < wanted:
-        clients = f" for {server.clients} NFS 4 clients" if server.clients else ""
+        of = f" for {clients} NFS 4 clients" if clients else ""
         yield about.warns(
-            f"it has {threads} threads{clients}, and each write waits in one until it "
-            f"is on the disk; {wanted} are the least",
+            f"it has {threads} threads{of}, and each write waits in one until it is on "
+            f"the disk; {wanted} are the least",
             fix,
         )
-    elif busy:
-        yield about.warns(
-            f"none of {threads} threads was idle for {queued - woken} of {queued} "
-            "requests",
-            fix,
-        )
-    elif server.clients is None:
+    elif queued >= _MANY and waited > _OFTEN_BUSY * queued:
+        sentence = f"none of {threads} threads was idle for {waited} of {queued}"
+        yield about.warns(f"{sentence} requests", fix)
+    elif clients is None:
         yield about.skips(f"it has {threads} threads, for an unknown number of clients")
     else:
         yield about.passes(f"it has {threads} threads")
@@ -127,9 +142,9 @@ _FEWEST_REQUESTS = 32
 _LARGEST = 1 << 20
 
 
-def _settings(view: View, server: NfsServer) -> Iterator[Finding]:
+def _settings(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
     """Yield findings: the server's settings do not slow RDMA down."""
-    about, requests = About("SERVER-RDMA-01"), server.max_requests
+    requests, size = server.max_requests, server.max_block_size
     if requests is None:
         yield about.skips("the settings of svcrdma are unknown: rpcrdma is not loaded")
     elif requests < _FEWEST_REQUESTS:
@@ -139,11 +154,10 @@ def _settings(view: View, server: NfsServer) -> Iterator[Finding]:
             "remove the setting from sysctl.d; now: sysctl "
             f"sunrpc.svc_rdma.max_requests=64; {_RESTART}",
         )
-    elif server.max_block_size is None:
-        yield about.skips("the largest read or write is unknown", "run it as root")
+    elif size is None:
+        yield about.skips("the largest read or write is unknown", _ROOT)
     else:
         yield about.passes(f"a connection may have {requests} requests at once")
-    size = server.max_block_size
     if size is not None and size < _LARGEST:
         yield about.warns(
             f"reads and writes have at most {size} bytes (max_block_size): it has "
@@ -153,11 +167,11 @@ def _settings(view: View, server: NfsServer) -> Iterator[Finding]:
         )
 
 
-def _versions(view: View, server: NfsServer) -> Iterator[Finding]:
+def _versions(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
     """Yield a finding: it offers what storage domains ask for."""
-    about, versions = About("SERVER-VERS-01"), server.versions
+    versions = server.versions
     if versions is None:
-        yield about.skips("the offered NFS versions are unknown", "run it as root")
+        yield about.skips("the offered NFS versions are unknown", _ROOT)
     elif {"4.1", "4.2"} & set(versions):
         yield about.passes(f"it offers NFS {', '.join(versions)}")
     else:
@@ -169,41 +183,30 @@ def _versions(view: View, server: NfsServer) -> Iterator[Finding]:
         )
 
 
-def _each(server: NfsServer, rule: str) -> Iterator[tuple[About, NfsExport]]:
-    """Yield the exports but the root of NFS 4, which has no storage domain."""
-    paths = [export.path for export in server.exports or ()]
-    for export in server.exports or ():
-        if export.path == "/" or {"fsid=0", "fsid=root"} & {*export.options.split(",")}:
-            continue
-        alone = paths.count(export.path) == 1
-        subject = export.path if alone else f"{export.path} {export.client}"
-        yield About(rule, subject), export
-
-
-def _exports(view: View, server: NfsServer) -> Iterator[Finding]:
+def _exports(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
     """Yield a finding for each export: hosts may write to it, safely and over RDMA."""
-    rule = "SERVER-EXPORT-01"
     if server.exports is None:
-        yield About(rule).skips("the exports are unknown", "run it as root")
+        yield about.skips("the exports are unknown", _ROOT)
         return
     exported = {export.path.rstrip("/") or "/" for export in server.exports}
     others = ", ".join(sorted(exported - set(server.configured)))
     for path in dict.fromkeys(server.configured):
-        if path not in exported:
-            sentence = f"{path} is in /etc/exports, but not exported"
-            if others:  # exportfs resolves links (nfs-utils, nfsd_realpath)
-                sentence += f", unless it is a link to one of these: {others}"
-                yield About(rule, path).skips(sentence, "exportfs -ra")
-            else:
-                yield About(rule, path).fails(sentence, "exportfs -ra")
+        one = About(about.rule, path)
+        sentence = f"{path} is in /etc/exports, but not exported"
+        if path not in exported and others:
+            # exportfs resolves links (nfs-utils, nfsd_realpath).
+            sentence += f", unless it is a link to one of these: {others}"
+            yield one.skips(sentence, "exportfs -ra")
+        elif path not in exported:
+            yield one.fails(sentence, "exportfs -ra")
     if not server.exports and not server.configured:
-        yield About(rule).fails(
+        yield about.fails(
             "it exports nothing",
             "write a line such as '/srv/vm 10.20.0.0/24(rw)' to /etc/exports, then run "
             "exportfs -ra",
         )
-    for about, export in _each(server, rule):
-        yield _export(about, export)
+    for subject, export in _named(server):
+        yield _export(About(about.rule, subject), export)
 
 
 def _export(about: About, export: NfsExport) -> Finding:
@@ -233,12 +236,6 @@ def _export(about: About, export: NfsExport) -> Finding:
             f"write sync: {_REEXPORT}",
         )
     return about.passes(f"{export.client} may write to it, and writes are on the disk")
-
-
-def _owners(view: View, server: NfsServer) -> Iterator[Finding]:
-    """Yield a finding for each export: vdsm and qemu can use the folder."""
-    for about, export in _each(server, "SERVER-OWNER-01"):
-        yield _owner(about, export)
 
 
 def _owner(about: About, export: NfsExport) -> Finding:
@@ -281,12 +278,6 @@ def _owner(about: About, export: NfsExport) -> Finding:
 _FULL, _NEARLY_FULL = 0.01, 0.05
 
 
-def _disks(view: View, server: NfsServer) -> Iterator[Finding]:
-    """Yield a finding for each export: its file system takes data."""
-    for about, export in _each(server, "SERVER-DISK-01"):
-        yield _disk(about, export)
-
-
 def _disk(about: About, export: NfsExport) -> Finding:
     where = f"the file system of {export.folder}"
     if export.read_only:
@@ -310,18 +301,15 @@ def _disk(about: About, export: NfsExport) -> Finding:
     return about.passes(f"{where} has {export.free >> 20} MiB free")
 
 
-def _firewall(view: View, server: NfsServer) -> Iterator[Finding]:
-    """Yield findings: the packet filter drops nothing that is needed. RDMA in hardware
-    passes it by.
-    """
-    about, dropped = About("SERVER-FIREWALL-01"), server.dropped
+def _firewall(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
+    """Yield findings: nothing needed is dropped. RDMA in hardware passes by."""
+    dropped, devices = server.dropped, view.facts.rdma_devices
     if dropped is None:
         yield about.skips(
             "the packet filter is unknown: nft was not run",
             "run it as root, with nftables installed",
         )
         return
-    devices = view.facts.rdma_devices
     needed = [("2049/tcp", WARN, "mounts over TCP need")]
     if any(device.is_soft_roce for device in devices):
         needed.append(("4791/udp", FAIL, "Soft-RoCE needs"))
@@ -344,8 +332,8 @@ RULES = (
     LISTENER,
     _of_server("SERVER-VERS-01", _versions),
     _of_server("SERVER-EXPORT-01", _exports),
-    _of_server("SERVER-OWNER-01", _owners),
-    _of_server("SERVER-DISK-01", _disks),
+    _of_exports("SERVER-OWNER-01", _owner),
+    _of_exports("SERVER-DISK-01", _disk),
     _of_server("SERVER-THREADS-01", _threads),
     _of_server("SERVER-RDMA-01", _settings),
     _of_server("SERVER-FIREWALL-01", _firewall),

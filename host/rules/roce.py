@@ -13,11 +13,10 @@ policy has one, the other two leave it to them. ROCE-LAG-01: bonds of RoCE ports
 
 from __future__ import annotations
 
-import ipaddress
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Callable, Optional, Union
+from typing import Callable, Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.adapter_models import MLX5
@@ -30,7 +29,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaPort,
     buffers_text,
 )
-from ovirt_rdma.host.policy.model import AUTO, ON, TCP, RoceClass
+from ovirt_rdma.host.policy.model import ON, TCP, RoceClass
 from ovirt_rdma.host.rules.base import (
     DCB,
     LINK_DOWN,
@@ -44,9 +43,16 @@ from ovirt_rdma.host.rules.base import (
     Outcome,
     Rule,
     View,
+    each,
     once_per_view,
 )
-from ovirt_rdma.host.rules.ipoib import ETHERNET_MTU, settings_of, write
+from ovirt_rdma.host.rules.ipoib import (
+    ETHERNET_MTU,
+    parsed_address,
+    settings_of,
+    static_addresses,
+    write,
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,13 @@ class RocePort:
     @property
     def with_address(self) -> tuple[Netdev, ...]:
         """The netdevs that have an address; link-local ones do not count."""
-        return tuple(netdev for netdev in self.netdevs if any(global_addresses(netdev)))
+        return tuple(filter(static_addresses, self.netdevs))
+
+    def configfs(self, name: str) -> tuple[str, str]:
+        """Return RDMA CM's folder of the device, and the port's file in it, quoted."""
+        folder = f"/sys/kernel/config/rdma_cm/{self.device.name}"
+        file = f"{folder}/ports/{self.port.number}/{name}"
+        return shlex.quote(folder), shlex.quote(file)
 
 
 @once_per_view
@@ -78,8 +90,7 @@ def roce_ports(view: View) -> tuple[RocePort, ...]:
         bases = tuple(one for one in view.on_port(place) if not one.is_ipoib)
         names = [name for base in bases for name in view.carriers(base.name)]
         names += [gid.netdev for gid in place.port.gids if gid.netdev]
-        netdevs = (view.netdev(name) for name in dict.fromkeys(names))
-        found = tuple(netdev for netdev in netdevs if netdev)
+        found = tuple(filter(None, map(view.netdev, dict.fromkeys(names))))
         ports.append(RocePort(place.name, place.device, place.port, bases, found))
     return tuple(ports)
 
@@ -87,39 +98,19 @@ def roce_ports(view: View) -> tuple[RocePort, ...]:
 _WITHOUT = "this host has no RoCE port"
 
 
-def global_addresses(netdev: Netdev) -> Iterator[str]:
-    """Yield a netdev's addresses without prefix lengths.
-
-    Link-local ones are left out: every netdev has them.
-    """
-    for text in netdev.addresses:
-        address = text.partition("/")[0]
-        parsed = _parsed(address)
-        if parsed is not None and not parsed.is_link_local:
-            yield address
-
-
 def gid_of(address: str) -> Optional[str]:
     """Return the GID of an IP address, in the kernel's form; None if it is not valid.
 
     An IPv4 address is at the end of ``::ffff:0:0/96`` (rdma_ip2gid).
     """
-    parsed = _parsed(address)
+    parsed = parsed_address(address)
     if parsed is None:
         return None
-    if isinstance(parsed, ipaddress.IPv4Address):
-        parsed = ipaddress.IPv6Address(f"::ffff:{parsed}")
-    digits = parsed.packed.hex()  # .exploded of a mapped address differs from 3.13 on
+    # .exploded of a mapped address differs from 3.13 on.
+    digits = parsed.packed.hex()
+    if parsed.version == 4:
+        digits = digits.rjust(12, "f").rjust(32, "0")
     return ":".join(digits[at : at + 4] for at in range(0, len(digits), 4))
-
-
-def _parsed(
-    address: str,
-) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, None]:
-    try:
-        return ipaddress.ip_address(address)
-    except ValueError:
-        return None
 
 
 # include/rdma/ib_addr.h, iboe_get_mtu: GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28,
@@ -136,82 +127,81 @@ def ib_mtu(mtu: int) -> Optional[int]:
     return next((ib for ib in _IB_MTUS if ib + _HEADERS <= mtu), None)
 
 
+def _wanted_mtu(interface: Interface) -> object:
+    return interface.wanted.mtu if interface.wanted else None
+
+
 def _mtu(view: View) -> Iterator[Outcome]:
     """Yield a finding for each netdev that carries RoCE, and steps for the policy."""
     ports = roce_ports(view)
-    reported = set()
+    reported: set[str] = set()
     for port in ports:
         carriers = port.with_address or tuple(base.netdev for base in port.bases)
+        # The policy's MTU for a netdev is judged below.
+        enough = {
+            base.name
+            for base in port.bases
+            if isinstance(wanted := _wanted_mtu(base), int)
+            and base.netdev.mtu != wanted
+            and (ib_mtu(wanted) or 0) >= (port.port.max_mtu or LARGEST)
+        }
         if not carriers:
             yield About(MTU.id, port.name).skips(f"{port.name} has no netdev")
         for netdev in carriers:
-            if netdev.name not in reported and not _is_fixed_by_policy(port, netdev):
+            if netdev.name not in reported | enough:
                 reported.add(netdev.name)
                 yield _carrier(view, port, netdev)
     for port in ports:
         for interface in port.bases:
-            if interface.wanted and interface.wanted.mtu is not None:
-                yield from _wanted_mtu(view, interface, interface.wanted.mtu)
-
-
-def _is_fixed_by_policy(port: RocePort, netdev: Netdev) -> bool:
-    """Whether the policy's MTU for this netdev is sufficient: one finding is enough."""
-    for base in port.bases:
-        wanted = base.wanted.mtu if base.wanted else None
-        if base.netdev == netdev and isinstance(wanted, int):
-            most = port.port.max_mtu or LARGEST
-            return netdev.mtu != wanted and (ib_mtu(wanted) or 0) >= most
-    return False
+            wanted = _wanted_mtu(interface)
+            if isinstance(wanted, int):
+                yield from _policys_mtu(view, interface, wanted)
+            elif wanted is not None:
+                yield About(MTU.id, interface.name).skips(
+                    f"auto does not change the MTU {interface.netdev.mtu} of "
+                    f"{interface.name}: the switch's limit is unknown",
+                    "set mtu to a number",
+                )
 
 
 def _carrier(view: View, port: RocePort, netdev: Netdev) -> Finding:
     """Return the finding about the lowest MTU from the port to ``netdev``."""
     about, most = About(MTU.id, netdev.name), port.port.max_mtu or LARGEST
-    below = [
-        lower
-        for base in port.bases
-        for name in view.carriers(base.name)
-        if (lower := view.netdev(name)) and netdev.name in view.carriers(name)
-    ]
-    lowest = min([netdev, *below], key=lambda lower: lower.mtu)
+    names = (name for base in port.bases for name in view.carriers(base.name))
+    below = [name for name in names if netdev.name in view.carriers(name)]
+    lowest = min(
+        (netdev, *filter(None, map(view.netdev, below))), key=lambda one: one.mtu
+    )
     allowed, shown = ib_mtu(lowest.mtu), f"{lowest.name} has MTU {lowest.mtu}"
-    if allowed is None:
-        sentence = f"{shown}, which is too small for RoCE"
-        return about.warns(sentence, _mtu_fix(view, lowest, most))
-    allows = f"{shown}, which allows an IB MTU of {allowed}"
-    if port.device.is_soft_roce:
-        return about.passes(f"{allows} (Soft-RoCE)")
-    if allowed >= most:
-        return about.passes(allows)
-    sentence = f"{allows}; the port supports {most}"
-    return about.warns(sentence, _mtu_fix(view, lowest, most))
-
-
-def _mtu_fix(view: View, netdev: Netdev, most: int) -> str:
-    enough = ENOUGH if most == LARGEST else most + _HEADERS
-    size = f"{most} needs {enough} or more (9000), also on the switch and the server"
-    above = view.carriers(netdev.name)
+    sentence = f"{shown}, which is too small for RoCE"
+    if allowed is not None:
+        sentence = f"{shown}, which allows an IB MTU of {allowed}"
+        if allowed >= most or port.device.is_soft_roce:
+            return about.passes(sentence)
+        sentence += f"; the port supports {most}"
+    above, which = view.carriers(lowest.name), lowest.name
     for network in view.facts.ovirt_networks:
         if network.southbound in above:
-            return f"set the MTU of the logical network {network.name}; {size}"
-    return f"set the MTU of {netdev.name}; {size}"
+            which = f"the logical network {network.name}"
+    return about.warns(
+        sentence,
+        f"set the MTU of {which}; {most} needs "
+        f"{ENOUGH if most == LARGEST else most + _HEADERS} or more (9000), also on the "
+        "switch and the server",
+    )
 
 
-def _wanted_mtu(view: View, interface: Interface, wanted: object) -> Iterator[Outcome]:
+def _policys_mtu(view: View, interface: Interface, wanted: int) -> Iterator[Outcome]:
     """Yield how the policy's MTU for a port's own netdev is applied."""
     name, mtu = interface.name, interface.netdev.mtu
-    about = About(MTU.id, name)
-    if wanted == AUTO or not isinstance(wanted, int):
-        sentence = f"auto does not change the MTU {mtu} of {name}: the switch's limit"
-        yield about.skips(f"{sentence} is unknown", "set mtu to a number")
-        return
-    settings = settings_of(view, interface)
+    about, settings = About(MTU.id, name), settings_of(view, interface)
+    live = mtu != wanted
     refused = _bond_or_vlan(view, interface, wanted) or settings.blocked
     # NetworkManager reads a profile only when it activates it.
-    changes = () if refused else settings.change(ETHERNET_MTU, str(wanted))
-    if mtu != wanted and not refused:
+    changes = settings.change(ETHERNET_MTU, str(wanted))
+    if live:
         changes = (*changes, write(interface, "mtu", str(wanted)))
-    if mtu == wanted and (interface.network or not changes):
+    if not live and (interface.network or refused or not changes):
         yield about.passes(f"{name} has the policy's MTU {wanted}")
         return
     differs = f"{name} has MTU {mtu}, the policy requires {wanted}"
@@ -222,118 +212,90 @@ def _wanted_mtu(view: View, interface: Interface, wanted: object) -> Iterator[Ou
             f"set the MTU of {network} to {wanted} in the engine",
         )
         return
-    if mtu == wanted:
+    if not live:
         differs = f"{name} has the policy's MTU {wanted}, but its profile does not"
-    yield about.warns(differs, refused or "ovirt-rdma-host plan")
-    if mtu == wanted:
-        yield about.step(
-            f"set the MTU of {name} to {wanted}",
-            f"profile {settings.value(ETHERNET_MTU)}",
-            f"profile {wanted}",
-            LIVE,
-            reason="the policy requires it, also after a reboot",
-            source=_MTU_SOURCE,
-            undo="restores the profile's earlier value",
-            changes=changes,
-            refused=refused,
+    yield about.warns(differs)
+    reason = "the policy requires it, also after a reboot"
+    if live:
+        reason = (
+            f"the policy requires it: an IB MTU of {ib_mtu(wanted) or 'none'} instead "
+            f"of {ib_mtu(mtu) or 'none'}; drivers restart their queues"
         )
-        return
+    before, after = str(mtu), str(wanted)
     yield about.step(
         f"set the MTU of {name} to {wanted}",
-        str(mtu),
-        str(wanted),
-        LINK_DOWN,
-        reason=f"the policy requires it: an IB MTU of {ib_mtu(wanted) or 'none'} "
-        f"instead of {ib_mtu(mtu) or 'none'}; drivers restart their queues",
-        source=_MTU_SOURCE,
-        undo="restores the earlier values of netdev and profile",
+        before if live else f"profile {settings.value(ETHERNET_MTU)}",
+        after if live else f"profile {after}",
+        LINK_DOWN if live else LIVE,
+        reason=reason,
+        source="include/rdma/ib_addr.h, iboe_get_mtu; nm-settings-nmcli(5)",
+        undo="restores the earlier values of netdev and profile"
+        if live
+        else "restores the profile's earlier value",
         changes=changes,
         refused=refused,
         users=view.users.of_mtu(name),
     )
 
 
-_MTU_SOURCE = "include/rdma/ib_addr.h, iboe_get_mtu; nm-settings-nmcli(5)"
-
-
 def _bond_or_vlan(view: View, interface: Interface, wanted: int) -> str:
     """Return why a netdev above does not allow the MTU; empty if they allow it."""
-    for name in interface.netdev.uppers:
-        upper = view.netdev(name)
-        if upper and upper.driver == "bond":
-            return Sentence(
-                "mtu-of-bond", f"{name} sets the MTU of its ports: set it there"
-            )
+    for upper in filter(None, map(view.netdev, interface.netdev.uppers)):
+        if upper.driver == "bond":
+            why = f"{upper.name} sets the MTU of its ports: set it there"
+            return Sentence("mtu-of-bond", why)
         # The kernel lowers a VLAN's MTU with its netdev's, and never raises it again.
-        if upper and upper.driver == "vlan" and upper.mtu > wanted:
-            return Sentence(
-                "mtu-below-vlan",
-                f"{name} above it has MTU {upper.mtu}: lower that first",
-            )
+        if upper.driver == "vlan" and upper.mtu > wanted:
+            why = f"{upper.name} above it has MTU {upper.mtu}: lower that first"
+            return Sentence("mtu-below-vlan", why)
     return ""
 
 
 V1, V2 = "IB/RoCE v1", "RoCE v2"
 
 
-def _gids(view: View) -> Iterator[Finding]:
-    """Yield findings for each RoCE port."""
-    for port in roce_ports(view):
-        about, name = About(GIDS.id, port.name), port.name
-        types = {gid.type for gid in port.port.gids}
-        default = port.port.default_gid_type
-        if not types - {None}:
-            yield about.skips(f"{name} shows no GID with a type", _show_gids(port))
-            continue
-        if V2 not in types:
-            yield about.warns(
-                f"{name} supports RoCE v1 only, which is limited to one Ethernet "
-                "segment and to servers that support v1",
-                "use ConnectX-3 Pro or later: many NFS servers support RoCE v2 only",
-            )
-        elif default == V1:
-            folder = shlex.quote(f"/sys/kernel/config/rdma_cm/{port.device.name}")
-            yield about.warns(
-                f"RDMA CM uses RoCE v1 on {name}, although the port supports v2",
-                f"mkdir -p {folder}; echo 'RoCE v2' > "
-                f"{folder}/ports/{port.port.number}/default_roce_mode",
-            )
-        else:
-            used = "" if default is None else f", and RDMA CM uses {default}"
-            yield about.passes(f"{name} supports RoCE v2{used}")
-        yield from _addresses(port)
-
-
-def _addresses(port: RocePort) -> Iterator[Finding]:
-    """Compare the addresses of the port's netdevs with its GID table."""
+def _gids(view: View, about: About, port: RocePort) -> Iterator[Finding]:
+    name = port.name
+    types = {gid.type for gid in port.port.gids}
+    default = port.port.default_gid_type
+    sysfs = f"/sys/class/infiniband/{port.device.name}/ports/{port.port.number}"
+    show = f"grep . {sysfs}/gids/* shows the table"
+    if not types - {None}:
+        yield about.skips(f"{name} shows no GID with a type", show)
+        return
+    if V2 not in types:
+        yield about.warns(
+            f"{name} supports RoCE v1 only, which is limited to one Ethernet segment "
+            "and to servers that support v1",
+            "use ConnectX-3 Pro or later: many NFS servers support RoCE v2 only",
+        )
+    elif default == V1:
+        folder, file = port.configfs("default_roce_mode")
+        yield about.warns(
+            f"RDMA CM uses RoCE v1 on {name}, although the port supports v2",
+            f"mkdir -p {folder}; echo 'RoCE v2' > {file}",
+        )
+    else:
+        used = "" if default is None else f", and RDMA CM uses {default}"
+        yield about.passes(f"{name} supports RoCE v2{used}")
     gids = {gid.gid.lower() for gid in port.port.gids}
     if not port.with_address:
-        names = ", ".join(base.name for base in port.bases) or port.name
-        yield About(GIDS.id, port.name).skips(
+        names = ", ".join(base.name for base in port.bases) or name
+        yield about.skips(
             f"neither {names} nor a netdev above has an address",
             "assign an address to the storage network: RDMA CM finds the port by it",
         )
     for netdev in port.with_address:
-        missing = [a for a in global_addresses(netdev) if gid_of(a) not in gids]
+        addresses = static_addresses(netdev)
+        missing = [
+            one.partition("/")[0] for one in addresses if gid_of(one) not in gids
+        ]
         if missing:
             yield About(GIDS.id, netdev.name).warns(
                 f"{', '.join(missing)} of {netdev.name} is not in the GID table of "
-                f"{port.name}: RDMA CM cannot use it there",
-                f"ip link set {netdev.name} up; {_show_gids(port)}",
+                f"{name}: RDMA CM cannot use it there",
+                f"ip link set {netdev.name} up; {show}",
             )
-
-
-def _show_gids(port: RocePort) -> str:
-    folder = f"/sys/class/infiniband/{port.device.name}/ports/{port.port.number}"
-    return f"grep . {folder}/gids/* shows the table"
-
-
-_BONDED = {
-    "mlx5_core": "bond exactly the ports of one adapter, in mode 1, 2 or 4, without "
-    "virtual functions (or with all in switchdev mode)",
-    "mlx4_core": "bond exactly the two ports of one adapter, in mode 1, 2 or 4",
-}
-_TWO_NETWORKS = "give each port a network and an address of its own, or use mode 1"
 
 
 def _bonds(view: View) -> Iterator[Finding]:
@@ -350,48 +312,42 @@ def _bonds(view: View) -> Iterator[Finding]:
     for bond in view.facts.netdevs:
         names = dict.fromkeys((*bond.bond.members, *bond.lowers)) if bond.bond else {}
         with_rdma = [name for name in names if name in bases]
+        about = About(LAG.id, bond.name)
         if not bond.bond or not with_rdma:
             continue
-        used = routes & {*view.carriers(bond.name)}
-        if used or any(_class_of(bases[name][1]) for name in with_rdma):
+        if routes & {*view.carriers(bond.name)} or any(
+            _class_of(bases[name][1]) for name in with_rdma
+        ):
             ports = {name: bases[name][0].name for name in with_rdma}
-            yield _bond(view, bond.name, bond.bond.mode, tuple(names), ports)
+            yield _bond(about, bond.bond.mode, [*names], ports)
         else:
-            yield About(LAG.id, bond.name).skips(
-                f"no export of the policy goes over {bond.name}"
-            )
+            yield about.skips(f"no export of the policy goes over {bond.name}")
 
 
 def _bond(
-    view: View, name: str, mode: str, members: tuple[str, ...], ports: dict[str, str]
+    about: About, mode: str, members: list[str], ports: dict[str, str]
 ) -> Finding:
-    about = About(LAG.id, name)
-    shown = f"{name} of {', '.join(members)} is in mode {mode}"
+    shown = f"{about.subject} of {', '.join(members)} is in mode {mode}"
     without = [member for member in members if member not in ports]
+    devices = sorted({*ports.values()})
     if without:
         return about.warns(
             f"{shown}, and {', '.join(without)} has no RoCE: with the link there, "
             "nothing uses RDMA",
             "bond ports with RoCE only",
         )
-    devices = sorted({ports[member] for member in members})
-    if len(members) == 1:
-        return about.passes(f"{shown}, with one port")
     if len(devices) == 1:
-        return about.passes(f"{shown}; the driver makes one RoCE port of it")
+        return about.passes(f"{shown}, and it is one RoCE port")
     if mode == "active-backup":
         return about.passes(
             f"{shown}: RoCE is at the active port, and connections begin again at the "
             "other one if that fails"
         )
-    first = view.netdev(members[0])
-    driver = first.driver if first else None
     return about.warns(
         f"{shown}, but {' and '.join(devices)} are RoCE ports of their own: the switch "
         "sends answers to either, so that connections hang",
-        f"{_BONDED.get(driver or '', '')}; else {_TWO_NETWORKS}".removeprefix(
-            "; else "
-        ),
+        "give each port a network and an address of its own, or use mode 1; mlx5 and "
+        "mlx4 make one RoCE port of all ports of one adapter in mode 1, 2 or 4",
     )
 
 
@@ -407,30 +363,37 @@ def _class_of(base: Interface) -> Optional[RoceClass]:
     return base.wanted.roce if base.wanted else None
 
 
-def _classes(view: View) -> Iterator[Outcome]:
-    """Yield what the policy's class needs at each RoCE port's own netdevs."""
+_SOFT = "it has no flow control of its own"
+
+
+def _own_netdevs(view: View) -> Iterator[tuple[str, tuple[RocePort, Interface]]]:
     for port in roce_ports(view):
         for base in port.bases:
-            wanted, about = _class_of(base), About(CLASS.id, base.name)
-            if wanted and port.device.is_soft_roce:
-                yield about.skips(
-                    f"{base.name} carries Soft-RoCE: it has no flow control of its own"
-                )
-            elif wanted and base.adapter and base.adapter.physical_function:
-                yield about.skips(
-                    f"{base.name} is a virtual function: it has the class of its "
-                    "physical one"
-                )
-            elif wanted and base.netdev.driver not in _WITH_DSCP:
-                yield about.warns(
-                    f"{base.name} cannot have the policy's lossless class: "
-                    f"{base.netdev.driver or 'its driver'} is not known to take the "
-                    "priority from the DSCP",
-                    "leave roce out for this port; a VLAN with egress-qos-map gives "
-                    "its tag a priority",
-                )
-            elif wanted:
-                yield from _class(about, base, wanted)
+            yield base.name, (port, base)
+
+
+def _classes(
+    view: View, about: About, place: tuple[RocePort, Interface]
+) -> Iterator[Outcome]:
+    """Yield what the policy's class needs at a RoCE port's own netdev."""
+    port, base = place
+    wanted, driver = _class_of(base), base.netdev.driver
+    if not wanted:
+        return
+    if port.device.is_soft_roce:
+        yield about.skips(f"{base.name} carries Soft-RoCE: {_SOFT}")
+    elif base.adapter and base.adapter.physical_function:
+        sentence = f"{base.name} is a virtual function: it has the class of its"
+        yield about.skips(f"{sentence} physical one")
+    elif driver not in _WITH_DSCP:
+        yield about.warns(
+            f"{base.name} cannot have the policy's lossless class: "
+            f"{driver or 'its driver'} is not known to take the priority from the DSCP",
+            "leave roce out for this port; a VLAN with egress-qos-map gives its tag a "
+            "priority",
+        )
+    else:
+        yield from _class(about, base, wanted)
 
 
 def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome]:
@@ -477,7 +440,6 @@ def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome
     yield about.warns(
         f"{name} has {before or 'other buffers'}; the policy's lossless class needs "
         f"{after or 'a buffer'}",
-        refused or "ovirt-rdma-host plan",
     )
     yield about.step(
         f"make priority {priority} of {name} lossless, for DSCP {wanted.code_point}",
@@ -497,11 +459,14 @@ def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome
     )
 
 
+_ECN = "/sys/class/net/{}/ecn"
+
+
 def _ecn_files(name: str, dcb: Dcb, priority: int) -> tuple[str, ...]:
     """Return the files that switch ECN on, if the driver has them and one is off."""
     if dcb.ecn_priorities is None or priority in dcb.ecn_priorities:
         return ()
-    folder = f"/sys/class/net/{name}/ecn"
+    folder = _ECN.format(name)
     return tuple(f"{folder}/{end}/enable/{priority}" for end in ("roce_np", "roce_rp"))
 
 
@@ -535,23 +500,17 @@ def _buffers(base: Interface, dcb: Dcb, priority: int, size: int) -> tuple[str, 
     return buffers_text(others), ""
 
 
-def _tos(view: View) -> Iterator[Outcome]:
-    """Yield what the policy's class needs of RDMA CM, for each RoCE port."""
-    for port in roce_ports(view):
-        # A bond of two netdevs has one RDMA device, on the first's bus device.
-        bus = port.device.pci.address if port.device.pci else None
-        bases = sorted(
-            port.bases,
-            key=lambda base: base.netdev.pci is None or base.netdev.pci.address != bus,
-        )
-        for base in bases[:1]:
-            wanted = _class_of(base)
-            if wanted:
-                yield from _port_tos(port, base, wanted)
-
-
-def _port_tos(port: RocePort, base: Interface, wanted: RoceClass) -> Iterator[Outcome]:
-    about, tos, name = About(TOS.id, port.name), port.port.default_tos, port.name
+def _tos(view: View, about: About, port: RocePort) -> Iterator[Outcome]:
+    """Yield what the policy's class needs of RDMA CM."""
+    # A bond of two netdevs has one RDMA device, on the first's bus device.
+    bus = port.device.pci.address if port.device.pci else None
+    addresses = ((base.netdev.pci and base.netdev.pci.address) for base in port.bases)
+    first = (base for base, at in zip(port.bases, addresses) if at and at == bus)
+    base = next(first, next(iter(port.bases), None))
+    wanted, tos = _class_of(base) if base else None, port.port.default_tos
+    name = port.name
+    if base is None or wanted is None:
+        return
     shown = f"{wanted.tos} (DSCP {wanted.code_point}"
     shown += ", with ECN)" if wanted.ecn == ON else ", without ECN)"
     # Only its folder shows it; without one it is 0, if nobody has removed the folder.
@@ -563,7 +522,6 @@ def _port_tos(port: RocePort, base: Interface, wanted: RoceClass) -> Iterator[Ou
     yield about.warns(
         f"the type of service with which {_KERNELS} begin at {name} is {has}; the "
         f"policy needs {shown}",
-        "ovirt-rdma-host plan",
     )
     yield about.step(
         f"give {_KERNELS} at {name} the type of service {wanted.tos}",
@@ -577,34 +535,31 @@ def _port_tos(port: RocePort, base: Interface, wanted: RoceClass) -> Iterator[Ou
     )
 
 
-_Judge = Callable[[View, About, RocePort, Interface], Finding]
-
-
-def _of_netdevs(rule: str, judge: _Judge) -> Rule:
+def _of_netdevs(
+    rule: str, judge: Callable[[About, RocePort, Interface], Finding]
+) -> Rule:
     """Return a rule about the data center bridging of each RoCE port's own netdevs."""
 
-    def check(view: View) -> Iterator[Finding]:
-        ports = roce_ports(view)
-        for port in ports:
-            about = About(rule, port.name)
-            if port.device.is_soft_roce:
-                yield about.skips(
-                    f"{port.name} is Soft-RoCE: it has no flow control of its own"
-                )
-            elif not port.bases:
-                yield about.skips(f"{port.name} has no netdev")
-        for port in ports:
-            for base in () if port.device.is_soft_roce else port.bases:
-                about = About(rule, base.name)
-                if _class_of(base):
-                    yield about.skips(f"the policy decides that: {CLASS.id}")
-                else:
-                    yield judge(view, about, port, base)
+    def check(view: View, about: About, port: RocePort) -> Iterator[Finding]:
+        if port.device.is_soft_roce:
+            yield about.skips(f"{port.name} is Soft-RoCE: {_SOFT}")
+        elif not port.bases:
+            yield about.skips(f"{port.name} has no netdev")
+        for base in () if port.device.is_soft_roce else port.bases:
+            about = About(rule, base.name)
+            if _class_of(base):
+                yield about.skips(f"the policy decides that: {CLASS.id}")
+            else:
+                yield judge(about, port, base)
 
-    return Rule(rule, check, _WITHOUT, rdma=True)
+    return each(rule, _named_ports, check, _WITHOUT, rdma=True)
 
 
-def _pfc(view: View, about: About, port: RocePort, base: Interface) -> Finding:
+def _named_ports(view: View) -> Iterator[tuple[str, RocePort]]:
+    return ((port.name, port) for port in roce_ports(view))
+
+
+def _pfc(about: About, port: RocePort, base: Interface) -> Finding:
     name, dcb = base.name, base.netdev.dcb or Dcb()
     paused = bool(dcb.pause_rx or dcb.pause_tx)
     shown = f"PFC for priority {_list(dcb.pfc_priorities or ())}"
@@ -640,31 +595,30 @@ def _priority_finding(
 ) -> Finding:
     """Return the finding whether storage has a priority with PFC."""
     name, tos, lossless = base.name, port.port.default_tos, dcb.pfc_priorities or ()
-    config = f"/sys/kernel/config/rdma_cm/{port.device.name}"
-    file = shlex.quote(f"{config}/ports/{port.port.number}/default_roce_tos")
+    folder, file = port.configfs("default_roce_tos")
     priorities = _priorities(port, dcb)
     if priorities is None:
         what = "type of service" if tos is None else "priority"
         return about.skips(
             f"{name} has {shown}; the {what} of {_KERNELS} is unknown, so perhaps that "
             "priority is not theirs",
-            f"mkdir -p {shlex.quote(config)}; cat {file} shows the type of service, "
-            f"dcb app show dev {name} the priorities",
+            f"mkdir -p {folder}; cat {file} shows the type of service, dcb app show "
+            f"dev {name} the priorities",
         )
     of = "" if tos is None else f"type of service {tos} and so "
     have = f"{_KERNELS} have {of}priority {_list(sorted(priorities))}"
     if priorities <= set(lossless):
         return about.passes(f"{name} has {shown}; {have}")
     guess = ", as far as the kernel shows" if port.port.default_gid_type is None else ""
-    wanted = _tos_for(dcb, lossless[0])
+    wanted = RoceClass(lossless[0]).tos
     fix = (
-        f"set default_roce_tos to {wanted | 2} ({wanted} without ECN) at each boot, on "
-        f"the server too: mkdir -p {shlex.quote(config)}; echo {wanted | 2} > {file}"
+        f"set default_roce_tos to {wanted} ({wanted & ~2} without ECN) at each boot, "
+        f"on the server too: mkdir -p {folder}; echo {wanted} > {file}"
     )
     if dcb.trust == "pcp":
         fix = (
-            f"mlnx_qos -i {name} --trust dscp and default_roce_tos {wanted | 2}, or a "
-            f"VLAN with egress-qos-map {_kernel_priority(tos or 0)}:{lossless[0]}"
+            f"mlnx_qos -i {name} --trust dscp and default_roce_tos {wanted}, or a VLAN "
+            f"with egress-qos-map {_kernel_priority(tos or 0)}:{lossless[0]}"
         )
         have += ", because the VLAN tag decides: untagged RoCE has priority 0"
     return about.warns(
@@ -695,25 +649,15 @@ def _priorities(port: RocePort, dcb: Dcb) -> Optional[set[int]]:
 
 
 def _kernel_priority(tos: int) -> int:
-    """Return the kernel's priority of a type of service (net/ipv4/route.c,
-    ip_tos2prio).
-    """
+    """Return the kernel's priority of a type of service (ip_tos2prio)."""
     return (0, 2, 6, 4)[(tos & 0x1E) >> 3]
 
 
-def _tos_for(dcb: Dcb, priority: int) -> int:
-    """Return a type of service with ``priority``: DSCP 26 if that has it, as usual."""
-    known = [one.value for one in dcb.dscp_priorities or () if one.priority == priority]
-    dscp = RoceClass(priority).code_point
-    return (dscp if dscp in known or not known else min(known)) << 2
-
-
-def _ecn(view: View, about: About, port: RocePort, base: Interface) -> Finding:
-    name, dcb, device = base.name, base.netdev.dcb or Dcb(), port.device
-    folder = f"/sys/class/net/{name}/ecn"
+def _ecn(about: About, port: RocePort, base: Interface) -> Finding:
+    name, dcb, folder = base.name, base.netdev.dcb or Dcb(), _ECN.format(base.name)
     if dcb.ecn_priorities is None:
         fix = "the vendor's tool for the adapter shows it"
-        if device.driver == MLX5:
+        if port.device.driver == MLX5:
             fix = (
                 f"with MLNX_OFED: grep . {folder}/roce_*/enable/*; with the kernel's "
                 "mlx5: cc_params below /sys/kernel/debug/mlx5"
@@ -726,13 +670,10 @@ def _ecn(view: View, about: About, port: RocePort, base: Interface) -> Finding:
         )
     without = sorted(set(dcb.pfc_priorities or ()) - set(dcb.ecn_priorities))
     if without:
+        files = (file for one in without for file in _ecn_files(name, dcb, one))
         return about.warns(
             f"{name} has PFC but no ECN for priority {_list(without)}",
-            "; ".join(
-                f"echo 1 > {folder}/{part}/enable/{priority}"
-                for priority in without
-                for part in ("roce_np", "roce_rp")
-            ),
+            "; ".join(f"echo 1 > {file}" for file in files),
         )
     return about.passes(f"{name} has ECN for priority {_list(dcb.ecn_priorities)}")
 
@@ -742,10 +683,10 @@ def _list(priorities: Iterable[int]) -> str:
 
 
 MTU = Rule("ROCE-MTU-01", _mtu, _WITHOUT, rdma=True)
-GIDS = Rule("ROCE-GID-01", _gids, _WITHOUT, rdma=True)
+GIDS = each("ROCE-GID-01", _named_ports, _gids, _WITHOUT, rdma=True)
 _NO_CLASS = "the policy has no lossless class (roce) for a RoCE port of this host"
-CLASS = Rule("ROCE-CLASS-01", _classes, _NO_CLASS, rdma=True)
-TOS = Rule("ROCE-TOS-01", _tos, _NO_CLASS, rdma=True)
+CLASS = each("ROCE-CLASS-01", _own_netdevs, _classes, _NO_CLASS, rdma=True)
+TOS = each("ROCE-TOS-01", _named_ports, _tos, _NO_CLASS, rdma=True)
 LAG = Rule("ROCE-LAG-01", _bonds, "no bond has a RoCE port", rdma=True)
 PFC = _of_netdevs("ROCE-PFC-01", _pfc)
 ECN = _of_netdevs("ROCE-ECN-01", _ecn)

@@ -37,75 +37,66 @@ from ovirt_rdma.host.rules.base import (
     Port,
     Rule,
     View,
+    each,
     once_per_view,
 )
 
-_PORT_TYPE_SOURCE = "Linux drivers/net/ethernet/mellanox/mlx4/main.c, set_port_type"
 # The numbers of mstconfig.
 _LINK_TYPES = {IB: 1, ETH: 2}
 
 
-def _port_type(view: View) -> Iterator[Outcome]:
-    """Yield outcomes for each port whose rule has a port_type."""
-    for place in view.ports:
-        rule, device, port = place.rule, place.device, place.port
-        wanted = rule.port_type if rule else None
-        if rule is None or wanted is None:
-            continue
-        about, adapter = About(PORT_TYPE.id, place.name), place.adapter
-        types = adapter.port_types if adapter else ()
-        # ``ib``, ``eth`` or ``auto``, as mlx4 is set; other drivers do not show it.
-        now = IB if port.is_infiniband else ETH
-        if port.number <= len(types):
-            now = types[port.number - 1].split()[0] or now
-        if now == wanted:
-            yield about.passes(
-                f"{place.name} has the type {wanted}: the policy requires it"
-            )
-            continue
-        refused, fix = _no_type(place, wanted)
-        shown = f"{place.name} has the type {now}, but the policy requires {wanted}"
-        yield about.fails(shown + (f": {refused}" if refused else ""), fix)
-        if adapter is None or device.driver != MLX4:
-            continue
-        address = adapter.pci.address
-        target = f"/sys/bus/pci/devices/{address}/mlx4_port{port.number}"
-        yield about.step(
-            f"change {place.name} to {wanted}; all netdevs of {device.name} are "
-            "removed and recreated",
-            now,
-            wanted,
-            LINK_DOWN,
-            reason=f"the policy requires it ({rule.title})",
-            source=_PORT_TYPE_SOURCE,
-            undo=f"restores {now}",
-            changes=() if refused else (Change(SYSFS, target, now, wanted),),
-            refused=Sentence("port-type-not-settable", refused) if refused else "",
-            users=() if refused else view.users.of_adapter(address, removed=True),
-        )
+def _port_type(view: View, about: About, found: tuple[Port, str]) -> Iterator[Outcome]:
+    place, wanted = found
+    device, port, adapter = place.device, place.port, place.adapter
+    types = adapter.port_types if adapter else ()
+    # ``ib``, ``eth`` or ``auto``, as mlx4 is set; other drivers do not show it.
+    now = IB if port.is_infiniband else ETH
+    if port.number <= len(types):
+        now = types[port.number - 1].split()[0] or now
+    if now == wanted:
+        sentence = f"{place.name} has the type {wanted}: the policy requires it"
+        yield about.passes(sentence)
+        return
+    refused, fix = _no_type(place, wanted)
+    shown = f"{place.name} has the type {now}, but the policy requires {wanted}"
+    yield about.fails(shown + (f": {refused}" if refused else ""), fix)
+    if adapter is None or device.driver != MLX4:
+        return
+    address, title = adapter.pci.address, place.rule.title if place.rule else ""
+    target = f"/sys/bus/pci/devices/{address}/mlx4_port{port.number}"
+    yield about.step(
+        f"change {place.name} to {wanted}; all netdevs of {device.name} are removed "
+        "and recreated",
+        now,
+        wanted,
+        LINK_DOWN,
+        reason=f"the policy requires it ({title})",
+        source="Linux drivers/net/ethernet/mellanox/mlx4/main.c, set_port_type",
+        undo=f"restores {now}",
+        changes=(Change(SYSFS, target, now, wanted),),
+        refused=Sentence("port-type-not-settable", refused) if refused else "",
+        users=() if refused else view.users.of_adapter(address, removed=True),
+    )
 
 
 def _no_type(place: Port, wanted: str) -> tuple[str, str]:
     """Return why it cannot be changed now, and the fix; both empty if it can."""
     device, adapter, number = place.device, place.adapter, place.port.number
-    remove = "remove port_type for it"
-    is_function = adapter is not None and adapter.physical_function is not None
+    types, remove = adapter.port_types if adapter else (), "remove port_type for it"
+    is_function = bool(adapter and adapter.physical_function)
     if is_function or device.driver not in (MLX4, MLX5):
         driver = "its driver cannot change it"
         return "it is a virtual function" if is_function else driver, remove
     if device.driver == MLX5:
         # mstconfig takes the device's name too. The first function of an adapter is
         # for its first port.
-        address, of = device.name, number
-        if device.pci:
-            address = device.pci.address
-            of = int(address[-1]) + 1 if address[-1].isdigit() else number
+        address = device.pci.address if device.pci else device.name
+        of = int(address[-1]) + 1 if device.pci and address[-1].isdigit() else number
         return (
             "mlx5 has it in its firmware",
             f"mstconfig -d {address} set LINK_TYPE_P{of}={_LINK_TYPES[wanted]}, then "
             "power the host off and on",
         )
-    types = adapter.port_types if adapter else ()
     if adapter and adapter.vfs:
         after = [one.split()[0] for one in types]
         after[number - 1 : number] = [wanted]
@@ -126,8 +117,15 @@ def _no_type(place: Port, wanted: str) -> tuple[str, str]:
     return "", ""
 
 
-PORT_TYPE = Rule(
-    "PORT-TYPE-01", _port_type, "the policy has no port_type for a port of this host"
+PORT_TYPE = each(
+    "PORT-TYPE-01",
+    lambda view: (
+        (place.name, (place, place.rule.port_type))
+        for place in view.ports
+        if place.rule and place.rule.port_type
+    ),
+    _port_type,
+    "the policy has no port_type for a port of this host",
 )
 
 NO_GUID = "0000:0000:0000:0000"
@@ -135,7 +133,7 @@ _GROUP, _LOCAL = 0x01, 0x02
 
 
 @dataclass(frozen=True)
-class Pf:
+class _Pf:
     """A physical function: its adapter, RDMA device, VFs and the policy's rule.
 
     ``made`` is the number of VFs that the plan makes; 0 if there are some already, or
@@ -149,17 +147,14 @@ class Pf:
 
     @property
     def name(self) -> str:
-        """Its RDMA device's name."""
         return self.device.name
 
     @property
     def address(self) -> str:
-        """Its PCI address."""
         return self.adapter.pci.address
 
     @property
     def is_mlx4(self) -> bool:
-        """Whether its driver is mlx4."""
         return self.adapter.driver == MLX4
 
     @property
@@ -176,11 +171,9 @@ class Pf:
 
 
 @once_per_view
-def pfs(view: View) -> tuple[Pf, ...]:
-    """Return the physical functions that have VFs, or for which the policy wants some,
-    by RDMA device.
-    """
-    found: dict[str, Pf] = {}
+def pfs(view: View) -> tuple[_Pf, ...]:
+    """Return the physical functions that have VFs, or should have some."""
+    found: dict[str, _Pf] = {}
     for device in view.facts.rdma_devices:
         adapter = view.adapter(device)
         if adapter is None or adapter.physical_function is not None:
@@ -188,17 +181,15 @@ def pfs(view: View) -> tuple[Pf, ...]:
         rules = (vf_rule_for(view.policy.host, device, p) for p in device.ports)
         rule = next(filter(None, rules), None)
         if rule or adapter.virtual_functions:
-            pf = Pf(adapter, device, rule)
+            pf = _Pf(adapter, device, rule)
             if rule and not adapter.vfs and not no_number(pf):
-                pf = Pf(adapter, device, rule, rule.count)
+                pf = _Pf(adapter, device, rule, rule.count)
             found.setdefault(adapter.pci.address, pf)
     return tuple(found.values())
 
 
-def no_number(pf: Pf) -> str:
-    """Return why the number of VFs cannot become what the policy wants, and what to do;
-    empty if it can, or is that.
-    """
+def no_number(pf: _Pf) -> str:
+    """Return why the number of VFs cannot become the policy's; empty if it can."""
     rule, adapter = pf.rule, pf.adapter
     if rule is None or adapter.vfs == rule.count:
         return ""
@@ -223,7 +214,7 @@ def no_number(pf: Pf) -> str:
     return ""
 
 
-def derived_guids(host_uuid: str, pf: Pf, vf: int) -> tuple[str, ...]:
+def _derived_guids(host_uuid: str, pf: _Pf, vf: int) -> str:
     """Return the GUIDs of VF number ``vf`` in the order in which they are set: for mlx4
     that of each port, else the node's and the port's.
     """
@@ -236,15 +227,14 @@ def derived_guids(host_uuid: str, pf: Pf, vf: int) -> tuple[str, ...]:
         digest = bytearray(hashlib.sha256("\n".join(lines).encode()).digest()[:8])
         digest[0] = digest[0] & ~_GROUP | _LOCAL
         guids.append(Guid(digest.hex()).in_groups)
-    return tuple(guids)
+    return "/".join(guids)
 
 
-def present_guids(pf: Pf, vf: VirtualFunction) -> tuple[str, ...]:
+def _present_guids(pf: _Pf, vf: VirtualFunction) -> str:
     """Return the GUIDs that ``vf`` has now, in the same order; empty if unknown."""
-    guids = [port.guid for port in vf.ports]
-    if not pf.is_mlx4:
-        guids.insert(0, vf.node_guid)
-    return tuple(guid for guid in guids if guid) if guids and all(guids) else ()
+    guids = [] if pf.is_mlx4 else [vf.node_guid]
+    guids += [port.guid for port in vf.ports]
+    return "/".join(guid or "" for guid in guids) if all(guids) else ""
 
 
 _IOV = "Linux drivers/pci/iov.c, sriov_numvfs_store"
@@ -253,20 +243,14 @@ _MLX4_SOURCE = "Linux drivers/infiniband/hw/mlx4/sysfs.c"
 _Values = dict[int, str]
 
 
-def _number(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
+def _number(view: View, about: About, pf: _Pf) -> Iterator[Outcome]:
     present, rule = pf.adapter.vfs or 0, pf.rule
-    if rule is None:
-        yield about.passes(
-            f"{pf.name} has {present} VFs; the policy has no rule for them"
-        )
-        return
-    if present == rule.count:
-        yield about.passes(f"{pf.name} has {rule.count} VFs: the policy requires it")
+    shown = f"{pf.name} has {present} VFs"
+    if rule is None or present == rule.count:
+        yield about.passes(f"{shown}, as the policy requires" if rule else shown)
         return
     refused = no_number(pf)
-    shown = f"{pf.name} has {present} VFs, but the policy requires {rule.count}"
-    yield about.fails(shown, refused)
-    change = Change(VF, pf.address, str(present), str(rule.count), "number")
+    yield about.fails(f"{shown}, but the policy requires {rule.count}", refused)
     interrupted = view.users.of_new_vfs(pf.address)
     yield about.step(
         f"make {rule.count} VFs of {pf.name}, without a driver on this host",
@@ -277,13 +261,13 @@ def _number(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
         source=_IOV,
         undo="removes them; refused as long as a virtual machine has one "
         f"({present} again)",
-        changes=() if refused else (change,),
+        changes=(Change(VF, pf.address, str(present), str(rule.count), "number"),),
         refused=Sentence("vf-number-not-settable", refused) if refused else "",
         users=interrupted or (),
     )
 
 
-def _guids(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
+def _guids(view: View, about: About, pf: _Pf) -> Iterator[Outcome]:
     if not pf.is_infiniband:
         yield about.skips(f"{pf.name} has no InfiniBand port, so its VFs need no GUIDs")
         return
@@ -297,16 +281,16 @@ def _guids(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
         )
         return
     wanted = {
-        vf.number: "/".join(derived_guids(host_uuid, pf, vf.number))
+        vf.number: _derived_guids(host_uuid, pf, vf.number)
         for vf in pf.vfs
         if derived and host_uuid is not None
     }
-    present = {vf.number: "/".join(present_guids(pf, vf)) for vf in pf.vfs}
-    unread = [vf.number for vf in pf.vfs if not present_guids(pf, vf)]
+    present = {vf.number: _present_guids(pf, vf) for vf in pf.vfs}
+    unread = [number for number, guids in present.items() if not guids]
     if unread and not pf.made:
         yield _unread(pf, about, "GUIDs", unread)
         return
-    without = [vf for vf in pf.vfs if NO_GUID in present_guids(pf, vf)]
+    without = [vf for vf in pf.vfs if NO_GUID in present[vf.number]]
     # Those without any driver are nobody's yet.
     used = [vf.number for vf in without if vf.driver and vf.number not in wanted]
     if used:
@@ -317,15 +301,11 @@ def _guids(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
             "port_guid with ip-link(8), then bind the VF to its driver again",
         )
     elif not wanted:
-        missing = f"; {len(without)} have none, and no driver" if without else ""
-        yield about.passes(f"the VFs of {pf.name} that are used have GUIDs{missing}")
+        yield about.passes(f"the VFs of {pf.name} that are used have GUIDs")
     yield from _twice(pf, present)
     if wanted:
         yield from _outcomes(
-            view,
-            about,
-            pf,
-            "guids",
+            *(view, about, pf, "guids"),
             present=present,
             wanted=wanted,
             sentence=f"set the GUIDs of the VFs of {pf.name}",
@@ -336,7 +316,7 @@ def _guids(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
         )
 
 
-def _unread(pf: Pf, about: About, what: str, numbers: list[int]) -> Finding:
+def _unread(pf: _Pf, about: About, what: str, numbers: list[int]) -> Finding:
     """Return the finding that what VFs have is unknown, so that nothing is set."""
     return about.skips(
         f"the {what} of {_named(numbers)} of {pf.name} are unknown: the kernel or ip "
@@ -345,7 +325,7 @@ def _unread(pf: Pf, about: About, what: str, numbers: list[int]) -> Finding:
     )
 
 
-def _twice(pf: Pf, present: _Values) -> Iterator[Finding]:
+def _twice(pf: _Pf, present: _Values) -> Iterator[Finding]:
     """Yield a finding for GUIDs that several VFs of ``pf`` have."""
     owners: dict[str, list[str]] = {}
     for number, guids in present.items():
@@ -359,7 +339,7 @@ def _twice(pf: Pf, present: _Values) -> Iterator[Finding]:
             )
 
 
-def _links(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
+def _links(view: View, about: About, pf: _Pf) -> Iterator[Outcome]:
     rule = pf.rule
     if rule is None or (rule.link_state is None and not rule.pkeys):
         yield about.skips(
@@ -371,15 +351,12 @@ def _links(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
         yield _not_there(pf, about, "link_state", why)
     elif rule.link_state is not None:
         present = {vf.number: vf.link_state or "" for vf in pf.vfs}
-        unread = [vf.number for vf in pf.vfs if vf.link_state is None]
+        unread = [number for number, state in present.items() if not state]
         if unread and not pf.made:
             yield _unread(pf, about, "link states", unread)
             return
         yield from _outcomes(
-            view,
-            about,
-            pf,
-            "link-states",
+            *(view, about, pf, "link-states"),
             present=present,
             wanted=dict.fromkeys(present, rule.link_state),
             sentence=f"set the link state of the VFs of {pf.name} to {rule.link_state}",
@@ -393,27 +370,25 @@ def _links(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
         )
         yield _not_there(pf, about, "pkeys", why)
     elif rule.pkeys:
-        yield from _pkeys(view, pf, about, rule.pkeys)
+        yield from _pkeys(view, about, pf, rule.pkeys)
 
 
-def _not_there(pf: Pf, about: About, key: str, why: str) -> Finding:
+def _not_there(pf: _Pf, about: About, key: str, why: str) -> Finding:
     sentence = f"{key} is not possible for the VFs of {pf.name}: {why}"
     return about.fails(sentence, f"remove {key} from the policy")
 
 
 def _pkeys(
-    view: View, pf: Pf, about: About, pkeys: tuple[str, ...]
+    view: View, about: About, pf: _Pf, pkeys: tuple[str, ...]
 ) -> Iterator[Outcome]:
     """Yield outcomes for mlx4's table, which has places in the port's own table."""
     tables = []
-    for port in pf.device.ports:
-        if not port.is_infiniband:
-            continue
+    for port in filter(lambda port: port.is_infiniband, pf.device.ports):
         places = {partition_of(p.value): p.index for p in reversed(port.pkeys)}
         missing = [p for p in pkeys if partition_of(p) not in places]
         if missing:
             subject = f"{pf.name}/{port.number}"
-            yield About(LINKS.id, subject).fails(
+            yield About(about.rule, subject).fails(
                 f"{subject} is not in {', '.join(missing)}, so its VFs cannot be",
                 "add the port to the partition in the subnet manager",
             )
@@ -428,10 +403,7 @@ def _pkeys(
         for vf in pf.vfs
     }
     yield from _outcomes(
-        view,
-        about,
-        pf,
-        "pkeys",
+        *(view, about, pf, "pkeys"),
         present=present,
         wanted=dict.fromkeys(present, "/".join(tables)),
         sentence=f"give the VFs of {pf.name} the P_Keys {', '.join(pkeys)}",
@@ -441,14 +413,14 @@ def _pkeys(
     )
 
 
-def _drivers(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
+def _drivers(view: View, about: About, pf: _Pf) -> Iterator[Outcome]:
     if pf.rule is None:
         yield about.skips(f"the policy has no rule for the VFs of {pf.name}")
         return
     guests = [vf.number for vf in pf.vfs if vf.in_virtual_machine]
     if guests:
         sentence = f"virtual machines have {_named(guests)} of {pf.name}"
-        yield About(DRIVERS.id, f"{pf.name}/guests").passes(sentence)
+        yield About(about.rule, f"{pf.name}/guests").passes(sentence)
     driver = pf.adapter.driver or ""
     # The engine takes VFs for vNICs only with a netdev on the host; those of InfiniBand
     # are given to virtual machines as host devices, and need none.
@@ -457,12 +429,10 @@ def _drivers(view: View, pf: Pf, about: About) -> Iterator[Outcome]:
         for vf in pf.vfs
         if not vf.driver and not (pf.is_infiniband and pf.rule.is_for_guest(vf.number))
     }
+    present = {vf.number: vf.driver or "-" for vf in pf.vfs}
     yield from _outcomes(
-        view,
-        about,
-        pf,
-        "drivers",
-        present={vf.number: vf.driver or "-" for vf in pf.vfs},
+        *(view, about, pf, "drivers"),
+        present=present,
         wanted=wanted,
         sentence=f"bind {driver} to VFs of {pf.name} that stay on this host",
         reason="they were made without a driver, so that it sees their GUIDs",
@@ -482,15 +452,14 @@ _LABELS = {
 def _outcomes(
     view: View,
     about: About,
-    pf: Pf,
+    pf: _Pf,
     name: str,
     *,
     present: _Values,
     wanted: _Values,
     sentence: str,
-    reason: str,
-    source: str,
     rebinds: bool = False,
+    **more: str,
 ) -> Iterator[Outcome]:
     """Yield the finding about the property ``name`` of the VFs of ``pf``, and the step
     that brings ``present`` to ``wanted``.
@@ -524,11 +493,10 @@ def _outcomes(
         "none yet" if pf.made else f"{counted} differ",
         "as the policy requires",
         LINK_DOWN if again else LIVE,
-        reason=reason,
-        source=source,
         undo="restores the earlier values",
         changes=(Change(VF, pf.address, before, after, name),),
         users=view.users.of_vfs(pf.address, again),
+        **more,
     )
 
 
@@ -544,20 +512,18 @@ def _named(numbers: Collection[int]) -> str:
     return f"{noun} {', '.join(map(str, numbers))}"
 
 
-def _of_each(rule: str, judge: Callable[[View, Pf, About], Iterator[Outcome]]) -> Rule:
-    """Return a rule about each physical function."""
-
-    def check(view: View) -> Iterator[Outcome]:
-        for pf in pfs(view):
-            yield from judge(view, pf, About(rule, pf.name))
-
-    sentence = "this host has no virtual functions, and the policy wants none"
-    return Rule(rule, check, sentence)
+def _rule(rule: str, judge: Callable[[View, About, _Pf], Iterator[Outcome]]) -> Rule:
+    return each(
+        rule,
+        lambda view: ((pf.name, pf) for pf in pfs(view)),
+        judge,
+        "this host has no virtual functions, and the policy wants none",
+    )
 
 
-NUMBER = _of_each("VF-01", _number)
-GUIDS = _of_each("VF-02", _guids)
-LINKS = _of_each("VF-03", _links)
-DRIVERS = _of_each("VF-04", _drivers)
+NUMBER = _rule("VF-01", _number)
+GUIDS = _rule("VF-02", _guids)
+LINKS = _rule("VF-03", _links)
+DRIVERS = _rule("VF-04", _drivers)
 # In the order in which VFs are made and set.
 RULES = (NUMBER, GUIDS, LINKS, DRIVERS)

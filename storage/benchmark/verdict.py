@@ -419,5 +419,5 @@ def _options(rows: Rows, chosen: Setting) -> tuple[list[str], list[str]]:
     if kind and kind.options and chosen.transport == RDMA:
         options.append(kind.options)
         more = f"{kind.title} is unstable with larger requests"
-        reasons.append(f"{more} ({kind.documents[0][1]})")
+        reasons.append(f"{more} ({kind.document})")
     return options, reasons

@@ -237,9 +237,9 @@ def _family(key: str, help: str) -> Family:
     labels, source = next(g[1:] for g in _GROUPS if name.startswith(g[0]))
     source = source.format(value)
     if name.startswith("connection_"):
-        if value not in statistics.TCP_COLUMNS:
+        if value not in statistics.COLUMNS["tcp"]:
             source += " (rdma)"
-        elif value not in statistics.RDMA_COLUMNS:
+        elif value not in statistics.COLUMNS["rdma"]:
             source += " (tcp, udp, local)"
     return Family(PREFIX + name, help, labels, source, value)
 

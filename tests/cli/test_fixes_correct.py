@@ -211,15 +211,12 @@ WITHOUT_ROW = {
     "systemd runs the daemon: tests/lab/test_daemon_lab.py": [
         *fixed("cli/host/daemon.py:_print", LOAD),
         *fixed("cli/host/daemon.py:_print_absent", ENABLE),
-        *fixed("host/rules/host.py:_why_not", ENABLE),
+        *fixed("host/rules/host.py:_daemon", ENABLE),
     ],
     "virtual functions: tests/lab/test_virtual_functions_lab.py": [
         *fixed("engine_sdk_tools/fleet/check.py:with_shared_guids", APPLY),
         *fixed("host/rules/virtual_functions.py:_outcomes", APPLY),
         *fixed("host/rules/virtual_functions.py:no_number", REVERT),
-    ],
-    "the fake NetworkManager has no Ethernet: tests/host/changes/test_users.py": [
-        *fixed("host/rules/roce.py:_wanted_mtu", PLAN),
     ],
     "between two looks of one run: tests/host/changes/test_runs.py": [
         *fixed("host/changes/journal.py:refuse_while_interrupted", REVERT),

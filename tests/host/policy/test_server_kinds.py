@@ -190,7 +190,7 @@ def test_each_kind_has_its_sources_and_known_values():
     assert set(CHOICES) == {"auto", *KINDS} and len(KINDS) == 7
     for kind in KINDS.values():
         assert kind.documents
-        assert all(address.startswith("http") for _, address in kind.documents)
+        assert all(address.startswith("http") for address in kind.documents.values())
         assert {*kind.versions, *kind.client_versions} <= {"3", "4.0", "4.1", "4.2"}
         assert bool(kind.client) == bool(kind.client_versions)
     assert not KNOWN & OF_VENDORS

@@ -70,7 +70,7 @@ def test_names_that_people_know(device, revision, name, module):
                 "software": EL10,
             },
             "FAIL",
-            ("EL10 removed mlx4", "ELRepo"),
+            ("this kernel has no mlx4_core", "ELRepo"),
             id="ConnectX-3 on EL10",
         ),
         pytest.param(
@@ -80,7 +80,7 @@ def test_names_that_people_know(device, revision, name, module):
                 "software": EL9,
             },
             "FAIL",
-            ("TrueScale", "EL does not build ib_qib"),
+            ("TrueScale", "this kernel has no ib_qib"),
             id="qib on EL9",
         ),
         pytest.param(
@@ -168,7 +168,7 @@ def test_adapter(host, verdict, words):
         assert word in found[1]
 
 
-def test_virtual_functions_are_counted_with_their_own():
+def test_virtual_functions_are_not_listed_beside_their_own():
     parent = adapter("0x1003", "mlx4_core", vfs=3, max_vfs=8)
     functions = tuple(
         replace(
@@ -182,8 +182,7 @@ def test_virtual_functions_are_counted_with_their_own():
     assert list(found) == ["0000:04:00.0"]
     assert found["0000:04:00.0"] == (
         "PASS",
-        "ConnectX-3 (15b3:1003) uses the driver mlx4_core; virtual functions: "
-        "2 vfio-pci, 1 no driver | ",
+        "ConnectX-3 (15b3:1003) uses the driver mlx4_core | ",
     )
 
 

@@ -213,7 +213,7 @@ HYPERVISOR = {
         then=True,
     ),
     "module that nobody wants": Row(
-        fixed("host/rules/modules.py:_wanted", f"{REVERT} MODULE-02/boot"),
+        fixed("host/rules/modules.py:_no_longer", f"{REVERT} 1/boot"),
         "check --all",
         all_of(follow(MODULES), run("apply"), follow(WITHOUT)),
     ),
@@ -221,11 +221,11 @@ HYPERVISOR = {
         fixed("host/rules/modules.py:_option_finding", PLAN),
         "check --all",
         follow(POLICY),
-        "log_mtts_per_seg is not set",
+        "nothing sets mlx4_core log_mtts_per_seg",
         then=True,
     ),
     "module option that nobody wants": Row(
-        fixed("host/rules/modules.py:_options", f"{REVERT} MODOPT-02/boot"),
+        fixed("host/rules/modules.py:_no_longer", f"{REVERT} 1/boot"),
         "check --all",
         all_of(follow(POLICY), run("apply"), follow(WITHOUT)),
     ),
@@ -337,7 +337,7 @@ HYPERVISOR = {
         first=write(POLICY_YAML, CONNECTED),
     ),
     "MTU of InfiniBand": Row(
-        fixed("host/rules/ipoib_mtu.py:_mtu_fix", PLAN),
+        fixed("host/rules/ipoib_mtu.py:_compare", PLAN),
         "check --all",
         all_of(
             larger_group,
@@ -381,14 +381,14 @@ HYPERVISOR = {
 
 ROCE = {
     "TSO of Ethernet": Row(
-        fixed("host/rules/ipoib_profile.py:_roce_outcomes", PLAN),
+        fixed("cli/host/check.py:_with_steps", PLAN),
         "check --all",
         follow(interface("{device: rxe0}", "tso: off")),
-        "is on, the policy requires off",
+        "is on, but should be off",
         then=True,
     ),
     "type of service": Row(
-        fixed("host/rules/roce.py:_port_tos", PLAN),
+        fixed("cli/host/check.py:_with_steps", PLAN),
         "check --all",
         follow(interface("{device: rxe0}", "roce: {priority: 3}")),
         "begin at rxe0/1 is unknown",
@@ -398,7 +398,7 @@ ROCE = {
 # mlx5 with data center bridging.
 LOSSLESS = {
     "lossless class": Row(
-        fixed("host/rules/roce.py:_class", PLAN),
+        fixed("cli/host/check.py:_with_steps", PLAN),
         "check --all",
         follow(interface("{device: mlx5_bond_0}", "roce: {priority: 3}")),
         "the policy's lossless class needs pfc 3",

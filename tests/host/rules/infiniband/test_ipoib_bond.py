@@ -14,10 +14,7 @@ from support.host.ipoib_host import (
     netdev,
     network,
     port,
-    profile,
 )
-
-from ovirt_rdma.host.facts.devices import Profile, Property
 
 ID = "IPOIB-BOND-01"
 TWO = (port(1), port(2))
@@ -48,35 +45,6 @@ def test_bonds(facts, verdict, words):
     text = finding(facts, None, ID, "bond0")
     assert text.startswith(f"{verdict} ")
     assert words in text
-
-
-def upper(kind, **options):
-    """A profile of a bond or bridge."""
-    properties = tuple(Property(k.replace("_", "."), v) for k, v in options.items())
-    return Profile("top", "uuid-top", kind, "top0", None, "/etc/top", properties)
-
-
-@pytest.mark.parametrize(
-    ("above", "words"),
-    [
-        (upper("bond", bond_options="miimon=100,mode=802.3ad"), "mode is 802.3ad"),
-        (upper("bond"), "mode is balance-rr"),
-        (upper("bridge"), "port of the bridge 'top'"),
-    ],
-)
-@pytest.mark.parametrize("by", ["uuid-top", "top0"])
-def test_profiles_that_want_what_cannot_be(above, words, by):
-    facts = host(profiles=[profile(master=by), above])
-    text = finding(facts, None, ID, "top0")
-    assert text.startswith("FAIL the profile 'ib0' makes an IPoIB netdev a port of the")
-    assert words in text
-
-
-@pytest.mark.parametrize("mode", ["active-backup", "1"])
-def test_a_profile_of_a_bond_that_can_be(mode):
-    above = upper("bond", bond_options=f"mode={mode},fail_over_mac=active")
-    facts = host(profiles=[profile(master="uuid-top"), above])
-    assert finding(facts, None, ID, "host").startswith("SKIP ")
 
 
 @pytest.mark.parametrize(

@@ -99,10 +99,7 @@ def test_the_name_that_a_profile_lacks_is_added(there, effect):
 def test_a_renamed_netdev_is_said_and_nothing_is_made(address):
     facts = host(profiles=[profile("ib5", mac=address, active=False)])
     text = finding(facts, policy(transport_mode="connected", mtu=9000), ID)
-    assert text.startswith(
-        "FAIL the profile 'ib5' of this port names the netdev ib5, but the netdev was "
-        "renamed to ib0"
-    )
+    assert text.startswith("FAIL the profile 'ib5' of this port names the netdev ib5 |")
     assert "nmcli connection modify uuid-ib5 connection.interface-name ib0" in text
     plan = steps(facts, policy(transport_mode="connected", mtu=2044, tso="off"))
     assert list(plan) == ["IPOIB-MODE-01/ib0", "IPOIB-MTU-01/ib0", "IPOIB-TSO-02/ib0"]
@@ -127,6 +124,33 @@ def test_an_address_that_no_profile_keeps_is_not_taken_away(addresses, made):
     if not made:
         text = finding(facts, WANTED, ID)
         assert text.startswith(f"FAIL ib0 has the address {addresses[-1]}")
+
+
+@pytest.mark.parametrize(
+    ("netdevs", "subject", "why", "fix"),
+    [
+        ((netdev(addresses=("10.0.0.1/24",)),), "ib0", "has the address", "move the"),
+        (
+            (netdev(uppers=("bond0",)), bond(members=("ib0",))),
+            "ib0",
+            "ib0 is a member of bond0",
+            "create the bond in the engine",
+        ),
+        (
+            (netdev(), child("odd")),
+            "odd",
+            "requires the name that create_child gives",
+            "delete the child, and add its P_Key",
+        ),
+    ],
+)
+def test_why_no_profile_is_made_and_what_to_do(netdevs, subject, why, fix):
+    reason, _, mended = finding(
+        host(*netdevs, profiles=[]), None, ID, subject
+    ).partition(" | ")
+    assert reason.startswith("WARN ")
+    assert why in reason
+    assert mended.startswith(fix)
 
 
 @pytest.mark.parametrize(
