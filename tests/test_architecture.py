@@ -222,7 +222,6 @@ def test_vdsmd_starts_without_the_readers_of_counters():
 SAFE_FILE = "host/system/safe_file.py"
 # Other places that read, and why that ends.
 READS = {
-    "host/changes/journal.py": "without waiting, after a look whose file it is",
     "host/policy/load.py": "what a person names",
     "storage/benchmark/scratch.py": "its own file, which it has open",
     "storage/health/signs.py": "in a child process that its parent gives up",

@@ -19,7 +19,7 @@ from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser, file_name
 from ovirt_rdma.host.changes.boot import restore_netdev
 from ovirt_rdma.host.changes.journal import PARTLY, RunResult
-from ovirt_rdma.host.changes.run import may_be_rolled_back, roll_back_unconfirmed
+from ovirt_rdma.host.changes.run import may_be_rolled_back
 from ovirt_rdma.host.daemon.loop import (
     BAD,
     FAILED,
@@ -133,38 +133,29 @@ class ShowDaemon(HostVerb):
         is_well = state is not None and not bad and not state.policy_problem
         if not output.for_people:
             _document(state, mode is not None, output)
-        elif state is None:
-            _print_absent(mode is not None, output)
-        else:
+        elif state is not None:
             _print(state, bad, output)
+        elif mode is not None:
+            output.line(f"{NOT_RUNNING}.")
+            output.fix(START)
+        else:
+            output.line(f"{DAEMON_UNIT} is not wanted: this host is not enabled.")
+            output.next("ovirt-rdma-host enable")
         return ExitCode.DONE if is_well or mode is None else ExitCode.CHECKS_FAILED
 
 
-def _print_absent(is_wanted: bool, output: Output) -> None:
-    if is_wanted:
-        output.line(f"{NOT_RUNNING}.")
-        output.fix(START)
-    else:
-        output.line(f"{DAEMON_UNIT} is not wanted: this host is not enabled.")
-        output.next("ovirt-rdma-host enable")
-
-
 def _print(state: DaemonState, bad: list[TaskState], output: Output) -> None:
-    now = seconds_after_boot()
-    output.table(
-        ("TASK", "STATE", "LAST RUN", "NEXT", "RESULT"),
-        [
-            (
-                task.name,
-                task.state,
-                _age(task, now),
-                _due(task, now),
-                "; ".join(task.problems) or task.sentence or "-",
-            )
-            for task in state.worst_first
-        ],
-        _TONES,
-    )
+    now, rows = seconds_after_boot(), []
+    for task in state.worst_first:
+        age = due = "-"
+        if task.began_s is not None:
+            age = f"{now - task.began_s:.0f} s"
+            age = f"running for {age}" if task.took_s is None else f"{age} ago"
+        if task.due_s is not None:
+            due = f"in {max(0.0, task.due_s - now):.0f} s"
+        result = "; ".join(task.problems) or task.sentence or "-"
+        rows.append((task.name, task.state, age, due, result))
+    output.table(("TASK", "STATE", "LAST RUN", "NEXT", "RESULT"), rows, _TONES)
     if state.policy_problem:
         output.text(f"{state.policy_problem}.")
         output.fix("ovirt-rdma-host policy load")
@@ -174,20 +165,6 @@ def _print(state: DaemonState, bad: list[TaskState], output: Output) -> None:
         output.fix(f"journalctl -b -u {DAEMON_UNIT}")
     else:
         output.line(f"{DAEMON_UNIT} (process {state.pid}) is running.")
-
-
-def _age(task: TaskState, now: float) -> str:
-    if task.began_s is None:
-        return "-"
-    if task.took_s is None:
-        return f"running for {now - task.began_s:.0f} s"
-    return f"{now - task.began_s:.0f} s ago"
-
-
-def _due(task: TaskState, now: float) -> str:
-    if task.due_s is None:
-        return "-"
-    return f"in {max(0.0, task.due_s - now):.0f} s"
 
 
 def _document(state: Optional[DaemonState], is_wanted: bool, output: Output) -> None:
@@ -289,9 +266,7 @@ class RollBackUnconfirmed(UnitVerb):
                 return 0
             result = host.recover(even_in_use=True)
             if result is None:
-                result = roll_back_unconfirmed(
-                    host.effects, host.journal, self.number, report
-                )
+                result = host.roll_back_unconfirmed(self.number)
                 if result is not None:
                     report.note(result.sentence)
         return _print_result(result, report, context.output)

@@ -7,7 +7,6 @@ the values from before these runs.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
@@ -41,7 +40,6 @@ from ovirt_rdma.host.changes.journal import (
     Run,
     RunResult,
 )
-from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.system.lock import one_run
 
 
@@ -81,7 +79,7 @@ def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
         (
             str(run.number),
             when_iso(run.at)[: len("2026-01-02 03:04")],
-            _by(run),
+            (run.by or run.verb).removeprefix(f"{PROGRAM} "),
             run.outcome or "interrupted",
             str(len({applied.act.step for applied in run.applied})),
             ", ".join(_steps(run, ledger)) or "-",
@@ -99,11 +97,6 @@ def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
     applied = count(len(ledger.applied_steps), "step")
     output.line(f"{applied} can be reverted.")
     output.next(f"{PROGRAM} history -v")
-
-
-def _by(run: Run) -> str:
-    own, by = f"{PROGRAM} ", run.by or run.verb
-    return by[len(own) :] if by.startswith(own) else by
 
 
 def _steps(run: Run, ledger: Ledger) -> list[str]:
@@ -198,7 +191,6 @@ class Revert(HostVerb):
             "step",
             metavar="STEP",
             nargs="?",
-            type=_step,
             help="only this step; 'history -v' shows the ids",
         )
         add_link_down(parser)
@@ -215,9 +207,8 @@ class Revert(HostVerb):
             recovered = host.recover(even_in_use=self.allow_link_down)
             ledger = host.journal.ledger()
             applied = ledger.applied_steps
-            only = _known(self.step, applied)
             report.expect(applied)
-            result = host.revert(only, allow_link_down=self.allow_link_down)
+            result = host.revert(self.step, allow_link_down=self.allow_link_down)
             after = host.journal.ledger()
             awaited = ledger.awaiting
             if awaited is not None and after.awaiting is None:
@@ -231,20 +222,12 @@ class Revert(HostVerb):
             text = f"{left.what}: {left.why}" if left.failed else left.why
             report.add(Line(left.step, LEFT), text)
         if output.for_people:
-            _print_result(result, only, hostname, output)
+            _print_result(result, self.step, hostname, output)
         else:
             output.document(
                 "revert", _revert_document(result, steps, recovered, report)
             )
         return 0 if result.outcome == DONE else 1
-
-
-def _step(text: str) -> str:
-    if not text:
-        raise argparse.ArgumentTypeError(
-            "the id is empty; give one, or omit it to revert everything"
-        )
-    return text
 
 
 def _reverted_steps(result: RunResult, after: Ledger) -> Iterator[dict[str, Any]]:
@@ -268,21 +251,6 @@ def _reverted_steps(result: RunResult, after: Ledger) -> Iterator[dict[str, Any]
             outcome = BACK if values else LET_GO
             told = list(dict.fromkeys([*values, *reasons]))
             yield {"id": step, "outcome": outcome, "told": told}
-
-
-def _known(step: Optional[str], applied: Sequence[str]) -> Optional[str]:
-    if step is None or step in applied:
-        return step
-    if not applied:
-        raise UsageProblem(
-            "step-not-applied",
-            f"step {step!r} has no changes to revert, and neither has any other step",
-        )
-    raise UsageProblem(
-        "step-not-applied",
-        f"step {step!r} has no changes to revert",
-        f"steps that can be reverted: {', '.join(applied)}",
-    )
 
 
 def _print_result(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
@@ -26,12 +26,7 @@ from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.run import ChangeStatus, change_status
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import NOT_RUNNING, START, read_daemon
-from ovirt_rdma.host.daemon.tasks import (
-    Difference,
-    Record,
-    kernel_differences,
-    read_record,
-)
+from ovirt_rdma.host.daemon.tasks import kernel_differences, read_record
 from ovirt_rdma.host.daemon.versions import (
     Loaded,
     Versions,
@@ -69,21 +64,20 @@ from ovirt_rdma.storage.health.state import OK, WORST_FIRST, HealthState, read_s
 from ovirt_rdma.storage.mounts import DEGRADED, NOT_COVERED, MountReview, review_all
 
 
-def change_lines(
-    changes: ChangeStatus, loaded_digest: Optional[str], *, at_work: bool = False
+def _change_lines(
+    changes: ChangeStatus, loaded_digest: Optional[str], at_work: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield the names and values to show; ``at_work`` as for :func:`change_advice`."""
     if changes.problem:
         yield "changes", f"unknown: {changes.problem}"
         return
-    if not changes.held:
-        yield "changes", "nothing to revert"
-    else:
+    text = "nothing to revert"
+    if changes.held:
         since = when_iso(changes.since or "")
         text = f"{count(len(changes.held), 'step')} applied, since {since}"
         if loaded_digest is not None and changes.policies != (loaded_digest,):
             text += ", not all by the policy that is loaded now"
-        yield "changes", text
+    yield "changes", text
     if changes.at_boot:
         yield "at boot", f"{count(changes.at_boot, 'value')} set by our units"
     if changes.awaiting is not None and changes.confirm_by is not None:
@@ -93,45 +87,42 @@ def change_lines(
         yield "interrupted", f"run {changes.interrupted}"
 
 
-def change_advice(
-    changes: ChangeStatus, *, at_work: bool = False
-) -> Iterator[tuple[str, str]]:
-    """Yield a sentence and a fix for each problem.
+def change_advice(changes: ChangeStatus, at_work: bool) -> Iterator[Advice]:
+    """Yield what to do about the changes.
 
     ``at_work``: a run holds the lock, so the run without an end was not interrupted.
     """
     if changes.problem:
-        yield "The changes that can be reverted are unknown", changes.fix
+        yield Advice("The changes that can be reverted are unknown", changes.fix)
     if changes.awaiting is not None:
-        yield f"Run {changes.awaiting} awaits confirmation", f"{PROGRAM} confirm"
+        yield Advice(
+            f"Run {changes.awaiting} awaits confirmation", f"{PROGRAM} confirm"
+        )
     if changes.interrupted is not None and not at_work:
-        yield (
+        yield Advice(
             f"Run {changes.interrupted} was interrupted",
             f"{PROGRAM} apply or {PROGRAM} revert: each rolls it back first",
         )
     for sentence in changes.kept:
-        yield f"{sentence}; revert would not change it", ""
+        yield Advice(f"{sentence}; revert would not change it", "")
 
 
-def daemon_advice(root: str) -> Iterator[Advice]:
+def _daemon_advice(root: str) -> Iterator[Advice]:
     """Yield what is wrong with the daemon, if this host is enabled."""
     if marker_mode(Path(root)) is None or not under(root, SYSTEMD_BOOTED).is_dir():
         return
     try:
-        state = read_daemon(root)
+        if read_daemon(root) is None:
+            yield Advice(NOT_RUNNING, START)
     except Problem as problem:
         yield Advice(problem.one_line, problem.fix)
-        return
-    if state is None:
-        yield Advice(NOT_RUNNING, START)
 
 
-def read_kernel_change(
+def _kernel_change(
     root: str, problems: list[str]
-) -> tuple[Optional[Record], tuple[Difference, ...]]:
-    """Return the recorded findings, if another kernel had others, and the differences.
-
-    They are from the last check by the daemon.
+) -> tuple[Optional[dict[str, Any]], Iterable[Advice]]:
+    """Return for the document, and as advice, what the last check by the daemon found
+    to differ from the kernel before; None if nothing does.
     """
     try:
         record = read_record(root)
@@ -141,35 +132,15 @@ def read_kernel_change(
     kernel = HostReader(root).kernel_release()
     if record is None or record.before is None or record.now.kernel != kernel:
         return None, ()
-    return record, kernel_differences(record)
-
-
-def kernel_advice(
-    record: Optional[Record], found: tuple[Difference, ...]
-) -> Iterator[tuple[str, str]]:
-    """Yield a sentence and a fix, if findings differ from the kernel before."""
-    if record is None or record.before is None:
-        return
-    policy = record.before.policy != record.now.policy
-    other = " and another policy" if policy else ""
-    yield (
-        f"With kernel {record.now.kernel}, {count(len(found), 'finding')} changed "
-        f"since kernel {record.before.kernel}{other}: {'; '.join(map(str, found))}",
+    before, found = record.before, kernel_differences(record)
+    content = {"kernel": kernel, "before": before.kernel}
+    other = " and another policy" if before.policy != record.now.policy else ""
+    advice = Advice(
+        f"With kernel {kernel}, {count(len(found), 'finding')} changed since kernel "
+        f"{before.kernel}{other}: {'; '.join(map(str, found))}",
         f"{PROGRAM} check; when it is solved: systemctl reload {DAEMON_UNIT}",
     )
-
-
-def kernel_document(
-    record: Optional[Record], found: tuple[Difference, ...]
-) -> Optional[dict[str, Any]]:
-    """Return the same for a document; None if nothing differs."""
-    if record is None or record.before is None:
-        return None
-    return {
-        "kernel": record.now.kernel,
-        "before": record.before.kernel,
-        "differences": [asdict(difference) for difference in found],
-    }
+    return {**content, "differences": [asdict(one) for one in found]}, (advice,)
 
 
 def change_document(
@@ -193,51 +164,46 @@ class ShowStatus(HostVerb):
     examples = ("", "-o json")
 
     def run(self, context: Context) -> int:
-        output = context.output
-        report = read_status(context.root)
+        output, root = context.output, context.root
+        report = read_status(root)
         unread: list[str] = []
-        versions = read_versions(context.root, unread)
-        advice = (
-            *report.advice,
-            *daemon_advice(context.root),
-            *version_advice(versions),
-        )
+        versions = read_versions(root, unread)
+        advice = (*report.advice, *_daemon_advice(root), *version_advice(versions))
         report = dataclasses.replace(report, advice=advice)
-        changes = change_status(runs.host_effects(context.root), Journal(context.root))
+        changes = change_status(runs.host_effects(root), Journal(root))
         digest = report.policy.digest
-        holder = holder_of(context.root)
-        policy = _in_force(context.root)
-        usable = report.policy.problem is None
-        exit_code = ExitCode.DONE if usable else ExitCode.CHECKS_FAILED
-        degraded, unknown, problems = _degraded(context.root, policy)
-        kernel = read_kernel_change(context.root, problems)
-        health = read_state(context.root, problems)
+        holder = holder_of(root)
+        policy = _in_force(root)
+        degraded, unknown, problems = _degraded(root, policy)
+        kernel, kernel_advice = _kernel_change(root, problems)
+        health = read_state(root, problems)
         said = {one.sentence for one in advice}
         problems += [sentence for sentence in unread if sentence not in said]
+        usable = report.policy.problem is None
+        exit_code = ExitCode.DONE if usable else ExitCode.CHECKS_FAILED
         if not output.for_people:
-            content = {"version": __version__, **dataclasses.asdict(report)}
+            content = {"version": __version__, **asdict(report)}
             content["versions"] = plain(versions)
-            content["policy"]["drop_ins"] = _drop_ins(context.root, problems)
+            content["policy"]["drop_ins"] = _drop_ins(root, problems)
             listed = [_document(review) for review in degraded]
             content["degraded"] = None if unknown else listed
             content["changes"] = change_document(changes, digest)
-            content["kernel_change"] = kernel_document(*kernel)
+            content["kernel_change"] = kernel
             content["health"] = health and plain(health)
-            content["at_work"] = holder and dataclasses.asdict(holder)
+            content["at_work"] = holder and asdict(holder)
             problems += [changes.problem] if changes.problem else []
             content["problems"] = problems
             output.document("status", content)
             return exit_code
         for sentence in problems:
             output.message(f"note: {sentence}")
-        count_shown = count(len(degraded), "mount") if degraded else "none"
-        shown = f"unknown: {unknown}" if unknown else count_shown
+        shown = count(len(degraded), "mount") if degraded else "none"
         output.fields(
             [
                 *_status_lines(report, versions, policy or Policy()),
-                *change_lines(changes, digest, at_work=holder is not None),
+                *_change_lines(changes, digest, holder is not None),
                 *([("locked by", str(holder))] if holder else []),
-                ("degraded", shown),
+                ("degraded", f"unknown: {unknown}" if unknown else shown),
                 *([("health", _health_shown(health))] if health else []),
             ]
         )
@@ -248,14 +214,16 @@ class ShowStatus(HostVerb):
         for review in degraded:
             output.line(f"{review.sentence}.")
             output.fix(review.fix)
-        for sentence, fix in (
-            *change_advice(changes, at_work=holder is not None),
-            *((advice.sentence, advice.fix) for advice in report.advice),
-            *kernel_advice(*kernel),
-        ):
-            output.text(f"{sentence}.")
-            output.fix(fix)
+        _print(change_advice(changes, holder is not None), output)
+        _print(advice, output)
+        _print(kernel_advice, output)
         return exit_code
+
+
+def _print(advice: Iterable[Advice], output: Output) -> None:
+    for one in advice:
+        output.text(f"{one.sentence}.")
+        output.fix(one.fix)
 
 
 def _health_shown(health: HealthState) -> str:
@@ -315,7 +283,7 @@ def _document(review: MountReview) -> dict[str, Optional[str]]:
 def _status_lines(
     report: Status, versions: Versions, policy: Policy
 ) -> list[tuple[str, str]]:
-    files = dataclasses.asdict(report.package)
+    files = asdict(report.package)
     missing = [name for name, present in files.items() if not present]
     if not missing:
         package = f"complete, version {versions.add_on or UNKNOWN}"
@@ -427,8 +395,8 @@ def _report(verb: str, state: str, result: EnablementResult, output: Output) -> 
             {
                 "changed": result.changed,
                 "restart_needed": result.restart_needed,
-                "advice": [dataclasses.asdict(advice) for advice in result.advice],
-                "steps": [dataclasses.asdict(step) for step in result.steps],
+                "advice": [asdict(advice) for advice in result.advice],
+                "steps": [asdict(step) for step in result.steps],
             },
         )
         return 0
@@ -441,9 +409,7 @@ def _report(verb: str, state: str, result: EnablementResult, output: Output) -> 
     if result.restart_needed:
         output.line("The running vdsmd has not been restarted yet.")
         output.fix("systemctl restart vdsmd (running VMs and mounts stay)")
-    for advice in result.advice:
-        output.text(f"{advice.sentence}.")
-        output.fix(advice.fix)
+    _print(result.advice, output)
     return 0
 
 
@@ -498,9 +464,7 @@ class ShowVersion(HostVerb):
             ]
         )
         advices = tuple(version_advice(versions))
-        for advice in advices:
-            output.text(f"{advice.sentence}.")
-            output.fix(advice.fix)
+        _print(advices, output)
         said = any(VDSMD_UNIT in advice.sentence for advice in advices)
         if versions.vdsmd and versions.vdsmd.restart_needed and not said:
             # It is not the vdsmd of the mode that is enabled.

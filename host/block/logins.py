@@ -10,13 +10,13 @@ import fnmatch
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional, Union
 
 from ovirt_rdma.host.block.read import BlockFacts
 from ovirt_rdma.host.collect.storage import TIMEOUTS, Session
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.policy.block import OFF, IserTarget, SrpTarget, Timeout
@@ -51,6 +51,10 @@ class Login:
         """The login in sentences: ``srp 'array1' by mlx4_0/1``."""
         by = f" by {self.device}/{self.port}" if self.device else ""
         return f"{self.target.title}{by}"
+
+    def failed(self, id: str, why: str) -> Login:
+        """Return it with a problem."""
+        return replace(self, problem=Sentence(id, why))
 
     @property
     def finding(self) -> Optional[Sentence]:
@@ -204,21 +208,19 @@ def _on_fabric(
     if not near:
         text = f"no ACTIVE port is in the subnet {prefix} of its dgid"
         return Sentence("srp-other-subnet", text)
-    members = [(name, p.number) for name, p in near if _is_member(p, target.pkey or "")]
+    # The kernel finds the partition as full or limited member (ib_find_pkey in
+    # srp_init_ib_qp, ib_srp.c), and decides where the table is unknown.
+    wanted = partition_of(target.pkey or "")
+    members = [
+        (name, p.number)
+        for name, p in near
+        if not p.pkeys or wanted in [partition_of(one.value) for one in p.pkeys]
+    ]
     if not members:
         shown = ", ".join(f"{name}/{p.number}" for name, p in near)
         text = f"the P_Key table of {shown} does not have the partition {target.pkey}"
         return Sentence("srp-not-in-partition", text)
     return members
-
-
-def _is_member(port: RdmaPort, pkey: str) -> bool:
-    """Whether the kernel finds the partition, as full or limited member, in the port's
-    table (ib_find_pkey in srp_init_ib_qp, ib_srp.c).
-    """
-    wanted = partition_of(pkey)
-    table = [partition_of(one.value) for one in port.pkeys]
-    return wanted in table or not table  # unknown: the kernel decides
 
 
 def _by_route(
@@ -367,7 +369,9 @@ def failure(number: int, target: SrpTarget, log: Iterable[str]) -> Sentence:
 
 def _refusal(target: SrpTarget, lines: list[str]) -> str:
     # `scsi host4: ib_srp: Connection 0/2 to 10.99.0.1 failed` names the SCSI host.
-    to = address_of(target) if target.dest else _colons(target.dgid or "")
+    gid = target.dgid or ""
+    colons = ":".join(gid[n : n + 4] for n in range(0, 32, 4))
+    to = address_of(target) if target.dest else colons
     own = {
         match[1]
         for line in lines
@@ -390,7 +394,3 @@ def _refusal(target: SrpTarget, lines: list[str]) -> str:
             text = _CM_REASONS.get(code, "unknown reason")
             return f"{text} (REJ reason {code})"
     return "the target refused it; the kernel's log has no reason"
-
-
-def _colons(digits: str) -> str:
-    return ":".join(digits[n : n + 4] for n in range(0, 32, 4))

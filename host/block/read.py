@@ -175,19 +175,14 @@ class BlockReader:
                 self._reach(inner, path, leaving, names, found)
         for holder in self._tree.names(f"{folder}/holders"):
             uuid = self._tree.text(f"{BLOCK}/{holder}/dm/uuid") or ""
-            if uuid.startswith(_MULTIPATH) and self._other_path(holder, leaving):
+            others = set(self._tree.names(f"{BLOCK}/{holder}/slaves")) - leaving
+            states = [self._tree.text(f"{BLOCK}/{o}/device/state") for o in others]
+            if uuid.startswith(_MULTIPATH) and RUNNING in states:
                 continue
             if not uuid.startswith(_MULTIPATH) and not _PARTITION.match(uuid):
                 name = self._tree.text(f"{BLOCK}/{holder}/dm/name") or holder
                 found.append(f"{path}: device {name}")
             self._reach(holder, path, leaving, names, found)
-
-    def _other_path(self, map: str, leaving: set[str]) -> bool:
-        others = set(self._tree.names(f"{BLOCK}/{map}/slaves")) - leaving
-        return any(
-            self._tree.text(f"{BLOCK}/{other}/device/state") == RUNNING
-            for other in others
-        )
 
     def _mounts(self, paths: dict[str, str]) -> Iterator[str]:
         table = self._tree.data(_MOUNTINFO, self._problems) or b""

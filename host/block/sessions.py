@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import re
 import select
 import subprocess
@@ -30,6 +29,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Callable, Optional, Union
 
@@ -63,6 +63,7 @@ from ovirt_rdma.host.system.commands import (
     Runner,
     run_command,
 )
+from ovirt_rdma.host.system.files import write_kernel_file
 from ovirt_rdma.host.system.tree import FileTree
 
 _PROGRAM = Path(__file__).with_name("add_target.py")
@@ -106,6 +107,17 @@ def write_in_child(path: Path, text: str, timeout_s: float) -> int:
     return child.returncode if child.returncode >= 0 else errno.EINTR
 
 
+def _not_loaded(run: Runner, module: str) -> str:
+    try:
+        run(("modprobe", module))
+    except CommandFailed as error:
+        return (
+            f"module {module} cannot be loaded: {error}; see journalctl -k, and: "
+            f"modprobe --verbose {module}"
+        )
+    return ""
+
+
 class Srp:
     """Acts on the SRP sessions of the host below ``root``; ``run`` runs its tools."""
 
@@ -122,13 +134,8 @@ class Srp:
 
     def load_module(self) -> Optional[Sentence]:
         """Load ib_srp; return why that failed."""
-        try:
-            self._run(("modprobe", "ib_srp"))
-        except CommandFailed as error:
-            text = f"module ib_srp cannot be loaded: {error}; see journalctl -k, and: "
-            more = "modprobe --verbose ib_srp"
-            return Sentence("srp-module-not-loaded", text + more)
-        return None
+        why = _not_loaded(self._run, "ib_srp")
+        return Sentence("srp-module-not-loaded", why) if why else None
 
     def log_in(
         self,
@@ -152,8 +159,7 @@ class Srp:
             for number in numbers:
                 if end is not None and time.monotonic() >= end:
                     text = "not tried, because other targets took too long"
-                    problem = Sentence("srp-login-not-tried", text)
-                    done[number] = replace(logins[number], problem=problem)
+                    done[number] = logins[number].failed("srp-login-not-tried", text)
                 else:
                     done[number] = self._logged_in(logins[number], timeout_s)
 
@@ -172,18 +178,20 @@ class Srp:
         number = self._write(path, login_text(target), timeout_s)
         if number == errno.ETIME:
             text = f"the target does not answer within {timeout_s:g} s"
-            return replace(login, problem=Sentence("srp-target-silent", text))
+            return login.failed("srp-target-silent", text)
         if number == errno.ENOENT and not path.exists():
             text = f"ib_srp does not offer the port as {SRP_LOCAL}/{login.local}"
-            return replace(login, problem=Sentence("srp-local-port-missing", text))
+            return login.failed("srp-local-port-missing", text)
         # EEXIST: srp_daemon or another path of the same target was faster.
         if number not in (0, errno.EEXIST):
-            log = _after(self._log(), last)
+            log = self._log()
+            if last and last[0] in log:  # the last line before
+                log = log[len(log) - log[::-1].index(last[0]) :]
             return replace(login, problem=failure(number, target, log))
         session = self._session(login, target)
         if session is None:
             text = "the kernel accepted the login, and the session is gone again"
-            return replace(login, problem=Sentence("srp-session-gone", text))
+            return login.failed("srp-session-gone", text)
         notes = self._timeouts(target, session)
         return replace(login, session=session, made=number == 0, notes=notes)
 
@@ -264,22 +272,10 @@ class Srp:
             return []
 
 
-def _after(lines: list[str], last: list[str]) -> list[str]:
-    """Return the lines after ``last``, which was the last one before."""
-    for number in range(len(lines) - 1, -1, -1):
-        if last == [lines[number]]:
-            return lines[number + 1 :]
-    return lines
-
-
 def _written(path: Path, text: str) -> str:
     """Write to a file of sysfs; return the error, or an empty text."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-        try:
-            os.write(descriptor, text.encode("ascii"))
-        finally:
-            os.close(descriptor)
+        write_kernel_file(path, text.encode("ascii"))
     except OSError as error:
         return error.strerror or str(error)
     return ""
@@ -337,21 +333,16 @@ class Iser:
         """
         if all(login.session for login in logins):
             return list(logins)
-        problem = self._load_module()
+        why = _not_loaded(lambda argv: self._run(argv, _DATABASE_S), "ib_iser")
+        problem = Sentence("iser-module-not-loaded", why) if why else None
         prepared = [
             login
             if login.session
             else replace(login, problem=problem or self._prepared(login, timeout_s))
             for login in logins
         ]
-
-        def made(login: Login) -> Login:
-            if login.session or login.problem:
-                return login
-            return self._logged_in(login, timeout_s)
-
         with ThreadPoolExecutor(min(len(prepared), _MOST_LOGINS)) as threads:
-            return list(threads.map(made, prepared))
+            return list(threads.map(self._logged_in, prepared, repeat(timeout_s)))
 
     def log_out(self, session: Session) -> Optional[Sentence]:
         """End a session; return why that failed. The record stays."""
@@ -359,24 +350,14 @@ class Iser:
         try:
             self._run(words, _LOGOUT_S)
         except CommandFailed as error:
-            if error.returncode != _NO_RECORD and session.number in self._numbers():
+            numbers = {one.number for one in self._sessions()}
+            if error.returncode != _NO_RECORD and session.number in numbers:
                 text = f"{session.title} could not be logged out: {error}"
                 return Sentence("iser-logout-failed", text)
         return None
 
-    def _numbers(self) -> set[Optional[int]]:
-        return {one.number for one in self._sessions()}
-
     def _sessions(self) -> tuple[Session, ...]:
         return BlockReader(FileTree(self._root)).facts().sessions
-
-    def _load_module(self) -> Optional[Sentence]:
-        try:
-            self._run(("modprobe", "ib_iser"), _DATABASE_S)
-        except CommandFailed as error:
-            text = f"module ib_iser cannot be loaded: {error}"
-            return Sentence("iser-module-not-loaded", text)
-        return None
 
     def _prepared(self, login: Login, timeout_s: float) -> Optional[Sentence]:
         """Make the interface record and the target's, where they are missing; return
@@ -450,6 +431,8 @@ class Iser:
         return self._run(("iscsiadm", "-m", *words), _DATABASE_S)
 
     def _logged_in(self, login: Login, timeout_s: float) -> Login:
+        if login.session or login.problem:
+            return login
         target = _target_of(login)
         where = ("-T", target.iqn, "-p", target.portal)
         words = ("iscsiadm", "-m", "node", *where, "-I", target.interface, "-l")
@@ -599,27 +582,25 @@ def leaving_sessions(
     A name is that of a target in ``block``, an ioc_guid or an IQN. None: all of SRP,
     and those of iSER that ``block`` has, as others may be VDSM's. Pure.
     """
+    logins = iser_logins(block.iser, facts.sessions)
+    iser = {one.session.number: one.target.name for one in logins if one.session}
     if names is None:
-        own = iser_logins(block.iser, facts.sessions)
-        iser = {one.session.number for one in own if one.session}
         return [
             one for one in facts.sessions if one.protocol == SRP or one.number in iser
         ], []
+    known = {target.name for target in (*block.srp, *block.iser)}
     found: list[Session] = []
     unknown = []
     for name in names:
         guids = {one.ioc_guid for one in block.srp if one.name == name}
         guids.add(name.lower().removeprefix("0x"))
-        named = [one for one in block.iser if one.name == name]
-        logins = iser_logins(named, facts.sessions)
-        numbers = {one.session.number for one in logins if one.session}
         of_name = [
             one
             for one in facts.sessions
             if (one.protocol == SRP and one.ioc_guid in guids)
-            or (one.protocol == ISER and (one.number in numbers or one.iqn == name))
+            or (one.protocol == ISER and name in (one.iqn, iser.get(one.number)))
         ]
-        if not of_name and len(guids) == 1 and not named:
+        if not of_name and name not in known:
             unknown.append(name)
         found += (one for one in of_name if one not in found)
     return found, unknown

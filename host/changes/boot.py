@@ -11,7 +11,7 @@ at boot, and after the driver of a netdev or RDMA device was loaded again.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional, Union
 
@@ -35,7 +35,7 @@ from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, OvirtNetwork
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS, RUN_LOCK, under
-from ovirt_rdma.host.rules.base import LINK_DOWN, Change
+from ovirt_rdma.host.rules.base import LINK_DOWN
 from ovirt_rdma.host.rules.ipoib import static_addresses
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.lock import one_run
@@ -102,12 +102,14 @@ def restore_netdev(
             settings = boot_settings(Journal(root).ledger())
             host = effects or HostEffects(root, run)
             names = _netdevs_named(host, name) if settings else ()
-            results = [
-                _Restorer(host, run, say).restore(netdev, setting)
-                for netdev in names
-                for setting in _about(host, settings, netdev)
-            ]
-            return ExitCode.DONE if all(results) else ExitCode.FAILED
+            all_set = True
+            for netdev in names:
+                for setting in _about(host, settings, netdev):
+                    is_set, sentence = _restore(host, run, setting)
+                    if sentence:
+                        say(f"{netdev}: {kind_of_act(setting).label} {sentence}")
+                    all_set = all_set and is_set
+            return ExitCode.DONE if all_set else ExitCode.FAILED
     except Problem as problem:
         say(f"{name}: {problem}" + (f"; {problem.fix}" if problem.fix else ""))
     except Exception as error:  # noqa: BLE001  (a unit at boot, with no operator)
@@ -126,91 +128,67 @@ def _netdevs_named(host: Host, name: str) -> tuple[str, ...]:
 def _about(
     host: HostEffects, settings: Iterable[AtomicChange], name: str
 ) -> list[AtomicChange]:
-    _wait_for_files(host, name)
-    wanted = [s for s in settings if _is_about(host, s, name)]
-    due = [s for s in wanted if kind_of_act(host.present(s)).is_due(host)]
+    """Return the settings for the netdev ``name`` or its adapter."""
+    folder = f"{NET_CLASS}/{name}"
+    if host.tree.text(f"{folder}/type") == str(ARPHRD_INFINIBAND):
+        # The file that an IPoIB netdev gets last; a child that ``ip link`` made gets
+        # none (Linux ulp/ipoib/ipoib_main.c and ipoib_vlan.c).
+        last = {"delete_child", "parent"}
+        host.wait_for(lambda: bool(last.intersection(host.tree.names(folder))), FILES_S)
+    due = []
+    for setting in settings:
+        adapter = kind_of_act(setting).adapter
+        if adapter:
+            is_about = name in netdevs_of_pci(host, adapter)
+        else:
+            is_about = present_name(host, setting.place or Place()) == name
+        if is_about and kind_of_act(host.present(setting)).is_due(host):
+            due.append(setting)
     # The adapter's settings first: they remove and recreate the netdevs.
     return sorted(due, key=lambda setting: kind_of_act(setting).port is None)
 
 
-def _wait_for_files(host: Host, name: str) -> None:
-    """Wait until an IPoIB netdev has the file that it gets last; a child that ``ip
-    link`` made gets none (Linux ulp/ipoib/ipoib_main.c and ipoib_vlan.c).
+def _restore(
+    host: HostEffects, run: Optional[Runner], setting: AtomicChange
+) -> tuple[bool, str]:
+    """Set one value; return whether the netdev has it then, and what was done, if
+    anything, or why not.
     """
-    folder = f"{NET_CLASS}/{name}"
-    if host.tree.text(f"{folder}/type") == str(ARPHRD_INFINIBAND):
-        last = {"delete_child", "parent"}
-        host.wait_for(lambda: bool(last.intersection(host.tree.names(folder))), FILES_S)
+    change, kind = setting.changes[0], kind_of_act(setting)
+    value = host.read(change, place=setting.place).value
+    tried = _tried(host, kind)
+    if value is not None and kind.accepts(value):
+        tried.unlink(missing_ok=True)
+        return True, ""
+    users: tuple[str, ...] = ()
+    if setting.effect == LINK_DOWN:
+        # Read under the lock: somebody may have started to use the netdev meanwhile.
+        facts = HostReader(host.root, run).facts()
+        present = kind_of_act(host.present(setting))
+        users = present.interrupts(NetdevUsers(_without_stored(facts)))
+    if users:
+        return False, f"stays {value}: in use ({', '.join(users)})"
+    if kind.port:
+        # Writing it recreates the netdevs, which starts this unit again: without the
+        # record, a value that the kernel never accepts would be written endlessly.
+        if tried.exists() and read_file(tried).decode() == change.after:
+            return False, f"stays {value}: an earlier write was not accepted"
+        tried.write_text(change.after or "")
+    try:
+        host.do(setting)
+    except EffectFailed as failed:
+        return False, f"stays {value}: {failed}"
+    now = host.read(change, place=setting.place).value
+    if not kind.accepts(now):
+        return False, f"is {now}, and should be {change.after}"
+    return True, f"was {value}, is {now}"
 
 
-def _is_about(host: Host, setting: AtomicChange, name: str) -> bool:
-    """Whether ``setting`` is for the netdev ``name`` or its adapter."""
-    adapter = kind_of_act(setting).adapter
-    if adapter:
-        return name in netdevs_of_pci(host, adapter)
-    return setting.place is not None and present_name(host, setting.place) == name
-
-
-@dataclass(frozen=True)
-class _Restorer:
-    host: HostEffects
-    run: Optional[Runner]
-    say: Callable[[str], None]
-
-    def restore(self, name: str, setting: AtomicChange) -> bool:
-        """Set one value; return True if the netdev has it then."""
-        change, kind = setting.changes[0], kind_of_act(setting)
-        what = f"{name}: {kind.label}"
-        value = self._read(setting)
-        if value is not None and kind.accepts(value):
-            self._tried(change).unlink(missing_ok=True)
-            return True
-        users = self._users(setting) if setting.effect == LINK_DOWN else ()
-        if users:
-            self.say(f"{what} stays {value}: in use ({', '.join(users)})")
-            return False
-        if kind.port and not self._first_try(change):
-            self.say(f"{what} stays {value}: an earlier write was not accepted")
-            return False
-        try:
-            self.host.do(setting)
-        except EffectFailed as failed:
-            self.say(f"{what} stays {value}: {failed}")
-            return False
-        now = self._read(setting)
-        if not kind.accepts(now):
-            self.say(f"{what} is {now}, and should be {change.after}")
-            return False
-        self.say(f"{what} was {value}, is {now}")
-        return True
-
-    def _read(self, setting: AtomicChange) -> Optional[str]:
-        return self.host.read(setting.changes[0], place=setting.place).value
-
-    def _users(self, setting: AtomicChange) -> tuple[str, ...]:
-        """Return whom a link that goes down would interrupt. They are read under the
-        lock, because somebody may have started to use the netdev while we waited.
-        """
-        facts = HostReader(self.host.root, self.run).facts()
-        present = kind_of_act(self.host.present(setting))
-        return present.interrupts(NetdevUsers(_without_stored(facts)))
-
-    def _first_try(self, change: Change) -> bool:
-        """Record that the value was tried, or return False if it was before. Writing it
-        recreates the netdevs, which starts this unit again: without the record, a value
-        that the kernel never accepts would be written endlessly.
-        """
-        mark = self._tried(change)
-        if mark.exists() and read_file(mark).decode() == change.after:
-            return False
-        mark.write_text(change.after or "")
-        return True
-
-    def _tried(self, change: Change) -> Path:
-        kind = kind_of(change)
-        address, number = kind.port or ("", 0)
-        what = "" if kind.label.endswith("_mtu") else "-type"
-        return under(self.host.root, f"{_TRIED}{address}-{number}{what}")
+def _tried(host: Host, kind: Kind) -> Path:
+    """Return the file with the value that was written to a port of an adapter."""
+    address, number = kind.port or ("", 0)
+    what = "" if kind.label.endswith("_mtu") else "-type"
+    return under(host.root, f"{_TRIED}{address}-{number}{what}")
 
 
 def _without_stored(facts: Facts) -> Facts:

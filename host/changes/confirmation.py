@@ -9,7 +9,7 @@ VDSM's own would fail.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Optional, Union
 
@@ -26,7 +26,6 @@ PROGRAM = "/usr/bin/ovirt-rdma-host"
 
 AGAIN_S = 30
 
-# systemd answers at once, or is busy starting units.
 _TIMEOUT_S = 30.0
 
 
@@ -47,20 +46,27 @@ class ConfirmationTimer:
         self._root = Path(root)
         self._run = run
 
-    def check(self) -> None:
-        """Raise NoTimer where systemd is not running."""
-        self._checked()
+    def check(self) -> Runner:
+        """Return what runs systemctl. Raises NoTimer where systemd is not running."""
+        run = self._runner()
+        if run is None:
+            raise NoTimer(
+                "systemd-not-running",
+                "--confirm-timeout needs systemd, which is not running here",
+                "leave out --confirm-timeout",
+            )
+        return run
 
-    def set(self, seconds: int, program: str = "") -> None:
+    def set(self, seconds: int) -> None:
         """Let systemd run ``unit unconfirmed`` in ``seconds``.
 
         Raises NoTimer where systemd is not running, or does not accept the timer.
         """
-        run = self._checked()
+        run = self.check()
         # A timer that a killed run left has the same name.
         self.cancel()
         try:
-            run(self._command(seconds, program or own_program()))
+            run(self._command(seconds, own_program()))
         except CommandFailed as error:
             raise NoTimer(
                 "timer-not-set",
@@ -87,22 +93,14 @@ class ConfirmationTimer:
             return f"the timer {self.unit}.timer cannot be stopped: {error}"
         return ""
 
-    def _checked(self) -> Runner:
-        run = self._runner()
-        if run is None:
-            raise NoTimer(
-                "systemd-not-running",
-                "--confirm-timeout needs systemd, which is not running here",
-                "leave out --confirm-timeout",
-            )
-        return run
-
     def _runner(self) -> Optional[Runner]:
         if not under(self._root, SYSTEMD_BOOTED).is_dir():
             return None
         if self._run is not None:
             return self._run
-        return _run if self._root == Path("/") else None
+        # systemd answers at once, or is busy starting units.
+        run = partial(run_command, timeout_s=_TIMEOUT_S)
+        return run if self._root == Path("/") else None
 
     def _command(self, seconds: int, program: str) -> tuple[str, ...]:
         return (
@@ -128,16 +126,11 @@ class ConfirmationTimer:
         )
 
 
-def own_program(argv: Optional[Sequence[str]] = None) -> str:
+def own_program() -> str:
     """Return the absolute path of the running ovirt-rdma-host, for the timer to run;
     that of the installed one if this process is another program.
     """
-    first = (sys.argv if argv is None else argv)[:1]
-    path = Path(first[0]).resolve() if first and first[0] else Path(PROGRAM)
+    path = Path(sys.argv[0] if sys.argv else "").resolve()
     if path.name == Path(PROGRAM).name and path.is_file():
         return str(path)
     return PROGRAM
-
-
-def _run(argv: Sequence[str]) -> str:
-    return run_command(argv, _TIMEOUT_S)

@@ -19,9 +19,6 @@ the journal then shows an open run, which the next one closes.
 
 from __future__ import annotations
 
-import errno
-import os
-import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -42,6 +39,7 @@ from ovirt_rdma.host.system.json_codec import (
     json_value,
     plain,
 )
+from ovirt_rdma.host.system.safe_file import read_own_file
 
 # The verbs of runs.
 APPLY = "apply"
@@ -173,7 +171,7 @@ class AppliedChange:
 
     @property
     def is_applied(self) -> bool:
-        """Whether it is applied: it was made, or may have been, and was not undone."""
+        """Whether it was made, or may have been, and was not undone."""
         return self.undone_by is None
 
     @property
@@ -272,22 +270,12 @@ class Ledger:
 
     def with_changes(self, changes: Iterable[AppliedChange]) -> Ledger:
         """Return the ledger with the new states of ``changes``, or new changes."""
-        new: dict[int, dict[int, AppliedChange]] = {}
+        runs = {run.number: run for run in self.runs}
         for change in changes:
-            new.setdefault(change.run, {})[change.number] = change
-        return Ledger(
-            tuple(
-                replace(
-                    run,
-                    acts=tuple(
-                        {**{a.number: a for a in run.acts}, **new[run.number]}.values()
-                    ),
-                )
-                if run.number in new
-                else run
-                for run in self.runs
-            )
-        )
+            run = runs[change.run]
+            acts = {**{act.number: act for act in run.acts}, change.number: change}
+            runs[run.number] = replace(run, acts=tuple(acts.values()))
+        return Ledger(tuple(runs.values()))
 
     def compacted(self, newest: int = RUNS_KEPT) -> Ledger:
         """Return the ledger with the newest runs, open runs, and runs with changes that
@@ -303,25 +291,21 @@ class Ledger:
         )
 
 
-def refuse_while_interrupted(ledger: Ledger) -> None:
-    """Raise Refused where a run was interrupted and is not rolled back yet."""
-    run = ledger.interrupted
-    if run:
+def refuse_while_open(ledger: Ledger, *, awaiting: bool = True) -> None:
+    """Raise Refused where a run was interrupted and is not rolled back yet, and, with
+    ``awaiting``, where one awaits confirmation.
+    """
+    if ledger.interrupted:
         raise Refused(
             "run-interrupted",
-            f"run {run.number} was interrupted, and could not be rolled back; nothing "
-            "was changed",
+            f"run {ledger.interrupted.number} was interrupted, and could not be rolled "
+            "back; nothing was changed",
             "find out why the journal cannot be written, then: ovirt-rdma-host revert",
         )
-
-
-def refuse_while_awaiting(ledger: Ledger) -> None:
-    """Raise Refused where a run awaits confirmation."""
-    run = ledger.awaiting
-    if run:
+    if awaiting and ledger.awaiting:
         raise Refused(
             "run-awaits-confirmation",
-            f"run {run.number} awaits confirmation",
+            f"run {ledger.awaiting.number} awaits confirmation",
             "ovirt-rdma-host confirm, or to undo it: ovirt-rdma-host revert",
         )
 
@@ -387,9 +371,7 @@ class Journal:
     def _bytes(self) -> Optional[bytes]:
         """Return the text; None if there is no journal."""
         try:
-            # O_NONBLOCK: a named pipe would wait for its writer.
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(self.path, flags)
+            return read_own_file(self.path)
         except FileNotFoundError:
             return None
         except PermissionError:
@@ -399,38 +381,12 @@ class Journal:
                 "run this command as root",
             ) from None
         except OSError as error:
-            link = error.errno == errno.ELOOP
-            why = "it is a symbolic link" if link else error.strerror or error
-            raise self._unreadable(why) from None
-        try:
-            why = _why_not_ours(os.fstat(descriptor))
-            if why:
-                raise self._unreadable(why)
-            with os.fdopen(descriptor, "rb", closefd=False) as stream:
-                return stream.read()
-        except OSError as error:
-            raise self._unreadable(error.strerror or error) from None
-        finally:
-            os.close(descriptor)
-
-    def _unreadable(self, why: object) -> JournalProblem:
-        return JournalProblem(
-            "journal-unreadable",
-            f"{self.path} cannot be used: {why}",
-            "nothing is changed until this is fixed; find out who changed it, and "
-            "restore the journal: a regular file of root's with mode 0600",
-        )
-
-
-def _why_not_ours(status: os.stat_result) -> str:
-    """Return, as a clause, why a file with this status cannot be trusted, or ""."""
-    if not stat.S_ISREG(status.st_mode):
-        return "it is not a regular file"
-    if status.st_uid not in (0, os.geteuid()):
-        return f"it belongs to the user {status.st_uid}, not to root"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return "other users than its owner may write to it"
-    return ""
+            raise JournalProblem(
+                "journal-unreadable",
+                f"{self.path} cannot be used: {error.strerror or error}",
+                "nothing is changed until this is fixed; find out who changed it, and "
+                "restore the journal: a regular file of root's with mode 0600",
+            ) from None
 
 
 class JournalWriter:
@@ -472,7 +428,7 @@ class JournalWriter:
         must: bool = False,
     ) -> None:
         """Record that the run ``number`` has ended; ``must`` as for :meth:`record`."""
-        run = next(run for run in self.ledger.runs if run.number == number)
+        (run,) = (run for run in self.ledger.runs if run.number == number)
         run = replace(run, outcome=outcome, ended=iso(now), sentence=sentence)
         self._write(self.ledger.with_run(run), must=must)
 

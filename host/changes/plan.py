@@ -91,24 +91,27 @@ def from_json_dict(data: object, where: str) -> Plan:
     ``where`` names the source in errors. Raises PlanFileProblem with the path of the
     key that is wrong.
     """
-    ids: list[object] = []
     try:
         content = PLAN.content(data)
-        if isinstance(content.get("steps"), list):
-            content["steps"] = [_without_id(step, ids) for step in content["steps"]]
+        steps = content.get("steps", ())
+        if isinstance(steps, list):
+            content["steps"] = [_without_id(step) for step in steps]
         plan = Records("the plan").read(Plan, content)
-    except WrongVersion as wrong:
-        raise PlanFileProblem("plan-file-version", f"{where}: {wrong}", _FIX) from None
+        for number, (step, given) in enumerate(zip(plan.steps, steps)):
+            if given.get("id") != step.id:
+                what = f"{given.get('id')!a}, not {step.id!a}"
+                raise WrongRecord(f"steps[{number}].id is {what}")
     except WrongRecord as wrong:
-        raise PlanFileProblem("plan-file-invalid", f"{where}: {wrong}", _FIX) from None
-    for number, (step, step_id) in enumerate(zip(plan.steps, ids)):
-        if step.id != step_id:
-            raise PlanFileProblem(
-                "plan-file-invalid",
-                f"{where}: steps[{number}].id is {step_id!a}, not {step.id!a}",
-                _FIX,
-            )
+        older = isinstance(wrong, WrongVersion)
+        id = "plan-file-version" if older else "plan-file-invalid"
+        raise PlanFileProblem(id, f"{where}: {wrong}", _FIX) from None
     return plan
+
+
+def _without_id(step: object) -> object:
+    if not isinstance(step, dict):
+        return step
+    return {key: value for key, value in step.items() if key != "id"}
 
 
 def load(path: Union[str, Path]) -> Plan:
@@ -160,13 +163,6 @@ def _may_replace(path: Path) -> bool:
     except (OSError, UnreadableJson):
         return False
     return isinstance(data, dict) and data.get("kind") == PLAN.kind and "steps" in data
-
-
-def _without_id(step: object, ids: list[object]) -> object:
-    if not isinstance(step, dict):
-        return step
-    ids.append(step.get("id"))
-    return {key: value for key, value in step.items() if key != "id"}
 
 
 def differences(

@@ -22,7 +22,7 @@ from __future__ import annotations
 import shlex
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Callable, Optional, Union
@@ -44,8 +44,7 @@ from ovirt_rdma.host.changes.journal import (
     Run,
     RunResult,
     iso,
-    refuse_while_awaiting,
-    refuse_while_interrupted,
+    refuse_while_open,
 )
 from ovirt_rdma.host.changes.kinds.kind import (
     AtomicChange,
@@ -61,12 +60,11 @@ from ovirt_rdma.host.changes.undo import (
     UndoPlan,
     finish,
     is_undo_needed,
-    plan_rollback,
     plan_undo,
     roll_back,
 )
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
@@ -82,7 +80,7 @@ from ovirt_rdma.host.system.signals import Signals, delayed_signals
 class RunRequest:
     """The parameters of a run.
 
-    ``verb``, ``by``, ``policy`` (its digest) and ``confirm_by`` are as in Run.
+    ``verb``, ``policy`` (its digest) and ``confirm_by`` are as in Run.
     ``facts`` are those from which the steps were decided; they identify netdevs.
     ``on_begin`` is called with the run's number before the first change, to set a
     timer: if it raises Problem, nothing is done. ``verify`` reads the host again after
@@ -91,7 +89,6 @@ class RunRequest:
     """
 
     verb: str = APPLY
-    by: str = ""
     policy: str = ""
     facts: Optional[Facts] = None
     confirm_by: Optional[int] = None
@@ -273,33 +270,6 @@ def _check(kind: Kind, value: Optional[str]) -> None:
     )
 
 
-def apply_steps(
-    host: HostEffects,
-    journal: Journal,
-    steps: Sequence[Step],
-    request: RunRequest,
-    listener: Listener,
-) -> RunResult:
-    """Do ``steps``, which :func:`.plan.gate` has allowed, and verify them. The caller
-    has the lock, and has called :func:`recover`.
-
-    Returns DONE with ``run`` None if there are no steps: no run begins. Raises Refused
-    where a run is open or awaits confirmation, or a value is not what the plan says,
-    and JournalProblem where the journal cannot be used; nothing was done then.
-    """
-    if not steps:
-        return RunResult(None, DONE, "there is nothing to do")
-    with delayed_signals() as signals:
-        writer = JournalWriter(journal, listener)
-        refuse_while_interrupted(writer.ledger)
-        refuse_while_awaiting(writer.ledger)
-        acts = with_earlier_values(
-            host, atomic_changes_of(steps, request.facts, request.new_uuid)
-        )
-        run = _Run(host, writer, writer.ledger.next_run, signals, request)
-        return run.carry_out(steps, acts)
-
-
 class _Stopped(Exception):
     """The run must be rolled back; the text says why, as a clause."""
 
@@ -311,18 +281,16 @@ class _Run:
     number: int
     signals: Signals
     request: RunRequest
-    boot: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.boot = self.host.boot_id()
 
     def carry_out(
         self, steps: Sequence[Step], acts: Sequence[AtomicChange]
     ) -> RunResult:
-        self._begin()
+        boot = self.host.boot_id()
+        changes = [AppliedChange(self.number, *one, boot) for one in enumerate(acts)]
+        known = {step.id: step for step in steps}
         try:
-            for step, numbered in _by_step(steps, acts):
-                self._do(step, numbered)
+            for step_id, of_step in groupby(changes, key=lambda one: one.act.step):
+                self._do(known[step_id], list(of_step))
             self._verify(steps)
             self._check_signals()
             count = f"{len(steps)} step{'' if len(steps) == 1 else 's'}"
@@ -335,34 +303,11 @@ class _Run:
             reason = f"internal error: {error!r}"
             roll_back(self.host, self.writer, self.number, reason)
             raise
-        return RunResult(self.number, DONE, sentence, tuple(s.id for s in steps))
+        return RunResult(self.number, DONE, sentence, tuple(known))
 
-    def _begin(self) -> None:
-        request = self.request
-        self.writer.begin(
-            Run(
-                self.number,
-                request.verb,
-                iso(self.host.now()),
-                self.boot,
-                request.by,
-                request.policy,
-                request.confirm_by,
-            )
-        )
-        try:
-            request.on_begin(self.number)
-        except Exception as error:
-            sentence = f"{error}; nothing was done"
-            self.writer.end(self.number, ROLLED_BACK, self.host.now(), sentence)
-            raise
-
-    def _do(self, step: Step, acts: Sequence[tuple[int, AtomicChange]]) -> None:
+    def _do(self, step: Step, changes: Sequence[AppliedChange]) -> None:
         self._check_signals()
         self.writer.doing(step.id, step.sentence)
-        changes = [
-            AppliedChange(self.number, number, act, self.boot) for number, act in acts
-        ]
         # All before the first is made: one can alter what another sets.
         self.writer.record(*changes, must=True)
         for change in changes:
@@ -395,9 +340,7 @@ class _Run:
         return tuple(values)
 
     def _verify(self, steps: Sequence[Step]) -> None:
-        if self.request.verify is None:
-            return
-        still_planned: Collection[str] = self.request.verify()
+        still_planned = self.request.verify() if self.request.verify else ()
         for step in steps:
             if step.id in still_planned and not _may_be_planned_again(step):
                 raise _Stopped(f"{step.id} was done, and is still planned")
@@ -405,14 +348,6 @@ class _Run:
     def _check_signals(self) -> None:
         if self.signals.asked:
             raise _Stopped(f"{self.signals.asked} asked the run to end")
-
-
-def _by_step(
-    steps: Sequence[Step], acts: Sequence[AtomicChange]
-) -> Iterator[tuple[Step, list[tuple[int, AtomicChange]]]]:
-    known = {step.id: step for step in steps}
-    for step_id, numbered in groupby(enumerate(acts), key=lambda pair: pair[1].step):
-        yield known[step_id], list(numbered)
 
 
 def _may_be_planned_again(step: Step) -> bool:
@@ -458,147 +393,24 @@ def _set_up_on(names: Collection[str], facts: Facts) -> Iterator[str]:
                 yield f"address: {address} on {netdev.name}"
 
 
-def revert(
-    host: HostEffects,
-    journal: Journal,
-    facts: Facts,
-    listener: Listener,
-    *,
-    only: Optional[str] = None,
-    allow_link_down: bool = False,
-    by: str = "",
-) -> RunResult:
-    """Revert the applied changes: all, or those of the step with the id ``only``. The
-    caller has the lock, and has called :func:`recover`.
-
-    Returns DONE, also if values of others were left (``left``), or PARTLY if a change
-    could not be undone and is still applied; ``run`` is None if nothing is applied.
-    Raises Refused where it would take down a link that is in use (according to
-    ``facts``) and ``allow_link_down`` is False, for a step that has no applied changes,
-    for a step that another one depends on, and for a single step while a run awaits
-    confirmation; JournalProblem where the journal cannot be used. Nothing was done
-    then.
-    """
-    with delayed_signals():
-        writer = JournalWriter(journal, listener)
-        ledger = writer.ledger
-        _check_revert(ledger, only)
-        if not ledger.applied:
-            return RunResult(None, DONE, "there are no changes to revert")
-        plan = _plan_revert(host, ledger, only, ledger.next_run)
-        reasons = [] if allow_link_down else _links_in_use(host, plan, facts)
-        if reasons:
-            raise Refused(
-                "netdevs-in-use",
-                "refused: the interfaces are in use",
-                "put the host into maintenance, detach the engine's networks that are "
-                "named, and run this again; or allow it with --allow-link-down",
-                reasons=reasons,
-            )
-        at, boot = iso(host.now()), host.boot_id()
-        writer.begin(Run(plan.by_run, REVERT, at, boot, by, only=only))
-        return finish(host, writer, plan, DONE)
+def _refuse_in_use(
+    host: HostEffects, plan: UndoPlan, facts: Facts, sentence: str, then: str
+) -> None:
+    """Raise Refused, with the steps of ``plan`` that take down a link in use."""
+    groups = [group for group in plan.groups if is_undo_needed(host, group)]
+    reasons = [link_in_use(*entry) for entry in interrupted_users(groups, facts)]
+    if reasons:
+        fix = (
+            "put the host into maintenance, detach the engine's networks that are "
+            f"named, {then}"
+        )
+        raise Refused("netdevs-in-use", sentence, fix, reasons=reasons)
 
 
 def _plan_revert(
     host: HostEffects, ledger: Ledger, only: Optional[str], by_run: int
 ) -> UndoPlan:
-    scope = {e.key for e in ledger.applied if only in (None, e.act.step)}
-    return plan_undo(host, ledger, scope, by_run)
-
-
-def _check_revert(ledger: Ledger, only: Optional[str]) -> None:
-    refuse_while_interrupted(ledger)
-    if only is None:
-        return
-    refuse_while_awaiting(ledger)
-    if only not in ledger.applied_steps:
-        fix = "list the runs: ovirt-rdma-host history"
-        if ledger.applied_steps:
-            fix = f"steps that can be reverted: {', '.join(ledger.applied_steps)}"
-        raise Refused("step-not-applied", f"step {only} has no changes to revert", fix)
-
-
-def _links_in_use(host: HostEffects, plan: UndoPlan, facts: Facts) -> list[Sentence]:
-    """Return a sentence for each step whose undo takes down a link in use."""
-    groups = [group for group in plan.groups if is_undo_needed(host, group)]
-    return [link_in_use(*entry) for entry in interrupted_users(groups, facts)]
-
-
-def recover(
-    host: HostEffects,
-    journal: Journal,
-    now: float,
-    listener: Listener,
-    facts: Optional[Callable[[], Facts]] = None,
-) -> Optional[RunResult]:
-    """Roll back an interrupted run, or finish it if it is a revert. Roll back a run
-    that awaits confirmation if its deadline has passed (``now``, seconds since 1970
-    UTC) or the host was booted since. The caller has the lock.
-
-    ``facts`` reads the host, because somebody may have started to use a netdev whose
-    link goes down in the rollback. Without it users are not checked.
-
-    Returns the result, None if no run was open. Raises Refused, with nothing done,
-    where ``facts`` show such users; JournalProblem.
-    """
-    with delayed_signals(end_after=True):
-        writer = JournalWriter(journal, listener)
-        results = []
-        run = writer.ledger.interrupted
-        if run:
-            results.append(_end_interrupted(host, writer, run, facts))
-        run = writer.ledger.awaiting
-        reason = _why_roll_back(host, run, now) if run else ""
-        if run and reason:
-            writer.say(f"{reason}; rolling it back")
-            results.append(roll_back(host, writer, run.number, reason))
-    return _together(results)
-
-
-def _end_interrupted(
-    host: HostEffects,
-    writer: JournalWriter,
-    run: Run,
-    facts: Optional[Callable[[], Facts]],
-) -> RunResult:
-    reverts, interrupted = run.verb == REVERT, f"run {run.number} was interrupted"
-    if reverts:
-        plan = _plan_revert(host, writer.ledger, run.only, run.number)
-    else:
-        plan = plan_rollback(host, writer.ledger, run.number)
-    reasons = _links_in_use(host, plan, facts()) if facts else []
-    if reasons:
-        ends = "finished" if reverts else "rolled back"
-        raise Refused(
-            "netdevs-in-use",
-            f"{interrupted}, and was not {ends}: the interfaces are in use",
-            "put the host into maintenance, detach the engine's networks that are "
-            "named, then: ovirt-rdma-host apply; or allow it: ovirt-rdma-host apply "
-            "--allow-link-down",
-            reasons=reasons,
-        )
-    if reverts:
-        writer.say(f"run {run.number}, a revert, was interrupted; finishing it")
-        return finish(host, writer, plan, DONE)
-    writer.say(f"{interrupted}; rolling it back")
-    return roll_back(host, writer, run.number, interrupted)
-
-
-def roll_back_unconfirmed(
-    host: HostEffects, journal: Journal, run: int, listener: Listener
-) -> Optional[RunResult]:
-    """Roll back the run with that number if it still awaits confirmation, whatever its
-    deadline is. The caller has the lock, and has called :func:`recover`.
-
-    Returns None if it does not await confirmation. Raises JournalProblem.
-    """
-    with delayed_signals():
-        writer = JournalWriter(journal, listener)
-        awaiting = writer.ledger.awaiting
-        if awaiting is None or awaiting.number != run:
-            return None
-        return roll_back(host, writer, run, f"run {run} was not confirmed")
+    return plan_undo(host, ledger, by_run, lambda e: only in (None, e.act.step))
 
 
 def may_be_rolled_back(ledger: Ledger, number: int) -> bool:
@@ -613,31 +425,6 @@ def may_be_rolled_back(ledger: Ledger, number: int) -> bool:
     return run.awaits_confirmation
 
 
-def _why_roll_back(host: HostEffects, run: Run, now: float) -> str:
-    """Return, as a clause, why ``run``, which awaits confirmation, must be rolled back
-    now, or "".
-    """
-    limit, boot = run.confirm_by, host.boot_id()
-    if limit is not None and now >= limit:
-        return f"run {run.number} was not confirmed in time"
-    if boot and boot != run.boot:
-        return f"run {run.number} was not confirmed before the host was booted"
-    if any(run.number in (act.undoing_run, act.undone_by) for act in run.acts):
-        return f"the rollback of run {run.number} was interrupted"
-    return ""
-
-
-def _together(results: list[RunResult]) -> Optional[RunResult]:
-    if len(results) < 2:
-        return results[0] if results else None
-    first, last = results
-    outcome = PARTLY if PARTLY in (first.outcome, last.outcome) else last.outcome
-    sentence = f"{first.sentence}; {last.sentence}"
-    return RunResult(
-        last.run, outcome, sentence, first.done + last.done, first.left + last.left
-    )
-
-
 class RecoveryIncomplete(Problem):
     """A run that was open is only partly rolled back, so no other may follow it."""
 
@@ -646,6 +433,8 @@ class HostRun:
     """Runs of ``by`` (``ovirt-rdma-host apply``, a hook's name) on the host below
     ``root``. ``run`` runs tools that read, ``effects`` makes the changes (None: the
     ordinary ones), ``listener`` receives the progress. The caller takes the lock.
+
+    All methods raise JournalProblem where the journal cannot be used.
     """
 
     def __init__(
@@ -676,20 +465,92 @@ class HostRun:
             self._seen = seen
         return self._facts
 
-    def recover(self, *, even_in_use: bool = False) -> Optional[RunResult]:
-        """Roll back a run that was interrupted or not confirmed in time; return None if
-        there is none. See :func:`recover`.
+    def apply(
+        self,
+        steps: Sequence[Step],
+        request: RunRequest,
+        listener: Optional[Listener] = None,
+    ) -> RunResult:
+        """Do ``steps``, which :func:`.plan.gate` has allowed, and verify them;
+        :meth:`recover` was called.
 
-        ``even_in_use``: also if that interrupts a netdev in use; otherwise Refused is
-        raised. Raises RecoveryIncomplete.
+        Returns DONE with ``run`` None if there are no steps: no run begins. Raises
+        Refused where a run is open or awaits confirmation, or a value is not what the
+        plan says; nothing was done then.
         """
-        result = recover(
-            self.effects,
-            self.journal,
-            self.effects.now(),
-            self.listener,
-            None if even_in_use else self.facts,
-        )
+        if not steps:
+            return RunResult(None, DONE, "there is nothing to do")
+        with delayed_signals() as signals:
+            writer = JournalWriter(self.journal, listener or self.listener)
+            refuse_while_open(writer.ledger)
+            acts = with_earlier_values(
+                self.effects, atomic_changes_of(steps, request.facts, request.new_uuid)
+            )
+            number, begun = writer.ledger.next_run, self._begun(request.verb)
+            writer.begin(
+                Run(number, *begun, self.by, request.policy, request.confirm_by)
+            )
+            try:
+                request.on_begin(number)
+            except Exception as error:
+                sentence = f"{error}; nothing was done"
+                writer.end(number, ROLLED_BACK, self.effects.now(), sentence)
+                raise
+            run = _Run(self.effects, writer, number, signals, request)
+            return run.carry_out(steps, acts)
+
+    def _begun(self, verb: str) -> tuple[str, str, str]:
+        return verb, iso(self.effects.now()), self.effects.boot_id()
+
+    def revert(
+        self,
+        only: Optional[str] = None,
+        *,
+        allow_link_down: bool = False,
+        listener: Optional[Listener] = None,
+    ) -> RunResult:
+        """Revert the applied changes: all, or those of the step with the id ``only``;
+        :meth:`recover` was called.
+
+        Returns DONE, also if values of others were left (``left``), or PARTLY if a
+        change could not be undone and is still applied; ``run`` is None if nothing is
+        applied. Raises Refused, with nothing done, where it would take down a link that
+        is in use and ``allow_link_down`` is False, for a step that another one depends
+        on, and for a single step while a run awaits confirmation; UsageProblem for a
+        step without applied changes.
+        """
+        host = self.effects
+        with delayed_signals():
+            writer = JournalWriter(self.journal, listener or self.listener)
+            ledger = writer.ledger
+            refuse_while_open(ledger, awaiting=only is not None)
+            if only is not None and only not in ledger.applied_steps:
+                known = ", ".join(ledger.applied_steps)
+                raise UsageProblem(
+                    "step-not-applied",
+                    f"step {only!r} has no changes to revert"
+                    + ("" if known else ", and neither has any other step"),
+                    f"steps that can be reverted: {known}" if known else "",
+                )
+            if not ledger.applied:
+                return RunResult(None, DONE, "there are no changes to revert")
+            plan = _plan_revert(host, ledger, only, ledger.next_run)
+            if not allow_link_down:
+                _refuse_in_use(
+                    host,
+                    plan,
+                    self.facts(),
+                    "refused: the interfaces are in use",
+                    "and run this again; or allow it with --allow-link-down",
+                )
+            writer.begin(Run(plan.by_run, *self._begun(REVERT), self.by, only=only))
+            return finish(host, writer, plan, DONE)
+
+    def recover(self, *, even_in_use: bool = False) -> Optional[RunResult]:
+        """Do :meth:`end_open_runs`. Raises RecoveryIncomplete where that is not
+        completely possible.
+        """
+        result = self.end_open_runs(even_in_use=even_in_use)
         if result is None:
             return None
         if result.outcome == PARTLY:
@@ -704,26 +565,88 @@ class HostRun:
         self.listener.note(result.sentence)
         return result
 
-    def apply(self, steps: Sequence[Step], request: RunRequest) -> RunResult:
-        """Do ``steps`` as :func:`apply_steps` does; :meth:`recover` was called."""
-        request = replace(request, by=self.by)
-        return apply_steps(self.effects, self.journal, steps, request, self.listener)
+    def end_open_runs(self, *, even_in_use: bool = False) -> Optional[RunResult]:
+        """Roll back an interrupted run, or finish it if it is a revert. Roll back a run
+        that awaits confirmation if its deadline has passed or the host was booted
+        since.
 
-    def revert(
-        self, only: Optional[str] = None, *, allow_link_down: bool = False
-    ) -> RunResult:
-        """Revert all steps or one, as :func:`revert` does; :meth:`recover` was
-        called.
+        ``even_in_use``: also if that interrupts a netdev that somebody has started to
+        use since; otherwise Refused is raised, with nothing done. Returns the result,
+        None if no run was open.
         """
-        return revert(
-            self.effects,
-            self.journal,
-            self.facts(),
-            self.listener,
-            only=only,
-            allow_link_down=allow_link_down,
-            by=self.by,
+        with delayed_signals(end_after=True):
+            writer = JournalWriter(self.journal, self.listener)
+            results = []
+            run = writer.ledger.interrupted
+            if run:
+                results.append(self._end_interrupted(writer, run, even_in_use))
+            run = writer.ledger.awaiting
+            reason = self._why_roll_back(run) if run else ""
+            if run and reason:
+                writer.say(f"{reason}; rolling it back")
+                results.append(roll_back(self.effects, writer, run.number, reason))
+        if len(results) < 2:
+            return results[0] if results else None
+        first, last = results
+        return replace(
+            last,
+            outcome=PARTLY if first.outcome == PARTLY else last.outcome,
+            sentence=f"{first.sentence}; {last.sentence}",
+            done=first.done + last.done,
+            left=first.left + last.left,
         )
+
+    def _end_interrupted(
+        self, writer: JournalWriter, run: Run, even_in_use: bool
+    ) -> RunResult:
+        host, reverts = self.effects, run.verb == REVERT
+        interrupted = f"run {run.number} was interrupted"
+        if reverts:
+            plan = _plan_revert(host, writer.ledger, run.only, run.number)
+        else:
+            plan = plan_undo(
+                host, writer.ledger, run.number, lambda entry: entry.run == run.number
+            )
+        if not even_in_use:
+            ends = "finished" if reverts else "rolled back"
+            _refuse_in_use(
+                host,
+                plan,
+                self.facts(),
+                f"{interrupted}, and was not {ends}: the interfaces are in use",
+                "then: ovirt-rdma-host apply; or allow it: ovirt-rdma-host apply "
+                "--allow-link-down",
+            )
+        if reverts:
+            writer.say(f"run {run.number}, a revert, was interrupted; finishing it")
+            return finish(host, writer, plan, DONE)
+        writer.say(f"{interrupted}; rolling it back")
+        return finish(host, writer, plan, ROLLED_BACK, interrupted)
+
+    def _why_roll_back(self, run: Run) -> str:
+        """Return, as a clause, why ``run``, which awaits confirmation, must be rolled
+        back now, or "".
+        """
+        limit, boot = run.confirm_by, self.effects.boot_id()
+        if limit is not None and self.effects.now() >= limit:
+            return f"run {run.number} was not confirmed in time"
+        if boot and boot != run.boot:
+            return f"run {run.number} was not confirmed before the host was booted"
+        if any(run.number in (act.undoing_run, act.undone_by) for act in run.acts):
+            return f"the rollback of run {run.number} was interrupted"
+        return ""
+
+    def roll_back_unconfirmed(self, number: int) -> Optional[RunResult]:
+        """Roll back the run with that number if it still awaits confirmation, whatever
+        its deadline is; :meth:`recover` was called. Returns None if it does not.
+        """
+        with delayed_signals():
+            writer = JournalWriter(self.journal, self.listener)
+            awaiting = writer.ledger.awaiting
+            if awaiting is None or awaiting.number != number:
+                return None
+            reason = f"run {number} was not confirmed"
+            return roll_back(self.effects, writer, number, reason)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Optional
+from functools import cached_property
+from typing import Callable, Optional
 
 from ovirt_rdma.host.changes.journal import (
     PARTLY,
@@ -49,8 +50,10 @@ from ovirt_rdma.host.changes.journal import (
     RunResult,
 )
 from ovirt_rdma.host.changes.kinds.kind import (
+    NO_VALUE,
     AtomicChange,
     EffectFailed,
+    Kind,
     Property,
     Reading,
     Values,
@@ -88,18 +91,51 @@ def _may_be_group_mtu(change: Change, value: Optional[str]) -> bool:
     return change.clamped and of_group and kind_of(change).accepts(value)
 
 
-@dataclass(frozen=True)
+@dataclass
 class UndoChange:
-    """``entry`` is undone to the values ``to``; ``act`` is its change with the present
-    names. ``why`` is set if these are somebody else's values, which stay.
-    ``going_with`` are the changes of what it made, which are removed with it.
+    """A change that is applied, its present state, and how it is undone.
+
+    ``act`` is the change of ``entry`` with the present names, ``reading`` the value of
+    its first change. ``gone``: its netdev, profile or unit no longer exists.
+    ``lowered``: the kernel may have lowered the number (an MTU in datagram mode).
+
+    It is undone to the values ``to``; None: nothing has to be done. ``why`` is set if
+    these are somebody else's values, which stay. ``going_with`` are the changes of what
+    it made, which are removed with it.
     """
 
     entry: AppliedChange
     act: AtomicChange
-    to: Values
+    reading: Reading = NO_VALUE
+    gone: bool = False
+    lowered: bool = False
+    to: Optional[Values] = None
     why: Optional[Sentence] = None
     going_with: tuple[AppliedChange, ...] = ()
+
+    @cached_property
+    def kind(self) -> Kind:
+        """The kind of the change."""
+        return kind_of_act(self.act)
+
+    @property
+    def value(self) -> Optional[str]:
+        """The first of the values ``to``."""
+        return self.to[0] if self.to else None
+
+    def is_restored(self, host: HostEffects, *, settled: bool = False) -> bool:
+        """Whether the host has the value that is restored. If the step is ``settled``,
+        a value that the kernel has lowered counts too.
+        """
+        value, change = self.value, self.act.changes[0]
+        reading = host.read(change, self.act.uuid, self.act.place)
+        if reading.problem:
+            return False
+        if self.kind.same(value, reading.value):
+            return True
+        clamped = replace(change, after=value, clamped=True)
+        lowered = settled and _follows_group(host, change)
+        return lowered and _may_be_group_mtu(clamped, reading.value)
 
 
 @dataclass(frozen=True)
@@ -119,176 +155,152 @@ class UndoPlan:
         return tuple(dict.fromkeys(undo.why for undo in undone if undo.why))
 
 
-@dataclass(frozen=True)
-class _Present:
-    """The present state of a change. ``act`` has the present names, ``reading`` the
-    value of its first change. ``gone``: its netdev, profile or unit no longer exists.
-    ``lowered``: the kernel may have lowered the number (an MTU in datagram mode).
-    """
-
-    act: AtomicChange
-    reading: Reading
-    gone: bool
-    lowered: bool
-
-
 def plan_undo(
-    host: HostEffects, ledger: Ledger, scope: Collection[Key], by_run: int
+    host: HostEffects,
+    ledger: Ledger,
+    by_run: int,
+    undoes: Callable[[AppliedChange], bool],
 ) -> UndoPlan:
-    """Read the values of all applied changes, and plan the undo of those in ``scope``
-    by the run ``by_run``, which may itself have been interrupted before.
+    """Read the values of all applied changes, and plan the undo of those that the run
+    ``by_run`` ``undoes``; it may itself have been interrupted before.
 
-    Raises Refused where another step, which is not in ``scope``, depends on one.
+    Raises Refused where another step, which it does not undo, depends on one.
     """
     readings: dict[Property, Reading] = {}
-    present = {}
+    applied = []
     for entry in ledger.applied:
         act = host.present(entry.act)
         change, sets = act.changes[0], kind_of_act(act).sets
         if sets not in readings:
             readings[sets] = host.read(change, act.uuid, act.place)
-        present[entry.key] = _Present(
-            act, readings[sets], host.gone(act), _follows_group(host, change)
-        )
-    plan = _Plan(ledger.applied, scope, present, host.boot_id(), by_run)
-    plan.plan_makers()
-    plan.plan_properties()
-    return plan.result()
+        lowered = _follows_group(host, change)
+        applied.append(UndoChange(entry, act, readings[sets], host.gone(act), lowered))
+    scope = {entry.key for entry in ledger.applied if undoes(entry)}
+    return _Plan(applied, scope, host.boot_id(), by_run).made()
 
 
 @dataclass
 class _Plan:
     """Plans the undo. Pure. ``boot`` is the kernel's boot id now, "" if unknown."""
 
-    applied: Sequence[AppliedChange]
+    applied: Sequence[UndoChange]
     scope: Collection[Key]
-    present: dict[Key, _Present]
     boot: str
     by_run: int
-    going_with: dict[Key, list[AppliedChange]] = field(default_factory=dict)
-    parts: set[Key] = field(default_factory=set)
-    to: dict[Key, tuple[Values, Optional[Sentence]]] = field(default_factory=dict)
     released: list[AppliedChange] = field(default_factory=list)
 
-    def plan_makers(self) -> None:
-        """Plan the removal of what we made, with the later changes to it."""
-        kinds = {key: kind_of_act(now.act) for key, now in self.present.items()}
-        for entry in self.applied:
-            maker = kinds[entry.key]
-            if not maker.is_maker or entry.key not in self.scope:
+    def made(self) -> UndoPlan:
+        """Return the plan, the newest changes first."""
+        parts = self._plan_makers()
+        chains: dict[Property, list[UndoChange]] = {}
+        for undo in self.applied:
+            if undo.to is not None or undo.entry.key in parts:
                 continue
-            later = [
-                part
-                for part in self.applied
-                if part is not entry
-                and maker.owns(kinds[part.key])
-                and part.key not in self.parts
-            ]
-            self.parts.update(part.key for part in later)
-            self.going_with[entry.key] = later
-            self.to[entry.key] = ((None,) * len(entry.act.changes), None)
-        for part_key in self.parts:
-            self.to.pop(part_key, None)
-
-    def plan_properties(self) -> None:
-        """Plan the undo of all other changes, property by property."""
-        chains: dict[Property, list[AppliedChange]] = {}
-        for entry in self.applied:
-            now = self.present[entry.key]
-            if entry.key in self.to or entry.key in self.parts:
-                continue
-            kind = kind_of_act(now.act)
-            if kind.stays:
-                self._release([entry], kind.stays)
-            elif now.gone:
-                self._release([entry], f"{describe(now.act)} no longer exists")
+            if undo.kind.stays:
+                self._release([undo], undo.kind.stays)
+            elif undo.gone:
+                self._release([undo], f"{undo.kind.describe()} no longer exists")
             else:
-                chains.setdefault(kind.sets, []).append(entry)
+                chains.setdefault(undo.kind.sets, []).append(undo)
         for chain in chains.values():
             self._plan_property(chain)
-
-    def result(self) -> UndoPlan:
-        """Return the plan, the newest changes first."""
         groups: dict[tuple[int, str], list[UndoChange]] = {}
-        for entry in reversed(self.applied):
-            if entry.key in self.to:
-                to, why = self.to[entry.key]
-                act = self.present[entry.key].act
-                going_with = tuple(self.going_with.get(entry.key, ()))
-                undo = UndoChange(entry, act, to, why, going_with)
-                groups.setdefault(entry.group, []).append(undo)
-        return UndoPlan(
-            self.by_run,
-            tuple(tuple(group) for group in groups.values()),
-            tuple(self.released),
-        )
+        for undo in reversed(self.applied):
+            if undo.to is not None:
+                groups.setdefault(undo.entry.group, []).append(undo)
+        in_order = tuple(tuple(group) for group in groups.values())
+        return UndoPlan(self.by_run, in_order, tuple(self.released))
 
-    def _release(self, entries: Iterable[AppliedChange], why: str) -> None:
+    def _plan_makers(self) -> set[Key]:
+        """Plan the removal of what we made; return the later changes to it, which are
+        removed too.
+        """
+        parts: set[Key] = set()
+        for maker in self.applied:
+            if not maker.kind.is_maker or maker.entry.key not in self.scope:
+                continue
+            maker.going_with = tuple(
+                part.entry
+                for part in self.applied
+                if part is not maker
+                and maker.kind.owns(part.kind)
+                and part.entry.key not in parts
+            )
+            parts.update(part.key for part in maker.going_with)
+            maker.to = (None,) * len(maker.act.changes)
+        for undo in self.applied:
+            if undo.entry.key in parts:
+                undo.to = None
+        return parts
+
+    def _release(self, undone: Iterable[UndoChange], why: str) -> None:
         self.released += [
-            replace(entry, undone_by=self.by_run, why=why)
-            for entry in entries
-            if entry.key in self.scope
+            replace(undo.entry, undone_by=self.by_run, why=why)
+            for undo in undone
+            if undo.entry.key in self.scope
         ]
 
-    def _plan_property(self, chain: list[AppliedChange]) -> None:
+    def _plan_property(self, chain: list[UndoChange]) -> None:
         """Plan the undo of the applied changes of one property, the oldest first."""
-        ours = [entry for entry in chain if entry.key in self.scope]
+        ours = [undo for undo in chain if undo.entry.key in self.scope]
         if not ours:
             return
-        newest = chain[-1]
+        now = chain[-1]
         later = chain[chain.index(ours[0]) :]
         if later != ours:
-            by = next(entry for entry in later if entry.key not in self.scope)
-            raise _needed_by(ours[0].act.step, by.act.step)
+            step = ours[0].act.step
+            by = next(u.act.step for u in later if u.entry.key not in self.scope)
+            raise Refused(
+                "step-needed-by-others",
+                f"{step} cannot be reverted alone: {by} depends on it",
+                f"revert {by} first, or all changes: ovirt-rdma-host revert",
+            )
         # The two parts have different values to restore.
         older, own = _split_at_foreign_value(ours)
-        now = self.present[newest.key]
         if not now.reading.problem and not self._is_ours(own, now):
-            if self._rebooted(newest):
+            if self._rebooted(now):
                 why = "it has the kernel's own value since the host's boot"
                 self._release(ours, why)
             else:
-                self._keep(ours, now.reading.value, _changed_since(newest, now))
+                _leave(ours, now.reading.value, _changed_since(now))
             return
-        for entry in own:
-            to = self._undo_values(entry)
-            if to == (None,) and kind_of_act(entry.act).is_volatile:
-                self._release([entry], "it had no value before: we had made its netdev")
-            else:
-                self.to[entry.key] = (to, _why_kept(entry, to))
+        for undo in own:
+            undo.to = self._undo_values(undo.entry)
+            if undo.to == (None,) and undo.kind.is_volatile:
+                undo.to = None
+                self._release([undo], "it had no value before: we had made its netdev")
+            elif undo.to != undo.entry.act.before:
+                # Recorded before an interruption.
+                what = describe(undo.entry.act)
+                undo.why = _by_others(f"{what} was changed since by someone else")
         if older:
-            self._plan_older(older, own[0])
+            self._plan_older(older, own[0].entry, now)
 
-    def _plan_older(self, older: Sequence[AppliedChange], entry: AppliedChange) -> None:
+    def _plan_older(
+        self, older: Sequence[UndoChange], entry: AppliedChange, now: UndoChange
+    ) -> None:
         """Plan for the changes from before somebody else set the value that ``entry``
         found.
         """
         value = entry.act.before[0]
-        what = describe(self.present[entry.key].act)
-        kind = kind_of_act(entry.act)
-        text = kind.value_text(value)
-        kept = f"{what} was {text} before run {entry.run}, which is kept"
-        if kind.is_volatile and older[-1].boot != entry.boot:
-            self._release(older, kept)
+        text = now.kind.value_text(value)
+        left = f"{now.kind.describe()} was {text} before run {entry.run}, which is kept"
+        if now.kind.is_volatile and older[-1].entry.boot != entry.boot:
+            self._release(older, left)
         else:
-            self._keep(older, value, _by_others(f"{kept}: someone else had set it"))
+            _leave(older, value, _by_others(f"{left}: someone else had set it"))
 
-    def _keep(
-        self, entries: Sequence[AppliedChange], value: Optional[str], why: Sentence
-    ) -> None:
-        for entry in entries:
-            self.to[entry.key] = ((value,), why)
-
-    def _is_ours(self, own: Sequence[AppliedChange], now: _Present) -> bool:
+    def _is_ours(self, own: Sequence[UndoChange], now: UndoChange) -> bool:
         """Whether the value ``now`` may come from ``own``, our changes of a property
         since somebody else last changed it, or from their undo by this run.
         """
-        newest, change = own[-1], now.act.changes[0]
-        volatile = kind_of_act(now.act).is_volatile
-        if volatile and not self._rebooted(newest) and self._in_the_middle(newest):
+        newest = own[-1].entry
+        mine = now.kind.is_volatile and not self._rebooted(own[-1])
+        if mine and self._in_the_middle(newest):
             return True
-        known = (*self._undo_values(own[0]), *_left_by(newest))
-        return _is_one_of(change, now.reading.value, known, lowered=now.lowered)
+        known = (*self._undo_values(own[0].entry), *_left_by(newest))
+        value, change = now.reading.value, now.act.changes[0]
+        return _is_one_of(change, value, known, lowered=now.lowered)
 
     def _undo_values(self, entry: AppliedChange) -> Values:
         """Return the values that the undo of ``entry`` restores; those that this run
@@ -303,36 +315,38 @@ class _Plan:
         return any(
             other.undoing_run == self.by_run
             or (other.run == self.by_run and other.found is None)
-            for other in self.applied
+            for other in (undo.entry for undo in self.applied)
             if other.group == entry.group
         )
 
-    def _rebooted(self, entry: AppliedChange) -> bool:
-        volatile = kind_of_act(entry.act).is_volatile
-        return volatile and bool(self.boot) and entry.boot != self.boot
+    def _rebooted(self, undo: UndoChange) -> bool:
+        other = bool(self.boot) and undo.entry.boot != self.boot
+        return undo.kind.is_volatile and other
+
+
+def _leave(undone: Iterable[UndoChange], value: Optional[str], why: Sentence) -> None:
+    for undo in undone:
+        undo.to, undo.why = (value,), why
 
 
 def _split_at_foreign_value(
-    acts: Sequence[AppliedChange],
-) -> tuple[Sequence[AppliedChange], Sequence[AppliedChange]]:
-    """Return the changes ``acts`` of one property, the oldest first, in two parts: from
+    ours: Sequence[UndoChange],
+) -> tuple[Sequence[UndoChange], Sequence[UndoChange]]:
+    """Return the changes ``ours`` of one property, the oldest first, in two parts: from
     before somebody else last changed it, and from after that.
     """
+    acts = [undo.entry for undo in ours]
     for position in range(len(acts) - 1, 0, -1):
         entry, older = acts[position], acts[position - 1]
         found = entry.act.before[0] if entry.act.before else None
         known = (*acts[0].act.before, *_left_by(older))
         if not _is_one_of(older.act.changes[0], found, known, lowered=True):
-            return acts[:position], acts[position:]
-    return (), acts
+            return ours[:position], ours[position:]
+    return (), ours
 
 
 def _is_one_of(
-    change: Change,
-    value: Optional[str],
-    known: Values,
-    *,
-    lowered: bool,
+    change: Change, value: Optional[str], known: Values, *, lowered: bool
 ) -> bool:
     """Whether ``value`` is what ``change`` sets or one of the ``known`` values; if it
     may be ``lowered``, also that of the broadcast group.
@@ -352,39 +366,22 @@ def _left_by(entry: AppliedChange) -> Values:
     return (*found, *(entry.undoing or ()))
 
 
-def _needed_by(step: str, by: str) -> Refused:
-    return Refused(
-        "step-needed-by-others",
-        f"{step} cannot be reverted alone: {by} depends on it",
-        f"revert {by} first, or all changes: ovirt-rdma-host revert",
-    )
-
-
 def _by_others(sentence: str) -> Sentence:
     return Sentence("value-changed-by-others", sentence)
 
 
-def _changed_since(newest: AppliedChange, now: _Present) -> Sentence:
-    kind, why = kind_of_act(now.act), ""
+def _changed_since(now: UndoChange) -> Sentence:
+    kind, found, why = now.kind, now.entry.found, ""
     if not kind.is_text:
-        ours = newest.found[0] if newest.found else newest.act.changes[0].after
+        ours = found[0] if found else now.entry.act.changes[0].after
         values = kind.value_text(now.reading.value), kind.value_text(ours)
         why = " (now {}, ours {})".format(*values)
-    return _by_others(f"{describe(now.act)} was changed since by someone else{why}")
-
-
-def _why_kept(entry: AppliedChange, to: Values) -> Optional[Sentence]:
-    """Return the reason if ``to`` is somebody else's value, as was recorded before an
-    interruption.
-    """
-    if to == entry.act.before:
-        return None
-    return _by_others(f"{describe(entry.act)} was changed since by someone else")
+    return _by_others(f"{kind.describe()} was changed since by someone else{why}")
 
 
 def is_undo_needed(host: HostEffects, group: Sequence[UndoChange]) -> bool:
     """Whether undoing ``group`` would change the host as it is now."""
-    return not all(_is_restored(host, undo) for undo in group)
+    return not all(undo.is_restored(host) for undo in group)
 
 
 def finish(
@@ -400,20 +397,14 @@ def finish(
     any more.
     """
     undone = _Execution(host, writer, plan.by_run)
-    undone.carry_out(plan)
+    steps = undone.carry_out(plan)
     if undone.failed:
         outcome = PARTLY
     sentence = f"{reason}; {undone.summary}" if reason else undone.summary
     writer.end(plan.by_run, outcome, host.now(), sentence)
-    done = () if reason else tuple(undone.steps)
     sentence += writer.unrecorded
+    done = () if reason else steps
     return RunResult(plan.by_run, outcome, sentence, done, tuple(undone.left))
-
-
-def plan_rollback(host: HostEffects, ledger: Ledger, run: int) -> UndoPlan:
-    """Return the plan that undoes all applied changes of ``run``."""
-    scope = {entry.key for entry in ledger.applied if entry.run == run}
-    return plan_undo(host, ledger, scope, run)
 
 
 def roll_back(
@@ -422,20 +413,17 @@ def roll_back(
     """Undo all applied changes of ``run``, because of ``reason``, a clause. Returns
     ROLLED_BACK, or PARTLY, see :func:`finish`.
     """
-    plan = plan_rollback(host, writer.ledger, run)
+    plan = plan_undo(host, writer.ledger, run, lambda entry: entry.run == run)
     return finish(host, writer, plan, ROLLED_BACK, reason)
 
 
 @dataclass
 class _Execution:
-    """Carries out a plan. ``steps`` were undone, or nothing had to be done, in this
-    order; ``left`` has what was left, or could not be undone.
-    """
+    """Carries out a plan; ``left`` has what was left, or could not be undone."""
 
     host: HostEffects
     writer: JournalWriter
     by_run: int
-    steps: list[str] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
     # The steps of changes that were undone, or deleted with one that was.
     closed: list[str] = field(default_factory=list)
@@ -456,7 +444,8 @@ class _Execution:
             return f"all is as before, except {names}, which others have changed"
         return "all is as before"
 
-    def carry_out(self, plan: UndoPlan) -> None:
+    def carry_out(self, plan: UndoPlan) -> tuple[str, ...]:
+        """Return the steps that were undone, or where nothing had to be done."""
         self.writer.record(*plan.released)
         # Recorded before anything is done: once the newer changes are closed, a value
         # that stays may look like one that an older change had set.
@@ -465,7 +454,7 @@ class _Execution:
             self._undo_step(group)
         touched = [*self.closed, *(entry.act.step for entry in plan.released)]
         failed = {left.step for left in self.failed}
-        self.steps = [step for step in dict.fromkeys(touched) if step not in failed]
+        return tuple(step for step in dict.fromkeys(touched) if step not in failed)
 
     def _record(self, undone: Iterable[UndoChange]) -> None:
         """Record to which values changes are about to be undone."""
@@ -483,66 +472,44 @@ class _Execution:
             self._record(group)
             for undo in group:
                 try:
-                    if not _is_restored(self.host, undo):
-                        self.host.undo(replace(undo.act, before=undo.to))
+                    if not undo.is_restored(self.host):
+                        self.host.undo(replace(undo.act, before=undo.to or ()))
                 except EffectFailed as error:
                     failed[undo.entry.key] = error
             for undo in group:
-                if undo.entry.key not in failed and not _is_restored(
-                    self.host, undo, settled=True
-                ):
-                    failed[undo.entry.key] = self._not_restored(undo)
+                key = undo.entry.key
+                if key not in failed and not undo.is_restored(self.host, settled=True):
+                    failed[key] = self._not_restored(undo)
         for undo in group:
             self._close(undo, failed.get(undo.entry.key))
 
     def _close(self, undo: UndoChange, error: Optional[EffectFailed]) -> None:
-        act = undo.act
+        what = undo.kind.describe()
+        why, fix = undo.why, ""
         if error:
             # The sentence of the error names the property and the reason.
-            fix = error.fix or kind_of_act(act).manual_fix(undo.to[0])
-            self._leave(act, Sentence(error.id, str(error)), fix, failed=True)
-            return
-        removed = f"removed with {describe(act)}"
-        self.writer.record(
-            replace(undo.entry, undone_by=self.by_run, why=undo.why or ""),
-            *(
-                replace(part, undone_by=self.by_run, why=removed)
-                for part in undo.going_with
-            ),
-        )
-        if undo.why:
-            self._leave(act, undo.why)
-        self.closed += [part.act.step for part in undo.going_with]
-        self.closed.append(act.step)
-
-    def _leave(
-        self, act: AtomicChange, why: Sentence, fix: str = "", *, failed: bool = False
-    ) -> None:
-        """Report once that a change is left, or could not be undone."""
-        if (why, failed) not in [(left.why, left.failed) for left in self.left]:
-            self.left.append(Left(act.step, describe(act), why, fix, failed))
+            fix = error.fix or undo.kind.manual_fix(undo.value)
+            why = Sentence(error.id, str(error))
+        else:
+            self.writer.record(
+                replace(undo.entry, undone_by=self.by_run, why=why or ""),
+                *(
+                    replace(part, undone_by=self.by_run, why=f"removed with {what}")
+                    for part in undo.going_with
+                ),
+            )
+            self.closed += [part.act.step for part in (*undo.going_with, undo.entry)]
+        failed = error is not None
+        # Each reason once.
+        if why and (why, failed) not in [(one.why, one.failed) for one in self.left]:
+            self.left.append(Left(undo.act.step, what, why, fix, failed))
 
     def _not_restored(self, undo: UndoChange) -> EffectFailed:
-        act, kind = undo.act, kind_of_act(undo.act)
+        act, kind = undo.act, undo.kind
         reading = self.host.read(act.changes[0], act.uuid, act.place)
         now = reading.problem or f"it is {kind.value_text(reading.value)}"
-        wanted = kind.value_text(undo.to[0], "its earlier text")
+        wanted = kind.value_text(undo.value, "its earlier text")
         return EffectFailed(
             "value-not-restored",
-            f"{describe(act)} was not restored to {wanted}: {now}",
+            f"{kind.describe()} was not restored to {wanted}: {now}",
         )
-
-
-def _is_restored(host: HostEffects, undo: UndoChange, *, settled: bool = False) -> bool:
-    """Whether the host has the value that ``undo`` restores. If the step is
-    ``settled``, a value that the kernel has lowered counts too.
-    """
-    act, change = undo.act, undo.act.changes[0]
-    reading = host.read(change, act.uuid, act.place)
-    if reading.problem:
-        return False
-    if kind_of_act(act).same(undo.to[0], reading.value):
-        return True
-    clamped = replace(change, after=undo.to[0], clamped=True)
-    lowered = settled and _follows_group(host, change)
-    return lowered and _may_be_group_mtu(clamped, reading.value)

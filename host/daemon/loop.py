@@ -28,7 +28,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, NoReturn, Optional, Protocol, Union
+from typing import Any, Callable, NoReturn, Optional, Union
 
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.enablement.state import marker_mode
@@ -234,22 +234,10 @@ class Task:
         """Take away what nobody must take for the present, when the daemon ends."""
 
 
-class Child(Protocol):
-    """A run of a task in another process."""
-
-    @property
-    def file(self) -> int:
-        """A descriptor that can be read when the process has ended."""
-
-    def ended(self) -> Optional[bytes]:
-        """Return what it has sent, if it has ended. Never waits."""
-
-    def send(self, number: int) -> None:
-        """Send it a signal."""
-
-
-class _Fork:
-    """A child process: a fork that runs a task and sends its result."""
+class Child:
+    """A run of a task in a child process: a fork that sends its result. ``file`` is a
+    descriptor that can be read when it has ended.
+    """
 
     def __init__(self, task: Task, stored: Optional[StoredPolicy], note: Note) -> None:
         self.file, writer = os.pipe()
@@ -269,6 +257,7 @@ class _Fork:
         os.set_blocking(self.file, False)
 
     def ended(self) -> Optional[bytes]:
+        """Return what it has sent, if it has ended. Never waits."""
         try:
             while not self._closed:
                 part = os.read(self.file, _PART)
@@ -282,6 +271,7 @@ class _Fork:
         return self._data
 
     def send(self, number: int) -> None:
+        """Send it a signal."""
         os.kill(self._pid, number)
 
 
@@ -386,7 +376,7 @@ class Daemon:
         note: Note,
         *,
         clock: Callable[[], float] = seconds_after_boot,
-        start: Callable[[Task, Optional[StoredPolicy], Note], Child] = _Fork,
+        start: Callable[[Task, Optional[StoredPolicy], Note], Child] = Child,
         tell: Callable[[str], None] = tell_systemd,
     ) -> None:
         self._root, self._note, self._clock = root, note, clock
@@ -467,10 +457,9 @@ class Daemon:
     def _begin(self, entry: _Entry) -> None:
         entry.began, entry.asked, entry.killed = self._clock(), None, None
         entry.is_hurried = False
+        stored = self._stored_for(entry.task)
         try:
-            entry.child = self._start(
-                entry.task, self._stored_for(entry.task), self._noted(entry)
-            )
+            entry.child = self._start(entry.task, stored, self._noted(entry))
         except OSError as error:
             why = f"no process could be started: {error.strerror}"
             self._finish(entry, FAILED, Result(why))
@@ -497,13 +486,11 @@ class Daemon:
                 child.send(signal.SIGKILL)
 
     def _take(self, entry: _Entry, data: bytes) -> None:
-        sent: Optional[Sent] = None
-        with contextlib.suppress(EOFError, pickle.UnpicklingError):
-            sent = pickle.loads(data)  # noqa: S301  (by our own child process)
-        if sent is None:
-            late = entry.killed is not None or entry.asked is not None
+        try:
+            sent: Sent = pickle.loads(data)  # noqa: S301  (by our own child process)
+        except (EOFError, pickle.UnpicklingError):
             why = "its process ended without a result"
-            if late:
+            if entry.killed is not None or entry.asked is not None:
                 why = f"it did not end within {entry.task.deadline_s:.0f} s"
             self._finish(entry, FAILED, Result(f"{why}, and is tried again"))
             return
@@ -582,18 +569,16 @@ class Daemon:
         """End the present runs, within GRACE_S and a second."""
         with contextlib.suppress(OSError):
             self._tell("STOPPING=1")
-        asked: list[Child] = []
-        others: list[Child] = []
+        running: dict[bool, list[Child]] = {True: [], False: []}
         for entry in self._entries:
-            if entry.child is None:
-                continue
-            asks = entry.task.changes_host and entry.killed is None
-            entry.child.send(signal.SIGTERM if asks else signal.SIGKILL)
-            (asked if asks else others).append(entry.child)
-        asked = _wait_for(asked, GRACE_S)
-        for child in asked:
+            if entry.child is not None:
+                asks = entry.task.changes_host and entry.killed is None
+                entry.child.send(signal.SIGTERM if asks else signal.SIGKILL)
+                running[asks].append(entry.child)
+        late = _wait_for(running[True], GRACE_S)
+        for child in late:
             child.send(signal.SIGKILL)
-        _wait_for([*asked, *others], _GONE_S)
+        _wait_for([*late, *running[False]], _GONE_S)
         for entry in self._entries:
             try:
                 entry.task.end()

@@ -30,9 +30,7 @@ from ovirt_rdma.host.changes.run import (
     Decided,
     HostRun,
     RunRequest,
-    apply_steps,
     decide_for,
-    revert,
     still_planned,
 )
 from ovirt_rdma.host.collect.collector import HostReader
@@ -228,7 +226,6 @@ class ChildrenRun(HostRun):
         """Make children in one run; return why they could not be made, or ""."""
         request = RunRequest(
             PARTITIONS,
-            DAEMON_UNIT,
             self._policy.digest,
             prepared.facts,
             verify=lambda: still_planned(self.root, self.run, self._policy),
@@ -236,9 +233,8 @@ class ChildrenRun(HostRun):
         plan = prepared.decision.applicable
         steps = [one for one in plan if one.subject in names and not one.refused]
         # Reported when all of it was verified: what fails is tried again, one by one.
-        quiet = Listener()
         try:
-            result = apply_steps(self.effects, self.journal, steps, request, quiet)
+            result = self.apply(steps, request, Listener())
         except Refused as refused:
             return refused.one_line
         if result.outcome != DONE:
@@ -255,7 +251,7 @@ class ChildrenRun(HostRun):
         if step is None:
             why = "it was not made by ovirt-rdma"
         if step and not why:
-            why = self._revert(view, step)
+            why = self._revert(step)
         pkey = child.netdev.ipoib.pkey if child.netdev.ipoib else None
         sentence = f"partition {pkey} is no longer in the P_Key table"
         if why:
@@ -263,19 +259,12 @@ class ChildrenRun(HostRun):
         else:
             self.listener.note(f"{sentence}; {name} was removed")
 
-    def _revert(self, view: View, step: str) -> str:
+    def _revert(self, step: str) -> str:
         """Revert the step that made a child, with later changes to it; return why that
         was not possible, or "".
         """
         try:
-            result = revert(
-                self.effects,
-                self.journal,
-                view.facts,
-                Listener(),
-                only=step,
-                by=DAEMON_UNIT,
-            )
+            result = self.revert(step, listener=Listener())
         except Refused as refused:
             return refused.one_line
         left = [f"{left.what}: {left.why}" for left in result.left]

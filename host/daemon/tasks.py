@@ -52,7 +52,7 @@ from ovirt_rdma.host.policy.model import digest as policy_digest
 from ovirt_rdma.host.policy.store import in_force, read
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN, Finding
 from ovirt_rdma.host.rules.registry import decide
-from ovirt_rdma.host.system.files import PUBLIC_MODE, not_written, write_public
+from ovirt_rdma.host.system.files import not_written, write_public
 from ovirt_rdma.host.system.json_codec import (
     Envelope,
     Records,
@@ -87,14 +87,14 @@ def log_in_at_boot(
     ``ready`` lets vdsmd start; it is called once, at the deadline also while a login
     still waits. ``note`` receives what was done and, at the end, what could not be.
     """
-    once = threading.Lock()
-    called: list[bool] = []
+    calls = [ready]
 
     def be_ready() -> None:
-        with once:
-            if not called:
-                called.append(True)
-                ready()
+        try:
+            call = calls.pop()
+        except IndexError:  # the other thread has called it
+            return
+        call()
 
     boot_s = max(0.0, BOOT_S - age_s)
     deadline = clock() + boot_s
@@ -159,12 +159,8 @@ class BlockLogins(Task):
     deadline_s = 300.0
     off = "the policy has no targets"
     carried = (
-        "_block",
-        "_pending",
-        "_problems",
-        "_retry_s",
-        "_next_try",
-        "_next_scan",
+        *("_block", "_pending", "_problems"),
+        *("_retry_s", "_next_try", "_next_scan"),
     )
 
     def __init__(
@@ -199,7 +195,14 @@ class BlockLogins(Task):
             self._retry_s = min(2 * self._retry_s, _SELDOM_S)
         failed: list[str] = []
         if block.rescan_interval and now >= self._next_scan:
-            failed = self._rescan(block.rescan_interval, turn.note)
+            with one_run(self.root, by=DAEMON_UNIT):
+                sessions = BlockSessions(self.root)
+                before = sessions.facts()
+                failed = [str(one) for one in sessions.rescan(before.sessions)]
+                after = sessions.facts()
+            self._next_scan = self._clock() + block.rescan_interval
+            for sentence in differences(before, after):
+                turn.note(sentence)
         tries = self._next_try if self._pending else math.inf
         problems = (*self._problems, *failed)
         missing = f"{len(self._pending)} of {len(_targets(block))} are not logged in"
@@ -208,17 +211,6 @@ class BlockLogins(Task):
             problems,
             max(0.0, min(tries, self._next_scan) - self._clock()),
         )
-
-    def _rescan(self, interval: int, note: Note) -> list[str]:
-        with one_run(self.root, by=DAEMON_UNIT):
-            sessions = BlockSessions(self.root)
-            before = sessions.facts()
-            failed = sessions.rescan(before.sessions)
-            after = sessions.facts()
-        self._next_scan = self._clock() + interval
-        for sentence in differences(before, after):
-            note(sentence)
-        return [str(sentence) for sentence in failed]
 
 
 # The hook after_get_caps, which imports nothing of ours, reads version 1.
@@ -269,26 +261,14 @@ class Capabilities(Task):
 
 
 def _keep(path: Path, text: Optional[str]) -> None:
-    """Give the file ``path`` this text, or remove it, unless it is so. Raises
-    Problem.
-    """
+    """Give the file ``path`` this text, or remove it. Raises Problem."""
+    if text is not None:
+        write_public(path, text)
+        return
     try:
-        present = _present(path)
-        if text is None and present is not None:
-            path.unlink()
+        path.unlink(missing_ok=True)
     except OSError as error:
         raise not_written(error, path) from error
-    if text is not None and text.encode() != present:
-        write_public(path, text)
-
-
-def _present(path: Path) -> Union[bytes, None]:
-    """Return the text of the file; None if there is none, "" if vdsm cannot read it."""
-    try:
-        readable = path.stat().st_mode & 0o777 == PUBLIC_MODE and path.is_file()
-        return read_file(path) if readable else b""
-    except FileNotFoundError:
-        return b"" if path.is_symlink() else None
 
 
 _DAY_S = 86400.0

@@ -10,9 +10,9 @@ ours, or another enabled mode, is a reason to refuse.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Optional, Union
 
@@ -52,36 +52,54 @@ from ovirt_rdma.host.paths import (
 )
 from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.system.files import (
-    make_in_folder,
-    remove_folder_of_files,
+    remove_unfinished,
     sync_directory,
     write_atomically,
 )
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.tree import FileTree
 
-# Step ids; stable, they appear in JSON.
-MAKE_LINK = "make-link"
-WRITE_NOTE = "write-folder-note"
-WRITE_MARKER = "write-marker"
-REMOVE_LINK = "remove-link"
-REMOVE_DIRECTORY = "remove-directory"
-REMOVE_NOTE = "remove-folder-note"
-REMOVE_MARKER = "remove-marker"
-REMOVE_LEFT_OVER = "remove-left-over"
-RELOAD_SYSTEMD = "reload-systemd"
-START_DAEMON = "start-daemon"
-STOP_DAEMON = "stop-daemon"
-RESTART_VDSMD = "restart-vdsmd"
-
 
 @dataclass(frozen=True)
 class Step:
-    """One change: its stable id, its target, and a sentence about it."""
+    """One change: its id, which is stable and in JSON, its target, and a sentence."""
 
     id: str
     target: str
     sentence: str
+
+
+MAKE_LINK = Step("make-link", DROPIN_LINK, f"link {DROPIN_LINK} to {DROPIN_SOURCE}")
+WRITE_NOTE = Step(
+    "write-folder-note",
+    FOLDER_NOTE,
+    f"record in {FOLDER_NOTE} that {DROPIN_DIRECTORY} is new",
+)
+WRITE_MARKER = Step("write-marker", ENABLED, f"write {ENABLED}")
+REMOVE_LINK = Step("remove-link", DROPIN_LINK, f"remove {DROPIN_LINK}")
+REMOVE_DIRECTORY = Step(
+    "remove-directory",
+    DROPIN_DIRECTORY,
+    f"remove {DROPIN_DIRECTORY}, which is empty now",
+)
+REMOVE_NOTE = Step("remove-folder-note", FOLDER_NOTE, f"remove {FOLDER_NOTE}")
+REMOVE_MARKER = Step("remove-marker", ENABLED, f"remove {ENABLED}")
+RELOAD_SYSTEMD = Step("reload-systemd", "systemd", "make systemd read its units again")
+START_DAEMON = Step("start-daemon", DAEMON_UNIT, f"start {DAEMON_UNIT}")
+STOP_DAEMON = Step("stop-daemon", DAEMON_UNIT, f"stop {DAEMON_UNIT}")
+RESTART_VDSMD = Step("restart-vdsmd", "vdsmd.service", "restart vdsmd")
+
+_COMMANDS = {
+    RELOAD_SYSTEMD: ("systemctl", "daemon-reload"),
+    START_DAEMON: ("systemctl", "start", "--no-block", DAEMON_UNIT),
+    # Not waited for: a process of it may wait in the kernel for a dead server.
+    STOP_DAEMON: ("systemctl", "stop", "--no-block", DAEMON_UNIT),
+    # Not "restart": a stopped vdsmd stays stopped.
+    RESTART_VDSMD: ("systemctl", "try-restart", "vdsmd.service"),
+}
+# vdsmd stops within 10 s and its start runs vdsmd_init_common.sh.
+_COMMAND_TIMEOUT_S = 180
+_run = partial(run_command, timeout_s=_COMMAND_TIMEOUT_S)
 
 
 class EnablementRefused(Problem):
@@ -90,13 +108,17 @@ class EnablementRefused(Problem):
     exit_code = ExitCode.REFUSED
 
 
+class EnablementFailed(Problem):
+    """A step failed; running the same command again completes the work."""
+
+
 def refuse_foreign(state: EnablementState, *, vdsmd: bool) -> None:
     """Raise EnablementRefused if a foreign file or folder is in a place of all modes,
     or of mode ``vdsmd``.
     """
     places = [(state.marker, ENABLED), (state.note, FOLDER_NOTE)]
     if vdsmd:
-        places.append((state.directory.state, DROPIN_DIRECTORY))
+        places.append((state.directory, DROPIN_DIRECTORY))
         places.append((state.link, DROPIN_LINK))
     for owner, path in places:
         if owner == FOREIGN:
@@ -134,28 +156,10 @@ def refuse_other_mode(state: EnablementState, wanted: str) -> None:
             )
 
 
-# The program of a vdsmd that needs a restart, by the mode that is enabled.
-_OUTDATED = {MODE_VDSMD: BY_STOCK, MODE_HOST: BY_LAUNCHER}
-
-
-def plan_enable(
-    state: EnablementState, mode: str, restart_vdsmd: bool = False
-) -> tuple[Step, ...]:
-    """Return the steps that enable ``mode``: MODE_VDSMD makes the launcher start vdsmd,
-    MODE_HOST enables hooks and units without changing NFS mounts.
-
-    Raises EnablementRefused if another mode is enabled, the package is incomplete, a
-    foreign file is in a place of ours, or another drop-in replaces vdsmd's ExecStart.
+def refuse_launcher(state: EnablementState) -> None:
+    """Raise EnablementRefused if the package is incomplete, or another drop-in replaces
+    vdsmd's ExecStart.
     """
-    refuse_other_mode(state, mode)
-    refuse_foreign(state, vdsmd=mode == MODE_VDSMD)
-    steps = _remove_left_over(state)
-    if mode == MODE_VDSMD:
-        steps += _link_launcher(state)
-    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, _OUTDATED[mode]))
-
-
-def _link_launcher(state: EnablementState) -> list[Step]:
     for present, path in ((state.launcher, LAUNCHER), (state.dropin, DROPIN_SOURCE)):
         if not present:
             raise EnablementRefused(
@@ -170,21 +174,34 @@ def _link_launcher(state: EnablementState) -> list[Step]:
             "allows that in one drop-in only",
             "remove ExecStart from that drop-in, or do not use this mode",
         )
+
+
+# The program of a vdsmd that needs a restart, by the mode that is enabled.
+_OUTDATED = {MODE_VDSMD: BY_STOCK, MODE_HOST: BY_LAUNCHER}
+
+
+def plan_enable(state: EnablementState, mode: str) -> list[Step]:
+    """Return the steps that enable ``mode``: MODE_VDSMD makes the launcher start vdsmd,
+    MODE_HOST enables hooks and units without changing NFS mounts. Raises
+    EnablementRefused.
+    """
+    refuse_other_mode(state, mode)
+    refuse_foreign(state, vdsmd=mode == MODE_VDSMD)
     steps = []
-    if state.link == ABSENT:
-        if state.directory.state == ABSENT and state.note == ABSENT:
-            sentence = f"record in {FOLDER_NOTE} that {DROPIN_DIRECTORY} is new"
-            steps.append(Step(WRITE_NOTE, FOLDER_NOTE, sentence))
-        sentence = f"link {DROPIN_LINK} to {DROPIN_SOURCE}"
-        steps.append(Step(MAKE_LINK, DROPIN_LINK, sentence))
-    if ABSENT in {state.link, state.marker}:
-        steps += _reload(state)
+    if mode == MODE_VDSMD:
+        refuse_launcher(state)
+        if state.link == state.directory == state.note == ABSENT:
+            steps.append(WRITE_NOTE)
+        if state.link == ABSENT:
+            steps.append(MAKE_LINK)
+        if ABSENT in {state.link, state.marker}:
+            steps.append(RELOAD_SYSTEMD)
+    if state.marker == ABSENT:
+        steps += (WRITE_MARKER, START_DAEMON)
     return steps
 
 
-def plan_disable(
-    state: EnablementState, restart_vdsmd: bool = False
-) -> tuple[Step, ...]:
+def plan_disable(state: EnablementState) -> list[Step]:
     """Return the steps after which vdsmd is as it is shipped.
 
     The package may be missing. Raises EnablementRefused if a foreign file is in a place
@@ -192,85 +209,26 @@ def plan_disable(
     """
     on = modes_on(state)
     refuse_foreign(state, vdsmd=MODE_VDSMD in on)
-    steps = _remove_left_over(state)
+    steps, removed = [], set()
     if state.link == OURS:
-        steps.append(Step(REMOVE_LINK, DROPIN_LINK, f"remove {DROPIN_LINK}"))
-    steps += _remove_folder(state)
+        steps.append(REMOVE_LINK)
+        removed.add(Path(DROPIN_LINK).name)
+    # Only a folder that enable has made, and that is empty then.
+    made = state.note == OURS and state.directory == PRESENT
+    if made and removed.issuperset(state.entries):
+        steps.append(REMOVE_DIRECTORY)
     if MODE_VDSMD in on:
-        steps += _reload(state)
+        steps.append(RELOAD_SYSTEMD)
     if state.note == OURS:
-        steps.append(Step(REMOVE_NOTE, FOLDER_NOTE, f"remove {FOLDER_NOTE}"))
+        steps.append(REMOVE_NOTE)
     if state.marker == OURS:
-        steps.append(Step(REMOVE_MARKER, ENABLED, f"remove {ENABLED}"))
-        steps += _daemon(state, STOP_DAEMON, "stop")
-    return (*steps, *_restart(state, restart_vdsmd, BY_LAUNCHER))
-
-
-def _remove_left_over(state: EnablementState) -> list[Step]:
-    """Remove unfinished files of runs that were killed."""
-    return [
-        Step(REMOVE_LEFT_OVER, path, f"remove {path}, left by a run that was killed")
-        for path in state.left_over
-    ]
-
-
-def _remove_folder(state: EnablementState) -> list[Step]:
-    """Remove the folder of the link if enable created it and it will be empty."""
-    removed = {Path(DROPIN_LINK).name} if state.link == OURS else set()
-    if state.note != OURS or state.directory.state != PRESENT:
-        return []
-    if not set(state.directory.entries) <= removed:
-        return []
-    sentence = f"remove {DROPIN_DIRECTORY}, which is empty now"
-    return [Step(REMOVE_DIRECTORY, DROPIN_DIRECTORY, sentence)]
-
-
-def _mark(state: EnablementState) -> list[Step]:
-    if state.marker != ABSENT:
-        return []
-    return [
-        Step(WRITE_MARKER, ENABLED, f"write {ENABLED}"),
-        *_daemon(state, START_DAEMON, "start"),
-    ]
-
-
-def _daemon(state: EnablementState, step: str, sentence: str) -> list[Step]:
-    if not (state.systemd and state.daemon_unit):
-        return []
-    return [Step(step, DAEMON_UNIT, f"{sentence} {DAEMON_UNIT}")]
-
-
-def _reload(state: EnablementState) -> list[Step]:
-    if not state.systemd:
-        return []
-    return [Step(RELOAD_SYSTEMD, "systemd", "make systemd read its units again")]
-
-
-def _restart(state: EnablementState, wanted: bool, outdated: str) -> tuple[Step, ...]:
-    running = state.process is not None and state.process.program == outdated
-    if not (wanted and running and state.systemd):
-        return ()
-    return (Step(RESTART_VDSMD, "vdsmd.service", "restart vdsmd"),)
+        steps += (REMOVE_MARKER, STOP_DAEMON)
+    return steps
 
 
 # One file represents all that the launcher loads.
 PACKAGE = str(Path(__file__).parents[1])
 LOADED = f"{PACKAGE}/storage/vdsm/launch.py"
-
-_COMMANDS = {
-    RELOAD_SYSTEMD: ("systemctl", "daemon-reload"),
-    START_DAEMON: ("systemctl", "start", "--no-block", DAEMON_UNIT),
-    # Not waited for: a process of it may wait in the kernel for a dead server.
-    STOP_DAEMON: ("systemctl", "stop", "--no-block", DAEMON_UNIT),
-    # Not "restart": a stopped vdsmd stays stopped.
-    RESTART_VDSMD: ("systemctl", "try-restart", "vdsmd.service"),
-}
-# vdsmd stops within 10 s and its start runs vdsmd_init_common.sh.
-_COMMAND_TIMEOUT_S = 180
-
-
-class EnablementFailed(Problem):
-    """A step failed; running the same command again completes the work."""
 
 
 @dataclass(frozen=True)
@@ -309,12 +267,18 @@ def enable(
             "mode-unknown",
             f"there is no mode {mode!r}; allowed: {', '.join(MODES)}",
         )
-    host = _Host(Path(root), run)
-    with one_run(host.root, by="enable"):
-        state = host.state()
-        refuse_untrusted(host.refused_programs(mode))
-        steps = plan_enable(state, mode, restart_vdsmd)
-        return host.carry_out(steps, state, _OUTDATED[mode], mode)
+    root = Path(root)
+    with one_run(root, by="enable"):
+        state = _state(root, run)
+        refuse_untrusted(_refused_programs(root, run, mode))
+        steps = plan_enable(state, mode)
+        done = _completed(steps, state, _OUTDATED[mode], restart_vdsmd)
+        _carry_out(done.steps, root, run or _run, mode)
+    if mode != MODE_VDSMD:
+        return done
+    restarted = RESTART_VDSMD in done.steps
+    advice = (*vdsm_advice(state), *(() if restarted else selinux_advice(state)))
+    return replace(done, advice=advice)
 
 
 def disable(
@@ -323,98 +287,94 @@ def disable(
     restart_vdsmd: bool = False,
 ) -> EnablementResult:
     """Carry out :func:`plan_disable` below ``root``; otherwise as :func:`enable`."""
-    host = _Host(Path(root), run)
-    with one_run(host.root, by="disable"):
-        state = host.state()
-        return host.carry_out(plan_disable(state, restart_vdsmd), state, BY_LAUNCHER)
+    root = Path(root)
+    with one_run(root, by="disable"):
+        state = _state(root, run)
+        done = _completed(plan_disable(state), state, BY_LAUNCHER, restart_vdsmd)
+        _carry_out(done.steps, root, run or _run)
+    return done
 
 
-@dataclass(frozen=True)
-class _Host:
-    root: Path
-    run: Optional[Runner]
+def _state(root: Path, run: Optional[Runner]) -> EnablementState:
+    try:
+        state = read_state(root)
+    except OSError as error:
+        raise EnablementFailed(
+            "enablement-unreadable", f"{error.filename}: {error.strerror}"
+        ) from error
+    own_systemd = root == Path("/") and state.systemd
+    return replace(state, systemd=own_systemd or run is not None)
 
-    def state(self) -> EnablementState:
-        try:
-            state = read_state(self.root)
-        except OSError as error:
-            raise EnablementFailed(
-                "enablement-unreadable", f"{error.filename}: {error.strerror}"
-            ) from error
-        own_systemd = self.root == Path("/") and state.systemd
-        return dataclasses.replace(state, systemd=own_systemd or self.run is not None)
 
-    def refused_programs(self, mode: str) -> tuple[str, ...]:
-        # The launcher opens the package as the user vdsm, who may open only trusted
-        # Python files (70-trusted-lang.rules); hooks run as root.
-        programs = HOOKS if mode != MODE_VDSMD else (LAUNCHER, *HOOKS)
-        paths = [path for path in programs if under(self.root, path).is_file()]
-        if mode == MODE_VDSMD:
-            paths.append(LOADED)
-        run = self.run or (_run if self.root == Path("/") else None)
-        refused = refused_programs(FileTree(self.root), Tools(run), paths)
-        return tuple(PACKAGE if path == LOADED else path for path in refused)
+def _refused_programs(root: Path, run: Optional[Runner], mode: str) -> tuple[str, ...]:
+    # The launcher opens the package as the user vdsm, who may open only trusted Python
+    # files (70-trusted-lang.rules); hooks run as root.
+    programs = HOOKS if mode != MODE_VDSMD else (LAUNCHER, *HOOKS)
+    paths = [path for path in programs if under(root, path).is_file()]
+    if mode == MODE_VDSMD:
+        paths.append(LOADED)
+    run = run or (_run if root == Path("/") else None)
+    refused = refused_programs(FileTree(root), Tools(run), paths)
+    return tuple(PACKAGE if path == LOADED else path for path in refused)
 
-    def carry_out(
-        self,
-        steps: tuple[Step, ...],
-        state: EnablementState,
-        outdated: str,
-        mode: str = MODE_VDSMD,
-    ) -> EnablementResult:
-        """Carry out ``steps``; a vdsmd of the program ``outdated`` needs a restart."""
-        texts = {ENABLED: marker_text(mode), FOLDER_NOTE: NOTE}
-        for step in steps:
-            _carry_out_step(step, self.root, self.run or _run, texts)
-        outdated_runs = state.process is not None and state.process.program == outdated
-        restarted = any(step.id == RESTART_VDSMD for step in steps)
-        return EnablementResult(
-            steps,
-            restart_needed=outdated_runs and not restarted,
-            advice=(
-                *(vdsm_advice(state) if outdated == BY_STOCK else ()),
-                *(
-                    selinux_advice(state)
-                    if outdated == BY_STOCK and not restarted
-                    else ()
-                ),
-            ),
-        )
+
+def _completed(
+    steps: list[Step], state: EnablementState, outdated: str, restart_vdsmd: bool
+) -> EnablementResult:
+    """Return ``steps``, as far as the host has what they are for. A vdsmd of the
+    program ``outdated`` needs a restart.
+    """
+    needed = state.process is not None and state.process.program == outdated
+    if restart_vdsmd and needed:
+        steps.append(RESTART_VDSMD)
+    without: set[Step] = set()
+    if not state.systemd:
+        without = set(_COMMANDS)
+    elif not state.daemon_unit:
+        without = {START_DAEMON, STOP_DAEMON}
+    done = tuple(step for step in steps if step not in without)
+    return EnablementResult(done, needed and RESTART_VDSMD not in done)
+
+
+def _carry_out(
+    steps: Iterable[Step], root: Path, run: Runner, mode: str = MODE_VDSMD
+) -> None:
+    for path in (ENABLED, FOLDER_NOTE):
+        remove_unfinished(under(root, path).parent)
+    texts = {WRITE_MARKER: marker_text(mode), WRITE_NOTE: NOTE}
+    for step in steps:
+        _carry_out_step(step, root, run, texts)
 
 
 def _carry_out_step(
-    step: Step, root: Path, run: Runner, texts: Mapping[str, str]
+    step: Step, root: Path, run: Runner, texts: Mapping[Step, str]
 ) -> None:
     try:
-        if step.id in _COMMANDS:
-            run(_COMMANDS[step.id])
+        if step in _COMMANDS:
+            run(_COMMANDS[step])
         else:
-            _change_file(step, root, texts)
+            _change_file(step, under(root, step.target), texts)
     except (OSError, CommandFailed) as error:
-        reason = getattr(error, "strerror", None) or str(error)
         raise EnablementFailed(
             "enablement-step-failed",
-            f"cannot {step.sentence}: {reason}",
+            f"cannot {step.sentence}: {getattr(error, 'strerror', None) or error}",
             "fix the cause (run as root?), then run the same command again to complete "
             "it",
         ) from error
 
 
-def _change_file(step: Step, root: Path, texts: Mapping[str, str]) -> None:
-    path = under(root, step.target)
-    if step.id == MAKE_LINK:
-        make_in_folder(path, lambda place: place.symlink_to(DROPIN_SOURCE))
-    elif step.id in {WRITE_MARKER, WRITE_NOTE}:
-        text = texts[step.target].encode()
-        make_in_folder(path, lambda place: write_atomically(place, text, 0o644))
-    elif step.id == REMOVE_DIRECTORY:
+def _change_file(step: Step, path: Path, texts: Mapping[Step, str]) -> None:
+    folder = path.parent
+    if step in (MAKE_LINK, WRITE_MARKER, WRITE_NOTE) and not folder.is_dir():
+        folder.mkdir()
+        folder.chmod(0o755)  # whatever the umask is
+        sync_directory(folder.parent)
+    if step == MAKE_LINK:
+        path.symlink_to(DROPIN_SOURCE)
+    elif step in texts:
+        write_atomically(path, texts[step].encode(), 0o644)
+    elif step == REMOVE_DIRECTORY:
         path.rmdir()
-    elif step.id == REMOVE_LEFT_OVER and path.is_dir():
-        remove_folder_of_files(path)
     else:
         path.unlink()
     sync_directory(path.parent)
-
-
-def _run(argv: Sequence[str]) -> str:
-    return run_command(argv, _COMMAND_TIMEOUT_S)

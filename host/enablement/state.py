@@ -16,7 +16,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
@@ -44,7 +44,6 @@ from ovirt_rdma.host.paths import (
     under,
 )
 from ovirt_rdma.host.policy import store
-from ovirt_rdma.host.system.files import unfinished, unfinished_files
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.text import whole
 from ovirt_rdma.host.system.tree import FileTree
@@ -94,24 +93,14 @@ class VdsmdProcess:
 
 
 @dataclass(frozen=True)
-class Folder:
-    """A folder for files of ours: ABSENT, PRESENT or FOREIGN (not a plain folder), and
-    the sorted names in it.
-    """
-
-    state: str
-    entries: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class EnablementState:
     """The state from which enable and disable are planned.
 
     marker, link, note: ABSENT, OURS or FOREIGN
     marker_mode: the mode in a marker of ours
-    directory: vdsmd.service.d
+    directory, entries: vdsmd.service.d: ABSENT, PRESENT or FOREIGN (not a plain
+        folder), and the names in it
     overrides: foreign drop-ins that replace vdsmd's ExecStart too
-    left_over: unfinished files and folders of runs that were killed
     stock: VDSM has its vdsmd where the launcher expects it
     selinux: None if SELinux is disabled
     daemon_unit: the daemon's unit is installed
@@ -122,9 +111,9 @@ class EnablementState:
     marker_mode: Optional[str]
     note: str
     link: str
-    directory: Folder
+    directory: str
+    entries: tuple[str, ...]
     overrides: tuple[str, ...]
-    left_over: tuple[str, ...]
     launcher: bool
     dropin: bool
     stock: bool
@@ -146,14 +135,16 @@ def read_state(root: Path) -> EnablementState:
     """Read the state below ``root``. Raises OSError if a place is unreadable."""
     marker, mode = _one_of(_MARKERS, under(root, ENABLED))
     note, _ = _one_of({NOTE.encode(): ""}, under(root, FOLDER_NOTE))
+    folder = under(root, DROPIN_DIRECTORY)
+    plain = folder.is_dir() and not folder.is_symlink()
     return EnablementState(
         marker=marker,
         marker_mode=mode,
         note=note,
         link=_link_state(under(root, DROPIN_LINK)),
-        directory=_folder(under(root, DROPIN_DIRECTORY)),
+        directory=PRESENT if plain else _presence(folder),
+        entries=tuple(entry.name for entry in folder.iterdir()) if plain else (),
         overrides=_overrides(root),
-        left_over=_left_over(root),
         launcher=under(root, LAUNCHER).is_file(),
         dropin=under(root, DROPIN_SOURCE).is_file(),
         stock=under(root, STOCK_VDSMD).is_file(),
@@ -228,31 +219,13 @@ def _one_of(texts: Mapping[bytes, str], path: Path) -> tuple[str, Optional[str]]
     return (OURS, texts[content]) if content in texts else (FOREIGN, None)
 
 
-def _folder(path: Path) -> Folder:
-    if path.is_symlink():
-        return Folder(FOREIGN)
-    if path.is_dir():
-        return Folder(PRESENT, tuple(sorted(entry.name for entry in path.iterdir())))
-    return Folder(FOREIGN if path.exists() else ABSENT)
+def _presence(path: Path) -> str:
+    return FOREIGN if path.is_symlink() or path.exists() else ABSENT
 
 
 def _link_state(path: Path) -> str:
-    if path.is_symlink():
-        return OURS if str(path.readlink()) == DROPIN_SOURCE else FOREIGN
-    return FOREIGN if path.exists() else ABSENT
-
-
-def _left_over(root: Path) -> tuple[str, ...]:
-    """Return unfinished files and folders of ours."""
-    paths: list[Path] = []
-    for path in (ENABLED, FOLDER_NOTE):
-        if not under(root, path).parent.is_symlink():
-            paths += unfinished_files(under(root, path))
-    for folder in (posixpath.dirname(ENABLED), DROPIN_DIRECTORY):
-        place = unfinished(under(root, folder))
-        if place.is_dir() and not place.is_symlink():
-            paths.append(place)
-    return tuple(f"/{path.relative_to(root)}" for path in paths)
+    ours = path.is_symlink() and str(path.readlink()) == DROPIN_SOURCE
+    return OURS if ours else _presence(path)
 
 
 def _overrides(root: Path) -> tuple[str, ...]:
@@ -292,81 +265,62 @@ class Advice:
     fix: str
 
 
-def _half_done(state: EnablementState) -> list[Advice]:
-    marked = state.marker_mode == MODE_VDSMD
-    if marked == (state.link == OURS):
-        return []
-    places = (ENABLED, DROPIN_LINK)
-    present, missing = places if marked else reversed(places)
-    return [
-        Advice(
+def _launcher(state: EnablementState) -> Iterator[Advice]:
+    """Yield how marker, link, package and the running vdsmd differ."""
+    marked, link = state.marker_mode == MODE_VDSMD, state.link == OURS
+    if marked != link:
+        places = (ENABLED, DROPIN_LINK)
+        present, missing = places if marked else reversed(places)
+        yield Advice(
             f"{present} exists and {missing} does not: an enable or disable was "
             "interrupted",
             f"run it again: ovirt-rdma-host enable --mode {MODE_VDSMD}, or disable",
         )
-    ]
-
-
-def _launcher(state: EnablementState) -> list[Advice]:
-    advice = []
-    link = state.link == OURS
-    for present, path in (
-        (state.launcher, LAUNCHER),
-        (state.dropin, DROPIN_SOURCE),
-    ):
-        if MODE_VDSMD in modes_on(state) and not present:
-            advice.append(Advice(f"{path} is missing", "install ovirt-rdma-host again"))
+    if marked or link:
+        yield from vdsm_advice(state)
+        for exists, path in ((state.launcher, LAUNCHER), (state.dropin, DROPIN_SOURCE)):
+            if not exists:
+                yield Advice(f"{path} is missing", "install ovirt-rdma-host again")
     if link and state.overrides:
-        names = ", ".join(state.overrides)
-        advice.append(
-            Advice(
-                f"{names} replaces vdsmd's ExecStart too, and only one is used",
-                "remove ExecStart from it, or run: ovirt-rdma-host disable",
-            )
+        yield Advice(
+            f"{', '.join(state.overrides)} replaces vdsmd's ExecStart too, and only "
+            "one is used",
+            "remove ExecStart from it, or run: ovirt-rdma-host disable",
         )
-    program = state.process.program if state.process else None
-    because = state.process.because if state.process else None
-    if link and program == BY_STOCK and because:
-        advice.append(
-            Advice(
-                f"Enabled, but the launcher started stock vdsmd: {because}",
-                "solve that, then: systemctl restart vdsmd",
-            )
+    if state.process is None:
+        return
+    stock, because = state.process.program == BY_STOCK, state.process.because
+    if link and stock and because:
+        yield Advice(
+            f"Enabled, but the launcher started stock vdsmd: {because}",
+            "solve that, then: systemctl restart vdsmd",
         )
-    elif link and program == BY_STOCK:
-        advice.append(
-            Advice(
-                "Enabled, but the running vdsmd is stock",
-                "systemctl restart vdsmd; if it stays stock, the launcher has logged "
-                "why: journalctl -t vdsmd",
-            )
+    elif link and stock:
+        yield Advice(
+            "Enabled, but the running vdsmd is stock",
+            "systemctl restart vdsmd; if it stays stock, the launcher has logged why: "
+            "journalctl -t vdsmd",
         )
-    if not link and program == BY_LAUNCHER:
+    elif not link and not stock:
         mode = "Not enabled" if state.marker_mode is None else "Not in mode vdsmd"
-        advice.append(
-            Advice(
-                f"{mode}, but the running vdsmd was started by the launcher",
-                "systemctl restart vdsmd",
-            )
+        yield Advice(
+            f"{mode}, but the running vdsmd was started by the launcher",
+            "systemctl restart vdsmd",
         )
-    return advice
 
 
-def vdsm_advice(state: EnablementState) -> list[Advice]:
-    """Return advice if VDSM is missing, or too old to be started by the launcher."""
-    if state.stock:
-        return []
-    return [
-        Advice(
+def vdsm_advice(state: EnablementState) -> Iterator[Advice]:
+    """Yield advice if VDSM is missing, or too old to be started by the launcher."""
+    if not state.stock:
+        yield Advice(
             f"There is no {STOCK_VDSMD}: VDSM is not installed, or is older than "
             "4.50.0.13, and the launcher cannot start it",
             "install or update the package vdsm, or run: ovirt-rdma-host disable",
         )
-    ]
 
 
-def selinux_advice(state: EnablementState) -> list[Advice]:
-    """Return advice if vdsmd is in another SELinux context than stock vdsmd, because
+def selinux_advice(state: EnablementState) -> Iterator[Advice]:
+    """Yield advice if vdsmd is in another SELinux context than stock vdsmd, because
     systemd has not read the present drop-in yet.
 
     The context of supervdsmd is the reference: both units start the same program first
@@ -376,11 +330,11 @@ def selinux_advice(state: EnablementState) -> list[Advice]:
     """
     launched = state.process is not None and state.process.program == BY_LAUNCHER
     if state.selinux is None or not (state.link == OURS or launched):
-        return []
+        return
     contexts = {daemon.name: daemon.context for daemon in state.selinux.daemons}
     ours, stock = contexts.get("vdsmd"), contexts.get("supervdsmd")
     if ours is None or stock is None or ours == stock:
-        return []
+        return
     effect = (
         "if storage is lost, sanlock is not allowed to stop vdsmd, and resets the host"
     )
@@ -389,18 +343,16 @@ def selinux_advice(state: EnablementState) -> list[Advice]:
             "this has no effect while SELinux is permissive; in enforcing mode, "
             f"{effect}"
         )
-    return [
-        Advice(
-            f"vdsmd runs in the SELinux context {ours}, not as supervdsmd in {stock}: "
-            f"{effect}",
-            "systemctl daemon-reload, then systemctl restart vdsmd (running VMs and "
-            "mounts stay); if that does not help, ovirt-rdma-host disable and restart "
-            "vdsmd again",
-        )
-    ]
+    yield Advice(
+        f"vdsmd runs in the SELinux context {ours}, not as supervdsmd in {stock}: "
+        f"{effect}",
+        "systemctl daemon-reload, then systemctl restart vdsmd (running VMs and mounts "
+        "stay); if that does not help, ovirt-rdma-host disable and restart vdsmd again",
+    )
 
 
-def _policy(state: EnablementState, policy: LoadedPolicy) -> list[Advice]:
+def _policy(state: EnablementState, policy: LoadedPolicy) -> Iterator[Advice]:
+    host = MODE_HOST in modes_on(state)
     if policy.problem is not None:
         effect = (
             "a vdsmd that starts now mounts NFS as stock, even where the policy "
@@ -408,39 +360,35 @@ def _policy(state: EnablementState, policy: LoadedPolicy) -> list[Advice]:
         )
         if policy.loaded:
             effect = "its copy is used for NFS mounts"
-        if MODE_HOST in modes_on(state):
+        if host:
             effect = "VDSM's hooks change nothing"
         sentence = f"The stored policy cannot be used; {effect}"
-        return [Advice(sentence, policy.fix)]
-    if state.link == OURS and not policy.loaded:
-        sentence = "No policy is loaded, so NFS mounts are stock"
-        return [Advice(sentence, _LOAD)]
-    if MODE_HOST in modes_on(state) and not policy.loaded:
+        yield Advice(sentence, policy.fix)
+    elif state.link == OURS and not policy.loaded:
+        yield Advice("No policy is loaded, so NFS mounts are stock", _LOAD)
+    elif host and not policy.loaded:
         sentence = (
             "No policy is loaded, so VDSM's hooks only refuse what InfiniBand cannot do"
         )
-        return [Advice(sentence, _LOAD)]
-    return []
+        yield Advice(sentence, _LOAD)
 
 
-def _bypass(state: EnablementState, root: Path) -> list[Advice]:
+def _bypass(state: EnablementState, root: Path) -> Iterator[Advice]:
     if state.link != OURS:
-        return []
+        return
     problems: list[str] = []
     options = software.nfs_mount_options(root, problems)
     folders = software.FOLDERS
-    advice = [Advice(problem, f"correct it below {folders}") for problem in problems]
+    for problem in problems:
+        yield Advice(problem, f"correct it below {folders}")
     if options is not None and software.replaces_nfs_connections(options):
-        advice.append(
-            Advice(
-                f"vdsm.conf sets the deprecated {software.OPTION} ({options}): if the "
-                "engine sends no NFS version, timeout or retransmissions, VDSM mounts "
-                "with these options only, and ignores the policy",
-                f"remove it (grep -r {software.OPTION} {folders}), restart vdsmd, and "
-                "set the NFS version in the storage connection",
-            )
+        yield Advice(
+            f"vdsm.conf sets the deprecated {software.OPTION} ({options}): if the "
+            "engine sends no NFS version, timeout or retransmissions, VDSM mounts "
+            "with these options only, and ignores the policy",
+            f"remove it (grep -r {software.OPTION} {folders}), restart vdsmd, and "
+            "set the NFS version in the storage connection",
         )
-    return advice
 
 
 @dataclass(frozen=True)
@@ -515,8 +463,6 @@ def read_status(root: Union[str, Path] = "/") -> Status:
         policy,
         (
             *_copy(policy, root),
-            *_half_done(state),
-            *(vdsm_advice(state) if MODE_VDSMD in modes_on(state) else ()),
             *_launcher(state),
             *selinux_advice(state),
             *_policy(state, policy),
@@ -557,10 +503,10 @@ def _load_from(source: Optional[str], root: Path) -> str:
     return f"{_LOAD} {shlex.quote(source)}"
 
 
-def _copy(policy: LoadedPolicy, root: Path) -> list[Advice]:
-    if policy.copy_problem is None:
-        return []
-    sentence = (
-        f"{POLICY_COPY}, which replaces a damaged {POLICY_JSON}, {policy.copy_problem}"
-    )
-    return [Advice(sentence, _load_from(policy.source, root))]
+def _copy(policy: LoadedPolicy, root: Path) -> Iterator[Advice]:
+    if policy.copy_problem is not None:
+        yield Advice(
+            f"{POLICY_COPY}, which replaces a damaged {POLICY_JSON}, "
+            f"{policy.copy_problem}",
+            _load_from(policy.source, root),
+        )

@@ -180,10 +180,8 @@ def live_steps(
     prepared: Decided, netdevs: Optional[Collection[str]]
 ) -> tuple[Step, ...]:
     """Return the steps that a hook may do, in their order. Pure."""
-    gated = gate(prepared.decision.applicable, live_only=True)
-    return tuple(
-        step for step in gated.steps if step.effect == LIVE and _is_for(step, netdevs)
-    )
+    steps = gate(prepared.decision.applicable, live_only=True).steps
+    return tuple(s for s in steps if s.effect == LIVE and _is_for(s, netdevs))
 
 
 def remaining_lines(
@@ -235,6 +233,7 @@ def set_modes(
     """
     stored = read(under(root, POLICY_JSON))
     policy, digest = (stored.policy, stored.digest) if stored else (Policy(), "")
+    what = f"network {wanted[0].network}: {wanted[0].mode} mode of {wanted[0].netdev}"
     hook = HookRun(root, by, say, run, host)
     hook.facts()
     try:
@@ -249,15 +248,10 @@ def set_modes(
             request = RunRequest(HOOK, policy=digest, facts=facts)
             result = hook.apply(decision.steps, request)
     except (LockHeld, Refused, RecoveryIncomplete) as refusal:
-        return f"{_what(wanted)} cannot be set now: {refusal.one_line}"
+        return f"{what} cannot be set now: {refusal.one_line}"
     if result.outcome == DONE:
         return ""
-    return f"{_what(wanted)} could not be set: {result.sentence}"
-
-
-def _what(wanted: Sequence[WantedMode]) -> str:
-    first = wanted[0]
-    return f"network {first.network}: {first.mode} mode of {first.netdev}"
+    return f"{what} could not be set: {result.sentence}"
 
 
 # The profile that keeps the mode must exist before the mode is set.
@@ -287,16 +281,12 @@ def mode_steps(facts: Facts, policy: Policy, wanted: Sequence[WantedMode]) -> Mo
     decision = decide(facts, replace(policy, host=host))
     steps: list[Step] = []
     for request in known:
-        its_steps = [
-            step
-            for step in decision.steps
-            if step.rule in _RULES and step.subject == request.netdev
-        ]
-        for step in its_steps:
-            refused = _mode_refusal(step, request)
-            if refused:
-                return ModeSteps(refused=refused)
-        steps += its_steps
+        for step in decision.steps:
+            if step.rule in _RULES and step.subject == request.netdev:
+                refused = _mode_refusal(step, request)
+                if refused:
+                    return ModeSteps(refused=refused)
+                steps.append(step)
     return ModeSteps(tuple(steps), notes=tuple(_notes(wanted, interfaces)))
 
 

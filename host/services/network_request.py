@@ -136,20 +136,14 @@ def _networks(data: object) -> Iterator[Network]:
 
 def _bonds(data: object) -> Iterator[BondRequest]:
     for name, bond in _to_set_up(data):
-        nics = bond.get("nics")
+        nics, options, mode = bond.get("nics"), bond.get("options"), None
+        # The last of several modes in "mode=1 miimon=100", as in VDSM.
+        for option in options.split() if isinstance(options, str) else ():
+            key, _, value = option.partition("=")
+            mode = value if key == "mode" else mode
         if isinstance(nics, list):
             members = tuple(nic for nic in map(_name, nics) if nic)
-            yield BondRequest(name, members, _bond_mode(bond.get("options")))
-
-
-def _bond_mode(options: object) -> Optional[str]:
-    """Return the mode in ``mode=1 miimon=100``; the last of several, as in VDSM."""
-    mode = None
-    for option in options.split() if isinstance(options, str) else ():
-        key, _, value = option.partition("=")
-        if key == "mode":
-            mode = value
-    return mode
+            yield BondRequest(name, members, mode)
 
 
 def _to_set_up(data: object) -> Iterator[tuple[str, dict[str, object]]]:
@@ -187,25 +181,20 @@ def _link(folder: str, name: str) -> Link:
     kind = _text(f"{folder}/type")
     if kind is None:
         return Link(name)
-    mtu = _number(f"{folder}/mtu")
+    mtu = _text(f"{folder}/mtu") or ""
+    size = int(mtu) if mtu.isdecimal() and mtu.isascii() else None
     bond = _text(f"{folder}/bonding/mode")
-    if bond is not None:
-        # Before the type: a bond has the type of its members (bond_main.c). The members
-        # are read from the links, because bonding/slaves waits for the netdev lock.
-        return Link(
-            name, False, None, mtu, _lowers(folder), bond.partition(" ")[0] or None
-        )
-    if kind != _INFINIBAND:
-        return Link(name, False, None, mtu)
-    return Link(name, True, _text(f"{folder}/mode"), mtu)
-
-
-def _lowers(folder: str) -> tuple[str, ...]:
+    if bond is None:
+        mode = _text(f"{folder}/mode") if kind == _INFINIBAND else None
+        return Link(name, kind == _INFINIBAND, mode, size)
+    # Before the type: a bond has the type of its members (bond_main.c). The members are
+    # read from the links, because bonding/slaves waits for the netdev lock.
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208  (no time for pathlib)
     except OSError:
-        return ()
-    return tuple(name[len(_LOWER) :] for name in names if name.startswith(_LOWER))
+        names = []
+    members = tuple(one[len(_LOWER) :] for one in names if one.startswith(_LOWER))
+    return Link(name, False, None, size, members, bond.partition(" ")[0] or None)
 
 
 def _text(path: str) -> Optional[str]:
@@ -214,13 +203,6 @@ def _text(path: str) -> Optional[str]:
     except (OSError, ValueError):  # ValueError: a NUL in the name
         return None
 
-
-def _number(path: str) -> Optional[int]:
-    text = _text(path) or ""
-    return int(text) if text.isdecimal() and text.isascii() else None
-
-
-_BOND_FIX = "choose the custom bonding mode 'mode=1 miimon=100'"
 
 NO_REFUSAL = Sentence("", "")
 
@@ -253,14 +235,11 @@ def refusal(
     are the largest datagram MTUs in bytes, as far as they are known. A value that is
     unknown is no reason to refuse.
     """
-    refusals = [
-        *(text for bond in request.bonds for text in _refused_bond(bond, links)),
-        *(
-            text
-            for network in request.networks
-            for text in _refused(request, network, links, limits or {})
-        ),
-    ]
+    refusals: list[Sentence] = []
+    for bond in request.bonds:
+        refusals += _refused_bond(bond.name, bond.nics, bond.mode, links)
+    for network in request.networks:
+        refusals += _refused(request, network, links, limits or {})
     if not refusals:
         return NO_REFUSAL
     first = refusals[0]
@@ -317,7 +296,9 @@ def _refused(
     below = _ipoib_below(request, network, links)
     if not below:
         return
-    yield from _existing_bond(request, network, links)
+    bond = links.get(network.base or "")
+    if bond and bond.bond_mode and request.bond(bond.name) is None:
+        yield from _refused_bond(bond.name, bond.members, bond.bond_mode, links)
     names = ", ".join(link.name for link in below)
     subject = f"{names} is" if len(below) == 1 else f"{names} are"
     head = f"network {network.name}: {subject} InfiniBand, which"
@@ -344,11 +325,8 @@ def _refused(
             f"allowed: {', '.join(MODES)}",
         )
         return
-    yield from (
-        text
-        for link in below
-        for text in _too_large(network, link, limits.get(link.name))
-    )
+    for link in below:
+        yield from _too_large(network, link, limits.get(link.name))
 
 
 def _too_large(
@@ -381,26 +359,10 @@ def _mode_after(network: Network, link: Link) -> Optional[str]:
     return None if network.mode == AUTO else link.mode
 
 
-def _refused_bond(bond: BondRequest, links: Mapping[str, Link]) -> Iterator[Sentence]:
-    members = [links[nic] for nic in bond.nics if nic in links]
-    by_default = bond.mode is None
-    mode = DEFAULT_BOND_MODE if bond.mode is None else bond.mode
-    yield from _bond_of(bond.name, members, mode, by_default)
-
-
-def _existing_bond(
-    request: NetworkRequest, network: Network, links: Mapping[str, Link]
+def _refused_bond(
+    name: str, nics: Iterable[str], wanted: Optional[str], links: Mapping[str, Link]
 ) -> Iterator[Sentence]:
-    """Check the bond of the network if the request does not change the bond."""
-    bond = links.get(network.base or "")
-    if bond and bond.bond_mode and request.bond(bond.name) is None:
-        members = [links[name] for name in bond.members if name in links]
-        yield from _bond_of(bond.name, members, bond.bond_mode, False)
-
-
-def _bond_of(
-    name: str, members: list[Link], mode: str, by_default: bool
-) -> Iterator[Sentence]:
+    members = [links[nic] for nic in nics if nic in links]
     infiniband = [link.name for link in members if link.ipoib]
     others = [link.name for link in members if link.ipoib is False]
     if not infiniband:
@@ -414,12 +376,13 @@ def _bond_of(
             f"{head} and {', '.join(others)} {verb} not; a bond cannot have both: "
             "remove one kind",
         )
+    mode = DEFAULT_BOND_MODE if wanted is None else wanted
     if mode not in ACTIVE_BACKUP:
-        default = ", VDSM's default" if by_default else ""
+        default = ", VDSM's default" if wanted is None else ""
         yield Sentence(
             "bond-mode-unsupported",
             f"{head}, which can only be bonded in mode active-backup (1), but the mode "
-            f"is {mode}{default}: {_BOND_FIX}",
+            f"is {mode}{default}: choose the custom bonding mode 'mode=1 miimon=100'",
         )
 
 

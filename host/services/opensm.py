@@ -119,7 +119,7 @@ class OpensmRun:
     ) -> tuple[RunResult, Proof]:
         """Carry out ``step``, and ``prove`` it within ``timeout_s`` seconds, or roll
         back. Without a step only prove; ``if_none`` is the result then. ``policy`` is
-        the policy's digest. Raises as apply_steps().
+        the policy's digest. Raises as HostRun.apply().
         """
         if step is None:
             return RunResult(None, DONE, if_none), prove()

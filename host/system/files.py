@@ -3,8 +3,7 @@
 
 A reader sees the old content or the new, never a part. The new file is written beside
 the old one, and its writer locks it (flock(2)). The lock ends with the process, so an
-unlocked file has no writer any more; a process id or an age could not prove that. A
-folder can be created together with its content, so that it is never seen empty.
+unlocked file has no writer any more; a process id or an age could not prove that.
 
 The first line of our configuration files (in modules-load.d and modprobe.d, and that
 which lets the daemon follow the P_Key tables) says that the file is ours, and the
@@ -24,7 +23,7 @@ import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Optional
 
 from ovirt_rdma.host.errors import Problem
 
@@ -33,7 +32,7 @@ PUBLIC_MODE = 0o644
 # Editors and people do not use this suffix, and it does not end in .conf.
 _SUFFIX = ".ovirt-rdma"
 # The eight characters are tempfile's.
-_UNFINISHED = re.compile(r"\.(.+)\.[a-z0-9_]{8}" + re.escape(_SUFFIX), re.DOTALL)
+_UNFINISHED = re.compile(r"\..+\.[a-z0-9_]{8}" + re.escape(_SUFFIX), re.DOTALL)
 
 
 class NotDurable(OSError):
@@ -98,41 +97,18 @@ def _locked_beside(path: Path) -> tuple[int, Path]:
         os.close(descriptor)
 
 
-def unfinished_files(path: Path) -> list[Path]:
-    """Return the files beside ``path`` of a :func:`write_atomically` that was killed or
-    is still running.
-    """
-    if not path.parent.is_dir():
-        return []
-    return [
-        entry for entry in _unfinished(path.parent) if _target(entry.name) == path.name
-    ]
-
-
 def remove_unfinished(folder: Path) -> None:
     """Remove unfinished files of killed writes of this user in ``folder``.
 
     Only regular files with our form of name are removed. Never raises; a file that
     cannot be removed stays.
     """
-    with contextlib.suppress(OSError):
-        for path in _unfinished(folder):
-            with contextlib.suppress(OSError):
-                _remove_if_left_over(path)
-
-
-def _unfinished(folder: Path) -> list[Path]:
-    with os.scandir(folder) as entries:
-        return sorted(
-            Path(entry.path)
-            for entry in entries
-            if _target(entry.name) and entry.is_file(follow_symlinks=False)
-        )
-
-
-def _target(name: str) -> str:
-    match = _UNFINISHED.fullmatch(name)
-    return match[1] if match else ""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            ours = _UNFINISHED.fullmatch(entry.name)
+            if ours and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    _remove_if_left_over(Path(entry.path))
 
 
 def _remove_if_left_over(path: Path) -> None:
@@ -155,17 +131,34 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def write_kernel_file(path: Path, data: bytes) -> None:
+    """Write ``data`` to an existing file with one write(2). Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+_ROOT = "run this command as root"
+_SPACE = "free space on the file system of {folder}"
+_FIXES = {
+    errno.EACCES: _ROOT,
+    errno.EPERM: _ROOT,
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EROFS: "the file system of {folder} is read-only: make it writable",
+    errno.EIO: "check the disk of {folder}, which has errors: journalctl -k",
+    errno.ELOOP: "remove the symbolic link, which ovirt-rdma-host did not create",
+    # flock(2): out of memory for lock records.
+    errno.ENOLCK: "find out why the kernel has no memory for locks",
+}
+
+
 def fix_for(error: OSError, path: Path) -> str:
-    """Return the fix for ``error`` from an attempt to write ``path``."""
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return "run this command as root"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"free space on the file system of {path.parent}"
-    if error.errno == errno.EROFS:
-        return f"the file system of {path.parent} is read-only: make it writable"
-    if error.errno == errno.EIO:
-        return f"check the disk of {path.parent}, which has errors: journalctl -k"
-    return f"check {path.parent}: it must be a folder that root can write to"
+    """Return the fix for ``error`` from an attempt to write or lock ``path``."""
+    other = "check {folder}: it must be a folder that root can write to"
+    return _FIXES.get(error.errno or 0, other).format(folder=path.parent)
 
 
 def not_written(error: OSError, path: Path) -> Problem:
@@ -188,38 +181,6 @@ def write_public(path: Path, text: str) -> None:
         write_atomically(path, text.encode("ascii"), PUBLIC_MODE)
     except OSError as error:
         raise not_written(error, path) from error
-
-
-def unfinished(folder: Path) -> Path:
-    """Return the path of ``folder`` while it is created; a killed run leaves it."""
-    return folder.with_name(f".{folder.name}.ovirt-rdma")
-
-
-def remove_folder_of_files(folder: Path) -> None:
-    """Remove ``folder``, if it exists, with the files in it. Raises OSError, and leaves
-    it, if it has a folder: that is not ours, and may be a mount.
-    """
-    if folder.is_dir():
-        for path in folder.iterdir():
-            path.unlink()
-        folder.rmdir()
-
-
-def make_in_folder(path: Path, make: Callable[[Path], None]) -> None:
-    """Call ``make`` to create ``path``, atomically together with its folder if the
-    folder is missing.
-    """
-    folder = path.parent
-    if folder.is_dir():
-        make(path)
-        return
-    temporary = unfinished(folder)
-    remove_folder_of_files(temporary)
-    temporary.mkdir()
-    temporary.chmod(0o755)
-    make(temporary / path.name)
-    temporary.rename(folder)
-    sync_directory(folder.parent)
 
 
 MODULES_LOAD = "/etc/modules-load.d/ovirt-rdma.conf"

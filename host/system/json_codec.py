@@ -162,31 +162,24 @@ class Envelope:
         content = dict(whole)
         if content.pop("kind", None) != self.kind:
             raise WrongRecord(f"kind is {_shown(whole, 'kind')}, not {self.kind!r}")
-        self.check_version(whole)
-        del content["schema_version"]
-        if self.digested:
-            digest = content.pop("digest", None)
-            if digest != digest_of(content.get(self.digested)):
-                raise WrongRecord(
-                    "it is damaged, or was edited by hand (its digest differs)"
-                )
-        return content
-
-    def check_version(self, whole: Mapping[str, Any]) -> None:
-        """Raise WrongVersion unless this program reads ``whole``'s schema version."""
-        version = whole.get("schema_version")
+        version = content.pop("schema_version", None)
         if type(version) is not int:
             shown = _shown(whole, "schema_version")
             raise WrongRecord(f"schema_version is {shown}, not a whole number")
-        if version == self.version:
-            return
-        written = "it was written by an older version of ovirt-rdma"
-        fix = "use the version of ovirt-rdma that wrote it"
-        if version > self.version:
-            written = "it was written by a newer version of ovirt-rdma"
-            fix += ", or a newer one"
-        reads = f"this one reads {self.version}"
-        raise WrongVersion(f"{written} (schema version {version}; {reads})", fix)
+        if version != self.version:
+            written = "it was written by an older version of ovirt-rdma"
+            fix = "use the version of ovirt-rdma that wrote it"
+            if version > self.version:
+                written = "it was written by a newer version of ovirt-rdma"
+                fix += ", or a newer one"
+            reads = f"this one reads {self.version}"
+            raise WrongVersion(f"{written} (schema version {version}; {reads})", fix)
+        digest = content.pop("digest", None) if self.digested else None
+        if self.digested and digest != digest_of(content.get(self.digested)):
+            raise WrongRecord(
+                "it is damaged, or was edited by hand (its digest differs)"
+            )
+        return content
 
 
 def json_type(value: object) -> str:
@@ -257,64 +250,65 @@ class Records:
     def _instance(self, cls: Any, data: object) -> object:
         if not isinstance(data, dict):
             raise _Refused(f"is {json_type(data)}, not an object")
-        forms = _forms(cls)
-        if data.keys() != forms.keys():
-            self._check_keys(data, forms)
+        hints = _hints(cls)
+        if data.keys() != hints.keys():
+            self._check_keys(data, hints)
         values = {}
-        for key, form in forms.items():
+        for key, hint in hints.items():
             if key in data:
-                try:
-                    values[key] = self._value(form, data[key])
-                except _Refused as refused:
-                    refused.steps.append(key)
-                    raise
+                values[key] = self._at(key, hint, data[key])
         wrong_key, mistake = self.check(cls, values)
         if mistake:
             raise _Refused(mistake, wrong_key)
         return cls(**values)
 
-    def _check_keys(self, data: Mapping[str, Any], forms: Mapping[str, Any]) -> None:
+    def _check_keys(self, data: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
         for key in data:
-            if key not in forms:
+            if key not in hints:
                 name = str(key) if str(key).isidentifier() else ascii(key)
                 raise _Refused(f"is not a key of {self.noun}", name)
-        for key in forms:
+        for key in hints:
             if key not in data and key not in self.optional:
                 raise _Refused("is missing", key)
 
-    def _value(self, form: _Form, data: object) -> object:
-        kind, inner = form
-        if kind is Union:
-            return None if data is None else self._value(inner, data)
+    def _at(self, step: Union[str, int], hint: Any, data: object) -> object:
+        if type(data) is hint and hint is not float:  # true is no int here
+            return data
+        try:
+            return self._value(hint, data)
+        except _Refused as refused:
+            refused.steps.append(step)
+            raise
+
+    def _value(self, hint: Any, data: object) -> object:
+        kind, inner = _form(hint)
         if kind is tuple:
-            return self._tuple(inner, data)
+            if not isinstance(data, list):
+                raise _Refused(f"is {json_type(data)}, not an array")
+            hints = inner
+            if inner[-1] is ...:
+                hints = inner[:1] * len(data)
+            elif len(data) != len(inner):
+                raise _Refused(f"is not an array of {len(inner)}")
+            entries = zip(hints, data)
+            return tuple(self._at(n, *entry) for n, entry in enumerate(entries))
         if kind is object:
-            return self._instance(inner, data)
-        if kind is _ANY:
-            return _any_of(inner, data)
-        if kind is _ROW:
-            return self._row(inner, data)
-        return data if _is_exact(inner, data) else _scalar(inner, data)
-
-    def _tuple(self, form: _Form, data: object) -> tuple[object, ...]:
-        if not isinstance(data, list):
-            raise _Refused(f"is {json_type(data)}, not an array")
-        kind, inner = form
-        if kind is None and all(_is_exact(inner, entry) for entry in data):
-            return tuple(data)
-        entries = []
-        for index, entry in enumerate(data):
-            try:
-                entries.append(self._value(form, entry))
-            except _Refused as refused:
-                refused.steps.append(index)
-                raise
-        return tuple(entries)
-
-    def _row(self, forms: tuple[_Form, ...], data: object) -> tuple[object, ...]:
-        if not isinstance(data, list) or len(data) != len(forms):
-            raise _Refused(f"is {json_type(data)}, not an array of {len(forms)}")
-        return tuple(self._value(form, entry) for form, entry in zip(forms, data))
+            return self._instance(hint, data)
+        if kind is Union and data is None:
+            return None
+        if kind is Union and len(inner) == 1:
+            return self._value(inner[0], data)
+        if isinstance(data, bool) and bool not in inner:  # an int to Python
+            pass
+        elif isinstance(data, (int, float)) and float in inner:
+            # JSON has no limit for numbers; Python reads 1e999 as infinite.
+            if not abs(data) <= sys.float_info.max:
+                raise _Refused("is too large")
+            return float(data)
+        elif isinstance(data, inner):
+            return data
+        wanted = " or ".join(_WANTED[one] for one in inner)
+        raise _Refused(f"is {json_type(data)}, not {wanted}")
 
 
 class _Refused(Exception):
@@ -338,54 +332,17 @@ class _Refused(Exception):
         return f"{path} {self.what}" if path else f"it {self.what}"
 
 
-def _is_exact(hint: Any, data: object) -> bool:
-    """Whether a value needs no second look; true is no int here."""
-    return type(data) is hint and hint is not float
-
-
-def _any_of(hints: tuple[Any, ...], data: object) -> object:
-    if type(data) not in hints:
-        wanted = " or ".join(_WANTED[hint] for hint in hints)
-        raise _Refused(f"is {json_type(data)}, not {wanted}")
-    return data
-
-
-def _scalar(hint: Any, data: object) -> object:
-    if isinstance(data, bool) and hint is not bool:  # an int to Python, not to JSON
-        raise _Refused(f"is true or false, not {_WANTED[hint]}")
-    if hint is float and isinstance(data, (int, float)):
-        # JSON has no limit for numbers; Python reads 1e999 as infinite.
-        if not abs(data) <= sys.float_info.max:
-            raise _Refused("is too large")
-        return float(data)
-    if not isinstance(data, hint):
-        raise _Refused(f"is {json_type(data)}, not {_WANTED[hint]}")
-    return data
-
-
-_ANY, _ROW = "any of the types", "a tuple of this length"
-_Form = tuple[Any, Any]
-"""Union, tuple, object, _ANY, _ROW or None, and what is inside: the form X of
-Optional[X] and ``tuple[X, ...]``, types, forms, otherwise the type itself.
-"""
-
-
 @functools.cache
-def _forms(cls: Any) -> dict[str, _Form]:
-    return {key: _form(hint) for key, hint in _hints(cls).items()}
-
-
-def _form(hint: Any) -> _Form:
-    origin = get_origin(hint)
+def _form(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return Union, tuple, object or None, and the types inside; for a Union without
+    None.
+    """
+    origin, inner = get_origin(hint), get_args(hint)
     if origin is Union:
-        args = [arg for arg in get_args(hint) if arg is not type(None)]
-        return Union, _form(args[0]) if len(args) == 1 else (_ANY, tuple(args))
+        return Union, tuple(arg for arg in inner if arg is not type(None))
     if origin is tuple:
-        first, *others = get_args(hint)
-        if others == [...]:
-            return tuple, _form(first)
-        return _ROW, tuple(map(_form, (first, *others)))
-    return (object if dataclasses.is_dataclass(hint) else None), hint
+        return tuple, inner
+    return (object if dataclasses.is_dataclass(hint) else None), (hint,)
 
 
 @functools.cache

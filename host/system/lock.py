@@ -16,7 +16,6 @@ and /proc/pid/fdinfo), so the text of a run that has ended or was killed does no
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -26,11 +25,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Optional, Union
+from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import RUN_LOCK, under
+from ovirt_rdma.host.system.files import fix_for
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import state_and_start
 
@@ -41,6 +41,7 @@ from ovirt_rdma.host.system.tree import state_and_start
 _LENGTH = 1024
 _LONGEST_BY = 100
 _STOPPED = (b"T", b"t")
+_FORM = {"pid": int, "start": int, "by": str, "since": int}
 
 
 @dataclass(frozen=True)
@@ -92,26 +93,17 @@ def holder_of(root: Union[str, Path], lock: str = RUN_LOCK) -> Optional[Holder]:
     path = under(root, lock)
     try:
         content = json.loads(read_file(path, 2 * _LENGTH))
-        holder = _holder(content)
+        form = {key: type(value) for key, value in content.items()}
+        numbers = [value for value in content.values() if not isinstance(value, str)]
+        if form != _FORM or not all(0 <= number < 1 << 40 for number in numbers):
+            return None
+        holder = Holder(**content)
         state, start = state_and_start(holder.pid)
         if start != holder.start or not _has_lock(holder.pid, os.stat(path)):
             return None
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return None
     return replace(holder, stopped=state in _STOPPED, lock=lock)
-
-
-def _holder(content: Any) -> Holder:
-    if not isinstance(content, dict):
-        raise ValueError("not an object")
-    pid, start, since = (content.get(key) for key in ("pid", "start", "since"))
-    by = content.get("by")
-    for number in (pid, start, since):
-        if type(number) is not int or not 0 <= number < 1 << 40:
-            raise ValueError("not a number")
-    if not isinstance(by, str):
-        raise ValueError("no text")
-    return Holder(pid, start, by, since)  # type: ignore[arg-type]
 
 
 def _has_lock(pid: int, lock: os.stat_result) -> bool:
@@ -127,17 +119,6 @@ def _has_lock(pid: int, lock: os.stat_result) -> bool:
 
 
 _RETRY_S = 0.1
-_FREE_SPACE = "free space on the file system of {folder}"
-_FIXES = {
-    errno.EACCES: "become root",
-    errno.EPERM: "become root",
-    errno.ENOSPC: _FREE_SPACE,
-    errno.EDQUOT: _FREE_SPACE,
-    errno.EROFS: "mount the file system of {folder} writable",
-    errno.ELOOP: "remove the symbolic link, which ovirt-rdma-host did not create",
-    # flock(2): out of memory for lock records.
-    errno.ENOLCK: "find out why the kernel has no memory for locks",
-}
 
 
 class LockHeld(Problem):
@@ -176,7 +157,14 @@ def one_run(
     except OSError as error:
         raise _unusable(path, "opened", error) from error
     try:
-        while not _taken(descriptor, path):
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise _unusable(path, "locked", error) from error
             if time.monotonic() >= deadline:
                 holder = holder_of(root, lock)
                 raise LockHeld(
@@ -192,22 +180,11 @@ def one_run(
         os.close(descriptor)
 
 
-def _taken(descriptor: int, path: Path) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        raise _unusable(path, "locked", error) from error
-    return True
-
-
 def _unusable(path: Path, action: str, error: OSError) -> Problem:
-    fix = _FIXES.get(error.errno or 0, "check {folder} and the kernel's log")
     return Problem(
         "host-lock-unusable",
         f"{path} cannot be {action}: {error.strerror or error}; nothing was changed",
-        f"{fix.format(folder=path.parent)}, then run this command again",
+        fix_for(error, path),
     )
 
 

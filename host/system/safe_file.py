@@ -59,6 +59,27 @@ def read_file(path: Name, most: int = MOST_BYTES) -> bytes:
         os.close(place)
 
 
+def read_own_file(path: Name, most: int = MOST_BYTES_NAMED) -> bytes:
+    """Return the bytes of a regular file of root's, or of this user's, that nobody else
+    can write. Raises as :func:`read_file`, and for a symbolic link.
+    """
+    place = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(place)
+        kind, why = stat.S_IFMT(status.st_mode), ""
+        if kind != stat.S_IFREG:
+            why = f"it is {_KINDS.get(kind, 'a folder')}, not a regular file"
+        elif status.st_uid not in (0, os.geteuid()):
+            why = f"it belongs to the user {status.st_uid}, not to root"
+        elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            why = "other users than its owner may write to it"
+        if why:
+            raise OSError(errno.EINVAL, why)
+        return _content(place, most)
+    finally:
+        os.close(place)
+
+
 def has_line(path: Name, wanted: Callable[[bytes], bool]) -> bool:
     """Whether a line of a file of the kernel, of any length, is ``wanted``. Raises
     OSError.
@@ -169,26 +190,18 @@ def _leads_out() -> OSError:
     return OSError(errno.ELOOP, "a symbolic link leads out of its folder")
 
 
-def _is_null(status: os.stat_result) -> bool:
-    # Linux, Documentation/admin-guide/devices.txt
-    return stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(1, 3)
-
-
-def _refuse_odd(status: os.stat_result) -> None:
+def _content(place: int, most: int, *, null: bool = True) -> bytes:
+    """Return the bytes of what :func:`os.open` with O_PATH has found."""
+    status = os.fstat(place)
     kind = stat.S_IFMT(status.st_mode)
+    # Linux, Documentation/admin-guide/devices.txt
+    if null and kind == stat.S_IFCHR and status.st_rdev == os.makedev(1, 3):
+        return b""
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if kind != stat.S_IFREG:
         what = _KINDS.get(kind, "something else")
         raise OSError(errno.EINVAL, f"it is {what}, not a regular file")
-
-
-def _content(place: int, most: int, *, null: bool = True) -> bytes:
-    """Return the bytes of what :func:`os.open` with O_PATH has found."""
-    status = os.fstat(place)
-    if null and _is_null(status):
-        return b""
-    _refuse_odd(status)
     return _bytes(os.open(_again(place), _FLAGS), most)
 
 
@@ -206,12 +219,8 @@ def _bytes(descriptor: int, most: int) -> bytes:
         while part := os.read(descriptor, min(_CHUNK, left + 1)):
             left -= len(part)
             if left < 0:
-                raise _too_long(most)
+                raise OSError(errno.EFBIG, f"it has more than {most} bytes")
             parts.append(part)
     finally:
         os.close(descriptor)
     return b"".join(parts)
-
-
-def _too_long(most: int) -> OSError:
-    return OSError(errno.EFBIG, f"it has more than {most} bytes")

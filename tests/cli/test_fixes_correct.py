@@ -196,7 +196,7 @@ WITHOUT_ROW = {
         *fixed("host/changes/kinds/profile.py:text_of", REVERT),
         *fixed("host/enablement/state.py:marker_text", ENABLE, DISABLE),
         *fixed("host/enablement/state.py:read_state", ENABLE, DISABLE),
-        *fixed("host/enablement/apply.py:_Host.carry_out", ENABLE, DISABLE),
+        *fixed("host/enablement/apply.py:_carry_out", ENABLE, DISABLE),
     ],
     "nothing is wrong, or will be corrected": [
         *fixed(
@@ -210,7 +210,7 @@ WITHOUT_ROW = {
     ],
     "systemd runs the daemon: tests/lab/test_daemon_lab.py": [
         *fixed("cli/host/daemon.py:_print", LOAD),
-        *fixed("cli/host/daemon.py:_print_absent", ENABLE),
+        *fixed("cli/host/daemon.py:ShowDaemon.run", ENABLE),
         *fixed("host/rules/host.py:_daemon", ENABLE),
     ],
     "virtual functions: tests/lab/test_virtual_functions_lab.py": [
@@ -219,7 +219,6 @@ WITHOUT_ROW = {
         *fixed("host/rules/virtual_functions.py:no_number", REVERT),
     ],
     "between two looks of one run: tests/host/changes/test_runs.py": [
-        *fixed("host/changes/journal.py:refuse_while_interrupted", REVERT),
         *fixed("host/changes/run.py:_check", PLAN),
         *fixed("host/changes/run.py:_read", PLAN),
         *fixed("host/changes/run.py:with_earlier_values", PLAN),

@@ -14,7 +14,6 @@ look at it, all others are pure.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from typing import Callable, ClassVar, Optional, Union
 
 from ovirt_rdma.host.collect.netdevs import port_on_device
 from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Guid, Netdev
+from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Guid
 from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
@@ -38,6 +37,7 @@ from ovirt_rdma.host.system.commands import (
     Runner,
     run_command,
 )
+from ovirt_rdma.host.system.files import write_kernel_file
 from ovirt_rdma.host.system.tree import FileTree
 
 # NetworkManager's activation of a profile may take a while; nmcli gets less.
@@ -69,24 +69,16 @@ class Reading:
     problem: str = ""
 
 
-def write_kernel_file(path: Path, data: bytes) -> None:
-    """Write ``data`` to an existing file with one write(2). Raises OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, data)
-    finally:
-        os.close(descriptor)
+NO_VALUE = Reading()
 
 
 class Host:
     """The host below ``root``.
 
-    ``run`` runs tools. By default they are run on this machine if ``root`` is ``/``,
-    and not at all below any other root: a change that needs one then fails. ``write``
-    writes to a file of /sys, ``clock`` returns seconds since 1970, ``sleep`` waits.
-
-    ``activates`` is False for a hook before VDSM's network setup: the setup activates
-    changed profiles itself, and a hook has no time for it.
+    ``run`` runs tools, by default on this machine if ``root`` is ``/``, and not at all
+    below another root: a change that needs one then fails. ``write`` writes to a file
+    of /sys, ``clock`` returns seconds since 1970, ``sleep`` waits. ``activates`` is
+    False for a hook: VDSM's network setup activates changed profiles itself.
     """
 
     def __init__(
@@ -124,18 +116,14 @@ class Host:
         return under(self.root, path)
 
     def tool(self, *argv: str) -> str:
-        """Run a tool and return its output.
-
-        Raises CommandFailed as the runner does; NotInstalled if there is no runner.
-        """
+        """Run a tool and return its output. Raises CommandFailed."""
         if self.run is None:
             raise NotInstalled(f"{self.root} is not this host's root")
         return self.run(argv)
 
     def run_or_fail(self, failure: str, argv: Sequence[str], fix: str = "") -> str:
-        """Run a tool and return its output.
-
-        Raises EffectFailed if that fails; its sentence begins with ``failure``.
+        """Run a tool and return its output. Raises EffectFailed, with a sentence that
+        begins with ``failure``.
         """
         try:
             return self.tool(*argv)
@@ -172,30 +160,25 @@ class Place:
 def place_of_netdev(name: str, facts: Facts) -> Place:
     """Return the place of the netdev ``name``, according to ``facts``. Pure.
 
-    A child that the plan makes, ``ib0.8001``, is identified by its parent, which
-    exists.
+    A child that the plan makes, ``ib0.8001``, is identified by its parent.
     """
-    by_name = {netdev.name: netdev for netdev in facts.netdevs}
-    if name in by_name:
-        return _place(by_name[name])
+    for netdev in facts.netdevs:
+        if netdev.name == name:
+            child = netdev.ipoib is not None and netdev.ipoib.parent is not None
+            infiniband = netdev.type == ARPHRD_INFINIBAND
+            return Place(
+                name,
+                guid=_guid(netdev.address) if infiniband else None,
+                pkey=netdev.ipoib.pkey if netdev.ipoib and child else None,
+                pci=netdev.pci.address if netdev.pci else None,
+                port=netdev.rdma_port,
+            )
     head, dot, digits = name.rpartition(".")
     pkey = f"0x{digits}"
-    parents = [n for n in facts.netdevs if dot and n.name[:PARENT_LENGTH] == head]
-    for parent in parents:
-        if parent.type == ARPHRD_INFINIBAND and partition_of(pkey) is not None:
-            return Place(netdev=name, guid=_guid(parent.address), pkey=pkey)
-    return Place(netdev=name)
-
-
-def _place(netdev: Netdev) -> Place:
-    child = netdev.ipoib is not None and netdev.ipoib.parent is not None
-    return Place(
-        netdev=netdev.name,
-        guid=_guid(netdev.address) if netdev.type == ARPHRD_INFINIBAND else None,
-        pkey=netdev.ipoib.pkey if netdev.ipoib and child else None,
-        pci=netdev.pci.address if netdev.pci else None,
-        port=netdev.rdma_port,
-    )
+    for parent in facts.netdevs if dot and partition_of(pkey) is not None else ():
+        if parent.name[:PARENT_LENGTH] == head and parent.type == ARPHRD_INFINIBAND:
+            return Place(name, guid=_guid(parent.address), pkey=pkey)
+    return Place(name)
 
 
 def _guid(address: str) -> Optional[str]:
@@ -213,12 +196,8 @@ def present_name(host: Host, place: Place) -> Optional[str]:
     If there are several, the one with the earlier name is returned. A child made with
     ``ip link`` has no P_Key in /sys: it is identified by its earlier name.
     """
-    names = [
-        name for name in host.tree.names(NET_CLASS) if _is_at(host.tree, name, place)
-    ]
-    if place.netdev in names:
-        return place.netdev
-    return names[0] if names else None
+    names = [n for n in host.tree.names(NET_CLASS) if _is_at(host.tree, n, place)]
+    return place.netdev if place.netdev in names else next(iter(names), None)
 
 
 def netdevs_of_pci(host: Host, address: str) -> dict[str, int]:
@@ -239,12 +218,12 @@ def _is_at(tree: FileTree, name: str, place: Place) -> bool:
         return same and _is_of_pkey(tree, name, place)
     if place.pci is None or place.pkey is not None:
         return name == place.netdev
-    same = _pci(tree, name) == place.pci
-    return same and place.port in (
-        None,
-        port_on_device(tree, name),
-        _only_port(tree, place),
-    )
+    if _pci(tree, name) != place.pci:
+        return False
+    names = tree.names(NET_CLASS)
+    # The only one is the right one, whatever dev_port says.
+    alone = [other for other in names if _pci(tree, other) == place.pci] == [name]
+    return alone or place.port in (None, port_on_device(tree, name))
 
 
 def _is_of_pkey(tree: FileTree, name: str, place: Place) -> bool:
@@ -252,10 +231,11 @@ def _is_of_pkey(tree: FileTree, name: str, place: Place) -> bool:
     base netdev.
     """
     files = tree.names(f"{NET_CLASS}/{name}")
-    if place.pkey is None:
-        return "create_child" in files
-    if "create_child" in files or "parent" not in files:
-        return "create_child" not in files and name == place.netdev
+    base = "create_child" in files
+    if place.pkey is None or base:
+        return base and place.pkey is None
+    if "parent" not in files:  # made with ip link
+        return name == place.netdev
     pkey = partition_of(tree.text(f"{NET_CLASS}/{name}/pkey"))
     return pkey is not None and pkey == partition_of(place.pkey)
 
@@ -267,15 +247,6 @@ def _pci(tree: FileTree, name: str) -> Optional[str]:
     device = tree.real_path(f"{NET_CLASS}/{name}/device")
     parts = device.parts[::-1] if device else ()
     return next((part for part in parts if part.count(":") == 2), None)
-
-
-def _only_port(tree: FileTree, place: Place) -> Optional[int]:
-    """Return ``place.port`` if the PCI function has only one netdev, else None: then
-    that is the right netdev, whatever dev_port says.
-    """
-    names = tree.names(NET_CLASS)
-    alone = [name for name in names if _pci(tree, name) == place.pci]
-    return place.port if len(alone) == 1 else None
 
 
 # Patterns of allowed targets and values, which several kinds have.
@@ -331,8 +302,8 @@ class Kind:
     """A change, with all that is known of its kind. ``uuid`` is that of a new profile.
 
     This class is for kinds that do not exist: it allows nothing. A subclass overrides
-    ``name``, ``values``, ``read``, ``do`` and ``undo``, and whatever else is different
-    for it:
+    ``name``, ``values``, ``read``, ``put`` (or ``do`` and ``undo``), and whatever else
+    is different for it:
 
     - ``is_named``: its changes have a ``name`` besides the target.
     - ``may_be_removed``: its ``after`` may be None.
@@ -559,6 +530,10 @@ class Kind:
 
     def do(self, host: Host) -> None:
         """Set ``after``. Raises EffectFailed."""
+        self.put(host, self.change.after or "")
+
+    def put(self, host: Host, value: str) -> None:
+        """Set a value. Raises EffectFailed."""
         raise NotImplementedError
 
     def take_effect(self, host: Host) -> None:
@@ -570,7 +545,9 @@ class Kind:
         """Restore ``before``, unless it is there; do nothing for what is gone. Raises
         EffectFailed.
         """
-        raise NotImplementedError
+        present = self.read(host)
+        if before is not None and present != NO_VALUE and present.value != before:
+            self.put(host, before)
 
     def is_gone(self, host: Host) -> bool:
         """Whether the target does not exist any more; False if that is unknown."""

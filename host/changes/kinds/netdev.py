@@ -166,15 +166,11 @@ class Sysfs(Kind):
             return Reading(problem=f"{target} cannot be read: {e.strerror}")
         return Reading(data.decode("utf-8", "surrogateescape").strip())
 
-    def do(self, host: Host) -> None:
-        self._set(host, self.change.after or "")
-
-    def undo(self, host: Host, before: Optional[str]) -> None:
-        present = self.read(host)
-        if before is None or (present.value is None and not present.problem):
-            return
-        if present.value != before:
-            self._set(host, before)
+    def put(self, host: Host, value: str) -> None:
+        before = netdevs_of_pci(host, self.port[0]) if self.port else {}
+        self.write(host, self.change.target, value)
+        if self.port:
+            _wait_for_netdevs(host, self.port[0], before)
 
     def is_gone(self, host: Host) -> bool:
         folder, _, name = self.change.target.rpartition("/")
@@ -194,12 +190,6 @@ class Sysfs(Kind):
             raise EffectFailed(
                 "sysfs-write-failed", *self._explain(path, value, e)
             ) from None
-
-    def _set(self, host: Host, value: str) -> None:
-        before = netdevs_of_pci(host, self.port[0]) if self.port else {}
-        self.write(host, self.change.target, value)
-        if self.port:
-            _wait_for_netdevs(host, self.port[0], before)
 
     def _explain(self, path: str, value: str, error: OSError) -> tuple[str, str]:
         """Return the sentence and the fix for an error of a write."""
@@ -413,6 +403,11 @@ class NetdevSetting(Kind):
     def describe(self) -> str:
         return f"{self.label} of {self.change.target}"
 
+    def do(self, host: Host) -> None:
+        if self.is_gone(host):
+            raise EffectFailed("netdev-gone", f"{self.describe()} no longer exists")
+        super().do(host)
+
     def is_gone(self, host: Host) -> bool:
         return self.change.target not in host.tree.names(NET_CLASS)
 
@@ -449,32 +444,27 @@ class OffloadState(NetdevSetting):
         on = feature.on if feature.requested is None else feature.requested
         return Reading(_STATES[on])
 
-    def do(self, host: Host) -> None:
+    def put(self, host: Host, value: str) -> None:
         """Turn the offload on or off. Raises EffectFailed, also if the kernel only
         remembers the request.
         """
-        change = self.change
-        name, wanted = change.target, change.after or ""
-        if self.is_gone(host):
-            raise EffectFailed("netdev-gone", f"{name} no longer exists")
-        failure = f"{change.name} of {name} cannot be turned {wanted}"
-        host.run_or_fail(failure, ("ethtool", "-K", name, change.name, wanted))
+        name, feature = self.change.target, self.change.name
+        failure = f"{feature} of {name} cannot be turned {value}"
+        host.run_or_fail(failure, ("ethtool", "-K", name, feature, value))
         try:
-            feature = self._feature(host)
+            shown = self._feature(host)
         except CommandFailed as e:
             raise EffectFailed(
                 "ethtool-failed", f"{failure}: ethtool -k {name}: {e}"
             ) from None
-        if feature is None or _STATES[feature.on] != wanted:
+        if shown is None or _STATES[shown.on] != value:
             raise EffectFailed("offload-unchanged", f"{failure}: it did not change")
 
     def undo(self, host: Host, before: Optional[str]) -> None:
         """Request the earlier state. In connected mode ethtool reports an error because
         nothing changed; the request is enough then.
         """
-        if before is None or self.is_gone(host):
-            return
-        if self.read(host).value == before:
+        if before is None or self.is_gone(host) or self.read(host).value == before:
             return
         name, feature = self.change.target, self.change.name
         try:
@@ -585,16 +575,7 @@ class DcbSetting(NetdevSetting):
             raise ValueError("the tool does not show it")
         return value
 
-    def do(self, host: Host) -> None:
-        if self.is_gone(host):
-            raise EffectFailed("netdev-gone", f"{self.change.target} no longer exists")
-        self._set(host, self.change.after or "")
-
-    def undo(self, host: Host, before: Optional[str]) -> None:
-        if before is not None and not self.is_gone(host):
-            self._set(host, before)
-
-    def _set(self, host: Host, value: str) -> None:
+    def put(self, host: Host, value: str) -> None:
         present = self.read(host)
         if present.value == value:
             return
@@ -722,17 +703,6 @@ class RoceTos(NetdevSetting):
             return Reading(problem=f"{file} is not there: mkdir {folder} makes it")
         return Reading(value)
 
-    def do(self, host: Host) -> None:
-        if self._file(host) is None:
-            raise EffectFailed(
-                "no-rdma-device", f"{self.change.target} has no RDMA device"
-            )
-        self._set(host, self.change.after or "")
-
-    def undo(self, host: Host, before: Optional[str]) -> None:
-        if before is not None and self._file(host) is not None:
-            self._set(host, before)
-
     def manual_fix(self, value: Optional[str]) -> str:
         return (
             f"echo {shlex.quote(value or '0')} > default_roce_tos of the port of "
@@ -745,7 +715,7 @@ class RoceTos(NetdevSetting):
             return None
         return f"{RDMA_CM_CONFIG}/{port[0]}/ports/{port[1]}/default_roce_tos"
 
-    def _set(self, host: Host, value: str) -> None:
+    def put(self, host: Host, value: str) -> None:
         self.make_readable(host)
         file = self._file(host) or ""
         if host.tree.text(file) == value:

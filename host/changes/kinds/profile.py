@@ -82,7 +82,6 @@ UUID = "connection.uuid"
 _COMMENT = "# Made by ovirt-rdma-host; ovirt-rdma-host revert removes it."
 # A keyfile has ethtool's switches as booleans (libnm-core nm-keyfile.c).
 _SWITCHES = {"on": "true", "off": "false"}
-_ETHTOOL = "ethtool."
 
 
 def path_of(netdev: str) -> str:
@@ -97,7 +96,10 @@ def text_of(properties: Mapping[str, str]) -> str:
     sections: dict[str, list[str]] = {}
     for name, value in properties.items():
         section, _, key = name.partition(".")
-        escaped = _keyfile_value(name, value).replace("\\", "\\\\")
+        text = _SWITCHES[value] if section in _OPTIONAL else value
+        if name == P_KEY:
+            text = str(int(value, 16))  # in decimal digits
+        escaped = text.replace("\\", "\\\\")
         sections.setdefault(section, []).append(f"{key}={escaped}")
     blocks = ["\n".join([f"[{name}]", *keys]) for name, keys in sections.items()]
     return "\n\n".join([_COMMENT, *blocks]) + "\n"
@@ -118,12 +120,6 @@ def value_in(text: str, name: str) -> Optional[str]:
     except configparser.Error:
         return None
     return value.replace("\\\\", "\\")
-
-
-def _keyfile_value(name: str, value: str) -> str:
-    if name == P_KEY:
-        return str(int(value, 16))  # in decimal digits
-    return _SWITCHES[value] if name.startswith(_ETHTOOL) else value
 
 
 _NOT_RUNNING = 8
@@ -197,25 +193,16 @@ def modify(host: Host, uuid: str, name: str, value: Optional[str]) -> None:
     failure = f"the profile {uuid} cannot be changed ({name} {value or 'unset'})"
     nmcli(host, failure, "connection", "modify", "uuid", uuid, name, value or "")
     setting = name.partition(".")[0]
-    if value is None and setting in _OPTIONAL and _is_empty(host, uuid, setting):
-        nmcli(host, failure, "connection", "modify", "uuid", uuid, "remove", setting)
+    if value is None and setting in _OPTIONAL:
+        present = properties(host, uuid, setting) or {}
+        if not any(one.startswith(f"{setting}.") for one in present):
+            words = ("connection", "modify", "uuid", uuid, "remove", setting)
+            nmcli(host, failure, *words)
     # NetworkManager syncs the text of the new file, but not its name in the folder
     # (nm_utils_file_set_contents): if /var is a separate file system, a power cut would
     # leave the journal ahead of the profile.
     with suppress(OSError):
         sync_directory(host.path(FOLDER))
-
-
-def _is_empty(host: Host, uuid: str, setting: str) -> bool:
-    present = properties(host, uuid, setting) or {}
-    return not any(name.startswith(f"{setting}.") for name in present)
-
-
-def device_states(host: Host) -> dict[str, str]:
-    """Return nmcli's state of each device: ``disconnected``. Raises EffectFailed."""
-    failure = "NetworkManager's devices could not be read"
-    text = nmcli(host, failure, "-t", "-f", "DEVICE,STATE", "device")
-    return {row[0]: row[1] for row in table(text, 2)}
 
 
 # How long nmcli waits for an activation; below base.COMMAND_TIMEOUT_S. NetworkManager
@@ -226,25 +213,6 @@ WAIT_S = "50"
 def activate(host: Host, failure: str, uuid: str) -> None:
     """Activate a profile. Raises EffectFailed; its sentence begins with ``failure``."""
     nmcli(host, failure, "--wait", WAIT_S, "connection", "up", "uuid", uuid)
-
-
-def active_on(host: Host, failure: str, uuid: str) -> Optional[str]:
-    """Return the netdev, or several with commas, on which a profile is active; None if
-    it is on none. Raises EffectFailed.
-    """
-    text = nmcli(host, failure, "-t", "-f", "UUID,DEVICE", "connection")
-    rows = {row[0]: row[1] for row in table(text, 2)}
-    return rows.get(uuid) or None
-
-
-def reapply_or_activate(host: Host, failure: str, uuid: str, netdev: str) -> None:
-    """Reapply the profile that is active on ``netdev``, which does not interrupt
-    anything; if NetworkManager refuses that, activate it. Raises EffectFailed.
-    """
-    try:
-        nmcli(host, failure, "--wait", WAIT_S, "device", "reapply", netdev)
-    except EffectFailed:
-        activate(host, failure, uuid)
 
 
 _METHOD = r"disabled|auto|manual|link-local|shared|ignore|dhcp"
@@ -358,11 +326,13 @@ class ProfileProperty(Kind):
         except EffectFailed as e:
             problem = str(e)
         if present is not None:
-            return self._set_value(present.get(name))
-        text = self.own_file(host)
-        if text is None:
-            return Reading(problem=problem)
-        return self._set_value(value_in(text, name))
+            value = present.get(name)
+        else:
+            text = self.own_file(host)
+            if text is None:
+                return Reading(problem=problem)
+            value = value_in(text, name)
+        return Reading(None if self.same(value, None) else value)
 
     def do(self, host: Host) -> None:
         modify(host, self.uuid_or_fail(), self.change.name, self.change.after)
@@ -385,14 +355,11 @@ class ProfileProperty(Kind):
         self._activate(host, "")
 
     def is_gone(self, host: Host) -> bool:
-        uuid = self.known_uuid
-        if uuid is None:
-            return True
         try:
-            present = properties(host, uuid)
+            known = self.known_uuid and properties(host, self.known_uuid)
         except EffectFailed:
             return False
-        return present is None and self.own_file(host) is None
+        return known is None and self.own_file(host) is None
 
     def own_file(self, host: Host) -> Optional[str]:
         """Return the text of the file that we made for a new profile; None if it does
@@ -408,9 +375,6 @@ class ProfileProperty(Kind):
         ours = value_in(text, UUID) == self.uuid
         return text if ours else None
 
-    def _set_value(self, value: Optional[str]) -> Reading:
-        return Reading(None if self.same(value, None) else value)
-
     def _activate(self, host: Host, changed: str) -> None:
         """Make the changed profile take effect if it is active and must be activated
         for that. Only the value that its property ``changed`` sets on the netdev
@@ -420,14 +384,19 @@ class ProfileProperty(Kind):
         if not (host.activates and uuid and needs_activation(self.change)):
             return
         failure = f"the profile {uuid} cannot be activated"
-        name = active_on(host, failure, uuid)
-        if name is None or "," in name:
+        text = nmcli(host, failure, "-t", "-f", "UUID,DEVICE", "connection")
+        name = {row[0]: row[1] for row in table(text, 2)}.get(uuid)
+        if not name or "," in name:
             # If it is active on several netdevs (connection.multi-connect, which
             # nmstate never sets), an activation may use another one. It takes effect
             # with the next setup of each.
             return
         earlier = [(kind, kind.read(host).value) for kind in _set_on(name, changed)]
-        reapply_or_activate(host, failure, uuid, name)
+        try:
+            # Interrupts nothing, but NetworkManager may refuse it.
+            nmcli(host, failure, "--wait", WAIT_S, "device", "reapply", name)
+        except EffectFailed:
+            activate(host, failure, uuid)
         for kind, value in earlier:
             kind.undo(host, value)
 
@@ -560,7 +529,10 @@ class NewProfile(ProfileProperty):
         return path_of(self.netdev or "")
 
     def _state(self, host: Host) -> Optional[str]:
-        return device_states(host).get(self.netdev or "")
+        """Return nmcli's state of the netdev: ``disconnected``. Raises EffectFailed."""
+        failure = "NetworkManager's devices could not be read"
+        text = nmcli(host, failure, "-t", "-f", "DEVICE,STATE", "device")
+        return {row[0]: row[1] for row in table(text, 2)}.get(self.netdev or "")
 
     def _check_free(self, host: Host) -> None:
         place = host.path(self._path)

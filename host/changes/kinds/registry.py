@@ -6,7 +6,6 @@ To add one: a subclass of :class:`.kind.Kind` beside this module, and its entry 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Optional
 
@@ -98,8 +97,7 @@ class HostEffects(Host):
 
     def refusal(self, change: Change) -> str:
         """Return, as a sentence without a full stop, why none of our rules makes such a
-        change (a target such as /etc/passwd), else "". Reads nothing. ``read`` returns
-        it as the problem, ``do`` and ``undo`` raise it as EffectFailed.
+        change (a target such as /etc/passwd), else "". Reads nothing.
         """
         return kind_of(change).refusal()
 
@@ -112,9 +110,8 @@ class HostEffects(Host):
         """Return the present value of the property that ``change`` sets; never raises.
 
         ``uuid`` is the profile's if the target is ``new:NETDEV``. With ``place`` the
-        netdev is found by that, whatever its name is now. The value is None if there is
-        none: the netdev, profile or file does not exist (see :meth:`gone`), or the
-        profile's property is not set. Each kind says in its ``read`` what it returns.
+        netdev is found by that, whatever its name is now. The value is None if the
+        netdev, profile or file does not exist, or the profile's property is not set.
         """
         kind = kind_of(change, uuid)
         refused = kind.refusal()
@@ -130,11 +127,9 @@ class HostEffects(Host):
 
     def do(self, act: AtomicChange) -> None:
         """Set the ``after`` of each change of ``act``, in their order, and wait until
-        it is in effect. A new profile (``act.uuid`` is set) is made completely or not
-        at all, also after EffectFailed. An active profile is activated again if that is
-        needed and ``act`` may take the link down.
-
-        Raises EffectFailed. Use :meth:`read` to verify that the value was accepted.
+        it is in effect. A new profile is made completely or not at all. An active one
+        is activated again if that is needed and ``act`` may take the link down. Raises
+        EffectFailed.
         """
         act = self._checked(act)
         for kind in kinds_of(act):
@@ -146,11 +141,8 @@ class HostEffects(Host):
 
     def undo(self, act: AtomicChange) -> None:
         """Undo ``act``, the last change first, each to its value in ``act.before`` (if
-        that is empty, ``change.before``).
-
-        A new profile is deleted, an active one is activated again if that is needed; a
-        module stays loaded. Safe to call again, and if there is nothing to undo. Raises
-        EffectFailed.
+        that is empty, ``change.before``). Safe to call again, and if there is nothing
+        to undo. Raises EffectFailed.
         """
         act = self._checked(act)
         for kind, value in reversed(list(zip(kinds_of(act), _before(act)))):
@@ -169,9 +161,8 @@ class HostEffects(Host):
         )
 
     def present(self, act: AtomicChange) -> AtomicChange:
-        """Return ``act`` with the present names: if the netdev of ``act.place`` has
-        been renamed, targets have its new name. Reads /sys only. ``do``, ``undo`` and
-        ``gone`` do this themselves.
+        """Return ``act`` with the present names, if the netdev of ``act.place`` has
+        been renamed. Reads /sys only. ``do``, ``undo`` and ``gone`` do this themselves.
         """
         kinds = (kind_of(change, act.uuid) for change in act.changes)
         changes = (kind.present(self, act.place) for kind in kinds)
@@ -181,25 +172,21 @@ class HostEffects(Host):
         """Return ``act`` with the present names. Raises EffectFailed if none of our
         rules makes such a change; nothing is done then.
         """
-        for refusal in _refusals(act):
+        before = _before(act)
+        refusals = [
+            kind_of(replace(change, before=value)).refusal()
+            for change, value in zip(act.changes, before)
+        ]
+        if not act.changes or len(before) != len(act.changes):
+            counted = f"{len(act.changes)} changes and {len(before)} earlier values"
+            refusals.insert(0, f"step {act.step!a} has {counted}")
+        for refusal in filter(None, refusals):
             raise EffectFailed(
                 "change-not-allowed",
                 refusal,
                 "find out who has changed the journal or the plan file",
             )
         return self.present(act)
-
-
-def _refusals(act: AtomicChange) -> Iterator[str]:
-    """Yield why none of our rules makes ``act``, or has its earlier values."""
-    before = _before(act)
-    if not act.changes or len(before) != len(act.changes):
-        counted = f"{len(act.changes)} changes and {len(before)} earlier values"
-        yield f"step {act.step!a} has {counted}"
-    for change, value in zip(act.changes, before):
-        refusal = kind_of(replace(change, before=value)).refusal()
-        if refusal:
-            yield refusal
 
 
 def _before(act: AtomicChange) -> tuple[Optional[str], ...]:

@@ -265,26 +265,16 @@ class Unit(Kind):
         except CommandFailed as e:
             return Reading(problem=f"{' '.join(command)} failed: {e}")
 
-    def do(self, host: Host) -> None:
-        self._set(host, self.change.after == ENABLED)
-
-    def undo(self, host: Host, before: Optional[str]) -> None:
-        present = self.read(host)
-        if not present.problem and present.value in (None, before):
-            return
-        self._set(host, before == ENABLED)
-
     def is_gone(self, host: Host) -> bool:
         return self.read(host) == Reading()
 
-    def _set(self, host: Host, enabled: bool) -> None:
-        unit = self.change.target
+    def put(self, host: Host, value: str) -> None:
+        unit, verb = self.change.target, _VERBS[value == ENABLED]
         if not host.has_systemd:
             raise EffectFailed(
                 "systemd-not-running",
                 f"{unit} cannot be changed: systemd is not running here",
             )
-        verb = _VERBS[enabled]
         fix = f"see systemctl status {unit}"
         command = ("systemctl", verb, "--now", unit)
         host.run_or_fail(f"{unit} cannot be {verb}d", command, fix)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
@@ -50,8 +51,8 @@ def test_all_is_well(enabled):
     result = enabled("daemon", "status")
     assert result.code == 0
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
-    assert lines[1].startswith("recheck waits running for 30 s")
-    assert lines[2] == "health ok 4 s ago in 6 s mounts: 3 ok"
+    assert lines[1].startswith("recheck waits running for 3")
+    assert re.fullmatch("health ok [45] s ago in [56] s mounts: 3 ok", lines[2])
     assert lines[3] == "block off - - no targets"
     assert lines[4].endswith(" is running.")
 

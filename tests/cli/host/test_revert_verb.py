@@ -71,7 +71,7 @@ def test_a_step_that_is_not_held(applied):
         "fix: steps that can be reverted: MODOPT-02/boot, IPOIB-MODE-01/ib0, "
         "IPOIB-MODE-01/ib1",
     )
-    applied("revert", "").refused(2, "the id is empty")
+    applied("revert", "").refused(2, "step ''")
     applied("revert")
     applied("revert", "MODOPT-02/boot").refused(2, "neither has any other step")
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import sys
+
 import pytest
 from support.fakes.fake_runner import FakeRunner
 from support.fakes.fake_timers import Timers
@@ -106,12 +108,14 @@ def test_a_missing_systemctl_is_no_error_when_stopping(systemd):
     assert systemd.timer(7).cancel() == ""
 
 
-def test_the_running_program_is_what_the_timer_runs(tmp_path):
+def test_the_running_program_is_what_the_timer_runs(tmp_path, monkeypatch):
     program = tmp_path / "bin" / "ovirt-rdma-host"
     program.parent.mkdir()
     program.touch()
     link = tmp_path / "link"
     link.symlink_to(program)
-    assert own_program([str(link)]) == str(program)
+    monkeypatch.setattr(sys, "argv", [str(link)])
+    assert own_program() == str(program)
     for argv in ([], [""], ["/usr/bin/pytest"], [str(tmp_path / "ovirt-rdma-host")]):
-        assert own_program(argv) == PROGRAM
+        monkeypatch.setattr(sys, "argv", argv)
+        assert own_program() == PROGRAM

@@ -7,15 +7,11 @@ from functools import partial
 
 import pytest
 from support.golden.golden_hosts import DATA, HOSTS
-from support.host.effects_host import MemoryJournal, Told, applied
+from support.host.effects_host import MemoryJournal, Told, applied, recover, revert
 from support.host.memory_host import FakeHost, Killed, Points
 
 from ovirt_rdma.host.changes.journal import JournalProblem, Ledger
 from ovirt_rdma.host.changes.plan import gate
-from ovirt_rdma.host.changes.run import (
-    recover,
-    revert,
-)
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.rules.registry import decide

@@ -9,11 +9,11 @@ import pytest
 from support.fakes.fake_changes import changing
 from support.fakes.fake_hosts import connectx3_ib
 from support.fakes.fake_root import Pci
-from support.host.effects_host import Told
+from support.host.effects_host import Told, apply_steps, revert
 
 from ovirt_rdma.host.changes.boot import restore_netdev
 from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.run import RunRequest, apply_steps, revert
+from ovirt_rdma.host.changes.run import RunRequest
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.rules.base import REBOOT
 from ovirt_rdma.host.rules.registry import decide

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
-from support.host.effects_host import Told
+from support.host.effects_host import Told, apply_steps, recover, roll_back_unconfirmed
 
 from ovirt_rdma.host.changes.journal import (
     AppliedChange,
@@ -23,13 +23,7 @@ from ovirt_rdma.host.changes.journal import (
 )
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
-from ovirt_rdma.host.changes.run import (
-    RunRequest,
-    apply_steps,
-    may_be_rolled_back,
-    recover,
-    roll_back_unconfirmed,
-)
+from ovirt_rdma.host.changes.run import RunRequest, may_be_rolled_back
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
 from ovirt_rdma.host.system import lock as end_holder
 from ovirt_rdma.host.system.files import own_text

@@ -19,16 +19,12 @@ from support.host.change_places import (
     netdev_of,
     uuid_of,
 )
-from support.host.effects_host import MemoryJournal, Told, applied
+from support.host.effects_host import MemoryJournal, Told, applied, recover, revert
 from support.host.ipoib_host import OTHERS
 from support.host.ipoib_plans import hosts, policies
 from support.host.memory_host import FakeHost, Killed, Points
 
 from ovirt_rdma.host.changes.plan import gate
-from ovirt_rdma.host.changes.run import (
-    recover,
-    revert,
-)
 from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor

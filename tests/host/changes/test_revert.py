@@ -6,17 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.host.effects_host import MemoryJournal, Told, applied
+from support.host.effects_host import MemoryJournal, Told, applied, recover, revert
 from support.host.ipoib_host import OTHERS, host, netdev, network, policy, port, profile
 from support.host.memory_host import FakeHost, Killed, Points
 from support.problems import problem
 
 from ovirt_rdma.host.changes.journal import Ledger
 from ovirt_rdma.host.changes.plan import gate
-from ovirt_rdma.host.changes.run import (
-    recover,
-    revert,
-)
 from ovirt_rdma.host.facts.devices import NetdevUse
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, Change, Step
 from ovirt_rdma.host.rules.registry import decide

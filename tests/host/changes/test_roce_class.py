@@ -13,13 +13,13 @@ from support.fakes import fake_hosts
 from support.fakes.fake_changes import changing
 from support.fakes.fake_hosts import connectx5_roce, soft_roce
 from support.fakes.fake_root import Pci
-from support.host.effects_host import Told
+from support.host.effects_host import Told, apply_steps, revert
 from support.host.rule_cases import host_policy
 
 from ovirt_rdma.host.changes.boot import restore_netdev
 from ovirt_rdma.host.changes.journal import DONE, ROLLED_BACK, Journal
 from ovirt_rdma.host.changes.plan import gate
-from ovirt_rdma.host.changes.run import RunRequest, apply_steps, change_status, revert
+from ovirt_rdma.host.changes.run import RunRequest, change_status
 from ovirt_rdma.host.policy.model import InterfaceRule, RoceClass
 from ovirt_rdma.host.rules.registry import decide
 

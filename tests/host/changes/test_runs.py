@@ -10,7 +10,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from support.host.effects_host import MemoryJournal, Told, applied
+from support.host.effects_host import (
+    MemoryJournal,
+    Told,
+    applied,
+    recover,
+    revert,
+    roll_back_unconfirmed,
+)
 from support.host.ipoib_host import OTHERS, host, netdev, policy, port, profile
 from support.host.memory_host import FakeHost, Killed, Points
 from support.problems import problem
@@ -22,11 +29,6 @@ from ovirt_rdma.host.changes.kinds.kind import (
 )
 from ovirt_rdma.host.changes.kinds.netdev import Sysfs
 from ovirt_rdma.host.changes.plan import gate
-from ovirt_rdma.host.changes.run import (
-    recover,
-    revert,
-    roll_back_unconfirmed,
-)
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.rules.base import LIVE, REBOOT, Change, Step
 from ovirt_rdma.host.rules.registry import decide

@@ -15,6 +15,7 @@ import pytest
 from support.fakes.fake_changes import ChangingRoot, changing
 from support.fakes.fake_hosts import connectx3_ib
 from support.host.daemon_task import TaskRuns
+from support.host.effects_host import apply_steps, revert
 
 from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import (
@@ -26,10 +27,8 @@ from ovirt_rdma.host.changes.journal import (
 )
 from ovirt_rdma.host.changes.run import (
     RunRequest,
-    apply_steps,
     decide_for,
     loaded_policy,
-    revert,
     still_planned,
 )
 from ovirt_rdma.host.daemon.partitions import FollowPartitions

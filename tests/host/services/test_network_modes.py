@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from support.fakes.fake_changes import ChangingRoot, changing
 from support.fakes.fake_hosts import connectx3_ib
+from support.host.effects_host import apply_steps
 
 from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import (
@@ -19,12 +20,7 @@ from ovirt_rdma.host.changes.journal import (
     ROLLED_BACK,
     Journal,
 )
-from ovirt_rdma.host.changes.run import (
-    RunRequest,
-    apply_steps,
-    decide_for,
-    loaded_policy,
-)
+from ovirt_rdma.host.changes.run import RunRequest, decide_for, loaded_policy
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.store import StoredPolicyProblem, store
@@ -196,7 +192,7 @@ def apply(site, effects=None, **request):
     """Apply the policy as ``ovirt-rdma-host apply`` does."""
     host, root = site.host, site.host.path
     prepared = decide_for(host.reader().facts(), loaded_policy(root))
-    wanted = RunRequest(APPLY, "apply", facts=prepared.facts, **request)
+    wanted = RunRequest(APPLY, facts=prepared.facts, **request)
     steps = [
         step for step in prepared.decision.applicable if step.rule == "IPOIB-MODE-01"
     ]

@@ -13,7 +13,6 @@ from ovirt_rdma.host.system.files import (
     NotDurable,
     fix_for,
     remove_unfinished,
-    unfinished_files,
     write_atomically,
 )
 
@@ -174,9 +173,9 @@ def test_what_is_being_written_stays(tmp_path, monkeypatch):
 
     def meanwhile(descriptor):
         if not seen:
-            seen.append(unfinished_files(path))
+            seen.append(list(tmp_path.glob(".file.*.ovirt-rdma")))
             write_atomically(path, b"the other's", 0o644)
-            assert unfinished_files(path) == seen[0]
+            assert list(tmp_path.glob(".file.*.ovirt-rdma")) == seen[0]
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", meanwhile)
@@ -195,7 +194,7 @@ def test_a_write_that_is_taken_for_left_over_begins_again(tmp_path, monkeypatch,
     def raced(descriptor, operation):
         calls.append(descriptor)
         if len(calls) == 1 and when == "before the lock":
-            (rest,) = unfinished_files(path)
+            (rest,) = tmp_path.glob(".file.*.ovirt-rdma")
             rest.unlink()
         elif len(calls) == 1:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")

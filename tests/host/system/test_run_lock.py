@@ -102,7 +102,7 @@ def test_a_lock_that_cannot_be_opened_is_a_sentence(host):
     [
         (errno.ENOLCK, "find out why the kernel has no memory for locks"),
         (errno.ENOSPC, "free space on the file system of {folder}"),
-        (errno.EIO, "check {folder} and the kernel's log"),
+        (errno.EIO, "check the disk of {folder}, which has errors: journalctl -k"),
     ],
 )
 def test_a_lock_that_cannot_be_taken_is_a_sentence(host, monkeypatch, number, fix):
@@ -116,17 +116,16 @@ def test_a_lock_that_cannot_be_taken_is_a_sentence(host, monkeypatch, number, fi
     assert str(caught.value) == (
         f"{path} cannot be locked: {os.strerror(number)}; nothing was changed"
     )
-    again = ", then run this command again"
-    assert caught.value.fix == fix.format(folder=path.parent) + again
+    assert caught.value.fix == fix.format(folder=path.parent)
     assert (caught.value.exit_code, host.tree()) == (1, host.tree())
 
 
 @pytest.mark.parametrize(
     ("number", "fix"),
     [
-        (errno.EROFS, "mount the file system of "),
+        (errno.EROFS, "the file system of "),
         (errno.ENOSPC, "free space on the file system of "),
-        (errno.EACCES, "become root"),
+        (errno.EACCES, "run this command as root"),
     ],
 )
 def test_what_to_do_is_about_what_is_wrong(host, monkeypatch, number, fix):

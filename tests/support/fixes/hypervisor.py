@@ -161,7 +161,7 @@ HYPERVISOR = {
         all_of(run("policy load", "enable"), write(POLICY_JSON, "{")),
     ),
     "half enabled": Row(
-        fixed(f"{STATUS}:_half_done", "ovirt-rdma-host enable --mode vdsmd"),
+        fixed(f"{STATUS}:_launcher", "ovirt-rdma-host enable --mode vdsmd"),
         "status",
         all_of(run("enable"), remove(DROPIN_LINK)),
     ),
@@ -240,12 +240,12 @@ HYPERVISOR = {
         all_of(follow(POLICY), run("apply --confirm-timeout 60")),
     ),
     "confirm before other changes": Row(
-        fixed("host/changes/journal.py:refuse_while_awaiting", CONFIRM),
+        fixed("host/changes/journal.py:refuse_while_open", CONFIRM),
         "revert MODOPT-02/boot",
         all_of(follow(POLICY), run("apply --confirm-timeout 60")),
     ),
     "undo before other changes": Row(
-        fixed("host/changes/journal.py:refuse_while_awaiting", REVERT),
+        fixed("host/changes/journal.py:refuse_while_open", REVERT),
         "apply",
         all_of(follow(POLICY), run("apply --confirm-timeout 60"), follow(MODULES)),
     ),
@@ -274,13 +274,15 @@ HYPERVISOR = {
         all_of(follow(POLICY), killed_apply),
     ),
     "interrupted run with users, maintenance": Row(
-        fixed("host/changes/run.py:_end_interrupted", APPLY),
+        fixed("host/changes/run.py:HostRun._end_interrupted", APPLY),
         "confirm",
         all_of(follow(POLICY), killed_apply, mounted),
         first=unmounted,
     ),
     "interrupted run with users, allowed": Row(
-        fixed("host/changes/run.py:_end_interrupted", f"{APPLY} --allow-link-down"),
+        fixed(
+            "host/changes/run.py:HostRun._end_interrupted", f"{APPLY} --allow-link-down"
+        ),
         "confirm",
         all_of(follow(POLICY), killed_apply, mounted),
     ),
@@ -326,7 +328,7 @@ HYPERVISOR = {
         first=vdsmd_of(STOCK_VDSMD, VIRTD),
     ),
     "step that others need": Row(
-        fixed("host/changes/undo.py:_needed_by", REVERT),
+        fixed("host/changes/undo.py:_Plan._plan_property", REVERT),
         "revert IPOIB-MTU-01/ib0",
         all_of(follow(SMALL_MTU), run("apply"), follow(POLICY), run("apply")),
     ),

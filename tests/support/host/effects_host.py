@@ -10,7 +10,7 @@ from ovirt_rdma.host.changes.journal import (
     JournalProblem,
     Ledger,
 )
-from ovirt_rdma.host.changes.run import RunRequest, apply_steps
+from ovirt_rdma.host.changes.run import HostRun, RunRequest
 from support.host.memory_host import Points
 
 
@@ -55,6 +55,37 @@ class Told:
 
     def note(self, sentence):
         self.lines.append(sentence)
+
+
+def this_run(host, journal, told=None, facts=None):
+    """Return a run on ``host``, any that has the methods of HostEffects."""
+    run = HostRun("/nowhere", "apply", told or Told(), effects=host)
+    run.journal, run.facts = journal, facts if callable(facts) else lambda: facts
+    return run
+
+
+def apply_steps(host, journal, steps, request, told):
+    return this_run(host, journal, told).apply(steps, request)
+
+
+def revert(host, journal, facts, told, **parts):
+    return this_run(host, journal, told, facts).revert(**parts)
+
+
+def recover(host, journal, now, told, facts=None):
+    """Do what the next run does first, at the time ``now``. Without ``facts``, users of
+    netdevs do not count.
+    """
+    clock, host.now = host.now, lambda: now
+    try:
+        run = this_run(host, journal, told, facts)
+        return run.end_open_runs(even_in_use=facts is None)
+    finally:
+        host.now = clock
+
+
+def roll_back_unconfirmed(host, journal, number, told):
+    return this_run(host, journal, told).roll_back_unconfirmed(number)
 
 
 def request_for(host, steps, **parts):

@@ -163,7 +163,7 @@ def test_who_uses_the_netdev_is_named_before_its_profile_is_taken_back(host):
     """
     host.nfs_mount("10.0.0.1:/vm", "/rhev/data-center/mnt/10.0.0.1:_vm", "rdma")
     one = act(host, TSO, None, "off", LIVE)
-    group = [UndoChange(None, one, (None,))]
+    group = [UndoChange(None, one)]
     ((step, users),) = interrupted_users([group], host.reader().facts())
     assert step == one.step
     assert any("10.0.0.1:/vm" in user for user in users)

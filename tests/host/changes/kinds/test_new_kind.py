@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.fakes.fake_changes import changing
 from support.fakes.fake_hosts import connectx3_ib
-from support.host.effects_host import Told
+from support.host.effects_host import Told, apply_steps, recover, revert
 from support.problems import problem
 
 from ovirt_rdma.cli.host.shown.runs import describe_changes
@@ -35,13 +35,7 @@ from ovirt_rdma.host.changes.plan import (
     gate,
     to_json_dict,
 )
-from ovirt_rdma.host.changes.run import (
-    RunRequest,
-    apply_steps,
-    change_status,
-    recover,
-    revert,
-)
+from ovirt_rdma.host.changes.run import RunRequest, change_status
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
 
 pytestmark = pytest.mark.hypervisor
