@@ -25,7 +25,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Optional, Protocol, TypeVar, Union
+from typing import NamedTuple, Optional, Protocol, TypeVar
 
 from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem, did_you_mean
 from ovirt_rdma.host.exit_code import ExitCode
@@ -65,18 +65,18 @@ def merged(sentences: Iterable[str]) -> list[Sentence]:
     """Return ``sentences``, those that differ only by the host at their beginning
     ("host01: ...") as one with all the names.
     """
-    hosts: dict[tuple[str, str, bool], list[str]] = {}
+    hosts: dict[tuple[str, str], list[str]] = {}
     for sentence in sentences:
         name, colon, rest = sentence.partition(": ")
-        of_host = bool(colon) and " " not in name
+        if not colon or " " in name:
+            name, rest = "", str(sentence)
         id = sentence.id if isinstance(sentence, Sentence) else ""
-        key = (id, rest if of_host else str(sentence), of_host)
-        names = hosts.setdefault(key, [])
+        names = hosts.setdefault((id, rest), [])
         if name not in names:
             names.append(name)
     return [
-        Sentence(id, f"{', '.join(names)}: {rest}" if of_host else rest)
-        for (id, rest, of_host), names in hosts.items()
+        Sentence(id, f"{', '.join(names)}: {rest}" if any(names) else rest)
+        for (id, rest), names in hosts.items()
     ]
 
 
@@ -409,16 +409,12 @@ def domain_status(engine: Engine, domain: Domain) -> str:
 # mistakes of a policy.
 _WORD, _SENTENCE = 100, 10_000
 _MOST_FILES = 20
-# What is read of a status: truth values, and texts with the longest that is accepted.
-_STATUS: dict[str, dict[str, Union[type[bool], int]]] = {
+# What is read of a status: truth values (0), and texts with their longest.
+_STATUS = {
     "enabled": {"mode": _WORD},
     "running": {"program": _WORD},
-    "policy": {
-        "loaded": bool,
-        "digest": _WORD,
-        "problem": _SENTENCE,
-        "fix": _SENTENCE,
-    },
+    "policy": {"loaded": 0, "digest": _WORD, "problem": _SENTENCE, "fix": _SENTENCE},
+    "package": {},
 }
 
 
@@ -434,37 +430,31 @@ def _mistakes(document: object) -> Iterator[str]:
     if not isinstance(document, dict):
         yield f"it is {json_type(document)}, not an object"
         return
-    if document.get("version") is not None:
-        yield from _mistake("version", document["version"], _WORD)
-    for name in (*_STATUS, "package"):
+    yield from _mistake("version", document.get("version"), _WORD)
+    for name, wanted in _STATUS.items():
         part = document.get(name)
         if part is None:
             continue
         if not isinstance(part, dict):
             yield f"{name} is {json_type(part)}, not an object"
-        elif name == "package":
-            yield from _package_mistakes(part)
-        else:
-            for key, wanted in _STATUS[name].items():
-                if part.get(key) is not None:
-                    yield from _mistake(f"{name}.{key}", part[key], wanted)
+            continue
+        if name == "package" and len(part) > _MOST_FILES:
+            yield "package is too long"
+        keys = dict.fromkeys(part, 0) if name == "package" else wanted
+        for key, most in keys.items():
+            shown = f"{name}.{ascii(key)[1:-1][:40]}"
+            yield from _mistake(shown, part.get(key), most)
 
 
-def _package_mistakes(files: dict[str, object]) -> Iterator[str]:
-    if len(files) > _MOST_FILES:
-        yield "package is too long"
-    for file, value in files.items():
-        yield from _mistake(f"package.{ascii(file)[1:-1][:40]}", value, bool)
-
-
-def _mistake(key: str, value: object, wanted: Union[type[bool], int]) -> Iterator[str]:
-    if isinstance(wanted, type):
-        if not isinstance(value, bool):
-            yield f"{key} is {json_type(value)}, not true or false"
-    elif not isinstance(value, str):
+def _mistake(key: str, value: object, most: int) -> Iterator[str]:
+    if value is None:
+        return
+    if most and not isinstance(value, str):
         yield f"{key} is {json_type(value)}, not a string"
-    elif len(value) > wanted:
+    elif isinstance(value, str) and len(value) > most > 0:
         yield f"{key} is too long"
+    elif not most and not isinstance(value, bool):
+        yield f"{key} is {json_type(value)}, not true or false"
 
 
 _NEAREST = 3
@@ -508,31 +498,31 @@ def pick(
     if data_center is not None:
         wanted = pick("data center", data_center, data_centers).id
     every = tuple(candidates)
-    matches = [
-        candidate for candidate in every if name in (candidate.name, candidate.id)
-    ]
-    inside = [match for match in matches if wanted in (None, _data_center(match))]
+    matches = [one for one in every if name in (one.name, one.id)]
+    inside = [one for one in matches if wanted in (None, _data_center(one))]
     if len(inside) == 1:
         return inside[0]
     names = {center.id: center.name for center in data_centers}
+    if not matches:
+        known = [each.name for each in every if wanted in (None, _data_center(each))]
+        raise NameProblem(
+            "name-unknown", f"there is no {kind} {name!r}", nearest(name, known)
+        )
+    places = " and ".join(
+        f"data center {names.get(center, center)!r}" if center else "no data center"
+        for center in map(_data_center, inside or matches)
+    )
     if inside:
-        places = _joined(_place(match, names) for match in inside)
         raise NameProblem(
             "name-ambiguous",
             f"{kind} {name!r} is ambiguous: {places} have one each",
             f"add --datacenter {names.get(_data_center(inside[0]), 'NAME')}",
         )
-    if matches:
-        places = _joined(_place(match, names) for match in matches)
-        raise NameProblem(
-            "name-in-other-data-center",
-            f"{kind} {name!r} is in {places}, not in data center "
-            f"{names.get(wanted or '', data_center)!r}",
-            "omit --datacenter, or give the right one",
-        )
-    known = [each.name for each in every if wanted in (None, _data_center(each))]
     raise NameProblem(
-        "name-unknown", f"there is no {kind} {name!r}", nearest(name, known)
+        "name-in-other-data-center",
+        f"{kind} {name!r} is in {places}, not in data center "
+        f"{names.get(wanted or '', data_center)!r}",
+        "omit --datacenter, or give the right one",
     )
 
 
@@ -550,11 +540,10 @@ def nearest(name: str, names: Sequence[str]) -> str:
     return f"available: {', '.join(known)}"
 
 
-def listed(names: Sequence[str], most: int = _LISTED) -> str:
+def listed(names: Sequence[str], most: int = _LISTED, joint: str = ", ") -> str:
     """Return up to ``most`` names with commas, and the number of the others."""
-    if len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most} more"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return joint.join(names[:most]) + more
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
@@ -620,7 +609,7 @@ def hosts_named(
         where = f" in data center {data_center!r}" if data_center else ""
         raise NameProblem(
             "host-unknown",
-            f"there is no host {_joined((repr(w) for w in wrong), 'or')}{where}",
+            f"there is no host {' or '.join(map(repr, wrong))}{where}",
             "; ".join(dict.fromkeys(nearest(pattern, known) for pattern in wrong)),
         )
     return tuple(host for host in candidates if host.id in chosen)
@@ -635,16 +624,6 @@ def _matches(pattern: str, host: Host) -> bool:
 
 def _data_center(named: object) -> str:
     return str(getattr(named, "data_center", None) or "")
-
-
-def _place(named: Named, names: dict[str, str]) -> str:
-    center = _data_center(named)
-    return f"data center {names.get(center, center)!r}" if center else "no data center"
-
-
-def _joined(texts: Iterable[str], conjunction: str = "and") -> str:
-    *first, last = texts
-    return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
 # The verdicts of a cell. UNKNOWN never counts as good, because there is no proof.
@@ -772,24 +751,22 @@ def _for_all(first: OnHost, names: Iterable[str]) -> str:
 
 
 def key_of(on_host: OnHost) -> tuple[str, str, str]:
-    """Return what sentences of one group have in common."""
-    return (
-        on_host.verdict,
-        _without_name(on_host, on_host.sentence),
-        _without_name(on_host, on_host.fix),
-    )
-
-
-def _without_name(on_host: OnHost, text: str) -> str:
-    """Return ``text`` without the name and address of the host."""
+    """Return what sentences of one group have in common: the verdict, and sentence and
+    fix without the name and address of the host.
+    """
     # The longer first, because the address may start with the name.
     own = sorted({on_host.host, on_host.address} - {""}, key=len, reverse=True)
-    if not any(name in text for name in own):
-        return text
-    names = "|".join(re.escape(name) for name in own)
-    # Whole names only, no part of host10, of host1-b or of host1.example.com.
-    whole = re.compile(rf"(?<![\w.-])(?:{names})(?![\w-]|\.\w)")
-    return whole.sub(lambda match: _ELSEWHERE if match.start() else _AT_FIRST, text)
+    texts = [on_host.sentence, on_host.fix]
+    if any(name in text for name in own for text in texts):
+        names = "|".join(re.escape(name) for name in own)
+        # Whole names only, no part of host10, of host1-b or of host1.example.com.
+        whole = re.compile(rf"(?<![\w.-])(?:{names})(?![\w-]|\.\w)")
+        texts = [whole.sub(_other_word, text) for text in texts]
+    return on_host.verdict, texts[0], texts[1]
+
+
+def _other_word(name: re.Match[str]) -> str:
+    return _ELSEWHERE if name.start() else _AT_FIRST
 
 
 def problems_of(matrix: Matrix) -> list[OnHosts]:

@@ -26,8 +26,8 @@ a round run in parallel. A value of an enum that the SDK does not know is None
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Optional
 from weakref import WeakKeyDictionary
 
@@ -100,17 +100,9 @@ CONTENT_TYPES = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class _Result:
-    """The ids of the hosted engine's domains; ``problem`` is a sentence if they are a
-    guess.
-    """
-
-    ids: frozenset[str] = frozenset()
-    problem: str = ""
-
-
-# A session reads an engine many times, and this does not change meanwhile.
+# The ids of the hosted engine's domains, and a sentence if they are a guess. A session
+# reads an engine many times, and this does not change meanwhile.
+_Result = tuple[frozenset[str], str]
 _known: WeakKeyDictionary[Session, _Result] = WeakKeyDictionary()
 
 
@@ -121,33 +113,26 @@ def with_hosted_engine(session: Session, engine: Engine) -> Engine:
     types, the usual name decides, and a sentence in ``problems`` says so. Raises
     EngineProblem if the engine does not answer.
     """
-    candidates = _candidates(engine)
-    if not candidates:
-        return engine
-    result = _known.get(session)
-    if result is None:
-        result = _known[session] = _find(session, candidates)
-    domains = tuple(
-        replace(domain, hosted_engine=domain.id in result.ids)
-        for domain in engine.domains
-    )
-    problems = (*engine.problems, *((result.problem,) if result.problem else ()))
-    return replace(engine, domains=domains, problems=problems)
-
-
-def _candidates(engine: Engine) -> list[Domain]:
-    """Return the possible domains: data on files, in a data center of a host that is
-    configured for the hosted engine.
-    """
+    # Data on files, in a data center of a host that is configured for it.
     clusters = {host.cluster for host in engine.hosts if host.hosted_engine}
-    centers = {c.data_center for c in engine.clusters if c.id in clusters}
-    return [
+    centers = {c.data_center for c in engine.clusters if c.id in clusters} - {None}
+    candidates = [
         domain
         for domain in engine.domains
         if domain.type == "data"
         and domain.storage_type in FILE_TYPES
-        and domain.data_center in centers - {None}
+        and domain.data_center in centers
     ]
+    if not candidates:
+        return engine
+    if session not in _known:
+        _known[session] = _find(session, candidates)
+    ids, problem = _known[session]
+    domains = tuple(
+        replace(domain, hosted_engine=domain.id in ids) for domain in engine.domains
+    )
+    problems = (*engine.problems, problem) if problem else engine.problems
+    return replace(engine, domains=domains, problems=problems)
 
 
 def _find(session: Session, candidates: Sequence[Domain]) -> _Result:
@@ -157,26 +142,22 @@ def _find(session: Session, candidates: Sequence[Domain]) -> _Result:
     for domains in (usual, others):
         ids, why = _with_its_disks(session, domains)
         if ids:
-            return _Result(ids)
+            return ids, ""
         if why:
             break
-    named = frozenset(domain.id for domain in usual)
-    if named:
+    if usual:
         reason = why or "none of its disks has a content type of the hosted engine"
-        return _Result(
-            named,
+        why = (
             f"{USUAL_NAME} is assumed to be the hosted engine's domain because of its "
-            f"name: {reason}",
+            f"name: {reason}"
         )
-    if why:
-        return _Result(named, f"the hosted engine's domain is unknown: {why}")
-    # It is on block storage, or its disks are older than their types.
-    return _Result()
+    elif why:
+        why = f"the hosted engine's domain is unknown: {why}"
+    # Without a reason, it is on block storage, or its disks are older than their types.
+    return frozenset(domain.id for domain in usual), why
 
 
-def _with_its_disks(
-    session: Session, domains: Sequence[Domain]
-) -> tuple[frozenset[str], str]:
+def _with_its_disks(session: Session, domains: Sequence[Domain]) -> _Result:
     """Return the ids of ``domains`` with disks of the hosted engine, and why some could
     not be read.
     """
@@ -190,19 +171,13 @@ def _with_its_disks(
         if error.kind in PASSING:
             raise
         return frozenset(), str(error)
-    why = next((str(error) for error in answers if isinstance(error, Exception)), "")
-    return (
-        frozenset(
-            domain.id
-            for domain, answer in zip(domains, answers)
-            if not isinstance(answer, Exception) and any(map(_is_its_disk, answer))
-        ),
-        why,
-    )
-
-
-def _is_its_disk(disk: Any) -> bool:
-    return getattr(disk.content_type, "value", None) in CONTENT_TYPES
+    ids, why = [], ""
+    for domain, answer in zip(domains, answers):
+        if isinstance(answer, Exception):
+            why = why or str(answer)
+        elif any(_word(disk.content_type) in CONTENT_TYPES for disk in answer):
+            ids.append(domain.id)
+    return frozenset(ids), why
 
 
 # Read an engine through the SDK into plain data (:mod:`.model`).
@@ -260,27 +235,6 @@ def connection_of(connection: Any) -> Optional[StorageConnection]:
     )
 
 
-def domain_of(
-    domain: Any,
-    attached: Any,
-    data_center: Optional[str],
-    connection: Optional[StorageConnection],
-) -> Domain:
-    """Return a storage domain: ``domain`` as in /storagedomains, ``attached`` as in its
-    data center, which alone shows its status.
-    """
-    return Domain(
-        id=domain.id,
-        name=domain.name,
-        type=_word(domain.type) or "",
-        storage_type=_word(domain.storage.type) or "" if domain.storage else "",
-        data_center=data_center,
-        status=_word(attached.status),
-        master=bool(attached.master),
-        connection=connection,
-    )
-
-
 def host_of(host: Any, *, nics: bool, attachments: bool, hooks: bool) -> Host:
     """Return a host of the SDK as plain data, with the requested lists."""
     ssh, summary, engine = host.ssh, host.summary, host.hosted_engine
@@ -319,42 +273,30 @@ def _nics(nics: Sequence[Any]) -> tuple[Nic, ...]:
     # The engine sends them in any order, and sentences about alike hosts are merged.
     nics.sort(key=lambda nic: nic.name)
     names = {nic.id: nic.name for nic in nics}
-    return tuple(nic_of(nic, names) for nic in nics)
+    return tuple(_nic(nic, names) for nic in nics)
 
 
-def nic_of(nic: Any, names: dict[str, str]) -> Nic:
-    """Return a NIC of the SDK as plain data; ``names`` are those of the host's NICs, by
-    id, for a bond's ports.
-    """
-    ports: tuple[str, ...] = ()
-    mode = None
-    if nic.bonding:
-        slaves = nic.bonding.slaves or ()
-        port_names = (slave.name or names.get(slave.id) for slave in slaves)
-        ports = tuple(name for name in port_names if name)
-        options = {option.name: option.value for option in nic.bonding.options or ()}
-        mode = options.get("mode")
+def _nic(nic: Any, names: Mapping[str, str]) -> Nic:
+    bonding, network, ip = nic.bonding, nic.network, nic.ip
+    slaves = (bonding.slaves if bonding else None) or ()
+    ports = (slave.name or names.get(slave.id) for slave in slaves)
+    options = (bonding.options if bonding else None) or ()
     return Nic(
         id=nic.id,
         name=nic.name,
         mac=nic.mac.address if nic.mac else None,
         mtu=nic.mtu,
         status=_word(nic.status),
-        address=(nic.ip.address or None) if nic.ip else None,
-        netmask=(nic.ip.netmask or None) if nic.ip else None,
-        network=_id(nic.network),
-        bond_ports=ports,
-        bond_mode=mode,
+        address=(ip.address or None) if ip else None,
+        netmask=(ip.netmask or None) if ip else None,
+        network=_id(network),
+        bond_ports=tuple(name for name in ports if name),
+        bond_mode=next((o.value for o in options if o.name == "mode"), None),
         vlan_of=(nic.base_interface or None) if nic.vlan else None,
-        unmanaged=_unmanaged(nic.network),
+        # Without an id: the engine looks that up among the networks of the cluster
+        # (BackendHostNicsResource.java:81-83).
+        unmanaged=network.name or None if network and not network.id else None,
     )
-
-
-def _unmanaged(network: Any) -> Optional[str]:
-    """Return the name of a NIC's network without an id: the engine looks up the id
-    among the networks of the cluster (BackendHostNicsResource.java:81-83).
-    """
-    return None if network is None or network.id else network.name or None
 
 
 def attachment_of(attachment: Any) -> Attachment:
@@ -531,7 +473,7 @@ def _domains(
     unjoined = [
         domain.id
         for domain in listed
-        if _storage_type(domain) in FILE_TYPES and _export_of(domain) not in by_export
+        if _export_of(domain)[0] in FILE_TYPES and _export_of(domain) not in by_export
     ]
     reads = [
         Read(f"datacenters/{id}/storagedomains", "reading a data center's domains")
@@ -541,36 +483,38 @@ def _domains(
         for id in unjoined
     ]
     answers = session.read_all(reads)
-    attached: dict[str, list[tuple[str, Any]]] = {}
+    attached: dict[str, list[tuple[Optional[str], Any]]] = {}
     for center, answer in zip(centers, answers):
         for domain in _list_of(answer, problems):
             attached.setdefault(domain.id, []).append((center, domain))
     own = {}
     for id, answer in zip(unjoined, answers[len(centers) :]):
-        own_rows = map(connection_of, _list_of(answer, problems))
-        own[id] = next((row for row in own_rows if row is not None), None)
-    domains = []
-    for domain in listed:
-        row = by_export.get(_export_of(domain)) or own.get(domain.id)
-        attachments = attached.get(domain.id)
-        if not attachments:
-            domains.append(domain_of(domain, domain, None, row))
-        for center, inside in attachments or ():
-            domains.append(domain_of(domain, inside, center, row))
-    return tuple(domains)
-
-
-def _storage_type(domain: Any) -> Optional[str]:
-    kind = domain.storage.type if domain.storage else None
-    return str(kind.value) if kind else None
+        found = map(connection_of, _list_of(answer, problems))
+        own[id] = next((row for row in found if row is not None), None)
+    return tuple(
+        Domain(
+            id=domain.id,
+            name=domain.name,
+            type=_word(domain.type) or "",
+            storage_type=_export_of(domain)[0] or "",
+            data_center=center,
+            # Its data center alone shows these.
+            status=_word(inside.status),
+            master=bool(inside.master),
+            connection=by_export.get(_export_of(domain)) or own.get(domain.id),
+        )
+        for domain in listed
+        for center, inside in attached.get(domain.id, [(None, domain)])
+    )
 
 
 def _export_of(domain: Any) -> tuple[Optional[str], str]:
+    """Return the storage type and the export."""
     storage = domain.storage
     if storage is None:
         return None, ""
     address = f"{storage.address}:" if storage.address else ""
-    return _storage_type(domain), f"{address}{storage.path}"
+    return _word(storage.type), f"{address}{storage.path}"
 
 
 def _present(answer: Any) -> Any:

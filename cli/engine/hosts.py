@@ -24,14 +24,11 @@ from ovirt_rdma.cli.engine.session import (
     rdma_engine,
     show_matrix,
 )
-from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import AllowNone, Context, Parser, add_allow_none, file_name
 from ovirt_rdma.engine_sdk_tools.api.request import EngineProblem
-from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.fleet.check import (
     DOCS,
     FEATURE,
-    Gate,
     failures,
     gates,
     read_features,
@@ -41,7 +38,6 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import NAME, POINTS
 from ovirt_rdma.engine_sdk_tools.model import (
     Engine,
     Host,
-    Matrix,
     data_center_named,
     hosts_named,
     status_label,
@@ -67,8 +63,8 @@ class GateStatus(EngineVerb):
         output = context.output
         with open_session(self, output) as session:
             engine = read_engine(session, hooks=True)
-            features = read_features(session, engine)
-        shown = gates(engine, features)
+            registered, enabled = read_features(session, engine)
+        shown = gates(engine, registered, enabled)
         if self.datacenter is not None:
             center = data_center_named(engine, self.datacenter).id
             inside = {c.name for c in engine.clusters if c.data_center == center}
@@ -97,16 +93,12 @@ class GateStatus(EngineVerb):
         )
         for gate in shown:
             output.text(f"{gate.cluster}: {gate.next or 'the feature is required'}.")
-        _caution(shown, output)
+        if any(gate.enabled for gate in shown):
+            output.text(
+                "Any change of the cluster through the API, also by Ansible, removes "
+                f"the feature: run this again after such a change ({DOCS})."
+            )
         return 0
-
-
-def _caution(shown: tuple[Gate, ...], output: Output) -> None:
-    if any(gate.enabled for gate in shown):
-        output.text(
-            "Any change of the cluster through the API, also by Ansible, removes the "
-            f"feature: run this again after such a change ({DOCS})."
-        )
 
 
 def _yes(value: Optional[bool]) -> str:
@@ -211,20 +203,15 @@ class Check(EngineVerb, AccessOptions, AllowNone):
             )
             if matrix.rows or not output.for_people:
                 show_matrix(output, matrix)
-            if self.events and not _write_events(session, matrix, output):
-                return ExitCode.FAILED
+            if self.events:
+                now, failed = datetime.now(timezone.utc), failures(matrix)
+                try:
+                    for host in write_events(session, failed, now):
+                        output.message(f"note: the engine has a new event about {host}")
+                except EngineProblem as problem:
+                    output.message(f"note: {problem.one_line}; {problem.fix}")
+                    return ExitCode.FAILED
         return matrix_code(self, output, matrix, "There is no host.")
-
-
-def _write_events(session: Session, matrix: Matrix, output: Output) -> bool:
-    """Write an event for each host with a failed check; return True if that worked."""
-    try:
-        for host in write_events(session, failures(matrix), datetime.now(timezone.utc)):
-            output.message(f"note: the engine has a new event about {host}")
-    except EngineProblem as problem:
-        output.message(f"note: {problem.one_line}; {problem.fix}")
-        return False
-    return True
 
 
 def _cells(engine: Engine, host: Host) -> list[str]:

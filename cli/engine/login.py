@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shlex
@@ -29,7 +30,6 @@ from ovirt_rdma.engine_sdk_tools.api.auth import (
     Settings,
     ca_folder,
     ca_of,
-    check_health,
     create_folder,
     engine_host_port,
     engine_url,
@@ -68,9 +68,9 @@ class Login(EngineVerb):
         "-c prod --password-file pw --save-password",
     )
     more = (
-        "Tests the engine's health page and the login, then writes the settings\n"
-        "file, without the password. If there is such a file, shows the lines to\n"
-        "put there. Writes nothing if a test fails."
+        "Tests the login, then writes the settings file, without the password. If\n"
+        "there is such a file, shows the lines to put there. Writes nothing if the\n"
+        "test fails."
     )
 
     fetch_ca: bool
@@ -97,8 +97,6 @@ class Login(EngineVerb):
         )
 
     def run(self, context: Context) -> int:
-        # First: a missing package is reported before a password is asked for.
-
         output = context.output
         if self.fingerprint is not None and not self.fetch_ca:
             raise UsageProblem(
@@ -110,19 +108,33 @@ class Login(EngineVerb):
         new = named is not None and not os.access(named, os.F_OK)
         ini = None if new else read_ini(named)
         section = self.config or DEFAULT_SECTION
-        settings = _settings(self, ini, section)
-        target = _target(self, ini)
+        target = ini or IniFile(str(named or settings_file(os.environ)), "")
         known = sections(target).get(section, {})
-        _refuse_other_engine(target, section, known.get("engine_url"), settings)
+        words, settings_in = self, ini
+        if self.config is not None and (ini is None or section not in sections(ini)):
+            # A new section has no settings in the file.
+            words, settings_in = type(self)(**{**vars(self), "config": None}), None
+        settings = found_settings(words, settings_in)
+        if self.fetch_ca:
+            settings = replace(settings, ca_file=None)
+        theirs = known.get("engine_url")
+        if theirs and engine_url(theirs) != settings.url:
+            raise Problem(
+                "settings-section-other-engine",
+                f"section [{section}] of {target.path} is for another engine, {theirs}",
+                "choose another section for this engine, with --config",
+            )
         ca = _fetch_ca(self, output, settings) if self.fetch_ca else None
         with _trusting(settings, ca) as trial:
             complete = completed(trial)
             for sentence in complete.warnings:
                 output.message(f"warning: {sentence}")
-            check_health(complete)
             with Session(complete) as session:
                 version = _version(session)
-        ca_file = settings.ca_file if ca is None else _write_ca(settings, ca)
+        ca_file = settings.ca_file
+        if ca is not None:
+            ca_file = str(_ca_file(settings))
+            _write(_ca_file(settings), ca.pem)
         values = {
             "engine_url": settings.url,
             "username": complete.username,
@@ -149,33 +161,6 @@ class Login(EngineVerb):
         }
         _print_result(output, content, values["password"] is not None)
         return 0
-
-
-def _settings(args: Login, ini: Optional[IniFile], section: str) -> Settings:
-    if args.config is not None and (ini is None or section not in sections(ini)):
-        # A new section has no settings in the file.
-        args = type(args)(**{**vars(args), "config": None})
-        ini = None
-    settings = found_settings(args, ini)
-    return replace(settings, ca_file=None) if args.fetch_ca else settings
-
-
-def _target(args: Login, ini: Optional[IniFile]) -> IniFile:
-    """Return the settings file: the named one, or ours; empty if there is none."""
-    if ini is not None and ini.ours:
-        return ini
-    return IniFile(str(args.config_file or settings_file(os.environ)), "")
-
-
-def _refuse_other_engine(
-    target: IniFile, section: str, theirs: Optional[str], settings: Settings
-) -> None:
-    if theirs and engine_url(theirs) != settings.url:
-        raise Problem(
-            "settings-section-other-engine",
-            f"section [{section}] of {target.path} is for another engine, {theirs}",
-            "choose another section for this engine, with --config",
-        )
 
 
 def _fetch_ca(args: Login, output: Output, settings: Settings) -> Ca:
@@ -239,12 +224,6 @@ def _ca_file(settings: Settings) -> Path:
     return ca_folder(os.environ) / f"{place}.pem"
 
 
-def _write_ca(settings: Settings, ca: Ca) -> str:
-    path = _ca_file(settings)
-    _write(path, ca.pem)
-    return str(path)
-
-
 def _write(path: Path, text: str, *, replace: bool = True) -> None:
     """Write a file of the user, following links."""
     path = path.resolve()
@@ -292,11 +271,19 @@ class ShowVersion(Verb):
     )
 
     def run(self, context: Context) -> int:
+        sdk: Optional[str] = None
+        runner: Optional[str] = None
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            sdk = metadata.version(_SDK)
+        # The program counts: its Python may be another one.
+        program = shutil.which("ansible-runner", path=search_path())
+        with contextlib.suppress(CommandFailed):
+            runner = (program and run_command([program, "--version"]).strip()) or None
         content = {
             "add_on": __version__,
             "engine": engine_version(),
-            "sdk": _sdk(),
-            "ansible_runner": _ansible_runner(),
+            "sdk": sdk,
+            "ansible_runner": runner,
             "python": platform.python_version(),
         }
         if not context.output.for_people:
@@ -308,19 +295,3 @@ class ShowVersion(Verb):
             for name, version in zip(names, content.values())
         )
         return 0
-
-
-def _sdk() -> Optional[str]:
-    try:
-        return metadata.version(_SDK)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _ansible_runner() -> Optional[str]:
-    """Return its version. The program counts: its Python may be another one."""
-    program = shutil.which("ansible-runner", path=search_path())
-    try:
-        return run_command([program, "--version"]).strip() or None if program else None
-    except CommandFailed:
-        return None

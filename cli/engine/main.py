@@ -350,27 +350,15 @@ _VERBS: Table = (
     ("domain", "list, create, convert and verify storage domains", _DOMAIN),
     ("network", "create and attach IPoIB networks", _NETWORK),
     ("hosts", "list and check hosts", _HOSTS),
-    (
-        "deploy-hook",
-        "let the engine prepare each host that it installs",
-        _DEPLOY_HOOK,
-    ),
+    ("deploy-hook", "let the engine prepare each host that it installs", _DEPLOY_HOOK),
     ("policy", "send a policy to hosts, and compare it", _POLICY),
-    (
-        "gate",
-        "show the cluster feature that keeps out hosts without the add-on",
-        _GATE,
-    ),
+    ("gate", "show the cluster feature that keeps out hosts without the add-on", _GATE),
     (
         "report",
         "write a page about hosts, domains and their fabric",
         "engine.report.MakeReport",
     ),
-    (
-        "version",
-        "show what is installed on this machine",
-        "engine.login.ShowVersion",
-    ),
+    ("version", "show what is installed on this machine", "engine.login.ShowVersion"),
 )
 
 

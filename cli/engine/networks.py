@@ -29,15 +29,20 @@ from ovirt_rdma.cli.engine.main import (
 from ovirt_rdma.cli.engine.session import Approver, changing, show_calls
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser, time_span
-from ovirt_rdma.engine_sdk_tools.networks import attach
 from ovirt_rdma.engine_sdk_tools.networks.attach import (
-    NOTHING,
+    CONNECTIVITY_S,
+    DONE,
+    NOT_BEGUN,
+    UNCHANGED,
     AttachPlan,
     AttachRequest,
     AttachResult,
-    HostAttach,
 )
-from ovirt_rdma.engine_sdk_tools.networks.create import NetworkPlan, NetworkRequest
+from ovirt_rdma.engine_sdk_tools.networks.create import (
+    DEFAULT_MTU,
+    NetworkPlan,
+    NetworkRequest,
+)
 from ovirt_rdma.engine_sdk_tools.networks.nics import is_range, read_plan_file
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.policy.model import ETHERNET, INFINIBAND
@@ -112,9 +117,9 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
         parser.add_argument(
             "--connectivity-timeout",
             metavar="TIME",
-            # NetworkConnectivityCheckTimeoutInSeconds and the engine's range for it.
+            # The engine's range for NetworkConnectivityCheckTimeoutInSeconds.
             type=time_span(1, 120, int),
-            default=120,
+            default=CONNECTIVITY_S,
             help="a host that loses its connection rolls back by itself after "
             "this time (1 to 120 s); default: 120",
         )
@@ -126,14 +131,9 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
     def run(self, context: Context) -> int:
         output = context.output
         request = _request(self)
-
-        def show(plan: AttachPlan) -> None:
-            if output.for_people:
-                show_nics(plan, output)
-            content = planned_attach(plan)
-            show_calls(output, plan.calls, "network-attach", **content)
-
-        ask = Approver(self, output, attach_lines, show)
+        ask = Approver(
+            self, output, attach_lines, lambda plan: _show_plan(plan, output)
+        )
         with changing(self, context) as rdma:
             result = rdma.attach_network(
                 request, batch=self.batch, keep_going=self.keep_going, approve=ask
@@ -145,18 +145,6 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
 
 
 def _request(args: Attach) -> AttachRequest:
-    addresses, address_range = None, args.addresses
-    if not is_range(address_range):
-        name, address_range = address_range, ""
-        addresses = read_plan_file(_text(name), name)
-    names = [name for name, _ in args.property]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageProblem(
-                "property-given-twice",
-                f"--property {name} is given twice",
-                "omit one of them",
-            )
     match = nic_match(args.nic_match, args.pkey)
     if match is None:
         raise UsageProblem(
@@ -164,29 +152,36 @@ def _request(args: Attach) -> AttachRequest:
             "neither --nic-match nor --pkey is given",
             "give the NIC of each host, as --nic-match ib0",
         )
+    name, addresses = args.addresses, None
+    if not is_range(name):
+        try:
+            text = read_named(name).decode("utf-8")
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise UsageProblem(
+                "address-plan-unreadable",
+                f"--addresses: {name} cannot be read: {why}",
+                "give a file, or a range such as 10.0.0.11-10.0.0.60/24",
+            ) from error
+        addresses = read_plan_file(text, name)
+    properties = dict(args.property)
+    if len(properties) < len(args.property):
+        raise UsageProblem(
+            "property-given-twice",
+            f"a --property is given twice: {', '.join(n for n, _ in args.property)}",
+            "omit one of them",
+        )
     return AttachRequest(
         args.name,
         args.hosts,
         match,
         addresses,
-        address_range,
+        name,
         args.datacenter,
         args.bond is not None,
-        dict(args.property),
+        properties,
         args.connectivity_timeout,
     )
-
-
-def _text(name: str) -> str:
-    try:
-        return read_named(name).decode("utf-8")
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise UsageProblem(
-            "address-plan-unreadable",
-            f"--addresses: {name} cannot be read: {why}",
-            "give a file, or a range such as 10.0.0.11-10.0.0.60/24",
-        ) from error
 
 
 class Create(EngineVerb, AccessOptions, ChangeOptions):
@@ -302,68 +297,62 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
 
 # Show the plans and results of ``network create`` and ``network attach``.
 
+_TONES = {DONE: "good", UNCHANGED: "good", NOT_BEGUN: "doubtful"}
+
 
 def attach_lines(plan: AttachPlan) -> list[str]:
     """Return what the operator approves; nothing if there is nothing to do."""
-    if not plan.todo:
-        return []
-    hosts = count(len(plan.todo), "host")
     lines = [
-        f"network {plan.network.name}, MTU {plan.network.mtu or 1500}, on {hosts}:"
-    ]
-    lines += [
         f"  {row.host.name}  {row.chosen.target}  {row.address}  {row.act}"
         for row in plan.todo
     ]
-    return lines
+    mtu, hosts = plan.network.mtu or DEFAULT_MTU, count(len(lines), "host")
+    head = f"network {plan.network.name}, MTU {mtu}, on {hosts}:"
+    return [head, *lines] if lines else []
 
 
-def _row_document(row: HostAttach) -> dict[str, object]:
-    return {
-        "host": row.host.name,
-        "nic": row.chosen.target,
-        "ports": list(row.chosen.ports),
-        "interface": plain(row.chosen.interface),
-        "address": str(row.address),
-        "act": row.act,
-        "why": row.why,
-        "properties": dict(row.properties),
-    }
-
-
-def planned_attach(plan: AttachPlan) -> dict[str, object]:
-    """Return the content of the document of a plan, besides its requests."""
-    return {
-        "network": plan.network.name,
-        "hosts": [_row_document(row) for row in plan.rows],
-        "warnings": list(plan.warnings),
-    }
-
-
-def show_nics(plan: AttachPlan, output: Output) -> None:
-    """Print which NIC each host gets."""
+def _show_plan(plan: AttachPlan, output: Output) -> None:
+    """Print which NIC each host gets, and the requests."""
     # Conditions choose a NIC by what it is.
     what = ["RDMA PORT", "P_KEY"] if "=" in plan.request.nic_match else []
-    table = [
-        [r.host.name, _nic(r), *(_is(r) if what else ()), str(r.address), r.act, r.why]
-        for r in plan.rows
-    ]
-    headings = ["HOST", "NIC", *what, "ADDRESS", "ACTION", "REASON"]
-    output.table(headings, table, minor=what)
-    output.line()
-
-
-def _nic(row: HostAttach) -> str:
-    ports = f" ({', '.join(row.chosen.ports)})" if row.chosen.ports else ""
-    return f"{row.chosen.target}{ports}"
-
-
-def _is(row: HostAttach) -> list[str]:
-    """Return RDMA port and P_Key of the NIC, a dash for what is unknown."""
-    nic = row.chosen.interface
-    if nic is None or nic.device is None:
-        return ["-", "-"]
-    return [f"{nic.device}/{nic.port}", nic.pkey or "-"]
+    table, rows = [], []
+    for row in plan.rows:
+        chosen, nic = row.chosen, row.chosen.interface
+        ports = f" ({', '.join(chosen.ports)})" if chosen.ports else ""
+        port, pkey = "-", "-"
+        if nic is not None and nic.device is not None:
+            port, pkey = f"{nic.device}/{nic.port}", nic.pkey or "-"
+        is_what = [port, pkey] if what else []
+        cells = [
+            f"{chosen.target}{ports}",
+            *is_what,
+            str(row.address),
+            row.act,
+            row.why,
+        ]
+        table.append([row.host.name, *cells])
+        rows.append(
+            {
+                "host": row.host.name,
+                "nic": chosen.target,
+                "ports": list(chosen.ports),
+                "interface": plain(nic),
+                "address": str(row.address),
+                "act": row.act,
+                "why": row.why,
+                "properties": dict(row.properties),
+            }
+        )
+    if output.for_people:
+        headings = ["HOST", "NIC", *what, "ADDRESS", "ACTION", "REASON"]
+        output.table(headings, table, minor=what)
+        output.line()
+    content = {
+        "network": plan.network.name,
+        "hosts": rows,
+        "warnings": list(plan.warnings),
+    }
+    show_calls(output, plan.calls, "network-attach", **content)
 
 
 def show_attach(plan: AttachPlan, result: AttachResult, output: Output) -> None:
@@ -377,20 +366,13 @@ def show_attach(plan: AttachPlan, result: AttachResult, output: Output) -> None:
         }
         output.document("network-attach", document)
         return
-    tones = {
-        attach.DONE: "good",
-        attach.UNCHANGED: "good",
-        attach.AS_BEFORE: "bad",
-        attach.FAILED: "bad",
-        attach.NOT_BEGUN: "doubtful",
-    }
     output.table(
         ["HOST", "NIC", "ADDRESS", "OUTCOME"],
         [[row.host, row.nic, row.address, row.outcome] for row in result.rows],
-        tones,
+        {row.outcome: _TONES.get(row.outcome, "bad") for row in result.rows},
         below=[row.sentence for row in result.rows],
     )
-    if all(row.act == NOTHING for row in plan.rows):
+    if not plan.todo:
         output.text("Nothing to do: all hosts have the network, in sync.")
     else:
         output.text(f"{result.summary[0].upper()}{result.summary[1:]}.")
@@ -434,7 +416,6 @@ def show_create(plan: NetworkPlan, network: str, output: Output) -> None:
         output.text(
             f"Network {plan.name} exists already, MTU {plan.mtu}: nothing to do."
         )
-    else:
-        for line in create_lines(plan):
-            output.text(f"{line[0].upper()}{line[1:]}.")
+    for line in create_lines(plan) if plan.calls else ():
+        output.text(f"{line[0].upper()}{line[1:]}.")
     output.text("Hosts get it by network attach.")

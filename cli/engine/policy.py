@@ -146,10 +146,7 @@ class Diff(EngineVerb, AccessOptions):
         parse_policy(text, str(path))  # mistakes come before the login
         with open_session(self, output) as session:
             drifts = rdma_engine(self, context, session).compare_policy(
-                text,
-                *(self.hosts or ()),
-                where=str(path),
-                data_center=self.datacenter,
+                text, *(self.hosts or ()), where=str(path), data_center=self.datacenter
             )
         if output.for_people:
             _show_drift(drifts, self.diff, output)

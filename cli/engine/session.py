@@ -13,6 +13,7 @@ for programs (docs/matrix.md).
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import logging
 import os
@@ -25,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional
 
 from ovirt_rdma.cli.engine.main import AccessOptions, ChangeOptions, EngineVerb
 from ovirt_rdma.cli.output import Output
@@ -36,7 +37,6 @@ from ovirt_rdma.engine_sdk_tools.api.auth import (
     Settings,
     engine_host_port,
     from_sources,
-    imageio_settings_file,
     settings_file,
     state_folder,
 )
@@ -119,8 +119,18 @@ def found_settings(args: EngineVerb, ini: Optional[IniFile]) -> Settings:
     """Return the settings of options, environment and file, without asking."""
     password: Optional[str] = None
     warnings: tuple[str, ...] = ()
-    if args.password_file is not None:
-        password, warnings = _password_in(args.password_file)
+    if name := args.password_file:
+        text, open_to_others = _read(Path(name), "the password file")
+        password = next(iter(text.splitlines()), "")
+        if not password:
+            raise Problem(
+                "password-file-empty",
+                f"the first line of {name} is empty",
+                "write the password into the first line",
+            )
+        if open_to_others:
+            command = f"chmod 600 {shlex.quote(name)}"
+            warnings = (f"others may read the password in {name}: {command}",)
     flags = Flags(args.config, args.engine_url, args.username, password, args.ca_file)
     default_ca = next((ca for ca in ENGINE_CAS if os.access(ca, os.R_OK)), None)
     settings = from_sources(flags, os.environ, ini, default_ca)
@@ -128,43 +138,15 @@ def found_settings(args: EngineVerb, ini: Optional[IniFile]) -> Settings:
 
 
 def read_ini(name: Optional[str]) -> Optional[IniFile]:
-    """Return the settings file (that with this name, ours, or ovirt-img's), or None."""
-    if name is not None:
-        _remove_unfinished(Path(name))
-        return _ini(Path(name), ours=True)
-    if "HOME" not in os.environ and "XDG_CONFIG_HOME" not in os.environ:
+    """Return the settings file, the user's or that with this name, or None."""
+    if name is None and not {"HOME", "XDG_CONFIG_HOME"} & os.environ.keys():
         return None
-    ours = settings_file(os.environ)
-    _remove_unfinished(ours)
-    if os.access(ours, os.F_OK):
-        return _ini(ours, ours=True)
-    theirs = imageio_settings_file(os.environ)
-    return _ini(theirs, ours=False) if os.access(theirs, os.F_OK) else None
-
-
-def _remove_unfinished(file: Path) -> None:
-    """Remove files that a killed ``login`` left, which may contain a password."""
-    remove_unfinished(Path(os.path.realpath(file)).parent)
-
-
-def _ini(path: Path, *, ours: bool) -> IniFile:
-    text, open_to_others = _read(path, "the settings file")
-    return IniFile(str(path), text, open_to_others, ours)
-
-
-def _password_in(name: str) -> tuple[str, tuple[str, ...]]:
-    text, open_to_others = _read(Path(name), "the password file")
-    lines = text.splitlines()
-    if not lines or not lines[0]:
-        raise Problem(
-            "password-file-empty",
-            f"the first line of {name} is empty",
-            "write the password into the first line",
-        )
-    warnings = (
-        f"others may read the password in {name}: chmod 600 {shlex.quote(name)}",
-    )
-    return lines[0], warnings if open_to_others else ()
+    path = settings_file(os.environ) if name is None else Path(name)
+    # Files that a killed ``login`` left may contain a password.
+    remove_unfinished(Path(os.path.realpath(path)).parent)
+    if name is None and not os.access(path, os.F_OK):
+        return None
+    return IniFile(str(path), *_read(path, "the settings file"))
 
 
 def _read(path: Path, what: str) -> tuple[str, bool]:
@@ -198,20 +180,17 @@ def _readable(ca_file: str) -> None:
 
 def _asked_password(settings: Settings) -> str:
     where = engine_host_port(settings.url)
-    if sys.stdin is None or not sys.stdin.isatty():
+    password = ""
+    if sys.stdin is not None and sys.stdin.isatty():
+        question = f"Password of {settings.username} at {where}: "
+        with contextlib.suppress(EOFError):
+            password = getpass.getpass(printable(question))
+    if not password:
         raise Problem(
             "engine-no-password",
             f"there is no password for {settings.username} at {where}",
             "give --password-file, or set OVIRT_PASSWORD",
         )
-    try:
-        password = getpass.getpass(
-            printable(f"Password of {settings.username} at {where}: ")
-        )
-    except EOFError as error:
-        raise Problem("engine-no-password", "no password was given") from error
-    if not password:
-        raise Problem("engine-no-password", "no password was given")
     return password
 
 
@@ -240,73 +219,57 @@ def _log_to(name: str, level: str) -> None:
     logger.setLevel(level.upper())
 
 
-def engine_progress(output: Output) -> Union[LineProgress, JsonProgress]:
-    """Return the listener that shows progress on this stderr until it is closed."""
-    return JsonProgress(output) if output.json_lines else LineProgress(output)
-
-
-def noted(sentence: str) -> str:
-    """Return the line of a note; a warning says so itself."""
-    return sentence if sentence.startswith("warning: ") else f"note: {sentence}"
-
-
-class JsonProgress(Listener):
-    """Prints one JSON object per line: ``event`` (plan, begin, end), ``step``,
-    ``host``, ``problem``, and ``at`` in seconds since 1970. Messages have that form
-    too: note, warning, fix, message.
-    """
-
-    def __init__(self, output: Output) -> None:
-        self._output, self._print = output, output.event
-
-    def plan(self, subjects: tuple[str, ...], total: int) -> None:
-        """Print the hosts and the number of steps."""
-        self._print("plan", hosts=list(subjects), steps=total)
-
-    def begin(self, step: str, subject: Optional[str] = None) -> None:
-        """Print that a step begins."""
-        self._print("begin", step=step, host=subject)
-
-    def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
-        """Print that a step ended."""
-        self._print("end", step=step, host=subject, problem=problem)
-
-    def note(self, sentence: str) -> None:
-        """Print a note."""
-        self._output.message(noted(sentence))
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class LineProgress(Listener):
-    """Prints one line per step that ended, with the number of steps so far."""
+class Notes(Listener):
+    """Prints notes, and no steps: for a verb that reads from the engine."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
+
+    def note(self, sentence: str) -> None:
+        """Print a note; a warning says so itself."""
+        warning = sentence.startswith("warning: ")
+        self._output.message(sentence if warning else f"note: {sentence}")
+
+
+class Progress(Notes):
+    """Shows the steps of long work on stderr: one line per step that ended, with the
+    number of steps so far; with ``output.json_lines`` an object per event (plan, begin,
+    end) with ``step``, ``host``, ``problem``, and ``at`` in seconds since 1970.
+    """
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(output)
         self._done = self._total = 0
         self._lock = threading.Lock()
 
     def plan(self, subjects: tuple[str, ...], total: int) -> None:
-        """Take the total number of steps."""
+        """Take the hosts and the total number of steps."""
         self._total = total
+        if self._output.json_lines:
+            self._output.event("plan", hosts=list(subjects), steps=total)
 
     def begin(self, step: str, subject: Optional[str] = None) -> None:
         """Show the step until another one begins or ends."""
         with self._lock:
-            self._output.progress(self._line(step, subject))
+            if self._output.json_lines:
+                self._output.event("begin", step=step, host=subject)
+            else:
+                self._output.progress(self._line(step, subject))
 
     def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
         """Print the step; a problem follows it."""
         with self._lock:
             self._done += 1
+            if self._output.json_lines:
+                self._output.event("end", step=step, host=subject, problem=problem)
+                return
             line = self._line(step, subject)
             self._output.message(f"{line}: failed: {problem}" if problem else line)
 
     def note(self, sentence: str) -> None:
         """Print a note."""
         with self._lock:
-            self._output.message(noted(sentence))
+            super().note(sentence)
 
     def close(self) -> None:
         """Erase the step that is shown."""
@@ -401,7 +364,7 @@ def open_session(args: EngineVerb, output: Output) -> Iterator[Session]:
     for sentence in settings.warnings:
         output.message(f"warning: {sentence}")
     session = Session(replace(settings, warnings=()))
-    session.listener = _Notes(output)
+    session.listener = Notes(output)
     try:
         yield session
     finally:
@@ -475,19 +438,9 @@ def request_document(call: Call) -> dict[str, Any]:
 
 def progress(context: Context) -> Listener:
     """Return the listener that shows the progress of long work until the verb ends."""
-    listener = engine_progress(context.output)
+    listener = Progress(context.output)
     context.at_end.callback(listener.close)
     return listener
-
-
-class _Notes(Listener):
-    """Prints notes while a verb reads from the engine."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def note(self, sentence: str) -> None:
-        self._output.message(noted(sentence))
 
 
 class Approver:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Find the settings of an engine, and make requests outside the SDK: its CA, its health
-page and the login.
+"""Find the settings of an engine, and make requests outside the SDK: its CA and the
+login.
 
 The SDK uses libcurl too, so proxies and CAs have the same meaning for all requests. It
 does not do what ``ask`` does: its login has no timeout and no limit on an answer's size
@@ -44,11 +44,12 @@ import pycurl
 from ovirt_rdma.engine_sdk_tools.api.request import (
     BROKEN,
     DENIED,
-    UNAVAILABLE,
     EngineProblem,
+    failed,
     header,
     media_type,
     of_curl,
+    of_page,
 )
 from ovirt_rdma.host.errors import Problem, did_you_mean
 
@@ -79,19 +80,14 @@ def engine_url(text: str) -> str:
         if not netloc.isascii():  # the SDK takes nothing else
             netloc = netloc.encode("idna").decode()
     except ValueError as error:
-        raise Problem(
-            "engine-url-invalid", f"{text!r} is not a URL: {error}"
-        ) from error
-    fix = "use https://ENGINE/ovirt-engine/api"
+        raise _no_url(text, str(error)) from error
+    path = parts.path.rstrip("/")
+    if path in ("", *_PORTALS):
+        path = API
     if parts.scheme not in ("https", "http") or not host:
-        raise Problem("engine-url-invalid", f"{text!r} is not an engine's URL", fix)
+        raise _no_url(text, "it does not name a host for https")
     if any(letter.isspace() or not letter.isprintable() for letter in whole):
-        raise Problem(
-            "engine-url-invalid",
-            f"{text!r} is not an engine's URL: it contains a blank or an unprintable "
-            "character",
-            fix,
-        )
+        raise _no_url(text, "it contains a blank or an unprintable character")
     if parts.scheme == "http" and not _this_machine(host):
         raise Problem(
             "engine-url-not-https",
@@ -99,21 +95,18 @@ def engine_url(text: str) -> str:
             "use https:// instead",
         )
     if parts.query or parts.fragment:
-        raise Problem(
-            "engine-url-invalid",
-            f"{text!r} is not an engine's URL: it has a query or a fragment",
-            fix,
-        )
-    path = parts.path.rstrip("/")
-    if path in ("", *_PORTALS):
-        path = API
+        raise _no_url(text, "it has a query or a fragment")
     if not path.endswith("/api") or not path.isascii():
-        raise Problem(
-            "engine-url-invalid",
-            f"{text!r} is not an engine's URL: its path is {path}",
-            fix,
-        )
+        raise _no_url(text, f"its path is {path}")
     return f"{parts.scheme}://{netloc}{path}"
+
+
+def _no_url(text: str, why: str) -> Problem:
+    return Problem(
+        "engine-url-invalid",
+        f"{text!r} is not an engine's URL: {why}",
+        "use https://ENGINE/ovirt-engine/api",
+    )
 
 
 def engine_host_port(url: str) -> str:
@@ -145,14 +138,11 @@ DEFAULT_SECTION = "default"
 
 @dataclass(frozen=True)
 class IniFile:
-    """A settings file: ``open_to_others`` if not only its owner may read it, ``ours``
-    unless it belongs to another program, ovirt-img.
-    """
+    """A settings file: ``open_to_others`` if not only its owner may read it."""
 
     path: str
     text: str = field(repr=False)
     open_to_others: bool = False
-    ours: bool = True
 
 
 def sections(ini: IniFile) -> dict[str, dict[str, str]]:
@@ -162,36 +152,24 @@ def sections(ini: IniFile) -> dict[str, dict[str, str]]:
     parser = configparser.ConfigParser(interpolation=None, default_section="")
     try:
         parser.read_string(ini.text)
-    except configparser.DuplicateSectionError as error:
+    except configparser.Error as error:
+        # A ParsingError has a list, a line of which it shows in its own message.
+        several = getattr(error, "errors", None) or [(getattr(error, "lineno", 0), "")]
         raise Problem(
-            "settings-section-twice", f"{ini.path} has two sections [{error.section}]"
-        ) from error
-    except configparser.DuplicateOptionError as error:
-        raise Problem(
-            "settings-key-twice",
-            f"{ini.path}: section [{error.section}] has {error.option} twice",
-        ) from error
-    except configparser.MissingSectionHeaderError as error:
-        raise Problem(
-            "settings-no-section",
-            f"{ini.path}:{error.lineno}: this line is not in a section",
-            f"insert [{DEFAULT_SECTION}] above it",
-        ) from error
-    except configparser.ParsingError as error:
-        lines = ", ".join(str(number) for number, _ in error.errors)
-        raise Problem(
-            "settings-line-invalid", f"{ini.path}: line {lines} is not 'key = value'"
-        ) from error
+            "settings-file-invalid",
+            f"{ini.path}:{several[0][0]}: this is no line 'key = value' in a section, "
+            "or it is there twice",
+            f"write each section once, as [{DEFAULT_SECTION}], and each key of it once",
+        ) from None
     by_name = {name: dict(parser[name]) for name in parser.sections()}
-    if ini.ours:
-        for name, values in by_name.items():
-            for key in values:
-                if key not in KEYS:
-                    raise Problem(
-                        "settings-key-unknown",
-                        f"{ini.path}: section [{name}] has an unknown key {key!r}",
-                        did_you_mean(key, KEYS) or f"the keys are {', '.join(KEYS)}",
-                    )
+    for name, values in by_name.items():
+        for key in values:
+            if key not in KEYS:
+                raise Problem(
+                    "settings-key-unknown",
+                    f"{ini.path}: section [{name}] has an unknown key {key!r}",
+                    did_you_mean(key, KEYS) or f"the keys are {', '.join(KEYS)}",
+                )
     return by_name
 
 
@@ -233,11 +211,6 @@ def state_folder(environ: Mapping[str, str], euid: int) -> Path:
 def settings_file(environ: Mapping[str, str]) -> Path:
     """Return the path of the user's settings file. Raises Problem without HOME."""
     return _base(environ, "XDG_CONFIG_HOME", ".config") / f"{_NAME}.conf"
-
-
-def imageio_settings_file(environ: Mapping[str, str]) -> Path:
-    """Return the path of ovirt-img's settings file, which has the same form."""
-    return settings_file(environ).with_name("ovirt-img.conf")
 
 
 def ca_folder(environ: Mapping[str, str]) -> Path:
@@ -327,15 +300,12 @@ class Settings:
             )
 
 
-@dataclass(frozen=True)
-class _Source:
-    """The settings of one source, under the file's keys and ``token``."""
+# The settings of one source that are not empty, under the file's keys and ``token``.
+_Source = Mapping[str, str]
 
-    name: str
-    values: Mapping[str, str] = field(repr=False)
 
-    def get(self, key: str) -> Optional[str]:
-        return self.values.get(key) or None
+def _source(**values: Optional[str]) -> _Source:
+    return {key: value for key, value in values.items() if value}
 
 
 def from_sources(
@@ -351,17 +321,38 @@ def from_sources(
     engine than the sources before them, because their password is for that engine.
     ``default_ca`` is used if no source names a CA.
     """
-    sources = [_of_flags(flags)]
+    sources = [
+        _source(
+            engine_url=flags.engine_url,
+            username=flags.username,
+            password=flags.password,
+            cafile=flags.ca_file,
+        )
+    ]
+    in_file: list[_Source] = []
     if flags.config is not None:
-        sources.append(_section(ini, flags.config))
-    variables = _of_environ(environ)
+        in_file = [_source(**_section(ini, flags.config))]
+        sources += in_file
+    variables = _source(
+        engine_url=environ.get("OVIRT_URL") or environ.get("OVIRT_HOSTNAME"),
+        username=environ.get("OVIRT_USERNAME"),
+        password=environ.get("OVIRT_PASSWORD"),
+        token=environ.get("OVIRT_TOKEN"),
+        cafile=environ.get("OVIRT_CAFILE"),
+    )
     if not _for_another(variables, sources):
         sources.append(variables)
     if flags.config is None and ini is not None:
-        sources += _default_section(ini, sources)
+        in_file = _default_section(ini, sources)
+        sources += in_file
     address = _first(sources, "engine_url")
     if address is None:
-        raise Problem("engine-not-configured", *_no_engine(ini))
+        fix = "give --engine-url, set OVIRT_URL, or write a settings file with "
+        fix += "'ovirt-rdma login'"
+        if ini is not None and len(by_name := sections(ini)) > 1:
+            fix = f"name a section with --config; those of {ini.path}: "
+            fix += ", ".join(by_name)
+        raise Problem("engine-not-configured", "no engine is named", fix)
     url = engine_url(address)
     username, password, token = _credentials(sources)
     level = _first(sources, "log_level") or "info"
@@ -371,6 +362,11 @@ def from_sources(
             f"log_level {level!r} is not one of {', '.join(LOG_LEVELS)}",
             did_you_mean(level, LOG_LEVELS),
         )
+    warnings: tuple[str, ...] = ()
+    if ini and ini.open_to_others and _first(in_file, "password"):
+        command = f"chmod 600 {shlex.quote(ini.path)}"
+        sentence = f"{ini.path} has a password, and others can read it: run {command}"
+        warnings = (sentence,)
     return Settings(
         url,
         username,
@@ -379,35 +375,11 @@ def from_sources(
         _first(sources, "cafile") or default_ca,
         log_file=_first(sources, "log_file"),
         log_level=level,
-        warnings=_warnings(ini, sources),
+        warnings=warnings,
     )
 
 
-def _of_flags(flags: Flags) -> _Source:
-    values = {
-        "engine_url": flags.engine_url,
-        "username": flags.username,
-        "password": flags.password,
-        "cafile": flags.ca_file,
-    }
-    return _Source("flags", {key: value for key, value in values.items() if value})
-
-
-def _of_environ(environ: Mapping[str, str]) -> _Source:
-    host = environ.get("OVIRT_HOSTNAME")
-    values = {
-        "engine_url": environ.get("OVIRT_URL") or host,
-        "username": environ.get("OVIRT_USERNAME"),
-        "password": environ.get("OVIRT_PASSWORD"),
-        "token": environ.get("OVIRT_TOKEN"),
-        "cafile": environ.get("OVIRT_CAFILE"),
-    }
-    return _Source(
-        "environment", {key: value for key, value in values.items() if value}
-    )
-
-
-def _section(ini: Optional[IniFile], name: str) -> _Source:
+def _section(ini: Optional[IniFile], name: str) -> dict[str, str]:
     if ini is None:
         raise Problem(
             "settings-file-missing",
@@ -419,9 +391,10 @@ def _section(ini: Optional[IniFile], name: str) -> _Source:
         raise Problem(
             "settings-section-unknown",
             f"{ini.path} has no section [{name}]",
-            did_you_mean(name, by_name) or f"its sections: {_listed(by_name)}",
+            did_you_mean(name, by_name)
+            or f"its sections: {', '.join(by_name) or 'none'}",
         )
-    return _Source("file", by_name[name])
+    return by_name[name]
 
 
 def _default_section(ini: IniFile, above: Sequence[_Source]) -> list[_Source]:
@@ -431,12 +404,11 @@ def _default_section(ini: IniFile, above: Sequence[_Source]) -> list[_Source]:
         name = next(iter(by_name))
     if name is None:
         return []
-    source = _Source("file", by_name[name])
+    source = _source(**by_name[name])
     engine_named = _first(above, "engine_url") is not None
-    engine_missing = source.get("engine_url") is None
-    if _for_another(source, above) or (engine_named and engine_missing):
+    if engine_named and "engine_url" not in source:
         return []
-    return [source]
+    return [] if _for_another(source, above) else [source]
 
 
 def _for_another(source: _Source, above: Sequence[_Source]) -> bool:
@@ -466,36 +438,9 @@ def _first(sources: Sequence[_Source], key: str) -> Optional[str]:
     return next((value for source in sources if (value := source.get(key))), None)
 
 
-def _warnings(ini: Optional[IniFile], sources: Sequence[_Source]) -> tuple[str, ...]:
-    has_password = any(
-        source.name == "file" and source.get("password") for source in sources
-    )
-    if ini is None or not has_password or not ini.open_to_others:
-        return ()
-    command = f"chmod 600 {shlex.quote(ini.path)}"
-    return (f"{ini.path} has a password, and others can read it: run {command}",)
-
-
-def _no_engine(ini: Optional[IniFile]) -> tuple[str, str]:
-    if ini is not None and len(by_name := sections(ini)) > 1:
-        return (
-            "no engine is named",
-            f"name a section with --config; those of {ini.path}: {_listed(by_name)}",
-        )
-    return (
-        "no engine is named",
-        "give --engine-url, set OVIRT_URL, or write a settings file with "
-        "'ovirt-rdma login'",
-    )
-
-
-def _listed(names: Mapping[str, object]) -> str:
-    return ", ".join(names) or "none"
-
-
 # Enough for a TCP connection with retransmissions, if anything listens.
 CONNECT_S = 15.0
-# A token, a health page and a CA have some thousand bytes. The sender of the CA is not
+# A token and a CA have some thousand bytes. The sender of the CA is not
 # verified yet.
 MOST_BYTES = 1 << 20
 
@@ -571,25 +516,16 @@ def ask(
 
     limit(curl, timeout_s, most_bytes, body.write, keep)
     where = f"the engine {engine_host_port(url)}"
-    failed = _perform(curl)
-    if failed is not None and failed[0] == pycurl.E_WRITE_ERROR:
-        raise EngineProblem(
-            "engine-answer-too-large",
-            f"{doing} failed: {where} is not an engine: its answer is larger than "
-            f"{most_bytes >> 20} MiB",
-            BROKEN,
-            doing=doing,
-        )
-    if failed is not None:
-        raise of_curl(*failed, doing, where)
+    error = _perform(curl)
+    if error is not None and error[0] == pycurl.E_WRITE_ERROR:
+        what = f"{where} is not an engine: its answer is larger than "
+        what += f"{most_bytes >> 20} MiB"
+        raise failed("engine-answer-too-large", doing, what, BROKEN)
+    if error is not None:
+        raise of_curl(*error, doing, where)
     if header(head, "content-encoding") not in ("", "identity"):
-        raise EngineProblem(
-            "engine-answer-compressed",
-            f"{doing} failed: {where} is not an engine: its answer is compressed "
-            "without a request for that",
-            BROKEN,
-            doing=doing,
-        )
+        what = f"{where} is not an engine: its answer is compressed without a request"
+        raise failed("engine-answer-compressed", doing, what, BROKEN)
     code = int(curl.getinfo(pycurl.RESPONSE_CODE))
     return WebAnswer(code, body.getvalue().decode("utf-8", "replace"), media_type(head))
 
@@ -657,11 +593,11 @@ def _perform(curl: Any) -> Optional[tuple[int, str]]:
     try:
         while True:
             multi.perform()
-            _, done, failed = multi.info_read()
+            _, done, wrong = multi.info_read()
             if done:
                 return None
-            if failed:
-                _, number, text = failed[0]
+            if wrong:
+                _, number, text = wrong[0]
                 errno = curl.getinfo(pycurl.OS_ERRNO)
                 if number == pycurl.E_COULDNT_CONNECT and errno:
                     text = os.strerror(errno)
@@ -672,12 +608,10 @@ def _perform(curl: Any) -> Optional[tuple[int, str]]:
         multi.close()
 
 
-# Log in to and out of the engine, fetch its CA and read its health page.
+# Log in to and out of the engine, and fetch its CA.
 
 # As openssl abbreviates them.
 _SHORT = {"countryName": "C", "organizationName": "O", "commonName": "CN"}
-# services/health of the engine returns 200 and this text if its database is available.
-_HEALTHY = "DB Up"
 _PEM = re.compile(
     "-----BEGIN CERTIFICATE-----\n.*?\n-----END CERTIFICATE-----", re.DOTALL
 )
@@ -706,25 +640,16 @@ def fetch_ca(settings: Settings) -> Ca:
         query={"resource": "ca-certificate", "format": "X509-PEM-CA"},
     )
     if answer.code != 200:
-        raise EngineProblem(
-            "engine-http-error",
-            f"{doing} failed: HTTP {answer.code}",
-            BROKEN,
-            code=answer.code,
-            fix="check the URL: https://ENGINE/ovirt-engine/api",
-            doing=doing,
-        )
+        fix = "check the URL: https://ENGINE/ovirt-engine/api"
+        what, code = f"HTTP {answer.code}", answer.code
+        raise failed("engine-http-error", doing, what, BROKEN, code=code, fix=fix)
     return ca_of(answer.body)
 
 
 def ca_of(text: str) -> Ca:
     """Return the CA in a PEM text. Raises Problem if there is none."""
     match = _PEM.search(text.replace("\r\n", "\n"))
-    if match is None:
-        raise Problem(
-            "engine-ca-invalid", "the engine's CA is invalid: it is not a certificate"
-        )
-    pem = match.group() + "\n"
+    pem = match.group() + "\n" if match else ""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cadata=pem)
@@ -760,39 +685,10 @@ def fingerprint_of(der: bytes) -> str:
 
 def same_fingerprint(one: str, other: str) -> bool:
     """Whether two fingerprints are the same, in any notation."""
-    plain = [
-        re.sub("[^0-9a-f]", "", _after_equals(text).lower()) for text in (one, other)
-    ]
-    return len(plain[0]) == 64 and plain[0] == plain[1]
-
-
-def _after_equals(text: str) -> str:
     # openssl prints "sha256 Fingerprint=AB:...".
-    return text.rpartition("=")[2]
-
-
-def check_health(settings: Settings) -> None:
-    """Raise EngineProblem unless the engine's health page reports that it works."""
-    doing = "reading the engine's health page"
-    answer = ask(
-        engine_address(settings.url, "services/health"),
-        doing,
-        ca_file=settings.ca_file,
-        timeout_s=settings.timeout_s,
-    )
-    if answer.code == 200 and _HEALTHY in answer.body:
-        return
-    # "DB Down!", or a page of the web server (HealthStatus.java).
-    text = " ".join(answer.body.split())[:80] if "<" not in answer.body else ""
-    raise EngineProblem(
-        "engine-unhealthy",
-        f"{doing} failed: the engine is not healthy: HTTP {answer.code}"
-        + (f", {text}" if text else ""),
-        BROKEN,
-        code=answer.code,
-        fix="check the URL, and on the engine's machine: systemctl status ovirt-engine",
-        doing=doing,
-    )
+    texts = (text.rpartition("=")[2].lower() for text in (one, other))
+    first, second = (re.sub("[^0-9a-f]", "", text) for text in texts)
+    return len(first) == 64 and first == second
 
 
 _SCOPE = "ovirt-app-api"
@@ -832,32 +728,15 @@ def log_in(settings: Settings) -> str:
     where = f"the engine {engine_host_port(settings.url)}"
     reason = reply.get("error_description") or reply.get("error")
     if reason:
-        raise EngineProblem(
+        raise failed(
             "engine-login-refused",
-            f"{doing} failed: {where} says: {reason}",
+            doing,
+            f"{where} says: {reason}",
             DENIED,
             code=answer.code,
             fix=_user_fix(user),
-            doing=doing,
         )
-    if answer.code >= 500 or answer.code == 404:
-        raise EngineProblem(
-            "engine-unavailable",
-            f"{doing} failed: {where} is not available: HTTP {answer.code}",
-            UNAVAILABLE,
-            code=answer.code,
-            fix="wait until it has started, or check the URL",
-            doing=doing,
-        )
-    raise EngineProblem(
-        "not-an-engine",
-        f"{doing} failed: {where} does not answer as an engine: HTTP {answer.code} "
-        f"with {answer.media or 'no Content-Type'}",
-        BROKEN,
-        code=answer.code,
-        fix="check the URL: https://ENGINE/ovirt-engine/api",
-        doing=doing,
-    )
+    raise of_page(doing, where, answer.code, answer.media)
 
 
 def _user_fix(user: str) -> str:

@@ -118,6 +118,22 @@ class EngineProblem(Problem):
         self.detail = detail
 
 
+def failed(
+    id: str,
+    doing: str,
+    what: str,
+    kind: str,
+    *,
+    code: Optional[int] = None,
+    fix: str = "",
+    detail: str = "",
+) -> EngineProblem:
+    """Return the problem that ``doing`` failed, with the clause ``what``."""
+    sentence = f"{doing} failed: {what}"
+    more = {"fix": fix, "doing": doing, "detail": detail}
+    return EngineProblem(id, sentence, kind, code=code, **more)
+
+
 class LostAnswer(EngineProblem):
     """A change without an answer: the engine may have made it or not. The caller has to
     read the state.
@@ -125,17 +141,7 @@ class LostAnswer(EngineProblem):
 
 
 class TimeoutProblem(EngineProblem):
-    """A state was not reached before the deadline; ``last`` is the last state seen."""
-
-    def __init__(
-        self,
-        id: str,
-        sentence: str,
-        last: Any = None,
-        doing: str = "",
-    ) -> None:
-        super().__init__(id, sentence, TIMEOUT, doing=doing)
-        self.last = last
+    """A state was not reached before the deadline."""
 
 
 class LoginExpired(Exception):
@@ -157,6 +163,12 @@ def lost(problem: EngineProblem) -> LostAnswer:
     )
 
 
+# Of some kinds: the id, what it says without a text, and the fix.
+_OF_KIND = {
+    DENIED: ("engine-permission-denied", "does not permit it", ADMINISTRATOR),
+    MISSING: ("engine-object-missing", "has no such object", ""),
+    UNAVAILABLE: ("engine-unavailable", "is not available", ""),
+}
 _KINDS = {400: INVALID, 401: DENIED, 403: DENIED, 404: MISSING, 409: CONFLICT}
 
 # ACTION_TYPE_FAILED_OBJECT_LOCKED: its text in the engine's AppErrors.properties, and
@@ -232,104 +244,47 @@ def engine_problem_of(
     curl_error = _CURL_ERROR.search(str(error))
     if curl_error:
         return of_curl(int(curl_error.group(1)), curl_error.group(3), doing, the_engine)
-    return EngineProblem(
-        "engine-request-failed",
-        f"{doing} failed: {_first_line(str(error)) or type(error).__name__}",
-        BROKEN,
-        doing=doing,
-    )
+    what = _first_line(str(error)) or type(error).__name__
+    return failed("engine-request-failed", doing, what, BROKEN)
 
 
 def of_curl(number: int, text: str, doing: str, the_engine: str) -> EngineProblem:
     """Return libcurl's error ``number`` with its ``text`` as a problem."""
     text = _BAD_PROXY.sub(r"\1 https_proxy or http_proxy", text)
     if number in _TLS:
-        return untrusted(_TLS_PREFIX.sub("", text, count=1), doing, the_engine)
-    if number in _NOT_SENT:
+        text = _TLS_PREFIX.sub("", text, count=1)
+        fix = (
+            "give the CA that signed it with --ca-file, or fetch the engine's own CA "
+            "with 'ovirt-rdma login --fetch-ca'"
+        )
+        if _OTHER_NAME.search(text):
+            fix = "give the engine's FQDN, as in the certificate, in --engine-url"
+        what = f"the certificate of {the_engine} is not trusted: {text}"
+        return failed("engine-certificate-untrusted", doing, what, UNTRUSTED, fix=fix)
+    # "Connection timed out after ...": nothing was sent. Older versions of libcurl
+    # report every timeout of a connection like this.
+    connecting = re.match(r"(Connection|Resolving|SSL connection) time", text)
+    if number in _NOT_SENT or (number == _CURL_TIMEOUT and connecting):
         if number == _CURL_NO_NAME:
             text = "its name cannot be resolved"
-        return unreachable(text, doing, the_engine)
-    if number == _CURL_TIMEOUT:
-        # "Connection timed out after ...": nothing was sent. Older versions of libcurl
-        # report every timeout of a connection like this.
-        if re.match(r"(Connection|Resolving|SSL connection) time", text):
-            return unreachable(text, doing, the_engine)
-        return no_answer(doing, the_engine)
-    if number == _CURL_WRITE:
-        return EngineProblem(
-            "engine-answer-too-large",
-            f"{doing} failed: the answer of {the_engine} is larger than "
-            f"{MOST_BYTES >> 20} MiB",
-            BROKEN,
-            doing=doing,
-        )
-    return EngineProblem(
-        "engine-connection-lost",
-        f"{doing} failed: the connection to {the_engine} broke: {text}",
-        TIMEOUT,
-        doing=doing,
-    )
-
-
-def unreachable(text: str, doing: str, the_engine: str) -> EngineProblem:
-    """Return the problem that nothing could be sent because of ``text``."""
-    return EngineProblem(
-        "engine-unreachable",
-        f"{doing} failed: {the_engine} cannot be reached: "
         # libcurl's own sentence, "Failed to connect to HOST port N: REASON".
-        + re.sub(r"^Failed to connect to [^:]*: (?=.)", "", text),
-        UNREACHABLE,
-        fix="check the engine's address, and on its machine: "
-        "systemctl status ovirt-engine httpd",
-        doing=doing,
-    )
+        text = re.sub(r"^Failed to connect to [^:]*: (?=.)", "", text)
+        fix = "check the engine's address, and on its machine: systemctl status "
+        fix += "ovirt-engine httpd"
+        what = f"{the_engine} cannot be reached: {text}"
+        return failed("engine-unreachable", doing, what, UNREACHABLE, fix=fix)
+    if number == _CURL_TIMEOUT:
+        what = f"{the_engine} did not answer in time"
+        return failed("engine-timeout", doing, what, TIMEOUT)
+    if number == _CURL_WRITE:
+        what = f"the answer of {the_engine} is larger than {MOST_BYTES >> 20} MiB"
+        return failed("engine-answer-too-large", doing, what, BROKEN)
+    what = f"the connection to {the_engine} broke: {text}"
+    return failed("engine-connection-lost", doing, what, TIMEOUT)
 
 
-def untrusted(text: str, doing: str, the_engine: str) -> EngineProblem:
-    """Return the problem that TLS failed because of ``text``; nothing was sent."""
-    fix = (
-        "give the CA that signed it with --ca-file, or fetch the engine's own CA "
-        "with 'ovirt-rdma login --fetch-ca'"
-    )
-    if _OTHER_NAME.search(text):
-        fix = "give the engine's FQDN, as it is in the certificate, in --engine-url"
-    return EngineProblem(
-        "engine-certificate-untrusted",
-        f"{doing} failed: the certificate of {the_engine} is not trusted: {text}",
-        UNTRUSTED,
-        fix=fix,
-        doing=doing,
-    )
-
-
-def no_answer(doing: str, the_engine: str) -> EngineProblem:
-    """Return the problem that no answer came before the deadline."""
-    return EngineProblem(
-        "engine-timeout",
-        f"{doing} failed: {the_engine} did not answer in time",
-        TIMEOUT,
-        doing=doing,
-    )
-
-
-def _of_answer(
-    error: Exception, doing: str, the_engine: str, answer: Answer
-) -> EngineProblem:
-    code, media = int(answer.code), media_type(answer.headers)
-    if not answer.body:
-        return _of_fault(doing, the_engine, code, "")
-    if media.endswith("/xml") and (code >= 400):
-        text = _fault_text(getattr(error, "fault", None))
-        return _of_fault(doing, the_engine, code, text)
-    if media.endswith("/xml"):
-        reason = _first_line(str(error)) or type(error).__name__
-        return EngineProblem(
-            "engine-answer-invalid",
-            f"{doing} failed: the answer of {the_engine} is invalid: {reason}",
-            BROKEN,
-            code=code,
-            doing=doing,
-        )
+def of_page(doing: str, the_engine: str, code: int, media: str) -> EngineProblem:
+    """Return the problem that something else than the engine's API answers."""
     # httpd or a proxy answers, but 500 is of the engine's application server. While
     # that starts, the API does not exist yet, which gives 404.
     if code >= 500 or code == 404:
@@ -339,25 +294,30 @@ def _of_answer(
         if code == 500:
             what = "has failed (HTTP 500)"
             fix = "see the log of its server, /var/log/ovirt-engine/server.log"
-        return EngineProblem(
-            "engine-unavailable",
-            f"{doing} failed: {the_engine} {what}",
-            UNAVAILABLE,
-            code=code,
-            fix=fix,
-            doing=doing,
+        what = f"{the_engine} {what}"
+        return failed(
+            "engine-unavailable", doing, what, UNAVAILABLE, code=code, fix=fix
         )
-    if code in _KINDS:
+    what = f"{the_engine} does not answer as an engine's API: HTTP {code} with "
+    what += media or "no Content-Type"
+    fix = "check the URL: https://ENGINE/ovirt-engine/api"
+    return failed("not-an-engine", doing, what, BROKEN, code=code, fix=fix)
+
+
+def _of_answer(
+    error: Exception, doing: str, the_engine: str, answer: Answer
+) -> EngineProblem:
+    code, media = int(answer.code), media_type(answer.headers)
+    if not answer.body or (media.endswith("/xml") and code >= 400):
+        text = _fault_text(getattr(error, "fault", None)) if answer.body else ""
+        return _of_fault(doing, the_engine, code, text)
+    if media.endswith("/xml"):
+        reason = _first_line(str(error)) or type(error).__name__
+        what = f"the answer of {the_engine} is invalid: {reason}"
+        return failed("engine-answer-invalid", doing, what, BROKEN, code=code)
+    if code in _KINDS and code != 404:
         return _of_fault(doing, the_engine, code, "")
-    return EngineProblem(
-        "not-an-engine",
-        f"{doing} failed: {the_engine} does not answer as an engine's API: HTTP {code} "
-        f"with {media or 'no Content-Type'}",
-        BROKEN,
-        code=code,
-        fix="check the URL: https://ENGINE/ovirt-engine/api",
-        doing=doing,
-    )
+    return of_page(doing, the_engine, code, media)
 
 
 def _of_fault(
@@ -370,40 +330,14 @@ def _of_fault(
         kind = LOCKED
     elif code in (400, 409) and _BUSY.search(text):
         kind = BUSY
-    failed = f"{doing} failed: {the_engine}"
-    said = f"says: {text}" if text else ""
-    more: dict[str, Any] = {"code": code, "doing": doing, "detail": text}
-    if kind == DENIED:
-        return EngineProblem(
-            "engine-permission-denied",
-            f"{failed} {said or 'does not permit it'}",
-            kind,
-            fix=ADMINISTRATOR,
-            **more,
-        )
-    if kind == MISSING:
-        return EngineProblem(
-            "engine-object-missing",
-            f"{failed} {said or 'has no such object'}",
-            kind,
-            **more,
-        )
-    if kind == UNAVAILABLE:
-        return EngineProblem(
-            "engine-unavailable", f"{failed} {said or 'is not available'}", kind, **more
-        )
-    if not text:
-        said = f"gives no reason (HTTP {code})"
+    id, empty, fix = _OF_KIND.get(kind, ("engine-refused", "", ""))
+    said = f"says: {text}" if text else empty
+    if not said:
+        said, fix = f"gives no reason (HTTP {code})", SEE_LOG
     elif kind == BROKEN and code:
         said = f"{said} (HTTP {code})"
-    unclear = not text and kind in (INVALID, CONFLICT, BROKEN)
-    return EngineProblem(
-        "engine-refused",
-        f"{failed} {said}",
-        kind,
-        fix=SEE_LOG if unclear else "",
-        **more,
-    )
+    more: dict[str, Any] = {"code": code, "fix": fix, "detail": text}
+    return failed(id, doing, f"{the_engine} {said}", kind, **more)
 
 
 def _fault_text(fault: Any) -> str:

@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Callable, Optional, TypeVar, Union
 
 import ovirtsdk4
@@ -60,6 +59,7 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
     Read,
     TimeoutProblem,
     engine_problem_of,
+    failed,
     lost,
     sdk_method,
     sentence_of_page,
@@ -198,173 +198,6 @@ _PATH = re.compile(r"(\w[\w.-]*(/\w[\w.-]*)*)?", re.ASCII)
 _MOST_IDLE = 8
 
 
-class EngineApi:
-    """The API of one engine. The first request logs in, and a later one if the login
-    has expired. May be used by several threads.
-
-    ``answered`` is true after the first answer; before that, the address may be wrong.
-    """
-
-    def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
-        self.settings = settings
-        self.answered = False
-        self.closed = False
-        self._clock = clock
-        self._token = settings.token
-        self._idle: list[EngineConnection] = []
-        self._lock = threading.Lock()
-        self._login = threading.Lock()
-        self._first = threading.Lock()
-        # The last token with which a request was answered.
-        self._used = ""
-
-    @property
-    def where(self) -> str:
-        """``HOST[:PORT]`` of the engine."""
-        return engine_host_port(self.settings.url)
-
-    def ask(
-        self,
-        asked: Union[Read, Call],
-        words: Mapping[str, Any],
-        limit_s: float,
-        *,
-        fresh: bool = False,
-    ) -> Any:
-        """Send ``asked`` once, with the arguments ``words``; return the SDK's result.
-
-        ``fresh``: on a new connection. Raises EngineProblem, also after :meth:`close`,
-        and TypeError for wrong arguments.
-        """
-        if not _PATH.fullmatch(asked.path):
-            raise EngineProblem(
-                "engine-id-invalid",
-                f"{asked.doing} failed: the engine {self.where} has sent an invalid "
-                f"id: {asked.path!a}",
-                INVALID,  # not BROKEN: it was not sent, so nothing was changed
-                doing=asked.doing,
-            )
-        for last in (False, True):
-            connection = self._connection(fresh)
-            try:
-                with self._alone_at_first(connection.token):
-                    result = self._send(connection, asked, words, limit_s)
-            except LoginExpired as error:
-                self._forget(connection)
-                if last or self.settings.token is not None:
-                    raise self._refused(asked.doing, str(error)) from error
-                continue
-            except BaseException:
-                # libcurl may still be using it.
-                connection.release()
-                raise
-            self._keep(connection)
-            return result
-        raise AssertionError  # the loop ends in return or raise
-
-    def close(self) -> None:
-        """Log out, unless the token comes from the settings. Never raises; may be
-        repeated.
-        """
-        with self._lock:
-            self.closed = True
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.release()
-        with self._login:
-            token, self._token = self._token, None
-        if token is not None and token != self.settings.token:
-            log_out(self.settings, token)
-
-    def _send(
-        self,
-        connection: EngineConnection,
-        asked: Union[Read, Call],
-        words: Mapping[str, Any],
-        limit_s: float,
-    ) -> Any:
-        connection.begin(limit_s)
-        method = sdk_method(connection.service(asked.path), asked)
-        began = self._clock()
-        try:
-            result = method(**words)
-        except LoginExpired:
-            raise
-        except Exception as error:
-            if not connection.sent:
-                # The arguments are wrong, which is a bug of ours.
-                raise
-            problem = engine_problem_of(
-                error, asked.doing, self.where, connection.answer
-            )
-            _LOG.warning("%s %s: %s", asked.path, asked.method, problem)
-            raise problem from error
-        took_ms = (self._clock() - began) * 1000
-        _LOG.info("%s %s: done in %.0f ms", asked.path, asked.method, took_ms)
-        return result
-
-    @contextmanager
-    def _alone_at_first(self, token: str) -> Iterator[None]:
-        """Send nothing else with a ``token`` before its first request is answered: the
-        engine makes its session meanwhile, and answers 500 to others now and then
-        (SessionDataContainer.java:402-406, isSsoOvirtAppApiScope).
-        """
-        with self._first:
-            if token != self._used:
-                yield
-                self._used = token
-                return
-        yield
-
-    def _connection(self, fresh: bool) -> EngineConnection:
-        with self._lock:
-            if self._idle and not fresh:
-                return self._idle.pop()
-        with self._login:
-            if self.closed:
-                # A thread of an interrupted run is still working.
-                raise EngineProblem("session-closed", "the session is closed", INVALID)
-            if self._token is None:
-                self._token = log_in(self.settings)
-                self.answered = True
-            return EngineConnection(self.settings, self._token)
-
-    def _keep(self, connection: EngineConnection) -> None:
-        with self._lock:
-            self.answered = True
-            reusable = connection.token == self._token and not self.closed
-            if reusable and len(self._idle) < _MOST_IDLE:
-                self._idle.append(connection)
-                return
-        connection.release()
-
-    def _forget(self, refused: EngineConnection) -> None:
-        """Make the next request log in, unless another thread has logged in since."""
-        # The token first: a connection that another thread returns meanwhile must not
-        # be reused.
-        with self._login:
-            if self._token == refused.token:
-                self._token = None
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in (refused, *idle):
-            connection.release()
-
-    def _refused(self, doing: str, sentence: str) -> EngineProblem:
-        said = f"says: {sentence}" if sentence else "does not accept the token"
-        fix = "if the token has expired, log in with a password"
-        if "authorized" in sentence:
-            fix = ADMINISTRATOR
-        return EngineProblem(
-            "engine-token-refused",
-            f"{doing} failed: the engine {self.where} {said}",
-            DENIED,
-            code=401,
-            fix=fix,
-            doing=doing,
-        )
-
-
 # Read from and change one engine, with a patience for restarts; the only access to it.
 
 _T = TypeVar("_T")
@@ -382,7 +215,8 @@ _BUSY_PAUSES_S = (5.0, 15.0, 30.0, 60.0)
 
 
 class Session:
-    """An engine; the first request logs in. May be used by several threads.
+    """An engine; the first request logs in, and a later one if the login has expired.
+    May be used by several threads.
 
     ``correlation_id`` marks our changes in the engine's events. ``performed`` are the
     changes that the engine made. ``listener`` gets notes for the operator.
@@ -403,9 +237,17 @@ class Session:
         self.performed: list[Call] = []
         self.listener: Listener = Listener()
         self._patience_s = patience_s
-        self._api = EngineApi(settings, clock)
-        self._lock = threading.Lock()
         self._trouble_noted = False
+        # After the first answer; before that, the address may be wrong.
+        self._answered = False
+        self._closed = False
+        self._token = settings.token
+        self._idle: list[EngineConnection] = []
+        self._lock = threading.Lock()
+        self._login = threading.Lock()
+        self._first = threading.Lock()
+        # The last token with which a request was answered.
+        self._used = ""
 
     @property
     def url(self) -> str:
@@ -415,17 +257,12 @@ class Session:
     @property
     def where(self) -> str:
         """``HOST[:PORT]`` of the engine."""
-        return self._api.where
+        return engine_host_port(self.settings.url)
 
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def read(self, read: Read, *, patience_s: Optional[float] = None) -> Any:
@@ -434,7 +271,7 @@ class Session:
         """
 
         def once() -> Any:
-            return self._api.ask(read, dict(read.arguments), self.settings.timeout_s)
+            return self._ask(read, dict(read.arguments), self.settings.timeout_s)
 
         return self._patiently(
             once, lambda problem: problem.kind in PASSING, patience_s
@@ -520,13 +357,12 @@ class Session:
             if result is not None:
                 return result
             if self.clock() >= until:
-                seen = _status_of(value)
                 raise TimeoutProblem(
                     "engine-wait-timeout",
                     f"{doing} is not complete after {timeout_s:.0f} s; "
-                    f"last seen: {seen}",
-                    seen,
-                    doing,
+                    f"last seen: {_status_of(value)}",
+                    TIMEOUT,
+                    doing=doing,
                 )
             self.sleep(every_s)
 
@@ -534,7 +370,15 @@ class Session:
         """Log out, unless the token comes from the settings. Never raises; may be
         repeated.
         """
-        self._api.close()
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.release()
+        with self._login:
+            token, self._token = self._token, None
+        if token is not None and token != self.settings.token:
+            log_out(self.settings, token)
 
     def _with_reason(self, call: Call, problem: EngineProblem) -> EngineProblem:
         """Return ``problem`` with the reason from the engine's events if the answer has
@@ -546,18 +390,21 @@ class Session:
         kind, _, about = call.path.partition("/")
         host = about.partition("/")[0] if kind == "hosts" else None
         try:
-            texts = reasons(events_of_ours(self), host)
+            # The newest events that our requests caused, the oldest first.
+            ours = f"correlation_id={self.correlation_id}"
+            texts = reasons(_events(self, search=ours, max=_MOST_EVENTS)[::-1], host)
         except EngineProblem:
             return problem
         if not texts:
             return problem
         reason = "; ".join(text.strip().rstrip(".") for text in texts[-3:])
-        return EngineProblem(
+        what = f"the engine {self.where} says: {reason}"
+        return failed(
             "engine-refused",
-            f"{call.doing} failed: the engine {self.where} says: {reason}",
+            call.doing,
+            what,
             problem.kind,
             code=problem.code,
-            doing=call.doing,
             detail=reason,
         )
 
@@ -573,7 +420,7 @@ class Session:
         try:
             # On a new connection: if a connection that was kept open turns out to be
             # closed, libcurl by itself sends the request again.
-            return self._api.ask(call, arguments, limit_s, fresh=True)
+            return self._ask(call, arguments, limit_s, fresh=True)
         except EngineProblem as problem:
             if _may_be_made(problem):
                 raise lost(problem) from problem
@@ -592,8 +439,8 @@ class Session:
                 result = act()
             except EngineProblem as problem:
                 refused = problem.kind in (LOCKED, BUSY)
-                hopeless = not self._api.answered and not refused
-                if hopeless or self._api.closed or not again(problem):
+                hopeless = not self._answered and not refused
+                if hopeless or self._closed or not again(problem):
                     raise
                 usual_s = BUSY_S if problem.kind == BUSY else self._patience_s
                 limit_s = usual_s if patience_s is None else patience_s
@@ -615,6 +462,123 @@ class Session:
                 return
             self._trouble_noted = True
         self.listener.note(f"{problem.one_line}; retrying for up to {limit_s:.0f} s")
+
+    def _ask(
+        self,
+        asked: Union[Read, Call],
+        words: Mapping[str, Any],
+        limit_s: float,
+        *,
+        fresh: bool = False,
+    ) -> Any:
+        """Send ``asked`` once, with the arguments ``words``; return the SDK's result.
+
+        ``fresh``: on a new connection. Raises EngineProblem, also after :meth:`close`,
+        and TypeError for wrong arguments.
+        """
+        if not _PATH.fullmatch(asked.path):
+            what = f"the engine {self.where} has sent an invalid id: {asked.path!a}"
+            # Not BROKEN: it was not sent, so nothing was changed.
+            raise failed("engine-id-invalid", asked.doing, what, INVALID)
+        for last in (False, True):
+            connection = self._connection(fresh)
+            try:
+                with self._alone_at_first(connection.token):
+                    result = self._send(connection, asked, words, limit_s)
+            except LoginExpired as error:
+                self._forget(connection)
+                if last or self.settings.token is not None:
+                    raise self._refused(asked.doing, str(error)) from error
+                continue
+            except BaseException:
+                # libcurl may still be using it.
+                connection.release()
+                raise
+            self._keep(connection)
+            return result
+        raise AssertionError  # the loop ends in return or raise
+
+    def _send(
+        self,
+        connection: EngineConnection,
+        asked: Union[Read, Call],
+        words: Mapping[str, Any],
+        limit_s: float,
+    ) -> Any:
+        connection.begin(limit_s)
+        method = sdk_method(connection.service(asked.path), asked)
+        began = self.clock()
+        try:
+            result = method(**words)
+        except LoginExpired:
+            raise
+        except Exception as error:
+            if not connection.sent:
+                # The arguments are wrong, which is a bug of ours.
+                raise
+            problem = engine_problem_of(
+                error, asked.doing, self.where, connection.answer
+            )
+            _LOG.warning("%s %s: %s", asked.path, asked.method, problem)
+            raise problem from error
+        took_ms = (self.clock() - began) * 1000
+        _LOG.info("%s %s: done in %.0f ms", asked.path, asked.method, took_ms)
+        return result
+
+    @contextmanager
+    def _alone_at_first(self, token: str) -> Iterator[None]:
+        """Send nothing else with a ``token`` before its first request is answered: the
+        engine makes its session meanwhile, and answers 500 to others now and then
+        (SessionDataContainer.java:402-406, isSsoOvirtAppApiScope).
+        """
+        with self._first:
+            if token != self._used:
+                yield
+                self._used = token
+                return
+        yield
+
+    def _connection(self, fresh: bool) -> EngineConnection:
+        with self._lock:
+            if self._idle and not fresh:
+                return self._idle.pop()
+        with self._login:
+            if self._closed:
+                # A thread of an interrupted run is still working.
+                raise EngineProblem("session-closed", "the session is closed", INVALID)
+            if self._token is None:
+                self._token = log_in(self.settings)
+                self._answered = True
+            return EngineConnection(self.settings, self._token)
+
+    def _keep(self, connection: EngineConnection) -> None:
+        with self._lock:
+            self._answered = True
+            reusable = connection.token == self._token and not self._closed
+            if reusable and len(self._idle) < _MOST_IDLE:
+                self._idle.append(connection)
+                return
+        connection.release()
+
+    def _forget(self, refused: EngineConnection) -> None:
+        """Make the next request log in, unless another thread has logged in since."""
+        # The token first: a connection that another thread returns meanwhile must not
+        # be reused.
+        with self._login:
+            if self._token == refused.token:
+                self._token = None
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in (refused, *idle):
+            connection.release()
+
+    def _refused(self, doing: str, sentence: str) -> EngineProblem:
+        said = f"says: {sentence}" if sentence else "does not accept the token"
+        fix = "if the token has expired, log in with a password"
+        if "authorized" in sentence:
+            fix = ADMINISTRATOR
+        what = f"the engine {self.where} {said}"
+        return failed("engine-token-refused", doing, what, DENIED, code=401, fix=fix)
 
 
 def _status_of(value: Any) -> str:
@@ -666,12 +630,6 @@ def events_since(session: Session, after: int, host: Optional[str] = None) -> li
     return [event for event in events if host is None or _is_about(event, host)]
 
 
-def events_of_ours(session: Session) -> list[Any]:
-    """Return the newest events that our requests caused, the oldest first."""
-    search = f"correlation_id={session.correlation_id}"
-    return _events(session, search=search, max=_MOST_EVENTS)[::-1]
-
-
 def events_of_origin(session: Session, origin: str) -> list[Any]:
     """Return the newest events that a program wrote as ``origin``, of any run and
     machine, the newest first (AuditLogConditionFieldAutoCompleter.java: ORIGIN).
@@ -683,11 +641,7 @@ def reasons(events: Iterable[Any], host: Optional[str] = None) -> list[str]:
     """Return the texts of the warnings and errors among ``events``, each once: those
     about ``host``, or without it those that name no host.
     """
-    bad = (
-        types.LogSeverity.WARNING,
-        types.LogSeverity.ERROR,
-        types.LogSeverity.ALERT,
-    )
+    bad = (types.LogSeverity.WARNING, types.LogSeverity.ERROR, types.LogSeverity.ALERT)
     texts = [
         str(event.description)
         for event in events

@@ -35,7 +35,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Optional
+from typing import NamedTuple, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call, EngineProblem, Read, types
 from ovirt_rdma.engine_sdk_tools.api.session import Session
@@ -49,7 +49,6 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     NAME,
     HostReport,
-    PolicyInForce,
     digest_without_drop_ins,
     health_cell,
     hooks_cell,
@@ -69,12 +68,12 @@ from ovirt_rdma.engine_sdk_tools.model import (
     WARN,
     Axis,
     Cell,
-    Cluster,
     Engine,
     Host,
     Matrix,
     StorageConnection,
     host_is,
+    listed,
     status_label,
     status_words,
 )
@@ -82,20 +81,15 @@ from ovirt_rdma.host import __version__
 from ovirt_rdma.host.daemon.versions import Versions, unknown_version, version_advice
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK, MODE_VDSMD, MODES
 from ovirt_rdma.host.export import RDMA, Export
-from ovirt_rdma.host.facts.devices import Adapter, Guid, RdmaDevice
+from ovirt_rdma.host.facts.devices import Guid
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import VDSMD_UNIT
 from ovirt_rdma.host.policy.model import Policy, digest
 from ovirt_rdma.host.rules import base
 from ovirt_rdma.host.rules.base import Step
-from ovirt_rdma.host.rules.registry import (
-    Decision,
-    decide,
-)
+from ovirt_rdma.host.rules.registry import Decision, decide
 from ovirt_rdma.storage import readiness
 
-# A sentence for each of the first GUIDs; of more, only the number is shown.
-_SHOWN = 3
 _OF_VFS = (
     "guids: derived under virtual_functions in the policy of each of these hosts gives "
     "every VF GUIDs of its own; then on each: ovirt-rdma-host apply"
@@ -106,8 +100,7 @@ _OF_ADAPTERS = (
 )
 
 
-@dataclass(frozen=True)
-class GuidOwner:
+class GuidOwner(NamedTuple):
     """Who has a GUID: ``what`` is ``mlx5_0``, ``mlx5_0/1`` (a port), or ``VF 3 of
     mlx5_0``; ``is_vf``: a virtual function, whose GUIDs its host sets.
     """
@@ -133,41 +126,31 @@ def guids_of(host: str, facts: Facts) -> Guids:
     """
     owners: dict[str, dict[str, GuidOwner]] = {}
     for place, guid, owner in _owned(host, facts):
-        digits = guid.replace(":", "").lower()
-        if Guid(digits).assigned:
-            owners.setdefault(Guid(digits).in_groups, {}).setdefault(place, owner)
+        known = Guid((guid or "").replace(":", "").lower())
+        if known.assigned:
+            owners.setdefault(known.in_groups, {}).setdefault(place, owner)
     return {guid: tuple(found.values()) for guid, found in owners.items()}
 
 
-def _owned(host: str, facts: Facts) -> Iterator[tuple[str, str, GuidOwner]]:
+def _owned(host: str, facts: Facts) -> Iterator[tuple[str, Optional[str], GuidOwner]]:
     """Yield the place (a PCI address, or a device's name), a GUID and its owner."""
     by_address = {d.pci.address: d for d in facts.rdma_devices if d.pci}
     for adapter in facts.adapters:
         pf = by_address.get(adapter.pci.address)
-        if pf is None or _is_infiniband(pf):
-            yield from _of_vfs(host, adapter, pf.name if pf else adapter.pci.address)
-    for device in facts.rdma_devices:
-        if not _is_infiniband(device):
+        name = pf.name if pf else adapter.pci.address
+        if pf is not None and not any(port.is_infiniband for port in pf.ports):
             continue
-        place = device.pci.address if device.pci else device.name
-        for port in device.ports:
-            if port.is_infiniband and port.guid:
-                yield place, port.guid, GuidOwner(host, f"{device.name}/{port.number}")
-        yield place, device.node_guid, GuidOwner(host, device.name)
-
-
-def _of_vfs(
-    host: str, adapter: Adapter, pf: str
-) -> Iterator[tuple[str, str, GuidOwner]]:
-    for vf in adapter.virtual_functions:
-        owner = GuidOwner(host, f"VF {vf.number} of {pf}", is_vf=True)
-        for guid in (vf.node_guid, *(port.guid for port in vf.ports)):
-            if guid:
+        for vf in adapter.virtual_functions:
+            owner = GuidOwner(host, f"VF {vf.number} of {name}", is_vf=True)
+            for guid in (vf.node_guid, *(port.guid for port in vf.ports)):
                 yield vf.address, guid, owner
-
-
-def _is_infiniband(device: RdmaDevice) -> bool:
-    return any(port.is_infiniband for port in device.ports)
+    for device in facts.rdma_devices:
+        place = device.pci.address if device.pci else device.name
+        ports = [port for port in device.ports if port.is_infiniband]
+        for port in ports:
+            yield place, port.guid, GuidOwner(host, f"{device.name}/{port.number}")
+        if ports:
+            yield place, device.node_guid, GuidOwner(host, device.name)
 
 
 def shared_guids(hosts: Iterable[Guids]) -> dict[str, tuple[GuidOwner, ...]]:
@@ -185,22 +168,17 @@ def with_shared_guids(
     """Return ``cell``, that of the host's RDMA ports, as FAIL if the host has some of
     the ``shared`` GUIDs; what it says by itself is kept.
     """
-    own = {
-        guid: owners
-        for guid, owners in shared.items()
-        if any(owner.host == host for owner in owners)
-    }
-    if not own:
+    sentences, of_vfs = [], True
+    for guid, owners in shared.items():
+        if any(owner.host == host for owner in owners):
+            sentences.append(
+                f"{' and '.join(map(str, owners))} have the same GUID {guid}"
+            )
+            # Equal GUIDs of physical functions are of one machine, or of firmware.
+            of_vfs = of_vfs and any(owner.is_vf for owner in owners)
+    if not sentences:
         return cell
-    sentences = [
-        f"{' and '.join(map(str, owners))} have the same GUID {guid}"
-        for guid, owners in own.items()
-    ]
-    texts = sentences[:_SHOWN]
-    if len(sentences) > len(texts):
-        texts.append(f"{len(sentences) - len(texts)} more GUIDs are not unique")
-    # Equal GUIDs of physical functions are of one machine, or of firmware.
-    of_vfs = all(any(owner.is_vf for owner in owners) for owners in own.values())
+    texts = [listed(sentences, SENTENCES, "; ")]
     fixes = [_OF_VFS if of_vfs else _OF_ADAPTERS]
     if cell.verdict != OK:
         texts.insert(0, cell.sentence)
@@ -215,24 +193,27 @@ def with_shared_guids(
 
 # Make the cells of ``hosts check`` for one host.
 
-NOT_REPORTED = Cell(UNKNOWN, "unknown", "the host did not report its status")
-
-_SENTENCES_SHOWN = 3
+# A cell has the first sentences, and of a text of the host so many characters.
+SENTENCES = 3
 _LONGEST = 1000
+
+
+def not_reported(report: HostReport) -> Cell:
+    """Return the cell for data that the host did not report, with the reason."""
+    why = report.problem or "the host did not report its status"
+    return Cell(UNKNOWN, "unknown", why, report.fix)
 
 
 def status_cell(host: Host) -> Cell:
     """Return the cell of the host's status in the engine; only ``up`` is good."""
-    sentence = f"the host is {status_words(host.status)}"
-    text = status_label(host.status)
-    if host.status == "up":
-        return Cell(OK, text, sentence, "", "engine")
-    if host.status is None:
-        return Cell(UNKNOWN, text, sentence, "", "engine")
-    if host_is(host.status, LACKS, BROKEN) or host.status == "pending_approval":
+    verdict, fix = WARN, ""
+    if host.status in ("up", None):
+        verdict = OK if host.status else UNKNOWN
+    elif host_is(host.status, LACKS, BROKEN) or host.status == "pending_approval":
+        verdict = FAIL
         fix = "see the events of the host in the administration portal"
-        return Cell(FAIL, text, sentence, fix, "engine")
-    return Cell(WARN, text, sentence, "", "engine")
+    sentence = f"the host is {status_words(host.status)}"
+    return Cell(verdict, status_label(host.status), sentence, fix, "engine")
 
 
 def package_cell(report: HostReport) -> Cell:
@@ -244,36 +225,19 @@ def package_cell(report: HostReport) -> Cell:
     if not files:
         return not_reported(report)
     missing = [name for name, exists in files.items() if not exists]
-    if not missing:
-        return _version_cell((report.status or {}).get("version"))
     fix = "install the package ovirt-rdma-host on the host"
-    if len(missing) == len(files):
-        return Cell(FAIL, "missing", "the add-on is not installed", fix)
-    sentence = f"files of the add-on are missing: {', '.join(missing)}"
-    return Cell(FAIL, "incomplete", sentence, fix)
-
-
-def _version_cell(version: Optional[str]) -> Cell:
+    if missing:
+        text = "missing" if len(missing) == len(files) else "incomplete"
+        sentence = f"files of the add-on are missing: {', '.join(missing)}"
+        return Cell(FAIL, text, sentence, fix)
+    version = (report.status or {}).get("version")
     if version == __version__:
         return Cell(OK, version, "all files of the add-on exist, in this version")
     fix = "install the same version on both"
     if version is None:
         return Cell(UNKNOWN, "unknown", "the host did not report the version", fix)
-    theirs, ours = _numbers(version), _numbers(__version__)
-    word = "not"
-    if theirs and ours and theirs < ours:
-        word, fix = "older than", "update ovirt-rdma-host on the host"
-    elif theirs and ours and theirs > ours:
-        word, fix = "newer than", "update ovirt-rdma-engine on this machine"
-    sentence = f"its version is {version}, {word} that of this machine, {__version__}"
+    sentence = f"its version is {version}, that of this machine is {__version__}"
     return Cell(FAIL, version, sentence, fix)
-
-
-def _numbers(version: str) -> Optional[tuple[int, ...]]:
-    """Return ``0.2.0`` as numbers; None for another form."""
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}", version, re.ASCII):
-        return None
-    return tuple(map(int, version.split(".")))
 
 
 def enabled_cell(report: HostReport) -> Cell:
@@ -314,25 +278,22 @@ def running_cell(host: Host, report: HostReport) -> Cell:
             sentence = f"the launcher started stock vdsmd: {because[:_LONGEST]}"
             restart = "on the host: solve that, then systemctl restart vdsmd"
         return Cell(FAIL, text, sentence, restart)
-    return _loaded_cell(text, versions_of(report))
+    return _loaded_cell(text, versions_of(report), launched=launched)
 
 
-def _loaded_cell(text: str, versions: Optional[Versions]) -> Cell:
-    """Return whether vdsmd and the daemon have loaded what is installed. ``text`` says
-    whether vdsmd was started by the launcher.
-    """
-    stock = text != BY_LAUNCHER
+def _loaded_cell(text: str, versions: Optional[Versions], *, launched: bool) -> Cell:
+    """Return whether vdsmd and the daemon have loaded what is installed."""
     vdsmd = versions.vdsmd if versions else None
-    if not stock and (vdsmd is None or vdsmd.restart_needed is None):
+    if launched and (vdsmd is None or vdsmd.restart_needed is None):
         advice = unknown_version(VDSMD_UNIT)
         return Cell(UNKNOWN, text, advice.sentence, f"on the host: {advice.fix}")
     advices = tuple(version_advice(versions)) if versions else ()
     if advices:
-        shown = f"{text} {vdsmd.version}" if vdsmd and not stock else text
+        shown = f"{text} {vdsmd.version}" if vdsmd and launched else text
         sentence = "; ".join(advice.sentence for advice in advices)
         fix = f"on the host: {'; '.join(advice.fix for advice in advices)}"
         return Cell(WARN, shown, sentence, fix)
-    if stock or vdsmd is None:
+    if not launched or vdsmd is None:
         return Cell(OK, text, "stock vdsmd runs")
     started = "vdsmd was started by the launcher"
     return Cell(OK, text, f"{started}, and has loaded version {vdsmd.version}")
@@ -342,24 +303,19 @@ def rules_cell(report: HostReport, decision: Optional[Decision]) -> Cell:
     """Return the findings of ``decision``, which is None without the host's facts."""
     if decision is None:
         return not_reported(report)
-    failed = [f for f in decision.findings if f.verdict == base.FAIL]
-    warned = [f for f in decision.findings if f.verdict == base.WARN]
     to_do = len(decision.applicable)
-    see = "on the host: ovirt-rdma-host check"
-    for findings, verdict, noun in ((failed, FAIL, "fail"), (warned, WARN, "warn")):
-        if findings:
-            texts = [f"{f.rule}: {f.sentence}" for f in findings[:_SENTENCES_SHOWN]]
-            more = len(findings) - len(texts)
-            texts += [f"{more} more"] if more else []
-            fix = "on the host: ovirt-rdma-host apply" if to_do else findings[0].fix
-            sentence = "; ".join(texts)
-            return Cell(verdict, f"{len(findings)} {noun}", sentence, fix or see)
+    apply = "on the host: ovirt-rdma-host apply"
+    for theirs, verdict in ((base.FAIL, FAIL), (base.WARN, WARN)):
+        found = [f for f in decision.findings if f.verdict == theirs]
+        if found:
+            texts = [f"{f.rule}: {f.sentence}" for f in found]
+            fix = apply if to_do else found[0].fix
+            fix = fix or "on the host: ovirt-rdma-host check"
+            text = f"{len(found)} {verdict}"
+            return Cell(verdict, text, listed(texts, SENTENCES, "; "), fix)
     if to_do:
-        count = "1 step" if to_do == 1 else f"{to_do} steps"
-        sentence = f"the host does not match its policy: {count} to do"
-        return Cell(
-            WARN, f"{to_do} to do", sentence, "on the host: ovirt-rdma-host apply"
-        )
+        sentence = f"the host does not match its policy: {to_do} to do"
+        return Cell(WARN, f"{to_do} to do", sentence, apply)
     return Cell(OK, "ok", "no rule fails or warns")
 
 
@@ -383,58 +339,47 @@ def ports_cell(report: HostReport) -> Cell:
     return Cell(FAIL, text, states, fix)
 
 
-def not_reported(report: HostReport) -> Cell:
-    """Return the cell for data that the host did not report, with the reason."""
-    return replace(
-        NOT_REPORTED, sentence=report.problem or NOT_REPORTED.sentence, fix=report.fix
-    )
-
-
 _WORST_FIRST = (FAIL, UNKNOWN, WARN, NONE, OK)
-
-
-def local_readiness(facts: Facts, export: Export) -> readiness.Readiness:
-    """Return the steps that the host alone decides: module, route, port."""
-    route = route_to(facts, server_addresses(facts, export))
-    steps = readiness.local_steps(facts, route)
-    return readiness.Readiness(steps)
+_OF_POSIXFS = (
+    "set the transport in the mount options of its storage connection, or create an "
+    "NFS domain instead"
+)
 
 
 def servers_cell(report: HostReport, rows: Sequence[StorageConnection]) -> Cell:
     """Return whether the host is ready for RDMA to the servers of ``rows``.
 
-    Not ready is FAIL if RDMA is requested, else WARN. Unknown counts only if RDMA is
-    requested.
+    The steps are those that the host alone decides: module, route, port. Not ready is
+    FAIL if RDMA is requested, else WARN. Unknown counts only if RDMA is requested.
     """
     facts = report.facts
     if facts is None:
         return not_reported(report)
     force = policy_of(report)
     wanted: dict[str, tuple[Export, bool]] = {}
+    cells: list[Cell] = []
     for row in rows:
         export = nfs_export(row)
-        if export is None:
-            continue
-        rdma = requested_transport(row, force).transport == RDMA
-        _, before = wanted.get(export.server, (export, False))
-        wanted[export.server] = (export, before or rdma)
-    cells = [
-        _server_cell(local_readiness(facts, export), export.server, rdma)
-        for export, rdma in wanted.values()
-    ]
+        if export is not None:
+            rdma = requested_transport(row, force).transport == RDMA
+            _, before = wanted.get(export.server, (export, False))
+            wanted[export.server] = (export, before or rdma)
+    for server, (export, rdma) in wanted.items():
+        route = route_to(facts, server_addresses(facts, export))
+        ready = readiness.Readiness(readiness.local_steps(facts, route))
+        verdict, sentence = OK, f"ready for RDMA to {server}, by the host's own report"
+        if ready.verdict == readiness.NOT_READY:
+            verdict = FAIL if rdma else WARN
+            sentence = f"not ready for RDMA to {server}: {ready.reason}"
+        elif ready.verdict != readiness.READY:
+            verdict = UNKNOWN if rdma else NONE
+            sentence = f"readiness for RDMA to {server} is unknown: {ready.reason}"
+        cells.append(
+            Cell(verdict, server, sentence, "" if verdict == OK else ready.fix)
+        )
     if not cells:
         return Cell(NONE, "-", "its data center has no NFS storage domain")
-    ready = sum(cell.verdict == OK for cell in cells)
-    all_cells = [*cells, *_passed(rows, force)]
-    worst = min(all_cells, key=lambda cell: _WORST_FIRST.index(cell.verdict))
-    return Cell(worst.verdict, f"{ready} of {len(cells)}", worst.sentence, worst.fix)
-
-
-def _passed(rows: Iterable[StorageConnection], force: PolicyInForce) -> Iterator[Cell]:
-    fix = (
-        "set the transport in the mount options of its storage connection, or create "
-        "an NFS domain instead"
-    )
+    text = f"{sum(cell.verdict == OK for cell in cells)} of {len(cells)}"
     for row in rows:
         rule = rule_without_effect(row, force)
         if rule is not None:
@@ -442,17 +387,9 @@ def _passed(rows: Iterable[StorageConnection], force: PolicyInForce) -> Iterator
                 f"{rule.title} requests {rule.transport} for {nfs_export(row)}, but "
                 "rules have no effect on a PosixFS domain"
             )
-            yield Cell(WARN, "PosixFS", sentence, fix)
-
-
-def _server_cell(ready: readiness.Readiness, server: str, rdma: bool) -> Cell:
-    if ready.verdict == readiness.READY:
-        return Cell(OK, server, f"ready for RDMA to {server}, by the host's own report")
-    sentence = f"not ready for RDMA to {server}: {ready.reason}"
-    if ready.verdict == readiness.NOT_READY:
-        return Cell(FAIL if rdma else WARN, server, sentence, ready.fix)
-    sentence = f"readiness for RDMA to {server} is unknown: {ready.reason}"
-    return Cell(UNKNOWN if rdma else NONE, server, sentence, ready.fix)
+            cells.append(Cell(WARN, "PosixFS", sentence, _OF_POSIXFS))
+    worst = min(cells, key=lambda cell: _WORST_FIRST.index(cell.verdict))
+    return replace(worst, text=text)
 
 
 # Make the matrix of ``hosts check``: readiness of hosts for storage over RDMA.
@@ -504,44 +441,39 @@ def row_of(
     data center's domains. :func:`check`, which has all hosts, fills the policy cell,
     and adds GUIDs that are not unique to that of ports.
     """
-    return with_own_bugs_caught(
-        report, lambda report: _row_of(host, report, policy, connections)
-    )
 
+    def row(report: HostReport) -> HostRow:
+        own = policy_of(report).policy if policy is None else policy
+        # The empty policy still finds faults.
+        decision = decide(report.facts, own or Policy()) if report.facts else None
+        loaded = status_part(report.status, "policy")
+        problem = loaded.get("problem")
+        policy_cell = not_reported(report)
+        if problem:
+            policy_cell = Cell(
+                FAIL, "broken", str(problem), str(loaded.get("fix") or "")
+            )
+        return HostRow(
+            host,
+            (
+                status_cell(host),
+                hooks_cell(host),
+                package_cell(report),
+                enabled_cell(report),
+                running_cell(host, report),
+                policy_cell,
+                rules_cell(report, decision),
+                ports_cell(report),
+                servers_cell(report, connections),
+                health_cell(report),
+            ),
+            digest_without_drop_ins(report) if loaded.get("loaded") else None,
+            report.status is not None and not problem,
+            {} if report.facts is None else guids_of(host.name, report.facts),
+            decision.steps if decision else None,
+        )
 
-def _row_of(
-    host: Host,
-    report: HostReport,
-    policy: Optional[Policy],
-    connections: Sequence[StorageConnection],
-) -> HostRow:
-    policy = policy_of(report).policy if policy is None else policy
-    # The empty policy still finds faults.
-    decision = decide(report.facts, policy or Policy()) if report.facts else None
-    status = report.status
-    told = status is not None
-    loaded = status_part(status, "policy")
-    return HostRow(
-        host,
-        (
-            status_cell(host),
-            hooks_cell(host),
-            package_cell(report),
-            enabled_cell(report),
-            running_cell(host, report),
-            _broken(loaded.get("problem"), loaded.get("fix"))
-            if loaded.get("problem")
-            else not_reported(report),
-            rules_cell(report, decision),
-            ports_cell(report),
-            servers_cell(report, connections),
-            health_cell(report),
-        ),
-        digest_without_drop_ins(report) if loaded.get("loaded") else None,
-        told and not loaded.get("problem"),
-        {} if report.facts is None else guids_of(host.name, report.facts),
-        decision.steps if decision else None,
-    )
+    return with_own_bugs_caught(report, row)
 
 
 def connections_of(engine: Engine, host: Host) -> tuple[StorageConnection, ...]:
@@ -586,14 +518,13 @@ def check(
     )
 
 
-@dataclass(frozen=True)
-class _Reference:
+class _Reference(NamedTuple):
     """The digest that hosts should have (None: no policy), and ``whose`` it is; "" if
     there is no reference because the hosts differ. ``example`` is a host that has it.
     """
 
     digest: Optional[str]
-    whose: str
+    whose: str = ""
     example: str = ""
 
 
@@ -602,7 +533,7 @@ def _reference(rows: Sequence[HostRow], policy: Optional[Policy]) -> _Reference:
         return _Reference(digest(policy), "this machine's")
     counted = Counter(row.digest for row in rows if row.reported).most_common(2)
     if len(counted) == 2 and counted[0][1] == counted[1][1]:
-        return _Reference(None, "")
+        return _Reference(None)
     most = counted[0][0] if counted else None
     having = (row.host.name for row in rows if row.reported and row.digest == most)
     return _Reference(most, "that of most hosts", next(having, ""))
@@ -625,10 +556,6 @@ def _policy_cell(row: HostRow, reference: _Reference, file: Optional[str]) -> Ce
     return Cell(FAIL, text, f"{has}, {other}", fix)
 
 
-def _broken(problem: object, fix: object) -> Cell:
-    return Cell(FAIL, "broken", str(problem), str(fix or ""))
-
-
 # Write failed checks of hosts as events of the engine.
 
 # The engine's text in its AppErrors.properties, and its key, if it has no text.
@@ -636,12 +563,9 @@ _KNOWN = re.compile(
     "External Event with this custom id already exists"
     "|EXTERNAL_EVENT_DUPLICATE_CUSTOM_ID"
 )
-# Of one cell: the text comes from the host.
-_LONGEST_EVENT = 1000
 
 
-@dataclass(frozen=True)
-class HostFailure:
+class HostFailure(NamedTuple):
     """The failed checks of one host: its id and name in the engine, the names of the
     checks, and a text with sentences and fixes.
     """
@@ -658,19 +582,16 @@ def failures(matrix: Matrix) -> tuple[HostFailure, ...]:
     """
     found = []
     for row, cells in zip(matrix.rows, matrix.cells):
-        failed = [
-            (column.name, cell)
-            for column, cell in zip(matrix.columns, cells)
-            if cell.verdict == FAIL and column.name != STATUS
-        ]
-        if failed:
-            sentences = (
-                f"{name}: {cell.sentence}{f' (fix: {cell.fix})' if cell.fix else ''}"
-                for name, cell in failed
-            )
-            text = "; ".join(sentence[:_LONGEST_EVENT] for sentence in sentences)
-            names = tuple(name for name, _ in failed)
-            found.append(HostFailure(row.id, row.name, names, text))
+        names, texts = [], []
+        for column, cell in zip(matrix.columns, cells):
+            if cell.verdict == FAIL and column.name != STATUS:
+                names.append(column.name)
+                fix = f" (fix: {cell.fix})" if cell.fix else ""
+                text = f"{column.name}: {cell.sentence}{fix}"
+                texts.append(text[:_LONGEST])
+        if names:
+            text = "; ".join(texts)
+            found.append(HostFailure(row.id, row.name, tuple(names), text))
     return tuple(found)
 
 
@@ -685,10 +606,13 @@ def write_events(
     Raises EngineProblem if the engine does not accept an event for another reason.
     """
     for failure in failed:
+        text = "\0".join((f"{now:%Y-%m-%d}", failure.host, *failure.checks))
+        number = hashlib.sha256(text.encode()).digest()[:4]
         event = types.Event(
             origin=ORIGIN,
             severity=types.LogSeverity.ERROR,
-            custom_id=_custom_id(failure, now),
+            # A positive int of Java.
+            custom_id=int.from_bytes(number, "big") >> 1 or 1,
             description=f"ovirt-rdma: checks of {failure.name} failed: {failure.text}",
             # The event does not get that of the request (EventMapper.java:199-201).
             correlation_id=session.correlation_id,
@@ -704,27 +628,14 @@ def write_events(
             yield failure.name
 
 
-def _custom_id(failure: HostFailure, now: datetime) -> int:
-    text = "\0".join((f"{now:%Y-%m-%d}", failure.host, *failure.checks))
-    # A positive int of Java.
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1 or 1
-
-
 FEATURE = "NFS_RDMA"
 HOOK = "after_get_caps"
 DOCS = "docs/gate.md"
 
 
-@dataclass(frozen=True)
-class FeatureFacts:
-    """The engine's answers: ``registered`` has the ids of the features named NFS_RDMA,
-    by cluster level; ``enabled`` tells by cluster id if one of them is enabled.
-
-    None if the engine does not have the level, or no longer has the cluster.
-    """
-
-    registered: Mapping[str, Optional[tuple[str, ...]]]
-    enabled: Mapping[str, Optional[bool]]
+# By cluster level, or by cluster id: whether a feature named NFS_RDMA is registered, or
+# enabled; None if the engine does not have the level, or no longer has the cluster.
+Features = Mapping[str, Optional[bool]]
 
 
 @dataclass(frozen=True)
@@ -745,14 +656,9 @@ class Gate:
     hosts: tuple[str, ...]
     next: str
 
-    @property
-    def unhooked(self) -> tuple[str, ...]:
-        """The hosts without the hook, which would become non-operational."""
-        return tuple(host for host in self.hosts if host not in self.hooked)
 
-
-def read_features(session: Session, engine: Engine) -> FeatureFacts:
-    """Read the features of each cluster level in use, and those that are enabled."""
+def read_features(session: Session, engine: Engine) -> tuple[Features, Features]:
+    """Read which cluster levels have the feature, and which clusters enable it."""
     levels = sorted({c.version for c in engine.clusters if c.version})
     reads = [
         Read(
@@ -768,65 +674,52 @@ def read_features(session: Session, engine: Engine) -> FeatureFacts:
         )
         for cluster in engine.clusters
     ]
-    answers = session.read_all(reads)
-    registered = {
-        level: _ids(answer) for level, answer in zip(levels, answers[: len(levels)])
-    }
-    enabled: dict[str, Optional[bool]] = {}
-    for cluster, answer in zip(engine.clusters, answers[len(levels) :]):
-        ids = _ids(answer)
-        enabled[cluster.id] = None if ids is None else bool(ids)
-    return FeatureFacts(registered, enabled)
+    found = [
+        None
+        if isinstance(answer, Exception)
+        else any(feature.name == FEATURE for feature in answer)
+        for answer in session.read_all(reads)
+    ]
+    clusters = (cluster.id for cluster in engine.clusters)
+    return dict(zip(levels, found)), dict(zip(clusters, found[len(levels) :]))
 
 
-def gates(engine: Engine, features: FeatureFacts) -> tuple[Gate, ...]:
+def gates(engine: Engine, registered: Features, enabled: Features) -> tuple[Gate, ...]:
     """Return the gate of each cluster. ``engine`` is read with hooks. Pure."""
-    return tuple(_gate(engine, cluster, features) for cluster in engine.clusters)
+    found = []
+    for cluster in engine.clusters:
+        level = cluster.version or ""
+        known, on = registered.get(level), enabled.get(cluster.id)
+        hosts = [host for host in engine.hosts if host.cluster == cluster.id]
+        hooked = tuple(
+            host.name
+            for host in hosts
+            if any(
+                hook.event == HOOK and hook.name == NAME for hook in host.hooks or ()
+            )
+        )
+        names = tuple(host.name for host in hosts)
+        missing = len(names) - len(hooked)
+        following = _next(level, known, on, missing)
+        found.append(Gate(cluster.name, level, known, on, hooked, names, following))
+    return tuple(found)
 
 
-def _gate(engine: Engine, cluster: Cluster, features: FeatureFacts) -> Gate:
-    level = cluster.version or ""
-    ids = features.registered.get(level)
-    registered = None if ids is None else bool(ids)
-    enabled = features.enabled.get(cluster.id)
-    hosts = [host for host in engine.hosts if host.cluster == cluster.id]
-    hooked = tuple(
-        host.name
-        for host in hosts
-        if any(hook.event == HOOK and hook.name == NAME for hook in host.hooks or ())
-    )
-    names = tuple(host.name for host in hosts)
-    gate = Gate(cluster.name, level, registered, enabled, hooked, names, "")
-    return Gate(cluster.name, level, registered, enabled, hooked, names, _next(gate))
-
-
-def _next(gate: Gate) -> str:
-    if gate.registered is None or gate.enabled is None:
-        return _missing(gate)
-    if not gate.registered:
-        return f"register it for cluster level {gate.level} by SQL ({DOCS})"
-    if gate.unhooked:
-        missing = len(gate.unhooked)
+def _next(
+    level: str, registered: Optional[bool], enabled: Optional[bool], missing: int
+) -> str:
+    """Return the next step; ``missing`` is the number of hosts without the hook."""
+    if registered is None:
+        what = f"cluster level {level}" if level else "its cluster level"
+        return f"this engine does not know {what}, and has no features for it"
+    if enabled is None:
+        return "the engine no longer has this cluster: run the command again"
+    if not registered:
+        return f"register it for cluster level {level} by SQL ({DOCS})"
+    if missing:
         hosts = "1 host does" if missing == 1 else f"{missing} hosts do"
         without = f"{hosts} not have the hook installed"
-        if gate.enabled:
+        if enabled:
             return f"{without} and will become non-operational: install ovirt-rdma-host"
         return f"{without}: install ovirt-rdma-host, then maintenance and activation"
-    if not gate.enabled:
-        return "enable it for the cluster in the administration portal"
-    return ""
-
-
-def _missing(gate: Gate) -> str:
-    """Return a sentence on what the engine does not have: reading it gave 404."""
-    if gate.registered is None:
-        level = f"cluster level {gate.level}" if gate.level else "its cluster level"
-        return f"this engine does not know {level}, and has no features for it"
-    return "the engine no longer has this cluster: run the command again"
-
-
-def _ids(answer: Any) -> Optional[tuple[str, ...]]:
-    """Return the ids of the features named NFS_RDMA; None for a missing object."""
-    if isinstance(answer, Exception):
-        return None
-    return tuple(feature.id for feature in answer if feature.name == FEATURE)
+    return "" if enabled else "enable it for the cluster in the administration portal"

@@ -23,7 +23,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostAccess,
     HostReport,
     Pushed,
-    digest_with_drop_ins,
+    digest_of,
     digest_without_drop_ins,
     loaded_policy,
     policy_too_long,
@@ -33,11 +33,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 from ovirt_rdma.engine_sdk_tools.model import FAIL, OK, Axis, Cell, Engine, Host, Matrix
 from ovirt_rdma.engine_sdk_tools.model import UNKNOWN as NOT_KNOWN
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.difference import (
-    RuleChange,
-    differing_lines,
-    rule_changes,
-)
+from ovirt_rdma.host.policy.difference import RuleChange, differing_lines, rule_changes
 from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.load import PolicyFile, PolicyFiles, parse_policy
 from ovirt_rdma.host.policy.model import Policy, digest
@@ -77,41 +73,35 @@ def compare(
     """Compare the loaded policy of ``host`` with ``policy``, which is ``text`` parsed,
     from the file ``where``.
     """
-    drift = with_own_bugs_caught(
-        report, lambda report: _compare(host, report, text, policy, where)
-    )
-    return replace(drift, address=host.address)
 
+    def drift(report: HostReport) -> PolicyDrift:
+        wanted = digest(policy)
+        if report.status is None:
+            problem = report.problem or "the host did not report its status"
+            return PolicyDrift(host.name, UNKNOWN, problem, fix=report.fix)
+        loaded = status_part(report.status, "policy")
+        lines = _diff(report.policy_text, text, where)
+        file, only = shlex.quote(where), shlex.quote(host.name)
+        push = f"ovirt-rdma policy push {file} --hosts {only}"
+        has = None
+        if loaded.get("loaded") and not loaded.get("problem"):
+            has = digest_without_drop_ins(report)
+        if has == wanted:
+            sentence = f"it has the policy of {where}"
+            if report.drop_ins:
+                sentence += f", and drop-ins: {', '.join(sorted(report.drop_ins))}"
+            if lines:
+                sentence += ", written differently"
+            return PolicyDrift(host.name, SAME, sentence, has, diff=lines)
+        sentence = str(loaded.get("problem") or "no policy is loaded")
+        if has is not None:
+            sentence = f"its policy is {has}, not {wanted}"
+            if report.policy_text is not None and not lines:
+                sentence += "; its policy.yaml is the same, but not loaded"
+                push = "on the host: ovirt-rdma-host policy load"
+        return PolicyDrift(host.name, DRIFT, sentence, has, push, lines)
 
-def _compare(
-    host: Host, report: HostReport, text: str, policy: Policy, where: str
-) -> PolicyDrift:
-    name, wanted = host.name, digest(policy)
-    if report.status is None:
-        problem = report.problem or "the host did not report its status"
-        return PolicyDrift(name, UNKNOWN, problem, fix=report.fix)
-    loaded = status_part(report.status, "policy")
-    lines = _diff(report.policy_text, text, where)
-    file, only = shlex.quote(where), shlex.quote(name)
-    push = f"ovirt-rdma policy push {file} --hosts {only}"
-    if loaded.get("problem"):
-        problem = str(loaded["problem"])
-        return PolicyDrift(name, DRIFT, problem, None, push, lines)
-    has = digest_without_drop_ins(report) if loaded.get("loaded") else None
-    if has == wanted:
-        sentence = f"it has the policy of {where}"
-        if report.drop_ins:
-            sentence += f", and drop-ins: {', '.join(sorted(report.drop_ins))}"
-        if lines:
-            sentence += ", written differently"
-        return PolicyDrift(name, SAME, sentence, has, diff=lines)
-    if has is None:
-        return PolicyDrift(name, DRIFT, "no policy is loaded", None, push, lines)
-    sentence = f"its policy is {has}, not {wanted}"
-    if report.policy_text is not None and not lines:
-        sentence += "; its policy.yaml is the same, but not loaded"
-        push = "on the host: ovirt-rdma-host policy load"
-    return PolicyDrift(name, DRIFT, sentence, has, push, lines)
+    return replace(with_own_bugs_caught(report, drift), address=host.address)
 
 
 def matrix_of(found: Sequence[PolicyDrift]) -> Matrix:
@@ -232,7 +222,9 @@ def plan_policy_push(
         if report.status is not None:
             before[report.host] = report.policy_digest
         if report.drop_ins:
-            with_drop_ins[report.host] = digest_with_drop_ins(text, report)
+            # "" if the text and the host's drop-ins are not valid together.
+            both = PolicyFiles(text, report.drop_ins)
+            with_drop_ins[report.host] = digest_of(both)
         domains = domains_of.get(report.host, {})
         effect = with_own_bugs_caught(
             report, functools.partial(_effect, text=text, domains=domains)

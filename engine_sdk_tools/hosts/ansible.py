@@ -30,6 +30,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     MOST_SENT,
     OK,
     PLAYBOOKS,
+    UNREACHABLE,
     AnsibleRun,
     HostOutcome,
     trusted_collections,
@@ -100,6 +101,11 @@ _STEPS = {
 }
 
 
+# The steps of policy.sh, in their order.
+_PUSH = (
+    *(_VERSION, "before", "folder", "write", "check"),
+    *("keep", "place", "swap", "load", "remove"),
+)
 _NAMES = frozenset((*_STEPS, _VERSION))
 
 
@@ -154,45 +160,35 @@ def report_of(host: str, told: Mapping[str, Answer], at: float) -> HostReport:
 
     facts = part(lambda: _facts(host, told))
     status = part(lambda: _status(host, told))
-    policy = part(lambda: _policy_in_bounds(host, told, status))
-    asked = "history" in told
-    history = part(lambda: _document(host, told, "history")) if asked else None
-    return HostReport(
-        host,
-        facts,
-        status,
-        policy,
-        at,
-        wrong[0].one_line[:_MOST_SHOWN] if wrong else "",
-        wrong[0].fix[:_MOST_SHOWN] if wrong else "",
-        history,
-    )
+    policy = part(lambda: _policy(host, told, "policy"))
+    report = HostReport(host, facts, status, policy, at)
+    if long := policy_too_long(report.policy):
+        wrong.append(_Wrong("policy-too-long", f"{host}: {long}", POLICY_TOO_LONG_FIX))
+        report = replace(report, policy_text=None)
+    if "history" in told:
+        history = part(lambda: _document(host, told, "history"))
+        report = replace(report, history=history)
+    if not wrong:
+        return report
+    sentence, fix = wrong[0].one_line[:_MOST_SHOWN], wrong[0].fix[:_MOST_SHOWN]
+    return replace(report, problem=sentence, fix=fix)
 
 
 def pushed_of(host: str, told: Mapping[str, Answer]) -> Pushed:
     """Return the result of a push from the answers to ``policy.sh``."""
-    before: Optional[str] = None
-    digest: Optional[str] = None
+    pushed = Pushed(host)
     try:
-        if _VERSION in told:
-            _good(host, told, _VERSION)
-        before = _policy(host, told, "before")
-        for step in ("folder", "write"):
-            if step in told:
-                _good(host, told, step)
-        if told.get("check", Answer(0, b"", "")).status == 3:
-            raise _mistakes(host, told["check"])
-        _good(host, told, "check")
-        for step in ("keep", "place"):
-            if step in told:
-                _good(host, told, step)
-        if "swap" in told:
-            _good(host, told, "swap", told.get("restore"))
-        _good(host, told, "load", told.get("restore"))
-        if "remove" in told:
-            _good(host, told, "remove")
+        for step in _PUSH:
+            if step == "before":
+                pushed = replace(pushed, before=_policy(host, told, step))
+            elif step == "check" and step in told and told[step].status == 3:
+                raise _mistakes(host, told[step])
+            elif step in told or step in ("check", "load"):
+                restored = told.get("restore") if step in ("swap", "load") else None
+                _good(host, told, step, restored)
         loaded = _document(host, told, "load").get("digest")
         digest = HostReport(host, status=_status(host, told)).policy_digest
+        pushed = replace(pushed, digest=digest)
         if loaded != digest or digest is None:
             shown = loaded if isinstance(loaded, str) else None
             raise _Wrong(
@@ -203,8 +199,8 @@ def pushed_of(host: str, told: Mapping[str, Answer]) -> Pushed:
             )
     except Problem as problem:
         sentence, fix = problem.one_line[:_MOST_SHOWN], problem.fix[:_MOST_SHOWN]
-        return Pushed(host, digest, before, sentence, fix)
-    return Pushed(host, digest, before)
+        return replace(pushed, problem=sentence, fix=fix)
+    return pushed
 
 
 def _facts(host: str, told: Mapping[str, Answer]) -> Facts:
@@ -256,16 +252,6 @@ def _policy(host: str, told: Mapping[str, Answer], name: str) -> Optional[str]:
         ) from None
 
 
-def _policy_in_bounds(
-    host: str, told: Mapping[str, Answer], status: Optional[dict[str, Any]]
-) -> Optional[str]:
-    text = _policy(host, told, "policy")
-    long = policy_too_long(HostReport(host, status=status, policy_text=text).policy)
-    if long:
-        raise _Wrong("policy-too-long", f"{host}: {long}", POLICY_TOO_LONG_FIX)
-    return text
-
-
 def _good(
     host: str, told: Mapping[str, Answer], name: str, restored: Optional[Answer] = None
 ) -> Answer:
@@ -285,31 +271,20 @@ def _good(
     if restored is not None:
         result = "was" if restored.status == 0 else "could not be"
         after = f"; the earlier {POLICY_YAML} {result} restored"
-    if answer.status == _NO_COMMAND and doing.startswith("ovirt-rdma-host"):
-        raise _Wrong(
-            "host-command-missing",
-            f"the command ovirt-rdma-host is missing on {host}{after}",
-            _INSTALL,
-        )
-    if answer.status == _TOO_MUCH:
-        raise _Wrong(
-            "host-answer-too-large",
-            f"{doing} printed more than {MOST_BYTES // 1_000_000} MB on {host}",
-            f"run it on the host and see what it prints: {doing}",
-        )
-    if answer.status in _TIMED_OUT:
-        raise _Wrong(
-            "host-command-timeout",
-            f"{doing} did not end in time on {host}{after}",
-            f"run it on the host and see what it waits for: {doing}",
-        )
     sentence, fix = _own_message(answer.err)
-    sentence = sentence or f"exit status {answer.status}"
-    raise _Wrong(
-        "host-command-failed",
-        f"{doing} failed on {host}: {sentence}{after}",
-        fix or f"run it on the host: {doing}",
-    )
+    id, why = "host-command-failed", f"failed on {host}: "
+    why += sentence or f"exit status {answer.status}"
+    by_hand = f"run it on the host: {doing}"
+    if answer.status == _NO_COMMAND and doing.startswith("ovirt-rdma-host"):
+        id, fix = "host-command-missing", _INSTALL
+        why = f"cannot run on {host}: the command ovirt-rdma-host is missing"
+    elif answer.status == _TOO_MUCH:
+        id, fix = "host-answer-too-large", by_hand
+        why = f"printed more than {MOST_BYTES // 1_000_000} MB on {host}"
+    elif answer.status in _TIMED_OUT:
+        id, fix = "host-command-timeout", by_hand
+        why = f"did not end in time on {host}"
+    raise _Wrong(id, f"{doing} {why}{after}", fix or by_hand)
 
 
 def _place(error: Mapping[str, Any]) -> str:
@@ -416,6 +391,12 @@ _RULES = (
     ),
 )
 
+_OTHER = (
+    "",
+    "{host} could not be asked: {last}",
+    "try it by hand: ssh -p {port} {address} ovirt-rdma-host status",
+)
+
 
 def explain_failure(host: Host, text: str, *, key_of_engine: bool = True) -> Failure:
     """Explain the message ``text`` of ssh or Ansible on ``host``.
@@ -423,26 +404,24 @@ def explain_failure(host: Host, text: str, *, key_of_engine: bool = True) -> Fai
     ``key_of_engine``: the host key came from the engine, not from known_hosts.
     """
     text = _ends_of(text)
-    lines = _message(text)
-    last = lines[-1][:_MOST_QUOTED].rstrip(": ") if lines else "no message"
-    own = "remove its line from known_hosts: ssh-keygen -R {address}"
+    # "Task failed: " is from ansible-core 2.19.
+    told = re.sub(r"(Task failed: )?Failed to connect to the host via ssh: ", "", text)
+    lines = [line.strip().rstrip(".") for line in told.splitlines()]
+    lines = [line for line in lines if line and not _NOISE.match(line)]
+    again = f"remove its line from known_hosts: ssh-keygen -R {host.address}"
+    if key_of_engine:
+        again = "let the engine fetch its key again (Edit Host, SSH public key)"
     values = {
         "host": host.name,
         "address": host.address,
         "port": str(host.port),
-        "last": last,
+        "last": lines[-1][:_MOST_QUOTED].rstrip(": ") if lines else "no message",
         "who": "the engine" if key_of_engine else "known_hosts",
-        "again": "let the engine fetch its key again (Edit Host, SSH public key)"
-        if key_of_engine
-        else own.format(address=host.address),
+        "again": again,
     }
-    for pattern, sentence, fix in _RULES:
-        if re.search(pattern, text):
-            return Failure(sentence.format_map(values), fix.format_map(values))
-    return Failure(
-        f"{host.name} could not be asked: {last}",
-        f"try it by hand: ssh -p {host.port} {host.address} ovirt-rdma-host status",
-    )
+    rules = (rule for rule in _RULES if re.search(rule[0], text))
+    _, sentence, fix = next(rules, _OTHER)
+    return Failure(sentence.format_map(values), fix.format_map(values))
 
 
 def _ends_of(text: str) -> str:
@@ -452,24 +431,15 @@ def _ends_of(text: str) -> str:
     return f"{text[:_MOST_SEARCHED]}\n{text[-_MOST_SEARCHED:]}"
 
 
-def _message(text: str) -> Sequence[str]:
-    """Return the lines of the message, without noise and Ansible's prefix."""
-    # "Task failed: " is from ansible-core 2.19.
-    text = re.sub(r"(Task failed: )?Failed to connect to the host via ssh: ", "", text)
-    lines = (line.strip().rstrip(".") for line in text.splitlines())
-    return [line for line in lines if line and not _NOISE.match(line)]
-
-
 # A host reads its facts in a few seconds; its tools have limits of their own.
 COMMAND_LIMIT_S = 60
 HOST_LIMIT_S = 180.0
 # The role installs packages: from a slow mirror that takes minutes.
 PREPARING_LIMIT_S = 1800.0
 
-# The outcome of a host: the script's stdout, or why there is none.
-_Outcome = tuple[str, Optional[Failure]]
 RunEvents = Callable[[AnsibleRun, str], Iterator[dict[str, Any]]]
 _Answer = TypeVar("_Answer", HostReport, Pushed)
+_Result = TypeVar("_Result", HostReport, Pushed, Prepared)
 
 
 class AnsibleHosts:
@@ -512,10 +482,7 @@ class AnsibleHosts:
         return self._answers(hosts, script, HostReport, read, done)
 
     def push_policy(
-        self,
-        hosts: Sequence[Host],
-        policy: Union[str, PolicyFiles, None],
-        done: Optional[HostDone] = None,
+        self, hosts: Sequence[Host], policy: Union[str, PolicyFiles, None]
     ) -> dict[str, Pushed]:
         """Replace policy.yaml on each host, and load it; with PolicyFiles also all
         drop-ins, see HostAccess.
@@ -544,57 +511,42 @@ class AnsibleHosts:
         def read(name: str, answer: str) -> Pushed:
             return pushed_of(name, read_answers(answer))
 
-        return self._answers(hosts, _script("policy.sh", values), Pushed, read, done)
+        return self._answers(hosts, _script("policy.sh", values), Pushed, read)
 
     def prepare(
-        self,
-        hosts: Sequence[Host],
-        variables: Mapping[str, Any],
-        done: Optional[HostDone] = None,
+        self, hosts: Sequence[Host], variables: Mapping[str, Any]
     ) -> dict[str, Prepared]:
         """Run the role on each host; return the results by the engine's name.
 
         ``variables`` are for the role. A host that cannot be asked has a ``problem``.
         """
-        results = {host.name: Prepared(host.name) for host in hosts}
-        for host, prepared in self._prepared(hosts, variables):
-            results[host.name] = prepared
-            if done:
-                done(host.name)
-        return results
-
-    def _prepared(
-        self, hosts: Sequence[Host], variables: Mapping[str, Any]
-    ) -> Iterator[tuple[Host, Prepared]]:
-        asked, keys, failures = self._askable(hosts)
-        for host, failure in failures:
-            sentence, fix = failure
-            yield host, Prepared(host.name, problem=sentence, fix=fix, unreachable=True)
-        aliases = {f"host-{number}": host for number, host in enumerate(asked)}
-        if not aliases:
-            return
-        results = {alias: Prepared(host.name) for alias, host in aliases.items()}
-        collections = tuple(map(str, trusted_collections()))
-        with ansible_run.private_folder() as folder:
-            order = replace(
-                self._order("", aliases, keys, folder),
-                limit_s=PREPARING_LIMIT_S,
-                playbook="prepare_hosts.yml",
-                variables=variables,
-                collections=collections,
-            )
-            for event in self._run_events(order, folder):
-                alias = str(event["event_data"]["host"])
-                if alias in results:
-                    results[alias] = with_event(results[alias], event)
-        for alias, host in aliases.items():
-            result = judged(results[alias])
-            if result.unreachable:
-                failure = explain_failure(
-                    host, result.problem, key_of_engine=host.name in keys
+        aliases, keys, results = self._askable(hosts, Prepared)
+        results = {
+            name: replace(result, unreachable=True) for name, result in results.items()
+        }
+        if aliases:
+            running = {alias: Prepared(host.name) for alias, host in aliases.items()}
+            with ansible_run.private_folder() as folder:
+                order = replace(
+                    self._order("", aliases, keys, folder),
+                    limit_s=PREPARING_LIMIT_S,
+                    playbook="prepare_hosts.yml",
+                    variables=variables,
+                    collections=tuple(map(str, trusted_collections())),
                 )
-                result = replace(result, problem=failure.sentence, fix=failure.fix)
-            yield host, result
+                for event in self._run_events(order, folder):
+                    alias = str(event["event_data"]["host"])
+                    if alias in running:
+                        running[alias] = with_event(running[alias], event)
+            for alias, host in aliases.items():
+                result = judged(running[alias])
+                if result.unreachable:
+                    sentence, fix = explain_failure(
+                        host, result.problem, key_of_engine=alias in keys
+                    )
+                    result = replace(result, problem=sentence, fix=fix)
+                results[host.name] = result
+        return {host.name: results[host.name] for host in hosts}
 
     def _answers(
         self,
@@ -602,79 +554,69 @@ class AnsibleHosts:
         script: str,
         kind: type[_Answer],
         read: Callable[[str, str], _Answer],
-        done: Optional[HostDone],
+        done: Optional[HostDone] = None,
     ) -> dict[str, _Answer]:
         """Return each host's answer to ``script``, parsed by ``read``."""
+        # Ansible gets an alias: a host's name in the engine may be any text.
+        waiting, keys, answers = self._askable(hosts, kind)
+        for name in answers:
+            if done:
+                done(name)
 
-        def answer(host: Host, text: str, failure: Optional[Failure]) -> _Answer:
-            if failure is None:
-                try:
-                    return read(host.name, text)
-                except Exception as error:  # noqa: BLE001  (it concerns only this host)
-                    failure = Failure(*bug_report(host.name, error))
-            return kind(host.name, problem=failure.sentence, fix=failure.fix)
-
-        answers = {}
-        for host, (text, failure) in self._ask(hosts, script):
-            answers[host.name] = answer(host, text, failure)
+        def take(alias: str, outcome: str, text: str) -> None:
+            host = waiting.pop(alias)
+            try:
+                failure = _failure(host, outcome, text, key_of_engine=alias in keys)
+                if failure is None:
+                    answers[host.name] = read(host.name, text)
+            except Exception as error:  # noqa: BLE001  (it concerns only this host)
+                failure = Failure(*bug_report(host.name, error))
+            if failure is not None:
+                answers[host.name] = kind(host.name, problem=failure[0], fix=failure[1])
             if done:
                 done(host.name)
+
+        if waiting:
+            with ansible_run.private_folder() as folder:
+                order = self._order(script, waiting, keys, folder)
+                for alias, outcome, text in self._run(order, folder):
+                    if alias in waiting:
+                        take(alias, outcome, text)
+        for alias in list(waiting):
+            take(alias, UNREACHABLE, "no answer")
         return {host.name: answers[host.name] for host in hosts}
 
-    def _ask(
-        self, hosts: Sequence[Host], script: str
-    ) -> Iterator[tuple[Host, _Outcome]]:
-        """Yield each host once with its outcome, as soon as it is known."""
-        asked, keys_by_name, failures = self._askable(hosts)
-        for host, failure in failures:
-            yield host, ("", failure)
-        # Ansible gets an alias: a host's name in the engine may be any text.
-        waiting = {f"host-{number}": host for number, host in enumerate(asked)}
-        if not waiting:
-            return
-        with ansible_run.private_folder() as folder:
-            order = self._order(script, waiting, keys_by_name, folder)
-            for alias, kind, text in self._run(order, folder):
-                if alias not in waiting:
-                    continue
-                host = waiting.pop(alias)
-                by_engine = host.name in keys_by_name
-                try:
-                    outcome = _outcome(host, kind, text, by_engine)
-                except Exception as error:  # noqa: BLE001  (it concerns only this host)
-                    outcome = "", Failure(*bug_report(host.name, error))
-                yield host, outcome
-        for host in waiting.values():
-            yield host, ("", explain_failure(host, "no answer"))
-
     def _askable(
-        self, hosts: Sequence[Host]
-    ) -> tuple[list[Host], Mapping[str, HostKey], list[tuple[Host, Failure]]]:
-        """Return the hosts that can be asked, their keys by name, and why others cannot
-        be asked.
+        self, hosts: Sequence[Host], kind: type[_Result]
+    ) -> tuple[dict[str, Host], dict[str, HostKey], dict[str, _Result]]:
+        """Return the hosts that can be asked and their keys, by alias, and the results
+        of the others by name.
         """
         asked = [host for host in hosts if is_address(host.address)]
-        failures = [(host, _odd_address(host)) for host in hosts if host not in asked]
-        if not asked:
-            return asked, {}, failures
-        # First, because this may fail for all of them.
-        self._operators_variables()
-        keys, wrong = known_keys(asked)
-        failures += [(h, wrong[h.name]) for h in asked if h.name in wrong]
-        return [host for host in asked if host.name not in wrong], keys, failures
+        failures = {
+            host.name: _odd_address(host) for host in hosts if host not in asked
+        }
+        keys: dict[str, HostKey] = {}
+        if asked:
+            # First, because this may fail for all of them.
+            self._operators_variables()
+            keys, wrong = known_keys(asked)
+            failures.update(wrong)
+        asked = [host for host in asked if host.name not in failures]
+        aliases = {f"host-{number}": host for number, host in enumerate(asked)}
+        return (
+            aliases,
+            {a: keys[host.name] for a, host in aliases.items() if host.name in keys},
+            {name: kind(name, problem=s, fix=f) for name, (s, f) in failures.items()},
+        )
 
     def _order(
         self,
         script: str,
         aliases: Mapping[str, Host],
-        keys_by_name: Mapping[str, HostKey],
+        keys: Mapping[str, HostKey],
         folder: str,
     ) -> AnsibleRun:
-        keys = {
-            alias: keys_by_name[host.name]
-            for alias, host in aliases.items()
-            if host.name in keys_by_name
-        }
         variables = self._operators_variables()
         file = str(Path(folder) / "known_hosts")
         return AnsibleRun(
@@ -692,17 +634,20 @@ class AnsibleHosts:
         return self._variables
 
 
-def _outcome(host: Host, kind: str, text: str, by_engine: bool) -> _Outcome:
+def _failure(
+    host: Host, outcome: str, text: str, *, key_of_engine: bool
+) -> Optional[Failure]:
+    """Return why there is no answer in ``text``; None if there is one."""
     if len(text) >= MOST_SENT:
-        return "", Failure(
+        return Failure(
             f"{host.name} sent more than {MOST_SENT // 1_000_000} MB",
             f"run it by hand and see what it prints: ssh {host.address} "
             "ovirt-rdma-host facts -o json",
         )
     # A script that was killed may have sent answers before.
-    if kind == OK or (kind == FAILED and read_answers(text)):
-        return text, None
-    return "", explain_failure(host, text, key_of_engine=by_engine)
+    if outcome == OK or (outcome == FAILED and read_answers(text)):
+        return None
+    return explain_failure(host, text, key_of_engine=key_of_engine)
 
 
 def _script(name: str, more: Optional[Mapping[str, str]] = None) -> str:

@@ -73,11 +73,9 @@ def trusted_collections() -> list[Path]:
     return paths
 
 
-def _first(paths: list[Path]) -> Optional[Path]:
-    for path in paths:
-        if is_folder(path / _COLLECTION):
-            return path / _COLLECTION
-    return None
+def _first(paths: Iterable[Path]) -> Optional[Path]:
+    folders = (path / _COLLECTION for path in paths)
+    return next(filter(is_folder, folders), None)
 
 
 def is_folder(path: Path) -> bool:
@@ -150,7 +148,6 @@ retry_files_enabled = False
 pipelining = True
 transfer_method = piped
 """
-_COLLECTIONS = "ANSIBLE_COLLECTIONS_PATH"
 # For the start of Ansible, and its other work.
 _START_S = 60.0
 # ansible-runner checks for a signal every second (pexpect_timeout below).
@@ -281,10 +278,29 @@ def run_events(
     as for :func:`run_order`.
     """
     path = path or search_path()
-    arguments = _command(path, folder, order.playbook, order.forks)
+    found = {}
+    # The command needs both; an engine has them.
+    for name, package in (("runner", "ansible-runner"), ("playbook", "ansible-core")):
+        found[name] = shutil.which(f"ansible-{name}", path=path)
+        if found[name] is None:
+            raise AnsibleProblem(
+                "ansible-missing",
+                f"ansible-{name} is not installed on this machine; hosts cannot be "
+                "asked",
+                f"install the package {package} (an engine has it), or use dumps with "
+                "--facts-dir",
+            )
+    runner = str(found["runner"])
+    arguments = [runner, "run", folder, "--json", "--forks", str(order.forks)]
+    arguments += ["--project-dir", str(PLAYBOOKS), "--playbook", order.playbook]
     top = Path(folder)
     _prepare(order, top)
     late = threading.Event()
+
+    def too_late(process: subprocess.Popen[bytes]) -> None:
+        late.set()
+        _stop(process, top)
+
     any_result = False
     other: deque[str] = deque(maxlen=_LAST_LINES)
     # A signal may arrive between any two lines: stop what has been started by then.
@@ -294,13 +310,13 @@ def run_events(
         try:
             process = subprocess.Popen(
                 arguments,
-                env={**_environment(top, path), _COLLECTIONS: _folders(order, top)},
+                env=_environment(order, top, path),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=messages,
                 start_new_session=True,
             )
-            end = threading.Timer(order.whole_limit_s, _too_late, (process, late, top))
+            end = threading.Timer(order.whole_limit_s, too_late, (process,))
             end.daemon = True
             end.start()
             for happened in _events(process, other):
@@ -321,24 +337,6 @@ def run_events(
                 f"{_last(lines, other)}",
                 "try it by hand: ansible --version; ansible-runner --version",
             )
-
-
-def _command(path: str, folder: str, playbook: str, forks: int) -> list[str]:
-    """Return the command that runs ``playbook`` with the files of :func:`_prepare`, and
-    prints events.
-    """
-    for name, package in (("runner", "ansible-runner"), ("playbook", "ansible-core")):
-        if shutil.which(f"ansible-{name}", path=path) is None:
-            raise AnsibleProblem(
-                "ansible-missing",
-                f"ansible-{name} is not installed on this machine; hosts cannot be "
-                "asked",
-                f"install the package {package} (an engine has it), or use dumps with "
-                "--facts-dir",
-            )
-    runner = str(shutil.which("ansible-runner", path=path))
-    words = [runner, "run", folder, "--json", "--forks", str(forks)]
-    return [*words, "--project-dir", str(PLAYBOOKS), "--playbook", playbook]
 
 
 def search_path() -> str:
@@ -370,11 +368,7 @@ def _prepare(order: AnsibleRun, top: Path) -> None:
         (top / name).write_text(content, encoding="utf-8")
 
 
-def _folders(order: AnsibleRun, top: Path) -> str:
-    return ":".join(order.collections) or str(top / "home")
-
-
-def _environment(top: Path, path: str) -> dict[str, str]:
+def _environment(order: AnsibleRun, top: Path, path: str) -> dict[str, str]:
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     # If a copy has lost its execute permission, use plain ssh, without the limit.
     bounded = {"ANSIBLE_SSH_EXECUTABLE": str(_SSH)} if os.access(_SSH, os.X_OK) else {}
@@ -386,6 +380,7 @@ def _environment(top: Path, path: str) -> dict[str, str]:
         "PATH": path,
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_CONFIG": str(top / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": ":".join(order.collections) or str(top / "home"),
         "ANSIBLE_HOME": str(top / "home"),
         "ANSIBLE_LOCAL_TEMP": str(top / "tmp"),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -408,13 +403,6 @@ def _events(
                 other.append(str(event.get("stdout", ""))[-_LAST_BYTES:])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             other.append(line[-_LAST_BYTES:].decode("utf-8", "replace"))
-
-
-def _too_late(
-    process: subprocess.Popen[bytes], late: threading.Event, top: Path
-) -> None:
-    late.set()
-    _stop(process, top)
 
 
 def _stop(process: subprocess.Popen[bytes], top: Path) -> None:

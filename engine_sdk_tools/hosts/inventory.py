@@ -65,9 +65,7 @@ class Failure(NamedTuple):
     fix: str
 
 
-def known_keys(
-    hosts: Iterable[Host],
-) -> tuple[dict[str, HostKey], dict[str, Failure]]:
+def known_keys(hosts: Iterable[Host]) -> tuple[dict[str, HostKey], dict[str, Failure]]:
     """Return the keys that the engine knows of ``hosts``, and why others are not asked,
     by the hosts' names.
 
@@ -78,13 +76,14 @@ def known_keys(
     failures: dict[str, Failure] = {}
     for host in hosts:
         key = read_key(host.public_key)
+        sentence = ""
         if key:
             keys[host.name] = key
         elif host.public_key:
             sentence = f"the engine's host key of {host.name} is not a public key"
-            failures[host.name] = Failure(sentence, _FETCH_AGAIN)
         elif host.fingerprint:
             sentence = f"the engine knows only a fingerprint of the key of {host.name}"
+        if sentence:
             failures[host.name] = Failure(sentence, _FETCH_AGAIN)
     return keys, failures
 
@@ -105,17 +104,13 @@ def read_key(text: Optional[str]) -> Optional[HostKey]:
     # The key itself begins with its type, after the length of that (RFC 4253, 6.6).
     name = parts[0].encode("ascii")
     begin = len(name).to_bytes(4, "big") + name
-    blob = _decoded(parts[1])
-    if blob is None or not blob.startswith(begin) or len(blob) == len(begin):
-        return None
-    return HostKey(parts[0], parts[1])
-
-
-def _decoded(text: str) -> Optional[bytes]:
     try:
-        return base64.b64decode(text, validate=True)
+        blob = base64.b64decode(parts[1], validate=True)
     except (binascii.Error, ValueError):
         return None
+    if not blob.startswith(begin) or len(blob) == len(begin):
+        return None
+    return HostKey(parts[0], parts[1])
 
 
 # Make the Ansible inventory of a run from the engine's hosts.
@@ -370,15 +365,13 @@ def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
     In a run on several hosts Ansible puts the variables of one of them into a task's
     name. So the name says only which task it is; what it says is in its result.
     """
-    data = event["event_data"]
+    data, kind = event["event_data"], event["event"]
     name = one_line(str(data.get("task") or ""))
     result: Mapping[str, Any] = data["res"]
-    kind = event["event"]
+    said = one_line(m) if isinstance(m := result.get("msg"), str) else ""
     if kind == _OK:
         if str(data.get("task_action", "")).endswith("include_role"):
             return before  # our own task, which takes in the role
-        message = result.get("msg")
-        said = one_line(message) if isinstance(message, str) else ""
         if name.startswith(SENTINEL):
             proven = policy_proven(said) is not None
             return replace(before, sentinel=said if proven else "")
@@ -394,8 +387,7 @@ def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
         return replace(before, task=name, warnings=warnings)
     if kind == _FAILED and data.get("ignore_errors") is True:
         return before
-    message = result.get("msg")
-    sentence, fix = split_fix(message if isinstance(message, str) else "")
+    sentence, fix = split_fix(said)
     sentence = sentence or "no message"
     lost = kind == _UNREACHABLE
     return replace(

@@ -41,12 +41,13 @@ from ovirt_rdma.engine_sdk_tools.model import (
     WARN,
     Cell,
     Host,
+    listed,
     status_mistake,
 )
 from ovirt_rdma.host.daemon.versions import Loaded, Versions
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.facts.model import Facts, FactsProblem, load
+from ovirt_rdma.host.facts.model import Facts, FactsProblem, from_json_dict
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles, is_drop_in
 from ovirt_rdma.host.policy.model import Policy, digest
@@ -56,7 +57,7 @@ from ovirt_rdma.host.system.json_codec import (
     WrongRecord,
     read_json,
 )
-from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.host.system.safe_file import read_named
 from ovirt_rdma.storage.health.state import BROKEN, SLOW, STATES, MountHealth
 from ovirt_rdma.storage.health.state import OK as HEALTHY
 
@@ -200,10 +201,7 @@ class HostAccess(Protocol):
         """Return a report for each host, by its name in the engine."""
 
     def push_policy(
-        self,
-        hosts: Sequence[Host],
-        policy: Union[str, PolicyFiles, None],
-        done: Optional[HostDone] = None,
+        self, hosts: Sequence[Host], policy: Union[str, PolicyFiles, None]
     ) -> dict[str, Pushed]:
         """Replace policy.yaml on each host and load it; None removes it. It must not be
         too long (see policy_too_long).
@@ -274,21 +272,20 @@ def loaded_policy(report: HostReport) -> tuple[Optional[Policy], str]:
     """Return the policy that is loaded on the host, whether or not the add-on is
     enabled: the empty one if there is none, None if it is unknown. The text says why.
     """
-    if report.status is None:
-        return None, report.problem or "the host did not report its status"
     loaded = status_part(report.status, "policy")
-    if report.drop_ins is None:
-        return None, "its status does not list the drop-ins of its policy"
-    if not loaded.get("loaded") and not loaded.get("problem"):
+    reason = ""
+    if report.status is None:
+        reason = report.problem or "the host did not report its status"
+    elif report.drop_ins is None:
+        reason = "its status does not list the drop-ins of its policy"
+    elif loaded.get("problem"):
+        reason = "its loaded policy is invalid"
+    elif not loaded.get("loaded"):
         return Policy(), "no policy is loaded on the host"
-    return _loaded(report, loaded)
-
-
-def _loaded(report: HostReport, loaded: dict[str, Any]) -> tuple[Optional[Policy], str]:
-    if loaded.get("problem"):
-        return None, "its loaded policy is invalid"
-    if report.policy == NO_FILES:
-        return None, report.problem or "its report has no policy.yaml"
+    elif report.policy == NO_FILES:
+        reason = report.problem or "its report has no policy.yaml"
+    if reason:
+        return None, reason
     policy, its_digest, mistakes = _parsed(report.policy)
     if policy is None:
         return None, f"its policy.yaml is invalid: {mistakes}"
@@ -307,13 +304,6 @@ def digest_without_drop_ins(report: HostReport) -> Optional[str]:
     if not report.drop_ins or _parsed(report.policy)[1] != loaded:
         return loaded
     return _parsed(PolicyFiles(report.policy_text))[1]
-
-
-def digest_with_drop_ins(text: str, report: HostReport) -> str:
-    """Return the digest that the host has with ``text`` as its policy.yaml; "" if that
-    and its drop-ins are not valid together.
-    """
-    return digest_of(PolicyFiles(text, report.drop_ins or {}))
 
 
 def digest_of(files: PolicyFiles) -> str:
@@ -389,20 +379,14 @@ def health_of(report: HostReport) -> Optional[tuple[MountHealth, ...]]:
 def _reported(data: Any) -> Optional[MountHealth]:
     if not isinstance(data, dict) or data.get("state") not in STATES:
         return None
-    texts = ("export", "mountpoint", "cause", "reason", "sentence", "fix")
-    values = {name: data.get(name) or "" for name in texts}
-    if not all(isinstance(value, str) for value in values.values()):
+    names = ("export", "mountpoint", "cause", "reason", "sentence", "fix")
+    texts = [data.get(name) or "" for name in names]
+    if not all(isinstance(text, str) for text in texts):
         return None
-    shortened: dict[str, Any] = {
-        name: value[:_LONGEST] for name, value in values.items()
-    }
+    values: dict[str, Any] = {n: text[:_LONGEST] for n, text in zip(names, texts)}
     certain = data.get("certain") is not False
     return MountHealth(
-        transport=None,
-        version=None,
-        state=data["state"],
-        certain=certain,
-        **shortened,
+        transport=None, version=None, state=data["state"], certain=certain, **values
     )
 
 
@@ -417,14 +401,10 @@ def health_cell(report: HostReport) -> Cell:
     for states, verdict in ((BROKEN, FAIL), ((SLOW,), WARN), (("unknown",), UNKNOWN)):
         bad = [one for one in found if one.state in states]
         if bad:
-            sentences = [one.shown for one in bad[:_MOST_MOUNTS]]
-            more = len(bad) - len(sentences)
-            sentences += [f"{more} more"] if more else []
-            see = "on the host: ovirt-rdma-host nfs health"
-            text = f"{len(bad)} {bad[0].state}"
-            return Cell(verdict, text, "; ".join(sentences), bad[0].fix or see)
-    mounts = "1 mount answers" if len(found) == 1 else f"{len(found)} mounts answer"
-    return Cell(OK, "ok", mounts if found else "it has no NFS mount")
+            sentence = listed([one.shown for one in bad], _MOST_MOUNTS, "; ")
+            fix = bad[0].fix or "on the host: ovirt-rdma-host nfs health"
+            return Cell(verdict, f"{len(bad)} {bad[0].state}", sentence, fix)
+    return Cell(OK, "ok", f"NFS mounts that answer: {len(found)}")
 
 
 def with_health(cell: Cell, health: Optional[MountHealth]) -> Cell:
@@ -432,15 +412,15 @@ def with_health(cell: Cell, health: Optional[MountHealth]) -> Cell:
     if health is None or health.state == HEALTHY:
         return cell
     sentence = f"{cell.sentence}; {health.shown}" if cell.sentence else health.shown
-    if health.state in BROKEN:
-        text = f"{cell.text}, {health.state}"
-        fix = health.fix or cell.fix
-        return replace(cell, verdict=FAIL, text=text, sentence=sentence, fix=fix)
-    if cell.verdict != OK:
+    if cell.verdict != OK and health.state not in BROKEN:
         return replace(cell, sentence=sentence)
-    text = f"{cell.text}, {health.state}"
-    verdict = WARN if health.state == SLOW else UNKNOWN
-    return replace(cell, verdict=verdict, text=text, sentence=sentence, fix=health.fix)
+    return replace(
+        cell,
+        verdict={SLOW: WARN, **dict.fromkeys(BROKEN, FAIL)}.get(health.state, UNKNOWN),
+        text=f"{cell.text}, {health.state}",
+        sentence=sentence,
+        fix=health.fix or (cell.fix if health.state in BROKEN else ""),
+    )
 
 
 # Say which of our hooks the engine lists for a host.
@@ -463,16 +443,18 @@ def hooks_cell(host: Host) -> Cell:
         return Cell(UNKNOWN, "unknown", "the hooks were not read", source="engine")
     present = {hook.event for hook in host.hooks if hook.name == NAME}
     missing = [point for point in POINTS if point not in present]
-    refresh = "if it was installed just now, refresh the host's capabilities first"
-    if len(missing) == len(POINTS):
-        sentence = "the engine lists no hook of ovirt-rdma for the host"
-        fix = f"install ovirt-rdma-host on the host; {refresh}"
-        return Cell(FAIL, "missing", sentence, fix, "engine")
-    if missing:
-        sentence = f"no hook of ovirt-rdma at {', '.join(missing)}"
-        fix = f"reinstall ovirt-rdma-host on the host; {refresh}"
-        return Cell(FAIL, "incomplete", sentence, fix, "engine")
-    return Cell(OK, "ok", "the engine lists all hooks of ovirt-rdma", "", "engine")
+    if not missing:
+        return Cell(OK, "ok", "the engine lists all hooks of ovirt-rdma", "", "engine")
+    every = len(missing) == len(POINTS)
+    return Cell(
+        FAIL,
+        "missing" if every else "incomplete",
+        "the engine lists no hook of ovirt-rdma "
+        + ("for the host" if every else f"at {', '.join(missing)}"),
+        "install ovirt-rdma-host on the host; if it was installed just now, refresh "
+        "the host's capabilities first",
+        "engine",
+    )
 
 
 FACTS = ".facts.json"
@@ -512,10 +494,7 @@ class DumpFolder:
         return reports
 
     def push_policy(
-        self,
-        hosts: Sequence[Host],
-        policy: Union[str, PolicyFiles, None],
-        done: Optional[HostDone] = None,
+        self, hosts: Sequence[Host], policy: Union[str, PolicyFiles, None]
     ) -> dict[str, Pushed]:
         """Raise FolderProblem: a folder of dumps cannot change hosts."""
         raise FolderProblem(
@@ -544,10 +523,7 @@ class DumpFolder:
 
     def _report(self, host: Host) -> HostReport:
         # The name goes before the address.
-        files = {
-            **self._files.get(host.address, {}),
-            **self._files.get(host.name, {}),
-        }
+        files = {**self._files.get(host.address, {}), **self._files.get(host.name, {})}
         facts_file = files.get(FACTS) or files.get(PLAIN)
         if facts_file is None:
             return HostReport(
@@ -555,75 +531,56 @@ class DumpFolder:
                 problem=f"{self._path} has no facts of {host.name}",
                 fix=_FIX.format(host=host.name),
             )
-        too_long = _file_too_long(facts_file)
-        if too_long:
-            return HostReport(host.name, problem=too_long)
+        problems: list[str] = []
+        name = host.name
         try:
-            facts = load(facts_file)
+            facts = from_json_dict(_json(facts_file), f"facts file {facts_file}")
             read_at = facts_file.stat().st_mtime
         except FactsProblem as wrong:
-            return HostReport(host.name, problem=wrong.one_line, fix=wrong.fix)
-        except OSError as error:
-            return HostReport(host.name, problem=f"{facts_file}: {error.strerror}")
-        problems: list[str] = []
-        status = _document(files.get(STATUS), "status", problems, status_mistake)
-        text = _text(files.get(POLICY), problems)
+            return HostReport(name, problem=wrong.one_line, fix=wrong.fix)
+        except (UnreadableJson, OSError) as error:
+            fix = _FIX.format(host=name)
+            return HostReport(name, problem=f"{facts_file}: {error}", fix=fix)
+        status = _document(files.get(STATUS), "status", problems)
         history = _document(files.get(HISTORY), "history", problems)
-        unread = "; ".join(problems)
-        return HostReport(
-            host.name, facts, status, text, read_at, unread, history=history
-        )
+        text: Optional[str] = None
+        path = files.get(POLICY)
+        try:
+            text = read_named(path, MOST_BYTES).decode("utf-8") if path else None
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror}")
+        except UnicodeDecodeError:
+            problems.append(f"{path} is not UTF-8 text")
+        if too_long := policy_too_long(text):
+            problems.append(f"{path}: {too_long}")
+            text = None
+        problem = "; ".join(problems)
+        return HostReport(name, facts, status, text, read_at, problem, history=history)
 
 
-def _file_too_long(path: Path) -> str:
-    """Return a sentence if a file is too large for a dump, else "". A missing file is
-    left to its reader.
+def _json(path: Path) -> object:
+    """Return the value in a file. Raises UnreadableJson, also for a file larger than
+    any dump.
     """
-    try:
-        size = path.stat().st_size
-    except OSError:
-        return ""
-    return f"{path} has {size} bytes, more than any dump" if size > MOST_BYTES else ""
+    return read_json(path, functools.partial(read_named, most=MOST_BYTES))
 
 
 def _document(
-    path: Optional[Path],
-    kind: str,
-    problems: list[str],
-    mistake_in: Callable[[object], Optional[str]] = lambda data: None,
+    path: Optional[Path], kind: str, problems: list[str]
 ) -> Optional[dict[str, Any]]:
     """Return the document that the verb ``kind`` printed; None if there is none, or
-    with a sentence in ``problems``. ``mistake_in`` returns the first mistake in it.
+    with a sentence in ``problems``.
     """
     if path is None:
         return None
     try:
-        too_long = _file_too_long(path)
-        data = None if too_long else read_json(path)
+        data = _json(path)
     except UnreadableJson as error:
-        too_long = f"{path}: {error}"
-    if too_long:
-        problems.append(too_long)
+        problems.append(f"{path}: {error}")
         return None
-    mistake = mistake_in(data)
+    mistake = status_mistake(data) if kind == "status" else None
     if mistake or not isinstance(data, dict) or data.get("kind") != kind:
         wrong = f"{path} is not a document of 'ovirt-rdma-host {kind} -o json'"
         problems.append(f"{wrong}: {mistake}" if mistake else wrong)
         return None
     return data
-
-
-def _text(path: Optional[Path], problems: list[str]) -> Optional[str]:
-    if path is None:
-        return None
-    try:
-        wrong = _file_too_long(path)
-        text = "" if wrong else read_file(path, MOST_BYTES).decode("utf-8")
-        if not wrong and not policy_too_long(text):
-            return text
-        problems.append(wrong or f"{path}: {policy_too_long(text)}")
-    except OSError as error:
-        problems.append(f"{path}: {error.strerror}")
-    except UnicodeDecodeError:
-        problems.append(f"{path} is not UTF-8 text")
-    return None

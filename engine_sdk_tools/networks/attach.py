@@ -50,13 +50,13 @@ from ovirt_rdma.engine_sdk_tools.model import (
     network_named,
     status_words,
 )
+from ovirt_rdma.engine_sdk_tools.networks.create import DEFAULT_MTU, MANAGEMENT
 from ovirt_rdma.engine_sdk_tools.networks.nics import (
     Address,
     Chosen,
-    NetdevMtu,
     NicMatch,
+    address_refusals,
     addresses_from_range,
-    check_addresses,
     choose_nics,
     ipoib_mtus,
     netmask,
@@ -74,6 +74,14 @@ NOTHING = "nothing"
 
 # The engine's default of NetworkConnectivityCheckTimeoutInSeconds.
 CONNECTIVITY_S = 120
+# HostValidator.java: the statuses in which networks can be set up.
+STATUSES = ("maintenance", "up", "non_operational")
+# Our own property: VDSM passes it to the hook before_network_setup.
+IPOIB_MODE = "ipoib_mode"
+OPTION = "UserDefinedNetworkCustomProperties"
+
+# The custom properties of a cluster level: a regular expression by name.
+Declared = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -110,17 +118,33 @@ class HostAttach:
     host: Host
     chosen: Chosen
     address: Address
-    act: str
+    act: str = ATTACH
     before: Optional[Attachment] = None
     before_nic: Optional[str] = None
     properties: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
 
-
-_MTU_FIX = (
-    "the mode of the netdev or the fabric does not allow the MTU of the network: "
-    "'ovirt-rdma-host check' on the host shows which"
-)
+    def changes(self, host: Host, network: str) -> list[str]:
+        """Return clauses on what differs from the plan in the engine's data of
+        ``host``. ``network`` is an id.
+        """
+        now = attachment_of(host, network)
+        if now is None:
+            return ["it does not have the network"]
+        wrong = []
+        on, address = _nic_name(host, now) or "no NIC", str(self.address)
+        if on != self.chosen.target:
+            wrong.append(f"it is on {on}, not on {self.chosen.target}")
+        if now.addresses != (address,):
+            has = ", ".join(now.addresses) or "no static address"
+            wrong.append(f"it has {has}, not {address}")
+        if dict(now.properties) != dict(self.properties):
+            has, wanted = (
+                ", ".join(f"{n}={v}" for n, v in dict(properties).items()) or "none"
+                for properties in (now.properties, self.properties)
+            )
+            wrong.append(f"its custom properties are {has}, not {wanted}")
+        return wrong
 
 
 def attachment_of(host: Host, network: str) -> Optional[Attachment]:
@@ -128,190 +152,59 @@ def attachment_of(host: Host, network: str) -> Optional[Attachment]:
     return next((a for a in host.attachments or () if a.network == network), None)
 
 
-def differences(
-    host: Host,
-    network: str,
-    nic: str,
-    address: str,
-    properties: Mapping[str, str],
-) -> list[str]:
-    """Return clauses on what differs from the request, an empty list if the network is
-    as requested and in sync. ``nic`` is a name, ``address`` is like ``10.0.0.11/24``.
-    """
-    attachment = attachment_of(host, network)
-    if attachment is None:
-        return ["the host does not have the network"]
-    wrong = placed(host, attachment, nic, address, properties)
-    return [*wrong, *out_of_sync(attachment)]
+def _nic_name(host: Host, attachment: Attachment) -> Optional[str]:
+    return next((n.name for n in host.nics or () if n.id == attachment.nic), None)
 
 
-def placed(
-    host: Host,
-    attachment: Attachment,
-    nic: str,
-    address: str,
-    properties: Mapping[str, str],
-) -> list[str]:
-    """Return clauses on what differs in the engine's own data."""
-    names = {nic.id: nic.name for nic in host.nics or ()}
-    wrong = []
-    on = names.get(attachment.nic or "", "no NIC")
-    if on != nic:
-        wrong.append(f"it is on {on}, not on {nic}")
-    if attachment.addresses != (address,):
-        has = ", ".join(attachment.addresses) or "no static address"
-        wrong.append(f"it has {has}, not {address}")
-    if dict(attachment.properties) != dict(properties):
-        has = _shown(dict(attachment.properties))
-        wrong.append(f"its custom properties are {has}, not {_shown(properties)}")
-    return wrong
-
-
-def out_of_sync(attachment: Attachment) -> list[str]:
+def out_of_sync(attachment: Optional[Attachment]) -> list[str]:
     """Return clauses on what the host reports otherwise than the engine has it."""
+    if attachment is None:
+        return []
     wrong = [
         f"{value.name} is {value.actual or 'not set'} on the host, not "
         f"{value.expected or 'unset'}"
         for value in attachment.reported
         if not value.in_sync
     ]
-    if attachment.in_sync is None and not wrong:
-        return ["the engine does not report whether it is in sync"]
-    if attachment.in_sync is False and not wrong:
-        return ["the engine reports that it is out of sync"]
+    if not wrong and not attachment.in_sync:
+        return ["the engine does not report that it is in sync"]
     return wrong
-
-
-def fix_for(attachment: Optional[Attachment]) -> str:
-    """Return the fix for an attachment that is out of sync."""
-    reported = attachment.reported if attachment else ()
-    return _MTU_FIX if "mtu" in {v.name for v in reported if not v.in_sync} else ""
-
-
-def _shown(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{n}={v}" for n, v in properties.items()) or "none"
 
 
 # miimon: interval in ms at which a port's link is checked; webadmin's value for mode 1.
 _BOND_OPTIONS = {"mode": "1", "miimon": "100"}
 
 
-def attach_call(row: HostAttach, network: Network, connectivity_s: int) -> Call:
-    """Return the call that attaches ``network`` to the host of ``row``.
-
-    An attachment that is out of sync is synchronised too: the engine refuses to change
-    it otherwise.
-    """
-    chosen, before = row.chosen, row.before
-    attachment = _attachment(
-        network, chosen.target, [row.address], row.properties, before
-    )
-    parameters: dict[str, Any] = {"modified_network_attachments": [attachment]}
-    if chosen.new_bond:
-        parameters["modified_bonds"] = [_bond(chosen)]
-    if before is not None and out_of_sync(before):
-        parameters["synchronized_network_attachments"] = [
-            types.NetworkAttachment(id=before.id)
-        ]
-    doing = f"attaching {network.name} to {chosen.target} of {row.host.name}"
-    return _setup(row.host, doing, parameters, connectivity_s)
-
-
-def back_call(
-    row: HostAttach,
-    network: Network,
-    now: Optional[Attachment],
-    made_bond: Optional[str],
-    connectivity_s: int,
-) -> Call:
-    """Return the call that restores what the host of ``row`` had before. ``now`` is its
-    attachment at present, if any. ``made_bond`` is a bond to remove as well.
-    """
-    host, before = row.host, row.before
-    parameters: dict[str, Any] = {}
-    if before is None:
-        if now is not None:
-            gone = types.NetworkAttachment(id=now.id)
-            parameters["removed_network_attachments"] = [gone]
-        doing = f"removing {network.name} from {host.name} again"
-    else:
-        addresses = [ipaddress.ip_interface(text) for text in before.addresses]
-        old = dict(before.properties)
-        parameters["modified_network_attachments"] = [
-            _attachment(network, row.before_nic or "", addresses, old, now)
-        ]
-        if now is not None and out_of_sync(now):
-            parameters["synchronized_network_attachments"] = [
-                types.NetworkAttachment(id=now.id)
-            ]
-        doing = f"restoring {network.name} on {host.name}"
-    if made_bond:
-        parameters["removed_bonds"] = [types.HostNic(name=made_bond)]
-    return _setup(host, doing, parameters, connectivity_s)
-
-
-def commit_call(host: Host) -> Call:
-    """Return the call that makes the host's network configuration persistent."""
-    doing = f"committing the network configuration of {host.name}"
-    return Call(f"hosts/{host.id}", "commit_net_config", doing, {}, host.name)
-
-
-def _setup(
-    host: Host, doing: str, parameters: dict[str, Any], connectivity_s: int
-) -> Call:
-    parameters = {
-        **parameters,
-        "check_connectivity": True,
-        "connectivity_timeout": connectivity_s,
-        "commit_on_success": True,
-    }
-    return Call(f"hosts/{host.id}", "setup_networks", doing, parameters, host.name)
-
-
 def _attachment(
     network: Network,
     nic: str,
-    addresses: list[Address],
+    addresses: Sequence[Address],
     properties: Mapping[str, str],
-    existing: Optional[Attachment],
 ) -> Any:
+    versions = {4: types.IpVersion.V4, 6: types.IpVersion.V6}
     attachment = types.NetworkAttachment(
         network=types.Network(id=network.id),
         host_nic=types.HostNic(name=nic),
-        ip_address_assignments=[_assignment(address) for address in addresses],
+        ip_address_assignments=[
+            types.IpAddressAssignment(
+                assignment_method=types.BootProtocol.STATIC,
+                ip=types.Ip(
+                    address=str(address.ip),
+                    netmask=netmask(address),
+                    version=versions[address.version],
+                ),
+            )
+            for address in addresses
+        ],
     )
-    if existing is not None:
-        attachment.id = existing.id
-    if properties or (existing and existing.properties):
+    if properties:
         attachment.properties = [
             types.Property(name=n, value=v) for n, v in properties.items()
         ]
     return attachment
 
 
-def _assignment(address: Address) -> Any:
-    version = types.IpVersion.V4 if address.version == 4 else types.IpVersion.V6
-    return types.IpAddressAssignment(
-        assignment_method=types.BootProtocol.STATIC,
-        ip=types.Ip(address=str(address.ip), netmask=netmask(address), version=version),
-    )
-
-
-def _bond(chosen: Chosen) -> Any:
-    options = [types.Option(name=n, value=v) for n, v in _BOND_OPTIONS.items()]
-    slaves = [types.HostNic(name=name) for name in chosen.ports]
-    bonding = types.Bonding(options=options, slaves=slaves)
-    return types.HostNic(name=chosen.target, bonding=bonding)
-
-
 # Check a network and its custom properties before it is attached to hosts.
-
-# Our own property: VDSM passes it to the hook before_network_setup.
-IPOIB_MODE = "ipoib_mode"
-OPTION = "UserDefinedNetworkCustomProperties"
-
-# The custom properties of a cluster level: a regular expression by name.
-Declared = Mapping[str, str]
 
 
 def property_refusals(
@@ -326,10 +219,16 @@ def property_refusals(
         known = declared.get(level, {})
         for name, value in properties.items():
             if name not in known:
+                pattern = "^.*$"
+                if name == IPOIB_MODE:
+                    pattern = "^(auto|datagram|connected)$"
+                # engine-config replaces the old value.
+                every = {**known, name: pattern}
+                whole = ";".join(f"{n}={p}" for n, p in every.items())
                 yield Sentence(
                     "property-undeclared",
                     f"the custom property {name} is not declared for cluster level "
-                    f"{level}: run engine-config -s {OPTION}='{_all(known, name)}' "
+                    f"{level}: run engine-config -s {OPTION}='{whole}' "
                     f"--cver={level}, and restart ovirt-engine",
                 )
             elif not _matches(known[name], value):
@@ -344,18 +243,8 @@ def read_declared(text: str) -> dict[str, str]:
     """Parse the option ``UserDefinedNetworkCustomProperties``:
     ``name=regex;name2=regex2``.
     """
-    declared = {}
-    for part in text.split(";"):
-        name, equals, pattern = part.strip().partition("=")
-        if equals and name:
-            declared[name] = pattern
-    return declared
-
-
-def _all(known: Declared, name: str) -> str:
-    """Return the whole option with ``name``: engine-config replaces the old value."""
-    pattern = "^(auto|datagram|connected)$" if name == IPOIB_MODE else "^.*$"
-    return ";".join(f"{n}={p}" for n, p in {**known, name: pattern}.items())
+    parts = (part.strip().partition("=") for part in text.split(";"))
+    return {name: pattern for name, equals, pattern in parts if equals and name}
 
 
 def _matches(pattern: str, value: str) -> bool:
@@ -366,37 +255,19 @@ def _matches(pattern: str, value: str) -> bool:
         return True
 
 
-# HostValidator.java: the statuses in which networks can be set up.
-STATUSES = ("maintenance", "up", "non_operational")
-MANAGEMENT = "management"
-DEFAULT_MTU = 1500
-
-
-def host_refusals(
-    host: Host,
-    chosen: Chosen,
-    network: Network,
-    networks: Sequence[Network],
-    *,
-    center: str,
-    report: Optional[HostReport],
-    properties: Mapping[str, str],
-) -> Iterator[Sentence]:
-    """Yield the reasons not to attach ``network``, of the data center with the name
-    ``center``, to the ``chosen`` NIC of ``host``.
-    """
+def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
+    """Yield the reasons not to attach the network to the host of ``row``."""
+    host, chosen, network = row.host, row.chosen, plan.network
     if host.status not in STATUSES:
         yield Sentence(
             "host-status",
             f"{host.name} is {status_words(host.status)}; networks can be set up "
             "on hosts that are up, in maintenance or non-operational",
         )
-    by_name = {nic.name: nic for nic in host.nics or ()}
-    names = dict.fromkeys((*chosen.ports, chosen.target))
-    nics = [by_name[name] for name in names if name in by_name]
-    infiniband = next((nic.name for nic in nics if nic.infiniband), None)
+    nics = row_nics(row)
+    infiniband = ", ".join(nic.name for nic in nics if nic.infiniband)
     if host.cluster not in {row.cluster for row in network.clusters}:
-        name, where = shlex.quote(network.name), shlex.quote(center)
+        name, where = shlex.quote(network.name), shlex.quote(plan.center)
         kind = "" if infiniband else " --link-layer ethernet"
         kind += "" if network.vlan is None else f" --vlan {network.vlan}"
         yield Sentence(
@@ -405,178 +276,132 @@ def host_refusals(
             f"create {name} --datacenter {where}{kind} --mtu "
             f"{network.mtu or DEFAULT_MTU}' adds it",
         )
-    if infiniband is not None:
-        yield from _on_infiniband(host, infiniband, network)
-    for nic in nics:
-        yield from _carries(host, nic, chosen, network, networks)
-    yield from _bond_refusals(host, chosen, by_name)
-    if report is not None and report.facts is not None:
-        limits = ipoib_mtus(report.facts, properties.get(IPOIB_MODE))
-        yield from _mtu(host, chosen, by_name, network, limits)
-
-
-def unknown_mtu(
-    host: Host, chosen: Chosen, report: Optional[HostReport], mode: Optional[str]
-) -> bool:
-    """Whether the MTU limit of an IPoIB NIC of ``chosen`` is unknown."""
-    nics = [n for n in host.nics or () if n.name in (*chosen.ports, chosen.target)]
-    if not any(nic.infiniband for nic in nics):
-        return False
-    if report is None or report.facts is None:
-        return True
-    limits = ipoib_mtus(report.facts, mode)
-    names = chosen.ports or (chosen.target,)
-    return any(name not in limits or limits[name].mtu is None for name in names)
-
-
-def management_networks(host: Host, networks: Sequence[Network]) -> frozenset[str]:
-    """Return the ids of the management networks of the host's cluster."""
-    return frozenset(
-        network.id
-        for network in networks
-        for row in network.clusters
-        if row.cluster == host.cluster and MANAGEMENT in row.usages
-    )
-
-
-def _on_infiniband(host: Host, nic: str, network: Network) -> Iterator[Sentence]:
-    """Refuse what an IPoIB NIC does not support and an Ethernet NIC does."""
-    if network.vm:
+    if infiniband and network.vm:
         yield Sentence(
             "vm-network-on-infiniband",
             f"{host.name}: {network.name} is a VM network, which needs a bridge, and "
-            f"{nic} is InfiniBand, which cannot be a bridge port: clear 'VM network' "
-            f"of {network.name}, or make another network with network create",
+            f"{infiniband} is InfiniBand, which cannot be a bridge port: clear 'VM "
+            f"network' of {network.name}, or make another network with network create",
         )
-    if network.vlan is not None:
+    if infiniband and network.vlan is not None:
         yield Sentence(
             "vlan-on-infiniband",
-            f"{host.name}: {network.name} has the VLAN tag {network.vlan}, and {nic} "
-            "is InfiniBand, which has no VLANs: use an Ethernet NIC, or a network "
-            f"without a tag and the P_Key child of its partition (--pkey vlan="
-            f"{network.vlan})",
+            f"{host.name}: {network.name} has the VLAN tag {network.vlan}, and "
+            f"{infiniband} is InfiniBand, which has no VLANs: use an Ethernet NIC, or "
+            "a network without a tag and the P_Key child of its partition (--pkey "
+            f"vlan={network.vlan})",
         )
+    for nic in nics:
+        yield from _carries(plan, row, nic)
+    ports = [nic.infiniband for nic in nics if nic.name in chosen.ports]
+    if len(set(ports)) > 1:
+        yield Sentence(
+            "bond-mixes-link-layers",
+            f"{host.name}: {infiniband} is InfiniBand and other ports of "
+            f"{chosen.target} are not; a bond cannot have both",
+        )
+    for bond in nics if any(ports) else ():
+        if bond.name == chosen.target and bond.bond_mode not in ACTIVE_BACKUP:
+            yield Sentence(
+                "bond-mode",
+                f"{host.name}: {bond.name} is in bonding mode {bond.bond_mode or '?'}; "
+                "InfiniBand supports only the mode active-backup (1)",
+            )
+    yield from mtu_refusals(plan, row)[0]
 
 
-def _carries(
-    host: Host,
-    nic: Nic,
-    chosen: Chosen,
-    network: Network,
-    networks: Sequence[Network],
-) -> Iterator[Sentence]:
+def row_nics(row: HostAttach) -> list[Nic]:
+    """Return the NICs of the host that get the network: the bond and its ports."""
+    names = (*row.chosen.ports, row.chosen.target)
+    return [nic for nic in row.host.nics or () if nic.name in names]
+
+
+def _carries(plan: AttachPlan, row: HostAttach, nic: Nic) -> Iterator[Sentence]:
     """Refuse what conflicts with the networks and bonds that ``nic`` already has."""
-    by_id = {network.id: network for network in networks}
+    host, network, target = row.host, plan.network, row.chosen.target
+    on = f"{host.name}: {nic.name}"
+    by_id = {network.id: network for network in plan.networks}
     attached = {a.network for a in host.attachments or () if a.nic == nic.id}
-    if nic.network:
-        attached.add(nic.network)
-    managing = management_networks(host, networks)
-    is_port = nic.name != chosen.target
+    attached |= {nic.network} if nic.network else set()
+    is_port = nic.name != target
     for id in sorted(attached - ({network.id} if not is_port else set())):
-        other = by_id.get(id)
-        name = other.name if other else id
-        if id in managing:
+        other = by_id.get(id, Network(id, id))
+        usages = {
+            u for r in other.clusters if r.cluster == host.cluster for u in r.usages
+        }
+        mtus = [one.mtu or DEFAULT_MTU for one in (other, network)]
+        if MANAGEMENT in usages:
             yield Sentence(
                 "nic-has-management-network",
-                f"{host.name}: {nic.name} has the management network {name}, which is "
-                "never changed: choose another NIC",
+                f"{on} has the management network {other.name}, which is never "
+                "changed: choose another NIC",
             )
         elif is_port:
             yield Sentence(
                 "bond-port-has-network",
-                f"{host.name}: {nic.name} has the network {name} and cannot become a "
-                f"port of a bond: remove {name} from it first",
+                f"{on} has the network {other.name} and cannot become a port of a "
+                f"bond: remove {other.name} from it first",
             )
-        elif network.vlan is None and (other is None or other.vlan is None):
+        elif network.vlan is None and other.vlan is None:
             yield Sentence(
                 "nic-has-network",
-                f"{host.name}: {nic.name} already has the network {name}; a NIC has at "
-                "most one network without a VLAN tag",
+                f"{on} already has the network {other.name}; a NIC has at most one "
+                "network without a VLAN tag",
             )
-        elif other and None in (network.vlan, other.vlan):
+        elif None in (network.vlan, other.vlan) and len(set(mtus)) > 1 and id in by_id:
             # NetworkMtuValidator.java of ovirt-engine.
-            mtu, wanted = (one.mtu or DEFAULT_MTU for one in (other, network))
-            if mtu != wanted:
-                yield Sentence(
-                    "nic-mtu-differs",
-                    f"{host.name}: {nic.name} has the network {name} with MTU {mtu}, "
-                    f"and {network.name} has {wanted}; where one on a NIC has no VLAN "
-                    "tag, the engine requires the same MTU of all: change one, or take "
-                    "another NIC",
-                )
+            yield Sentence(
+                "nic-mtu-differs",
+                f"{on} has the network {other.name} with MTU {mtus[0]}, and "
+                f"{network.name} has {mtus[1]}; where one on a NIC has no VLAN tag, "
+                "the engine requires the same MTU of all: change one, or take another "
+                "NIC",
+            )
     for other_nic in host.nics or ():
-        # The engine checks the NIC and the VLANs on it.
-        if other_nic.unmanaged and nic.name in (other_nic.name, other_nic.vlan_of):
-            yield _unmanaged(host, nic, other_nic.unmanaged)
-    for bond in host.nics or ():
-        if nic.name in bond.bond_ports and bond.name != chosen.target:
+        # UnmanagedNetworkValidator.java; it checks the NIC and the VLANs on it.
+        name = other_nic.unmanaged
+        if name and nic.name in (other_nic.name, other_nic.vlan_of):
+            yield Sentence(
+                "nic-has-unmanaged-network",
+                f"{on} has the network {name}, which is not in the host's cluster, so "
+                f"the engine attaches no other: add {name} to the cluster, or remove "
+                "it from the host (webadmin: Setup Host Networks)",
+            )
+        if nic.name in other_nic.bond_ports and other_nic.name != target:
             yield Sentence(
                 "nic-is-bond-port",
-                f"{host.name}: {nic.name} is a port of {bond.name}: give the name of "
-                "the bond, or of another NIC",
+                f"{on} is a port of {other_nic.name}: give the name of the bond, or of "
+                "another NIC",
             )
 
 
-def _unmanaged(host: Host, nic: Nic, name: str) -> Sentence:
-    """Refuse as UnmanagedNetworkValidator.java does, which allows no other network."""
-    return Sentence(
-        "nic-has-unmanaged-network",
-        f"{host.name}: {nic.name} has the network {name}, which is not in the host's "
-        f"cluster; the engine attaches no other network to such a NIC: add {name} to "
-        "the cluster (network create, or webadmin), or remove it from the host "
-        "(webadmin: Setup Host Networks)",
-    )
-
-
-def _bond_refusals(
-    host: Host, chosen: Chosen, by_name: Mapping[str, Nic]
-) -> Iterator[Sentence]:
-    if not chosen.ports:
-        return
-    ports = [by_name[name] for name in chosen.ports if name in by_name]
-    kinds = {nic.infiniband for nic in ports}
-    if len(kinds) > 1:
-        ours = ", ".join(nic.name for nic in ports if nic.infiniband)
-        yield Sentence(
-            "bond-mixes-link-layers",
-            f"{host.name}: {ours} is InfiniBand and other ports of {chosen.target} are "
-            "not; a bond cannot have both",
-        )
-    bond = by_name.get(chosen.target)
-    if bond and True in kinds and bond.bond_mode not in ACTIVE_BACKUP:
-        yield Sentence(
-            "bond-mode",
-            f"{host.name}: {bond.name} is in bonding mode {bond.bond_mode or '?'}; "
-            "InfiniBand supports only the mode active-backup (1)",
-        )
-
-
-def _mtu(
-    host: Host,
-    chosen: Chosen,
-    by_name: Mapping[str, Nic],
-    network: Network,
-    limits: Mapping[str, NetdevMtu],
-) -> Iterator[Sentence]:
+def mtu_refusals(plan: AttachPlan, row: HostAttach) -> tuple[list[Sentence], bool]:
+    """Return the refusals because of the MTU, and whether the limit is unknown."""
+    host, network = row.host, plan.network
+    report = plan.reports.get(host.name)
+    infiniband = {nic.name for nic in row_nics(row) if nic.infiniband}
+    if report is None or report.facts is None:
+        return [], bool(infiniband)
+    limits = ipoib_mtus(report.facts, row.properties.get(IPOIB_MODE))
     wanted = network.mtu or DEFAULT_MTU
-    for name in chosen.ports or (chosen.target,):
+    refusals, unknown = [], False
+    for name in row.chosen.ports or (row.chosen.target,):
         limit = limits.get(name)
-        if limit and limit.no_mode:
-            yield Sentence(
-                "connected-mode-unsupported",
-                f"{host.name}: {name} does not support connected mode: {limit.no_mode}",
-            )
-        elif limit and limit.mtu is not None and limit.mtu < wanted:
-            yield Sentence(
-                "mtu-too-large",
-                f"{host.name}: {name} can have an MTU of at most {limit.mtu}, and "
-                f"{network.name} has {wanted}: {limit.because}",
-            )
-        elif limit is None and name in by_name and by_name[name].infiniband:
-            yield Sentence(
-                "netdev-missing",
-                f"{host.name}: the host's facts have no IPoIB netdev {name}",
-            )
+        id = ""
+        if limit is None and name in infiniband:
+            id, why = "netdev-missing", "is no IPoIB netdev in the host's facts"
+        elif limit and limit.no_mode:
+            id = "connected-mode-unsupported"
+            why = f"does not support connected mode: {limit.no_mode}"
+        elif limit and limit.mtu is None:
+            unknown = True
+        elif limit and limit.mtu and limit.mtu < wanted:
+            id = "mtu-too-large"
+            why = f"can have an MTU of at most {limit.mtu}, and {network.name} has "
+            why += f"{wanted}: {limit.because}"
+        if id:
+            refusals.append(Sentence(id, f"{host.name}: {name} {why}"))
+    return refusals, unknown
 
 
 @dataclass(frozen=True)
@@ -604,8 +429,72 @@ class AttachPlan:
         return tuple(self.call(row) for row in self.todo)
 
     def call(self, row: HostAttach) -> Call:
-        """The request to the engine for one host."""
-        return attach_call(row, self.network, self.request.connectivity_s)
+        """The request to the engine that attaches the network to one host."""
+        chosen, properties = row.chosen, row.properties
+        attachment = _attachment(self.network, chosen.target, [row.address], properties)
+        parameters: dict[str, Any] = {"modified_network_attachments": [attachment]}
+        if chosen.new_bond:
+            options = [types.Option(name=n, value=v) for n, v in _BOND_OPTIONS.items()]
+            slaves = [types.HostNic(name=name) for name in chosen.ports]
+            bonding = types.Bonding(options=options, slaves=slaves)
+            bond = types.HostNic(name=chosen.target, bonding=bonding)
+            parameters["modified_bonds"] = [bond]
+        doing = f"attaching {self.network.name} to {chosen.target} of {row.host.name}"
+        return self._setup(row.host, doing, parameters, row.before)
+
+    def call_back(self, row: HostAttach, host: Host) -> Optional[Call]:
+        """The request that restores what the host of ``row`` had before; None if it has
+        that. ``host`` is read after the change.
+        """
+        now, before, doing = attachment_of(host, self.network.id), row.before, ""
+        parameters: dict[str, Any] = {}
+        if row.chosen.new_bond and row.chosen.target in {
+            n.name for n in host.nics or ()
+        }:
+            parameters["removed_bonds"] = [types.HostNic(name=row.chosen.target)]
+        if before is not None:
+            was = (row.before_nic, before.addresses, before.properties)
+            if now and (_nic_name(host, now), now.addresses, now.properties) == was:
+                return None
+            addresses = [ipaddress.ip_interface(text) for text in before.addresses]
+            properties = dict(before.properties)
+            parameters["modified_network_attachments"] = [
+                _attachment(self.network, row.before_nic or "", addresses, properties)
+            ]
+            doing = f"restoring {self.network.name} on {host.name}"
+        elif now is not None:
+            gone = types.NetworkAttachment(id=now.id)
+            parameters["removed_network_attachments"] = [gone]
+        doing = doing or f"removing {self.network.name} from {host.name} again"
+        return self._setup(host, doing, parameters, now) if parameters else None
+
+    def _setup(
+        self,
+        host: Host,
+        doing: str,
+        parameters: dict[str, Any],
+        now: Optional[Attachment],
+    ) -> Call:
+        """Return the call with ``parameters``, of which a modified attachment is that
+        of ``now``. One that is out of sync is synchronised too: the engine refuses to
+        change it otherwise.
+        """
+        modified = parameters.get("modified_network_attachments", ())
+        if now is not None and modified:
+            (attachment,) = modified
+            attachment.id = now.id
+            if now.properties and attachment.properties is None:
+                attachment.properties = []
+            if out_of_sync(now):
+                lagging = types.NetworkAttachment(id=now.id)
+                parameters["synchronized_network_attachments"] = [lagging]
+        parameters = {
+            **parameters,
+            "check_connectivity": True,
+            "connectivity_timeout": self.request.connectivity_s,
+            "commit_on_success": True,
+        }
+        return Call(f"hosts/{host.id}", "setup_networks", doing, parameters, host.name)
 
 
 def plan_network_attach(
@@ -632,23 +521,40 @@ def plan_network_attach(
         sentence = f"none of the hosts is in the data center of {network.name}"
         names = f": {', '.join(others)}" if others else ""
         refusals.append(Sentence("hosts-in-other-data-center", sentence + names))
-    networks = tuple(n for n in engine.networks or () if n.data_center == center)
     used = {host.cluster for host in hosts}
     clusters = [cluster for cluster in engine.clusters if cluster.id in used]
     refusals += property_refusals(request.properties, declared, clusters)
-    asked = request.addresses
-    if asked is None:
-        asked = addresses_from_range(request.span, [host.name for host in hosts])
-    plan = check_addresses(asked, hosts, engine.hosts, network.id)
-    refusals += plan.problems
-    named = next((c.name for c in engine.data_centers if c.id == center), center)
-    base = AttachPlan(network, request, named, networks, reports)
-    rows, refused, unknown = _rows(base, hosts, plan.addresses)
-    refusals += refused
+    addresses = request.addresses
+    if addresses is None:
+        addresses = addresses_from_range(request.span, [host.name for host in hosts])
+    refusals += address_refusals(addresses, hosts, engine.hosts, network.id)
+    plan = AttachPlan(
+        network,
+        request,
+        next((c.name for c in engine.data_centers if c.id == center), center),
+        tuple(n for n in engine.networks or () if n.data_center == center),
+        reports,
+    )
+    rows = []
+    for host in hosts:
+        if host.name in addresses:
+            row, refused = plan_host(plan, host, addresses[host.name])
+            refusals += refused
+            rows += [] if row is None else [row]
     refusals += _other_partitions(rows, request)
     check(refusals)
-    warnings = _warnings(network, others, unknown)
-    return replace(base, rows=tuple(rows), warnings=tuple(warnings))
+    unknown = [row.host.name for row in rows if mtu_refusals(plan, row)[1]]
+    warnings = []
+    if others:
+        warnings.append(
+            f"left out, not in the data center of {network.name}: {listed(others)}"
+        )
+    if unknown:
+        warnings.append(
+            f"MTU {network.mtu or DEFAULT_MTU} could not be verified on "
+            f"{listed(unknown)}; a host that does not support it is rolled back"
+        )
+    return replace(plan, rows=tuple(rows), warnings=tuple(warnings))
 
 
 def plan_host(
@@ -656,53 +562,25 @@ def plan_host(
 ) -> tuple[Optional[HostAttach], list[Sentence]]:
     """Return the plan for ``host`` and the refusals; does not use ``plan.rows``."""
     request, network = plan.request, plan.network
-    report = plan.reports.get(host.name)
     match = NicMatch.parse(request.nic_match)
-    chosen = choose_nics(host, match, report, request.bond)
+    chosen = choose_nics(host, match, plan.reports.get(host.name), request.bond)
     if isinstance(chosen, Sentence):
         return None, [chosen]
     before = attachment_of(host, network.id)
-    properties = {**dict(before.properties if before else ()), **request.properties}
-    refusals = list(
-        host_refusals(
-            host,
-            chosen,
-            network,
-            plan.networks,
-            center=plan.center,
-            report=report,
-            properties=properties,
-        )
+    row = HostAttach(
+        host,
+        chosen,
+        address,
+        before=before,
+        before_nic=_nic_name(host, before) if before else None,
+        properties={**dict(before.properties if before else ()), **request.properties},
     )
-    names = {nic.id: nic.name for nic in host.nics or ()}
-    before_nic = names.get(before.nic or "") if before else None
-    act, why = ATTACH, "it does not have the network"
-    if before is not None:
-        wrong = placed(host, before, chosen.target, str(address), properties)
-        lagging = out_of_sync(before)
-        act = CHANGE if wrong else SYNC if lagging else NOTHING
-        why = "; ".join([*wrong, *lagging])
-    row = HostAttach(host, chosen, address, act, before, before_nic, properties, why)
-    return row, refusals
-
-
-def _rows(
-    plan: AttachPlan, hosts: Sequence[Host], addresses: Mapping[str, Address]
-) -> tuple[list[HostAttach], list[Sentence], list[str]]:
-    rows, refusals, unknown = [], list[Sentence](), []
-    mode = plan.request.properties.get(IPOIB_MODE)
-    for host in hosts:
-        address = addresses.get(host.name)
-        if address is None:
-            continue
-        report = plan.reports.get(host.name)
-        row, refused = plan_host(plan, host, address)
-        refusals += refused
-        if row is not None:
-            rows.append(row)
-            if unknown_mtu(host, row.chosen, report, mode):
-                unknown.append(host.name)
-    return rows, refusals, unknown
+    wrong, lagging = row.changes(host, network.id), out_of_sync(before)
+    act = (
+        ATTACH if before is None else CHANGE if wrong else SYNC if lagging else NOTHING
+    )
+    row = replace(row, act=act, why="; ".join([*wrong, *lagging]))
+    return row, list(host_refusals(plan, row))
 
 
 def _other_partitions(
@@ -719,22 +597,6 @@ def _other_partitions(
         where = ", ".join(f"{pkey} on {host}" for pkey, host in hosts.items())
         text = f"{listed(named)} is not the same partition on all hosts: {where}"
         yield Sentence("partition-differs", text)
-
-
-def _warnings(
-    network: Network, others: Sequence[str], unknown: Sequence[str]
-) -> list[str]:
-    warnings = []
-    if others:
-        warnings.append(
-            f"left out, not in the data center of {network.name}: {listed(others)}"
-        )
-    if unknown:
-        warnings.append(
-            f"MTU {network.mtu or 1500} could not be verified on {listed(unknown)}; a "
-            "host that does not support it is rolled back"
-        )
-    return warnings
 
 
 # The outcomes of a host.
@@ -803,9 +665,9 @@ def attach_network(
     After a batch in which a host failed, no other host is started, unless
     ``keep_going``. Raises nothing for a single host.
     """
-    listener.plan(tuple(row.host.name for row in plan.todo), len(plan.todo))
-    results = {r.host.name: _result(r, UNCHANGED) for r in plan.rows}
     todo = list(plan.todo)
+    listener.plan(tuple(row.host.name for row in todo), len(todo))
+    results = {r.host.name: _result(r, UNCHANGED) for r in plan.rows}
     results.update({row.host.name: _result(row, NOT_BEGUN) for row in todo})
     while todo:
         now, todo = todo[:batch], todo[batch:]
@@ -855,8 +717,7 @@ def _attach_host(
 def _attach(session: Session, plan: AttachPlan, row: HostAttach) -> HostResult:
     """Read, change, verify; roll back where the result is not as planned."""
     network = plan.network
-    host = _read(session, row.host)
-    fresh, refusals = plan_host(plan, host, row.address)
+    fresh, refusals = plan_host(plan, _read(session, row.host), row.address)
     if fresh is None or refusals:
         sentence = f"the host has changed since the plan: {'; '.join(refusals)}"
         return _result(row, AS_BEFORE, sentence)
@@ -870,55 +731,48 @@ def _attach(session: Session, plan: AttachPlan, row: HostAttach) -> HostResult:
     except EngineProblem as error:
         # VDSM has rolled back by itself, or the engine never asked it.
         return _roll_back(session, plan, fresh, str(error), error.fix)
+    wrong: list[str] = []
+    now: Optional[Attachment] = None
     try:
-        wrong = _settled(session, plan, fresh)
+        for look in range(_LOOKS):
+            if look:
+                session.sleep(_BETWEEN_S)
+            host = _read(session, row.host)
+            now = attachment_of(host, network.id)
+            wrong = [*fresh.changes(host, network.id), *out_of_sync(now)]
+            if not wrong:
+                break
     except EngineProblem as error:
         change = str(lost) if lost else f"{network.name} was attached"
         sentence = f"{change}; that could not be verified: {error}"
         return _result(row, FAILED, sentence, error.fix)
     if wrong:
-        why = "; ".join(wrong)
-        fix = fix_for(attachment_of(_read(session, row.host), network.id))
+        reported = now.reported if now else ()
+        mtu = any(v.name == "mtu" and not v.in_sync for v in reported)
+        fix = (
+            "the mode of the netdev or the fabric does not allow the MTU of the "
+            "network: 'ovirt-rdma-host check' on the host shows which"
+        )
         before = f"{lost}; " if lost else ""
-        sentence = f"{before}{network.name} is not in sync: {why}"
-        return _roll_back(session, plan, fresh, sentence, fix)
+        sentence = f"{before}{network.name} is not in sync: {'; '.join(wrong)}"
+        return _roll_back(session, plan, fresh, sentence, fix if mtu else "")
     if lost is not None:
         # The API does not show whether it was committed; a second commit is harmless.
-        session.perform(commit_call(row.host))
+        _commit(session, row.host)
     return _result(row, DONE)
-
-
-def _settled(session: Session, plan: AttachPlan, row: HostAttach) -> list[str]:
-    """Return the differences from the plan that remain after _LOOKS reads."""
-    wrong: list[str] = []
-    for look in range(_LOOKS):
-        if look:
-            session.sleep(_BETWEEN_S)
-        wrong = differences(
-            _read(session, row.host),
-            plan.network.id,
-            row.chosen.target,
-            str(row.address),
-            row.properties,
-        )
-        if not wrong:
-            break
-    return wrong
 
 
 def _roll_back(
     session: Session, plan: AttachPlan, row: HostAttach, sentence: str, fix: str
 ) -> HostResult:
     """Restore the network configuration of the host; ``sentence`` says why."""
-    host = _read(session, row.host)
-    call = _rollback_call(host, plan, row)
+    call = plan.call_back(row, _read(session, row.host))
     if call is None:
         return _result(row, AS_BEFORE, sentence, fix)
     try:
         session.perform(call)
     except EngineProblem as error:
-        host = _read(session, row.host)
-        if _rollback_call(host, plan, row) is not None:
+        if plan.call_back(row, _read(session, row.host)) is not None:
             by_hand = (
                 f"in the engine, Setup Host Networks of {row.host.name}: restore the "
                 f"earlier settings of {plan.network.name} by hand"
@@ -927,27 +781,14 @@ def _roll_back(
             return _result(row, FAILED, message, by_hand)
         if isinstance(error, LostAnswer):
             # As above: without it, a reboot would bring the network back.
-            session.perform(commit_call(row.host))
+            _commit(session, row.host)
     return _result(row, AS_BEFORE, sentence, fix)
 
 
-def _rollback_call(host: Host, plan: AttachPlan, row: HostAttach) -> Optional[Call]:
-    """Return the call that restores ``host``; None if nothing has to change."""
-    connectivity_s = plan.request.connectivity_s
-    now = attachment_of(host, plan.network.id)
-    bonds = {nic.name for nic in host.nics or ()}
-    bond = row.chosen.target if row.chosen.new_bond else None
-    bond = bond if bond in bonds else None
-    if now is None and row.before is None and bond is None:
-        return None
-    names = {nic.id: nic.name for nic in host.nics or ()}
-    if row.before is not None and now is not None:
-        same = replace(now, in_sync=None, reported=(), nic=None) == replace(
-            row.before, in_sync=None, reported=(), nic=None
-        )
-        if same and names.get(now.nic or "") == row.before_nic:
-            return None
-    return back_call(row, plan.network, now, bond, connectivity_s)
+def _commit(session: Session, host: Host) -> None:
+    """Make the host's network configuration persistent."""
+    doing = f"committing the network configuration of {host.name}"
+    session.perform(Call(f"hosts/{host.id}", "commit_net_config", doing, {}, host.name))
 
 
 def _read(session: Session, host: Host) -> Host:

@@ -39,8 +39,7 @@ from typing import Callable, Optional, Union
 
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, loaded_policy
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic, nearest
-from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import Sentence, UsageProblem
 from ovirt_rdma.host.facts.devices import Guid
 from ovirt_rdma.host.facts.infiniband import (
     CONNECTED,
@@ -51,12 +50,7 @@ from ovirt_rdma.host.facts.infiniband import (
     pkey_of_vlan,
 )
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.facts.uses import (
-    ETHERNET,
-    INFINIBAND,
-    Interface,
-    interfaces_of,
-)
+from ovirt_rdma.host.facts.uses import ETHERNET, INFINIBAND, Interface, interfaces_of
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.texts import glob_mistake
 from ovirt_rdma.host.rules.base import Interface as PolicyInterface
@@ -69,56 +63,71 @@ from ovirt_rdma.host.rules.ipoib import (
     settings_of,
 )
 
+IpAddress = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 Address = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
 
 _FORM = "write one line per host, as in host01: 10.0.0.11/24"
 _RANGE_FORM = (
     "write FIRST-LAST/PREFIX (10.0.0.11-10.0.0.60/24), FIRST/PREFIX or NETWORK/PREFIX"
 )
-# From this prefix length on, every address of a network is usable (RFC 3021, 6164).
-_POINT_TO_POINT = {4: 31, 6: 127}
-
-
-class AddressProblem(Problem):
-    """A plan file or a range is invalid (exit code 2)."""
-
-    exit_code = ExitCode.USAGE
 
 
 def read_plan_file(text: str, where: str) -> dict[str, Address]:
     """Return the addresses of a plan file by host name, in the order of the file.
 
-    ``where`` names the file in messages. Raises AddressProblem with one line per
+    ``where`` names the file in messages. Raises UsageProblem with one line per
     mistake: invalid YAML, no mapping, a repeated host, no address with a prefix.
     """
     from ovirt_rdma.host.policy.yaml_source import read_yaml  # noqa: PLC0415
 
     document = read_yaml(text)
     remarks: list[str] = [remark.at(where) for remark in document.mistakes]
-    data = document.data
-    if not remarks and not isinstance(data, dict):
-        wrong = "is empty" if data is None else "is not a mapping of hosts to addresses"
-        remarks.append(f"{where}: the plan {wrong}")
+    if not remarks and not isinstance(document.data, dict):
+        remarks.append(f"{where}: the plan is empty, or no mapping of hosts")
     addresses: dict[str, Address] = {}
-    for host, value in data.items() if isinstance(data, dict) else ():
-        at = f"{where}:{document.line((host,))}: {host}:"
+    for host, value in document.data.items() if not remarks else ():
         try:
-            addresses[host] = _with_prefix(value)
-        except ValueError as error:
-            remarks.append(f"{at} {error}")
+            if "/" not in value:
+                raise ValueError
+            addresses[host] = ipaddress.ip_interface(value)
+        except (TypeError, ValueError):
+            remarks.append(
+                f"{where}:{document.line((host,))}: {host}: {value!r} is not an IP "
+                "address with its prefix, as 10.0.0.11/24"
+            )
     if remarks:
-        raise AddressProblem("address-plan-invalid", "\n".join(remarks), _FORM)
+        raise UsageProblem("address-plan-invalid", "\n".join(remarks), _FORM)
     return addresses
 
 
 def addresses_from_range(text: str, hosts: Sequence[str]) -> dict[str, Address]:
     """Assign the addresses of the range ``text`` to ``hosts``, in their order.
 
-    Hosts for which no address is left are not in the result. Raises AddressProblem if
+    Hosts for which no address is left are not in the result. Raises UsageProblem if
     ``text`` is not a range.
     """
-    numbers = _range(text)
-    return dict(zip(hosts, numbers))
+    span, _, prefix = text.strip().partition("/")
+    first, dash, last = (part.strip() for part in span.partition("-"))
+    try:
+        begin = ipaddress.ip_interface(f"{first}/{prefix}")
+        end = ipaddress.ip_interface(f"{last}/{prefix}") if dash else begin
+    except ValueError:
+        wrong = "is not a range of addresses with a prefix"
+    else:
+        network = begin.network
+        low, high = usable(network)
+        start, stop = int(begin), int(end) if dash else high
+        if not dash and begin.ip == network.network_address:
+            start = low
+        wrong = f"ends outside {network}" if end.network != network else ""
+        if not wrong and int(end) < int(begin):
+            wrong = "has its last address before its first"
+    if wrong:
+        sentence = f"the range {text!r} {wrong}"
+        raise UsageProblem("address-range-invalid", sentence, _RANGE_FORM)
+    numbers = range(start, stop + 1)
+    kind = type(begin)
+    return {host: kind((n, network.prefixlen)) for host, n in zip(hosts, numbers)}
 
 
 def is_range(text: str) -> bool:
@@ -128,56 +137,7 @@ def is_range(text: str) -> bool:
     )
 
 
-def _with_prefix(value: object) -> Address:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not an address; {_FORM}")
-    if "/" not in value:
-        raise ValueError(f"{value!r} has no prefix, as in {value}/24")
-    try:
-        return ipaddress.ip_interface(value)
-    except ValueError:
-        raise ValueError(f"{value!r} is not an IP address with a prefix") from None
-
-
-def _range(text: str) -> Iterator[Address]:
-    span, slash, prefix = text.strip().partition("/")
-    first, dash, last = span.partition("-")
-    if not slash:
-        raise AddressProblem(
-            "address-range-invalid", f"the range {text!r} has no prefix", _RANGE_FORM
-        )
-    try:
-        begin = ipaddress.ip_interface(f"{first.strip()}/{prefix}")
-        end = ipaddress.ip_interface(f"{last.strip()}/{prefix}") if dash else None
-    except ValueError:
-        raise AddressProblem(
-            "address-range-invalid",
-            f"{text!r} is not a range of addresses",
-            _RANGE_FORM,
-        ) from None
-    network = begin.network
-    if end is not None and end.network != network:
-        raise AddressProblem(
-            "address-range-invalid",
-            f"the range {text!r} ends outside {network}",
-            _RANGE_FORM,
-        )
-    if end is not None and int(end) < int(begin):
-        raise AddressProblem(
-            "address-range-invalid",
-            f"the last address of the range {text!r} is before its first",
-            _RANGE_FORM,
-        )
-    low, high = usable(network)
-    start = low if end is None and begin.ip == network.network_address else int(begin)
-    stop = int(end) if end is not None else high
-    kind = type(begin)
-    return (kind((number, network.prefixlen)) for number in range(start, stop + 1))
-
-
-def is_unusable_address(
-    address: Union[ipaddress.IPv4Address, ipaddress.IPv6Address],
-) -> bool:
+def is_unusable_address(address: IpAddress) -> bool:
     """Whether no host can have ``address`` on a network: it is loopback, multicast,
     unspecified or reserved (RFC 1122, 3.2.1.3; RFC 4291, 2.4).
     """
@@ -192,7 +152,8 @@ def usable(
 ) -> tuple[int, int]:
     """Return the first and the last address that a host may have."""
     low, high = int(network.network_address), int(network.broadcast_address)
-    if network.prefixlen >= _POINT_TO_POINT[network.version]:
+    # A network of one or two addresses has no other ones (RFC 3021, 6164).
+    if network.prefixlen >= network.max_prefixlen - 1:
         return low, high
     # IPv6 has no broadcast address; its first is the routers' (RFC 4291, 2.6.1).
     return low + 1, high - 1 if network.version == 4 else high
@@ -205,146 +166,89 @@ def netmask(address: Address) -> str:
     return str(address.network.prefixlen)
 
 
-@dataclass(frozen=True)
-class AddressPlan:
-    """``addresses`` by host name, in host order. ``problems`` is empty if every host
-    can have its address.
-    """
-
-    addresses: Mapping[str, Address]
-    problems: tuple[Sentence, ...] = ()
-
-
-def check_addresses(
+def address_refusals(
     asked: Mapping[str, Address],
     hosts: Sequence[Host],
     every: Sequence[Host],
     network: str,
-) -> AddressPlan:
+) -> Iterator[Sentence]:
     """Compare the requested addresses (``asked``) with the selected ``hosts`` and with
     ``every`` host of the engine.
 
     An address that a host already has through its attachment of ``network`` (an id) is
     no conflict.
     """
-    problems = list(_unknown(asked, hosts, every))
-    addresses: dict[str, Address] = {}
-    for host in hosts:
-        if host.name in asked:
-            addresses[host.name] = asked[host.name]
-        else:
-            sentence = f"the plan has no address for {host.name}"
-            problems.append(Sentence("address-missing", sentence))
-    problems += _unusable(addresses)
-    problems += _repeated(addresses)
-    problems += _outside(addresses)
-    problems += _in_use(addresses, every, network)
-    return AddressPlan(addresses, tuple(problems))
-
-
-def _unknown(
-    asked: Mapping[str, Address], hosts: Sequence[Host], every: Sequence[Host]
-) -> Iterator[Sentence]:
     known = [host.name for host in every]
-    chosen = {host.name for host in hosts}
+    chosen = [host.name for host in hosts]
     for name in asked:
-        if name not in known:
-            yield Sentence(
-                "address-host-unknown",
-                f"the plan has an address for {name}, which the engine does not know; "
-                f"{nearest(name, known)}",
-            )
-        elif name not in chosen:
-            yield Sentence(
-                "address-host-not-selected",
-                f"the plan has an address for {name}, which --hosts does not select",
-            )
-
-
-def _unusable(addresses: Mapping[str, Address]) -> Iterator[Sentence]:
-    for host, address in addresses.items():
-        low, high = usable(address.network)
-        number = int(address)
-        if not low <= number <= high:
-            kind = "network" if number < low else "broadcast"
-            yield Sentence(
-                f"address-is-{kind}",
-                f"{host} cannot have {address.ip}: it is the {kind} address of "
-                f"{address.network}",
-            )
-        elif is_unusable_address(address.ip):
-            yield Sentence(
-                "address-reserved",
-                f"{host} cannot have {address.ip}: the address is loopback, multicast, "
-                "unspecified or reserved",
-            )
-        elif address.version == 6 and address.is_link_local:
-            yield Sentence(
-                "address-link-local",
-                f"{host} cannot have {address.ip}: the kernel assigns link-local "
-                "addresses itself",
-            )
-
-
-def _repeated(addresses: Mapping[str, Address]) -> Iterator[Sentence]:
-    by_ip: dict[str, list[str]] = {}
-    for host, address in addresses.items():
-        by_ip.setdefault(str(address.ip), []).append(host)
-    for ip, names in by_ip.items():
-        if len(names) > 1:
-            yield Sentence(
-                "address-repeated",
-                f"the plan assigns {ip} more than once: {', '.join(names)}",
-            )
-
-
-def _outside(addresses: Mapping[str, Address]) -> Iterator[Sentence]:
+        if name not in chosen:
+            id, why = "address-host-not-selected", "--hosts does not select"
+            if name not in known:
+                id = "address-host-unknown"
+                why = f"the engine does not know; {nearest(name, known)}"
+            yield Sentence(id, f"the plan has an address for {name}, which {why}")
+    for name in chosen:
+        if name not in asked:
+            yield Sentence("address-missing", f"the plan has no address for {name}")
+    addresses = {name: asked[name] for name in chosen if name in asked}
     networks = Counter(address.network for address in addresses.values())
-    if len(networks) < 2:
-        return
-    common, _ = networks.most_common(1)[0]
-    for host, address in addresses.items():
-        if address.network != common:
-            yield Sentence(
-                "address-outside",
-                f"{host}: {address} is outside {common}, the network of the others",
-            )
+    names: dict[IpAddress, list[str]] = {}
+    for name, address in addresses.items():
+        names.setdefault(address.ip, []).append(name)
+        id, why = _unusable(address)
+        (common, _), *_ = networks.most_common(1)
+        if not id and address.network != common:
+            id, why = "address-outside", f"outside {common}, the network of the others"
+        if id:
+            yield Sentence(id, f"{name} cannot have {address}: it is {why}")
+    for ip, repeated in names.items():
+        if len(repeated) > 1:
+            sentence = f"the plan assigns {ip} more than once: {', '.join(repeated)}"
+            yield Sentence("address-repeated", sentence)
+    yield from _in_use(names, every, network)
 
 
 def _in_use(
-    addresses: Mapping[str, Address], every: Sequence[Host], network: str
+    names: Mapping[IpAddress, Sequence[str]], every: Sequence[Host], network: str
 ) -> Iterator[Sentence]:
-    wanted = {str(address.ip): host for host, address in addresses.items()}
+    """Refuse addresses that another NIC has; ``names`` are the hosts by address."""
     for other in every:
-        for ip, nic, of_network in _has(other):
-            host = wanted.get(ip)
-            if host is not None and (other.name, network) != (host, of_network):
-                yield Sentence(
-                    "address-in-use",
-                    f"{host} cannot have {ip}: {nic} of {other.name} has it",
-                )
+        for ip, (nic, of_network) in _used(other).items():
+            for name in names.get(ip, ()):
+                if (other.name, network) != (name, of_network):
+                    sentence = f"{name} cannot have {ip}: {nic} of {other.name} has it"
+                    yield Sentence("address-in-use", sentence)
 
 
-def _has(host: Host) -> Iterator[tuple[str, str, Optional[str]]]:
-    """Yield the addresses of a host's NICs: address, NIC name and network id."""
+def _unusable(address: Address) -> tuple[str, str]:
+    """Return the id and the words for an address that no host can have."""
+    low, high = usable(address.network)
+    if not low <= int(address) <= high:
+        kind = "network" if int(address) < low else "broadcast"
+        return f"address-is-{kind}", f"the {kind} address of {address.network}"
+    link_local = address.version == 6 and address.is_link_local
+    if link_local or is_unusable_address(address.ip):
+        words = "loopback, multicast, link-local, unspecified or reserved"
+        return "address-reserved", words
+    return "", ""
+
+
+def _used(host: Host) -> dict[IpAddress, tuple[str, Optional[str]]]:
+    """Return NIC and network (an id) of the addresses that ``host`` has."""
     names = {nic.id: nic.name for nic in host.nics or ()}
-    places: dict[str, tuple[str, Optional[str]]] = {}
-    for attachment in host.attachments or ():
-        for text in attachment.addresses:
-            place = names.get(attachment.nic or "", "a NIC"), attachment.network
-            places[_plain(text.partition("/")[0]) or text] = place
     # The host also reports addresses of NICs without a network.
-    for nic in host.nics or ():
-        places.setdefault(_plain(nic.address) or "", (nic.name, nic.network))
-    for ip, (name, network) in places.items():
-        yield ip, name, network
-
-
-def _plain(address: Optional[str]) -> Optional[str]:
-    try:
-        return str(ipaddress.ip_address(address or ""))
-    except ValueError:
-        return None
+    found = [(nic.address or "", nic.name, nic.network) for nic in host.nics or ()]
+    for attachment in host.attachments or ():
+        nic = names.get(attachment.nic or "", "a NIC")
+        ips = (text.partition("/")[0] for text in attachment.addresses)
+        found += [(ip, nic, attachment.network) for ip in ips]
+    used: dict[IpAddress, tuple[str, Optional[str]]] = {}
+    for text, name, of_network in found:
+        try:
+            used[ipaddress.ip_address(text)] = name, of_network
+        except ValueError:
+            continue
+    return used
 
 
 @dataclass(frozen=True)
@@ -374,34 +278,22 @@ def ipoib_mtus(facts: Facts, mode: Optional[str] = None) -> dict[str, NetdevMtu]
 def _limit(view: View, interface: PolicyInterface, mode: Optional[str]) -> NetdevMtu:
     now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
     wanted = mode if mode in (CONNECTED, DATAGRAM) else now
-    mtu: Optional[int] = None
-    because = "the host does not report the transport mode"
-    if wanted == CONNECTED:
-        cannot = no_connected_mode(view, interface)
-        if not cannot:
-            because = "it is in connected mode"
-            if now != CONNECTED:
-                because = "connected mode is requested"
-            return NetdevMtu(interface.name, CONNECTED_MTU, because, interface.is_child)
-        mtu, _ = _datagram(view, interface)
-        because = f"connected mode is not possible: {cannot}"
-        return NetdevMtu(interface.name, mtu, because, interface.is_child, cannot)
-    if wanted == DATAGRAM:
-        mtu, because = _datagram(view, interface)
-    return NetdevMtu(interface.name, mtu, because, interface.is_child)
-
-
-def _datagram(view: View, interface: PolicyInterface) -> tuple[Optional[int], str]:
+    no_mode = no_connected_mode(view, interface) if wanted == CONNECTED else ""
     limit = mtu_limit(interface, DATAGRAM)
-    if limit is None:
-        return None, "neither port nor link report their MTU (ibv_devinfo)"
-    mtu = interface.netdev.mtu
-    if may_be_group_mtu(interface, limit.mtu) and _stays_below(view, interface):
-        return mtu, (
-            "the subnet manager's broadcast group allows no more, although "
-            f"{limit.reason}"
-        )
-    return limit.mtu, f"in datagram mode, {limit.reason}"
+    mtu: Optional[int] = interface.netdev.mtu
+    if wanted not in (CONNECTED, DATAGRAM):
+        mtu, because = None, "the host does not report the transport mode"
+    elif wanted == CONNECTED and not no_mode:
+        mtu, because = CONNECTED_MTU, "it is in connected mode"
+    elif limit is None:
+        mtu, because = None, "neither port nor link report their MTU (ibv_devinfo)"
+    elif may_be_group_mtu(interface, limit.mtu) and _stays_below(view, interface):
+        because = "the subnet manager's broadcast group allows no more"
+    else:
+        mtu, because = limit.mtu, f"in datagram mode, {limit.reason}"
+    if no_mode:
+        because = f"connected mode is not possible: {no_mode}"
+    return NetdevMtu(interface.name, mtu, because, interface.is_child, no_mode)
 
 
 def _stays_below(view: View, interface: PolicyInterface) -> bool:
@@ -469,9 +361,9 @@ KEYS: Mapping[str, tuple[Read, str]] = {
     "pkey_vlan": (_number, "a number"),
     "speed_mbps": (_number, "a number"),
     "roles": (_glob, "a role, as storage, or a glob"),
+    # In place of ``pkey``: the host's policy says which P_Key that is.
+    "partition": (lambda text: text or None, "the name of a partition"),
 }
-# In place of ``pkey``: the host's policy says which P_Key that is.
-_PARTITION = "partition"
 # What the engine knows of a NIC: its name and MAC address.
 _OF_ENGINE = frozenset({"name", "guid", "link_layer"})
 # By these a P_Key child is chosen; other conditions mean the netdev of a port.
@@ -482,16 +374,13 @@ _OF_CHILDREN = frozenset({"name", "parent", "pkey", "pkey_vlan"})
 class NicMatch:
     """A parsed ``--nic-match``; ``text`` is as written.
 
-    ``conditions`` are the values by key; one of the values of each key must hold.
-    ``partitions`` are names of partitions; :meth:`with_pkeys` makes conditions of them.
+    ``words`` are pairs of a key and a value, of which one must hold; ``conditions`` are
+    values by key, and one of the values of each key must hold.
     """
 
     text: str
-    names: tuple[str, ...] = ()
-    guids: tuple[str, ...] = ()
-    pcis: tuple[str, ...] = ()
+    words: tuple[tuple[str, str], ...] = ()
     conditions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    partitions: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> NicMatch:
@@ -501,118 +390,90 @@ class NicMatch:
         Raises UsageProblem if it is empty, has an invalid glob, an unknown key or an
         invalid value.
         """
-        names, guids, pcis, partitions = [], [], [], []
+        words: list[tuple[str, str]] = []
         conditions: dict[str, tuple[str, ...]] = {}
         for word in filter(None, (part.strip() for part in text.split(","))):
-            guid, pci = _guid(word), _pci(word)
             if "=" in word:
                 key, value = _condition(word)
-                if key == _PARTITION:
-                    partitions.append(value)
-                else:
-                    conditions[key] = (*conditions.get(key, ()), value)
-            elif guid:
-                guids.append(guid)
-            elif pci:
-                pcis.append(pci)
+                conditions[key] = (*conditions.get(key, ()), value)
+            elif guid := _guid(word):
+                words.append(("guid", guid))
+            elif pci := _pci(word):
+                words.append(("bus_info", pci))
             elif mistake := glob_mistake(word):
                 raise UsageProblem("nic-match-invalid", f"--nic-match: {mistake}")
             else:
-                names.append(word)
-        if not (names or guids or pcis or conditions or partitions):
+                words.append(("name", word))
+        if not words and not conditions:
             raise UsageProblem(
                 "nic-match-empty",
                 f"--nic-match {text!r} names no NIC",
                 "give a name or glob (ib*), a port GUID, a PCI address, or conditions "
                 "(link_layer=InfiniBand,port=1)",
             )
-        words = (tuple(names), tuple(guids), tuple(pcis))
-        return cls(text, *words, conditions, tuple(partitions))
+        return cls(text, tuple(words), conditions)
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The names of partitions; :meth:`with_pkeys` makes conditions of them."""
+        return self.conditions.get("partition", ())
 
     def with_pkeys(self, pkeys: Sequence[str]) -> NicMatch:
         """Return it with the P_Keys of its partitions as conditions."""
-        found = filter(None, map(_partition, pkeys))
-        wanted = (*self.conditions.get("pkey", ()), *found)
-        return replace(self, conditions={**self.conditions, "pkey": wanted})
+        others = {k: v for k, v in self.conditions.items() if k != "partition"}
+        wanted = (*others.get("pkey", ()), *filter(None, map(_partition, pkeys)))
+        return replace(self, conditions={**others, "pkey": wanted})
 
     @property
     def for_facts(self) -> tuple[str, ...]:
         """The conditions, and ``a PCI address``, that only a host's facts can show."""
         keys = [key for key in self.conditions if key not in _OF_ENGINE]
-        keys += [_PARTITION] if self.partitions else []
-        return (*keys, "a PCI address") if self.pcis else tuple(keys)
-
-    @property
-    def children(self) -> bool:
-        """Whether P_Key children can match."""
-        return bool(self.names or self.conditions.keys() & _OF_CHILDREN)
+        pci = any(key == "bus_info" for key, _ in self.words)
+        return (*keys, "a PCI address") if pci else tuple(keys)
 
     def means(self, nic: Interface) -> bool:
-        """Whether the NIC matches. What is not known of it does not match."""
-        if nic.pkey is not None and nic.parent is not None and not self.children:
-            return False
-        words = self.names or self.guids or self.pcis
-        return (not words or self._is_named(nic)) and not self.lacks(nic)
+        """Whether the NIC matches. What is not known of it does not match. A P_Key
+        child matches only by what no port has.
+        """
+        if nic.pkey is not None and nic.parent is not None:
+            keys = {*self.conditions, *(key for key, _ in self.words if key == "name")}
+            if not keys & _OF_CHILDREN:
+                return False
+        named = any(_holds(nic, key, value) for key, value in self.words)
+        return (named or not self.words) and not self.lacks(nic)
 
-    def _is_named(self, nic: Interface) -> bool:
-        return (
-            any(fnmatch.fnmatchcase(nic.name, glob) for glob in self.names)
-            or plain_guid(nic) in self.guids
-            or nic.bus_info in self.pcis
-        )
-
-    def lacks(self, nic: Interface) -> dict[str, str]:
-        """Return the conditions that do not hold, with the value that the NIC has."""
-        return {
-            key: shown_value(nic, key)
+    def lacks(self, nic: Interface) -> tuple[str, ...]:
+        """Return the keys of the conditions that do not hold."""
+        return tuple(
+            key
             for key, wanted in self.conditions.items()
             if not any(_holds(nic, key, value) for value in wanted)
-        }
-
-
-def plain_guid(nic: Interface) -> Optional[str]:
-    """Return the GUID of a NIC as 16 hex digits; None if it has none."""
-    return nic.guid.replace(":", "") if nic.guid else None
-
-
-def shown_value(nic: Interface, key: str) -> str:
-    """Return the value of a key for a sentence: ``none`` if there is none."""
-    value = getattr(nic, key)
-    return (
-        "+".join(value) or "none" if isinstance(value, tuple) else str(value or "none")
-    )
+        )
 
 
 def _condition(word: str) -> tuple[str, str]:
     key, _, text = (part.strip() for part in word.partition("="))
-    if key == _PARTITION and text:
-        return key, text
     if key not in KEYS:
         raise UsageProblem(
             "nic-match-key-unknown",
             f"--nic-match has no key {key!r}",
-            f"give one of {', '.join((*KEYS, _PARTITION))}",
+            f"give one of {', '.join(KEYS)}",
         )
     read, form = KEYS[key]
     value = read(text)
     if value is None:
-        raise UsageProblem(
-            "nic-match-value-invalid",
-            f"--nic-match: {key}={text} is not {form}",
-        )
+        sentence = f"--nic-match: {key}={text} is not {form}"
+        raise UsageProblem("nic-match-value-invalid", sentence)
     return key, value
 
 
 def _holds(nic: Interface, key: str, wanted: str) -> bool:
     value = getattr(nic, key)
-    if key == "roles":
-        return any(fnmatch.fnmatchcase(role, wanted) for role in value)
-    if value is None:
-        return False
     read, _ = KEYS[key]
     if read is _glob:
-        return fnmatch.fnmatchcase(value, wanted)
-    return read(str(value)) == wanted
+        texts = value if isinstance(value, tuple) else filter(None, [value])
+        return any(fnmatch.fnmatchcase(text, wanted) for text in texts)
+    return value is not None and read(str(value)) == wanted
 
 
 # Choose the NIC or bond of each host for a network.
@@ -643,35 +504,75 @@ def choose_nics(
     that has exactly these ports.
     """
     facts = report.facts if report else None
-    found = _unclear(host, match, report) or in_partitions(host, match, report)
+    if match.for_facts and facts is None:
+        why = f" ({report.problem})" if report and report.problem else ""
+        return Sentence(
+            "nic-match-needs-facts",
+            f"{host.name}: {', '.join(match.for_facts)} can only be matched with the "
+            f"host's facts{why}; give --facts-dir, or a name or port GUID instead",
+        )
+    found = in_partitions(host, match, report)
     if isinstance(found, Sentence):
         return found
     match = found
-    seen = seen_nics(host, facts)
+    known = {found.name: found for found in interfaces_of(facts)} if facts else {}
     # No network is attached to a VLAN. It has the MAC address of its NIC, and its name
     # begins with that of the NIC.
-    nics = tuple(nic for nic in host.nics or () if not nic.vlan_of)
-    meant = [nic for nic in nics if match.means(seen[nic.name])]
-    bonds = [nic for nic in nics if nic.bond_ports]
-    if not bond:
+    nics = {
+        nic.name: _seen(nic, known.get(nic.name, Interface(nic.name)))
+        for nic in host.nics or ()
+        if not nic.vlan_of
+    }
+    ports_of = {nic.name: nic.bond_ports for nic in host.nics or () if nic.bond_ports}
+    meant = [name for name, interface in nics.items() if match.means(interface)]
+    if bond:
+        meant = [name for name in meant if name not in ports_of]
+        same = (name for name, ports in ports_of.items() if {*ports} == {*meant})
+        name = next(same, None)
+        if name is None and len(meant) > 1:
+            taken = {nic.name for nic in host.nics or ()}
+            names = (f"bond{n}" for n in range(len(taken) + 1))
+            free = next(name for name in names if name not in taken)
+            return Chosen(free, tuple(meant), new_bond=True)
+    else:
         # A bond has the MAC address of its active port, so that a GUID matches both.
-        above = [nic for nic in meant if nic.bond_ports]
-        ports = {port for nic in above for port in nic.bond_ports}
-        meant = [nic for nic in meant if nic.name not in ports]
-        if len(meant) == 1:
-            (nic,) = meant
-            return Chosen(nic.name, nic.bond_ports, interface=seen[nic.name])
-        return _not_one(host, match, meant, seen, facts)
-    meant = [nic for nic in meant if not nic.bond_ports]
-    names = tuple(nic.name for nic in meant)
-    for nic in bonds:
-        if set(nic.bond_ports) == set(names):
-            return Chosen(nic.name, nic.bond_ports, interface=seen[nic.name])
-    if len(names) < 2:
-        return _not_one(host, match, meant, seen, facts)
-    taken = {nic.name for nic in host.nics or ()}
-    free = next(f"bond{n}" for n in range(len(taken) + 1) if f"bond{n}" not in taken)
-    return Chosen(free, names, new_bond=True)
+        below = {port for name in meant for port in ports_of.get(name, ())}
+        meant = [name for name in meant if name not in below]
+        name = meant[0] if len(meant) == 1 else None
+    if name is not None:
+        return Chosen(name, ports_of.get(name, ()), interface=nics[name])
+    if meant and bond:
+        return Sentence(
+            "bond-needs-nics",
+            f"{host.name}: {match.text!r} matches {meant[0]} only; a bond needs 2",
+        )
+    return _not_one(
+        host, match, [nics[name] for name in meant], [*nics.values()], facts
+    )
+
+
+def _not_one(
+    host: Host,
+    match: NicMatch,
+    meant: Sequence[Interface],
+    nics: Sequence[Interface],
+    facts: Optional[Facts],
+) -> Sentence:
+    if meant:
+        tell_apart = ("device", "port") if match.conditions else ()
+        names = ", ".join(_with(nic, tell_apart) for nic in meant)
+        return Sentence(
+            "nic-ambiguous",
+            f"{host.name}: {match.text!r} matches {names}; narrow it, or give --bond "
+            "active-backup",
+        )
+    shown = [_with(nic, match.lacks(nic)) for nic in nics[:_MOST_NAMED]]
+    shown += ["..."] if len(nics) > _MOST_NAMED else []
+    return Sentence(
+        "nic-unmatched",
+        f"{host.name}: no NIC matches {match.text!r} (NICs: "
+        f"{', '.join(shown) or 'none'}){_missing_child(match, facts)}",
+    )
 
 
 def in_partitions(
@@ -688,28 +589,22 @@ def in_partitions(
             "partitions-unknown",
             f"{host.name}: the partitions of its policy are unknown: {reason}",
         )
-    pkeys = [policy.fabric.pkey_named(name) for name in match.partitions]
-    if None in pkeys:
-        missing = match.partitions[pkeys.index(None)]
-        known = ", ".join(one.name for one in policy.fabric.partitions) or "none"
-        return Sentence(
-            "partition-unknown",
-            f"{host.name}: its policy has no partition {missing!r} (fabric.partitions: "
-            f"{known})",
-        )
-    return match.with_pkeys([pkey for pkey in pkeys if pkey is not None])
-
-
-def seen_nics(host: Host, facts: Optional[Facts]) -> dict[str, Interface]:
-    """Return what the NICs of ``host`` are, by name, from its facts and the engine."""
-    known = {found.name: found for found in interfaces_of(facts)} if facts else {}
-    return {
-        nic.name: _seen(nic, known.get(nic.name, Interface(nic.name)))
-        for nic in host.nics or ()
-    }
+    pkeys = []
+    for name in match.partitions:
+        pkey = policy.fabric.pkey_named(name)
+        if pkey is None:
+            known = ", ".join(one.name for one in policy.fabric.partitions) or "none"
+            return Sentence(
+                "partition-unknown",
+                f"{host.name}: its policy has no partition {name!r} "
+                f"(fabric.partitions: {known})",
+            )
+        pkeys.append(pkey)
+    return match.with_pkeys(pkeys)
 
 
 def _seen(nic: Nic, known: Interface) -> Interface:
+    """Return what a NIC is, from the host's facts (``known``) and the engine."""
     guid = Guid.of_address(nic.mac or "")
     layer = known.link_layer or (nic.mac and ETHERNET)
     return replace(
@@ -719,99 +614,33 @@ def _seen(nic: Nic, known: Interface) -> Interface:
     )
 
 
-def _unclear(
-    host: Host, match: NicMatch, report: Optional[HostReport]
-) -> Optional[Sentence]:
-    """Refuse what needs facts without facts, and the name of a VLAN."""
-    if match.for_facts and (report is None or report.facts is None):
-        why = f" ({report.problem})" if report and report.problem else ""
-        return Sentence(
-            "nic-match-needs-facts",
-            f"{host.name}: {', '.join(match.for_facts)} can only be matched with the "
-            f"host's facts{why}; give --facts-dir, or a name or port GUID instead",
-        )
-    for nic in host.nics or ():
-        if nic.vlan_of and nic.name in match.names:
-            return Sentence(
-                "nic-is-vlan",
-                f"{host.name}: {nic.name} is a VLAN on {nic.vlan_of}; the engine makes "
-                f"VLANs itself, for networks with a VLAN tag: give {nic.vlan_of}",
-            )
-    return None
-
-
-def _not_one(
-    host: Host,
-    match: NicMatch,
-    meant: Sequence[Nic],
-    seen: Mapping[str, Interface],
-    facts: Optional[Facts],
-) -> Sentence:
-    if len(meant) > 1:
-        names = ", ".join(_with_place(seen[nic.name], match) for nic in meant)
-        return Sentence(
-            "nic-ambiguous",
-            f"{host.name}: {match.text!r} matches {names}; narrow it, or give --bond "
-            "active-backup",
-        )
-    if meant:
-        return Sentence(
-            "bond-needs-nics",
-            f"{host.name}: {match.text!r} matches {meant[0].name} only; a bond needs 2",
-        )
-    shown = [nic.name for nic in host.nics or () if not nic.vlan_of]
-    more = ", ..." if len(shown) > _MOST_NAMED else ""
-    nics = ", ".join(_with_lacks(seen[name], match) for name in shown[:_MOST_NAMED])
-    return Sentence(
-        "nic-unmatched",
-        f"{host.name}: no NIC matches {match.text!r} (NICs: {nics or 'none'}{more})"
-        f"{_missing_child(match, facts)}",
-    )
-
-
-def _with_place(nic: Interface, match: NicMatch) -> str:
-    """Return ``ib0``, and for conditions what could tell it from the others."""
-    if not match.conditions or not nic.device:
-        return nic.name
-    keys = ("device", "port", "parent") if nic.parent else ("device", "port")
-    return f"{nic.name} ({_listed({key: shown_value(nic, key) for key in keys})})"
-
-
-def _with_lacks(nic: Interface, match: NicMatch) -> str:
-    """Return ``ib0``, and for conditions why it does not match."""
-    if not match.conditions:
-        return nic.name
-    lacks = match.lacks(nic)
-    if lacks:
-        return f"{nic.name} ({_listed(lacks)})"
-    return f"{nic.name} (a P_Key child)" if nic.parent else nic.name
-
-
-def _listed(values: Mapping[str, str]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in values.items())
+def _with(nic: Interface, keys: Sequence[str]) -> str:
+    """Return ``ib0 (port=1)``: the name, and what the NIC is."""
+    values = []
+    for key in keys:
+        value = getattr(nic, key)
+        text = "+".join(value) if isinstance(value, tuple) else value
+        values.append(f"{key}={text or 'none'}")
+    return f"{nic.name} ({', '.join(values)})" if values else nic.name
 
 
 def _missing_child(match: NicMatch, facts: Optional[Facts]) -> str:
     """Return what to do if no NIC is in the partition, as the end of a sentence."""
-    pkeys = match.conditions.get("pkey", ())
+    wanted = [int(pkey, 16) for pkey in match.conditions.get("pkey", ())]
     vlans = match.conditions.get("pkey_vlan", ())
-    wanted = [full_member(int(partition, 16)) for partition in pkeys]
-    wanted += [pkey_of_vlan(int(vlan)) for vlan in vlans]
+    wanted += [partition_of(pkey_of_vlan(int(vlan))) or 0 for vlan in vlans]
     if facts is None or len(wanted) != 1:
         return ""
-    (pkey,) = wanted
-    table = [
-        partition_of(entry.value)
-        for device in facts.rdma_devices
-        for port in device.ports
-        for entry in port.pkeys
-    ]
+    (partition,) = wanted
     children = [i.pkey for i in interfaces_of(facts) if i.parent and i.pkey]
-    if partition_of(pkey) in map(partition_of, children):
+    if partition in map(partition_of, children):
         return ""
-    if partition_of(pkey) in table:
-        return (
-            f"; add {pkey} to pkey_children in the host's policy, and run "
-            "'ovirt-rdma-host apply' there"
-        )
+    pkey = full_member(partition)
+    for device in facts.rdma_devices:
+        for port in device.ports:
+            if partition in (partition_of(entry.value) for entry in port.pkeys):
+                return (
+                    f"; add {pkey} to pkey_children in the host's policy, and run "
+                    "'ovirt-rdma-host apply' there"
+                )
     return f"; the subnet manager has given {pkey} to none of its ports"

@@ -226,12 +226,12 @@ def test_a_signal_that_was_dropped_does_not_make_deaf_to_later_ones():
 GONE = """
 import sys
 import time
-from ovirt_rdma.cli.engine.session import engine_progress
+from ovirt_rdma.cli.engine.session import Progress
 from ovirt_rdma.cli.output import Output
 output = Output()
-shown = engine_progress(output)
+shown = Progress(output)
 shown.plan(("host01",), 2)
-print(type(shown).__name__, flush=True)
+print("planned", flush=True)
 sys.stdin.readline()
 shown.begin("a step", "host01")
 shown.note("said to nobody")
@@ -255,7 +255,7 @@ def test_a_terminal_that_is_gone_does_not_keep_from_tidying_up(tmp_path):
         env={**os.environ, "TERM": "xterm"},
     )
     os.close(theirs)
-    assert process.stdout.readline() == "LineProgress\n"
+    assert process.stdout.readline() == "planned\n"
     os.close(ours)
     process.communicate("gone\n", timeout=LIMIT_S)
     assert (process.returncode, said.read_text()) == (0, "tidied up")

@@ -245,9 +245,9 @@ WITHOUT_ROW = {
     "it asks for a password and a CA: tests/cli/engine/test_login_verb.py": [
         *fixed("cli/engine/session.py:_readable", "ovirt-rdma login --fetch-ca"),
         *fixed(
-            "engine_sdk_tools/api/request.py:untrusted", "ovirt-rdma login --fetch-ca"
+            "engine_sdk_tools/api/request.py:of_curl", "ovirt-rdma login --fetch-ca"
         ),
-        *fixed("engine_sdk_tools/api/auth.py:_no_engine", "ovirt-rdma login"),
+        *fixed("engine_sdk_tools/api/auth.py:from_sources", "ovirt-rdma login"),
         *fixed("engine_sdk_tools/api/auth.py:_section", "ovirt-rdma login"),
     ],
 }

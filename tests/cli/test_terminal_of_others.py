@@ -14,7 +14,7 @@ from support.command_line import run_on_terminal
 from support.engine.engine_command_line import access
 from support.engine.engine_door import DoubleDoor, serve_hosts
 
-from ovirt_rdma.cli.engine.session import JsonProgress, _log_to
+from ovirt_rdma.cli.engine.session import Progress, _log_to
 from ovirt_rdma.cli.output import Output
 
 # Title, clipboard and screen of xterm; C1 codes; changes of the writing direction; line
@@ -47,9 +47,9 @@ def program(monkeypatch, *words: str) -> None:
 
 PROGRESS = f"""
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.engine.session import engine_progress
+from ovirt_rdma.cli.engine.session import Progress
 odd = {STEERS!a}
-one = engine_progress(Output())
+one = Progress(Output())
 one.plan((odd + "host",), 2)
 one.begin(odd + "begins", odd + "host")
 one.note(odd + "note")
@@ -198,7 +198,7 @@ def test_documents_are_whole_and_steer_nothing(capsys):
             assert json.loads(out)["text"] == STEERS
     output = Output("json")
     output.json_lines = True
-    JsonProgress(output).note(STEERS)
+    Progress(output).note(STEERS)
     err = capsys.readouterr().err
     is_shown(err)
     assert json.loads(err)["sentence"] == STEERS

@@ -272,7 +272,7 @@ def test_mount_options_that_are_refused(asked, options, said):
         (
             "host01: 10.20.0.5/24\nhost02: 10.30.0.5/24\n",
             3,
-            "10.30.0.5/24 is outside 10.20.0",
+            "10.30.0.5/24: it is outside 10.20.0",
         ),
         ("host01: 10.20.0.5/24\nhost02: 10.20.0.255/24\n", 3, "the broadcast address"),
         ("host01: 10.20.0.5/24\nhost02: 10.20.0.0/24\n", 3, "the network address"),
@@ -297,7 +297,7 @@ def test_plan_files_that_are_wrong(asked, files, plan, code, said):
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        ("10.20.0.20-10.20.0.11/24", 2, "is before its first"),
+        ("10.20.0.20-10.20.0.11/24", 2, "last address before its first"),
         ("10.20.0.11-10.20.0.11/24", 3, "no address for host02"),
         ("10.20.0.11/33", 2, "is not a range"),
         ("10.20.0.254/24", 3, "no address for host02"),

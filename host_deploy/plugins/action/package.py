@@ -25,10 +25,7 @@ _FIXES = (
     ),
     (("more space needed", "No space left"), "free space on the host's file system"),
     (("lock",), "wait until the other dnf on the host has ended"),
-    (
-        ("is not signed",),
-        "install signed packages, or set disable_gpg_check",
-    ),
+    (("is not signed",), "install signed packages, or set disable_gpg_check"),
     (("GPG",), "import the key of the repository with rpm --import"),
     (
         ("nothing provides",),

@@ -109,7 +109,7 @@ class HostCommand:
             raise Failed(
                 f"{self.program} {version} on this host is older than {OLDEST}, which "
                 "this collection needs",
-                self._update,
+                f"update the package {self.package} on the host",
                 "command-too-old",
                 version=version,
             )
@@ -124,13 +124,8 @@ class HostCommand:
         """
         deadline = time.time() + self._lock_timeout
         while True:
-            argv = [
-                self._path,
-                *words,
-                "-o",
-                "json",
-                *(("--", *names) if names else ()),
-            ]
+            argv = [self._path, *words, "-o", "json"]
+            argv += ["--", *names] if names else []
             code, out, err = self._module.run_command(
                 argv, environ_update=self._environment, expand_user_and_vars=False
             )
@@ -151,19 +146,14 @@ class HostCommand:
             raise Failed(": ".join([what, *left[:1]]), exit_code=code, left=left)
         return code, document
 
-    @property
-    def _update(self):
-        return f"update the package {self.package} on the host"
-
     def _unusable(self, verb, code, out, err):
         """Return Failed for a command that did not print what was asked for."""
         lines = [line for line in (err.strip() or out.strip()).splitlines() if line]
         # argparse prints the usage first, and the reason last.
         reason = lines[-1] if lines else "it printed nothing"
-        # A usage error: it does not know the verb or an option.
-        fix = (
-            self._update if code == 2 else f"run it on the host: {self.program} {verb}"
-        )
+        fix = f"run it on the host: {self.program} {verb}"
+        if code == 2:  # it does not know the verb or an option
+            fix = f"update the package {self.package} on the host"
         return Failed(
             f"{self.program} {verb} failed with exit code {code}: {reason}",
             fix,

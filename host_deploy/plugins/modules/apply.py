@@ -200,12 +200,10 @@ def _reverted(module, command):
 
 
 def _work(module):
-    command = HostCommand(module)
-    if module.params["state"] == "confirmed":
-        return _confirmed(module, command)
-    if module.params["state"] == "reverted":
-        return _reverted(module, command)
-    return (_planned if module.check_mode else _applied)(module, command)
+    command, state = HostCommand(module), module.params["state"]
+    applied = _planned if module.check_mode else _applied
+    work = {"confirmed": _confirmed, "reverted": _reverted}.get(state, applied)
+    return work(module, command)
 
 
 def main():

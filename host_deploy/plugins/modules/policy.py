@@ -173,8 +173,8 @@ def _warnings(command, path, shown):
     if code == 0:
         return [_remark(one) for one in document["warnings"]]
     mistakes = [_remark(one) for one in document["errors"]]
-    more = len(mistakes) - _MISTAKES_SHOWN
     first = "; ".join(mistakes[:_MISTAKES_SHOWN])
+    more = len(mistakes) - _MISTAKES_SHOWN
     raise Failed(
         f"{shown} is invalid: {first}" + (f"; and {more} more" if more > 0 else ""),
         "correct it, and validate it with ovirt-rdma-host policy check FILE",
@@ -192,36 +192,25 @@ def _remark(one):
     return one_line(f"{file}{line}{key}{one['sentence']}")
 
 
-def _text(data):
-    return "" if data is None else data.decode("utf-8", "replace")
-
-
-def _draft(module, path, data):
-    """Return a file with the new policy, with the drop-ins of ``path`` beside it."""
-    folder = Path(tempfile.mkdtemp(dir=module.tmpdir))  # Ansible removes its folder
-    # A link: what the command takes for a drop-in, and refuses, is its own matter.
-    (folder / "policy.d").symlink_to(path.parent.absolute() / "policy.d")
-    draft = folder / "policy.yaml"
-    draft.write_bytes(data)
-    return draft
-
-
 def _place_and_load(module):
     command, file = HostCommand(module), _PolicyFile(module)
-    content = module.params["content"]
+    content, path = module.params["content"], str(file.path)
     after = file.before if content is None else content.encode("utf-8")
     replaced = after != file.before
     draft = file.path
     if replaced:
-        draft = _draft(module, file.path, after)
-    shown = file.path if content is None else module.params["src"] or "the policy"
+        folder = Path(tempfile.mkdtemp(dir=module.tmpdir))  # Ansible removes its folder
+        # A link: what the command takes for a drop-in, and refuses, is its own matter.
+        (folder / "policy.d").symlink_to(file.path.parent.absolute() / "policy.d")
+        draft = folder / "policy.yaml"
+        draft.write_bytes(after)
+    shown = path if content is None else module.params["src"] or "the policy"
     attention = _warnings(command, draft, shown)
-    text, path = _text(after), str(file.path)
+    before, text = (
+        (data or b"").decode("utf-8", "replace") for data in (file.before, after)
+    )
     diff = {"before_header": path, "after_header": path}
-    result = {
-        "text": text,
-        "diff": {**diff, "before": _text(file.before), "after": text},
-    }
+    result = {"text": text, "diff": {**diff, "before": before, "after": text}}
     if module.check_mode:
         document = command.run("policy", "load", str(draft), "--dry-run")[1]
         return {

@@ -19,8 +19,7 @@ from ovirt_rdma.cli import parser
 from ovirt_rdma.cli.engine import login, session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.cli.engine.session import (
-    JsonProgress,
-    LineProgress,
+    Progress,
     matrix_document,
     show_matrix,
 )
@@ -305,7 +304,7 @@ def work(listener):
 def test_progress_as_json_lines(capsys):
     output = Output("json")
     output.json_lines = True
-    work(JsonProgress(output))
+    work(Progress(output))
     out, err = capsys.readouterr()
     events = [json.loads(line) for line in err.splitlines()]
     assert out == ""
@@ -318,8 +317,8 @@ def test_progress_as_json_lines(capsys):
 
 PROGRESS = """
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.engine.session import engine_progress
-one = engine_progress(Output())
+from ovirt_rdma.cli.engine.session import Progress
+one = Progress(Output())
 one.plan(("host01",), 2)
 one.begin("maintenance", "host01")
 one.end("maintenance", "host01", "it has [x] machines")
@@ -341,8 +340,8 @@ def test_progress_on_a_terminal(monkeypatch, terminal):
 
 
 def test_progress_in_lines_counts_steps_beyond_the_plan(capsys):
-    work(LineProgress(Output()))
-    one = LineProgress(Output())
+    work(Progress(Output()))
+    one = Progress(Output())
     one.plan(("h1",), 1)
     one.end("maintenance", "h1")
     one.end("activation", "h1")

@@ -213,8 +213,8 @@ def test_login_and_api_go_through_the_same_proxy(
     monkeypatch.setenv(name, proxy.url)
     code, _, err = login("--ca-file", str(pki / "ca.pem"))
     assert code == 0, err
-    # The health page, login, API and logout.
-    assert len(proxy.asked) >= 4
+    # Login, API and logout.
+    assert len(proxy.asked) >= 3
     assert set(proxy.asked) == {f"CONNECT {engine.tls_url.split('/')[2]}"}
 
 
@@ -280,20 +280,14 @@ def test_a_ca_that_changed_is_shown(login, engine, pki):
     ("change", "said"),
     [
         ({"user": "nobody"}, "logging in as nobody failed"),
-        (
-            {"health": Status(500, html=True)},
-            "health page failed: the engine is not healthy: HTTP 500",
-        ),
-        (
-            {"health": ServiceUnavailableHtml},
-            "health page failed: the engine is not healthy: HTTP 503",
-        ),
+        ({"login": Status(500, html=True)}, "has failed (HTTP 500)"),
+        ({"login": ServiceUnavailableHtml}, "is not available: HTTP 503"),
         ({"api": Status(403, "No.")}, "reading the engine's version failed"),
     ],
 )
 def test_a_login_that_fails_writes_nothing(login, engine, pki, change, said):
-    if "health" in change:
-        engine.fail_next("GET", "/services/health", change["health"])
+    if "login" in change:
+        engine.fail_next("POST", "/sso/oauth/token", change["login"])
     if "api" in change:
         engine.fail_next("GET", "^/$", change["api"])
     words = ("--fetch-ca", "--fingerprint", fingerprint(pki))

@@ -39,11 +39,10 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
     LostAnswer,
     Read,
     TimeoutProblem,
-    unreachable,
+    of_curl,
 )
 from ovirt_rdma.engine_sdk_tools.api.session import (
     AT_ONCE,
-    EngineApi,
     EngineConnection,
     Session,
 )
@@ -271,9 +270,9 @@ def test_what_another_thread_keeps_meanwhile_is_not_taken_up(
     double, clock, monkeypatch
 ):
     user, password = next(iter(double.world.passwords.items()))
-    api = EngineApi(Settings(double.url, user, password), clock)
+    api = Session(Settings(double.url, user, password), clock=clock)
     read = Read("hosts", "reading the hosts")
-    api.ask(read, {}, 60)
+    api.read(read)
     old = api._connection(fresh=False)
     other = EngineConnection(api.settings, old.token)
     api._keep(old)
@@ -287,7 +286,7 @@ def test_what_another_thread_keeps_meanwhile_is_not_taken_up(
         connection.release()
 
     monkeypatch.setattr(EngineConnection, "release", released)
-    assert len(api.ask(read, {}, 60)) == len(double.world.hosts)
+    assert len(api.read(read)) == len(double.world.hosts)
     assert double.sso.logins == 2
     api.close()
 
@@ -383,7 +382,8 @@ def test_waiting_ends_and_says_what_was_seen(double, session, clock):
     read = Read(f"hosts/{double.world.host('host02').id}", "reading host02", "get")
     with pytest.raises(TimeoutProblem) as caught:
         session.wait_until(read, lambda host: None, "maintenance of host02", 60.0)
-    assert (caught.value.id, caught.value.last) == ("engine-wait-timeout", "up")
+    assert (caught.value.id, caught.value.kind) == ("engine-wait-timeout", TIMEOUT)
+    assert str(caught.value).endswith("last seen: up")
     for text in ("maintenance of host02", "60 s", "up"):
         assert text in str(caught.value)
     assert sum(clock.slept) >= 60
@@ -444,7 +444,7 @@ def test_an_unreachable_engine_is_said_once():
     text = (
         "Failed to connect to engine port 443 after 0 ms: Could not connect to server"
     )
-    problem = unreachable(text, "logging in", "the engine engine:443")
+    problem = of_curl(7, text, "logging in", "the engine engine:443")
     assert str(problem) == (
         "logging in failed: the engine engine:443 cannot be reached: Could not connect "
         "to server"

@@ -75,7 +75,7 @@ def test_an_engine_as_people_write_it(text, url):
         ("https://admin:pw@engine", "has-credentials", "--password-file"),
         ("https://admin:pw@engine:port", "has-credentials", "--password-file"),
         ("admin:pw@[fd00", "has-credentials", "--password-file"),
-        ("https://ü..example", "invalid", "is not a URL"),
+        ("https://ü..example", "invalid", "is not an engine's URL"),
         ("https://engine/ü/api", "invalid", "path is /ü/api"),
         ("ftp://engine", "invalid", "'ftp://engine'"),
         ("https://", "invalid", "'https://'"),
@@ -169,11 +169,12 @@ def test_a_token_or_a_password(flags, environ, file, token, password):
         ({}, "[a]\nengine_ulr=x", "settings-key-unknown", "section [a]",
          "did you mean engine_url?"),
         ({}, "[a]\nqqqq=x", "settings-key-unknown", "'qqqq'", "engine_url, "),
-        ({}, "password=secret", "settings-no-section", "ovirt-rdma.conf:1:",
+        ({}, "password=secret", "settings-file-invalid", "ovirt-rdma.conf:1:",
          "[default]"),
-        ({}, "[a]\nsecret", "settings-line-invalid", "line 2 ", ""),
-        ({}, "[a]\n[a]\n", "settings-section-twice", "[a]", ""),
-        ({}, "[a]\nusername=x\nusername=secret", "settings-key-twice", "username", ""),
+        ({}, "[a]\nsecret", "settings-file-invalid", "ovirt-rdma.conf:2:", ""),
+        ({}, "[a]\n[a]\n", "settings-file-invalid", "ovirt-rdma.conf:2:", ""),
+        ({}, "[a]\nusername=x\nusername=secret", "settings-file-invalid",
+         "ovirt-rdma.conf:3:", ""),
         ({}, "[a]\nengine_url=e\nlog_level=debgu", "log-level-unknown", "'debgu'",
          "did you mean debug?"),
     ],
@@ -184,13 +185,6 @@ def test_what_is_wrong_in_a_file(flags, file, id, named, fix):
     assert named in str(caught.value)
     assert fix in caught.value.fix
     assert "secret" not in str(caught.value)
-
-
-def test_the_file_of_ovirt_img_may_have_more_keys():
-    text = "[a]\nengine_url=one.example.com\nbuffer_size=7"
-    assert from_sources(Flags(), {}, ini(text, ours=False)).url.startswith(
-        "https://one"
-    )
 
 
 def test_a_password_that_others_may_read_is_a_warning():

@@ -22,7 +22,6 @@ from ovirt_rdma.engine_sdk_tools.api import request
 from ovirt_rdma.engine_sdk_tools.api.auth import (
     Settings,
     ca_of,
-    check_health,
     fetch_ca,
     log_in,
 )
@@ -134,7 +133,7 @@ def dripping_head(handler):
     handler.wfile.write(b"\r\nContent-Length: 0\r\n\r\n")
 
 
-ASKING = [fetch_ca, log_in, check_health]
+ASKING = [fetch_ca, log_in]
 
 
 @pytest.mark.parametrize("ask", ASKING)
@@ -173,7 +172,7 @@ def test_a_signal_ends_the_wait_for_an_answer(serve):
     began = time.monotonic()
     try:
         with pytest.raises(KeyboardInterrupt):
-            check_health(serve(lambda handler: done.wait(60)).settings(timeout_s=60))
+            fetch_ca(serve(lambda handler: done.wait(60)).settings(timeout_s=60))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, earlier)
@@ -181,18 +180,19 @@ def test_a_signal_ends_the_wait_for_an_answer(serve):
     assert time.monotonic() - began < 30
 
 
-def healthy(handler):
+def token(handler):
+    text = b'{"access_token": "t"}'
     handler.send_response(200)
-    handler.send_header("Content-Length", "5")
+    handler.send_header("Content-Length", str(len(text)))
     handler.end_headers()
-    handler.wfile.write(b"DB Up")
+    handler.wfile.write(text)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_the_engines_address_may_be_a_number(serve, address):
-    server = serve(healthy, address)
-    check_health(server.settings())
-    assert server.asked == ["/ovirt-engine/services/health"]
+    server = serve(token, address)
+    assert log_in(server.settings()) == "t"
+    assert server.asked == ["/ovirt-engine/sso/oauth/token"]
 
 
 def test_nothing_listens():
@@ -214,7 +214,7 @@ def test_a_connection_that_breaks(serve):
         handler.wfile.write(b"DB Up")
 
     with problem("engine-connection-lost", "the connection to the engine") as caught:
-        check_health(serve(broken).settings())
+        fetch_ca(serve(broken).settings())
     assert caught.value.kind == TIMEOUT
 
 

@@ -53,8 +53,8 @@ class Fleet:
     def reports(self, hosts, done=None):
         return AnsibleHosts(run=self.run).reports(_with_key(hosts), done)
 
-    def push_policy(self, hosts, policy, done=None):
-        return AnsibleHosts(run=self.run).push_policy(_with_key(hosts), policy, done)
+    def push_policy(self, hosts, policy):
+        return AnsibleHosts(run=self.run).push_policy(_with_key(hosts), policy)
 
     def run(self, order, folder):
         self.later -= 1

@@ -40,7 +40,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import compare, plan_policy_p
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import pushed_of, read_answers, report_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import DumpFolder, digest_of, policy_of
 from ovirt_rdma.engine_sdk_tools.model import Nic
-from ovirt_rdma.engine_sdk_tools.networks.create import netdevs_of
+from ovirt_rdma.engine_sdk_tools.networks.create import NetworkRequest, netdevs_of
 from ovirt_rdma.engine_sdk_tools.networks.nics import ipoib_mtus
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import model
@@ -145,7 +145,7 @@ def look_at(its: Any) -> None:
             no_bug(plan())
         except Problem as problem:
             no_bug(problem)
-    no_bug(netdevs_of(HOST, its, "ib*"))
+    no_bug(netdevs_of(HOST, its, NetworkRequest("n", "dc1", nic_match="ib*")))
     if its.facts is not None:
         no_bug(ipoib_mtus(its.facts, None), interfaces_of(its.facts))
 

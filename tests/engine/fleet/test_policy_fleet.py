@@ -5,7 +5,7 @@ import pytest
 from support.engine.told_hosts import engine, host, report, rules, status
 
 from ovirt_rdma.engine_sdk_tools.api.request import Listener
-from ovirt_rdma.engine_sdk_tools.fleet.check import FeatureFacts, gates
+from ovirt_rdma.engine_sdk_tools.fleet.check import gates
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     compare,
     matrix_of,
@@ -149,17 +149,17 @@ def hooked(name):
 @pytest.mark.parametrize(
     ("registered", "enabled", "hosts", "words"),
     [
-        ((), False, [hooked("hv1")], "by SQL"),
-        (("f",), False, [hooked("hv1"), host("hv2", hooks=())], "1 host does not"),
-        (("f",), True, [host("hv1", hooks=())], "will become non-operational"),
-        (("f",), False, [hooked("hv1")], "enable it for the cluster"),
-        (("f",), True, [hooked("hv1")], ""),
+        (False, False, [hooked("hv1")], "by SQL"),
+        (True, False, [hooked("hv1"), host("hv2", hooks=())], "1 host does not"),
+        (True, True, [host("hv1", hooks=())], "will become non-operational"),
+        (True, False, [hooked("hv1")], "enable it for the cluster"),
+        (True, True, [hooked("hv1")], ""),
         (None, False, [hooked("hv1")], "does not know cluster level 4.7"),
-        (("f",), None, [hooked("hv1")], "no longer has this cluster"),
+        (True, None, [hooked("hv1")], "no longer has this cluster"),
     ],
 )
 def test_gate_says_what_is_next(registered, enabled, hosts, words):
-    found = gates(engine(*hosts), FeatureFacts({"4.7": registered}, {"c1": enabled}))
+    found = gates(engine(*hosts), {"4.7": registered}, {"c1": enabled})
     assert len(found) == 1
     assert words in found[0].next
     assert bool(words) == bool(found[0].next)

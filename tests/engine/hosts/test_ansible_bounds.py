@@ -104,6 +104,9 @@ def test_a_copy_of_ssh_sh_that_lost_its_mode_is_passed_over(tmp_path, monkeypatc
     copy = tmp_path / "ssh.sh"
     copy.write_text(SSH.read_text())
     monkeypatch.setattr(ansible_run, "_SSH", copy)
-    assert "ANSIBLE_SSH_EXECUTABLE" not in ansible_run._environment(tmp_path, "/bin")
+    order = ansible_run.AnsibleRun("", {}, {})
+    assert "ANSIBLE_SSH_EXECUTABLE" not in ansible_run._environment(
+        order, tmp_path, "/bin"
+    )
     copy.chmod(0o755)
-    assert "ANSIBLE_SSH_EXECUTABLE" in ansible_run._environment(tmp_path, "/bin")
+    assert "ANSIBLE_SSH_EXECUTABLE" in ansible_run._environment(order, tmp_path, "/bin")

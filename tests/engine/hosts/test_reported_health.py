@@ -46,8 +46,14 @@ HUNG = mount(
         ),
         (HostReport("hv1", status={}), NONE, "-", "nobody watches its mounts", ""),
         (HostReport("hv1", status={"health": None}), NONE, "-", "nobody watches", ""),
-        (told(), OK, "ok", "it has no NFS mount", ""),
-        (told(mount("ok"), mount("ok", "b")), OK, "ok", "2 mounts answer", ""),
+        (told(), OK, "ok", "NFS mounts that answer: 0", ""),
+        (
+            told(mount("ok"), mount("ok", "b")),
+            OK,
+            "ok",
+            "NFS mounts that answer: 2",
+            "",
+        ),
         (
             told(mount("ok"), HUNG),
             FAIL,
@@ -76,7 +82,7 @@ HUNG = mount(
             "nas:/a is unknown",
             "on the host",
         ),
-        (told(*[HUNG] * 5), FAIL, "5 stalled", "silent; 2 more", "start it"),
+        (told(*[HUNG] * 5), FAIL, "5 stalled", "silent and 2 more", "start it"),
     ],
 )
 def test_the_cell_of_a_host(report, verdict, text, sentence, fix):

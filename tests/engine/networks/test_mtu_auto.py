@@ -8,7 +8,7 @@ from support.engine.refusals import reason
 
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host
-from ovirt_rdma.engine_sdk_tools.networks.create import auto_mtu, mtu_offenders
+from ovirt_rdma.engine_sdk_tools.networks.create import NetworkRequest, host_mtu
 from ovirt_rdma.engine_sdk_tools.networks.nics import ipoib_mtus
 from ovirt_rdma.host.facts import model
 
@@ -59,34 +59,40 @@ def test_roce_has_none():
     assert ipoib_mtus(facts("facts/roce-nic")) == {}
 
 
-def hosts(**facts_of):
-    made = [Host(name, name, name, "cl1") for name in facts_of]
+def limits(match=None, mtu="auto", **facts_of):
+    """Return the MTU, the reason, the refusals and the warnings."""
+    hosts = [Host(name, name, name, "cl1") for name in facts_of]
     reports = {name: HostReport(name, facts(which)) for name, which in facts_of.items()}
-    return made, reports
+    request = NetworkRequest("storage", "dc1", mtu, nic_match=match)
+    refusals, warnings = [], []
+    found = host_mtu(request, hosts, reports, refusals, warnings)
+    return (*found, refusals, warnings)
 
 
-def test_auto_takes_the_least_of_all_ports():
-    found = auto_mtu(*hosts(a=FABRIC))
-    assert found.mtu == 2044
-    reason(found.remarks, "mtu-limited", 65520, 2044, "a ib0, a ib2")
-    assert len(found.remarks) == 1
+def test_auto_takes_the_least_of_all_ports_and_names_them():
+    mtu, because, refusals, _ = limits(a=FABRIC)
+    assert (mtu, refusals) == (2044, [])
+    assert because.startswith("limited by ib0 of a, ib2 of a: in datagram mode, ")
+    assert because.endswith(" (others: up to 65520)")
 
 
-def test_auto_by_pci_address_and_by_name():
-    assert auto_mtu(*hosts(a=FABRIC), "ib3").mtu == 4092
-    assert auto_mtu(*hosts(a=FABRIC), "storage").mtu == 65520
-    assert auto_mtu(*hosts(a=FABRIC), "001b:00:01.0").mtu == 2044
+@pytest.mark.parametrize(
+    ("match", "mtu"), [("ib3", 4092), ("storage", 65520), ("001b:00:01.0", 2044)]
+)
+def test_auto_by_pci_address_and_by_name(match, mtu):
+    assert limits(match, a=FABRIC)[0] == mtu
 
 
 def test_auto_does_not_guess():
-    found = auto_mtu(*hosts(a=FABRIC, b="facts/connectx3-ib"))
-    assert found.mtu == 0
-    reason(found.offenders, "mtu-unknown", "b: ", "ib0")
+    mtu, _, refusals, _ = limits(a=FABRIC, b="facts/connectx3-ib")
+    assert mtu == 0
+    reason(refusals, "mtu-unknown", "b: ", "ib0")
 
 
 def test_a_number_is_an_offence_where_no_port_can():
-    assert mtu_offenders(4092, *hosts(a=FABRIC)) == ([], [])
-    offenders, _ = mtu_offenders(4092, *hosts(a=FABRIC), "ib0")
-    assert len(offenders) == 1
-    reason(offenders, "mtu-too-large", "a: ib0", 2044, 4092)
-    assert mtu_offenders(4092, *hosts(a="facts/connectx3-ib")) == ([], ["a"])
+    assert limits(mtu=4092, a=FABRIC) == (4092, "as requested", [], [])
+    _, _, (refusal,), _ = limits("ib0", 4092, a=FABRIC)
+    reason([refusal], "mtu-too-large", "a: ib0", 2044, 4092)
+    _, _, refusals, (warning,) = limits(mtu=4092, a="facts/connectx3-ib")
+    assert refusals == []
+    assert warning == "MTU 4092 could not be verified on a"

@@ -23,6 +23,7 @@ from ovirtsdk4.reader import Reader
 from ovirt_rdma.engine_sdk_tools.api.request import (
     BUSY,
     MISSING,
+    TIMEOUT,
     Call,
     EngineProblem,
     Listener,
@@ -203,7 +204,9 @@ class Site:
                 return said
             self.sleep(_EVERY_S)
         raise TimeoutProblem(
-            "engine-wait-timeout", f"{doing} is not done; last seen: {found.status}"
+            "engine-wait-timeout",
+            f"{doing} is not done; last seen: {found.status}",
+            TIMEOUT,
         )
 
     # -- keeper

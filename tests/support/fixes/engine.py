@@ -213,7 +213,7 @@ ENGINE = {
         ),
     ),
     "policy that differs": Row(
-        fixed("engine_sdk_tools/fleet/policy_push.py:_compare", PUSH),
+        fixed("engine_sdk_tools/fleet/policy_push.py:compare.drift", PUSH),
         "policy diff {root}/policy.yaml",
         options="-y",
     ),
@@ -241,7 +241,7 @@ FLEET = {
         on_host(all_of(follow(POLICY), run("enable"))),
     ),
     "policy.yaml that is not loaded": Row(
-        fixed("engine_sdk_tools/fleet/policy_push.py:_compare", LOAD),
+        fixed("engine_sdk_tools/fleet/policy_push.py:compare.drift", LOAD),
         "policy diff {root}/etc/ovirt-rdma/policy.yaml",
         on_host(all_of(follow(WITHOUT), write(POLICY_YAML, SMALL))),
     ),
