@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from ovirt_rdma.cli.output import Output, terminal_width
 from ovirt_rdma.cli.parser import Context, Parser, form_of, parse
-from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem, UsageProblem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode, Problem, UsageProblem
 
 if TYPE_CHECKING:  # of the engine's side; a hypervisor's command has none
     from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess

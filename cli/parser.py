@@ -25,8 +25,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Optional, TypeVar, Union
 
 from ovirt_rdma.cli.output import FORMATS, Output, terminal_width
-from ovirt_rdma.host.errors import Problem, UsageProblem, did_you_mean
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem, UsageProblem, did_you_mean
 from ovirt_rdma.host.system.text import whole
 
 if TYPE_CHECKING:  # of the engine's side; a hypervisor's command has none

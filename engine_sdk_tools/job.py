@@ -25,8 +25,7 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
 )
 from ovirt_rdma.engine_sdk_tools.api.request import step as reported
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem
 
 ORIGIN = "ovirt-rdma"
 # The engine truncates an event to 10000 characters (MaxAuditLogMessageLength); a task

@@ -27,8 +27,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Optional, Protocol, TypeVar
 
-from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem, did_you_mean
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import (
+    ExitCode,
+    Problem,
+    Sentence,
+    UsageProblem,
+    did_you_mean,
+)
 from ovirt_rdma.host.system.json_codec import json_type
 
 

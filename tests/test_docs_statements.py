@@ -19,7 +19,7 @@ from support.guide import TOP, pages
 from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
 from ovirt_rdma.host.policy.load import parse_policy
-from ovirt_rdma.storage.metrics.families import FAMILIES
+from ovirt_rdma.storage.metrics.exporter import FAMILIES
 from tools import picture
 
 pytestmark = pytest.mark.hypervisor

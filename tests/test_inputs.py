@@ -38,7 +38,7 @@ CHECKED_BEFORE = re.compile(
     r"|storage/rdma_cm_probe|vdsm_hooks/main"
     r"|engine_sdk_tools/(conversion|preparation|networks)/.*"
     r"|engine_sdk_tools/report/(?!portal_service).*"
-    r"|engine_sdk_tools/(reader|deploy_hook/block)"
+    r"|engine_sdk_tools/reader"
 )
 
 

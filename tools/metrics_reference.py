@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 
 from ovirt_rdma.host.facts import statistics
-from ovirt_rdma.storage.metrics import families
-from ovirt_rdma.storage.metrics.families import NAMED_OPERATIONS, OTHER, Family
+from ovirt_rdma.storage.metrics import exporter
+from ovirt_rdma.storage.metrics.exporter import NAMED_OPERATIONS, OTHER, Family
 
 TOP = Path(__file__).resolve().parents[1]
 PAGE = TOP / "docs/metrics.md"
@@ -44,7 +44,7 @@ def tables() -> dict[str, str]:
     ]
     return {
         "Metrics": _table(
-            ("metric", "what it is"), [_row(family) for family in families.FAMILIES]
+            ("metric", "what it is"), [_row(family) for family in exporter.FAMILIES]
         ),
         "Counters of ports": _table(("counter", "what it counts"), counters),
         "Operations": ", ".join(f"`{name}`" for name in (*NAMED_OPERATIONS, OTHER))

@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ovirt_rdma.cli.parser import Context, Parser, Verb, file_name
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block, post_tasks
-from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
+from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder, is_folder
+from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import (
     POST_TASKS,
     PostTasksFile,
+    PostTasksProblem,
     collection_name,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder, is_folder
-from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.paths import POLICY_YAML
 
 _COLORS = {"OK": "good", "WARN": "doubtful", "FAIL": "bad"}
@@ -88,7 +87,7 @@ class _ChangesFile(_OfFile):
             if result == "changed":
                 output.unchanged = False
                 file.replace(before, after)
-        state = block.find(after or b"", collection_name()).state
+        state = deploy_hook.find(after or b"", collection_name()).state
         differences = _diff(before, after, str(file.named))
         backup = (
             str(file.backup) if result == "changed" and before is not None else None
@@ -112,7 +111,7 @@ class _ChangesFile(_OfFile):
             output.text(f"{file.named} was changed: the block is {state}.")
             if backup:
                 output.text(f"The file as it was before is {backup}.")
-            if state == block.INSTALLED:
+            if state == deploy_hook.INSTALLED:
                 output.text(
                     "The engine now prepares each host that it installs. For hosts "
                     "that exist: ovirt-rdma hosts prepare."
@@ -142,9 +141,9 @@ class Install(_ChangesFile):
         return super().run(context)
 
     def changed(self, folder: Path, before: Optional[bytes]) -> bytes:
-        after = block.installed(before, collection_name(), force=self.force)
+        after = deploy_hook.installed(before, collection_name(), force=self.force)
         if after != before:
-            block.check_syntax(after, folder)
+            deploy_hook.check_syntax(after, folder)
         return after
 
 
@@ -159,7 +158,7 @@ class Remove(_ChangesFile):
     )
 
     def changed(self, folder: Path, before: Optional[bytes]) -> Optional[bytes]:
-        return None if before is None else block.removed(before, force=self.force)
+        return None if before is None else deploy_hook.removed(before, force=self.force)
 
 
 class Status(_OfFile):
@@ -174,18 +173,18 @@ class Status(_OfFile):
         content = file.read()
         why, state = "", "unknown"
         try:
-            state = block.find(content or b"", collection_name()).state
+            state = deploy_hook.find(content or b"", collection_name()).state
         except PostTasksProblem as problem:
             why = problem.one_line
         problems = _problems(file, content)
         collection = collection_folder()
         role = collection is not None and is_folder(collection / "roles/prepare/tasks")
-        version, runs = block.engine_version(), block.runs_hook()
+        version, runs = deploy_hook.engine_version(), deploy_hook.runs_hook()
         engine = (
             f"version {version or 'unknown'}, its playbook {_INCLUDES[runs]} the file"
         )
         rows = [
-            ("block", _VERDICTS[state == block.INSTALLED], why or state),
+            ("block", _VERDICTS[state == deploy_hook.INSTALLED], why or state),
             ("engine", _VERDICTS[runs], engine),
             ("role", _VERDICTS[role], str(collection) if role else "not found"),
             *(("file", "FAIL", one.one_line) for one in problems),
@@ -210,8 +209,8 @@ class Status(_OfFile):
             # Without the role nothing is installed.
             if not role:
                 output.fix("dnf install ovirt-rdma-engine")
-            if state in (block.MISSING, block.OUTDATED, block.EDITED):
-                words = ["--force"] * (state == block.EDITED)
+            if state in (deploy_hook.MISSING, deploy_hook.OUTDATED, deploy_hook.EDITED):
+                words = ["--force"] * (state == deploy_hook.EDITED)
                 words += ["--file", self.file] if self.file else []
                 output.fix(
                     f"ovirt-rdma deploy-hook install {shlex.join(words)}".strip()
@@ -227,18 +226,18 @@ def _problems(file: PostTasksFile, content: Optional[bytes]) -> list[Problem]:
     found: list[Problem] = []
     try:
         if content is not None:
-            block.check_syntax(content, file.named.parent)
+            deploy_hook.check_syntax(content, file.named.parent)
     except PostTasksProblem as problem:
         found.append(problem)
-    for path in (file.path, Path(block.SETTINGS), Path(POLICY_YAML)):
-        user = block.user_without_access(path)
+    for path in (file.path, Path(deploy_hook.SETTINGS), Path(POLICY_YAML)):
+        user = deploy_hook.user_without_access(path)
         if user:
             sentence = f"{path} cannot be read by the engine's user, {user}"
             fix = f"chmod o+r {path}"
             found.append(Problem("post-tasks-not-readable", sentence, fix))
     try:
-        post_tasks.read_settings(collection=collection_folder())
-    except post_tasks.SettingsProblem as problem:
+        deploy_hook.read_settings(collection=collection_folder())
+    except deploy_hook.SettingsProblem as problem:
         found.append(problem)
     return found
 

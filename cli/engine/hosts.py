@@ -43,7 +43,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     status_label,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode
 
 
 class GateStatus(EngineVerb):

@@ -41,8 +41,8 @@ from ovirt_rdma.engine_sdk_tools.api.auth import (
 )
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.deploy_hook.block import engine_version
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import search_path
+from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import engine_version
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.system.commands import CommandFailed, run_command

@@ -28,7 +28,7 @@ from ovirt_rdma.cli.parser import (
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 from ovirt_rdma.host import __version__
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode
 from ovirt_rdma.host.facts.infiniband import FIRST_VLAN, LAST_VLAN, partition_of
 from ovirt_rdma.host.policy.texts import PARTITION_NAME
 

@@ -37,7 +37,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     matrix_of,
 )
 from ovirt_rdma.engine_sdk_tools.model import OnHost, group_by_sentence, listed
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode
 from ovirt_rdma.host.policy.load import parse_policy, read_policy_files
 
 _CHANGES = {

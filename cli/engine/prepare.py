@@ -30,7 +30,7 @@ from ovirt_rdma.cli.engine.session import (
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep
-from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
+from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder
 from ovirt_rdma.engine_sdk_tools.model import (
     Engine,
@@ -132,9 +132,9 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
     def run(self, context: Context) -> int:
         output = context.output
         refuse_dumps(self)
-        ours = post_tasks.read_settings(collection=collection_folder())
-        variables = {**post_tasks.policy_of_engine(), **ours}
-        by_cluster = post_tasks.is_by_cluster(variables)
+        ours = deploy_hook.read_settings(collection=collection_folder())
+        variables = {**deploy_hook.policy_of_engine(), **ours}
+        by_cluster = deploy_hook.is_by_cluster(variables)
         if not by_cluster:
             _request(self, variables)  # mistakes come before the login
         with open_session(self, output) as session:
@@ -157,7 +157,7 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
                 center, cluster = groups[key]
                 own = variables
                 if by_cluster:
-                    own = post_tasks.of_cluster(variables, cluster)
+                    own = deploy_hook.of_cluster(variables, cluster)
                     content["cluster"] = cluster
 
                 def show(plan: _Plan) -> None:
@@ -197,7 +197,7 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
 def _request(
     args: Prepare, variables: Mapping[str, Any], cluster: str = ""
 ) -> PreparationRequest:
-    policy = post_tasks.policy_of(variables)
+    policy = deploy_hook.policy_of(variables)
     return PreparationRequest(
         args.by,
         args.batch,
@@ -208,7 +208,7 @@ def _request(
         None if policy is None else digest(policy),
         variables.get("ovirt_rdma_apply", True) is not False,
         str(variables.get("ovirt_rdma_mode", "vdsmd")),
-        post_tasks.block_problem() is None,
+        deploy_hook.block_problem() is None,
         cluster,
     )
 

@@ -74,8 +74,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     problems_of,
     worst_of,
 )
-from ovirt_rdma.host.errors import Problem, UsageProblem
-from ovirt_rdma.host.exit_code import ExitCode, worst
+from ovirt_rdma.host.errors import ExitCode, Problem, UsageProblem, worst
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
 from ovirt_rdma.host.system.files import remove_unfinished

@@ -17,14 +17,12 @@ from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Context, Parser, number
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.errors import NOTHING_CHANGED
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule, rule_for
 from ovirt_rdma.host.system.commands import run_command
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.benchmark import tools
-from ovirt_rdma.storage.benchmark.limits import mb
 from ovirt_rdma.storage.benchmark.measure import (
     LOADS,
     MIB,
@@ -34,7 +32,7 @@ from ovirt_rdma.storage.benchmark.measure import (
 )
 from ovirt_rdma.storage.benchmark.model import Benchmark, Row, Rows, as_document
 from ovirt_rdma.storage.benchmark.scratch import Scratch, identity
-from ovirt_rdma.storage.benchmark.verdict import Verdict, verdict
+from ovirt_rdma.storage.benchmark.verdict import Verdict, mb, verdict
 from ovirt_rdma.storage.readiness import ProbeContext, ServerReadiness
 
 _VERSIONS = ("3", "4.0", "4.1", "4.2")

@@ -44,8 +44,7 @@ from ovirt_rdma.host.daemon.tasks import (
     log_in_at_boot,
 )
 from ovirt_rdma.host.enablement.state import Advice, marker_mode
-from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.services.package_scripts import notes_after_install, prepare_erase
 from ovirt_rdma.host.system.json_codec import plain
@@ -56,13 +55,13 @@ from ovirt_rdma.storage.benchmark.scratch import end_benchmark
 from ovirt_rdma.storage.health.look import HealthWatch
 from ovirt_rdma.storage.metrics.exporter import (
     FILE,
+    NAMED,
     Export,
     Row,
     read_metrics,
     render,
     write_metrics,
 )
-from ovirt_rdma.storage.metrics.families import NAMED
 
 _TONES = {
     HANGS: "bad",

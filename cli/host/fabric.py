@@ -36,8 +36,7 @@ from ovirt_rdma.host.changes.journal import (
     RunResult,
 )
 from ovirt_rdma.host.changes.run import loaded_policy
-from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem, Sentence
 from ovirt_rdma.host.fabric.manager import PlannedPort
 from ovirt_rdma.host.fabric.partitions import (
     definitions_of,

@@ -14,7 +14,7 @@ from typing import Optional
 from ovirt_rdma.cli.command import run_command
 from ovirt_rdma.cli.parser import Parser, Table, add_verbs, end_of_help
 from ovirt_rdma.host import __version__
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode
 
 PROGRAM = "ovirt-rdma-host"
 

@@ -45,8 +45,7 @@ from ovirt_rdma.cli.parser import (
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.collect.storage import MOUNTINFO
-from ovirt_rdma.host.errors import Problem, UsageProblem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem, UsageProblem
 from ovirt_rdma.host.export import (
     AUTO,
     VERSIONS,

@@ -59,8 +59,7 @@ from ovirt_rdma.host.changes.run import (
     loaded_policy,
     still_planned,
 )
-from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode, Problem
 from ovirt_rdma.host.policy.model import digest
 from ovirt_rdma.host.rules.base import (
     CLASSES,

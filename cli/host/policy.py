@@ -35,8 +35,7 @@ from ovirt_rdma.cli.parser import (
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.modules import with_module_details
 from ovirt_rdma.host.collect.storage import MOUNTINFO
-from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode, Problem
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import load as load_facts
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under

@@ -43,8 +43,7 @@ from ovirt_rdma.host.enablement.state import (
     marker_mode,
     read_status,
 )
-from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.paths import (
     DAEMON_UNIT,

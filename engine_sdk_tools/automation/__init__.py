@@ -70,7 +70,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     stalled_domains,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
-from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import block_problem
 from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
@@ -93,6 +92,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     push_policy,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import block_problem
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     SSH_VARIABLES,
     Access,

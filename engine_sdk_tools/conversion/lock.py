@@ -39,8 +39,7 @@ from ovirt_rdma.engine_sdk_tools.job import (
     is_open,
 )
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, listed
-from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.policy.model import PREFER_RDMA
 
 _JOBS = "ovirt-rdma: "

@@ -44,8 +44,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, rep
 from ovirt_rdma.engine_sdk_tools.job import Undo, after_lost, undo
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host, listed, status_words
 from ovirt_rdma.engine_sdk_tools.reader import connection_of
-from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.export import nfs_check
 
 _STORAGE_DOMAIN_ERROR = 996

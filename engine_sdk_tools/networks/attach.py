@@ -62,8 +62,7 @@ from ovirt_rdma.engine_sdk_tools.networks.nics import (
     netmask,
 )
 from ovirt_rdma.engine_sdk_tools.reader import host_of
-from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Sentence
 from ovirt_rdma.host.facts.infiniband import ACTIVE_BACKUP, full_member, partition_of
 
 # The actions on a host.

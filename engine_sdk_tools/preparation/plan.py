@@ -55,7 +55,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     listed,
     status_words,
 )
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, REBOOT
 from ovirt_rdma.host.rules.registry import decide

@@ -28,7 +28,6 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.host.daemon.versions import Versions
 from ovirt_rdma.host.facts.devices import SWITCH, Neighbour
 from ovirt_rdma.host.system.json_codec import WrongRecord, json_type
-from ovirt_rdma.storage.benchmark.limits import Limit
 from ovirt_rdma.storage.benchmark.model import (
     Benchmark,
     Load,
@@ -37,7 +36,7 @@ from ovirt_rdma.storage.benchmark.model import (
     Setting,
     Spread,
 )
-from ovirt_rdma.storage.benchmark.verdict import Ratio, verdict
+from ovirt_rdma.storage.benchmark.verdict import Limit, Ratio, verdict
 
 # Of one host, the newest; and of one run.
 MOST_RUNS, _MOST_STEPS = 50, 200

@@ -29,8 +29,7 @@ from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.netdevs import port_of
 from ovirt_rdma.host.collect.rdma import RDMA_CLASS
-from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, OvirtNetwork
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers

@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Optional, Union
 
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Values
-from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem, Sentence
 from ovirt_rdma.host.paths import JOURNAL, under
 from ovirt_rdma.host.system.files import NotDurable, fix_for, write_atomically
 from ovirt_rdma.host.system.json_codec import (

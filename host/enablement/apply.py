@@ -37,8 +37,7 @@ from ovirt_rdma.host.enablement.state import (
     selinux_advice,
     vdsm_advice,
 )
-from ovirt_rdma.host.errors import Problem, UsageProblem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem, UsageProblem
 from ovirt_rdma.host.paths import (
     DAEMON_UNIT,
     DROPIN_DIRECTORY,

@@ -27,8 +27,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable, Optional, Union
 
-from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.paths import RUN_LOCK, under
 from ovirt_rdma.host.system.files import fix_for
 from ovirt_rdma.host.system.safe_file import read_file

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Optional
 
 from ovirt_rdma.host.collect.statistics import read_statistics
-from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.export import (
     RDMA,
     TCP,

@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from ovirt_rdma.host.collect.storage import MOUNTINFO
-from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.export import nfs_check
 from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.system.commands import (

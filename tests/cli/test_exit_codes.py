@@ -16,8 +16,13 @@ import yaml
 from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
 from ovirt_rdma.cli.host import status
-from ovirt_rdma.host.errors import NOTHING_CHANGED, Problem, UsageProblem
-from ovirt_rdma.host.exit_code import ExitCode, worst
+from ovirt_rdma.host.errors import (
+    NOTHING_CHANGED,
+    ExitCode,
+    Problem,
+    UsageProblem,
+    worst,
+)
 from tools.verbs import verbs
 
 pytestmark = pytest.mark.engine

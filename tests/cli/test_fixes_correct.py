@@ -35,10 +35,10 @@ from support.fixes.hypervisor import (
 )
 from support.fixes.rows import fixed, mend, mending
 
-from ovirt_rdma.cli.engine import deploy_hook
+from ovirt_rdma.cli.engine import deploy_hook as deploy_hook_verbs
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block, post_tasks
+from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
 from ovirt_rdma.host.collect import collector
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.paths import (
@@ -121,12 +121,12 @@ def engine(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(cli_session, "conversion_states", lambda: states)
     (tmp_path / "policy.yaml").write_text(NFS1)
     policy = {"ovirt_rdma_policy_file": str(tmp_path / "policy.yaml")}
-    monkeypatch.setattr(post_tasks, "policy_of_engine", lambda: policy)
-    monkeypatch.setattr(post_tasks, "read_settings", lambda **words: {})
+    monkeypatch.setattr(deploy_hook, "policy_of_engine", lambda: policy)
+    monkeypatch.setattr(deploy_hook, "read_settings", lambda **words: {})
     monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path / "collections"))
-    monkeypatch.setattr(block, "check_syntax", lambda content, beside: None)
-    monkeypatch.setattr(block, "ENGINE_USER", "no-such-user")
-    for module in (post_tasks, deploy_hook):
+    monkeypatch.setattr(deploy_hook, "check_syntax", lambda content, beside: None)
+    monkeypatch.setattr(deploy_hook, "ENGINE_USER", "no-such-user")
+    for module in (deploy_hook, deploy_hook_verbs):
         monkeypatch.setattr(module, "POST_TASKS", str(tmp_path / "tasks.yml"))
     world.more["post_tasks"] = lambda host: run_role(host, policy)
     with EngineDouble(world) as double:

@@ -30,10 +30,9 @@ from ovirt_rdma.cli.host.main import main as host_main
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block
-from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
-from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run, deploy_hook
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import search_path
+from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import PostTasksFile
 from ovirt_rdma.host.collect.collector import HostReader
 
 pytestmark = pytest.mark.engine
@@ -50,10 +49,10 @@ exec {program} "$@"
 COMMAND = """
 import sys
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block
-from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
-check, project = block.check_syntax, sys.argv.pop(1)
-block.check_syntax = lambda content, beside: check(content, beside, project)
+from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
+from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import PostTasksFile
+check, project = deploy_hook.check_syntax, sys.argv.pop(1)
+deploy_hook.check_syntax = lambda content, beside: check(content, beside, project)
 sys.exit(main())
 """
 
@@ -206,7 +205,7 @@ class Console:
         states = StateFolder(Path(tempfile.mkdtemp(dir=top)))
         monkeypatch.setattr(cli_session, "conversion_states", lambda: states)
         monkeypatch.setattr(tempfile, "tempdir", str(top / "tmp"))
-        monkeypatch.setattr(block, "check_syntax", lambda *words: self.pause())
+        monkeypatch.setattr(deploy_hook, "check_syntax", lambda *words: self.pause())
         clock = Clock()
         for kind, name in (
             *((Session, "read"), (Session, "close")),

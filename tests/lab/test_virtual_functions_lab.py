@@ -19,7 +19,7 @@ from test_power_cut_lab import DRIVER, power_cut
 from lab import installed_host
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
-from ovirt_rdma.host.exit_code import ExitCode
+from ovirt_rdma.host.errors import ExitCode
 
 FABRIC = InfiniBand(
     hcas=1,

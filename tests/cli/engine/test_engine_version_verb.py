@@ -11,7 +11,7 @@ import pytest
 
 from ovirt_rdma.cli.engine import login
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block
+from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.system.commands import CommandFailed
 
@@ -70,12 +70,12 @@ def test_the_engines_version_is_that_of_its_package(monkeypatch):
         asked.append(argv)
         return "4.5.7"
 
-    monkeypatch.setattr(block, "run_command", rpm)
-    assert block.engine_version() == "4.5.7"
+    monkeypatch.setattr(deploy_hook, "run_command", rpm)
+    assert deploy_hook.engine_version() == "4.5.7"
     assert asked[0][-1] == "ovirt-engine"
 
     def none(argv):
         raise CommandFailed("exit status 1")
 
-    monkeypatch.setattr(block, "run_command", none)
-    assert block.engine_version() is None
+    monkeypatch.setattr(deploy_hook, "run_command", none)
+    assert deploy_hook.engine_version() is None

@@ -17,8 +17,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     StateFile,
     StateFileProblem,
 )
-from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
-from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run, deploy_hook
 from ovirt_rdma.host.errors import Problem
 
 LONG = "x" * 300
@@ -96,4 +95,4 @@ def test_a_state_in_a_folder_of_others_is_not_taken_for_none(private):
 def test_a_collection_in_a_home_of_others_is_not_found(private, monkeypatch):
     monkeypatch.setattr(ansible_run, "collection_paths", lambda: [private])
     assert ansible_run.collection_folder() is None
-    assert post_tasks.policy_of_engine(str(private / "policy.yaml")) == {}
+    assert deploy_hook.policy_of_engine(str(private / "policy.yaml")) == {}

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block
-from ovirt_rdma.engine_sdk_tools.deploy_hook.block import (
+from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
+from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import (
     EDITED,
     INSTALLED,
     MISSING,
@@ -88,7 +88,7 @@ def test_the_tasks_of_others_stay_first_and_ours_come_last(before):
         pytest.skip("these have no plain value")
     theirs, every = tasks(before or b""), tasks(installed(before))
     assert every[: len(theirs)] == theirs
-    assert every[len(theirs) :] == tasks(block.tasks_of())
+    assert every[len(theirs) :] == tasks(deploy_hook.tasks_of())
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_no_condition_asks_for_what_include_vars_returned():
     """ansible-core 2.14 evaluates all templates in it then, and one of a variable that
     is not defined ends the installation of the host (seen with 2.14.18).
     """
-    (reads,) = (t for t in tasks(block.tasks_of().encode()) if _INCLUDE_VARS in t)
+    (reads,) = (t for t in tasks(deploy_hook.tasks_of().encode()) if _INCLUDE_VARS in t)
     assert "register" not in reads
     assert reads["ignore_errors"] is True
 

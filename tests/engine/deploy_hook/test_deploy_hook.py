@@ -17,16 +17,15 @@ from support.odd_files import KINDS, SAID, bounded, put
 from support.problems import problem
 
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block, post_tasks
-from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
-from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run, deploy_hook
+from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import PostTasksFile
 from ovirt_rdma.host.paths import POLICY_YAML
 
 pytestmark = pytest.mark.hypervisor
 
 TOP = Path(__file__).resolve().parents[3]
 THEIRS = b"---\n- name: theirs\n  ansible.builtin.command: /bin/true\n"
-real_check = block.check_syntax
+real_check = deploy_hook.check_syntax
 
 
 class Machine:
@@ -52,14 +51,16 @@ def machine(capsys, tmp_path, monkeypatch):
     made = Machine(capsys, tmp_path)
     monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path / "collections"))
     monkeypatch.setattr(
-        block, "check_syntax", lambda content, beside: made.checked.append(content)
+        deploy_hook,
+        "check_syntax",
+        lambda content, beside: made.checked.append(content),
     )
-    monkeypatch.setattr(block, "ENGINE_USER", "no-such-user")
-    monkeypatch.setattr(block, "SETTINGS", str(tmp_path / "host-deploy.yml"))
-    real = post_tasks.read_settings
+    monkeypatch.setattr(deploy_hook, "ENGINE_USER", "no-such-user")
+    monkeypatch.setattr(deploy_hook, "SETTINGS", str(tmp_path / "host-deploy.yml"))
+    real = deploy_hook.read_settings
     own = str(tmp_path / "host-deploy.yml")
     monkeypatch.setattr(
-        post_tasks,
+        deploy_hook,
         "read_settings",
         lambda path=own, collection=None: real(path, collection),
     )
@@ -126,7 +127,7 @@ def test_an_edited_block_needs_force(machine):
 
 
 def test_an_outdated_block_is_shown_and_updated(machine, monkeypatch):
-    machine.file.write_bytes(block.installed(THEIRS, "/elsewhere"))
+    machine.file.write_bytes(deploy_hook.installed(THEIRS, "/elsewhere"))
     code, out, _ = machine.run("status", "-o", "json")
     assert (code, json.loads(out)["block"]) == (3, "outdated")
     assert machine.run("install")[0] == 0
@@ -151,7 +152,7 @@ def test_another_run_is_refused(machine):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another")
 def test_status_sees_that_the_engine_cannot_read_the_file(machine, monkeypatch):
     machine.run("install")
-    monkeypatch.setattr(block, "ENGINE_USER", "nobody")
+    monkeypatch.setattr(deploy_hook, "ENGINE_USER", "nobody")
     code, out, _ = machine.run("status")  # its folder is root's alone
     assert code == 3
     assert "cannot be read by the engine's user, nobody" in out
@@ -159,7 +160,7 @@ def test_status_sees_that_the_engine_cannot_read_the_file(machine, monkeypatch):
     with tempfile.NamedTemporaryFile() as other:
         for mode, user in ((0o644, ""), (0o600, "nobody")):
             Path(other.name).chmod(mode)
-            assert block.user_without_access(Path(other.name)) == user
+            assert deploy_hook.user_without_access(Path(other.name)) == user
 
 
 @pytest.mark.parametrize(
@@ -203,14 +204,14 @@ def test_status_reads_the_settings(machine, text, words):
 def test_the_packaged_settings_set_nothing_and_are_valid(tmp_path):
     packaged = TOP / "rpm/host-deploy.yml"
     role = TOP / "host_deploy"
-    assert post_tasks.read_settings(str(packaged), role) == {}
+    assert deploy_hook.read_settings(str(packaged), role) == {}
     text = re.sub(
         r"^# (ovirt_rdma_\w+:)", r"\1", packaged.read_text(), flags=re.MULTILINE
     )
     (tmp_path / "all.yml").write_text(text)
-    shown = post_tasks.read_settings(str(tmp_path / "all.yml"), role)
+    shown = deploy_hook.read_settings(str(tmp_path / "all.yml"), role)
     defaults = yaml.safe_load((role / "roles/prepare/defaults/main.yml").read_text())
-    ours = yaml.safe_load(block.tasks_of())[2]["vars"]
+    ours = yaml.safe_load(deploy_hook.tasks_of())[2]["vars"]
     ours["ovirt_rdma_policy_file"] = POLICY_YAML
     assert len(shown) == text.count("\novirt_rdma_") > 5
     assert shown == {name: {**defaults, **ours}[name] for name in shown}
@@ -231,7 +232,7 @@ def test_the_line_of_ansibles_message_is_named(machine, monkeypatch, text):
     program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{text}END\nexit 4\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
-    monkeypatch.setattr(block, "check_syntax", real_check)
+    monkeypatch.setattr(deploy_hook, "check_syntax", real_check)
     code, _, err = machine.run("install")
     assert code == 1
     assert "refuses it: line 4: couldn't resolve module/action 'x'." in err
@@ -253,7 +254,7 @@ def test_what_the_engines_user_puts_in_the_collection_holds_up_nobody(
     block_settings.write_text("ovirt_rdma_apply: true\n")
     _named(machine.collection, kind)
     with bounded():
-        found = post_tasks.read_settings(str(block_settings), machine.collection)
+        found = deploy_hook.read_settings(str(block_settings), machine.collection)
     assert found == {"ovirt_rdma_apply": True}
 
 
@@ -272,7 +273,7 @@ def test_a_damaged_collection_names_no_variable(machine, tmp_path, text):
     specs = machine.collection / "roles/prepare/meta/argument_specs.yml"
     specs.parent.mkdir(parents=True, exist_ok=True)
     specs.write_text(text)
-    found = post_tasks.read_settings(str(block_settings), machine.collection)
+    found = deploy_hook.read_settings(str(block_settings), machine.collection)
     assert found == {"ovirt_rdma_apply": True}
 
 
@@ -280,12 +281,12 @@ def test_a_damaged_collection_names_no_variable(machine, tmp_path, text):
 def test_settings_that_are_no_file_are_a_mistake(tmp_path, kind):
     put(tmp_path / "host-deploy.yml", kind)
     with bounded(), problem("host-deploy-settings-invalid", SAID[kind]):
-        post_tasks.read_settings(str(tmp_path / "host-deploy.yml"))
+        deploy_hook.read_settings(str(tmp_path / "host-deploy.yml"))
 
 
 @pytest.mark.engine
 def test_the_real_ansible_decides(machine, monkeypatch):
-    monkeypatch.setattr(block, "check_syntax", real_check)
+    monkeypatch.setattr(deploy_hook, "check_syntax", real_check)
     wrong = THEIRS + b"- name: wrong\n  no_such_module: {}\n"
     machine.file.write_bytes(wrong)
     code, out, err = machine.run("install")

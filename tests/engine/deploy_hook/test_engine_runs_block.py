@@ -9,8 +9,8 @@ import pytest
 from support.engine.host_deploy import deploy, make_collection
 from support.engine.host_deploy_events import ERROR, NORMAL, WARNING
 
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block
-from ovirt_rdma.engine_sdk_tools.deploy_hook.block import installed
+from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
+from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import installed
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
 
@@ -22,8 +22,8 @@ SENTINEL = "ovirt-rdma: host is prepared (ovirt-rdma 0.9, policy sha256:1)"
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
     """Return a function that runs the block between tasks of others."""
-    monkeypatch.setattr(block, "SETTINGS", str(tmp_path / "host-deploy.yml"))
-    monkeypatch.setattr(block, "POLICY_YAML", str(tmp_path / "policy.yaml"))
+    monkeypatch.setattr(deploy_hook, "SETTINGS", str(tmp_path / "host-deploy.yml"))
+    monkeypatch.setattr(deploy_hook, "POLICY_YAML", str(tmp_path / "policy.yaml"))
     collection = make_collection(tmp_path)
 
     def run(**variables):

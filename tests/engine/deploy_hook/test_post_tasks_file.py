@@ -9,10 +9,10 @@ import stat
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
-from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
+from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
+from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import (
     PostTasksFile,
+    PostTasksProblem,
 )
 from ovirt_rdma.host.system.lock import LockHeld
 
@@ -144,7 +144,7 @@ def test_an_editor_that_was_faster_wins(path):
 
 
 def test_a_large_file_is_refused(path, monkeypatch):
-    monkeypatch.setattr(post_tasks, "_MOST_BYTES", 5)
+    monkeypatch.setattr(deploy_hook, "_MOST_BYTES", 5)
     with pytest.raises(PostTasksProblem, match="more than"):
         file(path).read()
 
@@ -160,10 +160,10 @@ def test_a_failed_write_leaves_the_file_as_it_was(path, monkeypatch, step):
     def full(*arguments, **words):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(post_tasks.os, step, full)
+    monkeypatch.setattr(deploy_hook.os, step, full)
     if step == "setxattr":
-        monkeypatch.setattr(post_tasks.os, "listxattr", lambda *a, **k: ["user.x"])
-        monkeypatch.setattr(post_tasks.os, "getxattr", lambda *a, **k: b"")
+        monkeypatch.setattr(deploy_hook.os, "listxattr", lambda *a, **k: ["user.x"])
+        monkeypatch.setattr(deploy_hook.os, "getxattr", lambda *a, **k: b"")
     with pytest.raises(PostTasksProblem, match="No space left"):
         file(path).replace(OLD, NEW)
     monkeypatch.undo()
@@ -180,7 +180,7 @@ def test_a_change_that_may_not_be_on_disk_is_not_said_to_be_missing(
     def broken(folder):
         raise OSError(errno.EIO, "Input/output error", str(folder))
 
-    monkeypatch.setattr(post_tasks, "sync_directory", broken)
+    monkeypatch.setattr(deploy_hook, "sync_directory", broken)
     with pytest.raises(PostTasksProblem) as caught:
         file(path).replace(OLD, after)
     assert caught.value.id == "post-tasks-not-durable"

@@ -17,11 +17,10 @@ import pytest
 from support.engine.host_deploy import make_collection
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block
-from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run, deploy_hook
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import is_trusted
+from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import PostTasksProblem
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import read_inventory
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.system import commands
@@ -133,14 +132,16 @@ def test_an_ansible_cfg_of_others_is_not_read(tmp_path, monkeypatch):
 
 def test_root_runs_ansible_as_the_engines_user(tmp_path, monkeypatch):
     ran = []
-    monkeypatch.setattr(block, "ENGINE_USER", "nobody")
-    monkeypatch.setattr(block.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(block, "_give", lambda folder, user: None)
-    monkeypatch.setattr(block.shutil, "which", lambda program, path: f"/bin/{program}")
+    monkeypatch.setattr(deploy_hook, "ENGINE_USER", "nobody")
+    monkeypatch.setattr(deploy_hook.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(deploy_hook, "_give", lambda folder, user: None)
     monkeypatch.setattr(
-        block, "run_command", lambda words, seconds, **options: ran.append(options)
+        deploy_hook.shutil, "which", lambda program, path: f"/bin/{program}"
     )
-    block.check_syntax(b"- a: b\n", tmp_path)
+    monkeypatch.setattr(
+        deploy_hook, "run_command", lambda words, seconds, **with_: ran.append(with_)
+    )
+    deploy_hook.check_syntax(b"- a: b\n", tmp_path)
     (options,) = ran
     assert (options["user"], options["group"]) == (NOBODY.pw_uid, NOBODY.pw_gid)
     assert 0 not in options["extra_groups"]
@@ -162,15 +163,15 @@ def test_a_check_that_does_not_end_is_ended(tmp_path, monkeypatch, script, words
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     monkeypatch.setattr(commands, "MOST_BYTES", 1000)
     limit = 60.0 if "echo" in script else 0.3
-    monkeypatch.setattr(block, "_CHECKING_S", limit)
+    monkeypatch.setattr(deploy_hook, "_CHECKING_S", limit)
     with problem("post-tasks-check-ended", words):
-        block.check_syntax(b"- a: b\n", tmp_path / "beside")
+        deploy_hook.check_syntax(b"- a: b\n", tmp_path / "beside")
 
 
 @root_only
 def test_root_checks_the_tasks_as_the_engines_user(monkeypatch):
     """Ansible loads plugins from that user's home."""
-    monkeypatch.setattr(block, "ENGINE_USER", "nobody")
+    monkeypatch.setattr(deploy_hook, "ENGINE_USER", "nobody")
     with tempfile.TemporaryDirectory() as name:
         program = Path(name) / "ansible-playbook"
         Path(name).chmod(0o755)
@@ -184,10 +185,10 @@ def test_root_checks_the_tasks_as_the_engines_user(monkeypatch):
         monkeypatch.setenv("PATH", f"{name}:/usr/bin:/bin")
         monkeypatch.setattr(tempfile, "tempdir", name)
         with pytest.raises(PostTasksProblem) as caught:
-            block.check_syntax(b"- a: b\n", Path(name) / "beside")
+            deploy_hook.check_syntax(b"- a: b\n", Path(name) / "beside")
         program.chmod(stat.S_IRWXU)
         with problem("ansible-missing", program, "by the engine's user"):
-            block.check_syntax(b"- a: b\n", Path(name) / "beside")
+            deploy_hook.check_syntax(b"- a: b\n", Path(name) / "beside")
         assert sorted(each.name for each in Path(name).iterdir()) == [
             "ansible-playbook",
             "beside",

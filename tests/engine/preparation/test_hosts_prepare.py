@@ -27,7 +27,7 @@ from support.engine.policy_files import joined, split
 
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
-from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
+from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
 from ovirt_rdma.engine_sdk_tools.preparation import plan
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import digest
@@ -46,13 +46,13 @@ from support.engine.engine_door import HttpDoor
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
-from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
+from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
 from ovirt_rdma.engine_sdk_tools.preparation import run
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url, folder, policy, *words = sys.argv[1:]
 cli_session.conversion_states = lambda: StateFolder(Path(folder))
-post_tasks.policy_of_engine = lambda: {"ovirt_rdma_policy_file": policy}
-post_tasks.read_settings = lambda collection: {}
+deploy_hook.policy_of_engine = lambda: {"ovirt_rdma_policy_file": policy}
+deploy_hook.read_settings = lambda collection: {}
 brief = lambda seconds: time.sleep(min(seconds, 0.01))
 true_session = cli_session.Session
 cli_session.Session = lambda settings: true_session(settings, sleep=brief)
@@ -91,9 +91,9 @@ class Fleet:
     def run(self, *words, door=True):
         policy = {"ovirt_rdma_policy_file": str(self.policy)}
         with self.states() as patched:
-            patched.setattr(post_tasks, "policy_of_engine", lambda: policy)
+            patched.setattr(deploy_hook, "policy_of_engine", lambda: policy)
             patched.setattr(
-                post_tasks, "read_settings", lambda collection: self.settings
+                deploy_hook, "read_settings", lambda collection: self.settings
             )
             given = self.door if door else None
             command = ("hosts", "prepare", *words)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.storage.benchmarks import RDMA, TCP, benchmark, counted, rates
 
 from ovirt_rdma.engine_sdk_tools.report.model import benchmarks_of
-from ovirt_rdma.engine_sdk_tools.report.picture import SCALE, bars_of, spread_text
+from ovirt_rdma.engine_sdk_tools.report.page import SCALE, bars_of, spread_text
 from ovirt_rdma.storage.benchmark.model import Setting, Spread
 
 pytestmark = pytest.mark.engine

@@ -20,7 +20,7 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     ServerPath,
     rate_text,
 )
-from ovirt_rdma.engine_sdk_tools.report.picture import MOST_SWITCHES, picture_of
+from ovirt_rdma.engine_sdk_tools.report.page import MOST_SWITCHES, picture_of
 from ovirt_rdma.host.facts.devices import Neighbour
 
 pytestmark = pytest.mark.engine

@@ -17,9 +17,8 @@ from support.storage.benchmarks import (
     rates,
 )
 
-from ovirt_rdma.storage.benchmark.limits import limits, possible
 from ovirt_rdma.storage.benchmark.model import NetworkPath, Rows, Setting
-from ovirt_rdma.storage.benchmark.verdict import verdict
+from ovirt_rdma.storage.benchmark.verdict import limits, possible, verdict
 
 READ, WRITE = "sequential-read", "sequential-write"
 RANDOM = "random-read"

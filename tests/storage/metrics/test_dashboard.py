@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from ovirt_rdma.storage.metrics.families import FAMILIES
+from ovirt_rdma.storage.metrics.exporter import FAMILIES
 from tools import dashboard
 from tools.metrics_reference import TOP, alerts
 

@@ -31,7 +31,7 @@ from ovirt_rdma.storage.health.state import (
     MountHealth,
     write_state,
 )
-from ovirt_rdma.storage.metrics import exporter, families
+from ovirt_rdma.storage.metrics import exporter
 from ovirt_rdma.storage.metrics.exporter import read_metrics, render
 
 _LINE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
@@ -84,7 +84,7 @@ def test_every_column_of_the_kernel_is_a_metric_of_the_connection(
     found = values(host)
     of_column = {
         one.value: one.name
-        for name, one in families.NAMED.items()
+        for name, one in exporter.NAMED.items()
         if name.startswith("connection_")
     }
     assert set(columns) <= set(of_column)
@@ -105,7 +105,7 @@ def test_operations_are_in_seconds_and_bytes_and_few(host):
     found = values(host)
     requests = found["ovirt_rdma_operation_requests_total"]
     named = {labels["operation"] for labels, _ in requests}
-    assert named == {*families.NAMED_OPERATIONS, "other"}
+    assert named == {*exporter.NAMED_OPERATIONS, "other"}
     for name, expected in (
         ("requests_total", 1000),
         ("received_bytes_total", 4096000),
@@ -476,9 +476,9 @@ def test_the_marks_of_vdsmd_that_cannot_be_read_are_a_problem(host):
 
 
 def test_every_family_is_named_once_and_as_prometheus_wants():
-    names = [family.name for family in families.FAMILIES]
+    names = [family.name for family in exporter.FAMILIES]
     assert len(set(names)) == len(names)
-    for family in families.FAMILIES:
+    for family in exporter.FAMILIES:
         assert re.fullmatch(r"ovirt_rdma_[a-z_]+[a-z]", family.name)
         assert family.help.endswith(".")
         assert "\\" not in family.help

@@ -13,7 +13,7 @@ import subprocess
 import pytest
 import yaml
 
-from ovirt_rdma.storage.metrics.families import FAMILIES
+from ovirt_rdma.storage.metrics.exporter import FAMILIES
 from tools import metrics_reference as reference
 from tools.metrics_reference import TOP, alerts
 
