@@ -272,19 +272,19 @@ def _good(
         result = "was" if restored.status == 0 else "could not be"
         after = f"; the earlier {POLICY_YAML} {result} restored"
     sentence, fix = _own_message(answer.err)
-    id, why = "host-command-failed", f"failed on {host}: "
+    id, why = "host-command-failed", f"{doing} failed on {host}: "
     why += sentence or f"exit status {answer.status}"
     by_hand = f"run it on the host: {doing}"
     if answer.status == _NO_COMMAND and doing.startswith("ovirt-rdma-host"):
         id, fix = "host-command-missing", _INSTALL
-        why = f"cannot run on {host}: the command ovirt-rdma-host is missing"
+        why = f"the command ovirt-rdma-host is missing on {host}"
     elif answer.status == _TOO_MUCH:
         id, fix = "host-answer-too-large", by_hand
-        why = f"printed more than {MOST_BYTES // 1_000_000} MB on {host}"
+        why = f"{doing} printed more than {MOST_BYTES // 1_000_000} MB on {host}"
     elif answer.status in _TIMED_OUT:
         id, fix = "host-command-timeout", by_hand
-        why = f"did not end in time on {host}"
-    raise _Wrong(id, f"{doing} {why}{after}", fix or by_hand)
+        why = f"{doing} did not end in time on {host}"
+    raise _Wrong(id, f"{why}{after}", fix or by_hand)
 
 
 def _place(error: Mapping[str, Any]) -> str:
