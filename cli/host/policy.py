@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
 import shlex
 import stat
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Optional
@@ -83,7 +87,7 @@ class Check(HostVerb):
         fix, counts = "", ""
         try:
             loaded = load_policy_file(path)
-            warnings = loaded.warnings_on(_client(context.root))
+            warnings = loaded.warnings_on(*_client(context.root))
             counts, drop_ins = policy_counts(loaded.policy), loaded.drop_ins
         except PolicyProblem as problem:
             if problem.exit_code == ExitCode.FAILED:
@@ -113,11 +117,18 @@ class Check(HostVerb):
         return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
 
 
-def _client(root: str) -> Optional[bool]:
-    """Return whether this host's NFS client is a vendor's; None if that is unknown."""
-    tree, reader = FileTree(root), HostReader(root)
+def _client(root: str) -> tuple[Optional[bool], frozenset[str]]:
+    """Return whether this host's NFS client is a vendor's, and the words of its nfs(5).
+    None, and no word: unknown.
+    """
+    tree, reader, page = FileTree(root), HostReader(root), b""
+    for name in ("nfs.5.gz", "nfs.5"):
+        data = tree.data(f"/usr/share/man/man5/{name}") or b""
+        with suppress(OSError, EOFError, zlib.error):
+            page = page or (gzip.decompress(data) if name.endswith("gz") else data)
+    words = re.findall(rb"[a-z][a-z0-9_.]+", page)
     modules = with_module_details(tree, reader.kernel_release(), reader.modules(), [])
-    return vendors_client(modules)
+    return vendors_client(modules), frozenset(word.decode() for word in words)
 
 
 def _remark(remark: Diagnostic, path: Path) -> dict[str, object]:
@@ -415,7 +426,7 @@ def _file(file: Optional[str], context: Context) -> Path:
 
 
 def _warn(loaded: PolicyFile, path: Path, context: Context) -> None:
-    for remark in loaded.warnings_on(_client(context.root)):
+    for remark in loaded.warnings_on(*_client(context.root)):
         context.output.message(f"warning: {remark.at(str(path))}")
 
 

@@ -28,7 +28,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.netdevs import port_of
-from ovirt_rdma.host.collect.rdma import RDMA_CLASS
+from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_rdma_devices
 from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, OvirtNetwork
 from ovirt_rdma.host.facts.model import Facts
@@ -120,7 +120,9 @@ def _netdevs_named(host: Host, name: str) -> tuple[str, ...]:
     """Return ``name``, or the netdevs of the RDMA device with that name."""
     if name not in host.tree.names(RDMA_CLASS):
         return (name,)
-    ports = {one: port_of(host.tree, one) for one in host.tree.names(NET_CLASS)}
+    tree = host.tree
+    devices = read_rdma_devices(tree, [], most_gids=1)
+    ports = {one: port_of(tree, one, devices) for one in tree.names(NET_CLASS)}
     return tuple(netdev for netdev, port in ports.items() if port and port[0] == name)
 
 

@@ -28,12 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Callable, Optional, TypeVar
 
-from ovirt_rdma.host.collect.rdma import (
-    RDMA_CLASS,
-    read_driver,
-    read_pci,
-    read_rdma_devices,
-)
+from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_driver, read_pci
 from ovirt_rdma.host.collect.tools import (
     IPOIB_MODES,
     Link,
@@ -236,14 +231,15 @@ def port_on_device(tree: FileTree, name: str) -> int:
     return int(text) + 1 if _DEV_PORT.fullmatch(text) else 1
 
 
-def port_of(tree: FileTree, name: str) -> Optional[PortOf]:
+def port_of(
+    tree: FileTree, name: str, devices: Sequence[RdmaDevice]
+) -> Optional[PortOf]:
     """Return the RDMA port of the Ethernet netdev ``name``, if it is not known by a
-    bond; None if there is none, or none yet.
+    bond; None if there is none, or none yet. Of ``devices``, one GID a port is enough.
     """
     netdev = _netdev(tree, name, Link(), [])
     if netdev is None or netdev.type != ARPHRD_ETHER:
         return None
-    devices = read_rdma_devices(tree, [], most_gids=1)
     return read_netdev_ports(tree, (netdev,), devices, {}).get(name)
 
 

@@ -666,12 +666,15 @@ def _between(
     Nothing if a connection was added or removed, because the kernel shows them in the
     same order only, or if it does not count them.
     """
-    grown = [
-        [growth(old.get(name), new.get(name)) for name in ("sends", "recvs")]
-        for old, new in zip(before, after)
-    ]
-    known = [(sent, got) for sent, got in grown if sent is not None and got is not None]
-    return known if len(known) == len(before) == len(after) else []
+    grown = []
+    for old, new in zip(before, after):
+        sends, recvs = old.get("sends"), old.get("recvs")
+        sent, got = new.get("sends"), new.get("recvs")
+        if sends is None or recvs is None or sent is None or got is None:
+            return []
+        # Below 0 where the mount was made again: that is no connection that stands.
+        grown.append((sent - sends, got - recvs))
+    return grown if len(before) == len(after) else []
 
 
 def _unanswered(grown: Sequence[tuple[int, int]]) -> int:

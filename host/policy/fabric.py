@@ -240,7 +240,8 @@ def _check(fabric: Given) -> None:
         for position, port in enumerate((manager or {}).get("ports", ()))
     ]
     named = [(place, port) for place, port in used if port != ALL]
-    for later, first in (*repeated(owned), *repeated(named)):
+    twice = [(later, first) for later, first in repeated(owned) if later[1] != first[1]]
+    for later, first in (*twice, *repeated(named)):
         sentence = f"{fabric.text(*later)} is already a port of {first[1]}"
         fabric.refuse(later, "guid-repeated", sentence)
     for place, port in used:

@@ -20,7 +20,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -42,6 +42,7 @@ from ovirt_rdma.host.policy.forms import (
 )
 from ovirt_rdma.host.policy.model import (
     DROP_IN,
+    INFINIBAND,
     MATCH,
     MOUNTING,
     POLICY,
@@ -434,12 +435,14 @@ class PolicyFile:
         return self.warnings_on()
 
     def warnings_on(
-        self, vendors_client: Optional[bool] = None
+        self,
+        vendors_client: Optional[bool] = None,
+        documented: Collection[str] = (),
     ) -> tuple[Diagnostic, ...]:
-        """Return the warnings for a host; ``vendors_client``: whether its NFS client is
-        a vendor's, None if that is unknown.
+        """Return the warnings for a host, with the arguments of
+        :func:`~ovirt_rdma.host.server_kinds.remarks`.
         """
-        odd = dict.fromkeys(self._odd_options(vendors_client))
+        odd = dict.fromkeys(self._odd_options(vendors_client, documented))
         return (*self._warnings(), *odd)
 
     @property
@@ -461,7 +464,9 @@ class PolicyFile:
         """Return the name of the drop-in that has ``rule``, "" for policy.yaml."""
         return Path(self._places[rule.number - 1][0].file).name
 
-    def _odd_options(self, vendors_client: Optional[bool]) -> Iterator[Diagnostic]:
+    def _odd_options(
+        self, vendors_client: Optional[bool], documented: Collection[str]
+    ) -> Iterator[Diagnostic]:
         for rule, (source, position) in zip(self.policy.nfs.rules, self._places):
             given = source.rules[position]
             path: KeyPath = ("nfs", "rules", position, "options")
@@ -469,14 +474,16 @@ class PolicyFile:
             if given is None or "options" not in given:
                 place, path = self._main, ("nfs", "defaults", "options")
             options, kind = MountOptions.parse(rule.options), kind_of(rule.server_kind)
-            for sentence in remarks(options, kind, vendors_client):
+            for sentence in remarks(options, kind, vendors_client, documented):
                 yield place.remark(path, sentence)
 
     def _warnings(self) -> Iterator[Diagnostic]:
         """Yield which rules never win: an earlier one certainly names all that they
         name.
         """
-        for rules in (self.policy.nfs.rules, self.policy.host.interfaces):
+        nfs, interfaces = self.policy.nfs.rules, self.policy.host.interfaces
+        kinds: dict[str, Sequence[Numbered]] = {"rules": nfs, "interfaces": interfaces}
+        for kind, rules in kinds.items():
             for position, later in enumerate(rules[:MOST_COMPARED]):
                 before = rules[:position]
                 earlier = next((r for r in before if _names_all_of(r, later)), None)
@@ -490,6 +497,14 @@ class PolicyFile:
                     f"{later.name!r} never wins: {earlier.name!r}{file} is before it "
                     "and names all that it names; write it before that one, or remove "
                     "one of the two",
+                )
+                yield source.remark(path, sentence)
+            if len(rules) > MOST_COMPARED:
+                source, path = self._place(rules[MOST_COMPARED])
+                sentence = Sentence(
+                    "rules-not-compared",
+                    f"only the first {MOST_COMPARED} {kind} are checked for rules that "
+                    "never win; this and later ones are not",
                 )
                 yield source.remark(path, sentence)
 
@@ -602,7 +617,15 @@ def _by_line(remark: Diagnostic) -> tuple[str, int, str, str]:
 def _names_all_of(earlier: Numbered, later: Numbered) -> bool:
     """Whether ``earlier`` certainly names all that ``later`` names."""
     keys = ("server", "path") if isinstance(later, NfsRule) else MATCH.rows
-    return all(_covers(k, getattr(earlier, k), getattr(later, k)) for k in keys)
+    return all(_covers(k, getattr(earlier, k), _of(later, k)) for k in keys)
+
+
+def _of(rule: Numbered, key: str) -> Any:
+    value = getattr(rule, key)
+    # Only IPoIB has P_Keys.
+    if value is None and key == "link_layer" and getattr(rule, "pkey", None):
+        return INFINIBAND
+    return value
 
 
 def _covers(key: str, wide: Any, narrow: Any) -> bool:

@@ -48,6 +48,7 @@ from ovirt_rdma.host.collect.netdevs import (
     pfc_priorities,
     port_of,
 )
+from ovirt_rdma.host.collect.rdma import read_rdma_devices
 from ovirt_rdma.host.facts.devices import CELL, Buffer, Dcb, Offload
 from ovirt_rdma.host.facts.infiniband import full_member, full_member_bits, partition_of
 from ovirt_rdma.host.facts.uses import NetdevUsers
@@ -710,7 +711,8 @@ class RoceTos(NetdevSetting):
         )
 
     def _file(self, host: Host) -> Optional[str]:
-        port = port_of(host.tree, self.change.target)
+        devices = read_rdma_devices(host.tree, [], most_gids=1)
+        port = port_of(host.tree, self.change.target, devices)
         if port is None:
             return None
         return f"{RDMA_CM_CONFIG}/{port[0]}/ports/{port[1]}/default_roce_tos"
@@ -720,4 +722,11 @@ class RoceTos(NetdevSetting):
         file = self._file(host) or ""
         if host.tree.text(file) == value:
             return
-        Sysfs(self.change).write(host, file, value)
+        try:
+            host.write(host.path(file), f"{value}\n".encode())
+        except OSError as e:
+            raise EffectFailed(
+                "sysfs-write-failed",
+                f"{file}: {value} cannot be written: {e.strerror}",
+                "modprobe rdma_cm, and run this as root",
+            ) from None

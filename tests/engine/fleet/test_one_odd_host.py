@@ -380,6 +380,11 @@ def test_rules_that_never_win_are_looked_for_among_the_first_thousand():
 
     # Each is compared with those before it; more rules are no more work.
     assert looked(1000) == looked(3000) == 1000 * 999 // 2
+    assert not parse_policy(many_rules(1000), "p").warnings
+    (warning,) = parse_policy(many_rules(1001), "p").warnings
+    assert warning.line == 1004
+    assert warning.sentence.id == "rules-not-compared"
+    assert "1000" in warning.sentence
 
 
 # -- a bug of ours

@@ -300,7 +300,8 @@ def test_the_kernel_that_refuses_the_type_of_service(tmp_path):
     host.refusals[file] = errno.EACCES
     result = applied(host, wanted())
     assert result.outcome == ROLLED_BACK
-    assert f"{file}: the kernel does not accept 106" in result.sentence
+    assert f"{file}: 106 cannot be written" in result.sentence
+    assert "modprobe rdma_cm, and run this as root" in result.fix
 
 
 def test_configfs_is_mounted_where_it_is_not(host):

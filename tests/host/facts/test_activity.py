@@ -152,6 +152,8 @@ IDLE = [(5000, 5000), (9000, 9000)]
         # It is made again.
         (queues(closed=True), queues(closed=True), IDLE, 0),
         (QUEUED, queues(closed=True, sending=3), IDLE, 0),
+        # The mount was made again meanwhile, and counts from 0.
+        (QUEUED, QUEUED, [(3, 3), (1, 1)], 0),
     ],
 )
 def test_a_connection_on_which_requests_wait_for_nothing(queue, later, after, blocked):

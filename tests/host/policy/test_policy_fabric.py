@@ -55,6 +55,11 @@ def test_a_partition_has_members_defaults_and_a_key():
     )
 
 
+def test_a_guid_may_be_in_the_list_of_one_host_twice():
+    text = HOSTS.replace("231]", "231, 0x2c90300fb1231]")
+    assert fabric(text).hosts[0] == FabricHost("hv1", (G1, G1))
+
+
 @pytest.mark.parametrize("text", ["", "  partitions:\n", "  hosts: {}\n  defaults:\n"])
 def test_a_fabric_part_with_nothing_in_it_is_the_empty_policy(text):
     assert fabric(text) == FabricPolicy()

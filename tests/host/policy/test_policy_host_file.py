@@ -726,6 +726,8 @@ def two_rules(first, second):
     [
         ("link_layer: infiniband", "link_layer: infiniband"),
         ("link_layer: infiniband", "link_layer: infiniband, device: mlx4_0"),
+        # Only IPoIB has P_Keys.
+        ("link_layer: infiniband", "pkey: 0x8001"),
         ("device: '*'", "port: 1"),
         ("device: 'mlx*'", "device: mlx4_0, port: 1"),
         ("device: 'mlx*'", "device: 'mlx*'"),

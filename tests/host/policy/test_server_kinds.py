@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from support.command_line import run
 from support.fakes.fake_hosts import soft_roce
 from support.host import policy_mistakes
 
+from ovirt_rdma.host import server_kinds
 from ovirt_rdma.host.export import Export, MountOptions
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import rule_for
@@ -32,8 +34,8 @@ def mistakes(text: str) -> list[str]:
     return [str(one.at("p.yaml")) for one in policy_mistakes.mistakes(text)]
 
 
-def warned(text: str, client=None) -> list[tuple[str, str]]:
-    found = parse_policy(text, "p.yaml").warnings_on(client)
+def warned(text: str, client=None, documented=()) -> list[tuple[str, str]]:
+    found = parse_policy(text, "p.yaml").warnings_on(client, documented)
     return [(one.sentence.id, str(one.sentence)) for one in found]
 
 
@@ -86,7 +88,14 @@ def test_options_that_are_known():
         "noatime,nconnect=4,lookupcache=pos,nosuid,x-systemd.automount,max_connect=2"
     )
     assert warned(policy(names)) == []
+    # What a later nfs(5) has is known there.
     assert [one for one, _ in warned(policy("newest=1"))] == ["option-unknown"]
+    assert warned(policy("newest=1"), documented={"newest"}) == []
+
+
+def test_an_option_that_this_hosts_nfs_utils_does_not_document():
+    ((found, sentence),) = warned(policy("max_connect=2"), documented={"rsize"})
+    assert found == "option-too-new" and "2.6.1" in sentence
 
 
 # Vendors' own options
@@ -162,6 +171,18 @@ def test_policy_check_with_the_kernels_client_and_with_a_vendors(checked):
     assert "(warning)" not in result.out
 
 
+def test_policy_check_knows_the_words_of_this_hosts_nfs(checked):
+    page = b".TP 1.5i\n.BI newest= n\n.BI rsize= n\n"
+    place = "/usr/share/man/man5/nfs.5.gz"
+    text = policy("newest=1,xprtsec=none")
+    assert "newest is in neither" in checked(text).out
+    checked.host.write(place, gzip.compress(page))
+    out = checked(text).out
+    assert "newest" not in out and "it needs nfs-utils 2.6.3" in out
+    checked.host.write(place, b"not gzip")
+    assert "newest is in neither" in checked(text).out
+
+
 def test_nfs_mount_options_warns_of_the_engines_options(tmp_path, capsys):
     soft_roce(tmp_path)
     words = ("--root", str(tmp_path), "-o", "json")
@@ -194,6 +215,7 @@ def test_each_kind_has_its_sources_and_known_values():
         assert {*kind.versions, *kind.client_versions} <= {"3", "4.0", "4.1", "4.2"}
         assert bool(kind.client) == bool(kind.client_versions)
     assert not KNOWN & OF_VENDORS
+    assert set(server_kinds.NEWER) <= KNOWN
 
 
 @pytest.mark.parametrize(
