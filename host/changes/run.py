@@ -520,6 +520,8 @@ class HostRun:
         step without applied changes.
         """
         host = self.effects
+        # Before the plan, which is of what the host has then.
+        facts = None if allow_link_down else self.facts()
         with delayed_signals():
             writer = JournalWriter(self.journal, listener or self.listener)
             ledger = writer.ledger
@@ -535,11 +537,11 @@ class HostRun:
             if not ledger.applied:
                 return RunResult(None, DONE, "there are no changes to revert")
             plan = _plan_revert(host, ledger, only, ledger.next_run)
-            if not allow_link_down:
+            if facts is not None:
                 _refuse_in_use(
                     host,
                     plan,
-                    self.facts(),
+                    facts,
                     "refused: the interfaces are in use",
                     "and run this again; or allow it with --allow-link-down",
                 )
@@ -601,18 +603,19 @@ class HostRun:
     ) -> RunResult:
         host, reverts = self.effects, run.verb == REVERT
         interrupted = f"run {run.number} was interrupted"
+        facts = None if even_in_use else self.facts()
         if reverts:
             plan = _plan_revert(host, writer.ledger, run.only, run.number)
         else:
             plan = plan_undo(
                 host, writer.ledger, run.number, lambda entry: entry.run == run.number
             )
-        if not even_in_use:
+        if facts is not None:
             ends = "finished" if reverts else "rolled back"
             _refuse_in_use(
                 host,
                 plan,
-                self.facts(),
+                facts,
                 f"{interrupted}, and was not {ends}: the interfaces are in use",
                 "then: ovirt-rdma-host apply; or allow it: ovirt-rdma-host apply "
                 "--allow-link-down",

@@ -52,7 +52,7 @@ from ovirt_rdma.host.policy.model import digest as policy_digest
 from ovirt_rdma.host.policy.store import in_force, read
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN, Finding
 from ovirt_rdma.host.rules.registry import decide
-from ovirt_rdma.host.system.files import not_written, write_public
+from ovirt_rdma.host.system.files import PUBLIC_MODE, not_written, write_public
 from ovirt_rdma.host.system.json_codec import (
     Envelope,
     Records,
@@ -87,14 +87,14 @@ def log_in_at_boot(
     ``ready`` lets vdsmd start; it is called once, at the deadline also while a login
     still waits. ``note`` receives what was done and, at the end, what could not be.
     """
-    calls = [ready]
+    once = threading.Lock()
+    called: list[bool] = []
 
     def be_ready() -> None:
-        try:
-            call = calls.pop()
-        except IndexError:  # the other thread has called it
-            return
-        call()
+        with once:
+            if not called:
+                called.append(True)
+                ready()
 
     boot_s = max(0.0, BOOT_S - age_s)
     deadline = clock() + boot_s
@@ -261,14 +261,26 @@ class Capabilities(Task):
 
 
 def _keep(path: Path, text: Optional[str]) -> None:
-    """Give the file ``path`` this text, or remove it. Raises Problem."""
-    if text is not None:
-        write_public(path, text)
-        return
+    """Give the file ``path`` this text, or remove it, unless it is so. Raises
+    Problem.
+    """
     try:
-        path.unlink(missing_ok=True)
+        present = _present(path)
+        if text is None and present is not None:
+            path.unlink()
     except OSError as error:
         raise not_written(error, path) from error
+    if text is not None and text.encode() != present:
+        write_public(path, text)
+
+
+def _present(path: Path) -> Optional[bytes]:
+    """Return the text of the file; None if there is none, "" if vdsm cannot read it."""
+    try:
+        readable = path.stat().st_mode & 0o777 == PUBLIC_MODE and path.is_file()
+        return read_file(path) if readable else b""
+    except FileNotFoundError:
+        return b"" if path.is_symlink() else None
 
 
 _DAY_S = 86400.0

@@ -10,6 +10,7 @@ ours, or another enabled mode, is a reason to refuse.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -365,8 +366,12 @@ def _carry_out_step(
 def _change_file(step: Step, path: Path, texts: Mapping[Step, str]) -> None:
     folder = path.parent
     if step in (MAKE_LINK, WRITE_MARKER, WRITE_NOTE) and not folder.is_dir():
-        folder.mkdir()
-        folder.chmod(0o755)  # whatever the umask is
+        # Not a mode of its own afterwards: a kill in between would leave it closed.
+        umask = os.umask(0o022)
+        try:
+            folder.mkdir()
+        finally:
+            os.umask(umask)
         sync_directory(folder.parent)
     if step == MAKE_LINK:
         path.symlink_to(DROPIN_SOURCE)

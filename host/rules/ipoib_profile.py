@@ -582,7 +582,14 @@ _ROCE_SOURCE = "ethtool(8), nm-settings-nmcli(5) ethtool.feature-tso"
 
 def _refusal(view: View, interface: Interface, tso: Tso, target: str) -> str:
     """Return a clause why TSO cannot be set to ``target``; empty if it can."""
+    fixed = [name for name in tso.on if name not in tso.changeable]
     if target == OFF:
+        # Of an Ethernet netdev all is turned off, or nothing.
+        if fixed and not interface.is_ipoib and len(fixed) < len(tso.on):
+            return Sentence(
+                "tso-fixed",
+                f"the driver does not support turning {', '.join(fixed)} off ([fixed])",
+            )
         if tso.on and not set(tso.on) & set(tso.changeable):
             return Sentence(
                 "tso-fixed", "the driver does not support turning it off ([fixed])"

@@ -416,7 +416,8 @@ def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome
             f"delete all but one (dcb app del dev {name} dscp-prio)",
         )
     elif wanted.buffer is not None:
-        settings["buffers"], refused = _buffers(base, dcb, priority, wanted.buffer)
+        buffers, refused = _buffers(base, dcb, priority, wanted.buffer)
+        settings.update({"buffers": buffers} if buffers else {})
     differ = {one: to for one, to in settings.items() if dcb.value(one) != to}
     ends = () if wanted.ecn != ON else _ecn_files(name, dcb, priority)
     if not differ and not ends and not refused:
@@ -437,10 +438,9 @@ def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome
             f"ovirt-rdma sets this for {_SET_BY_DCB} only, and {name} has "
             f"{base.netdev.driver}: set it by its vendor's guide, at each boot",
         )
-    yield about.warns(
-        f"{name} has {before or 'other buffers'}; the policy's lossless class needs "
-        f"{after or 'a buffer'}",
-    )
+    before = before or ("other buffers" if dcb.buffers else "no buffers that it shows")
+    after = after or f"a buffer of {wanted.buffer} bytes"
+    yield about.warns(f"{name} has {before}; the policy's lossless class needs {after}")
     yield about.step(
         f"make priority {priority} of {name} lossless, for DSCP {wanted.code_point}",
         before,

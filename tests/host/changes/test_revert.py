@@ -136,6 +136,18 @@ def test_what_others_changed_since_is_left_and_said(there, journal):
     assert journal.ledger().applied == ()
 
 
+def test_what_others_change_while_the_host_is_read_is_left_too(there, journal):
+    applied(there, journal, [step(mtu("1500"))])
+
+    def facts():
+        there.put(mtu(""), "1280")
+        return there.facts
+
+    (left,) = revert(there, journal, facts, Told()).left
+    assert left.why.id == "value-changed-by-others"
+    assert value(there, mtu("")) == "1280"
+
+
 def test_what_others_changed_stays_while_the_rest_of_its_step_goes_back(journal):
     """Restoring connected mode sets an MTU by itself."""
     there = FakeHost(host(netdev("ib0", 9000, "connected")))

@@ -60,6 +60,9 @@ def test_mode_vdsmd_and_a_policy(host):
     path = under(host.root, CAPS_JSON)
     assert path.stat().st_mode & 0o777 == 0o644
     assert path.parent.stat().st_mode & 0o777 == 0o755
+    inode = path.stat().st_ino
+    write(host)
+    assert path.stat().st_ino == inode
     host.disable()
     write(host)
     assert caps(host) is None
@@ -153,6 +156,9 @@ def test_the_interfaces_are_there_while_the_host_is_enabled(host, fabric, mode):
     ]
     path = under(host.root, INTERFACES_JSON)
     assert path.stat().st_mode & 0o777 == 0o644
+    inode = path.stat().st_ino
+    write(host, run)
+    assert path.stat().st_ino == inode
     host.disable()
     write(host, run)
     assert interfaces(host) is None

@@ -103,7 +103,7 @@ class Host:
             str(path.relative_to(self.root)): (
                 ("link", str(path.readlink()))
                 if path.is_symlink()
-                else ("folder",)
+                else ("folder", path.stat().st_mode)
                 if path.is_dir()
                 else ("file", path.read_bytes(), path.stat().st_mode)
             )

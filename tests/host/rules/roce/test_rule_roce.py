@@ -373,6 +373,19 @@ def test_tso_that_the_profile_would_turn_on_again(now, more, verdict):
     assert step.users == ("nfs: 10.0.0.1:/data at /mnt",)
 
 
+def test_tso_of_which_the_driver_keeps_a_part_is_left():
+    """Else the step would be done, be planned again, and the run be rolled back."""
+    facts = _host(ethernet(offloads=(BOTH_ON[0], Offload(TSO6, True, fixed=True))))
+    refused = "the driver does not support turning tx-tcp6-segmentation off ([fixed])"
+    assert findings(ipoib_profile.TSO_ROCE, facts, _tso("off"))["ens1"] == (
+        "FAIL",
+        f"TSO of ens1 is on, and the policy's off is not possible: {refused} | "
+        "set tso: auto for it in the policy",
+    )
+    step = steps(ipoib_profile.TSO_ROCE, facts, _tso("off"))["ens1"]
+    assert (step.changes, step.refused) == ((), refused)
+
+
 def test_tso_that_is_kept_already():
     manager = _profile(**{"ethtool__feature-tso": "off"})
     host = _host(ethernet(offloads=BOTH_OFF), network_manager=manager)

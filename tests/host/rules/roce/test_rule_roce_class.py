@@ -82,7 +82,7 @@ def test_without_a_class_in_the_policy_nothing_is_said(rule):
             "has dscp-26 3,4; the policy's",
         ),
         (FINE, wanted(4), "WARN", "needs pfc 4, dscp-34 4"),
-        (FINE, wanted(buffer=99999), "WARN", "needs buffers "),
+        (FINE, wanted(buffer=99999), "WARN", "needs a buffer of 99999 bytes | "),
         (replace(FINE, ecn_priorities=(0,)), wanted(), "WARN", "needs ecn on"),
         (replace(FINE, ecn_priorities=(0,)), wanted(ecn="off"), "PASS", "only, DSCP"),
     ],
@@ -93,6 +93,15 @@ def test_the_class(dcb, policy, verdict, words):
     assert words in found[1]
     made = steps(roce.CLASS, host(dcb), policy)
     assert bool(made) == (verdict == "WARN" and "unknown" not in words)
+
+
+def test_a_netdev_that_shows_no_receive_buffers_gets_none():
+    step = steps(roce.CLASS, host(FINE), wanted(buffer=99999))["ens1"]
+    assert (step.refused, step.changes) == ("ens1 shows no receive buffers", ())
+    assert "buffers " not in step.after
+    shown = replace(FINE, pfc_priorities=())
+    step = steps(roce.CLASS, host(shown), wanted(buffer=99999))["ens1"]
+    assert (step.before, step.after) == ("pfc none", "pfc 3")
 
 
 def test_the_step_takes_the_link_down_and_names_whom_that_interrupts():
