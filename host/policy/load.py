@@ -283,6 +283,9 @@ def read_policy_files(
         fix = "create the file; an empty policy is valid and changes nothing"
         missing = "policy-file-missing", "there is no such policy file"
         raise _unusable(path, *missing, fix) from error
+    except IsADirectoryError as error:
+        folder = "policy-file-folder", "is a directory, not a policy file"
+        raise _unusable(path, *folder, "name the file in it") from error
     except OSError as error:
         raise _unreadable(path, error) from error
     if len(raw) > left:

@@ -191,7 +191,7 @@ def _blocked(view: View, interface: Interface) -> tuple[str, str]:
     if foreign:
         why = (
             f"the profile {foreign.name!r} of this port names the netdev "
-            f"{foreign.interface_name}"
+            f"{foreign.interface_name}, but the netdev was renamed to {name}"
         )
         return Sentence("profile-of-other-netdev", why), (
             f"nmcli connection modify {foreign.uuid} {INTERFACE_NAME} "

@@ -563,7 +563,9 @@ def _tso(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
         yield about.passes(f"{shown}: {reason}")
         return
     elif all(change.kind == PROFILE for change in changes):
-        yield about.warns(f"{shown}, but its profile will turn it {_OTHER[target]}")
+        verdict = WARN if is_ipoib else FAIL
+        sentence = f"{shown}, but its profile will turn it {_OTHER[target]}"
+        yield about.finds(verdict, sentence)
     else:
         yield about.fails(f"{shown}, but should be {target}: {reason}")
     yield _tso_step(
@@ -582,17 +584,15 @@ _ROCE_SOURCE = "ethtool(8), nm-settings-nmcli(5) ethtool.feature-tso"
 
 def _refusal(view: View, interface: Interface, tso: Tso, target: str) -> str:
     """Return a clause why TSO cannot be set to ``target``; empty if it can."""
-    fixed = [name for name in tso.on if name not in tso.changeable]
     if target == OFF:
-        # Of an Ethernet netdev all is turned off, or nothing.
-        if fixed and not interface.is_ipoib and len(fixed) < len(tso.on):
+        fixed = [name for name in tso.on if name not in tso.changeable]
+        every = len(fixed) == len(tso.on)
+        # Of IPoIB what can be is turned off.
+        if fixed and (every or not interface.is_ipoib):
+            what = "it" if every else ", ".join(fixed)
             return Sentence(
                 "tso-fixed",
-                f"the driver does not support turning {', '.join(fixed)} off ([fixed])",
-            )
-        if tso.on and not set(tso.on) & set(tso.changeable):
-            return Sentence(
-                "tso-fixed", "the driver does not support turning it off ([fixed])"
+                f"the driver does not support turning {what} off ([fixed])",
             )
         return ""
     if interface.is_ipoib and is_connectx_a0(interface.device):

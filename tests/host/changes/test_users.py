@@ -6,9 +6,9 @@ And random netdevs on each other, with an oracle that goes from the user down.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -249,9 +249,9 @@ def at_boot(facts: Facts, case: Case) -> str:
         changes=(replace(case.change, before=None),),
         place=Place(),
     )
-    with pytest.MonkeyPatch.context() as patched:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(boot, "HostReader", Reader)
-        patched.setattr(boot, "_tried", lambda *_: boot.Path(os.devnull))
+        patched.setattr(boot, "_tried", lambda *_: boot.Path(folder, "tried"))
         _, said = boot._restore(Effects(), None, setting)
     assert said
     return "" if done else said

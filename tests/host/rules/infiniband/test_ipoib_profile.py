@@ -99,7 +99,10 @@ def test_the_name_that_a_profile_lacks_is_added(there, effect):
 def test_a_renamed_netdev_is_said_and_nothing_is_made(address):
     facts = host(profiles=[profile("ib5", mac=address, active=False)])
     text = finding(facts, policy(transport_mode="connected", mtu=9000), ID)
-    assert text.startswith("FAIL the profile 'ib5' of this port names the netdev ib5 |")
+    assert text.startswith(
+        "FAIL the profile 'ib5' of this port names the netdev ib5, but the netdev was "
+        "renamed to ib0 |"
+    )
     assert "nmcli connection modify uuid-ib5 connection.interface-name ib0" in text
     plan = steps(facts, policy(transport_mode="connected", mtu=2044, tso="off"))
     assert list(plan) == ["IPOIB-MODE-01/ib0", "IPOIB-MTU-01/ib0", "IPOIB-TSO-02/ib0"]
