@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable, Optional
 
 from ovirt_rdma.host.errors import Sentence
@@ -610,7 +610,10 @@ def _priority_finding(
     if priorities <= set(lossless):
         return about.passes(f"{name} has {shown}; {have}")
     guess = ", as far as the kernel shows" if port.port.default_gid_type is None else ""
-    wanted = RoceClass(lossless[0]).tos
+    known = [e.value for e in dcb.dscp_priorities or () if e.priority == lossless[0]]
+    usual = RoceClass(lossless[0])
+    dscp = min(known) if known and usual.code_point not in known else None
+    wanted = replace(usual, dscp=dscp).tos
     fix = (
         f"set default_roce_tos to {wanted} ({wanted & ~2} without ECN) at each boot, "
         f"on the server too: mkdir -p {folder}; echo {wanted} > {file}"

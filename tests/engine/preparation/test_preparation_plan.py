@@ -45,6 +45,7 @@ from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     plan_preparation,
 )
 from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, REBOOT
 
 pytestmark = pytest.mark.hypervisor
 
@@ -164,6 +165,16 @@ def test_a_report_says_what_is_to_be_done():
     assert not look_at(report("hv1", problem="no answer"), wish).known
     keep = PreparationRequest()
     assert look_at(report("hv1", facts=facts(), status=status(text)), keep).reason == ""
+
+
+def test_a_step_that_needs_a_restart_needs_a_maintenance(monkeypatch):
+    effects = (LIVE, LINK_DOWN, REBOOT, REBOOT)
+    steps = tuple(SimpleNamespace(effect=effect) for effect in effects)
+    monkeypatch.setattr(plan, "decide", lambda *_: SimpleNamespace(applicable=steps))
+    text = rules("prefer-rdma")
+    wish = PreparationRequest(policy=parse_policy(text, "p").policy)
+    look = look_at(report("hv1", facts=facts(), status=status(text)), wish)
+    assert look == Look(True, "4 steps of its plan are not applied", 3, 2)
 
 
 def step_of(state, **statuses):

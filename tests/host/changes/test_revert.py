@@ -148,6 +148,25 @@ def test_what_others_change_while_the_host_is_read_is_left_too(there, journal):
     assert value(there, mtu("")) == "1280"
 
 
+def test_nor_is_it_taken_back_with_an_interrupted_run(there, journal):
+    def cut(act):
+        raise PowerCut
+
+    tso = Change("offload", "ib0", None, "off", "tx-tcp-segmentation")
+    there.on_undo = cut
+    applied(there, journal, [step(mtu("1500")), step(tso, rule="IPOIB-TSO-02")])
+    with pytest.raises(PowerCut):
+        _revert(there, journal)
+    there.on_undo = lambda act: None
+
+    def facts():
+        there.put(mtu(""), "1280")
+        return there.facts
+
+    recover(there, journal, there.now(), Told(), facts)
+    assert value(there, mtu("")) == "1280"
+
+
 def test_what_others_changed_stays_while_the_rest_of_its_step_goes_back(journal):
     """Restoring connected mode sets an MTU by itself."""
     there = FakeHost(host(netdev("ib0", 9000, "connected")))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import math
 import threading
+import time
 
 import pytest
 from support.fakes.fake_block import GUID, FakeBlock
@@ -17,6 +18,7 @@ from ovirt_rdma.host.block import sessions as sessions_module
 from ovirt_rdma.host.block import sessions as srp_module
 from ovirt_rdma.host.block.sessions import Srp
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.daemon import tasks
 from ovirt_rdma.host.daemon.tasks import BOOT_S, BlockLogins, log_in_at_boot
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.block import BlockPolicy
@@ -125,6 +127,25 @@ def test_without_a_policy_vdsmd_starts(site):
     assert (site.boot(), site.ready, site.told) == ([], [1000.0], [])
     site.root.write(POLICY_JSON, "{")
     assert (site.boot(), len(site.ready), len(site.told)) == ([], 2, 1)
+
+
+def test_it_does_not_end_while_vdsmd_is_being_let_go(site, monkeypatch):
+    """The deadline comes during the last login: the unit ends after it is ready."""
+    begun = threading.Event()
+
+    def slow():
+        begun.set()
+        time.sleep(0.3)
+        site.ready.append(site.now)
+
+    def targets(block):
+        begun.wait(10)
+        return []
+
+    monkeypatch.setattr(site, "be_ready", slow)
+    monkeypatch.setattr(tasks, "_targets", targets)
+    site.boot(age_s=BOOT_S)
+    assert site.ready == [1000.0]
 
 
 def gone(site):

@@ -27,6 +27,7 @@ from ovirt_rdma.host.facts.devices import (
     NetworkManager,
     Offload,
     OvirtNetwork,
+    PriorityOf,
     Profile,
     Property,
     RdmaDevice,
@@ -506,6 +507,23 @@ def test_ecn(dcb, verdict, words):
     found = findings(roce.ECN, _host(ethernet(dcb=dcb)))["ens1"]
     assert found[0] == verdict
     assert words in found[1]
+
+
+@pytest.mark.parametrize(
+    ("entries", "tos"),
+    [
+        # DSCP 26 if it may have the priority: the host shows no other that has it.
+        ((), 106),
+        ((PriorityOf(26, 3), PriorityOf(24, 3)), 106),
+        ((PriorityOf(46, 3), PriorityOf(48, 3), PriorityOf(26, 0)), 186),
+    ],
+)
+def test_the_type_of_service_to_set_is_one_that_has_the_priority_here(entries, tos):
+    dcb = Dcb((3,), trust="dscp", dscp_priorities=entries)
+    host = _host(ethernet(dcb=dcb), device=roce_device(default_tos=0))
+    verdict, text = findings(roce.PFC, host)["ens1"]
+    assert verdict == "WARN"
+    assert f"set default_roce_tos to {tos} ({tos - 2} without ECN) at each boot" in text
 
 
 @pytest.mark.parametrize("rule", [roce.PFC, roce.ECN])
