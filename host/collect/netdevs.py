@@ -232,7 +232,7 @@ def port_on_device(tree: FileTree, name: str) -> int:
 
 
 def port_of(
-    tree: FileTree, name: str, devices: Sequence[RdmaDevice]
+    tree: FileTree, name: str, devices: tuple[RdmaDevice, ...]
 ) -> Optional[PortOf]:
     """Return the RDMA port of the Ethernet netdev ``name``, if it is not known by a
     bond; None if there is none, or none yet. Of ``devices``, one GID a port is enough.

@@ -15,12 +15,15 @@ from support.fakes.fake_hosts import connectx5_roce, soft_roce
 from support.fakes.fake_root import Pci
 from support.host.effects_host import Told, apply_steps, revert
 from support.host.rule_cases import host_policy
+from support.problems import problem
 
 from ovirt_rdma.host.changes.boot import restore_netdev
 from ovirt_rdma.host.changes.journal import DONE, ROLLED_BACK, Journal
+from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.changes.plan import gate
 from ovirt_rdma.host.changes.run import RunRequest, change_status
 from ovirt_rdma.host.policy.model import InterfaceRule, RoceClass
+from ovirt_rdma.host.rules.base import ROCE_TOS, Change
 from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
@@ -301,7 +304,10 @@ def test_the_kernel_that_refuses_the_type_of_service(tmp_path):
     result = applied(host, wanted())
     assert result.outcome == ROLLED_BACK
     assert f"{file}: 106 cannot be written" in result.sentence
-    assert "modprobe rdma_cm, and run this as root" in result.fix
+    tos = Change(ROCE_TOS, "eth0", "0", "106")
+    with problem("sysfs-write-failed", f"{file}: 106 cannot be written") as caught:
+        kind_of(tos).put(host.effects(), "106")
+    assert caught.value.fix == "modprobe rdma_cm, and run this as root"
 
 
 def test_configfs_is_mounted_where_it_is_not(host):
