@@ -689,6 +689,10 @@ def test_modules_that_cannot_be_loaded(modules, expected):
             (".mlx4-core", "key-repeated", "mlx4_core"),
         ),
         (
+            "{svcrdma: {a: 1}, rpcrdma: {b: 1}}",  # its alias
+            (".rpcrdma", "key-repeated", "svcrdma"),
+        ),
+        (
             "{m*: {a: 1}}",
             (".'m*'", "module-name-invalid", "'m*'"),
         ),
