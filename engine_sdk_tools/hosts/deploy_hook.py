@@ -12,9 +12,9 @@ SELinux label stay as they are, and a symbolic link stays a link. A second run a
 same time gets exit code 75.
 
 The check is the real ``ansible-playbook --syntax-check`` on a play that takes the tasks
-in as the engine's playbook does (ovirt-host-deploy.yml:39-41), with its roles and
-settings; no task is carried out. Plugins are loaded, also from the home of the engine's
-user, so root runs it as that user.
+in as the engine's playbook does (ovirt-host-deploy.yml:39-41), with its roles, settings
+and variables; no task is carried out. Plugins are loaded, also from the home of the
+engine's user, so root runs it as that user.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ import json
 import os
 import pwd
 import re
+import shlex
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -71,12 +73,15 @@ SETTINGS = "/etc/ovirt-rdma/host-deploy.yml"
 # What the file states, compared with what this version would write.
 MISSING, INSTALLED, OUTDATED, EDITED = "missing", "installed", "outdated", "edited"
 
-_MARK = re.compile(rb"^ *# (BEGIN|END) ovirt-rdma\b.*$", re.MULTILINE)
+# A carriage return alone ends a line of YAML too (YAML 1.1, 5.4).
+_LINE = rb"(?:^|(?<=\r))"
+_MARK = re.compile(_LINE + rb"( *)# (BEGIN|END) ovirt-rdma\b.*$", re.MULTILINE)
 _FIRST = re.compile(
     r"( *)# BEGIN ovirt-rdma (?P<flags>[a-z ]*)\(sha256:(?P<digest>[0-9a-f]{64}); .*"
 )
-# The first dash has the indentation of the tasks.
-_DASH = re.compile(r"^( *)-(?=\s|$)", re.MULTILINE)
+# The first dash has the indentation of the tasks; it may be behind a byte order mark.
+_DASH = re.compile(_LINE + rb"(?:\xef\xbb\xbf)?( *)-(?=\s|$)", re.MULTILINE)
+_END_OF_LIST = re.compile(_LINE + rb"\.\.\.(?=\s|$)", re.MULTILINE)
 # The file did not exist; a line break was added before the block.
 _NEW, _BREAK = "new", "break"
 _START_OF_FILE = b"---\n"
@@ -181,10 +186,12 @@ def tasks_of(collection: str = COLLECTION) -> str:
 
 def find(content: bytes, collection: str = COLLECTION) -> Found:
     """Return the block in ``content``. Raises PostTasksProblem for incomplete marks."""
-    marks = list(_MARK.finditer(content))
+    # A text in a task can have such a line, further to the right than the tasks.
+    column = _indent(content)
+    marks = [mark for mark in _MARK.finditer(content) if mark[1] == column]
     if not marks:
         return Found(MISSING)
-    if [mark[1] for mark in marks] != [b"BEGIN", b"END"]:
+    if [mark[2] for mark in marks] != [b"BEGIN", b"END"]:
         places = ", ".join(str(content.count(b"\n", 0, m.start()) + 1) for m in marks)
         raise PostTasksProblem(
             "post-tasks-marks-incomplete",
@@ -195,19 +202,20 @@ def find(content: bytes, collection: str = COLLECTION) -> Found:
     start, line_end = marks[0].start(), content.find(b"\n", marks[1].end())
     end = len(content) if line_end < 0 else line_end + 1
     lines = content[start:end].decode("utf-8", "replace").splitlines()
-    indent = lines[0][: lines[0].index("#")]
+    indent = column.decode()
     first = _FIRST.fullmatch(lines[0])
     flags = tuple(first["flags"].split()) if first else ()
     inside = "".join(f"{line}\n" for line in lines[1:-1])
     # If somebody has added tasks after the block, the line break is theirs.
-    added = _BREAK in flags and end == len(content) and content[:start].endswith(b"\n")
+    added = _line_break(content) if _BREAK in flags and end == len(content) else b""
+    before = len(added) if content[:start].endswith(added) else 0
     if first is None or _digest(inside) != first["digest"]:
         state = EDITED
     elif inside == _indented(tasks_of(collection), indent):
         state = INSTALLED
     else:
         state = OUTDATED
-    return Found(state, start, end, int(added), indent, flags)
+    return Found(state, start, end, before, indent, flags)
 
 
 def installed(
@@ -220,20 +228,23 @@ def installed(
     block can be added.
     """
     if content is None:
-        return _START_OF_FILE + _block("", collection, _NEW)
+        return _START_OF_FILE + _block("", b"\n", collection, _NEW)
     found = find(content, collection)
     if found.state == INSTALLED:
         return content
     if found.state == EDITED and not force:
         raise _edited("replaces it")
+    line_break = _line_break(content)
     if found.state != MISSING:
-        block = _block(found.indent, collection, *found.flags)
+        block = _block(found.indent, line_break, collection, *found.flags)
         return content[: found.start] + block + content[found.end :]
     theirs = _events(content)
-    dash = _DASH.search(_text(content))
-    broken = bool(content) and not content.endswith(b"\n")
-    block = _block(dash[1] if dash else "", collection, *[_BREAK] * broken)
-    merged = content + b"\n" * broken + block
+    mark = _END_OF_LIST.search(content)
+    head = content[: mark.start()] if mark else content
+    broken = bool(head) and not head.endswith((b"\n", b"\r"))
+    indent = _indent(content).decode()
+    block = _block(indent, line_break, collection, *[_BREAK] * broken)
+    merged = head + line_break * broken + block + content[len(head) :]
     every: list[tuple[Any, ...]] = []
     with contextlib.suppress(PostTasksProblem):
         every = _events(merged)
@@ -261,11 +272,22 @@ def removed(content: bytes, *, force: bool = False) -> Optional[bytes]:
     return None if _NEW in found.flags and rest == _START_OF_FILE else rest
 
 
-def _block(indent: str, collection: str, *flags: str) -> bytes:
+def _block(indent: str, line_break: bytes, collection: str, *flags: str) -> bytes:
     inside = _indented(tasks_of(collection), indent)
     flag = "".join(f"{word} " for word in flags)
     first = f"# BEGIN ovirt-rdma {flag}(sha256:{_digest(inside)}; {_NOTE})"
-    return f"{indent}{first}\n{inside}{indent}# END ovirt-rdma\n".encode()
+    block = f"{indent}{first}\n{inside}{indent}# END ovirt-rdma\n".encode()
+    return block.replace(b"\n", line_break)
+
+
+def _indent(content: bytes) -> bytes:
+    dash = _DASH.search(content)
+    return dash[1] if dash else b""
+
+
+def _line_break(content: bytes) -> bytes:
+    """Return the line break of the file's first line."""
+    return b"\r\n" if re.match(rb"[^\n]*\r\n", content) else b"\n"
 
 
 def _indented(text: str, indent: str) -> str:
@@ -329,6 +351,48 @@ PLAYBOOK = "ovirt-host-deploy.yml"
 _CHECKING_S = 120.0
 # Of ansible-core since 2.19, and before.
 _PLACE = re.compile(r"post_tasks\.yml(?::|': line )(\d+)")
+# What the engine passes to its playbook (InstallVdsInternalCommand.java:286-334), by
+# name; tasks of others may use it where Ansible wants the value early.
+_ENGINE_VARIABLES = [
+    "host_deploy_cluster_name",
+    "host_deploy_cluster_switch_type",
+    "host_deploy_cluster_version",
+    "host_deploy_firewall_type",
+    "host_deploy_gluster_enabled",
+    "host_deploy_gluster_supported",
+    "host_deploy_iptables_rules",
+    "host_deploy_kdump_destination_address",
+    "host_deploy_kdump_destination_port",
+    "host_deploy_kdump_integration",
+    "host_deploy_kdump_message_interval",
+    "host_deploy_kernel_cmdline_new",
+    "host_deploy_kernel_cmdline_old",
+    "host_deploy_origin_type",
+    "host_deploy_override_firewall",
+    "host_deploy_ovn_central",
+    "host_deploy_ovn_tunneling_interface",
+    "host_deploy_post_tasks",
+    "host_deploy_tuned_profile",
+    "host_deploy_vdsm_encrypt_host_communication",
+    "host_deploy_vdsm_min_version",
+    "host_deploy_vdsm_port",
+    "host_deploy_vdsm_ssl_ciphers",
+    "host_deploy_virt_enabled",
+    "host_deploy_vnc_tls",
+    "hosted_engine_deploy_action",
+    "hosted_engine_host_id",
+    "hosted_engine_tmp_cfg_file",
+    "ovirt_ca_cert",
+    "ovirt_ca_key",
+    "ovirt_engine_usr",
+    "ovirt_organizationname",
+    "ovirt_pki_dir",
+    "ovirt_qemu_ca_cert",
+    "ovirt_san",
+    "ovirt_signcerttimeoutinseconds",
+    "ovirt_vds_certificate_validity_in_days",
+    "ovirt_vds_hostname",
+]
 # import_tasks reads the file now, include_tasks only during the run.
 _TASK = {"import_tasks": "tasks/post_tasks.yml"}
 _PLAY = [{"hosts": "all", "remote_user": "root", "tasks": [_TASK]}]
@@ -391,7 +455,7 @@ def check_syntax(content: bytes, beside: Path, project: str = PROJECT) -> None:
         raise _no_ansible(
             "ansible-playbook is not installed, so nothing can be checked"
         )
-    words = [program, "--syntax-check", "-i", "hosts", "play.yml"]
+    words = [program, "--syntax-check", "-i", "hosts", "-e", "@vars.json", "play.yml"]
     user = _engine_user()
     with private_folder() as name:
         folder = Path(name)
@@ -426,6 +490,11 @@ def _no_ansible(why: str) -> PostTasksProblem:
 
 
 def _write_play(folder: Path, content: bytes, beside: Path, project: str) -> None:
+    values = {
+        **dict.fromkeys(_ENGINE_VARIABLES, "value"),
+        "ovirt_engine_usr": "/usr/share/ovirt-engine",
+        "ovirt_pki_dir": "/etc/pki/ovirt-engine",
+    }
     tasks = folder / "tasks"
     tasks.mkdir()
     for other in beside.iterdir():
@@ -433,6 +502,7 @@ def _write_play(folder: Path, content: bytes, beside: Path, project: str) -> Non
             (tasks / other.name).symlink_to(other.absolute())
     (tasks / "post_tasks.yml").write_bytes(content)
     (folder / "play.yml").write_text(json.dumps(_PLAY), encoding="utf-8")
+    (folder / "vars.json").write_text(json.dumps(values), encoding="utf-8")
     (folder / "hosts").write_text("host.example.com ansible_port=22\n")
     top = Path(project)
     for part in ("roles", "filter_plugins", "library"):
@@ -480,8 +550,10 @@ def _reason(text: str) -> str:
     message = re.split(r"ERROR! |\[ERROR\]: ", text, maxsplit=1)[-1]
     place = _PLACE.search(message)
     where = f"line {place[1]}: " if place else ""
-    lines = filter(None, map(str.strip, message.splitlines()))
-    return where + next(lines, "it printed nothing")
+    lines = [line for line in map(str.strip, message.splitlines()) if line]
+    # The second line names the file that cannot be read.
+    shown = lines[: 1 + ("retrieve file contents" in message)]
+    return where + (" ".join(shown) or "it printed nothing")
 
 
 _MOST_BYTES = 1_000_000
@@ -523,9 +595,10 @@ def read_settings(
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise _invalid(path, "it is not a list of lines 'NAME: VALUE'")
     known = _known(collection)
+    unknown = sorted(name for name in values if known and name not in known)
+    if unknown:
+        raise _invalid(path, f"the role has no variable {', '.join(unknown)}")
     for name, value in values.items():
-        if known and name not in known:
-            raise _invalid(path, f"the role has no variable {name}")
         wrong = _wrong(name, known.get(name, {}), value)
         if wrong:
             raise _invalid(path, f"{name} is {value!r}, and must be {wrong}")
@@ -707,6 +780,15 @@ class PostTasksFile:
                 f"{self.named} was changed by somebody else in this moment",
                 "run the command again",
             )
+        if before is not None and self.path.stat().st_nlink > 1:
+            own = shlex.quote(str(self.path))
+            raise PostTasksProblem(
+                "post-tasks-hard-links",
+                f"{self.named} has a second name (a hard link), which would keep the "
+                "old content",
+                f"make it a file of its own: cp --preserve=all {own} {own}.new; "
+                f"mv {own}.new {own}",
+            )
         try:
             if before is not None:
                 self._write(self.backup, before)
@@ -742,8 +824,11 @@ class PostTasksFile:
                     status = self.path.stat()
                     os.fchown(descriptor, status.st_uid, status.st_gid)
                     # After the owner, because a change of owner clears bits.
-                    shutil.copystat(self.path, name)
-                    os.utime(name)
+                    os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
+                    # The label and the access control list. Not shutil.copystat, which
+                    # would go on without one that is refused.
+                    for each in _attributes(self.path):
+                        os.setxattr(descriptor, each, os.getxattr(self.path, each))
                 else:
                     os.fchmod(descriptor, _NEW_MODE)
                 os.fsync(descriptor)
@@ -762,6 +847,15 @@ class PostTasksFile:
             f"cannot {doing} {self.named}: {error.strerror or error}",
             fix,
         )
+
+
+def _attributes(path: Path) -> list[str]:
+    try:
+        return os.listxattr(path)
+    except OSError as error:
+        if error.errno in (errno.ENOTSUP, errno.EPERM):
+            return []
+        raise
 
 
 def block_problem() -> Optional[Problem]:

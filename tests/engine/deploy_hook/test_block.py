@@ -38,10 +38,13 @@ GOOD = {
     "a byte order mark": b"\xef\xbb\xbf---\n" + TASK,
     "indented": b"---\n  - name: a\n    x: 1\n  - name: b\n",
     "indented without a final line break": b"  - name: a",
+    "an explicit end": b"---\n" + TASK + b"...\n",
+    "an explicit end without a line break": TASK + b"...",
     "empty lines at the end": TASK + b"\n\n\n",
     "spaces at the end": TASK + b"   ",
     "a text that keeps its line breaks": b"- x: |+\n    a\n\n\n",
     "a tag": b"- x: !vault |\n    $ANSIBLE_VAULT;1.1;AES256\n",
+    "our marks in a text": b"- copy:\n    content: |\n      # BEGIN ovirt-rdma x\n",
     "a block of others": b"# BEGIN ANSIBLE MANAGED BLOCK\n" + TASK + b"# END\n",
     "a marked block of metrics": b"# BEGIN ovirt-metrics\n" + TASK,
     "no ASCII": "- name: größer ✓ \U0001f600\n".encode(),
@@ -61,12 +64,8 @@ BAD = {
         *(b"a: 1\n", b"a:\n", b"null\n", b"text\n", b"{}\n"),
         *(b"[]\n", b"--- [{name: x}]\n"),
         *(b"- x: |\n    a", b"- x: >\n    a"),
-        *(TASK + b"...", TASK + b"...\n"),
     ),
     "post-tasks-not-utf8": (b"\xff\xfe-\x00", b"- \xe4\n"),
-    "post-tasks-marks-incomplete": (
-        b"- copy:\n    content: |\n      # BEGIN ovirt-rdma x\n",
-    ),
 }
 
 
@@ -80,6 +79,7 @@ def test_what_is_installed_is_removed_without_a_trace(before):
     assert find(after).state == INSTALLED
     assert removed(after) == before
     assert installed(after) == after  # a second time changes nothing
+    assert after.count(b"\r\n") in (0, after.count(b"\n"))
 
 
 @pytest.mark.parametrize("before", GOOD.values(), ids=list(GOOD))
@@ -108,6 +108,12 @@ def test_tasks_that_were_added_after_the_block_stay():
     assert installed(after) == after
     # The line break that was added before the block is theirs now.
     assert removed(after) == TASK + b"- name: later\n"
+
+
+def test_an_editor_that_writes_crlf_leaves_no_carriage_return():
+    after = installed(TASK.rstrip()).replace(b"\n", b"\r\n")
+    assert find(after).state == INSTALLED
+    assert removed(after) == TASK.rstrip().replace(b"\n", b"\r\n")
 
 
 def test_a_block_is_updated_in_its_place():

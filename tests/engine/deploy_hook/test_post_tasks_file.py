@@ -134,6 +134,13 @@ def test_what_is_no_file_is_one_sentence(tmp_path, make, id):
     assert caught.value.fix
 
 
+def test_a_second_name_would_keep_the_old_content(path, tmp_path):
+    os.link(path, tmp_path / "other")
+    with pytest.raises(PostTasksProblem, match="second name"):
+        file(path).replace(OLD, NEW)
+    assert path.read_bytes() == OLD
+
+
 def test_an_editor_that_was_faster_wins(path):
     found = file(path)
     before = found.read()
@@ -155,16 +162,17 @@ def test_one_run_at_a_time(path):
     assert caught.value.exit_code == 75
 
 
-@pytest.mark.parametrize("step", ["fsync", "setxattr", "chmod"])
-def test_a_failed_write_leaves_the_file_as_it_was(path, monkeypatch, step):
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+@pytest.mark.parametrize("step", ["fsync", "setxattr", "fchmod"])
+def test_a_failed_write_leaves_the_file_as_it_was(path, monkeypatch, step, number):
     def full(*arguments, **words):
-        raise OSError(28, "No space left on device")
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(deploy_hook.os, step, full)
     if step == "setxattr":
         monkeypatch.setattr(deploy_hook.os, "listxattr", lambda *a, **k: ["user.x"])
         monkeypatch.setattr(deploy_hook.os, "getxattr", lambda *a, **k: b"")
-    with pytest.raises(PostTasksProblem, match="No space left"):
+    with pytest.raises(PostTasksProblem, match=os.strerror(number)):
         file(path).replace(OLD, NEW)
     monkeypatch.undo()
     assert path.read_bytes() == OLD
