@@ -164,11 +164,12 @@ def _request(args: Attach) -> AttachRequest:
                 "give a file, or a range such as 10.0.0.11-10.0.0.60/24",
             ) from error
         addresses = read_plan_file(text, name)
-    properties = dict(args.property)
-    if len(properties) < len(args.property):
+    names = [name for name, _ in args.property]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
         raise UsageProblem(
             "property-given-twice",
-            f"a --property is given twice: {', '.join(n for n, _ in args.property)}",
+            f"--property {twice} is given twice",
             "omit one of them",
         )
     return AttachRequest(
@@ -179,7 +180,7 @@ def _request(args: Attach) -> AttachRequest:
         name,
         args.datacenter,
         args.bond is not None,
-        properties,
+        dict(args.property),
         args.connectivity_timeout,
     )
 
@@ -416,6 +417,7 @@ def show_create(plan: NetworkPlan, network: str, output: Output) -> None:
         output.text(
             f"Network {plan.name} exists already, MTU {plan.mtu}: nothing to do."
         )
-    for line in create_lines(plan) if plan.calls else ():
-        output.text(f"{line[0].upper()}{line[1:]}.")
+    else:
+        for line in create_lines(plan):
+            output.text(f"{line[0].upper()}{line[1:]}.")
     output.text("Hosts get it by network attach.")

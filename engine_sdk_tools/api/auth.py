@@ -155,12 +155,16 @@ def sections(ini: IniFile) -> dict[str, dict[str, str]]:
     except configparser.Error as error:
         # A ParsingError has a list, a line of which it shows in its own message.
         several = getattr(error, "errors", None) or [(getattr(error, "lineno", 0), "")]
-        raise Problem(
-            "settings-file-invalid",
-            f"{ini.path}:{several[0][0]}: this is no line 'key = value' in a section, "
-            "or it is there twice",
-            f"write each section once, as [{DEFAULT_SECTION}], and each key of it once",
-        ) from None
+        wrong, fix = "this line is not 'key = value'", "correct it, or remove it"
+        if isinstance(error, configparser.MissingSectionHeaderError):
+            wrong = "this line is in no section"
+            fix = f"insert [{DEFAULT_SECTION}] above it"
+        elif isinstance(error, configparser.DuplicateSectionError):
+            wrong = f"the section [{error.section}] is there twice"
+        elif isinstance(error, configparser.DuplicateOptionError):
+            wrong = f"section [{error.section}] has {error.option} twice"
+        place = f"{ini.path}:{several[0][0]}"
+        raise Problem("settings-file-invalid", f"{place}: {wrong}", fix) from None
     by_name = {name: dict(parser[name]) for name in parser.sections()}
     for name, values in by_name.items():
         for key in values:

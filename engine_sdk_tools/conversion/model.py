@@ -736,7 +736,9 @@ def moving_offenders(
         yield Sentence("evacuation-impossible", f"{why} {vms} cannot be migrated")
 
 
-def warnings(hosts: Sequence[Host], request: ConversionRequest) -> Iterator[Sentence]:
+def warnings(
+    hosts: Sequence[Host], domains: Sequence[Domain], request: ConversionRequest
+) -> Iterator[Sentence]:
     """Yield warnings for the operator to read before the conversion."""
     if request.by_row and request.rolling:
         yield Sentence(
@@ -763,3 +765,10 @@ def warnings(hosts: Sequence[Host], request: ConversionRequest) -> Iterator[Sent
     up = [h for h in hosts if h.status == "up"]
     if request.rolling and len(up) == 1:
         yield only_one(up[0])
+    for domain in domains:
+        if domain.type in ("iso", "export"):
+            yield Sentence(
+                "domain-type-not-monitored",
+                f"{domain.name} is of type {domain.type}: if a host fails to mount it "
+                "later, the engine does not report it",
+            )

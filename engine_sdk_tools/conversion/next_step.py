@@ -294,7 +294,7 @@ def _away(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     for host in state.hosts:
         waits = host.goal == state.goal and host.stage not in Stage.OVER
         if waits and not snapshot.is_up(host):
-            return away_step(state, host, snapshot)
+            return away_step(host, snapshot)
     return None
 
 

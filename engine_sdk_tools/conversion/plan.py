@@ -140,7 +140,7 @@ def plan_convert(
     snapshot = Snapshot(engine, fleet.observations)
     if _is_so(state, snapshot):
         return ConversionPlan(state, ())
-    warnings = tuple(model.warnings(hosts, request))
+    warnings = tuple(model.warnings(hosts, domains, request))
     steps = steps_of(state, snapshot)
     return ConversionPlan(state, steps, warnings, fleet.observations)
 

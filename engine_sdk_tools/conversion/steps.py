@@ -491,7 +491,7 @@ def _somebody_elses(host: HostRecord, observed: Observation, loaded: str) -> str
     return ""
 
 
-def away_step(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> RunStep:
+def away_step(host: HostRecord, snapshot: Snapshot) -> RunStep:
     """Return the next step of a host that was not up at the start, and stays so."""
     if snapshot.host(host) is None:
         return mark(host, Stage.DONE, REMOVED)

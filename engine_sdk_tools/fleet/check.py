@@ -227,17 +227,30 @@ def package_cell(report: HostReport) -> Cell:
     missing = [name for name, exists in files.items() if not exists]
     fix = "install the package ovirt-rdma-host on the host"
     if missing:
-        text = "missing" if len(missing) == len(files) else "incomplete"
+        if len(missing) == len(files):
+            return Cell(FAIL, "missing", "the add-on is not installed", fix)
         sentence = f"files of the add-on are missing: {', '.join(missing)}"
-        return Cell(FAIL, text, sentence, fix)
+        return Cell(FAIL, "incomplete", sentence, fix)
     version = (report.status or {}).get("version")
     if version == __version__:
         return Cell(OK, version, "all files of the add-on exist, in this version")
     fix = "install the same version on both"
     if version is None:
         return Cell(UNKNOWN, "unknown", "the host did not report the version", fix)
-    sentence = f"its version is {version}, that of this machine is {__version__}"
+    theirs, ours = _numbers(version), _numbers(__version__)
+    word = "not"
+    if theirs and ours and theirs != ours:
+        word, fix = "older than", "update ovirt-rdma-host on the host"
+        if theirs > ours:
+            word, fix = "newer than", "update ovirt-rdma-engine on this machine"
+    sentence = f"its version is {version}, {word} that of this machine, {__version__}"
     return Cell(FAIL, version, sentence, fix)
+
+
+def _numbers(version: str) -> Optional[list[int]]:
+    """Return ``0.2.0`` as numbers; None for another form."""
+    plain = re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}", version, re.ASCII)
+    return [int(part) for part in version.split(".")] if plain else None
 
 
 def enabled_cell(report: HostReport) -> Cell:

@@ -353,46 +353,21 @@ _CHECKING_S = 120.0
 _PLACE = re.compile(r"post_tasks\.yml(?::|': line )(\d+)")
 # What the engine passes to its playbook (InstallVdsInternalCommand.java:286-334), by
 # name; tasks of others may use it where Ansible wants the value early.
-_ENGINE_VARIABLES = [
-    "host_deploy_cluster_name",
-    "host_deploy_cluster_switch_type",
-    "host_deploy_cluster_version",
-    "host_deploy_firewall_type",
-    "host_deploy_gluster_enabled",
-    "host_deploy_gluster_supported",
-    "host_deploy_iptables_rules",
-    "host_deploy_kdump_destination_address",
-    "host_deploy_kdump_destination_port",
-    "host_deploy_kdump_integration",
-    "host_deploy_kdump_message_interval",
-    "host_deploy_kernel_cmdline_new",
-    "host_deploy_kernel_cmdline_old",
-    "host_deploy_origin_type",
-    "host_deploy_override_firewall",
-    "host_deploy_ovn_central",
-    "host_deploy_ovn_tunneling_interface",
-    "host_deploy_post_tasks",
-    "host_deploy_tuned_profile",
-    "host_deploy_vdsm_encrypt_host_communication",
-    "host_deploy_vdsm_min_version",
-    "host_deploy_vdsm_port",
-    "host_deploy_vdsm_ssl_ciphers",
-    "host_deploy_virt_enabled",
-    "host_deploy_vnc_tls",
-    "hosted_engine_deploy_action",
-    "hosted_engine_host_id",
-    "hosted_engine_tmp_cfg_file",
-    "ovirt_ca_cert",
-    "ovirt_ca_key",
-    "ovirt_engine_usr",
-    "ovirt_organizationname",
-    "ovirt_pki_dir",
-    "ovirt_qemu_ca_cert",
-    "ovirt_san",
-    "ovirt_signcerttimeoutinseconds",
-    "ovirt_vds_certificate_validity_in_days",
-    "ovirt_vds_hostname",
-]
+_ENGINE_VARIABLES = """
+host_deploy_cluster_name host_deploy_cluster_switch_type host_deploy_cluster_version
+host_deploy_firewall_type host_deploy_gluster_enabled host_deploy_gluster_supported
+host_deploy_iptables_rules host_deploy_kdump_destination_address
+host_deploy_kdump_destination_port host_deploy_kdump_integration
+host_deploy_kdump_message_interval host_deploy_kernel_cmdline_new
+host_deploy_kernel_cmdline_old host_deploy_origin_type host_deploy_override_firewall
+host_deploy_ovn_central host_deploy_ovn_tunneling_interface host_deploy_post_tasks
+host_deploy_tuned_profile host_deploy_vdsm_encrypt_host_communication
+host_deploy_vdsm_min_version host_deploy_vdsm_port host_deploy_vdsm_ssl_ciphers
+host_deploy_virt_enabled host_deploy_vnc_tls hosted_engine_deploy_action
+hosted_engine_host_id hosted_engine_tmp_cfg_file ovirt_ca_cert ovirt_ca_key
+ovirt_engine_usr ovirt_organizationname ovirt_pki_dir ovirt_qemu_ca_cert ovirt_san
+ovirt_signcerttimeoutinseconds ovirt_vds_certificate_validity_in_days ovirt_vds_hostname
+"""
 # import_tasks reads the file now, include_tasks only during the run.
 _TASK = {"import_tasks": "tasks/post_tasks.yml"}
 _PLAY = [{"hosts": "all", "remote_user": "root", "tasks": [_TASK]}]
@@ -491,7 +466,7 @@ def _no_ansible(why: str) -> PostTasksProblem:
 
 def _write_play(folder: Path, content: bytes, beside: Path, project: str) -> None:
     values = {
-        **dict.fromkeys(_ENGINE_VARIABLES, "value"),
+        **dict.fromkeys(_ENGINE_VARIABLES.split(), "value"),
         "ovirt_engine_usr": "/usr/share/ovirt-engine",
         "ovirt_pki_dir": "/etc/pki/ovirt-engine",
     }

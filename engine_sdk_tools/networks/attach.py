@@ -111,7 +111,8 @@ class HostAttach:
     differences.
 
     ``before`` is its attachment now, ``before_nic`` the NIC with that attachment.
-    ``properties`` are all custom properties after the change.
+    ``properties`` are all custom properties after the change. ``mtu_unknown``: nobody
+    knows the largest MTU there.
     """
 
     host: Host
@@ -122,6 +123,7 @@ class HostAttach:
     before_nic: Optional[str] = None
     properties: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
+    mtu_unknown: bool = False
 
     def changes(self, host: Host, network: str) -> list[str]:
         """Return clauses on what differs from the plan in the engine's data of
@@ -306,7 +308,6 @@ def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
                 f"{host.name}: {bond.name} is in bonding mode {bond.bond_mode or '?'}; "
                 "InfiniBand supports only the mode active-backup (1)",
             )
-    yield from mtu_refusals(plan, row)[0]
 
 
 def row_nics(row: HostAttach) -> list[Nic]:
@@ -542,7 +543,7 @@ def plan_network_attach(
             rows += [] if row is None else [row]
     refusals += _other_partitions(rows, request)
     check(refusals)
-    unknown = [row.host.name for row in rows if mtu_refusals(plan, row)[1]]
+    unknown = [row.host.name for row in rows if row.mtu_unknown]
     warnings = []
     if others:
         warnings.append(
@@ -578,8 +579,10 @@ def plan_host(
     act = (
         ATTACH if before is None else CHANGE if wrong else SYNC if lagging else NOTHING
     )
-    row = replace(row, act=act, why="; ".join([*wrong, *lagging]))
-    return row, list(host_refusals(plan, row))
+    too_large, unknown = mtu_refusals(plan, row)
+    why = "; ".join([*wrong, *lagging])
+    row = replace(row, act=act, why=why, mtu_unknown=unknown)
+    return row, [*host_refusals(plan, row), *too_large]
 
 
 def _other_partitions(

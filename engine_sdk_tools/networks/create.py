@@ -293,7 +293,7 @@ def host_mtu(
         more = f" (others: up to {others})" if others > least else ""
         return least, f"limited by {low}: {why}{more}"
     if unknown and request.ethernet:
-        warnings.append(f"whether there is RoCE is unknown of {listed(unknown)}")
+        warnings.append(f"it is unknown whether there is RoCE on {listed(unknown)}")
     elif unknown:
         warnings.append(f"MTU {mtu} could not be verified on {listed(unknown)}")
     allowed = ib_mtu(mtu)

@@ -285,6 +285,8 @@ def _limit(view: View, interface: PolicyInterface, mode: Optional[str]) -> Netde
         mtu, because = None, "the host does not report the transport mode"
     elif wanted == CONNECTED and not no_mode:
         mtu, because = CONNECTED_MTU, "it is in connected mode"
+        if now != CONNECTED:
+            because = "connected mode is requested"
     elif limit is None:
         mtu, because = None, "neither port nor link report their MTU (ibv_devinfo)"
     elif may_be_group_mtu(interface, limit.mtu) and _stays_below(view, interface):
@@ -504,14 +506,7 @@ def choose_nics(
     that has exactly these ports.
     """
     facts = report.facts if report else None
-    if match.for_facts and facts is None:
-        why = f" ({report.problem})" if report and report.problem else ""
-        return Sentence(
-            "nic-match-needs-facts",
-            f"{host.name}: {', '.join(match.for_facts)} can only be matched with the "
-            f"host's facts{why}; give --facts-dir, or a name or port GUID instead",
-        )
-    found = in_partitions(host, match, report)
+    found = _unclear(host, match, report) or in_partitions(host, match, report)
     if isinstance(found, Sentence):
         return found
     match = found
@@ -551,6 +546,27 @@ def choose_nics(
     )
 
 
+def _unclear(
+    host: Host, match: NicMatch, report: Optional[HostReport]
+) -> Optional[Sentence]:
+    """Refuse what needs facts without facts, and the name of a VLAN."""
+    if match.for_facts and (report is None or report.facts is None):
+        why = f" ({report.problem})" if report and report.problem else ""
+        return Sentence(
+            "nic-match-needs-facts",
+            f"{host.name}: {', '.join(match.for_facts)} can only be matched with the "
+            f"host's facts{why}; give --facts-dir, or a name or port GUID instead",
+        )
+    for nic in host.nics or ():
+        if nic.vlan_of and ("name", nic.name) in match.words:
+            return Sentence(
+                "nic-is-vlan",
+                f"{host.name}: {nic.name} is a VLAN on {nic.vlan_of}; the engine makes "
+                f"VLANs itself, for networks with a VLAN tag: give {nic.vlan_of}",
+            )
+    return None
+
+
 def _not_one(
     host: Host,
     match: NicMatch,
@@ -559,14 +575,23 @@ def _not_one(
     facts: Optional[Facts],
 ) -> Sentence:
     if meant:
-        tell_apart = ("device", "port") if match.conditions else ()
-        names = ", ".join(_with(nic, tell_apart) for nic in meant)
+        names = ", ".join(
+            _with(nic, ("device", "port", *["parent"] * bool(nic.parent)))
+            if match.conditions and nic.device
+            else nic.name
+            for nic in meant
+        )
         return Sentence(
             "nic-ambiguous",
             f"{host.name}: {match.text!r} matches {names}; narrow it, or give --bond "
             "active-backup",
         )
-    shown = [_with(nic, match.lacks(nic)) for nic in nics[:_MOST_NAMED]]
+    shown = [
+        f"{nic.name} (a P_Key child)"
+        if match.conditions and nic.parent and not match.lacks(nic)
+        else _with(nic, match.lacks(nic))
+        for nic in nics[:_MOST_NAMED]
+    ]
     shown += ["..."] if len(nics) > _MOST_NAMED else []
     return Sentence(
         "nic-unmatched",

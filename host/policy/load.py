@@ -482,7 +482,7 @@ class PolicyFile:
 
     def _warnings(self) -> Iterator[Diagnostic]:
         """Yield which rules never win: an earlier one certainly names all that they
-        name.
+        name; and the first of those that are not compared.
         """
         nfs, interfaces = self.policy.nfs.rules, self.policy.host.interfaces
         kinds: dict[str, Sequence[Numbered]] = {"rules": nfs, "interfaces": interfaces}

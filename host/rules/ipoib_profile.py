@@ -519,10 +519,10 @@ def _a0_finding(interface: Interface, about: About, tso: Optional[Tso]) -> Findi
     if tso.requested:
         connected = "TSO is off in connected mode, and datagram mode turns it on"
         return about.warns(f"{adapter}; {connected}", fix)
-    state = "and the driver would allow turning it on"
+    state = "off, and the driver would allow turning it on"
     if not tso.changeable:
-        state = "[fixed]: the driver detects this adapter"
-    return about.passes(f"{adapter}; TSO is off {state}")
+        state = "off [fixed]: the driver detects this adapter"
+    return about.passes(f"{adapter}; TSO is {state}")
 
 
 def _tso(view: View, about: About, interface: Interface) -> Iterator[Outcome]:

@@ -225,7 +225,8 @@ def test_the_packaged_settings_set_nothing_and_are_valid(tmp_path):
     ("text", "said"),
     [
         (
-            "[ERROR]: couldn't resolve module/action 'x'.\nOrigin: post_tasks.yml:4:3\n",
+            "[ERROR]: couldn't resolve module/action 'x'.\n"
+            "Origin: post_tasks.yml:4:3\n",
             "line 4: couldn't resolve module/action 'x'.",
         ),
         (

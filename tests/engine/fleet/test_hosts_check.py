@@ -118,13 +118,27 @@ def test_a_newer_add_on_may_report_more():
     assert cell("running", report(status=told)).verdict == OK
 
 
-@pytest.mark.parametrize("version", ["0.0.9", "10.0", "0.2.0~rc1"])
-def test_an_add_on_of_another_version_is_shown_with_ours(version):
+@pytest.mark.parametrize(
+    ("version", "word", "fix"),
+    [
+        ("0.0.9", "older than", "update ovirt-rdma-host on the host"),
+        ("10.0", "newer than", "update ovirt-rdma-engine on this machine"),
+        ("0.2.0~rc1", "not", "install the same version on both"),
+    ],
+)
+def test_an_add_on_of_another_version_is_shown_with_ours(version, word, fix):
     found = cell("package", report(status={**status(), "version": version}))
-    assert (found.verdict, found.text) == (FAIL, version)
+    assert (found.verdict, found.text, found.fix) == (FAIL, version, fix)
     assert found.sentence == (
-        f"its version is {version}, that of this machine is {__version__}"
+        f"its version is {version}, {word} that of this machine, {__version__}"
     )
+
+
+def test_a_host_without_any_file_of_the_add_on_has_it_not_installed():
+    package = dict.fromkeys(status()["package"], False)
+    found = cell("package", report(status={**status(), "package": package}))
+    assert (found.verdict, found.text) == (FAIL, "missing")
+    assert found.sentence == "the add-on is not installed"
 
 
 def test_vdsmd_with_the_version_before_an_update():

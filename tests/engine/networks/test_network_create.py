@@ -251,7 +251,7 @@ def test_hosts_that_do_not_answer_and_a_small_mtu_are_warned_of(session):
     silent = {"host02": HostReport("host02", problem="no route")}
     plan = roce_plan(session, replace(ROCE, mtu=1500), **silent)
     assert plan.warnings == (
-        "whether there is RoCE is unknown of host02",
+        "it is unknown whether there is RoCE on host02",
         "MTU 1500 allows RoCE an IB MTU of 1024; 4096 needs 4200 or more",
     )
 

@@ -203,6 +203,8 @@ def test_the_candidates_of_an_ambiguous_match_are_named_with_what_tells_them_apa
     reason([refusal], "nic-ambiguous", "hv1: ", "ib0 (device=mlx4_0, port=1)")
     assert "ib2 (device=mlx4_1, port=1)" in refusal
     assert "ib0.8001" not in refusal
+    refusal = chosen("name=ib0*,port=1")
+    assert "ib0.8001 (device=mlx4_0, port=1, parent=ib0)" in refusal
 
 
 def test_no_match_says_what_each_nic_has_instead():
@@ -211,6 +213,7 @@ def test_no_match_says_what_each_nic_has_instead():
     assert "ib1 (port=2)" in refusal
     refusal = chosen("device=mlx4_0,port=1,driver=mlx5_core")
     assert "ib0 (driver=mlx4_core)" in refusal
+    assert "ib0.8001 (a P_Key child)" in chosen("driver=ipoib")
 
 
 def test_a_partition_without_a_child_says_whether_the_port_is_in_it():

@@ -68,7 +68,7 @@ def test_no_other_card_is_taken_for_it(chip):
     [
         ("on", "datagram", "FAIL", "TSO is on (tx-tcp-segmentation, tx-tcp6-segment"),
         ("fixed", "datagram", "PASS", "off [fixed]"),
-        ("off", "datagram", "PASS", "off and the driver would allow turning it on"),
+        ("off", "datagram", "PASS", "off, and the driver would allow turning it on"),
         ("asked", "connected", "WARN", "off in connected mode, and datagram mode"),
         (None, "datagram", "WARN", "its TSO state is unknown"),
     ],
