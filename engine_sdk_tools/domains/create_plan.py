@@ -73,6 +73,22 @@ _SERVER = re.compile(
     re.ASCII,
 )
 _PATH = re.compile(r"/(?:(?:.*?[/\\])?[^./|^\\]+(?:\.[^\\]*)?/?)?")
+# What these refuse, the first that fits, in the words of a sentence.
+_NO_SERVER = (
+    (r".*:.*\..*", "an IPv6 address only in hexadecimal digits"),
+    (r".*_.*", "no server name with '_'"),
+    (r".*\.", "no server name that ends in '.'"),
+    (
+        r".*",
+        "only server names whose parts have letters and digits, '-' only inside, and "
+        "the last of several parts at least two characters and no '-'",
+    ),
+)
+_NO_PATH = (
+    (r"(.*[/\\])?\.[^/\\]*/?", "no path whose last part begins with '.'"),
+    (r".*\\", "no path that ends in '\\'"),
+    (r".*", "no path whose last part has '|' or '^'"),
+)
 # The API's name of each version. Not auto: VDSM would use the options of vdsm.conf, and
 # nolock.
 NFS_VERSIONS = {"3": "v3", "4": "v4", "4.0": "v4_0", "4.1": "v4_1", "4.2": "v4_2"}
@@ -213,16 +229,12 @@ def _unfit(export: Export) -> Iterator[Sentence]:
         (
             "export-server-refused",
             server.isascii() and not named,
-            "the engine accepts no such server: parts of a name have letters, digits "
-            "and, only inside, '-'; the last of several has at least two characters "
-            "and no '-', and no dot follows it; an IPv6 address is in hexadecimal "
-            "digits",
+            _accepts(_NO_SERVER, server),
         ),
         (
             "export-path-refused",
             not _PATH.fullmatch(export.path),
-            "the engine accepts no path whose last part begins with '.', is empty "
-            "after a '\\', or has '|' or '^'",
+            _accepts(_NO_PATH, export.path),
         ),
         (
             "export-address-loopback",
@@ -248,6 +260,11 @@ def _unfit(export: Export) -> Iterator[Sentence]:
     ):
         if wrong:
             yield Sentence(id, f"export {text!r}: {sentence}")
+
+
+def _accepts(mistakes: Sequence[tuple[str, str]], text: str) -> str:
+    fits = (words for form, words in mistakes if re.fullmatch(form, text, re.DOTALL))
+    return f"the engine accepts {next(fits)}"
 
 
 # Statuses of a domain that is active, or becomes active by itself.

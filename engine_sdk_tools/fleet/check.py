@@ -247,10 +247,10 @@ def package_cell(report: HostReport) -> Cell:
     return Cell(FAIL, version, sentence, fix)
 
 
-def _numbers(version: str) -> Optional[list[int]]:
+def _numbers(version: str) -> Optional[tuple[int, ...]]:
     """Return ``0.2.0`` as numbers; None for another form."""
     plain = re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}", version, re.ASCII)
-    return [int(part) for part in version.split(".")] if plain else None
+    return tuple(map(int, version.split("."))) if plain else None
 
 
 def enabled_cell(report: HostReport) -> Cell:

@@ -451,8 +451,8 @@ def hooks_cell(host: Host) -> Cell:
         "missing" if every else "incomplete",
         "the engine lists no hook of ovirt-rdma "
         + ("for the host" if every else f"at {', '.join(missing)}"),
-        "install ovirt-rdma-host on the host; if it was installed just now, refresh "
-        "the host's capabilities first",
+        f"{'' if every else 're'}install ovirt-rdma-host on the host; if it was "
+        "installed just now, refresh the host's capabilities first",
         "engine",
     )
 

@@ -249,8 +249,9 @@ def _other_kind(
     if existing.vm and (request.vlan is not None or not request.ethernet):
         yield Sentence(
             "network-exists-vm",
-            f"{has} is a VM network, and neither InfiniBand nor RoCE over a VLAN has "
-            "bridges: use another name, or clear 'VM network' for it",
+            f"{has} is a VM network, and a bridge carries neither InfiniBand nor, as "
+            "far as is known, RoCE over a VLAN: use another name, or clear 'VM "
+            "network' for it",
         )
     if existing.vlan != request.vlan:
         tags = ["none" if v is None else v for v in (existing.vlan, request.vlan)]

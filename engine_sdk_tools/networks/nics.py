@@ -290,7 +290,8 @@ def _limit(view: View, interface: PolicyInterface, mode: Optional[str]) -> Netde
     elif limit is None:
         mtu, because = None, "neither port nor link report their MTU (ibv_devinfo)"
     elif may_be_group_mtu(interface, limit.mtu) and _stays_below(view, interface):
-        because = "the subnet manager's broadcast group allows no more"
+        because = "the subnet manager's broadcast group allows no more, although "
+        because += limit.reason
     else:
         mtu, because = limit.mtu, f"in datagram mode, {limit.reason}"
     if no_mode:

@@ -209,7 +209,7 @@ def test_tcp_adds_no_options(session, double):
         ({"export": "127.0.0.1:/x"}, "export-address-loopback", ["'127.0.0.1:/x'"]),
         ({"export": "0.0.0.0:/x"}, "export-address-reserved", ["'0.0.0.0:/x'"]),
         ({"export": "[fe80::1]:/x"}, "export-address-link-local", ["'[fe80::1]:/x'"]),
-        ({"export": "my_nas:/x"}, "export-server-refused", ["'my_nas:/x'"]),
+        ({"export": "my_nas:/x"}, "export-server-refused", ["'my_nas:/x'", "'_'"]),
         ({"export": "nas:/x:y"}, "export-path-refused", ["'nas:/x:y'", "':'"]),
         ({"export": "nas:/x y"}, "export-characters-refused", ["'nas:/x y'"]),
         ({"export": "nas:/" + "x" * 250}, "export-too-long", [255, 250]),

@@ -33,27 +33,23 @@ TAKEN = [
     "nas.example.com:/a%20",
     "nas.example.com:/a_b",
 ]
-REFUSED = {
-    "export-server-refused": (
-        "my_nas.example.com:/exports/x",
-        "nas.example.com.:/exports/x",
-        "nas.data-center:/exports/x",
-        "nas.x:/exports/x",
-        "nas-.example.com:/exports/x",
-        "-nas:/exports/x",
-        "n" * 64 + ":/exports/x",
-        "[2001:db8::192.0.2.10]:/exports/x",
-    ),
-    "export-path-refused": (
-        "nas.example.com:/.data",
-        "nas.example.com:/a/.data",
-        "nas.example.com:/a/.data/",
-        "nas.example.com:/a\\.data",
-        "nas.example.com:/a\\",
-        "nas.example.com:/a|b",
-        "nas.example.com:/a^b",
-    ),
-}
+REFUSED = [
+    ("my_nas.example.com:/exports/x", "export-server-refused", " '_'"),
+    ("nas.example.com.:/exports/x", "export-server-refused", "ends in '.'"),
+    ("nas.data-center:/exports/x", "export-server-refused", "only server names"),
+    ("nas.x:/exports/x", "export-server-refused", "only server names"),
+    ("nas-.example.com:/exports/x", "export-server-refused", "only server names"),
+    ("-nas:/exports/x", "export-server-refused", "only server names"),
+    ("n" * 64 + ":/exports/x", "export-server-refused", "only server names"),
+    ("[2001:db8::192.0.2.10]:/exports/x", "export-server-refused", "hexadecimal"),
+    ("nas.example.com:/.data", "export-path-refused", "begins with '.'"),
+    ("nas.example.com:/a/.data", "export-path-refused", "begins with '.'"),
+    ("nas.example.com:/a/.data/", "export-path-refused", "begins with '.'"),
+    ("nas.example.com:/a\\.data", "export-path-refused", "begins with '.'"),
+    ("nas.example.com:/a\\", "export-path-refused", "ends in '\\'"),
+    ("nas.example.com:/a|b", "export-path-refused", "'|' or '^'"),
+    ("nas.example.com:/a^b", "export-path-refused", "'|' or '^'"),
+]
 
 
 def engine_takes(export):
@@ -73,13 +69,11 @@ def test_what_the_engine_takes_is_taken(export):
 
 
 @pytest.mark.engine_does("CONN-01")
-@pytest.mark.parametrize(
-    ("id", "export"), [(id, one) for id, several in REFUSED.items() for one in several]
-)
-def test_what_the_engine_refuses_is_refused_beforehand(id, export):
+@pytest.mark.parametrize(("export", "id", "argument"), REFUSED)
+def test_what_the_engine_refuses_is_refused_beforehand(export, id, argument):
     refusals = read_export(export)[1]
     assert len(refusals) == 1
-    reason(refusals, id, repr(str(Export.parse(export))))
+    reason(refusals, id, argument, repr(str(Export.parse(export))))
     assert not engine_takes(export)
 
 

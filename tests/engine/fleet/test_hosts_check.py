@@ -342,6 +342,8 @@ def hooked(*points):
 def test_hooks_by_the_engines_list(there, verdict, text):
     found = hooks_cell(there)
     assert (found.verdict, found.text, found.source) == (verdict, text, "engine")
+    doing = {"missing": "install ", "incomplete": "reinstall "}.get(text, "")
+    assert found.fix.startswith(doing)
 
 
 def test_points_are_those_of_the_hooks_in_the_tree():

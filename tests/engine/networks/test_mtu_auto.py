@@ -29,7 +29,7 @@ def facts(name):
         (FABRIC, "ib1", None, 65520, "it is in connected mode"),
         (FABRIC, "ib1", "datagram", 2044, "the link has MTU 2048"),
         (FABRIC, "ib3", None, 4092, "the port's largest MTU is 4096"),
-        (FABRIC, "ib0", "connected", 65520, "connected mode"),
+        (FABRIC, "ib0", "connected", 65520, "connected mode is requested"),
         ("facts/connectx3-ib", "ib0", None, None, "ibv_devinfo"),
         ("hosts/connectx-7-ndr/facts", "ib0", "connected", 2044, "datagram mode only"),
     ],
