@@ -801,7 +801,7 @@ class PostTasksFile:
                     # After the owner, because a change of owner clears bits.
                     os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
                     # The label and the access control list. Not shutil.copystat, which
-                    # would go on without one that is refused.
+                    # would continue without one that is refused.
                     for each in _attributes(self.path):
                         os.setxattr(descriptor, each, os.getxattr(self.path, each))
                 else:
