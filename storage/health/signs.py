@@ -419,6 +419,8 @@ def _records(folder: str) -> dict[int, _Left]:
     return found
 
 
+# The GIDs of a port's own addresses are the first of its table.
+_FIRST_GIDS = 16
 KNOCK_S = 1.5
 LISTENER_S = 2.0
 # The RDMA listener is asked by a program, whose start would delay a TCP answer that is
@@ -551,7 +553,7 @@ def signs_of(
     if not servers:
         return {}
     routes = {address: reader.route(address) for address in servers}
-    facts = _facts(reader)
+    facts = _facts(reader, routes.values())
     with ThreadPoolExecutor(min(_AT_ONCE, len(servers))) as threads:
         found = {
             address: threads.submit(_signs, address, server, facts, routes[address])
@@ -560,16 +562,19 @@ def signs_of(
         return {address: one.result() for address, one in found.items()}
 
 
-def _facts(reader: HostReader) -> Facts:
-    """Return the facts for the local steps."""
-    return Facts(
+def _facts(reader: HostReader, routes: Iterable[Optional[Route]]) -> Facts:
+    """Return the facts for the local steps, with as few GIDs as suffice."""
+    facts = Facts(
         hostname="",
         kernel_release=reader.kernel_release(),
         uptime_s=reader.uptime(),
-        rdma_devices=reader.rdma_devices(),
+        rdma_devices=reader.rdma_devices(most_gids=_FIRST_GIDS),
         netdevs=reader.netdevs(),
         modules=reader.modules(),
     )
+    if facts.rdma_devices and any(r and not _ports(facts, r) for r in routes):
+        return replace(facts, rdma_devices=reader.rdma_devices())
+    return facts
 
 
 def _ports(facts: Facts, route: Optional[Route]) -> list[tuple[RdmaDevice, RdmaPort]]:

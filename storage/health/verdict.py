@@ -115,11 +115,7 @@ _FINDINGS = {
         "gone, as after its address moved (a failover), or a restart without RDMA",
         "{fix}",
     ),
-    "service-down": (
-        SERVER,
-        "{server} is up, but its NFS service is stopped: it refuses connections",
-        "start the NFS service of the server: systemctl start nfs-server",
-    ),
+    "service-down": (SERVER, "{server} is up, but {detail}", "{fix}"),
     "export-stuck": (
         SERVER,
         "{server} answers calls, but not for this export: its file system or disk "
@@ -489,9 +485,16 @@ def _far_fault(seen: Seen, signs: ServerSigns) -> MountHealth:
     state, detail, certain, fix = seen.lost, "", False, server_side_fix(seen.port)
     if refused and tcp == ACCEPTS:
         reason, state, certain = "listener-gone", DEAD, True
-    elif refused or (tcp == REFUSES and not listening):
-        # Without an answer by TCP a firewall may hide that the listener is gone.
-        reason, state, certain = "service-down", DEAD, tcp == REFUSES
+    elif tcp == REFUSES and not listening:
+        reason, state, certain = "service-down", DEAD, True
+        detail = "its NFS service is stopped: it refuses connections"
+        fix = "start the NFS service of the server: systemctl start nfs-server"
+    elif refused:
+        reason, state = "service-down", DEAD
+        detail = (
+            f"refuses RDMA on port {seen.port}, and answers no TCP: its NFS service is "
+            "stopped, or its RDMA listener is gone and a firewall holds back TCP"
+        )
     elif listening or (stuck and tcp == ACCEPTS):
         return _stuck_server(seen, signs.tcp.replied)
     elif tcp in (ACCEPTS, REFUSES):

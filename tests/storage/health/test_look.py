@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from support.fakes.fake_hosts import soft_roce
+from support.fakes.fake_hosts import mapped_gid, soft_roce
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
@@ -168,6 +168,27 @@ def test_a_silent_server_is_asked_once_for_all_its_mounts(site):
         ("rdma", "10.0.0.1", 20049),
         ("tcp", "10.0.0.1", 2049),
     ]
+
+
+@pytest.mark.parametrize(("index", "read"), [(1, [16]), (20, [16, None])])
+def test_all_gids_are_read_only_if_the_first_ones_own_no_address(
+    site, monkeypatch, index, read
+):
+    """A table may have hundreds, each a file that the adapter is asked for."""
+    site.root.rdma_port("rxe0", link_layer="Ethernet", table_size=32)
+    site.root.gid("rxe0", 1, index, mapped_gid("10.0.0.2"), "RoCE v2", "eth0")
+    devices, asked = HostReader.rdma_devices, []
+
+    def rdma_devices(reader, problems=None, most_gids=None):
+        asked.append(most_gids)
+        return devices(reader, problems, most_gids)
+
+    monkeypatch.setattr(HostReader, "rdma_devices", rdma_devices)
+    site.probes.answers = {"/mnt/a": LATE, "/mnt/b": LATE}
+    site.servers.tcp["10.0.0.1"] = Knock(SILENT, 1.5)
+    site.servers.rdma["10.0.0.1"] = Step("listener", NOT_READY, "did not answer")
+    assert site.look().mounts[0].reason == "server-silent"
+    assert asked == read
 
 
 @pytest.mark.parametrize("silent", [False, True])

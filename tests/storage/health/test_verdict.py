@@ -39,6 +39,7 @@ from ovirt_rdma.storage.health.state import (
     UNKNOWN,
 )
 from ovirt_rdma.storage.health.verdict import DEAD_S, judge, needs_signs
+from ovirt_rdma.storage.probe import server_side_fix
 from ovirt_rdma.storage.readiness import NOT_READY, Step
 
 SILENCE = {
@@ -341,19 +342,34 @@ SILENCE = {
 }
 
 
-# These sentences are about this host.
-_LOCAL = ("host-not-ready", "port-without-sm")
-
-
 @pytest.mark.parametrize("name", SILENCE)
 def test_silence(name):
     what, expected = SILENCE[name]
     health = judge(what)
     assert (health.state, health.cause, health.certain, health.reason) == expected
     assert needs_signs(what)
-    assert "nas1" in health.sentence or health.reason in _LOCAL
+    if health.reason == "host-not-ready":
+        said = {step.detail: step.fix for step in what.signs.steps if step.fix}
+        assert said == {health.sentence: health.fix}
+    else:
+        assert "nas1" in health.sentence or health.reason == "port-without-sm"
     assert health.fix
     assert health.answered_s is None
+
+
+def test_nothing_is_said_of_tcp_that_was_not_seen():
+    """A firewall may hide that only the RDMA listener is gone."""
+    stopped, hidden = (judge(seen(its=signs(tcp, REFUSED))) for tcp in (REFUSES, ABSENT))
+    assert (stopped.sentence, stopped.fix) == (
+        "nas1 (10.0.0.1) is up, but its NFS service is stopped: it refuses connections",
+        "start the NFS service of the server: systemctl start nfs-server",
+    )
+    assert (hidden.sentence, hidden.fix) == (
+        "nas1 (10.0.0.1) is up, but refuses RDMA on port 20049, and answers no TCP: its "
+        "NFS service is stopped, or its RDMA listener is gone and a firewall holds back "
+        "TCP",
+        server_side_fix(20049),
+    )
 
 
 @pytest.mark.parametrize(
