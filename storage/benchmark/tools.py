@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, NamedTuple, Optional
@@ -28,6 +29,9 @@ Run = Callable[[Sequence[str], float], str]
 
 FIO = "fio"
 _ASK_S = 30.0
+# fio 3.2 (2017) has bw_bytes; those before 3.0 have `clat`, in microseconds.
+_OLDEST = (3, 2)
+_VERSION = re.compile(r"fio-([0-9]{1,4})\.([0-9]{1,4})")
 # The best first. EL packages libaio's engine separately (fio-engine-libaio); psync is
 # always there, and has as many threads as requests. Not posixaio: glibc carries out the
 # requests of one file one after the other (rt/aio_misc.c), whatever the depth.
@@ -61,7 +65,7 @@ class FioResult(NamedTuple):
 
 
 def engine(run: Run) -> Engine:
-    """Return the fio of this host. Raises Problem without a usable one."""
+    """Return the fio of this host. Raises Problem without one, or if it is too old."""
     try:
         version = run([FIO, "--version"], _ASK_S)
         engines = run([FIO, "--enghelp"], _ASK_S)
@@ -69,9 +73,16 @@ def engine(run: Run) -> Engine:
         raise missing(str(error)) from None
     except CommandFailed as error:
         raise incomplete(str(error)) from None
+    found = _VERSION.search(version)
+    if not found or (int(found[1]), int(found[2])) < _OLDEST:
+        raise Problem(
+            "bench-fio-old",
+            f"fio is {version.strip()[:40]!r}; bench needs fio 3.2 or later",
+            "install a later fio",
+        )
     known = {line.strip() for line in engines.splitlines()}
     name = next((one for one in _ENGINES if one in known), _ENGINES[-1])
-    return Engine(version.strip().removeprefix("fio-")[:40], name)
+    return Engine(f"{found[1]}.{found[2]}", name)
 
 
 def arguments(

@@ -11,6 +11,7 @@ from support.storage.fake_mount import FakeMount
 from support.storage.fake_network import FakeNetwork
 
 from ovirt_rdma.cli.host import bench as verb
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.benchmark import tools
 from ovirt_rdma.storage.benchmark.measure import MIB
@@ -66,7 +67,7 @@ def bench(tmp_path, capsys, monkeypatch):
         monkeypatch.setattr(verb, "Scratch", made)
         return run(capsys, "bench", *words, "--root", str(host.path))
 
-    on_host.mounts, on_host.network = mounts, network
+    on_host.host, on_host.mounts, on_host.network = host, mounts, network
     return on_host
 
 
@@ -82,14 +83,28 @@ def test_the_verdict_is_one_sentence_after_the_table(bench):
 
 
 def test_the_document_is_read_again(bench, tmp_path):
+    bench.host.write("/proc/sys/sunrpc/rdma_slot_table_entries", "16")
     result = bench(EXPORT, *QUICK, "-o", "json")
     document = result.document
     assert (document["kind"], document["schema_version"]) == ("benchmark", 1)
+    assert document["slots"] == 16
     assert document["verdict"]["better"] == "rdma"
     assert len(document["jobs"]) == 2 * 2 * 5
     file = tmp_path / "old.json"
     file.write_text(result.out)
     assert load(file).hostname == document["hostname"]
+
+
+def test_the_route_to_the_server_is_read(bench, monkeypatch):
+    facts, asked = HostReader.facts, []
+
+    def recorded(reader, routes_to=()):
+        asked.extend(routes_to)
+        return facts(reader, routes_to)
+
+    monkeypatch.setattr(HostReader, "facts", recorded)
+    document = bench(EXPORT, *QUICK, "-o", "json").document
+    assert (asked, document["path"]["address"]) == (["10.0.0.1"], "10.0.0.1")
 
 
 def test_a_server_without_rdma_is_measured_over_tcp(bench):
