@@ -396,7 +396,8 @@ def test_a_benchmark_has_its_chart_verdict_limit_and_figures():
         export=f"{SERVER}:/exports/data2",
         skipped=("fio is old",),
     )
-    html = read_page(html_of(made(results=(RESULT, one))))
+    report = made(results=(RESULT, one))
+    html = read_page(html_of(report))
     section = part(html, "benchmarks")
     first, second = section.all("article")
     assert first.all("h3")[0].text == f"hv1: data1, {SERVER}:/exports/data1"
@@ -418,6 +419,12 @@ def test_a_benchmark_has_its_chart_verdict_limit_and_figures():
         "4,000 (3,960 to 4,040) MB/s",
         "1",
     ]
+    for svg, bar in zip(table.all("svg"), page.bars_of(report.benchmarks[1])):
+        (drawn,) = svg.all("rect")
+        assert drawn.attributes["width"] == str(bar.middle)
+        spread, *limit = [path.attributes["d"] for path in svg.all("path")]
+        assert spread == f"M{bar.least} 10H{bar.most}"
+        assert limit == ([f"M{bar.limit} 0V12"] if bar.limit else [])
 
 
 def test_a_benchmark_of_somebody_else_is_said_to_be():
