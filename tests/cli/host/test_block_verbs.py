@@ -76,7 +76,8 @@ def test_a_host_without_sessions(host):
 
 def test_policy_show_has_the_targets(host):
     shown = host("policy", "show").out
-    assert f"block.srp: name array, id_ext {GUID}, ioc_guid {GUID}, dest " in shown
+    line = f"name array, id_ext {GUID}, ioc_guid {GUID}, dest 10.0.0.1:5555"
+    assert shown.splitlines()[1:] == [f"block.srp: {line}"]
     (target,) = host("policy", "show", "-o", "json").document["block"]["srp"]
     assert (target["name"], target["dest"]) == ("array", "10.0.0.1:5555")
 
