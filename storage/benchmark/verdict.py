@@ -169,7 +169,8 @@ def _losses(rows: Rows, load: str, row: Row) -> Found:
     errors, packets = row.total("path_errors"), row.total("packets")
     moved = sum(job.bytes_per_s * job.sample.seconds for job in row.jobs)
     segments = max(moved / ((path and path.netdev_mtu) or 1500), 1e4)
-    rdma = [(errors, _LOSS * max(packets, 1e4), f"errors in {packets} packets")]
+    of = f" in {packets} packets" if packets else ""
+    rdma = [(errors, _LOSS * max(packets, 1e4), f"errors of the port{of}")]
     tcp = [
         (row.total("tcp_resent"), _TCP_LOSS * segments, "TCP segments sent again"),
         (row.total("tcp_out_of_order"), _TCP_GAPS * segments, "TCP segments with gaps"),
@@ -343,14 +344,17 @@ def _late_by_both(rows: Rows, load: str, row: Row) -> str:
 
 
 def more_connections(rows: Rows, row: Row) -> Optional[Row]:
-    """Return the row with more connections that was clearly faster; or None."""
-    for setting in rows.alike(row.setting, row.setting.nconnect):
-        other = rows.one(setting, row.load.name)
-        if other and other.connections > row.connections:
-            more = other.rate.middle >= _GAIN * row.rate.middle
-            if more and apart(other.rate, row.rate):
-                return other
-    return None
+    """Return the fastest row with more connections that was clearly faster; or None."""
+    same = rows.alike(row.setting, row.setting.nconnect)
+    faster = [
+        other
+        for setting in same
+        if (other := rows.one(setting, row.load.name))
+        and other.connections > row.connections
+        and other.rate.middle >= _GAIN * row.rate.middle
+        and apart(other.rate, row.rate)
+    ]
+    return max(faster, key=lambda one: one.rate.middle, default=None)
 
 
 def _connections(rows: Rows, load: str, row: Row) -> Found:

@@ -181,6 +181,20 @@ def test_more_connections_are_recommended_if_they_help():
     assert verdict(benchmark(settings=(RDMA, TCP, rdma4))).reasons == ()
 
 
+def test_of_the_numbers_of_connections_that_help_the_best_is_recommended():
+    more = [replace(RDMA, nconnect=n) for n in (2, 4, 8)]
+    changes = [
+        change
+        for setting, rate in zip(more, (1.02e10, 1.15e10, 1.08e10))
+        for change in (
+            only(setting, rates(None, {READ: rate})),
+            only(setting, counted(connections=setting.nconnect)),
+        )
+    ]
+    found = verdict(benchmark(*changes, settings=(RDMA, TCP, *more)))
+    assert found.options.endswith(",nconnect=4")
+
+
 def test_the_fastest_version_is_recommended():
     made = benchmark(
         only(RDMA3, rates(None, {READ: 9.9e9})), settings=(RDMA, TCP, RDMA3, TCP3)

@@ -222,6 +222,13 @@ def test_segments_sent_again_are_a_limit_of_tcp_only():
         assert limits(made, RDMA) == ()
 
 
+def test_errors_are_of_packets_only_if_these_are_counted():
+    for packets, words in ((56_719, " in 170157 packets"), (None, "")):
+        made = benchmark(counted("rdma", READ, path_errors=66, packets=packets))
+        (found,) = limits(made, RDMA)
+        assert found.evidence.endswith(f": 198 errors of the port{words}")
+
+
 def test_a_host_that_reads_sees_losses_as_gaps_only():
     found = limits(benchmark(counted("tcp", READ, tcp_out_of_order=400_000)), TCP)
     assert [(one.kind, one.loads) for one in found] == [("losses", ("large reads",))]
