@@ -63,6 +63,7 @@ class MountFault:
       and repair it
     - ``states``, ``cause``, ``reason``: what the health may say; ``cause`` None: it is
       ok
+    - ``certain``: the health must say that it leaves no other cause
     - ``looks``: at most so many looks until it is named
     - ``alerts``: those that fire ``after_s`` seconds after it is named (SLOW waits for
       a minute); no others but ``at_times``, which depend on chance
@@ -81,6 +82,7 @@ class MountFault:
     after_s: float = 3.0 * SCRAPE_S
     before: Act = nothing
     version: str = "4.2"
+    certain: bool = False
 
     def first_named(self, looks: list[Look]) -> Optional[int]:
         """Return the number of the first look that names it; the first one is 0."""
@@ -89,7 +91,7 @@ class MountFault:
     def _is_named(self, look: Look) -> bool:
         if look.get("state") not in self.states or look["cause"] != self.cause:
             return False
-        return look["reason"] == self.reason
+        return look["reason"] == self.reason and look["certain"] >= self.certain
 
 
 # To a netdev without an RDMA device, which answers for it by the old one too.
@@ -209,6 +211,8 @@ FAULTS = {
         load=Load(readers=0, writers=6, block=4 << 10),
         before=lambda host: host.delay_disk(60),
         looks=_SLOW_LOOKS,
+        # By the calls that wait at the server together.
+        certain=True,
     ),
     "all NFS threads hang": MountFault(
         server("dmsetup suspend --noflush --nolockfs slow"),

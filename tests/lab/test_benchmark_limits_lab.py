@@ -7,7 +7,8 @@ four nfsd threads of the lab's server, may be named beside it: they are limits t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,8 @@ umount /nfsroot{SLOW_PATH}
 dmsetup remove slow
 modprobe -r brd
 """
+# The evidence of a server that answers few requests at a time.
+_THREADS = "requests under way are answered"
 _FORGET = "while sleep 0.3; do echo 1 > /proc/sys/vm/drop_caches; done"
 
 
@@ -168,9 +171,13 @@ def _check(host: MeasuredHost, plant: Plant) -> None:
     right = [one for one in limits if one["kind"] == plant.kind]
     assert right
     assert {load for one in right for load in one["loads"]} >= set(plant.loads)
-    # Nothing sound is blamed.
-    allowed = {plant.kind, "cpu", "server", *plant.beside}
-    assert {one["kind"] for one in limits} <= allowed
+    _nothing_sound_is_blamed(limits, plant.kind, *plant.beside)
+
+
+def _nothing_sound_is_blamed(limits: Iterable[Any], *planted: str) -> None:
+    for one in limits:
+        threads = one["kind"] == "server" and _THREADS in one["evidence"]
+        assert threads or one["kind"] in ("cpu", *planted), one
 
 
 @pytest.fixture(scope="module")
@@ -203,8 +210,24 @@ def test_without_an_rdma_listener_only_tcp_is_measured(
 ) -> None:
     with _no_listener(on_soft_roce.lab):
         found = on_soft_roce.measured()
-    assert found["no_rdma"] in found["skipped"][0]
-    assert found["verdict"]["better"] == "unknown"
+    assert "refuses RDMA connections" in found["no_rdma"]
+    assert found["skipped"] == [f"RDMA was not measured: {found['no_rdma']}"]
+    verdict = found["verdict"]
+    assert verdict["better"] == "unknown"
+    assert verdict["sentence"].startswith("only TCP was measured")
+    _nothing_sound_is_blamed(verdict["limits"])
+
+
+def test_nconnect_that_the_kernel_ignores_is_no_limit(
+    on_infiniband: MeasuredHost,
+) -> None:
+    found = on_infiniband.measured("--nconnect 1,2")
+    more = {"transport": "rdma", "version": "4.2", "nconnect": 2}
+    samples = [job["sample"] for job in found["jobs"] if job["setting"] == more]
+    assert {one["connections"] for one in samples} == {1}
+    verdict = found["verdict"]
+    assert "nconnect" not in verdict["options"]
+    _nothing_sound_is_blamed(verdict["limits"])
 
 
 def test_a_path_beside_the_fabric_is_named(on_infiniband: MeasuredHost) -> None:
@@ -218,8 +241,10 @@ def test_a_path_beside_the_fabric_is_named(on_infiniband: MeasuredHost) -> None:
         found = on_infiniband.measured(server="10.96.0.1")
     finally:
         pair.hypervisor.run("ip link delete beside0", check=True)
-    assert "beside0" in found["no_rdma"]
-    assert found["verdict"]["sentence"].startswith("only TCP was measured")
+    assert re.search("no RDMA port owns .* on beside0 .*mlx4_", found["no_rdma"])
+    verdict = found["verdict"]
+    assert verdict["sentence"].startswith("only TCP was measured")
+    _nothing_sound_is_blamed(verdict["limits"])
 
 
 def test_rdma_is_quicker_on_infiniband_and_nothing_is_blamed(

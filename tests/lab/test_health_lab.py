@@ -8,6 +8,7 @@ start there, so no time is asserted: the 15 s of the promise are those of the un
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -195,4 +196,5 @@ def test_a_device_that_is_gone_is_named() -> None:
         mounted.shell("sleep 1")
         found = mounted.health()
         assert (found["cause"], found["reason"]) == ("host", "host-not-ready"), found
+        assert re.search("no RDMA (device|port owns)", found["sentence"]), found
         assert found["state"] == "dead"

@@ -117,6 +117,8 @@ def test_opensm_gives_a_replayed_fabric_the_partitions_of_the_policy(
     policy.write_text(_policy(guids))
     render = ("fabric", "partitions", "render", "--policy", str(policy))
     file.write_text(run(capsys, *render).out)
+    valid = run(capsys, "fabric", "partitions", "validate", str(file))
+    assert (valid.code, valid.out) == (0, f"{file} is valid: 4 partitions.\n")
     definitions = parse(file.read_bytes(), "partitions.conf")
     with fabric.manager(f"H-{RECORDED.manager}", file):
         seen = {
