@@ -37,6 +37,7 @@ from ovirt_rdma.storage.mounts import (
     mounted_s,
     prove,
     sharers,
+    time_for_people,
     uses_earlier_connection,
     utc_time,
 )
@@ -567,7 +568,9 @@ class NamedExport:
         elif mark is None:
             self._warn(seen, transport)
             # By whom is not known: vdsmd itself may have, under an earlier policy.
-            reason = _ALREADY_MOUNTED
+            booted_at = self._shared.surroundings.reader.booted_at()
+            now = utc_time(booted_at, uptime_s or None)
+            reason = _ALREADY_MOUNTED + (f", at {time_for_people(now)}" if now else "")
             shared = self._shared_with(seen)
             if shared:
                 reason = f"{reason}; {conflict_clause(shared)}"

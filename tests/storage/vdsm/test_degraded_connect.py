@@ -135,7 +135,8 @@ class TestMark:
         assert (mark.wanted, mark.transport) == (transport, found)
         assert mark.since == "2023-11-14T23:13:17Z"
         assert mark.reason == (
-            "it was already mounted when vdsmd first found it to differ from its rule"
+            "it was already mounted when vdsmd first found it to differ from its rule, "
+            "at 2023-11-14 23:23:20 UTC"
         )
 
     def test_of_a_transport_that_cannot_be_told(self, site, caplog, monkeypatch):
@@ -221,7 +222,7 @@ class TestToldOnce:
             (mark,) = marks(site)
             assert mark.reason == (
                 "it was already mounted when vdsmd first found it to differ from its "
-                "rule"
+                "rule, at 2023-11-14 23:13:20 UTC"
             )
             disconnect(site)
 
