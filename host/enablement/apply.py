@@ -227,7 +227,7 @@ def plan_disable(state: EnablementState) -> list[Step]:
 
 
 # One file represents all that the launcher loads.
-PACKAGE = str(Path(__file__).parents[1])
+PACKAGE = str(Path(__file__).parents[2])
 LOADED = f"{PACKAGE}/storage/vdsm/launch.py"
 
 
@@ -308,7 +308,8 @@ def _state(root: Path, run: Optional[Runner]) -> EnablementState:
 
 def _refused_programs(root: Path, run: Optional[Runner], mode: str) -> tuple[str, ...]:
     # The launcher opens the package as the user vdsm, who may open only trusted Python
-    # files (70-trusted-lang.rules); hooks run as root.
+    # files (70-trusted-lang.rules). The hooks that open it run as root, who may open
+    # any (20-dracut.rules); that of after_get_caps, which vdsm runs, opens none.
     programs = HOOKS if mode != MODE_VDSMD else (LAUNCHER, *HOOKS)
     paths = [path for path in programs if under(root, path).is_file()]
     if mode == MODE_VDSMD:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+import importlib.util
 import json
 import os
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from support.fakes.fake_enablement import (
 from support.fakes.fake_processes import VDSM, end_process, run_process
 from support.problems import problem
 
+from ovirt_rdma.host.enablement import apply
 from ovirt_rdma.host.enablement.apply import (
     LOADED,
     PACKAGE,
@@ -738,6 +740,12 @@ class TestFapolicyd:
             fapolicyd.enable()
         add = f"fapolicyd-cli --file add {PACKAGE} --trust-file ovirt-rdma"
         assert caught.value.fix.endswith(f"{add}; fapolicyd-cli --update")
+
+    def test_what_stands_for_the_package_is_a_file_of_it(self):
+        """`--file add` of another folder would leave it refused for ever."""
+        module = importlib.util.find_spec("ovirt_rdma.storage.vdsm.launch")
+        assert Path(LOADED).samefile(module.origin)
+        assert Path(PACKAGE, "host/enablement/apply.py").samefile(apply.__file__)
 
     def test_mode_host_needs_no_trusted_launcher(self, fapolicyd):
         fapolicyd.trusted.remove(LAUNCHER)
