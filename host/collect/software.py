@@ -11,7 +11,8 @@ replace the distribution's.
 
 fapolicyd(8) decides on each execve and open. With its default rules a script may run
 only if it is trusted: owned by an RPM or listed in a trust file (fapolicyd 1.0.2 to
-2.0.1, rules.d/42-trusted-elf.rules, 70-trusted-lang.rules, 90-deny-execute.rules).
+2.0.1, rules.d/42-trusted-elf.rules, 70-trusted-lang.rules, 90-deny-execute.rules);
+trusted programs of root may run and open any (20-dracut.rules). The others get EPERM.
 ``fapolicyd-cli --dump-db`` prints the trusted files, one line per file with source,
 path, size and digest (src/cli/fapolicyd-cli.c, do_dump_db).
 
@@ -186,6 +187,8 @@ def read_udev_lines(tree: FileTree, problems: list[str]) -> tuple[UdevLine, ...]
 _CONF = "/etc/fapolicyd/fapolicyd.conf"
 # In permissive mode refusals are only logged.
 _PERMISSIVE = re.compile(rb"^[ \t]*permissive[ \t]*=[ \t]*1[ \t]*$", re.MULTILINE)
+# Each mode but none compares the size (src/library/database.c of 1.3.3, line 980).
+_SIZED = re.compile(rb"^[ \t]*integrity[ \t]*=[ \t]*(?!none\b)\w", re.MULTILINE)
 ACTIVE = ("systemctl", "show", "-p", "ActiveState", "--value", "fapolicyd.service")
 DUMP = ("fapolicyd-cli", "--dump-db")
 
@@ -196,7 +199,7 @@ def refused_programs(
     """Return the ``programs`` that fapolicyd does not trust; none if it is not running,
     only logs, or cannot be queried.
 
-    Rules of admins that allow more are ignored.
+    Rules that allow more, such as those for root, are ignored.
     """
     conf = tree.data(_CONF)
     if conf is None or _PERMISSIVE.search(conf):
@@ -206,8 +209,15 @@ def refused_programs(
     dump = tools.text(DUMP, problems, optional=True)
     if dump is None:
         return ()
-    trusted = {line.partition(" ")[2].rsplit(" ", 2)[0] for line in dump.splitlines()}
-    return tuple(program for program in programs if program not in trusted)
+    trusted = {line.partition(" ")[2].rsplit(" ", 1)[0] for line in dump.splitlines()}
+    if not _SIZED.search(conf):
+        trusted = {entry.rpartition(" ")[0] for entry in trusted}
+        return tuple(program for program in programs if program not in trusted)
+    return tuple(
+        program
+        for program in programs
+        if f"{program} {len(tree.data(program) or b'')}" not in trusted
+    )
 
 
 def read_software(

@@ -136,7 +136,8 @@ def refuse_untrusted(refused: Sequence[str]) -> None:
             "fapolicyd-untrusted",
             f"fapolicyd is running on this host and does not trust "
             f"{', '.join(refused)}: VDSM could not start these files",
-            "install ovirt-rdma-host from its RPM, or run: "
+            "install ovirt-rdma-host from its RPM, or run (--file update for a file "
+            "that was added before it changed): "
             + "; ".join(
                 f"fapolicyd-cli --file add {path} --trust-file ovirt-rdma"
                 for path in refused

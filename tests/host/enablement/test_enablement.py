@@ -747,6 +747,19 @@ class TestFapolicyd:
         assert Path(LOADED).samefile(module.origin)
         assert Path(PACKAGE, "host/enablement/apply.py").samefile(apply.__file__)
 
+    @pytest.mark.parametrize("integrity", ["size", "ima", "sha256"])
+    def test_a_trusted_file_that_changed_is_refused(self, fapolicyd, integrity):
+        """fapolicyd 1.4.5 refused it to vdsm, and --file add found nothing to add."""
+        conf = f"permissive = 0\nintegrity = {integrity}\n"
+        fapolicyd.write("/etc/fapolicyd/fapolicyd.conf", conf)
+        fapolicyd.write(HOOK, "x" * fapolicyd.size)
+        assert fapolicyd.enable("host").changed
+        fapolicyd.disable()
+        fapolicyd.write(HOOK, "x" * (fapolicyd.size + 1))
+        with problem("fapolicyd-untrusted", f"does not trust {HOOK}: ") as caught:
+            fapolicyd.enable("host")
+        assert "--file update for a file that was added before it" in caught.value.fix
+
     def test_mode_host_needs_no_trusted_launcher(self, fapolicyd):
         fapolicyd.trusted.remove(LAUNCHER)
         fapolicyd.trusted.remove(LOADED)

@@ -43,7 +43,10 @@ class Host:
     """A fake root with the package installed, a strict systemctl and a fapolicyd.
 
     ``fapolicyd`` is its state, or ``mute`` where its command fails, and ``trusted``
-    what it trusts.
+    what a trust file names, each with ``size``. What --dump-db prints is as 1.3.2,
+    1.3.3, 1.4.5 and 2.0.1 printed it when built and run (2.0.1:
+    src/cli/fapolicyd-cli.c, lines 221 and 316, src/library/database.c, lines 406 and
+    410). Its exit code was 1 before 1.4.3.
     """
 
     def __init__(self, root):
@@ -51,6 +54,7 @@ class Host:
         self.commands = []
         self.fapolicyd = "active"
         self.trusted = []
+        self.size = 512
         for path in (LAUNCHER, DROPIN_SOURCE, STOCK_VDSMD):
             self.write(path, "packaged\n")
         self.write("/proc/sys/kernel/osrelease", f"{KERNEL}\n")
@@ -78,10 +82,15 @@ class Host:
             return "inactive\n" if self.fapolicyd == "inactive" else "active\n"
         if tuple(argv) == software.DUMP:
             if self.fapolicyd == "mute":
-                raise CommandFailed("mdb_env_open failed", 4)
+                raise CommandFailed(
+                    "mdb_env_open failed, error 2 No such file or directory", 4
+                )
             digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-            found = ["/usr/share/a b", *self.trusted]
-            return "".join(f"rpmdb {path} 512 {digest}\n" for path in found)
+            found = [
+                "rpmdb /usr/share/a b",
+                *(f"filedb {path}" for path in self.trusted),
+            ]
+            return "".join(f"{entry} {self.size} {digest}\n" for entry in found)
         assert tuple(argv) in {RELOAD, RESTART, START, STOP}
         self.commands.append(tuple(argv))
         return ""
