@@ -34,12 +34,12 @@ from ovirt_rdma.host.changes.journal import (
     DONE,
     PARTLY,
     ROLLED_BACK,
-    AppliedChange,
     Journal,
     Ledger,
     Run,
     RunResult,
 )
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.system.lock import one_run
 
 
@@ -81,7 +81,7 @@ def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
             when_iso(run.at)[: len("2026-01-02 03:04")],
             (run.by or run.verb).removeprefix(f"{PROGRAM} "),
             run.outcome or "interrupted",
-            str(len({applied.act.step for applied in run.applied})),
+            str(len({applied.step for applied in run.applied})),
             ", ".join(_steps(run, ledger)) or "-",
         )
         for run in runs
@@ -107,7 +107,7 @@ def _steps(run: Run, ledger: Ledger) -> list[str]:
         for applied in other.acts
         if applied.undone_by == run.number
     ]
-    return list(dict.fromkeys(applied.act.step for applied in acts))
+    return list(dict.fromkeys(applied.step for applied in acts))
 
 
 def _remark(run: Run) -> str:
@@ -125,11 +125,11 @@ def _print_acts(run: Run, output: Output) -> None:
     for applied in run.acts:
         for text in describe_changes(applied):
             more = f" ({applied.why})" if applied.why else ""
-            rows.append((f"  {_state(applied)}", applied.act.step, text + more))
+            rows.append((f"  {_state(applied)}", applied.step, text + more))
     output.table(("  STATE", "STEP", "VALUE"), rows)
 
 
-def _state(applied: AppliedChange) -> str:
+def _state(applied: AtomicChange) -> str:
     if applied.is_applied:
         return "applied" if applied.found is not None else "incomplete"
     if applied.why:
@@ -145,13 +145,13 @@ def _history_document(run: Run) -> dict[str, Any]:
         "awaits_confirmation": run.awaits_confirmation,
         "acts": [_act(applied) for applied in run.acts],
     }
-    del content["number"], content["boot"]
+    del content["number"]
     return content
 
 
-def _act(applied: AppliedChange) -> dict[str, Any]:
+def _act(applied: AtomicChange) -> dict[str, Any]:
     return {
-        "step": applied.act.step,
+        "step": applied.step,
         "held": applied.is_applied,
         "undone_by": applied.undone_by,
         "why": applied.why,
@@ -163,7 +163,7 @@ def _act(applied: AppliedChange) -> dict[str, Any]:
                 "before": before,
                 "after": after,
             }
-            for change, before, after in values_of(applied.act, applied.found)
+            for change, before, after in values_of(applied)
         ],
     }
 
@@ -238,7 +238,7 @@ def _reverted_steps(result: RunResult, after: Ledger) -> Iterator[dict[str, Any]
             applied
             for run in after.runs
             for applied in reversed(run.acts)
-            if applied.act.step == step and applied.undone_by == result.run
+            if applied.step == step and applied.undone_by == result.run
         ]
         values = [
             text

@@ -48,17 +48,17 @@ def boot_settings(ledger: Ledger) -> tuple[AtomicChange, ...]:
     interrupted = ledger.interrupted
     settings: dict[Hashable, AtomicChange] = {}
     for entry in ledger.applied:
-        if entry.act.lasting or (interrupted and entry.run == interrupted.number):
+        if entry.lasting or (interrupted and entry.run == interrupted.number):
             continue
-        for change in entry.act.changes:
+        for change in entry.changes:
             kind = kind_of(change)
             if not kind.is_volatile or change.after is None:
                 continue
-            place = entry.act.place or Place(netdev=kind.netdev)
+            place = entry.place or Place(netdev=kind.netdev)
             key = _property(kind, place)
             settings.pop(key, None)  # so that it comes last
             settings[key] = replace(
-                entry.act,
+                entry,
                 effect=kind.effect,
                 changes=(replace(change, before=None),),
                 before=(),

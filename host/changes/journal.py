@@ -27,7 +27,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Values
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.errors import ExitCode, Problem, Sentence
 from ovirt_rdma.host.paths import JOURNAL, under
 from ovirt_rdma.host.system.files import NotDurable, fix_for, write_atomically
@@ -139,52 +139,13 @@ _FOLDER_MODE = 0o755
 DOCUMENT = Envelope("journal", digested="runs")
 _records = Records("the journal")
 
-Key = tuple[int, int]
-"""The run and number of a change."""
-
-
-@dataclass(frozen=True)
-class AppliedChange:
-    """A change of a run. ``boot`` is the kernel's boot id then.
-
-    ``found`` are the values that were read back, None if it was not completed. While
-    it is undone, ``undoing`` are the values that the run ``undoing_run`` sets: the
-    earlier ones, or somebody else's, which stay. ``undone_by`` is the run in which it
-    was undone. ``why`` says why it was left, or nothing had to be done.
-    """
-
-    run: int
-    number: int
-    act: AtomicChange
-    boot: str
-    found: Optional[Values] = None
-    undoing: Optional[Values] = None
-    undoing_run: Optional[int] = None
-    undone_by: Optional[int] = None
-    why: str = ""
-
-    @property
-    def key(self) -> Key:
-        """Its run and number."""
-        return self.run, self.number
-
-    @property
-    def is_applied(self) -> bool:
-        """Whether it was made, or may have been, and was not undone."""
-        return self.undone_by is None
-
-    @property
-    def group(self) -> tuple[int, str]:
-        """Run and step: the changes that are undone together."""
-        return self.run, self.act.step
-
 
 @dataclass(frozen=True)
 class Run:
     """A run, its changes, and how it ended. Times are ISO 8601 in UTC.
 
-    ``at`` is when it began, ``boot`` the kernel's boot id then. ``by`` is for people:
-    who started it (``ovirt-rdma-host apply``, a hook's name). ``policy`` is the
+    ``at`` is when it began. ``by`` is for people: who started it (``ovirt-rdma-host
+    apply``, a hook's name). ``policy`` is the
     policy's digest. ``confirm_by`` is when an unconfirmed run is rolled back, in
     seconds since 1970 UTC; None if no confirmation is needed. ``only`` is the step that
     ``revert STEP`` names.
@@ -198,19 +159,18 @@ class Run:
     number: int
     verb: str
     at: str
-    boot: str
     by: str = ""
     policy: str = ""
     confirm_by: Optional[int] = None
     only: Optional[str] = None
-    acts: tuple[AppliedChange, ...] = ()
+    acts: tuple[AtomicChange, ...] = ()
     confirmed: Optional[str] = None
     outcome: Optional[str] = None
     ended: Optional[str] = None
     sentence: str = ""
 
     @property
-    def applied(self) -> tuple[AppliedChange, ...]:
+    def applied(self) -> tuple[AtomicChange, ...]:
         """Its changes that are applied."""
         return tuple(act for act in self.acts if act.is_applied)
 
@@ -237,14 +197,14 @@ class Ledger:
         return self.runs[-1].number + 1 if self.runs else 1
 
     @cached_property
-    def applied(self) -> tuple[AppliedChange, ...]:
+    def applied(self) -> tuple[AtomicChange, ...]:
         """All changes that are applied, in the order in which they were made."""
         return tuple(act for run in self.runs for act in run.applied)
 
     @property
     def applied_steps(self) -> tuple[str, ...]:
         """The ids of the steps that can be reverted, in their order."""
-        return tuple(dict.fromkeys(entry.act.step for entry in self.applied))
+        return tuple(dict.fromkeys(entry.step for entry in self.applied))
 
     @property
     def interrupted(self) -> Optional[Run]:
@@ -267,7 +227,7 @@ class Ledger:
         runs[run.number] = run
         return Ledger(tuple(runs.values()))
 
-    def with_changes(self, changes: Iterable[AppliedChange]) -> Ledger:
+    def with_changes(self, changes: Iterable[AtomicChange]) -> Ledger:
         """Return the ledger with the new states of ``changes``, or new changes."""
         runs = {run.number: run for run in self.runs}
         for change in changes:
@@ -410,7 +370,7 @@ class JournalWriter:
         """Record that ``run`` begins. Raises JournalProblem."""
         self._write(self.ledger.compacted().with_run(run), must=True)
 
-    def record(self, *changes: AppliedChange, must: bool = False) -> None:
+    def record(self, *changes: AtomicChange, must: bool = False) -> None:
         """Record ``changes``. If that is not possible, raise JournalProblem if it
         ``must`` be, else set ``problem``, and report it.
         """

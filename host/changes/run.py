@@ -34,7 +34,6 @@ from ovirt_rdma.host.changes.journal import (
     PARTLY,
     REVERT,
     ROLLED_BACK,
-    AppliedChange,
     Journal,
     JournalProblem,
     JournalWriter,
@@ -286,10 +285,13 @@ class _Run:
         self, steps: Sequence[Step], acts: Sequence[AtomicChange]
     ) -> RunResult:
         boot = self.host.boot_id()
-        changes = [AppliedChange(self.number, *one, boot) for one in enumerate(acts)]
+        changes = [
+            replace(act, run=self.number, number=number, boot=boot)
+            for number, act in enumerate(acts)
+        ]
         known = {step.id: step for step in steps}
         try:
-            for step_id, of_step in groupby(changes, key=lambda one: one.act.step):
+            for step_id, of_step in groupby(changes, key=lambda one: one.step):
                 self._do(known[step_id], list(of_step))
             self._verify(steps)
             self._check_signals()
@@ -305,7 +307,7 @@ class _Run:
             raise
         return RunResult(self.number, DONE, sentence, tuple(known))
 
-    def _do(self, step: Step, changes: Sequence[AppliedChange]) -> None:
+    def _do(self, step: Step, changes: Sequence[AtomicChange]) -> None:
         self._check_signals()
         self.writer.doing(step.id, step.sentence)
         # All before the first is made: one can alter what another sets.
@@ -313,13 +315,13 @@ class _Run:
         for change in changes:
             self._check_signals()
             try:
-                self.host.do(change.act)
+                self.host.do(change)
             except EffectFailed as error:
                 if error.untouched:
                     why = "it was not done"
                     self.writer.record(replace(change, undone_by=self.number, why=why))
                 raise _Stopped(f"{step.id} failed: {error}") from None
-            found = self._read_back(step, change.act)
+            found = self._read_back(step, change)
             self.writer.record(replace(change, found=found), must=True)
         self.writer.done(step.id, step.before, step.after)
 
@@ -410,7 +412,7 @@ def _refuse_in_use(
 def _plan_revert(
     host: HostEffects, ledger: Ledger, only: Optional[str], by_run: int
 ) -> UndoPlan:
-    return plan_undo(host, ledger, by_run, lambda e: only in (None, e.act.step))
+    return plan_undo(host, ledger, by_run, lambda e: only in (None, e.step))
 
 
 def may_be_rolled_back(ledger: Ledger, number: int) -> bool:
@@ -486,9 +488,10 @@ class HostRun:
             acts = with_earlier_values(
                 self.effects, atomic_changes_of(steps, request.facts, request.new_uuid)
             )
-            number, begun = writer.ledger.next_run, self._begun(request.verb)
+            number, at = writer.ledger.next_run, iso(self.effects.now())
+            run = Run(number, request.verb, at, self.by)
             writer.begin(
-                Run(number, *begun, self.by, request.policy, request.confirm_by)
+                replace(run, policy=request.policy, confirm_by=request.confirm_by)
             )
             try:
                 request.on_begin(number)
@@ -496,11 +499,9 @@ class HostRun:
                 sentence = f"{error}; nothing was done"
                 writer.end(number, ROLLED_BACK, self.effects.now(), sentence)
                 raise
-            run = _Run(self.effects, writer, number, signals, request)
-            return run.carry_out(steps, acts)
-
-    def _begun(self, verb: str) -> tuple[str, str, str]:
-        return verb, iso(self.effects.now()), self.effects.boot_id()
+            return _Run(self.effects, writer, number, signals, request).carry_out(
+                steps, acts
+            )
 
     def revert(
         self,
@@ -545,7 +546,7 @@ class HostRun:
                     "refused: the interfaces are in use",
                     "and run this again; or allow it with --allow-link-down",
                 )
-            writer.begin(Run(plan.by_run, *self._begun(REVERT), self.by, only=only))
+            writer.begin(Run(plan.by_run, REVERT, iso(host.now()), self.by, only=only))
             return finish(host, writer, plan, DONE)
 
     def recover(self, *, even_in_use: bool = False) -> Optional[RunResult]:
@@ -633,7 +634,7 @@ class HostRun:
         limit, boot = run.confirm_by, self.effects.boot_id()
         if limit is not None and self.effects.now() >= limit:
             return f"run {run.number} was not confirmed in time"
-        if boot and boot != run.boot:
+        if boot and boot != run.acts[0].boot:
             return f"run {run.number} was not confirmed before the host was booted"
         if any(run.number in (act.undoing_run, act.undone_by) for act in run.acts):
             return f"the rollback of run {run.number} was interrupted"

@@ -41,9 +41,7 @@ from typing import Callable, Optional
 from ovirt_rdma.host.changes.journal import (
     PARTLY,
     ROLLED_BACK,
-    AppliedChange,
     JournalWriter,
-    Key,
     Ledger,
     Left,
     Refused,
@@ -53,6 +51,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
     NO_VALUE,
     AtomicChange,
     EffectFailed,
+    Key,
     Kind,
     Property,
     Reading,
@@ -104,14 +103,14 @@ class UndoChange:
     it made, which are removed with it.
     """
 
-    entry: AppliedChange
+    entry: AtomicChange
     act: AtomicChange
     reading: Reading = NO_VALUE
     gone: bool = False
     lowered: bool = False
     to: Optional[Values] = None
     why: Optional[Sentence] = None
-    going_with: tuple[AppliedChange, ...] = ()
+    going_with: tuple[AtomicChange, ...] = ()
 
     @cached_property
     def kind(self) -> Kind:
@@ -146,7 +145,7 @@ class UndoPlan:
 
     by_run: int
     groups: tuple[tuple[UndoChange, ...], ...] = ()
-    released: tuple[AppliedChange, ...] = ()
+    released: tuple[AtomicChange, ...] = ()
 
     @property
     def whys(self) -> tuple[Sentence, ...]:
@@ -159,7 +158,7 @@ def plan_undo(
     host: HostEffects,
     ledger: Ledger,
     by_run: int,
-    undoes: Callable[[AppliedChange], bool],
+    undoes: Callable[[AtomicChange], bool],
 ) -> UndoPlan:
     """Read the values of all applied changes, and plan the undo of those that the run
     ``by_run`` ``undoes``; it may itself have been interrupted before.
@@ -169,7 +168,7 @@ def plan_undo(
     readings: dict[Property, Reading] = {}
     applied = []
     for entry in ledger.applied:
-        act = host.present(entry.act)
+        act = host.present(entry)
         change, sets = act.changes[0], kind_of_act(act).sets
         if sets not in readings:
             readings[sets] = host.read(change, act.uuid, act.place)
@@ -187,7 +186,7 @@ class _Plan:
     scope: Collection[Key]
     boot: str
     by_run: int
-    released: list[AppliedChange] = field(default_factory=list)
+    released: list[AtomicChange] = field(default_factory=list)
 
     def made(self) -> UndoPlan:
         """Return the plan, the newest changes first."""
@@ -269,20 +268,20 @@ class _Plan:
             if undo.to == (None,) and undo.kind.is_volatile:
                 undo.to = None
                 self._release([undo], "it had no value before: we had made its netdev")
-            elif undo.to != undo.entry.act.before:
+            elif undo.to != undo.entry.before:
                 # Recorded before an interruption.
-                what = describe(undo.entry.act)
+                what = describe(undo.entry)
                 undo.why = _by_others(f"{what} was changed since by someone else")
         if older:
             self._plan_older(older, own[0].entry, now)
 
     def _plan_older(
-        self, older: Sequence[UndoChange], entry: AppliedChange, now: UndoChange
+        self, older: Sequence[UndoChange], entry: AtomicChange, now: UndoChange
     ) -> None:
         """Plan for the changes from before somebody else set the value that ``entry``
         found.
         """
-        value = entry.act.before[0]
+        value = entry.before[0]
         text = now.kind.value_text(value)
         left = f"{now.kind.describe()} was {text} before run {entry.run}, which is kept"
         if now.kind.is_volatile and older[-1].entry.boot != entry.boot:
@@ -302,15 +301,15 @@ class _Plan:
         value, change = now.reading.value, now.act.changes[0]
         return _is_one_of(change, value, known, lowered=now.lowered)
 
-    def _undo_values(self, entry: AppliedChange) -> Values:
+    def _undo_values(self, entry: AtomicChange) -> Values:
         """Return the values that the undo of ``entry`` restores; those that this run
         has recorded, if it was interrupted in the undo.
         """
         if entry.undoing is not None and entry.undoing_run == self.by_run:
             return entry.undoing
-        return entry.act.before
+        return entry.before
 
-    def _in_the_middle(self, entry: AppliedChange) -> bool:
+    def _in_the_middle(self, entry: AtomicChange) -> bool:
         """Whether this run was doing or undoing the step of ``entry``."""
         return any(
             other.undoing_run == self.by_run
@@ -338,9 +337,9 @@ def _split_at_foreign_value(
     acts = [undo.entry for undo in ours]
     for position in range(len(acts) - 1, 0, -1):
         entry, older = acts[position], acts[position - 1]
-        found = entry.act.before[0] if entry.act.before else None
-        known = (*acts[0].act.before, *_left_by(older))
-        if not _is_one_of(older.act.changes[0], found, known, lowered=True):
+        found = entry.before[0] if entry.before else None
+        known = (*acts[0].before, *_left_by(older))
+        if not _is_one_of(older.changes[0], found, known, lowered=True):
             return ours[:position], ours[position:]
     return (), ours
 
@@ -357,12 +356,12 @@ def _is_one_of(
     return lowered and _may_be_group_mtu(change, value)
 
 
-def _left_by(entry: AppliedChange) -> Values:
+def _left_by(entry: AtomicChange) -> Values:
     """Return the values that ``entry`` may have left, besides the planned one: those
     that were read back, or that it found if it was not completed, and those that its
     undo restores.
     """
-    found = entry.act.before if entry.found is None else entry.found
+    found = entry.before if entry.found is None else entry.found
     return (*found, *(entry.undoing or ()))
 
 
@@ -373,7 +372,7 @@ def _by_others(sentence: str) -> Sentence:
 def _changed_since(now: UndoChange) -> Sentence:
     kind, found, why = now.kind, now.entry.found, ""
     if not kind.is_text:
-        ours = found[0] if found else now.entry.act.changes[0].after
+        ours = found[0] if found else now.entry.changes[0].after
         values = kind.value_text(now.reading.value), kind.value_text(ours)
         why = " (now {}, ours {})".format(*values)
     return _by_others(f"{kind.describe()} was changed since by someone else{why}")
@@ -452,7 +451,7 @@ class _Execution:
         self._record(undo for group in plan.groups for undo in group if undo.why)
         for group in plan.groups:
             self._undo_step(group)
-        touched = [*self.closed, *(entry.act.step for entry in plan.released)]
+        touched = [*self.closed, *(entry.step for entry in plan.released)]
         failed = {left.step for left in self.failed}
         return tuple(step for step in dict.fromkeys(touched) if step not in failed)
 
@@ -498,7 +497,7 @@ class _Execution:
                     for part in undo.going_with
                 ),
             )
-            self.closed += [part.act.step for part in (*undo.going_with, undo.entry)]
+            self.closed += [part.step for part in (*undo.going_with, undo.entry)]
         failed = error is not None
         # Each reason once.
         if why and (why, failed) not in [(one.why, one.failed) for one in self.left]:

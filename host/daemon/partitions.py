@@ -120,9 +120,9 @@ def made_by(ledger: Ledger, child: Interface) -> Optional[str]:
     own = partition_of(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
     step = f"{CHILDREN.id}/{child.name}"
     for entry in ledger.applied:
-        if entry.act.step != step:
+        if entry.step != step:
             continue
-        for change in entry.act.changes:
+        for change in entry.changes:
             makes = change.name == P_KEY or PkeyChild.is_for(change)
             if makes and partition_of(change.after) == own:
                 return step

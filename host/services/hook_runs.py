@@ -123,7 +123,7 @@ def blocked_by(ledger: Ledger) -> str:
         number = ledger.awaiting.number
         return f"run {number} awaits confirmation (ovirt-rdma-host confirm, or revert)"
     run = ledger.interrupted
-    if run and any(act.act.effect != LIVE for act in run.applied):
+    if run and any(act.effect != LIVE for act in run.applied):
         return (
             f"run {run.number} ({run.by}) was interrupted, and its rollback may "
             "take a link down (roll it back with ovirt-rdma-host apply, or revert)"

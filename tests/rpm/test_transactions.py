@@ -14,7 +14,7 @@ from support.packages.built import EARLIER, EARLIER_MODULE, files
 from support.packages.machine import DATABASE, Machine, differences
 
 from ovirt_rdma.host import __version__
-from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
+from ovirt_rdma.host.changes.journal import Journal, Ledger, Run
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Place
 from ovirt_rdma.host.rules.base import Change
 from ovirt_rdma.storage.benchmark.scratch import MOUNT
@@ -62,11 +62,13 @@ def record_a_run(root: Path) -> None:
         *(STEP, "link-down", (change,), ("datagram",)),
         place=Place("ib0"),
         lasting=False,
+        run=1,
+        boot="boot",
+        found=("connected",),
     )
     journal, at = Journal(root), "2026-11-21T10:00:00Z"
-    change = AppliedChange(1, 0, act, "boot", ("connected",))
-    more = {"acts": (change,), "outcome": "done", "ended": at}
-    run = Run(1, "apply", at, "boot", "ovirt-rdma-host apply", **more)
+    more = {"acts": (act,), "outcome": "done", "ended": at}
+    run = Run(1, "apply", at, "ovirt-rdma-host apply", **more)
     journal.write(Ledger((run,)))
 
 

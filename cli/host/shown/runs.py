@@ -17,10 +17,7 @@ from typing import Optional
 
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
-from ovirt_rdma.host.changes.journal import (
-    AppliedChange,
-    Listener,
-)
+from ovirt_rdma.host.changes.journal import Listener
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
 from ovirt_rdma.host.changes.run import HostRun
@@ -30,31 +27,26 @@ from ovirt_rdma.host.system.commands import Runner, run_command
 
 
 def values_of(
-    act: AtomicChange, found: Optional[tuple[Optional[str], ...]]
+    act: AtomicChange,
 ) -> Iterator[tuple[Change, Optional[str], Optional[str]]]:
-    """Yield each change of ``act`` with the values read before and after it.
-
-    Without ``found``, the planned value takes the place of the value read.
+    """Yield each change of ``act`` with the values read before and after it. The
+    planned values take the place of those that were not read.
     """
-    for number, change in enumerate(act.changes):
-        before = act.before[number] if number < len(act.before) else change.before
-        after = change.after
-        if found is not None and number < len(found):
-            after = found[number]
-        yield change, before, after
+    after = act.found or [change.after for change in act.changes]
+    yield from zip(act.changes, act.before, after)
 
 
-def describe_changes(applied: AppliedChange, *, back: bool = False) -> Iterator[str]:
+def describe_changes(applied: AtomicChange, *, back: bool = False) -> Iterator[str]:
     """Yield the changes of an act: ``mtu of ib0: 2044 -> 65520``.
 
     ``back`` reverses them, and omits those without effect. What is made, a profile or a
     P_Key child, is one change.
     """
-    made = kind_of_act(applied.act)
+    made = kind_of_act(applied)
     if made.is_maker:
         yield f"{made.describe()}: {'removed' if back else 'created'}"
         return
-    for change, before, after in values_of(applied.act, applied.found):
+    for change, before, after in values_of(applied):
         if back and before == after:
             continue
         pair = (after, before) if back else (before, after)

@@ -264,10 +264,13 @@ _SWITCHES.update({"off": "off", "false": "off", "no": "off"})
 Values = tuple[Optional[str], ...]
 """A value for each of some changes; None if there is none."""
 
+Key = tuple[int, int]
+"""The run and number of an atomic change."""
+
 
 @dataclass(frozen=True)
 class AtomicChange:
-    """An atomic change: what is made, recorded and undone as one.
+    """An atomic change: what is made, recorded and undone as one, and its state.
 
     ``changes`` is one Change, or all those that make a new profile, which is made
     completely or not at all. ``step`` is the step's id, and ``effect`` its class.
@@ -275,6 +278,13 @@ class AtomicChange:
     ``new:NETDEV``. ``before`` has the value from before the run for each change: None
     if there was none. ``lasting`` is True if a profile or file keeps the value over a
     boot; other values are set again by our units (``ovirt-rdma-host unit netdev``).
+
+    ``run`` and ``number`` are its place in the journal, and ``boot`` is the kernel's
+    boot id when it was made. ``found`` are the values that were read back, None if it
+    was not completed. While it is undone, ``undoing`` are the values that the run
+    ``undoing_run`` sets: the earlier ones, or somebody else's, which stay.
+    ``undone_by`` is the run in which it was undone. ``why`` says why it was left, or
+    nothing had to be done.
     """
 
     step: str
@@ -284,6 +294,29 @@ class AtomicChange:
     uuid: Optional[str] = None
     place: Optional[Place] = None
     lasting: bool = True
+    run: int = 0
+    number: int = 0
+    boot: str = ""
+    found: Optional[Values] = None
+    undoing: Optional[Values] = None
+    undoing_run: Optional[int] = None
+    undone_by: Optional[int] = None
+    why: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Its run and number."""
+        return self.run, self.number
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether it was made, or may have been, and was not undone."""
+        return self.undone_by is None
+
+    @property
+    def group(self) -> tuple[int, str]:
+        """Run and step: the changes that are undone together."""
+        return self.run, self.step
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def test_too_late_also_where_a_hook_has_done_something_since(waiting):
     waiting("unit", "unconfirmed", "1")
     journal = Journal(waiting.root)
     at = "2023-11-14T23:15:00Z"
-    hook = Run(2, "hook", at, "boot", "after_x", outcome="done", ended=at)
+    hook = Run(2, "hook", at, "after_x", outcome="done", ended=at)
     journal.write(journal.ledger().with_run(hook))
     waiting("confirm").refused(1, "run 1 cannot be confirmed", "not confirmed")
 
@@ -259,7 +259,7 @@ def test_status_tells_who_is_at_work(waiting):
 
 def test_a_run_at_work_was_not_interrupted(ready):
     journal = Journal(ready.root)
-    run = Run(1, "apply", "2023-11-14T23:15:00Z", "boot", "apply")
+    run = Run(1, "apply", "2023-11-14T23:15:00Z", "apply")
     journal.write(Ledger((run,)))
     assert "was interrupted" in ready("status").out
     with one_run(ready.root, by="apply"):

@@ -16,7 +16,7 @@ from support.host.sample_journal import (
     rolled_back_run,
 )
 
-from ovirt_rdma.host.changes.journal import APPLY, AppliedChange, Run
+from ovirt_rdma.host.changes.journal import APPLY, Run
 from ovirt_rdma.host.paths import JOURNAL, under
 
 TABLE = """\
@@ -54,9 +54,9 @@ def written(host):
         done_run(1, TSO, MODE),
         rolled_back_run(2, MODE, "the adapter is gone"),
         Run(
-            *(3, APPLY, AT.format(3), BOOT),
+            *(3, APPLY, AT.format(3)),
             by="ovirt-rdma-host apply",
-            acts=(AppliedChange(3, 0, OPTIONS, BOOT),),
+            acts=(replace(OPTIONS, run=3, boot=BOOT),),
         ),
     )
     return host

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Tests of the boot settings: how they follow from applied changes."""
 
+from dataclasses import replace
+
 import pytest
 
 from ovirt_rdma.host.changes.boot import boot_settings
-from ovirt_rdma.host.changes.journal import AppliedChange, Ledger, Run
+from ovirt_rdma.host.changes.journal import Ledger, Run
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Place
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, SYSFS, Change
 
@@ -28,8 +30,10 @@ def offload(after, place=IB0):
 
 def settings_of(acts, **parts):
     """Return the boot settings after a run that has made ``acts``."""
-    changes = tuple(AppliedChange(1, n, act, "boot") for n, act in enumerate(acts))
-    run = Run(1, "apply", "", "boot", acts=changes, **{"outcome": "done", **parts})
+    changes = tuple(
+        replace(act, run=1, number=n, boot="boot") for n, act in enumerate(acts)
+    )
+    run = Run(1, "apply", "", acts=changes, **{"outcome": "done", **parts})
     return boot_settings(Ledger((run,)))
 
 

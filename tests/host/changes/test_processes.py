@@ -16,7 +16,6 @@ import pytest
 from support.host.effects_host import Told, apply_steps, recover, roll_back_unconfirmed
 
 from ovirt_rdma.host.changes.journal import (
-    AppliedChange,
     Journal,
     Ledger,
     Run,
@@ -343,13 +342,13 @@ def test_who_holds_the_lock_no_more_is_let_be(root):
 def test_what_may_be_taken_back():
     """Only a run that has not ended or awaits confirmation."""
     act = AtomicChange("s", "live", (Change("sysfs", "/x", "a", "b"),))
-    change = AppliedChange(1, 0, act, "boot")
-    begun = Run(1, "apply", "t", "boot", confirm_by=9)
+    change = replace(act, run=1, boot="boot")
+    begun = Run(1, "apply", "t", confirm_by=9)
     open_ = replace(begun, acts=(change,))
     done = replace(open_, outcome="done")
     confirmed = replace(done, confirmed="t")
     back = replace(done, acts=(replace(change, undone_by=2),))
-    revert, other = Run(2, "revert", "t", "boot"), Run(3, "apply", "t", "boot")
+    revert, other = Run(2, "revert", "t"), Run(3, "apply", "t")
     for runs, due in (
         ([], False),
         ([begun], True),

@@ -153,8 +153,11 @@ def test_what_others_changed_is_left_and_all_else_comes_back(made, one, two, dat
 
 
 def _changed_by_others(host, journal, data, lasting):
-    held = [e.act for e in journal.ledger().applied]
-    acts = [a for a in held if not (makes_profile(a) or makes_child(a.changes[0]))]
+    acts = [
+        a
+        for a in journal.ledger().applied
+        if not (makes_profile(a) or makes_child(a.changes[0]))
+    ]
     moved = {netdev_of(a.changes[0]) for a in acts if file_of(a.changes[0]) == "mode"}
     known = {}
     for act in acts:

@@ -10,7 +10,7 @@ from support.fakes.fake_hosts import connectx3_ib
 from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.changes import boot
-from ovirt_rdma.host.changes.journal import AppliedChange, Journal, Ledger, Run
+from ovirt_rdma.host.changes.journal import Journal, Ledger, Run
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of
 from ovirt_rdma.host.rules.base import OFFLOAD, SYSFS, Change
@@ -61,11 +61,11 @@ def hold(host, *changes):
 def done(acts):
     """Return a run that has made ``acts``."""
     changes = [
-        AppliedChange(1, number, act, "boot", (act.changes[0].after,))
+        replace(act, run=1, number=number, boot="boot", found=(act.changes[0].after,))
         for number, act in enumerate(acts)
     ]
     at = "2026-11-21T12:00:00Z"
-    return Run(1, "apply", at, "boot", acts=tuple(changes), outcome="done", ended=at)
+    return Run(1, "apply", at, acts=tuple(changes), outcome="done", ended=at)
 
 
 def again(host, name, said):
@@ -202,7 +202,7 @@ def test_what_an_interrupted_revert_has_taken_back_is_not_set_again(host, said):
     assert host.state("ib0")[:2] == ("connected", "32000")
     run = done(acts)
     undone = replace(run.acts[1], undoing=("65520",), undoing_run=2, undone_by=2)
-    revert = Run(2, "revert", "2026-11-21T13:00:00Z", "boot")
+    revert = Run(2, "revert", "2026-11-21T13:00:00Z")
     Journal(host.path).write(Ledger((run, revert)).with_changes([undone]))
     host.reboot()
     assert again(host, "ib0", said) == 0

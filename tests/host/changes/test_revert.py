@@ -83,7 +83,7 @@ def test_one_step_comes_back_and_the_others_stay(there, journal):
     result = _revert(there, journal, only="IPOIB-MTU-01/ib0")
     assert result.done == ("IPOIB-MTU-01/ib0",)
     assert (value(there, mtu("")), value(there, tso)) == ("2044", "off")
-    assert [held.act.step for held in journal.ledger().applied] == ["IPOIB-TSO-02/ib0"]
+    assert [held.step for held in journal.ledger().applied] == ["IPOIB-TSO-02/ib0"]
 
 
 def test_a_step_of_several_runs_comes_back_in_all(there, journal):
@@ -394,7 +394,7 @@ def test_a_child_goes_and_what_was_changed_in_it_later_goes_with_it(profiles, jo
     there, before = _with_child(profiles, journal)
     later = policy(transport_mode="connected", mtu=5000, pkey_children=("0x8001",))
     _apply(there, journal, later)
-    steps = {held.act.step for held in journal.ledger().applied}
+    steps = {held.step for held in journal.ledger().applied}
     result = _revert(there, journal)
     assert (result.outcome, result.left) == ("done", ())
     assert set(result.done) == steps
@@ -407,15 +407,15 @@ def test_a_child_alone_can_be_taken_back_with_all_that_is_set_in_it(profiles, jo
     there, _ = _with_child(profiles, journal)
     _revert(there, journal, only="IPOIB-PKEY-01/ib0.8001")
     assert [n.name for n in there.facts.netdevs if n.ipoib] == ["ib0"]
-    assert not any("ib0.8001" in held.act.step for held in journal.ledger().applied)
+    assert not any("ib0.8001" in held.step for held in journal.ledger().applied)
     assert journal.ledger().applied
 
 
 def test_a_profile_that_somebody_deleted_is_nothing_to_undo(journal):
     there, before = _with_child((), journal)
     for held in journal.ledger().applied:
-        if held.act.step == "IPOIB-PKEY-01/ib0.8001":
-            there.undo(held.act)
+        if held.step == "IPOIB-PKEY-01/ib0.8001":
+            there.undo(held)
     result = _revert(there, journal)
     assert (result.outcome, result.left) == ("done", ())
     assert there.settings() == before

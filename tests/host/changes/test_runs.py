@@ -159,7 +159,7 @@ def test_what_cannot_be_set_back_is_named_with_the_way_to_do_it():
     assert left.document()["id"] == "some-id"
     assert left.fix == f"echo datagram > {MODE}"
     # It is still applied, and a revert that works restores the value.
-    assert [held.act.step for held in journal.ledger().applied] == ["IPOIB-MODE-01/ib0"]
+    assert [held.step for held in journal.ledger().applied] == ["IPOIB-MODE-01/ib0"]
     there.on_undo = lambda act: None
     assert revert(there, journal, there.facts, Told()).outcome == "done"
     assert there.facts.netdevs[0].ipoib.mode == "datagram"
@@ -485,7 +485,7 @@ def test_a_boot_takes_it_back():
 
 def test_an_open_run_that_cannot_be_noted_keeps_others_from_beginning():
     there, journal = fake(), MemoryJournal()
-    journal.write(Ledger((Run(1, "apply", "at", "boot-1"),)))
+    journal.write(Ledger((Run(1, "apply", "at"),)))
     for work in (
         lambda: applied(there, journal, [step(mtu("1500"))]),
         lambda: revert(there, journal, there.facts, Told()),

@@ -14,7 +14,6 @@ from ovirt_rdma.host.changes.journal import (
     PARTITIONS,
     REVERT,
     ROLLED_BACK,
-    AppliedChange,
     Ledger,
     Run,
 )
@@ -34,7 +33,7 @@ OTHER = (Change(SYSFS, "/sys/class/net/ib0/create_child", None, "0x8002"),)
 
 
 def begun(verb=APPLY, number=1, by="apply's"):
-    return Run(number, verb, AT, "boot", by)
+    return Run(number, verb, AT, by)
 
 
 def ended(run, outcome=DONE):
@@ -42,10 +41,9 @@ def ended(run, outcome=DONE):
 
 
 def made(changes, step=STEP, verb=APPLY):
-    act = AtomicChange(step, LIVE, changes, before=(None,) * len(changes))
-    values = tuple(change.after for change in changes)
-    change = AppliedChange(1, 0, act, "boot", values)
-    return ended(replace(begun(verb), acts=(change,)))
+    before, found = zip(*((None, change.after) for change in changes))
+    act = AtomicChange(step, LIVE, changes, before, run=1, boot="boot", found=found)
+    return ended(replace(begun(verb), acts=(act,)))
 
 
 def undone(run):

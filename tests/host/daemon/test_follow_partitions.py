@@ -102,7 +102,7 @@ class Site:
     @property
     def held(self):
         held = Journal(self.host.path).ledger().applied
-        return list(dict.fromkeys(entry.act.step for entry in held))
+        return list(dict.fromkeys(entry.step for entry in held))
 
     def apply(self, **request):
         """Do what ``ovirt-rdma-host apply`` does with the steps for children."""

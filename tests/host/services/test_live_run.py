@@ -65,7 +65,7 @@ class Site:
     @property
     def held(self):
         held = Journal(self.host.path).ledger().applied
-        return list(dict.fromkeys(entry.act.step for entry in held))
+        return list(dict.fromkeys(entry.step for entry in held))
 
 
 @pytest.fixture

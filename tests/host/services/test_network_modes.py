@@ -245,7 +245,7 @@ def test_the_policys_other_words_for_the_netdev_count(plain):
     plain.set("connected")
     assert plain.state[0] == "connected"
     # The network requests the mode only.
-    steps = {act.act.step for act in Journal(plain.host.path).ledger().applied}
+    steps = {act.step for act in Journal(plain.host.path).ledger().applied}
     assert steps == {"IPOIB-MODE-01/ib0"}
 
 

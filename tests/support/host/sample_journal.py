@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Optional
 
 from ovirt_rdma.host.changes.journal import (
     APPLY,
     DONE,
     HOOK,
     ROLLED_BACK,
-    AppliedChange,
     Journal,
     Run,
 )
@@ -51,12 +51,16 @@ def write(root: Path, *runs: Run) -> None:
     journal.write(ledger)
 
 
-def changes_of(number: int, *acts: AtomicChange) -> tuple[AppliedChange, ...]:
+def changes_of(number: int, *acts: AtomicChange) -> tuple[AtomicChange, ...]:
     """Return ``acts`` as the changes of a run, made and read back."""
     return tuple(
-        AppliedChange(number, index, act, BOOT, tuple(c.after for c in act.changes))
+        replace(act, run=number, number=index, boot=BOOT, found=_planned(act))
         for index, act in enumerate(acts)
     )
+
+
+def _planned(act: AtomicChange) -> tuple[Optional[str], ...]:
+    return tuple(change.after for change in act.changes)
 
 
 def done_run(number: int, *acts: AtomicChange, **more) -> Run:
@@ -64,7 +68,7 @@ def done_run(number: int, *acts: AtomicChange, **more) -> Run:
     at = AT.format(number)
     ends = {"outcome": DONE, "ended": at, "acts": changes_of(number, *acts)}
     by = {"by": "ovirt-rdma-host apply", "policy": "sha256:0", **more}
-    return Run(number, APPLY, at, BOOT, **{**ends, **by})
+    return Run(number, APPLY, at, **{**ends, **by})
 
 
 def rolled_back_run(number: int, act: AtomicChange, why: str) -> Run:
@@ -73,4 +77,4 @@ def rolled_back_run(number: int, act: AtomicChange, why: str) -> Run:
     (change,) = changes_of(number, act)
     undone = replace(change, found=None, undone_by=number)
     more = {"acts": (undone,), "outcome": ROLLED_BACK, "ended": at, "sentence": why}
-    return Run(number, HOOK, at, BOOT, by="before_vdsm_start", **more)
+    return Run(number, HOOK, at, by="before_vdsm_start", **more)
