@@ -54,14 +54,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
 from ovirt_rdma.host.changes.kinds.netdev import MTU_FILE
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
 from ovirt_rdma.host.changes.plan import Plan, differences, link_in_use
-from ovirt_rdma.host.changes.undo import (
-    UndoChange,
-    UndoPlan,
-    finish,
-    is_undo_needed,
-    plan_undo,
-    roll_back,
-)
+from ovirt_rdma.host.changes.undo import Undo, UndoChange, roll_back
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
 from ovirt_rdma.host.facts.model import Facts
@@ -396,10 +389,14 @@ def _set_up_on(names: Collection[str], facts: Facts) -> Iterator[str]:
 
 
 def _refuse_in_use(
-    host: HostEffects, plan: UndoPlan, facts: Facts, sentence: str, then: str
+    undo: Undo, facts: Optional[Facts], sentence: str, then: str
 ) -> None:
-    """Raise Refused, with the steps of ``plan`` that take down a link in use."""
-    groups = [group for group in plan.groups if is_undo_needed(host, group)]
+    """Raise Refused, with the steps of ``undo`` that take down a link in use, unless
+    that is allowed: then there are no ``facts``.
+    """
+    if facts is None:
+        return
+    groups = [group for group in undo.groups if undo.is_needed(group)]
     reasons = [link_in_use(*entry) for entry in interrupted_users(groups, facts)]
     if reasons:
         fix = (
@@ -409,10 +406,10 @@ def _refuse_in_use(
         raise Refused("netdevs-in-use", sentence, fix, reasons=reasons)
 
 
-def _plan_revert(
+def _reverting(
     host: HostEffects, ledger: Ledger, only: Optional[str], by_run: int
-) -> UndoPlan:
-    return plan_undo(host, ledger, by_run, lambda e: only in (None, e.step))
+) -> Undo:
+    return Undo(host, ledger, by_run, lambda e: only in (None, e.step))
 
 
 def may_be_rolled_back(ledger: Ledger, number: int) -> bool:
@@ -537,17 +534,15 @@ class HostRun:
                 )
             if not ledger.applied:
                 return RunResult(None, DONE, "there are no changes to revert")
-            plan = _plan_revert(host, ledger, only, ledger.next_run)
-            if facts is not None:
-                _refuse_in_use(
-                    host,
-                    plan,
-                    facts,
-                    "refused: the interfaces are in use",
-                    "and run this again; or allow it with --allow-link-down",
-                )
-            writer.begin(Run(plan.by_run, REVERT, iso(host.now()), self.by, only=only))
-            return finish(host, writer, plan, DONE)
+            undo = _reverting(host, ledger, only, ledger.next_run)
+            _refuse_in_use(
+                undo,
+                facts,
+                "refused: the interfaces are in use",
+                "and run this again; or allow it with --allow-link-down",
+            )
+            writer.begin(Run(undo.by_run, REVERT, iso(host.now()), self.by, only=only))
+            return undo.finish(writer, DONE)
 
     def recover(self, *, even_in_use: bool = False) -> Optional[RunResult]:
         """Do :meth:`end_open_runs`. Raises RecoveryIncomplete where that is not
@@ -606,26 +601,22 @@ class HostRun:
         interrupted = f"run {run.number} was interrupted"
         facts = None if even_in_use else self.facts()
         if reverts:
-            plan = _plan_revert(host, writer.ledger, run.only, run.number)
+            undo = _reverting(host, writer.ledger, run.only, run.number)
         else:
-            plan = plan_undo(
-                host, writer.ledger, run.number, lambda entry: entry.run == run.number
-            )
-        if facts is not None:
-            ends = "finished" if reverts else "rolled back"
-            _refuse_in_use(
-                host,
-                plan,
-                facts,
-                f"{interrupted}, and was not {ends}: the interfaces are in use",
-                "then: ovirt-rdma-host apply; or allow it: ovirt-rdma-host apply "
-                "--allow-link-down",
-            )
+            undo = Undo(host, writer.ledger, run.number, lambda e: e.run == run.number)
+        ends = "finished" if reverts else "rolled back"
+        _refuse_in_use(
+            undo,
+            facts,
+            f"{interrupted}, and was not {ends}: the interfaces are in use",
+            "then: ovirt-rdma-host apply; or allow it: ovirt-rdma-host apply "
+            "--allow-link-down",
+        )
         if reverts:
             writer.say(f"run {run.number}, a revert, was interrupted; finishing it")
-            return finish(host, writer, plan, DONE)
+            return undo.finish(writer, DONE)
         writer.say(f"{interrupted}; rolling it back")
-        return finish(host, writer, plan, ROLLED_BACK, interrupted)
+        return undo.finish(writer, ROLLED_BACK, interrupted)
 
     def _why_roll_back(self, run: Run) -> str:
         """Return, as a clause, why ``run``, which awaits confirmation, must be rolled
@@ -693,7 +684,7 @@ def change_status(host: HostEffects, journal: Journal) -> ChangeStatus:
     # In the middle of a run a value may be neither ours nor somebody else's; the next
     # run recovers.
     if runs and not interrupted:
-        kept = _plan_revert(host, ledger, None, ledger.next_run).whys
+        kept = _reverting(host, ledger, None, ledger.next_run).whys
     return ChangeStatus(
         held=ledger.applied_steps,
         since=runs[0].at if runs else None,

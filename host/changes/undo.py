@@ -26,15 +26,15 @@ ipoib_mcast_join_finish, Linux 6.1).
 **Created objects.** A profile or P_Key child that we made is deleted as a whole, with
 all later changes to it. A loaded module stays.
 
-The undo is planned from what the journal and the host have, and then carried out. Each
-change is recorded before it is undone, and verified afterwards. An undo can be
-interrupted anywhere and started again.
+An undo is planned when it is made, and carried out by ``finish``. Each change is
+recorded before it is undone, and verified afterwards. An undo can be interrupted
+anywhere and started again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Callable, Optional
 
@@ -60,7 +60,6 @@ from ovirt_rdma.host.changes.kinds.kind import (
 from ovirt_rdma.host.changes.kinds.netdev import MODE_FILE, MTU_FILE
 from ovirt_rdma.host.changes.kinds.registry import (
     HostEffects,
-    describe,
     kind_of,
     kind_of_act,
 )
@@ -137,62 +136,41 @@ class UndoChange:
         return lowered and _may_be_group_mtu(clamped, reading.value)
 
 
-@dataclass(frozen=True)
-class UndoPlan:
-    """``groups``, and the changes in each, in the order in which they are undone, by
-    the run ``by_run``. ``released`` are changes for which nothing has to be done.
+class Undo:
+    """The undo, by the run ``by_run``, of the applied changes that it ``undoes``; the
+    run may itself have been interrupted before. Reads the values of all applied
+    changes. Raises Refused where another step, which it does not undo, depends on one.
+
+    ``groups``, and the changes in each, are in the order in which they are undone.
+    ``released`` are changes for which nothing has to be done. ``left`` is what
+    ``finish`` has left or could not undo.
     """
 
-    by_run: int
-    groups: tuple[tuple[UndoChange, ...], ...] = ()
-    released: tuple[AtomicChange, ...] = ()
-
-    @property
-    def whys(self) -> tuple[Sentence, ...]:
-        """Why somebody else's values stay."""
-        undone = (undo for group in self.groups for undo in group)
-        return tuple(dict.fromkeys(undo.why for undo in undone if undo.why))
-
-
-def plan_undo(
-    host: HostEffects,
-    ledger: Ledger,
-    by_run: int,
-    undoes: Callable[[AtomicChange], bool],
-) -> UndoPlan:
-    """Read the values of all applied changes, and plan the undo of those that the run
-    ``by_run`` ``undoes``; it may itself have been interrupted before.
-
-    Raises Refused where another step, which it does not undo, depends on one.
-    """
-    readings: dict[Property, Reading] = {}
-    applied = []
-    for entry in ledger.applied:
-        act = host.present(entry)
-        change, sets = act.changes[0], kind_of_act(act).sets
-        if sets not in readings:
-            readings[sets] = host.read(change, act.uuid, act.place)
-        lowered = _follows_group(host, change)
-        applied.append(UndoChange(entry, act, readings[sets], host.gone(act), lowered))
-    scope = {entry.key for entry in ledger.applied if undoes(entry)}
-    return _Plan(applied, scope, host.boot_id(), by_run).made()
-
-
-@dataclass
-class _Plan:
-    """Plans the undo. Pure. ``boot`` is the kernel's boot id now, "" if unknown."""
-
-    applied: Sequence[UndoChange]
-    scope: Collection[Key]
-    boot: str
-    by_run: int
-    released: list[AtomicChange] = field(default_factory=list)
-
-    def made(self) -> UndoPlan:
-        """Return the plan, the newest changes first."""
+    def __init__(
+        self,
+        host: HostEffects,
+        ledger: Ledger,
+        by_run: int,
+        undoes: Callable[[AtomicChange], bool],
+    ) -> None:
+        self.by_run = by_run
+        self.released: list[AtomicChange] = []
+        self.left: list[Left] = []
+        self._host, self._boot = host, host.boot_id()
+        self._scope = {entry.key for entry in ledger.applied if undoes(entry)}
+        self._applied: list[UndoChange] = []
+        readings: dict[Property, Reading] = {}
+        for entry in ledger.applied:
+            act = host.present(entry)
+            change, sets = act.changes[0], kind_of_act(act).sets
+            if sets not in readings:
+                readings[sets] = host.read(change, act.uuid, act.place)
+            lowered = _follows_group(host, change)
+            undo = UndoChange(entry, act, readings[sets], host.gone(act), lowered)
+            self._applied.append(undo)
         parts = self._plan_makers()
         chains: dict[Property, list[UndoChange]] = {}
-        for undo in self.applied:
+        for undo in self._applied:
             if undo.to is not None or undo.entry.key in parts:
                 continue
             if undo.kind.stays:
@@ -204,30 +182,39 @@ class _Plan:
         for chain in chains.values():
             self._plan_property(chain)
         groups: dict[tuple[int, str], list[UndoChange]] = {}
-        for undo in reversed(self.applied):
+        for undo in reversed(self._applied):
             if undo.to is not None:
                 groups.setdefault(undo.entry.group, []).append(undo)
-        in_order = tuple(tuple(group) for group in groups.values())
-        return UndoPlan(self.by_run, in_order, tuple(self.released))
+        self.groups = tuple(groups.values())
+
+    @property
+    def whys(self) -> tuple[Sentence, ...]:
+        """Why somebody else's values stay."""
+        undone = (undo for group in self.groups for undo in group)
+        return tuple(dict.fromkeys(undo.why for undo in undone if undo.why))
+
+    def is_needed(self, group: Sequence[UndoChange]) -> bool:
+        """Whether undoing ``group`` would change the host as it is now."""
+        return not all(undo.is_restored(self._host) for undo in group)
 
     def _plan_makers(self) -> set[Key]:
         """Plan the removal of what we made; return the later changes to it, which are
         removed too.
         """
         parts: set[Key] = set()
-        for maker in self.applied:
-            if not maker.kind.is_maker or maker.entry.key not in self.scope:
+        for maker in self._applied:
+            if not maker.kind.is_maker or maker.entry.key not in self._scope:
                 continue
             maker.going_with = tuple(
                 part.entry
-                for part in self.applied
+                for part in self._applied
                 if part is not maker
                 and maker.kind.owns(part.kind)
                 and part.entry.key not in parts
             )
             parts.update(part.key for part in maker.going_with)
             maker.to = (None,) * len(maker.act.changes)
-        for undo in self.applied:
+        for undo in self._applied:
             if undo.entry.key in parts:
                 undo.to = None
         return parts
@@ -236,19 +223,19 @@ class _Plan:
         self.released += [
             replace(undo.entry, undone_by=self.by_run, why=why)
             for undo in undone
-            if undo.entry.key in self.scope
+            if undo.entry.key in self._scope
         ]
 
     def _plan_property(self, chain: list[UndoChange]) -> None:
         """Plan the undo of the applied changes of one property, the oldest first."""
-        ours = [undo for undo in chain if undo.entry.key in self.scope]
+        ours = [undo for undo in chain if undo.entry.key in self._scope]
         if not ours:
             return
         now = chain[-1]
         later = chain[chain.index(ours[0]) :]
         if later != ours:
             step = ours[0].act.step
-            by = next(u.act.step for u in later if u.entry.key not in self.scope)
+            by = next(u.act.step for u in later if u.entry.key not in self._scope)
             raise Refused(
                 "step-needed-by-others",
                 f"{step} cannot be reverted alone: {by} depends on it",
@@ -270,7 +257,7 @@ class _Plan:
                 self._release([undo], "it had no value before: we had made its netdev")
             elif undo.to != undo.entry.before:
                 # Recorded before an interruption.
-                what = describe(undo.entry)
+                what = undo.kind.describe()
                 undo.why = _by_others(f"{what} was changed since by someone else")
         if older:
             self._plan_older(older, own[0].entry, now)
@@ -314,13 +301,110 @@ class _Plan:
         return any(
             other.undoing_run == self.by_run
             or (other.run == self.by_run and other.found is None)
-            for other in (undo.entry for undo in self.applied)
+            for other in (undo.entry for undo in self._applied)
             if other.group == entry.group
         )
 
     def _rebooted(self, undo: UndoChange) -> bool:
-        other = bool(self.boot) and undo.entry.boot != self.boot
+        other = bool(self._boot) and undo.entry.boot != self._boot
         return undo.kind.is_volatile and other
+
+    def finish(
+        self, writer: JournalWriter, outcome: str, reason: str = ""
+    ) -> RunResult:
+        """Carry out the undo, and end its run with ``outcome``, or with PARTLY if a
+        change could not be undone and is still applied. ``reason``, a clause, begins
+        the run's sentence. Continues if a change cannot be undone, or the journal
+        cannot be written any more.
+        """
+        writer.record(*self.released)
+        # Recorded before anything is done: once the newer changes are closed, a value
+        # that stays may look like one that an older change had set.
+        self._record(writer, (u for group in self.groups for u in group if u.why))
+        closed = [step for group in self.groups for step in self._undo(writer, group)]
+        failed = [left for left in self.left if left.failed]
+        sentence = "all is as before"
+        if failed:
+            outcome = PARTLY
+            texts = [f"{left.what} ({left.why})" for left in failed]
+            sentence = f"not restored: {', '.join(texts)}"
+        elif self.left:
+            names = ", ".join(left.what for left in self.left)
+            sentence += f", except {names}, which others have changed"
+        if reason:
+            sentence = f"{reason}; {sentence}"
+        writer.end(self.by_run, outcome, self._host.now(), sentence)
+        sentence += writer.unrecorded
+        steps = dict.fromkeys([*closed, *(entry.step for entry in self.released)])
+        bad = {left.step for left in failed}
+        done = () if reason else tuple(step for step in steps if step not in bad)
+        return RunResult(self.by_run, outcome, sentence, done, tuple(self.left))
+
+    def _record(self, writer: JournalWriter, undone: Iterable[UndoChange]) -> None:
+        """Record to which values changes are about to be undone."""
+        by_run = self.by_run
+        writer.record(
+            *(replace(u.entry, undoing=u.to, undoing_run=by_run) for u in undone)
+        )
+
+    def _undo(self, writer: JournalWriter, group: Sequence[UndoChange]) -> list[str]:
+        """Undo the changes of one step, unless all values are restored already. Return
+        the steps of the changes that were undone, or deleted with one that was.
+        """
+        failed: dict[Key, EffectFailed] = {}
+        if self.is_needed(group):
+            self._record(writer, group)
+            for undo in group:
+                try:
+                    if not undo.is_restored(self._host):
+                        self._host.undo(replace(undo.act, before=undo.to or ()))
+                except EffectFailed as error:
+                    failed[undo.entry.key] = error
+            for undo in group:
+                key = undo.entry.key
+                if key not in failed and not undo.is_restored(self._host, settled=True):
+                    failed[key] = self._not_restored(undo)
+        closed = []
+        for undo in group:
+            bad = failed.get(undo.entry.key)
+            what, why, fix = undo.kind.describe(), undo.why, ""
+            if bad:
+                # The sentence of the error names the property and the reason.
+                fix = bad.fix or undo.kind.manual_fix(undo.value)
+                why = Sentence(bad.id, str(bad))
+            else:
+                together = f"removed with {what}"
+                ended = [(part, together) for part in undo.going_with]
+                ended.append((undo.entry, why or ""))
+                writer.record(
+                    *(replace(e, undone_by=self.by_run, why=said) for e, said in ended)
+                )
+                closed += [entry.step for entry, _ in ended]
+            # Each reason once.
+            known = [(left.why, left.failed) for left in self.left]
+            if why and (why, bool(bad)) not in known:
+                self.left.append(Left(undo.act.step, what, why, fix, bool(bad)))
+        return closed
+
+    def _not_restored(self, undo: UndoChange) -> EffectFailed:
+        act, kind = undo.act, undo.kind
+        reading = self._host.read(act.changes[0], act.uuid, act.place)
+        now = reading.problem or f"it is {kind.value_text(reading.value)}"
+        wanted = kind.value_text(undo.value, "its earlier text")
+        return EffectFailed(
+            "value-not-restored",
+            f"{kind.describe()} was not restored to {wanted}: {now}",
+        )
+
+
+def roll_back(
+    host: HostEffects, writer: JournalWriter, run: int, reason: str
+) -> RunResult:
+    """Undo all applied changes of ``run``, because of ``reason``, a clause. Returns
+    ROLLED_BACK, or PARTLY, see :meth:`Undo.finish`.
+    """
+    undo = Undo(host, writer.ledger, run, lambda entry: entry.run == run)
+    return undo.finish(writer, ROLLED_BACK, reason)
 
 
 def _leave(undone: Iterable[UndoChange], value: Optional[str], why: Sentence) -> None:
@@ -376,139 +460,3 @@ def _changed_since(now: UndoChange) -> Sentence:
         values = kind.value_text(now.reading.value), kind.value_text(ours)
         why = " (now {}, ours {})".format(*values)
     return _by_others(f"{kind.describe()} was changed since by someone else{why}")
-
-
-def is_undo_needed(host: HostEffects, group: Sequence[UndoChange]) -> bool:
-    """Whether undoing ``group`` would change the host as it is now."""
-    return not all(undo.is_restored(host) for undo in group)
-
-
-def finish(
-    host: HostEffects,
-    writer: JournalWriter,
-    plan: UndoPlan,
-    outcome: str,
-    reason: str = "",
-) -> RunResult:
-    """Carry out ``plan``, and end its run with ``outcome``, or with PARTLY if a change
-    could not be undone and is still applied. ``reason``, a clause, begins the run's
-    sentence. Continues if a change cannot be undone, or the journal cannot be written
-    any more.
-    """
-    undone = _Execution(host, writer, plan.by_run)
-    steps = undone.carry_out(plan)
-    if undone.failed:
-        outcome = PARTLY
-    sentence = f"{reason}; {undone.summary}" if reason else undone.summary
-    writer.end(plan.by_run, outcome, host.now(), sentence)
-    sentence += writer.unrecorded
-    done = () if reason else steps
-    return RunResult(plan.by_run, outcome, sentence, done, tuple(undone.left))
-
-
-def roll_back(
-    host: HostEffects, writer: JournalWriter, run: int, reason: str
-) -> RunResult:
-    """Undo all applied changes of ``run``, because of ``reason``, a clause. Returns
-    ROLLED_BACK, or PARTLY, see :func:`finish`.
-    """
-    plan = plan_undo(host, writer.ledger, run, lambda entry: entry.run == run)
-    return finish(host, writer, plan, ROLLED_BACK, reason)
-
-
-@dataclass
-class _Execution:
-    """Carries out a plan; ``left`` has what was left, or could not be undone."""
-
-    host: HostEffects
-    writer: JournalWriter
-    by_run: int
-    left: list[Left] = field(default_factory=list)
-    # The steps of changes that were undone, or deleted with one that was.
-    closed: list[str] = field(default_factory=list)
-
-    @property
-    def failed(self) -> list[Left]:
-        """What could not be undone."""
-        return [left for left in self.left if left.failed]
-
-    @property
-    def summary(self) -> str:
-        """Which values were restored, and which were not, as a clause."""
-        if self.failed:
-            failed = [f"{left.what} ({left.why})" for left in self.failed]
-            return f"not restored: {', '.join(failed)}"
-        if self.left:
-            names = ", ".join(left.what for left in self.left)
-            return f"all is as before, except {names}, which others have changed"
-        return "all is as before"
-
-    def carry_out(self, plan: UndoPlan) -> tuple[str, ...]:
-        """Return the steps that were undone, or where nothing had to be done."""
-        self.writer.record(*plan.released)
-        # Recorded before anything is done: once the newer changes are closed, a value
-        # that stays may look like one that an older change had set.
-        self._record(undo for group in plan.groups for undo in group if undo.why)
-        for group in plan.groups:
-            self._undo_step(group)
-        touched = [*self.closed, *(entry.step for entry in plan.released)]
-        failed = {left.step for left in self.failed}
-        return tuple(step for step in dict.fromkeys(touched) if step not in failed)
-
-    def _record(self, undone: Iterable[UndoChange]) -> None:
-        """Record to which values changes are about to be undone."""
-        self.writer.record(
-            *(
-                replace(undo.entry, undoing=undo.to, undoing_run=self.by_run)
-                for undo in undone
-            )
-        )
-
-    def _undo_step(self, group: Sequence[UndoChange]) -> None:
-        """Undo the changes of one step, unless all values are restored already."""
-        failed: dict[Key, EffectFailed] = {}
-        if is_undo_needed(self.host, group):
-            self._record(group)
-            for undo in group:
-                try:
-                    if not undo.is_restored(self.host):
-                        self.host.undo(replace(undo.act, before=undo.to or ()))
-                except EffectFailed as error:
-                    failed[undo.entry.key] = error
-            for undo in group:
-                key = undo.entry.key
-                if key not in failed and not undo.is_restored(self.host, settled=True):
-                    failed[key] = self._not_restored(undo)
-        for undo in group:
-            self._close(undo, failed.get(undo.entry.key))
-
-    def _close(self, undo: UndoChange, error: Optional[EffectFailed]) -> None:
-        what = undo.kind.describe()
-        why, fix = undo.why, ""
-        if error:
-            # The sentence of the error names the property and the reason.
-            fix = error.fix or undo.kind.manual_fix(undo.value)
-            why = Sentence(error.id, str(error))
-        else:
-            self.writer.record(
-                replace(undo.entry, undone_by=self.by_run, why=why or ""),
-                *(
-                    replace(part, undone_by=self.by_run, why=f"removed with {what}")
-                    for part in undo.going_with
-                ),
-            )
-            self.closed += [part.step for part in (*undo.going_with, undo.entry)]
-        failed = error is not None
-        # Each reason once.
-        if why and (why, failed) not in [(one.why, one.failed) for one in self.left]:
-            self.left.append(Left(undo.act.step, what, why, fix, failed))
-
-    def _not_restored(self, undo: UndoChange) -> EffectFailed:
-        act, kind = undo.act, undo.kind
-        reading = self.host.read(act.changes[0], act.uuid, act.place)
-        now = reading.problem or f"it is {kind.value_text(reading.value)}"
-        wanted = kind.value_text(undo.value, "its earlier text")
-        return EffectFailed(
-            "value-not-restored",
-            f"{kind.describe()} was not restored to {wanted}: {now}",
-        )

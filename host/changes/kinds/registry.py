@@ -85,11 +85,6 @@ def kind_of_act(act: AtomicChange) -> Kind:
     return kinds_of(act)[0]
 
 
-def describe(act: AtomicChange) -> str:
-    """Return as text what ``act`` changes or makes."""
-    return kind_of_act(act).describe()
-
-
 class HostEffects(Host):
     """A host whose properties are read, set and undone. This is the only way by which a
     run changes a host.

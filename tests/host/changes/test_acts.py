@@ -13,7 +13,7 @@ from support.host.ipoib_plans import HARDWARE
 from support.host.memory_host import FakeHost
 
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
-from ovirt_rdma.host.changes.kinds.registry import describe, kind_of_act
+from ovirt_rdma.host.changes.kinds.registry import kind_of_act
 from ovirt_rdma.host.changes.run import atomic_changes_of, with_earlier_values
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
 from ovirt_rdma.host.rules.registry import decide
@@ -164,10 +164,10 @@ MAKER = tuple(
 def test_how_to_set_it_back_by_hand(change, value, words, command):
     act = AtomicChange("step", LIVE, (change,))
     assert kind_of_act(act).manual_fix(value) == command
-    assert describe(act) == words
+    assert kind_of_act(act).describe() == words
 
 
 def test_how_to_delete_a_profile_by_hand():
     act = replace(AtomicChange("IPOIB-PROFILE-01/ib0", LIVE, MAKER), uuid="u-1")
     assert kind_of_act(act).manual_fix(None) == "nmcli connection delete u-1"
-    assert describe(act) == "the profile of ib0"
+    assert kind_of_act(act).describe() == "the profile of ib0"

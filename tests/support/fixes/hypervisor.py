@@ -328,7 +328,7 @@ HYPERVISOR = {
         first=vdsmd_of(STOCK_VDSMD, VIRTD),
     ),
     "step that others need": Row(
-        fixed("host/changes/undo.py:_Plan._plan_property", REVERT),
+        fixed("host/changes/undo.py:Undo._plan_property", REVERT),
         "revert IPOIB-MTU-01/ib0",
         all_of(follow(SMALL_MTU), run("apply"), follow(POLICY), run("apply")),
     ),
