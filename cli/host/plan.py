@@ -9,7 +9,7 @@ the loaded policy to the host and verifies the result. ``confirm`` keeps the cha
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -54,10 +54,8 @@ from ovirt_rdma.host.changes.journal import (
 from ovirt_rdma.host.changes.plan import Plan, PlannedBy, diff, gate
 from ovirt_rdma.host.changes.run import (
     Decided,
-    RunRequest,
     decide_for,
     loaded_policy,
-    still_planned,
 )
 from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode, Problem
 from ovirt_rdma.host.policy.model import digest
@@ -337,21 +335,21 @@ class Apply(HostVerb):
             for problem in filter(None, (timer.cancel() for timer in timers)):
                 report.note(problem)
 
-        def prove() -> frozenset[str]:
+        def prove() -> Collection[str]:
             report.reading("verifying: reading the host again")
-            return frozenset(still_planned(host.root, host.run, policy))
+            return host.still_planned(policy)
 
-        request = RunRequest(
-            policy=policy.digest,
-            facts=prepared.facts,
-            confirm_by=confirm_by,
-            on_begin=set_timer,
-            verify=prove,
-        )
         # A terminal that is lost must not interrupt what follows the run either.
         with delayed_signals():
             try:
-                result = host.apply(gated.steps, request)
+                result = host.apply(
+                    gated.steps,
+                    prepared.facts,
+                    policy=policy.digest,
+                    confirm_by=confirm_by,
+                    on_begin=set_timer,
+                    verify=prove,
+                )
             except Problem:  # nothing was done; after other errors the timer is needed
                 stop_timer()
                 raise

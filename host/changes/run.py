@@ -68,27 +68,6 @@ from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.signals import Signals, delayed_signals
 
 
-@dataclass(frozen=True)
-class RunRequest:
-    """The parameters of a run.
-
-    ``verb``, ``policy`` (its digest) and ``confirm_by`` are as in Run.
-    ``facts`` are those from which the steps were decided; they identify netdevs.
-    ``on_begin`` is called with the run's number before the first change, to set a
-    timer: if it raises Problem, nothing is done. ``verify`` reads the host again after
-    the last change and returns the ids of the steps that are still planned; None:
-    reading back each change is enough. ``new_uuid`` returns the UUIDs of new profiles.
-    """
-
-    verb: str = APPLY
-    policy: str = ""
-    facts: Optional[Facts] = None
-    confirm_by: Optional[int] = None
-    on_begin: Callable[[int], object] = lambda run: None
-    verify: Optional[Callable[[], Collection[str]]] = None
-    new_uuid: Callable[[], object] = uuid.uuid4
-
-
 class NoPolicy(Problem):
     """No policy is loaded, so there is nothing to apply."""
 
@@ -136,16 +115,6 @@ def loaded_policy(root: Union[str, Path]) -> StoredPolicy:
 def decide_for(facts: Facts, policy: StoredPolicy) -> Decided:
     """Decide by ``policy`` for a host with these ``facts``. Pure."""
     return Decided(facts, policy, decide(facts, policy.policy))
-
-
-def still_planned(
-    root: Union[str, Path], run: Optional[Runner], policy: StoredPolicy
-) -> Collection[str]:
-    """Return the ids of the steps that ``policy`` requires now; after a run, those had
-    no effect.
-    """
-    decided = decide_for(HostReader(root, run).facts(), policy)
-    return frozenset(step.id for step in decided.decision.applicable)
 
 
 def atomic_changes_of(
@@ -272,7 +241,7 @@ class _Run:
     writer: JournalWriter
     number: int
     signals: Signals
-    request: RunRequest
+    verify: Callable[[], Collection[str]]
 
     def carry_out(
         self, steps: Sequence[Step], acts: Sequence[AtomicChange]
@@ -335,7 +304,7 @@ class _Run:
         return tuple(values)
 
     def _verify(self, steps: Sequence[Step]) -> None:
-        still_planned = self.request.verify() if self.request.verify else ()
+        still_planned = self.verify()
         for step in steps:
             if step.id in still_planned and not _may_be_planned_again(step):
                 raise _Stopped(f"{step.id} was done, and is still planned")
@@ -464,14 +433,36 @@ class HostRun:
             self._seen = seen
         return self._facts
 
+    def still_planned(self, policy: StoredPolicy) -> Collection[str]:
+        """Return the ids of the steps that ``policy`` requires now; after a run, those
+        had no effect.
+        """
+        decision = decide(HostReader(self.root, self.run).facts(), policy.policy)
+        return frozenset(step.id for step in decision.applicable)
+
     def apply(
         self,
         steps: Sequence[Step],
-        request: RunRequest,
+        facts: Optional[Facts] = None,
+        *,
+        verb: str = APPLY,
+        policy: str = "",
+        confirm_by: Optional[int] = None,
+        on_begin: Callable[[int], object] = lambda run: None,
+        verify: Callable[[], Collection[str]] = frozenset,
+        new_uuid: Callable[[], object] = uuid.uuid4,
         listener: Optional[Listener] = None,
     ) -> RunResult:
         """Do ``steps``, which :func:`.plan.gate` has allowed, and verify them;
         :meth:`recover` was called.
+
+        ``facts`` are those from which the steps were decided; they identify netdevs.
+        ``verb``, ``policy`` (its digest) and ``confirm_by`` are as in Run. ``on_begin``
+        is called with the run's number before the first change, to set a timer: if it
+        raises Problem, nothing is done. ``verify`` reads the host again after the last
+        change and returns the ids of the steps that are still planned; without it,
+        reading back each change is enough. ``new_uuid`` returns the UUIDs of new
+        profiles.
 
         Returns DONE with ``run`` None if there are no steps: no run begins. Raises
         Refused where a run is open or awaits confirmation, or a value is not what the
@@ -483,20 +474,17 @@ class HostRun:
             writer = JournalWriter(self.journal, listener or self.listener)
             refuse_while_open(writer.ledger)
             acts = with_earlier_values(
-                self.effects, atomic_changes_of(steps, request.facts, request.new_uuid)
+                self.effects, atomic_changes_of(steps, facts, new_uuid)
             )
             number, at = writer.ledger.next_run, iso(self.effects.now())
-            run = Run(number, request.verb, at, self.by)
-            writer.begin(
-                replace(run, policy=request.policy, confirm_by=request.confirm_by)
-            )
+            writer.begin(Run(number, verb, at, self.by, policy, confirm_by))
             try:
-                request.on_begin(number)
+                on_begin(number)
             except Exception as error:
                 sentence = f"{error}; nothing was done"
                 writer.end(number, ROLLED_BACK, self.effects.now(), sentence)
                 raise
-            return _Run(self.effects, writer, number, signals, request).carry_out(
+            return _Run(self.effects, writer, number, signals, verify).carry_out(
                 steps, acts
             )
 

@@ -29,9 +29,7 @@ from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.run import (
     Decided,
     HostRun,
-    RunRequest,
     decide_for,
-    still_planned,
 )
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn
@@ -224,17 +222,18 @@ class ChildrenRun(HostRun):
 
     def _one_run(self, prepared: Decided, names: Collection[str]) -> str:
         """Make children in one run; return why they could not be made, or ""."""
-        request = RunRequest(
-            PARTITIONS,
-            self._policy.digest,
-            prepared.facts,
-            verify=lambda: still_planned(self.root, self.run, self._policy),
-        )
         plan = prepared.decision.applicable
         steps = [one for one in plan if one.subject in names and not one.refused]
         # Reported when all of it was verified: what fails is tried again, one by one.
         try:
-            result = self.apply(steps, request, Listener())
+            result = self.apply(
+                steps,
+                prepared.facts,
+                verb=PARTITIONS,
+                policy=self._policy.digest,
+                verify=lambda: self.still_planned(self._policy),
+                listener=Listener(),
+            )
         except Refused as refused:
             return refused.one_line
         if result.outcome != DONE:

@@ -31,7 +31,6 @@ from ovirt_rdma.host.changes.run import (
     Decided,
     HostRun,
     RecoveryIncomplete,
-    RunRequest,
     decide_for,
 )
 from ovirt_rdma.host.errors import Sentence
@@ -162,8 +161,8 @@ def live_run(
             hook.recover()
             prepared = decide_for(hook.facts(), policy)
             steps = live_steps(prepared, netdevs)
-            request = RunRequest(HOOK, policy=policy.digest, facts=prepared.facts)
-            result = hook.apply(steps, request)
+            facts, digest = prepared.facts, policy.digest
+            result = hook.apply(steps, facts, verb=HOOK, policy=digest)
     except (LockHeld, Refused, RecoveryIncomplete) as refusal:
         say(f"nothing was done: {refusal.one_line}")
         return
@@ -245,8 +244,7 @@ def set_modes(
                 say(note)
             if decision.refused or not decision.steps:
                 return decision.refused
-            request = RunRequest(HOOK, policy=digest, facts=facts)
-            result = hook.apply(decision.steps, request)
+            result = hook.apply(decision.steps, facts, verb=HOOK, policy=digest)
     except (LockHeld, Refused, RecoveryIncomplete) as refusal:
         return f"{what} cannot be set now: {refusal.one_line}"
     if result.outcome == DONE:

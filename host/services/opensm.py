@@ -25,7 +25,7 @@ from ovirt_rdma.host.changes.journal import (
     RunResult,
 )
 from ovirt_rdma.host.changes.kinds.kind import EffectFailed
-from ovirt_rdma.host.changes.run import HostRun, RunRequest
+from ovirt_rdma.host.changes.run import HostRun
 from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_rdma_devices
 from ovirt_rdma.host.collect.software import SUBNET_MANAGERS
 from ovirt_rdma.host.errors import Problem, Sentence
@@ -139,8 +139,8 @@ class OpensmRun:
             return frozenset()
 
         facts = self.host.facts()
-        request = RunRequest(policy=policy, facts=facts, verify=verify)
-        return self.host.apply([step], request), proofs[-1]
+        result = self.host.apply([step], facts, policy=policy, verify=verify)
+        return result, proofs[-1]
 
     def partitions_step(
         self, definitions: Sequence[Definition]

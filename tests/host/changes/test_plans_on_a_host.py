@@ -13,7 +13,6 @@ from support.host.effects_host import Told, apply_steps, revert
 
 from ovirt_rdma.host.changes.boot import restore_netdev
 from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.run import RunRequest
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.rules.base import REBOOT
 from ovirt_rdma.host.rules.registry import decide
@@ -103,9 +102,14 @@ class Run:
         return {step.id for step in self.planned()}
 
     def apply(self):
-        request = RunRequest(facts=self.facts(), verify=self.still_planned)
-        effects, steps = self.host.effects(), self.planned()
-        return apply_steps(effects, self.journal, steps, request, Told())
+        return apply_steps(
+            self.host.effects(),
+            self.journal,
+            self.planned(),
+            Told(),
+            self.facts(),
+            verify=self.still_planned,
+        )
 
     def revert(self):
         effects, facts = self.host.effects(), self.facts()

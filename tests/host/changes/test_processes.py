@@ -22,7 +22,7 @@ from ovirt_rdma.host.changes.journal import (
 )
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
-from ovirt_rdma.host.changes.run import RunRequest, may_be_rolled_back
+from ovirt_rdma.host.changes.run import may_be_rolled_back
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
 from ovirt_rdma.host.system import lock as end_holder
 from ovirt_rdma.host.system.files import own_text
@@ -112,7 +112,7 @@ def _apply(root, points, **parts):
     with one_run(root):
         journal, host = KilledJournal(root, points), KilledHost(root, points)
         recover(host, journal, 0, Told())
-        return apply_steps(host, journal, STEPS, RunRequest(**parts), Told())
+        return apply_steps(host, journal, STEPS, Told(), **parts)
 
 
 def _child(work):

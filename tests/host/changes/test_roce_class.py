@@ -21,7 +21,7 @@ from ovirt_rdma.host.changes.boot import restore_netdev
 from ovirt_rdma.host.changes.journal import DONE, ROLLED_BACK, Journal
 from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.changes.plan import gate
-from ovirt_rdma.host.changes.run import RunRequest, change_status
+from ovirt_rdma.host.changes.run import change_status
 from ovirt_rdma.host.policy.model import InterfaceRule, RoceClass
 from ovirt_rdma.host.rules.base import ROCE_TOS, Change
 from ovirt_rdma.host.rules.registry import decide
@@ -62,8 +62,8 @@ def steps(host, policy):
 
 def applied(host, policy):
     plan = gate(steps(host, policy), allow_link_down=True)
-    request = RunRequest(facts=host.reader().facts())
-    return apply_steps(host.effects(), Journal(host.path), plan.steps, request, Told())
+    facts, journal = host.reader().facts(), Journal(host.path)
+    return apply_steps(host.effects(), journal, plan.steps, Told(), facts)
 
 
 def state(host):

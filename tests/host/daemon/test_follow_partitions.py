@@ -19,17 +19,15 @@ from support.host.effects_host import apply_steps, revert
 
 from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import (
-    APPLY,
     DONE,
     PARTITIONS,
     REVERT,
     Journal,
 )
 from ovirt_rdma.host.changes.run import (
-    RunRequest,
+    HostRun,
     decide_for,
     loaded_policy,
-    still_planned,
 )
 from ovirt_rdma.host.daemon.partitions import FollowPartitions
 from ovirt_rdma.host.paths import POLICY_JSON
@@ -109,8 +107,8 @@ class Site:
         host, root = self.host, self.host.path
         prepared = decide_for(host.reader().facts(), loaded_policy(root))
         steps = [s for s in prepared.decision.applicable if s.rule == "IPOIB-PKEY-01"]
-        wanted = RunRequest(APPLY, facts=prepared.facts, **request)
-        return apply_steps(host.effects(), Journal(root), steps, wanted, self)
+        effects, facts = host.effects(), prepared.facts
+        return apply_steps(effects, Journal(root), steps, self, facts, **request)
 
     # The methods of a listener
 
@@ -227,11 +225,9 @@ def test_apply_makes_the_children_and_lets_the_daemon_follow_until_revert(site):
     assert (site.look(), site.children) == ([], [])
     policy = loaded_policy(root)
     prepared = decide_for(host.reader().facts(), policy)
-    request = RunRequest(
-        facts=prepared.facts, verify=lambda: still_planned(root, host.run, policy)
-    )
     wanted = [s for s in prepared.decision.applicable if s.rule != "IPOIB-PROFILE-01"]
-    result = apply_steps(host.effects(), Journal(root), wanted, request, site)
+    run = HostRun(root, "apply", site, host.run, host.effects())
+    result = run.apply(wanted, prepared.facts, verify=lambda: run.still_planned(policy))
     assert result.outcome == DONE, result.sentence
     assert result.done[-1] == "IPOIB-PKEY-02/host"
     assert (site.children, allowed.exists()) == (["ib0.8001", "ib0.8002"], True)

@@ -14,13 +14,12 @@ from support.host.effects_host import apply_steps
 
 from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import (
-    APPLY,
     DONE,
     HOOK,
     ROLLED_BACK,
     Journal,
 )
-from ovirt_rdma.host.changes.run import RunRequest, decide_for, loaded_policy
+from ovirt_rdma.host.changes.run import decide_for, loaded_policy
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.store import StoredPolicyProblem, store
@@ -192,14 +191,12 @@ def apply(site, effects=None, **request):
     """Apply the policy as ``ovirt-rdma-host apply`` does."""
     host, root = site.host, site.host.path
     prepared = decide_for(host.reader().facts(), loaded_policy(root))
-    wanted = RunRequest(APPLY, facts=prepared.facts, **request)
     steps = [
         step for step in prepared.decision.applicable if step.rule == "IPOIB-MODE-01"
     ]
     assert steps
-    return apply_steps(
-        effects or host.effects(), Journal(root), steps, wanted, Nobody()
-    )
+    effects, facts = effects or host.effects(), prepared.facts
+    return apply_steps(effects, Journal(root), steps, Nobody(), facts, **request)
 
 
 def test_a_run_that_awaits_confirmation_is_left_alone(plain):

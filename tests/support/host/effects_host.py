@@ -10,7 +10,7 @@ from ovirt_rdma.host.changes.journal import (
     JournalProblem,
     Ledger,
 )
-from ovirt_rdma.host.changes.run import HostRun, RunRequest
+from ovirt_rdma.host.changes.run import HostRun
 from support.host.memory_host import Points
 
 
@@ -64,8 +64,8 @@ def this_run(host, journal, told=None, facts=None):
     return run
 
 
-def apply_steps(host, journal, steps, request, told):
-    return this_run(host, journal, told).apply(steps, request)
+def apply_steps(host, journal, steps, told, facts=None, **parts):
+    return this_run(host, journal, told).apply(steps, facts, **parts)
 
 
 def revert(host, journal, facts, told, **parts):
@@ -88,17 +88,12 @@ def roll_back_unconfirmed(host, journal, number, told):
     return this_run(host, journal, told).roll_back_unconfirmed(number)
 
 
-def request_for(host, steps, **parts):
-    """Return a request whose new profiles have the UUIDs of the kernel's double."""
+def applied(host, journal, steps, told=None, **parts):
+    """Apply ``steps``, except those that the rules refuse. New profiles have the UUIDs
+    of the kernel's double.
+    """
+    steps = [step for step in steps if not step.refused]
     new = [c.target for s in steps for c in s.changes if c.target.startswith("new:")]
     uuids = iter(f"ours-{name[4:]}" for name in dict.fromkeys(new))
-    facts = parts.pop("facts", host.facts)
-    return RunRequest(facts=facts, new_uuid=lambda: next(uuids), **parts)
-
-
-def applied(host, journal, steps, told=None, **parts):
-    """Apply ``steps``, except those that the rules refuse."""
-    steps = [step for step in steps if not step.refused]
-    return apply_steps(
-        host, journal, steps, request_for(host, steps, **parts), told or Told()
-    )
+    more = {"facts": host.facts, "new_uuid": lambda: next(uuids), **parts}
+    return apply_steps(host, journal, steps, told or Told(), **more)

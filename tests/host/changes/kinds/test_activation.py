@@ -10,7 +10,7 @@ from support.fakes.fake_hosts import connectx3_ib
 from ovirt_rdma.host.changes.journal import DONE
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange, EffectFailed
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
-from ovirt_rdma.host.changes.run import RunRequest, interrupted_users
+from ovirt_rdma.host.changes.run import interrupted_users
 from ovirt_rdma.host.changes.undo import UndoChange
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, PROFILE, Change, Step
 from ovirt_rdma.host.rules.ipoib import needs_activation
@@ -122,8 +122,7 @@ def test_a_hook_is_such_a_host_by_itself(host):
         changes=(change,),
     )
     hook = HookRun(host.path, "before_network_setup", lambda _: None, host.run)
-    request = RunRequest(facts=host.reader().facts())
-    assert hook.apply([step], request).outcome == DONE
+    assert hook.apply([step], host.reader().facts()).outcome == DONE
     assert (list(host.refused()), host.activated) == (["ib0"], [])
 
 

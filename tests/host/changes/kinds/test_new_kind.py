@@ -35,7 +35,7 @@ from ovirt_rdma.host.changes.plan import (
     gate,
     to_json_dict,
 )
-from ovirt_rdma.host.changes.run import RunRequest, change_status
+from ovirt_rdma.host.changes.run import change_status
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
 
 pytestmark = pytest.mark.hypervisor
@@ -105,10 +105,9 @@ def present(host):
 
 
 def applied(host, told=None, **parts):
-    journal = Journal(host.path)
-    request = RunRequest(facts=host.reader().facts(), **parts)
+    journal, facts = Journal(host.path), host.reader().facts()
     steps = gate([STEP], allow_link_down=False).steps
-    return apply_steps(host.effects(), journal, steps, request, told or Told())
+    return apply_steps(host.effects(), journal, steps, told or Told(), facts, **parts)
 
 
 def test_it_is_planned_applied_verified_and_reverted(host):
@@ -185,7 +184,7 @@ def test_what_it_does_not_allow_is_refused(host, change, monkeypatch):
         monkeypatch.setattr(registry, "KINDS", registry.KINDS[:-1])
     steps = [replace(STEP, changes=(change,))]
     with problem("change-not-allowed", "is not something that ovirt-rdma changes"):
-        apply_steps(host.effects(), Journal(host.path), steps, RunRequest(), Told())
+        apply_steps(host.effects(), Journal(host.path), steps, Told())
     assert present(host) == "128"
 
 
