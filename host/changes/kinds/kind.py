@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Callable, ClassVar, Optional, Union
@@ -586,22 +586,15 @@ class Kind:
         """Whether the target does not exist any more; False if that is unknown."""
         return False
 
-    def gone_with_netdev(self, host: Host, place: Optional[Place]) -> bool:
-        """Whether the netdev at ``place`` no longer exists. Another netdev that has its
-        name now does not count: without the first adapter, ib1 is called ib0.
+    def at(self, host: Host, place: Optional[Place]) -> Optional[Kind]:
+        """Return it with the present name of the netdev at ``place``; None if that no
+        longer exists. Another netdev that has its name now does not count: without the
+        first adapter, ib1 is called ib0. Reads /sys only.
         """
         if place is None or self.netdev is None or self.outlives_netdev:
-            return False
-        return present_name(host, place) is None
-
-    def present(self, host: Host, place: Optional[Place]) -> Change:
-        """Return the change with the present name of the netdev at ``place``, unchanged
-        if there is none. Reads /sys only.
-        """
-        if place is None or self.netdev is None or self.outlives_netdev:
-            return self.change
+            return self
         name = present_name(host, place)
-        return self.on_netdev(name) if name else self.change
+        return replace(self, change=self.on_netdev(name)) if name else None
 
 
 def normal_text(text: str) -> str:

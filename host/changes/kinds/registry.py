@@ -112,13 +112,14 @@ class HostEffects(Host):
         refused = kind.refusal()
         if refused:
             return Reading(problem=refused)
-        if kind.gone_with_netdev(self, place):
-            return Reading()
-        return kind_of(kind.present(self, place), uuid).read(self)
+        found = kind.at(self, place)
+        return found.read(self) if found else Reading()
 
     def make_readable(self, change: Change, place: Optional[Place] = None) -> None:
         """Do what the value of an allowed change needs to be read."""
-        kind_of(kind_of(change).present(self, place)).make_readable(self)
+        found = kind_of(change).at(self, place)
+        if found:
+            found.make_readable(self)
 
     def do(self, act: AtomicChange) -> None:
         """Set the ``after`` of each change of ``act``, in their order, and wait until
@@ -126,46 +127,47 @@ class HostEffects(Host):
         is activated again if that is needed and ``act`` may take the link down. Raises
         EffectFailed.
         """
-        act = self._checked(act)
+        self._check(act)
         for kind in kinds_of(act):
-            if kind.gone_with_netdev(self, act.place):
+            found = kind.at(self, act.place)
+            if found is None:
                 raise EffectFailed("netdev-gone", f"{kind.netdev} no longer exists")
-            kind.do(self)
+            found.do(self)
             if act.effect == LINK_DOWN:
-                kind.take_effect(self)
+                found.take_effect(self)
 
     def undo(self, act: AtomicChange) -> None:
         """Undo ``act``, the last change first, each to its value in ``act.before`` (if
         that is empty, ``change.before``). Safe to call again, and if there is nothing
         to undo. Raises EffectFailed.
         """
-        act = self._checked(act)
+        self._check(act)
         for kind, value in reversed(list(zip(kinds_of(act), _before(act)))):
-            if not kind.gone_with_netdev(self, act.place):
-                kind.undo(self, value)
+            found = kind.at(self, act.place)
+            if found:
+                found.undo(self, value)
 
     def gone(self, act: AtomicChange) -> bool:
         """Whether the profile, netdev, device or unit of ``act`` does not exist, so
         that there is nothing to undo. False if that is unknown.
         """
-        act = self.present(act)
+        found = (kind.at(self, act.place) for kind in kinds_of(act))
         return all(
-            kind.gone_with_netdev(self, act.place)
-            or (not kind.refusal() and kind.is_gone(self))
-            for kind in kinds_of(act)
+            kind is None or (not kind.refusal() and kind.is_gone(self))
+            for kind in found
         )
 
     def present(self, act: AtomicChange) -> AtomicChange:
         """Return ``act`` with the present names, if the netdev of ``act.place`` has
         been renamed. Reads /sys only. ``do``, ``undo`` and ``gone`` do this themselves.
         """
-        kinds = (kind_of(change, act.uuid) for change in act.changes)
-        changes = (kind.present(self, act.place) for kind in kinds)
-        return replace(act, changes=tuple(changes))
+        kinds = [kind_of(change, act.uuid) for change in act.changes]
+        found = [(kind.at(self, act.place) or kind).change for kind in kinds]
+        return replace(act, changes=tuple(found))
 
-    def _checked(self, act: AtomicChange) -> AtomicChange:
-        """Return ``act`` with the present names. Raises EffectFailed if none of our
-        rules makes such a change; nothing is done then.
+    def _check(self, act: AtomicChange) -> None:
+        """Raise EffectFailed if none of our rules makes such a change; nothing is done
+        then.
         """
         before = _before(act)
         refusals = [
@@ -181,7 +183,6 @@ class HostEffects(Host):
                 refusal,
                 "find out who has changed the journal or the plan file",
             )
-        return self.present(act)
 
 
 def _before(act: AtomicChange) -> tuple[Optional[str], ...]:

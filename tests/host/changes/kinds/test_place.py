@@ -6,8 +6,8 @@ from support.fakes.fake_changes import ChangingRoot, changing
 from support.fakes.fake_hosts import connectx3_ib, connectx5_roce
 from support.fakes.fake_root import Pci
 
-from ovirt_rdma.host.changes.kinds.kind import Host, Place, present_name
-from ovirt_rdma.host.changes.kinds.registry import kind_of
+from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Host, Place, present_name
+from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, SYSFS, Change
 
 pytestmark = pytest.mark.hypervisor
@@ -40,7 +40,7 @@ def test_an_ipoib_netdev_is_its_ports(host):
     host.rename_netdev("ib0", "ib1")  # and ib0 is ib1 now
     host.rename_netdev("ibx", "ib0")
     assert there(host, found) == "ib1"
-    assert kind_of(mtu("ib0")).present(Host(host.path, None), found) == mtu("ib1")
+    assert kind_of(mtu("ib0")).at(Host(host.path, None), found).change == mtu("ib1")
 
 
 def test_a_bond_with_the_address_of_its_member_is_not_the_port(host):
@@ -103,7 +103,7 @@ def test_an_ethernet_netdev_is_its_functions(tmp_path):
     found = place(host, change)
     assert found.pci == "0000:3b:00.1"
     host.rename_netdev("ens1f1np1", "right")
-    assert kind_of(change).present(Host(host.path, None), found).target == "right"
+    assert kind_of(change).at(Host(host.path, None), found).change.target == "right"
     bridge = place(host, mtu("storage"))
     assert bridge == Place("storage")
     assert there(host, bridge) == "storage"
@@ -123,4 +123,6 @@ def test_what_has_no_place(host):
     assert place(host, mtu("gone0")) == Place("gone0")
     assert there(host, Place("gone0")) is None
     change = mtu("gone0")
-    assert kind_of(change).present(Host(host.path, None), Place("gone0")) is change
+    assert kind_of(change).at(Host(host.path, None), Place("gone0")) is None
+    act = AtomicChange("S/x", "live", (change,), place=Place("gone0"))
+    assert HostEffects(host.path).present(act) == act
