@@ -160,10 +160,10 @@ def _act(applied: AtomicChange) -> dict[str, Any]:
                 "kind": change.kind,
                 "target": change.target,
                 "name": change.name,
-                "before": before,
+                "before": change.before,
                 "after": after,
             }
-            for change, before, after in values_of(applied)
+            for change, after in values_of(applied)
         ],
     }
 

@@ -61,7 +61,6 @@ def boot_settings(ledger: Ledger) -> tuple[AtomicChange, ...]:
                 entry,
                 effect=kind.effect,
                 changes=(replace(change, before=None),),
-                before=(),
                 place=place,
             )
     return tuple(settings.values())

@@ -120,7 +120,7 @@ def decide_for(facts: Facts, policy: StoredPolicy) -> Decided:
 def atomic_changes_of(
     steps: Iterable[Step], facts: Optional[Facts], new_uuid: Callable[[], object]
 ) -> Iterator[AtomicChange]:
-    """Yield the atomic changes of ``steps``, in order and without ``before``. Pure.
+    """Yield the atomic changes of ``steps``, in order, as they were planned. Pure.
 
     ``facts`` are those from which the steps were decided; without them no change has a
     place. ``new_uuid`` returns a UUID for each new profile.
@@ -168,10 +168,7 @@ def with_earlier_values(
     known: dict[Property, Optional[str]] = {}
     recreated = False
     for act in acts:
-        for change in act.changes:
-            refusal = host.refusal(change)
-            if refusal:
-                raise Refused("change-not-allowed", refusal, _FIX)
+        _refuse_foreign(host, act)
         first = kind_of_act(act)
         made = (first.is_maker and first.needs_uuid) or any(
             maker.owns(first) for maker in makers
@@ -193,8 +190,15 @@ def with_earlier_values(
             recreated = recreated or kind.port is not None
         if first.is_maker:
             makers.append(first)
-        complete.append(replace(act, before=tuple(before)))
+        complete.append(act.with_before(tuple(before)))
+        # No undo would restore a value that no rule could have set.
+        _refuse_foreign(host, complete[-1])
     return tuple(complete)
+
+
+def _refuse_foreign(host: HostEffects, act: AtomicChange) -> None:
+    for refusal in filter(None, map(host.refusal, act.changes)):
+        raise Refused("change-not-allowed", refusal, _FIX)
 
 
 def _read(host: HostEffects, act: AtomicChange, change: Change) -> Optional[str]:

@@ -357,7 +357,7 @@ class Undo:
             for undo in group:
                 try:
                     if not undo.is_restored(self._host):
-                        self._host.undo(replace(undo.act, before=undo.to or ()))
+                        self._host.undo(undo.act.with_before(undo.to or ()))
                 except EffectFailed as error:
                     failed[undo.entry.key] = error
             for undo in group:
@@ -421,9 +421,8 @@ def _split_at_foreign_value(
     acts = [undo.entry for undo in ours]
     for position in range(len(acts) - 1, 0, -1):
         entry, older = acts[position], acts[position - 1]
-        found = entry.before[0] if entry.before else None
         known = (*acts[0].before, *_left_by(older))
-        if not _is_one_of(older.changes[0], found, known, lowered=True):
+        if not _is_one_of(older.changes[0], entry.before[0], known, lowered=True):
             return ours[:position], ours[position:]
     return (), ours
 

@@ -221,7 +221,7 @@ WITHOUT_ROW = {
     "between two looks of one run: tests/host/changes/test_runs.py": [
         *fixed("host/changes/run.py:_check", PLAN),
         *fixed("host/changes/run.py:_read", PLAN),
-        *fixed("host/changes/run.py:with_earlier_values", PLAN),
+        *fixed("host/changes/run.py:_refuse_foreign", PLAN),
     ],
     "two ports of the host in one fabric: tests/cli/host/test_fabric_sm.py": [
         *fixed("host/fabric/manager.py:_beside", f"{SM} disable"),

@@ -59,7 +59,7 @@ def record_a_run(root: Path) -> None:
     """Write the journal of a run that has changed a netdev's mode."""
     change = Change("sysfs", "/sys/class/net/ib0/mode", "datagram", "connected")
     act = AtomicChange(
-        *(STEP, "link-down", (change,), ("datagram",)),
+        *(STEP, "link-down", (change,)),
         place=Place("ib0"),
         lasting=False,
         run=1,

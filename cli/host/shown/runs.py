@@ -26,14 +26,9 @@ from ovirt_rdma.host.rules.base import Change
 from ovirt_rdma.host.system.commands import Runner, run_command
 
 
-def values_of(
-    act: AtomicChange,
-) -> Iterator[tuple[Change, Optional[str], Optional[str]]]:
-    """Yield each change of ``act`` with the values read before and after it. The
-    planned values take the place of those that were not read.
-    """
-    after = act.found or [change.after for change in act.changes]
-    yield from zip(act.changes, act.before, after)
+def values_of(act: AtomicChange) -> Iterator[tuple[Change, Optional[str]]]:
+    """Yield each change of ``act`` with the value read after it, or the planned one."""
+    yield from zip(act.changes, act.found or [change.after for change in act.changes])
 
 
 def describe_changes(applied: AtomicChange, *, back: bool = False) -> Iterator[str]:
@@ -46,10 +41,10 @@ def describe_changes(applied: AtomicChange, *, back: bool = False) -> Iterator[s
     if made.is_maker:
         yield f"{made.describe()}: {'removed' if back else 'created'}"
         return
-    for change, before, after in values_of(applied):
-        if back and before == after:
+    for change, after in values_of(applied):
+        if back and change.before == after:
             continue
-        pair = (after, before) if back else (before, after)
+        pair = (after, change.before) if back else (change.before, after)
         kind = kind_of(change)
         yield f"{kind.describe()}: {' -> '.join(map(kind.summary, pair))}"
 

@@ -275,7 +275,7 @@ class AtomicChange:
     ``changes`` is one Change, or all those that make a new profile, which is made
     completely or not at all. ``step`` is the step's id, and ``effect`` its class.
     ``uuid`` is the profile's, chosen before it is made, if the target of the changes is
-    ``new:NETDEV``. ``before`` has the value from before the run for each change: None
+    ``new:NETDEV``. The ``before`` of each change is the value from before the run, None
     if there was none. ``lasting`` is True if a profile or file keeps the value over a
     boot; other values are set again by our units (``ovirt-rdma-host unit netdev``).
 
@@ -290,7 +290,6 @@ class AtomicChange:
     step: str
     effect: str
     changes: tuple[Change, ...]
-    before: Values = ()
     uuid: Optional[str] = None
     place: Optional[Place] = None
     lasting: bool = True
@@ -302,6 +301,17 @@ class AtomicChange:
     undoing_run: Optional[int] = None
     undone_by: Optional[int] = None
     why: str = ""
+
+    @property
+    def before(self) -> Values:
+        """The ``before`` of each change."""
+        return tuple(change.before for change in self.changes)
+
+    def with_before(self, values: Values) -> AtomicChange:
+        """Return it with these values as the ``before`` of its changes."""
+        pairs = zip(self.changes, values)
+        changes = tuple(replace(change, before=value) for change, value in pairs)
+        return replace(self, changes=changes)
 
     @property
     def key(self) -> Key:
@@ -574,11 +584,11 @@ class Kind:
         EffectFailed.
         """
 
-    def undo(self, host: Host, before: Optional[str]) -> None:
+    def undo(self, host: Host) -> None:
         """Restore ``before``, unless it is there; do nothing for what is gone. Raises
         EffectFailed.
         """
-        present = self.read(host)
+        before, present = self.change.before, self.read(host)
         if before is not None and present != NO_VALUE and present.value != before:
             self.put(host, before)
 

@@ -341,7 +341,7 @@ class PkeyChild(LiveFile):
             )
         host.run_or_fail(f"{name} cannot be set up", ("ip", "link", "set", name, "up"))
 
-    def undo(self, host: Host, before: Optional[str]) -> None:
+    def undo(self, host: Host) -> None:
         parent, pkey = self._parts()
         name = self.child(host)
         if name is None:
@@ -461,10 +461,11 @@ class OffloadState(NetdevSetting):
         if shown is None or _STATES[shown.on] != value:
             raise EffectFailed("offload-unchanged", f"{failure}: it did not change")
 
-    def undo(self, host: Host, before: Optional[str]) -> None:
+    def undo(self, host: Host) -> None:
         """Request the earlier state. In connected mode ethtool reports an error because
         nothing changed; the request is enough then.
         """
+        before = self.change.before
         if before is None or self.is_gone(host) or self.read(host).value == before:
             return
         name, feature = self.change.target, self.change.name

@@ -23,7 +23,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
 from ovirt_rdma.host.changes.kinds.kind import (
@@ -343,8 +343,8 @@ class ProfileProperty(Kind):
         """
         self._activate(host, self.change.name)
 
-    def undo(self, host: Host, before: Optional[str]) -> None:
-        uuid = self.known_uuid
+    def undo(self, host: Host) -> None:
+        uuid, before = self.known_uuid, self.change.before
         present = self.read(host)
         if uuid is None or (not present.problem and self.same(present.value, before)):
             return
@@ -391,14 +391,17 @@ class ProfileProperty(Kind):
             # nmstate never sets), an activation may use another one. It takes effect
             # with the next setup of each.
             return
-        earlier = [(kind, kind.read(host).value) for kind in _set_on(name, changed)]
+        earlier = [
+            replace(kind, change=replace(kind.change, before=kind.read(host).value))
+            for kind in _set_on(name, changed)
+        ]
         try:
             # Interrupts nothing, but NetworkManager may refuse it.
             nmcli(host, failure, "--wait", WAIT_S, "device", "reapply", name)
         except EffectFailed:
             activate(host, failure, uuid)
-        for kind, value in earlier:
-            kind.undo(host, value)
+        for kind in earlier:
+            kind.undo(host)
 
 
 def _set_on(netdev: str, changed: str) -> Iterator[Kind]:
@@ -486,7 +489,7 @@ class NewProfile(ProfileProperty):
                 self._activate_new(host, uuid)
         except EffectFailed as failed:
             try:
-                self.undo(host, None)
+                self.undo(host)
             except EffectFailed as left:
                 raise EffectFailed(
                     "profile-not-removed", f"{failed}; also, {left}", left.fix
@@ -496,7 +499,7 @@ class NewProfile(ProfileProperty):
     def take_effect(self, host: Host) -> None:
         """Do nothing: it is activated as soon as it is made."""
 
-    def undo(self, host: Host, before: Optional[str]) -> None:
+    def undo(self, host: Host) -> None:
         """Delete the profile, and wait until the child that it made is gone too.
 
         Raises EffectFailed.

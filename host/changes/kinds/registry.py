@@ -137,15 +137,14 @@ class HostEffects(Host):
                 found.take_effect(self)
 
     def undo(self, act: AtomicChange) -> None:
-        """Undo ``act``, the last change first, each to its value in ``act.before`` (if
-        that is empty, ``change.before``). Safe to call again, and if there is nothing
-        to undo. Raises EffectFailed.
+        """Undo ``act``, the last change first, each to its ``before``. Safe to call
+        again, and if there is nothing to undo. Raises EffectFailed.
         """
         self._check(act)
-        for kind, value in reversed(list(zip(kinds_of(act), _before(act)))):
+        for kind in reversed(kinds_of(act)):
             found = kind.at(self, act.place)
             if found:
-                found.undo(self, value)
+                found.undo(self)
 
     def gone(self, act: AtomicChange) -> bool:
         """Whether the profile, netdev, device or unit of ``act`` does not exist, so
@@ -169,21 +168,12 @@ class HostEffects(Host):
         """Raise EffectFailed if none of our rules makes such a change; nothing is done
         then.
         """
-        before = _before(act)
-        refusals = [
-            kind_of(replace(change, before=value)).refusal()
-            for change, value in zip(act.changes, before)
-        ]
-        if not act.changes or len(before) != len(act.changes):
-            counted = f"{len(act.changes)} changes and {len(before)} earlier values"
-            refusals.insert(0, f"step {act.step!a} has {counted}")
+        refusals = [kind_of(change).refusal() for change in act.changes]
+        if not refusals:
+            refusals = [f"step {act.step!a} has no changes"]
         for refusal in filter(None, refusals):
             raise EffectFailed(
                 "change-not-allowed",
                 refusal,
                 "find out who has changed the journal or the plan file",
             )
-
-
-def _before(act: AtomicChange) -> tuple[Optional[str], ...]:
-    return act.before or tuple(change.before for change in act.changes)

@@ -101,9 +101,9 @@ class File(Kind):
         self._put(host, self.change.after)
         self._use(host)
 
-    def undo(self, host: Host, before: Optional[str]) -> None:
+    def undo(self, host: Host) -> None:
         """Write the earlier text again, or remove the file if there was none."""
-        present = self.read(host)
+        before, present = self.change.before, self.read(host)
         if present.problem or present.value != before:
             self._put(host, before)
         else:
@@ -229,7 +229,7 @@ class Module(Kind):
         fix = f"see journalctl -k, and: modprobe --verbose {name}"
         host.run_or_fail(f"module {name} cannot be loaded", ("modprobe", name), fix)
 
-    def undo(self, host: Host, before: Optional[str]) -> None:
+    def undo(self, host: Host) -> None:
         """Do nothing: it stays loaded."""
 
 

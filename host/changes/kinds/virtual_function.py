@@ -136,9 +136,9 @@ class _OfVfs(Kind):
     def do(self, host: Host) -> None:
         self._make(host, _by_number(self.change.after))
 
-    def undo(self, host: Host, before: Optional[str]) -> None:
+    def undo(self, host: Host) -> None:
         present = self._own(host)
-        earlier = _by_number(before)
+        earlier = _by_number(self.change.before)
         self._make(host, {n: earlier.get(n, self.NEW) for n in present})
 
     def _make(self, host: Host, wanted: dict[int, str]) -> None:
@@ -299,9 +299,9 @@ class VfNumber(_OfVfs):
     def do(self, host: Host) -> None:
         self._change_to(host, self.change.after or "0")
 
-    def undo(self, host: Host, before: Optional[str]) -> None:
+    def undo(self, host: Host) -> None:
         if not self.is_gone(host):
-            self._change_to(host, before or "0")
+            self._change_to(host, self.change.before or "0")
 
     def _change_to(self, host: Host, wanted: str) -> None:
         present = self.read(host).value

@@ -20,12 +20,12 @@ TSO = "tx-tcp-segmentation"
 def held(file, after, place=IB0, lasting=False, name=None):
     target = f"/sys/class/net/{name or place.netdev}/{file}"
     change = Change(SYSFS, target, "datagram" if file == "mode" else "2044", after)
-    return AtomicChange("S/x", "live", (change,), (None,), place=place, lasting=lasting)
+    return AtomicChange("S/x", "live", (change,), place=place, lasting=lasting)
 
 
 def offload(after, place=IB0):
     change = Change(OFFLOAD, place.netdev, "on", after, TSO)
-    return AtomicChange("S/x", "live", (change,), ("on",), place=place, lasting=False)
+    return AtomicChange("S/x", "live", (change,), place=place, lasting=False)
 
 
 def settings_of(acts, **parts):
@@ -51,8 +51,8 @@ def test_only_what_nothing_else_keeps():
     acts = [
         held("mode", "connected"),
         held("mtu", "65520", lasting=True),
-        AtomicChange("S/x", "live", (profile,), (None,), place=IB0, lasting=False),
-        AtomicChange("S/x", "live", (file,), (None,), lasting=False),
+        AtomicChange("S/x", "live", (profile,), place=IB0, lasting=False),
+        AtomicChange("S/x", "live", (file,), lasting=False),
     ]
     assert values(acts) == [("ib0", "mode", "connected")]
     assert settings_of(acts)[0].changes[0].before is None
@@ -89,9 +89,7 @@ def test_children_are_each_one_setting():
 
 
 def test_an_act_without_a_place_is_kept_by_its_name():
-    act = AtomicChange(
-        "S/x", "live", held("mtu", "4092").changes, (None,), lasting=False
-    )
+    act = AtomicChange("S/x", "live", held("mtu", "4092").changes, lasting=False)
     (found,) = settings_of([act])
     assert found.place == Place("ib0")
 

@@ -35,7 +35,7 @@ def change(run=1, number=0, **parts):
     set_mtu = Change("sysfs", "/sys/class/net/ib0/mtu", "2044", "4092", clamped=True)
     place = Place("ib0", "0002:c903:00fb:1231", "0xffff", "0000:04:00.0", 1)
     return AtomicChange(
-        *("IPOIB-MTU-01/ib0", "live", (set_mtu,), ("2044",), None, place, False),
+        *("IPOIB-MTU-01/ib0", "live", (set_mtu,), None, place, False),
         *(run, number, "boot"),
         **parts,
     )
@@ -75,7 +75,7 @@ def test_the_form_is_stable(journal):
         "schema_version kind digest runs",
         "number verb at by policy confirm_by only acts confirmed outcome ended "
         "sentence",
-        "step effect changes before uuid place lasting run number boot found undoing "
+        "step effect changes uuid place lasting run number boot found undoing "
         "undoing_run undone_by why",
     ]
 

@@ -51,7 +51,7 @@ def hold(host, *changes):
     """Record a change as a run does: applied, and a boot setting."""
     facts = host.reader().facts()
     acts = [
-        AtomicChange("S/x", "live", (c,), (None,), None, kind_of(c).place(facts), False)
+        AtomicChange("S/x", "live", (c,), None, kind_of(c).place(facts), False)
         for c in changes
     ]
     Journal(host.path).write(Ledger((done(acts),)))

@@ -614,7 +614,7 @@ def test_what_was_interrupted_is_left_where_somebody_uses_the_link_by_now(
         raise PowerCut
 
     if verb == "apply":
-        there.on_do = lambda act: act.changes[0] == TO_CONNECTED or cut(act)
+        there.on_do = lambda act: act.changes[0].target == MODE or cut(act)
         with pytest.raises(PowerCut):
             applied(there, journal, [MODE_STEP])
     else:

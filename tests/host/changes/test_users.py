@@ -213,7 +213,7 @@ def refusal(steps: Iterable[Step]) -> str:
 
 
 def act(case: Case) -> AtomicChange:
-    return AtomicChange(case.step, LINK_DOWN, (case.change,), (case.change.before,))
+    return AtomicChange(case.step, LINK_DOWN, (case.change,))
 
 
 def revert(facts: Facts, case: Case) -> str:

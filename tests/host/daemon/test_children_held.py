@@ -41,8 +41,8 @@ def ended(run, outcome=DONE):
 
 
 def made(changes, step=STEP, verb=APPLY):
-    before, found = zip(*((None, change.after) for change in changes))
-    act = AtomicChange(step, LIVE, changes, before, run=1, boot="boot", found=found)
+    found = tuple(change.after for change in changes)
+    act = AtomicChange(step, LIVE, changes, run=1, boot="boot", found=found)
     return ended(replace(begun(verb), acts=(act,)))
 
 

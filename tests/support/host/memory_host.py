@@ -245,8 +245,9 @@ class FakeHost:
         profile = self._profile(uuid)
         if profile is not None:
             undo = isinstance(kernel, UndoKernel)
-            present = profile.value(change.name)
-            assert undo or change.before == (None if present in UNSET else present)
+            values = (change.before, profile.value(change.name))
+            before, present = (None if one in UNSET else one for one in values)
+            assert undo or before == present
             if value is None:
                 # NetworkManager refuses an infiniband profile without a mode.
                 assert change.name != "infiniband.transport-mode"

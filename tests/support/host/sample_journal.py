@@ -25,20 +25,17 @@ TSO = AtomicChange(
     "IPOIB-TSO-01/ib0",
     "live",
     (Change(OFFLOAD, "ib0", "on", "off", "tx-tcp-segmentation"),),
-    before=("on",),
     lasting=False,
 )
 MODE = AtomicChange(
     "IPOIB-MODE-01/ib0",
     "link-down",
     (Change(PROFILE, "5f1a", "datagram", "connected", "infiniband.transport-mode"),),
-    before=("datagram",),
 )
 OPTIONS = AtomicChange(
     "MODOPT-02/mlx4_core",
     "reboot",
     (Change(FILE, "/etc/modprobe.d/ovirt-rdma.conf", None, "# ours\noptions x y=1\n"),),
-    before=(None,),
 )
 
 

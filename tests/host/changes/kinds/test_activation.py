@@ -42,7 +42,7 @@ def host(tmp_path):
 
 def act(host, name, before, after, effect=LINK_DOWN):
     change = Change(PROFILE, host.uuid, before, after, name)
-    return AtomicChange("S/x", effect, (change,), (before,))
+    return AtomicChange("S/x", effect, (change,))
 
 
 @pytest.mark.parametrize(("name", "before", "after", "becomes"), ACTS)

@@ -41,8 +41,8 @@ def sysfs(file, before, after, name="ib0", clamped=False):
 
 def act(change, host=None, before=None):
     place = kind_of(change).place(host.reader().facts()) if host else None
-    before = change.before if before is None else before
-    return AtomicChange("S/x", "live", (change,), (before,), place=place)
+    change = replace(change, before=before or change.before)
+    return AtomicChange("S/x", "live", (change,), place=place)
 
 
 def fails(effect, *args):
@@ -168,7 +168,7 @@ def test_a_renamed_netdev_is_found_by_its_place(host):
 
 
 def test_a_value_of_a_netdev_that_was_not_there_before_needs_no_undo(host):
-    one = AtomicChange("S/x", "live", (sysfs("mode", None, "connected"),), (None,))
+    one = AtomicChange("S/x", "live", (sysfs("mode", None, "connected"),))
     host.effects().undo(one)
     assert host.written == []
 

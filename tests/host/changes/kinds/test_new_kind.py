@@ -65,7 +65,8 @@ class Sysctl(Kind):
     def do(self, host):
         self._write(host, self.change.after)
 
-    def undo(self, host, before):
+    def undo(self, host):
+        before = self.change.before
         if before is not None and self.read(host).value != before:
             self._write(host, before)
 
@@ -186,6 +187,15 @@ def test_what_it_does_not_allow_is_refused(host, change, monkeypatch):
     with problem("change-not-allowed", "is not something that ovirt-rdma changes"):
         apply_steps(host.effects(), Journal(host.path), steps, Told())
     assert present(host) == "128"
+
+
+def test_a_present_value_that_no_undo_could_restore_is_refused(host):
+    host.write(f"/proc/sys/{SLOTS.replace('.', '/')}", "many")
+    journal = Journal(host.path)
+    steps = [replace(STEP, changes=(replace(CHANGE, before=None),))]
+    with problem("change-not-allowed", "'many' is not a valid value for sunrpc."):
+        apply_steps(host.effects(), journal, steps, Told())
+    assert (present(host), journal.ledger().runs) == ("many", ())
 
 
 CONSTANTS = {"SYSFS", "PROFILE", "OFFLOAD", "FILE", "MODULE", "UNIT"}

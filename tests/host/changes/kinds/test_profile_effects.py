@@ -52,14 +52,14 @@ def fails(effect, *args):
 
 def act(name, before, after, target):
     change = Change(PROFILE, target, before, after, name)
-    return AtomicChange("S/x", "live", (change,), (before,))
+    return AtomicChange("S/x", "live", (change,))
 
 
 def new(name="ib0", parent=None, pkey=None, uuid=UUID, rule="IPOIB-PROFILE-01"):
     if parent:
         rule = "IPOIB-PKEY-01"
     changes = new_profile(name, "datagram", parent, pkey)
-    return AtomicChange(f"{rule}/{name}", "live", changes, (None,) * len(changes), uuid)
+    return AtomicChange(f"{rule}/{name}", "live", changes, uuid)
 
 
 def files(host):
@@ -341,7 +341,7 @@ def test_an_odd_file_is_no_profile_of_ours(host):
 def test_a_property_of_a_new_profile_is_changed_by_its_uuid(host):
     host.effects().do(new())
     change = Change(PROFILE, "new:ib0", None, "2044", MTU)
-    one = AtomicChange("IPOIB-MTU-01/ib0", "live", (change,), (None,), UUID)
+    one = AtomicChange("IPOIB-MTU-01/ib0", "live", (change,), UUID)
     host.effects().do(one)
     assert host.effects().read(change, UUID) == Reading("2044")
     assert host.effects().read(change) == Reading()  # before it has a UUID
@@ -412,8 +412,7 @@ def test_a_child_that_was_there_before_its_profile_stays(host):
     host.pkey_child("ib0", "0x8001")
     host.nm_device("ib0.8001", "connected (externally)")
     changes = new_profile("ib0.8001", "datagram", "ib0", "0x8001")
-    before = (None,) * len(changes)
-    one = AtomicChange("IPOIB-PROFILE-01/ib0.8001", "live", changes, before, UUID)
+    one = AtomicChange("IPOIB-PROFILE-01/ib0.8001", "live", changes, UUID)
     host.effects().do(one)
     host.effects().undo(one)
     assert "ib0.8001" in host.netdevs()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import json
+from dataclasses import replace
 
 import pytest
 from support.problems import problem
@@ -141,7 +142,8 @@ def kernel(tmp_path) -> Kernel:
 
 
 def act(change: Change, *before) -> AtomicChange:
-    return AtomicChange("VF-01/mlx5_0", "live", (change,), before, lasting=False)
+    changes = tuple(replace(change, before=value) for value in before) or (change,)
+    return AtomicChange("VF-01/mlx5_0", "live", changes, lasting=False)
 
 
 def number(count: int) -> Change:
