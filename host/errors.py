@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 
@@ -131,3 +131,23 @@ class UsageProblem(Problem):
     """The command line is not valid (exit code 2)."""
 
     exit_code = 2  # ExitCode.USAGE
+
+
+class Refused(Problem):
+    """It would be unsafe, or is not what was reviewed; nothing was done (exit code 4).
+
+    The message has the sentence, and below it a line for each of ``reasons``.
+    """
+
+    exit_code = 4  # ExitCode.REFUSED
+
+    def __init__(
+        self, id: str, sentence: str, fix: str = "", *, reasons: Sequence[Sentence] = ()
+    ) -> None:
+        super().__init__(id, "\n".join([sentence, *reasons]), fix)
+        self._reasons = tuple(reasons)
+
+    @property
+    def reasons(self) -> tuple[Sentence, ...]:
+        """The reasons, each with its own id."""
+        return self._reasons

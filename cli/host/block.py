@@ -23,7 +23,7 @@ from ovirt_rdma.host.block.logins import (
     session_findings,
     timeout_findings,
 )
-from ovirt_rdma.host.block.read import BlockFacts, BlockProblem, multipath_findings
+from ovirt_rdma.host.block.read import BlockFacts, multipath_findings
 from ovirt_rdma.host.block.sessions import BlockSessions, leaving_sessions
 from ovirt_rdma.host.collect.storage import (
     ISER,
@@ -33,7 +33,7 @@ from ovirt_rdma.host.collect.storage import (
     Lun,
     Session,
 )
-from ovirt_rdma.host.errors import Sentence, UsageProblem
+from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
 from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.tree import FileTree
@@ -271,7 +271,7 @@ def _raise_failed(failed: Sequence[Sentence]) -> None:
     if failed:
         by_iscsid = failed[0].id.startswith(("iser-", "iscsi"))
         log = "-b -u iscsid" if by_iscsid else "-k"
-        raise BlockProblem(failed[0].id, "\n".join(failed), f"see journalctl {log}")
+        raise Problem(failed[0].id, "\n".join(failed), f"see journalctl {log}")
 
 
 def _print_sessions(sessions: Sequence[Session], output: Output) -> None:

@@ -445,12 +445,8 @@ def _document(
     }
 
 
-class TooLate(Problem):
-    """The run was rolled back before it was confirmed."""
-
-
 class Confirm(HostVerb):
-    """Keep the run that awaits confirmation; TooLate if it was rolled back."""
+    """Keep the run that awaits confirmation; fail if it was rolled back."""
 
     codes = f"0 confirmed, or nothing to confirm,\n1 too late, {OTHER_RUN}"
     examples = ("",)
@@ -486,7 +482,7 @@ def _refuse_late(ledger: Ledger) -> None:
     # The newest run may be one of a hook or of the P_Key follower.
     newest = next((r for r in reversed(ledger.runs) if r.verb == APPLY), None)
     if newest and newest.confirm_by and not newest.confirmed and newest.outcome != DONE:
-        raise TooLate(
+        raise Problem(
             "confirmation-too-late",
             f"run {newest.number} cannot be confirmed: {newest.sentence} "
             f"({when_iso(newest.ended or '')})",

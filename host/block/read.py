@@ -21,7 +21,7 @@ from typing import Optional
 
 from ovirt_rdma.host.collect.software import multipath_blacklist
 from ovirt_rdma.host.collect.storage import ISCSI, RUNNING, Lun, Session, read_sessions
-from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.system.text import whole
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -56,16 +56,6 @@ class BlockFacts:
     srp_ports: Optional[tuple[str, ...]] = None
     srp_daemon: bool = False
     problems: tuple[str, ...] = ()
-
-
-class BlockProblem(Problem):
-    """A login, logout or rescan failed."""
-
-
-class BlockRefused(Problem):
-    """It is refused, because something uses the LUNs; nothing was changed."""
-
-    exit_code = 4
 
 
 class BlockReader:

@@ -48,11 +48,10 @@ from ovirt_rdma.host.block.read import (
     SRP_LOCAL,
     BlockFacts,
     BlockReader,
-    BlockRefused,
 )
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.storage import ISER, SCSI_HOSTS, SRP, SRP_PORTS, Session
-from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.errors import Refused, Sentence
 from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.policy.block import BlockPolicy, IserTarget, SrpTarget
 from ovirt_rdma.host.system.commands import (
@@ -555,11 +554,11 @@ class BlockSessions:
     def log_out(self, leaving: Sequence[Session]) -> list[Sentence]:
         """End the sessions ``leaving``; return what failed.
 
-        Raises BlockRefused, and ends none, if one of their LUNs is in use.
+        Raises Refused, and ends none, if one of their LUNs is in use.
         """
         users = self._reader.users([lun.device for one in leaving for lun in one.luns])
         if users:
-            raise BlockRefused(
+            raise Refused(
                 "block-in-use",
                 f"nothing was logged out, because {len(users)} "
                 f"user{'' if len(users) == 1 else 's'} would lose LUNs: "

@@ -29,10 +29,6 @@ AGAIN_S = 30
 _TIMEOUT_S = 30.0
 
 
-class NoTimer(Problem):
-    """The timer cannot be set, so a run that relies on it must not begin."""
-
-
 class ConfirmationTimer:
     """The timer of one run. ``run`` runs systemd-run and systemctl; without it they
     are run on this machine if ``root`` is ``/``, and not at all below another root.
@@ -47,10 +43,10 @@ class ConfirmationTimer:
         self._run = run
 
     def check(self) -> Runner:
-        """Return what runs systemctl. Raises NoTimer where systemd is not running."""
+        """Return what runs systemctl. Raises Problem where systemd is not running."""
         run = self._runner()
         if run is None:
-            raise NoTimer(
+            raise Problem(
                 "systemd-not-running",
                 "--confirm-timeout needs systemd, which is not running here",
                 "leave out --confirm-timeout",
@@ -60,7 +56,7 @@ class ConfirmationTimer:
     def set(self, seconds: int) -> None:
         """Let systemd run ``unit unconfirmed`` in ``seconds``.
 
-        Raises NoTimer where systemd is not running, or does not accept the timer.
+        Raises Problem where systemd is not running, or does not accept the timer.
         """
         run = self.check()
         # A timer that a killed run left has the same name.
@@ -68,7 +64,7 @@ class ConfirmationTimer:
         try:
             run(self._command(seconds, own_program()))
         except CommandFailed as error:
-            raise NoTimer(
+            raise Problem(
                 "timer-not-set",
                 f"the timer that would roll this run back cannot be set: {error}",
                 "see systemctl status; or leave out --confirm-timeout",

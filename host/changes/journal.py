@@ -19,7 +19,7 @@ the journal then shows an open run, which the next one closes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Optional, Union
 
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
-from ovirt_rdma.host.errors import ExitCode, Problem, Sentence
+from ovirt_rdma.host.errors import Problem, Refused, Sentence
 from ovirt_rdma.host.paths import JOURNAL, under
 from ovirt_rdma.host.system.files import NotDurable, fix_for, write_atomically
 from ovirt_rdma.host.system.json_codec import (
@@ -51,26 +51,6 @@ DONE = "done"
 ROLLED_BACK = "rolled back"
 # Some changes could not be undone, and are still applied.
 PARTLY = "partly rolled back"
-
-
-class Refused(Problem):
-    """The run would be unsafe, or its plan is outdated; nothing was done.
-
-    The message has the sentence, and below it a line for each of ``reasons``.
-    """
-
-    exit_code = ExitCode.REFUSED
-
-    def __init__(
-        self, id: str, sentence: str, fix: str = "", *, reasons: Sequence[Sentence] = ()
-    ) -> None:
-        super().__init__(id, "\n".join([sentence, *reasons]), fix)
-        self._reasons = tuple(reasons)
-
-    @property
-    def reasons(self) -> tuple[Sentence, ...]:
-        """The reasons, each with its own id."""
-        return self._reasons
 
 
 class Listener:

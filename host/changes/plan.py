@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from ovirt_rdma.host.changes.journal import Left, Refused
+from ovirt_rdma.host.changes.journal import Left
 from ovirt_rdma.host.changes.kinds.netdev import MODE_FILE
 from ovirt_rdma.host.changes.kinds.registry import kind_of
-from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.errors import Problem, Refused, Sentence
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change, Step
 from ovirt_rdma.host.rules.ipoib import CONNECTION_TYPE
 from ovirt_rdma.host.rules.ipoib_children import CHILDREN
@@ -48,10 +48,6 @@ FILE_MODE = 0o600
 
 _FIX = "regenerate it with plan --out on the host that it describes"
 PLAN = Envelope("plan")
-
-
-class PlanFileProblem(Problem):
-    """The file is not a plan file of this schema version, or cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ def _content(plan: Plan) -> dict[str, Any]:
 def from_json_dict(data: object, where: str) -> Plan:
     """Return the plan in ``data``, as :func:`to_json_dict` made it.
 
-    ``where`` names the source in errors. Raises PlanFileProblem with the path of the
+    ``where`` names the source in errors. Raises Problem with the path of the
     key that is wrong.
     """
     try:
@@ -104,7 +100,7 @@ def from_json_dict(data: object, where: str) -> Plan:
     except WrongRecord as wrong:
         older = isinstance(wrong, WrongVersion)
         id = "plan-file-version" if older else "plan-file-invalid"
-        raise PlanFileProblem(id, f"{where}: {wrong}", _FIX) from None
+        raise Problem(id, f"{where}: {wrong}", _FIX) from None
     return plan
 
 
@@ -117,16 +113,14 @@ def _without_id(step: object) -> object:
 def load(path: Union[str, Path]) -> Plan:
     """Return the plan in a file.
 
-    Raises PlanFileProblem where it cannot be read, is not JSON, or is not a plan.
+    Raises Problem where it cannot be read, is not JSON, or is not a plan.
     """
     where = f"plan file {path}"
     try:
         data = read_json(path)
     except UnreadableJson as error:
         fix = _FIX if error.is_file else "give the name of a file from plan --out"
-        raise PlanFileProblem(
-            "plan-file-unreadable", f"{where}: {error}", fix
-        ) from None
+        raise Problem("plan-file-unreadable", f"{where}: {error}", fix) from None
     return from_json_dict(data, where)
 
 
@@ -134,10 +128,10 @@ def save(plan: Plan, path: Path) -> None:
     """Write ``plan`` to ``path`` atomically; only its owner can read it.
 
     Only a plan file, of any version, or an empty file is replaced. Raises
-    PlanFileProblem for any other file, and where the file cannot be written.
+    Problem for any other file, and where the file cannot be written.
     """
     if not _may_replace(path):
-        raise PlanFileProblem(
+        raise Problem(
             "plan-file-exists",
             f"{path} exists and is not a plan file; it was not overwritten",
             "give the name of a new file, or of an older plan",
@@ -146,7 +140,7 @@ def save(plan: Plan, path: Path) -> None:
     try:
         write_atomically(path, text.encode("ascii"), FILE_MODE)
     except OSError as error:
-        raise PlanFileProblem(
+        raise Problem(
             "plan-file-not-written",
             f"{path}: the plan cannot be saved: {error.strerror or error}",
             "give the name of a file in a folder that you can write to",

@@ -39,7 +39,6 @@ from ovirt_rdma.host.changes.journal import (
     JournalWriter,
     Ledger,
     Listener,
-    Refused,
     Run,
     RunResult,
     iso,
@@ -56,7 +55,7 @@ from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of
 from ovirt_rdma.host.changes.plan import Plan, differences, link_in_use
 from ovirt_rdma.host.changes.undo import Undo, UndoChange, roll_back
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
+from ovirt_rdma.host.errors import Problem, Refused, Sentence, UsageProblem
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
@@ -68,14 +67,6 @@ from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.signals import Signals, delayed_signals
 
 
-class NoPolicy(Problem):
-    """No policy is loaded, so there is nothing to apply."""
-
-
-class StalePlan(Refused):
-    """The plan file is outdated; nothing was changed. The reasons are differences."""
-
-
 @dataclass(frozen=True)
 class Decided:
     """The facts of a host, the policy in force, and the decision for it."""
@@ -85,14 +76,14 @@ class Decided:
     decision: Decision
 
     def hold_against(self, plan: Plan, path: str) -> None:
-        """Raise StalePlan, with each difference on a line, if ``plan``, which was saved
+        """Raise Refused, with each difference on a line, if ``plan``, which was saved
         in ``path``, differs from what would be done now.
         """
         reasons = differences(
             plan, self.facts.hostname, self.policy.digest, self.decision.applicable
         )
         if reasons:
-            raise StalePlan(
+            raise Refused(
                 "plan-outdated",
                 "the plan is outdated",
                 f"review a new plan: ovirt-rdma-host plan --out {shlex.quote(path)}",
@@ -101,10 +92,10 @@ class Decided:
 
 
 def loaded_policy(root: Union[str, Path]) -> StoredPolicy:
-    """Return the policy in force. Raises NoPolicy, or StoredPolicyProblem."""
+    """Return the policy in force. Raises Problem if there is none."""
     stored = read(under(root, POLICY_JSON))
     if stored is None:
-        raise NoPolicy(
+        raise Problem(
             "policy-not-loaded",
             "no policy is loaded",
             f"write {POLICY_YAML}, then: ovirt-rdma-host policy load",

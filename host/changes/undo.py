@@ -44,7 +44,6 @@ from ovirt_rdma.host.changes.journal import (
     JournalWriter,
     Ledger,
     Left,
-    Refused,
     RunResult,
 )
 from ovirt_rdma.host.changes.kinds.kind import (
@@ -63,7 +62,7 @@ from ovirt_rdma.host.changes.kinds.registry import (
     kind_of,
     kind_of_act,
 )
-from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.errors import Refused, Sentence
 from ovirt_rdma.host.facts.infiniband import DATAGRAM, GROUP_MTUS
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import SYSFS, Change

@@ -22,7 +22,6 @@ from ovirt_rdma.host.changes.journal import (
     PARTITIONS,
     Ledger,
     Listener,
-    Refused,
 )
 from ovirt_rdma.host.changes.kinds.netdev import PkeyChild
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
@@ -33,7 +32,7 @@ from ovirt_rdma.host.changes.run import (
 )
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, Refused
 from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.paths import DAEMON_UNIT, under
 from ovirt_rdma.host.policy.model import Policy

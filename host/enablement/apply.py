@@ -38,7 +38,7 @@ from ovirt_rdma.host.enablement.state import (
     selinux_advice,
     vdsm_advice,
 )
-from ovirt_rdma.host.errors import ExitCode, Problem, UsageProblem
+from ovirt_rdma.host.errors import Problem, Refused, UsageProblem
 from ovirt_rdma.host.paths import (
     DAEMON_UNIT,
     DROPIN_DIRECTORY,
@@ -102,18 +102,8 @@ _COMMAND_TIMEOUT_S = 180
 _run = partial(run_command, timeout_s=_COMMAND_TIMEOUT_S)
 
 
-class EnablementRefused(Problem):
-    """The request would be unsafe; nothing was changed."""
-
-    exit_code = ExitCode.REFUSED
-
-
-class EnablementFailed(Problem):
-    """A step failed; running the same command again completes the work."""
-
-
 def refuse_foreign(state: EnablementState, *, vdsmd: bool) -> None:
-    """Raise EnablementRefused if a foreign file or folder is in a place of all modes,
+    """Raise Refused if a foreign file or folder is in a place of all modes,
     or of mode ``vdsmd``.
     """
     places = [(state.marker, ENABLED), (state.note, FOLDER_NOTE)]
@@ -122,7 +112,7 @@ def refuse_foreign(state: EnablementState, *, vdsmd: bool) -> None:
         places.append((state.link, DROPIN_LINK))
     for owner, path in places:
         if owner == FOREIGN:
-            raise EnablementRefused(
+            raise Refused(
                 "file-not-ours",
                 f"{path} exists already and was not written by ovirt-rdma-host",
                 "find out what it is for, move it away, and run this command again",
@@ -130,9 +120,9 @@ def refuse_foreign(state: EnablementState, *, vdsmd: bool) -> None:
 
 
 def refuse_untrusted(refused: Sequence[str]) -> None:
-    """Raise EnablementRefused if fapolicyd would not let programs of ours run."""
+    """Raise Refused if fapolicyd would not let programs of ours run."""
     if refused:
-        raise EnablementRefused(
+        raise Refused(
             "fapolicyd-untrusted",
             f"fapolicyd is running on this host and does not trust "
             f"{', '.join(refused)}: VDSM could not start these files",
@@ -147,10 +137,10 @@ def refuse_untrusted(refused: Sequence[str]) -> None:
 
 
 def refuse_other_mode(state: EnablementState, wanted: str) -> None:
-    """Raise EnablementRefused if another mode than ``wanted`` is enabled."""
+    """Raise Refused if another mode than ``wanted`` is enabled."""
     for mode in modes_on(state):
         if mode != wanted:
-            raise EnablementRefused(
+            raise Refused(
                 "other-mode-enabled",
                 f"mode {mode} is enabled, and only one mode can be",
                 f"ovirt-rdma-host disable, then ovirt-rdma-host enable --mode {wanted}",
@@ -158,18 +148,18 @@ def refuse_other_mode(state: EnablementState, wanted: str) -> None:
 
 
 def refuse_launcher(state: EnablementState) -> None:
-    """Raise EnablementRefused if the package is incomplete, or another drop-in replaces
+    """Raise Refused if the package is incomplete, or another drop-in replaces
     vdsmd's ExecStart.
     """
     for present, path in ((state.launcher, LAUNCHER), (state.dropin, DROPIN_SOURCE)):
         if not present:
-            raise EnablementRefused(
+            raise Refused(
                 "own-file-missing",
                 f"{path} is missing",
                 "install the package ovirt-rdma-host again",
             )
     if state.overrides:
-        raise EnablementRefused(
+        raise Refused(
             "drop-in-conflict",
             f"{', '.join(state.overrides)} replaces vdsmd's ExecStart too, and systemd "
             "allows that in one drop-in only",
@@ -184,7 +174,7 @@ _OUTDATED = {MODE_VDSMD: BY_STOCK, MODE_HOST: BY_LAUNCHER}
 def plan_enable(state: EnablementState, mode: str) -> list[Step]:
     """Return the steps that enable ``mode``: MODE_VDSMD makes the launcher start vdsmd,
     MODE_HOST enables hooks and units without changing NFS mounts. Raises
-    EnablementRefused.
+    Refused.
     """
     refuse_other_mode(state, mode)
     refuse_foreign(state, vdsmd=mode == MODE_VDSMD)
@@ -205,7 +195,7 @@ def plan_enable(state: EnablementState, mode: str) -> list[Step]:
 def plan_disable(state: EnablementState) -> list[Step]:
     """Return the steps after which vdsmd is as it is shipped.
 
-    The package may be missing. Raises EnablementRefused if a foreign file is in a place
+    The package may be missing. Raises Refused if a foreign file is in a place
     of the enabled mode.
     """
     on = modes_on(state)
@@ -260,8 +250,8 @@ def enable(
 
     Commands are run with ``run``; without it only if ``root`` is ``/``, and systemctl
     only if systemd is the init. Raises UsageProblem for an unknown mode,
-    EnablementRefused, LockHeld during another run, and EnablementFailed if a step
-    fails.
+    Refused, LockHeld during another run, and Problem if a step fails; running the
+    same command again completes the work.
     """
     if mode not in MODES:
         raise UsageProblem(
@@ -300,7 +290,7 @@ def _state(root: Path, run: Optional[Runner]) -> EnablementState:
     try:
         state = read_state(root)
     except OSError as error:
-        raise EnablementFailed(
+        raise Problem(
             "enablement-unreadable", f"{error.filename}: {error.strerror}"
         ) from error
     own_systemd = root == Path("/") and state.systemd
@@ -357,7 +347,7 @@ def _carry_out_step(
         else:
             _change_file(step, under(root, step.target), texts)
     except (OSError, CommandFailed) as error:
-        raise EnablementFailed(
+        raise Problem(
             "enablement-step-failed",
             f"cannot {step.sentence}: {getattr(error, 'strerror', None) or error}",
             "fix the cause (run as root?), then run the same command again to complete "

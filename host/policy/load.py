@@ -118,10 +118,6 @@ class PolicyFiles(NamedTuple):
 NO_FILES = PolicyFiles()
 
 
-class RuleProblem(Problem):
-    """No drop-in can have the rule; the fix shows the rule."""
-
-
 def with_rule(
     files: PolicyFiles,
     export: Export,
@@ -135,7 +131,7 @@ def with_rule(
     export before. ``name`` is its name unless another rule has it. No other file is
     changed. ``where`` names policy.yaml in sentences.
 
-    Raises PolicyProblem if ``files`` are not a valid policy, RuleProblem if the rule
+    Raises PolicyProblem if ``files`` are not a valid policy, Problem if the rule
     would not win, or is not one that a policy can have.
     """
     present = files.parsed(where)
@@ -218,9 +214,9 @@ def _scalar(value: object) -> str:
     return json.dumps(value, ensure_ascii=not printable)
 
 
-def _refusal(where: str, rule: Mapping[str, object]) -> RuleProblem:
+def _refusal(where: str, rule: Mapping[str, object]) -> Problem:
     shown = ", ".join(f"{key}: {_scalar(value)}" for key, value in rule.items())
-    return RuleProblem(
+    return Problem(
         "policy-rule-not-added",
         f"{where}: no drop-in can have a rule that wins for "
         f"{rule['server']}:{rule['path']}",

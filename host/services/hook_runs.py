@@ -22,7 +22,6 @@ from ovirt_rdma.host.changes.journal import (
     HOOK,
     Ledger,
     Listener,
-    Refused,
     RunResult,
 )
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
@@ -33,7 +32,7 @@ from ovirt_rdma.host.changes.run import (
     RecoveryIncomplete,
     decide_for,
 )
-from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.errors import Refused, Sentence
 from ovirt_rdma.host.facts.devices import OvirtNetwork
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_JSON, under

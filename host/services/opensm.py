@@ -21,14 +21,13 @@ from typing import Callable, Optional
 
 from ovirt_rdma.host.changes.journal import (
     DONE,
-    Refused,
     RunResult,
 )
 from ovirt_rdma.host.changes.kinds.kind import EffectFailed
 from ovirt_rdma.host.changes.run import HostRun
 from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_rdma_devices
 from ovirt_rdma.host.collect.software import SUBNET_MANAGERS
-from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.errors import Problem, Refused, Sentence
 from ovirt_rdma.host.fabric.manager import (
     ENABLED,
     STEP,

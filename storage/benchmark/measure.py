@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Optional
 
 from ovirt_rdma.host.collect.statistics import read_statistics
-from ovirt_rdma.host.errors import ExitCode, Problem
+from ovirt_rdma.host.errors import Problem, Refused
 from ovirt_rdma.host.export import (
     RDMA,
     TCP,
@@ -60,12 +60,6 @@ _MOUNT_S, _START_S = 2.0, 1.0
 _SLOW_SERVER = 50 * MIB
 # A file system that is almost full is slow, and others need space too.
 _KEPT_FREE = 0.05
-
-
-class BenchRefused(Problem):
-    """The export must not be measured; nothing was written."""
-
-    exit_code = ExitCode.REFUSED
 
 
 @dataclass(frozen=True)
@@ -272,7 +266,7 @@ def check_space(size: int, free: int, total: int, export: str) -> None:
     """
     needed = size + int(total * _KEPT_FREE)
     if free < needed:
-        raise BenchRefused(
+        raise Refused(
             "bench-no-space",
             f"{export} has {free // MIB} MiB free, and bench needs {needed // MIB} "
             f"MiB: {size // MIB} MiB for its file, and a twentieth is kept free",
@@ -280,8 +274,8 @@ def check_space(size: int, free: int, total: int, export: str) -> None:
         )
 
 
-def _is_domain(sentence: str) -> BenchRefused:
-    return BenchRefused(
+def _is_domain(sentence: str) -> Refused:
+    return Refused(
         "bench-storage-domain",
         f"{sentence}; bench writes into a scratch folder and loads the server",
         "measure another export of the server, or allow it with --yes-write",

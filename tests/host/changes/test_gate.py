@@ -7,8 +7,8 @@ import pytest
 from support.host.ipoib_host import OTHERS, host, netdev, policy, port, profile
 from support.host.ipoib_plans import HARDWARE
 
-from ovirt_rdma.host.changes.journal import Refused
 from ovirt_rdma.host.changes.plan import gate
+from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, REBOOT, Change, Step
 from ovirt_rdma.host.rules.registry import decide
 

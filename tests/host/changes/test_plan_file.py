@@ -12,13 +12,13 @@ from support.problems import problem
 
 from ovirt_rdma.host.changes.plan import (
     Plan,
-    PlanFileProblem,
     PlannedBy,
     from_json_dict,
     load,
     save,
     to_json_dict,
 )
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.rules.base import CLASSES, Change, Step
 
 PLAN = Plan(
@@ -60,7 +60,7 @@ def test_odd_values_are_refused_in_a_sentence(value, key):
     data = {**to_json_dict(PLAN), key: value}
     try:
         plan = from_json_dict(data, "x")
-    except PlanFileProblem as problem:
+    except Problem as problem:
         assert str(problem).startswith("x: ")
     else:
         assert to_json_dict(plan) == data
@@ -152,8 +152,9 @@ def changed(*path, to):
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(data, sentence):
-    with pytest.raises(PlanFileProblem) as caught:
+    with pytest.raises(Problem) as caught:
         from_json_dict(data, "plan file x")
+    assert caught.value.id in ("plan-file-invalid", "plan-file-version")
     assert str(caught.value).startswith("plan file x: ")
     assert sentence in str(caught.value)
     assert "plan --out" in caught.value.fix
@@ -171,5 +172,6 @@ def test_what_is_no_json_is_a_sentence(tmp_path, content, sentence):
     path = tmp_path / "plan.json"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(PlanFileProblem, match=sentence):
+    with pytest.raises(Problem, match=sentence) as caught:
         load(path)
+    assert caught.value.id == "plan-file-unreadable"

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_rdma.host.changes import boot
-from ovirt_rdma.host.changes.journal import Refused
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Place, Reading
 from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.changes.plan import gate
 from ovirt_rdma.host.changes.run import interrupted_users
 from ovirt_rdma.host.changes.undo import UndoChange
 from ovirt_rdma.host.daemon.partitions import in_use_because
+from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.devices import (
     VFIO,
     Adapter,

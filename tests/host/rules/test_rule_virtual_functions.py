@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ovirt_rdma.host.changes.journal import Refused
 from ovirt_rdma.host.changes.plan import gate
+from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.devices import (
     VFIO,
     Adapter,
