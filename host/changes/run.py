@@ -53,7 +53,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
 from ovirt_rdma.host.changes.kinds.netdev import MTU_FILE
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
 from ovirt_rdma.host.changes.plan import Plan, differences, link_in_use
-from ovirt_rdma.host.changes.undo import Undo, UndoChange, roll_back
+from ovirt_rdma.host.changes.undo import Undo, UndoChange
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem, Refused, Sentence, UsageProblem
 from ovirt_rdma.host.facts.model import Facts
@@ -234,7 +234,7 @@ class _Stopped(Exception):
 class _Run:
     host: HostEffects
     writer: JournalWriter
-    number: int
+    run: Run
     signals: Signals
     verify: Callable[[], Collection[str]]
 
@@ -243,7 +243,7 @@ class _Run:
     ) -> RunResult:
         boot = self.host.boot_id()
         changes = [
-            replace(act, run=self.number, number=number, boot=boot)
+            replace(act, run=self.run.number, number=number, boot=boot)
             for number, act in enumerate(acts)
         ]
         known = {step.id: step for step in steps}
@@ -254,15 +254,19 @@ class _Run:
             self._check_signals()
             count = f"{len(steps)} step{'' if len(steps) == 1 else 's'}"
             sentence = f"{count} done and verified"
-            self.writer.end(self.number, DONE, self.host.now(), sentence, must=True)
+            number, now = self.run.number, self.host.now()
+            self.writer.end(number, DONE, now, sentence, must=True)
         except (_Stopped, Problem) as error:
-            return roll_back(self.host, self.writer, self.number, str(error))
+            return self._roll_back(str(error))
         except Exception as error:
             # A bug of ours must not leave the host half changed either.
-            reason = f"internal error: {error!r}"
-            roll_back(self.host, self.writer, self.number, reason)
+            self._roll_back(f"internal error: {error!r}")
             raise
-        return RunResult(self.number, DONE, sentence, tuple(known))
+        return RunResult(number, DONE, sentence, tuple(known))
+
+    def _roll_back(self, reason: str) -> RunResult:
+        undo = Undo(self.host, self.writer.ledger, self.run)
+        return undo.finish(self.writer, reason)
 
     def _do(self, step: Step, changes: Sequence[AtomicChange]) -> None:
         self._check_signals()
@@ -276,7 +280,7 @@ class _Run:
             except EffectFailed as error:
                 if error.untouched:
                     why = "it was not done"
-                    self.writer.record(replace(change, undone_by=self.number, why=why))
+                    self.writer.record(replace(change, undone_by=change.run, why=why))
                 raise _Stopped(f"{step.id} failed: {error}") from None
             found = self._read_back(step, change)
             self.writer.record(replace(change, found=found), must=True)
@@ -368,12 +372,6 @@ def _refuse_in_use(
             f"named, {then}"
         )
         raise Refused("netdevs-in-use", sentence, fix, reasons=reasons)
-
-
-def _reverting(
-    host: HostEffects, ledger: Ledger, only: Optional[str], by_run: int
-) -> Undo:
-    return Undo(host, ledger, by_run, lambda e: only in (None, e.step))
 
 
 def may_be_rolled_back(ledger: Ledger, number: int) -> bool:
@@ -472,14 +470,15 @@ class HostRun:
                 self.effects, atomic_changes_of(steps, facts, new_uuid)
             )
             number, at = writer.ledger.next_run, iso(self.effects.now())
-            writer.begin(Run(number, verb, at, self.by, policy, confirm_by))
+            run = Run(number, verb, at, self.by, policy, confirm_by)
+            writer.begin(run)
             try:
                 on_begin(number)
             except Exception as error:
                 sentence = f"{error}; nothing was done"
                 writer.end(number, ROLLED_BACK, self.effects.now(), sentence)
                 raise
-            return _Run(self.effects, writer, number, signals, verify).carry_out(
+            return _Run(self.effects, writer, run, signals, verify).carry_out(
                 steps, acts
             )
 
@@ -517,15 +516,16 @@ class HostRun:
                 )
             if not ledger.applied:
                 return RunResult(None, DONE, "there are no changes to revert")
-            undo = _reverting(host, ledger, only, ledger.next_run)
+            run = Run(ledger.next_run, REVERT, iso(host.now()), self.by, only=only)
+            undo = Undo(host, ledger, run)
             _refuse_in_use(
                 undo,
                 facts,
                 "refused: the interfaces are in use",
                 "and run this again; or allow it with --allow-link-down",
             )
-            writer.begin(Run(undo.by_run, REVERT, iso(host.now()), self.by, only=only))
-            return undo.finish(writer, DONE)
+            writer.begin(run)
+            return undo.finish(writer)
 
     def recover(self, *, even_in_use: bool = False) -> Optional[RunResult]:
         """Do :meth:`end_open_runs`. Raises RecoveryIncomplete where that is not
@@ -565,7 +565,8 @@ class HostRun:
             reason = self._why_roll_back(run) if run else ""
             if run and reason:
                 writer.say(f"{reason}; rolling it back")
-                results.append(roll_back(self.effects, writer, run.number, reason))
+                undo = Undo(self.effects, writer.ledger, run)
+                results.append(undo.finish(writer, reason))
         if len(results) < 2:
             return results[0] if results else None
         first, last = results
@@ -580,13 +581,9 @@ class HostRun:
     def _end_interrupted(
         self, writer: JournalWriter, run: Run, even_in_use: bool
     ) -> RunResult:
-        host, reverts = self.effects, run.verb == REVERT
-        interrupted = f"run {run.number} was interrupted"
+        reverts, interrupted = run.verb == REVERT, f"run {run.number} was interrupted"
         facts = None if even_in_use else self.facts()
-        if reverts:
-            undo = _reverting(host, writer.ledger, run.only, run.number)
-        else:
-            undo = Undo(host, writer.ledger, run.number, lambda e: e.run == run.number)
+        undo = Undo(self.effects, writer.ledger, run)
         ends = "finished" if reverts else "rolled back"
         _refuse_in_use(
             undo,
@@ -597,9 +594,9 @@ class HostRun:
         )
         if reverts:
             writer.say(f"run {run.number}, a revert, was interrupted; finishing it")
-            return undo.finish(writer, DONE)
+            return undo.finish(writer)
         writer.say(f"{interrupted}; rolling it back")
-        return undo.finish(writer, ROLLED_BACK, interrupted)
+        return undo.finish(writer, interrupted)
 
     def _why_roll_back(self, run: Run) -> str:
         """Return, as a clause, why ``run``, which awaits confirmation, must be rolled
@@ -623,8 +620,8 @@ class HostRun:
             awaiting = writer.ledger.awaiting
             if awaiting is None or awaiting.number != number:
                 return None
-            reason = f"run {number} was not confirmed"
-            return roll_back(self.effects, writer, number, reason)
+            undo = Undo(self.effects, writer.ledger, awaiting)
+            return undo.finish(writer, f"run {number} was not confirmed")
 
 
 @dataclass(frozen=True)
@@ -667,7 +664,7 @@ def change_status(host: HostEffects, journal: Journal) -> ChangeStatus:
     # In the middle of a run a value may be neither ours nor somebody else's; the next
     # run recovers.
     if runs and not interrupted:
-        kept = _reverting(host, ledger, None, ledger.next_run).whys
+        kept = Undo(host, ledger, Run(ledger.next_run, REVERT, "")).whys
     return ChangeStatus(
         held=ledger.applied_steps,
         since=runs[0].at if runs else None,

@@ -36,14 +36,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Callable, Optional
+from typing import Optional
 
 from ovirt_rdma.host.changes.journal import (
+    DONE,
     PARTLY,
+    REVERT,
     ROLLED_BACK,
     JournalWriter,
     Ledger,
     Left,
+    Run,
     RunResult,
 )
 from ovirt_rdma.host.changes.kinds.kind import (
@@ -136,27 +139,27 @@ class UndoChange:
 
 
 class Undo:
-    """The undo, by the run ``by_run``, of the applied changes that it ``undoes``; the
-    run may itself have been interrupted before. Reads the values of all applied
-    changes. Raises Refused where another step, which it does not undo, depends on one.
+    """The undo by ``run``: a revert of all applied changes, or of those of its step
+    ``only``; or a rollback, of its own. The run may itself have been interrupted
+    before. Reads the values of all applied changes. Raises Refused where another step,
+    which it does not undo, depends on one.
 
     ``groups``, and the changes in each, are in the order in which they are undone.
     ``released`` are changes for which nothing has to be done. ``left`` is what
     ``finish`` has left or could not undo.
     """
 
-    def __init__(
-        self,
-        host: HostEffects,
-        ledger: Ledger,
-        by_run: int,
-        undoes: Callable[[AtomicChange], bool],
-    ) -> None:
-        self.by_run = by_run
+    def __init__(self, host: HostEffects, ledger: Ledger, run: Run) -> None:
+        self._reverts, self._by_run = run.verb == REVERT, run.number
         self.released: list[AtomicChange] = []
         self.left: list[Left] = []
         self._host, self._boot = host, host.boot_id()
-        self._scope = {entry.key for entry in ledger.applied if undoes(entry)}
+        self._scope = {
+            entry.key
+            for entry in ledger.applied
+            if entry.run == run.number
+            or (self._reverts and run.only in (None, entry.step))
+        }
         self._applied: list[UndoChange] = []
         readings: dict[Property, Reading] = {}
         for entry in ledger.applied:
@@ -220,7 +223,7 @@ class Undo:
 
     def _release(self, undone: Iterable[UndoChange], why: str) -> None:
         self.released += [
-            replace(undo.entry, undone_by=self.by_run, why=why)
+            replace(undo.entry, undone_by=self._by_run, why=why)
             for undo in undone
             if undo.entry.key in self._scope
         ]
@@ -291,15 +294,15 @@ class Undo:
         """Return the values that the undo of ``entry`` restores; those that this run
         has recorded, if it was interrupted in the undo.
         """
-        if entry.undoing is not None and entry.undoing_run == self.by_run:
+        if entry.undoing is not None and entry.undoing_run == self._by_run:
             return entry.undoing
         return entry.before
 
     def _in_the_middle(self, entry: AtomicChange) -> bool:
         """Whether this run was doing or undoing the step of ``entry``."""
         return any(
-            other.undoing_run == self.by_run
-            or (other.run == self.by_run and other.found is None)
+            other.undoing_run == self._by_run
+            or (other.run == self._by_run and other.found is None)
             for other in (undo.entry for undo in self._applied)
             if other.group == entry.group
         )
@@ -308,14 +311,14 @@ class Undo:
         other = bool(self._boot) and undo.entry.boot != self._boot
         return undo.kind.is_volatile and other
 
-    def finish(
-        self, writer: JournalWriter, outcome: str, reason: str = ""
-    ) -> RunResult:
-        """Carry out the undo, and end its run with ``outcome``, or with PARTLY if a
-        change could not be undone and is still applied. ``reason``, a clause, begins
-        the run's sentence. Continues if a change cannot be undone, or the journal
-        cannot be written any more.
+    def finish(self, writer: JournalWriter, reason: str = "") -> RunResult:
+        """Carry out the undo, and end its run: a revert with DONE, another with
+        ROLLED_BACK, or with PARTLY if a change could not be undone and is still
+        applied. ``reason``, of a rollback, is a clause that begins the run's sentence.
+        Continues if a change cannot be undone, or the journal cannot be written any
+        more.
         """
+        outcome = DONE if self._reverts else ROLLED_BACK
         writer.record(*self.released)
         # Recorded before anything is done: once the newer changes are closed, a value
         # that stays may look like one that an older change had set.
@@ -332,16 +335,16 @@ class Undo:
             sentence += f", except {names}, which others have changed"
         if reason:
             sentence = f"{reason}; {sentence}"
-        writer.end(self.by_run, outcome, self._host.now(), sentence)
+        writer.end(self._by_run, outcome, self._host.now(), sentence)
         sentence += writer.unrecorded
         steps = dict.fromkeys([*closed, *(entry.step for entry in self.released)])
         bad = {left.step for left in failed}
         done = () if reason else tuple(step for step in steps if step not in bad)
-        return RunResult(self.by_run, outcome, sentence, done, tuple(self.left))
+        return RunResult(self._by_run, outcome, sentence, done, tuple(self.left))
 
     def _record(self, writer: JournalWriter, undone: Iterable[UndoChange]) -> None:
         """Record to which values changes are about to be undone."""
-        by_run = self.by_run
+        by_run = self._by_run
         writer.record(
             *(replace(u.entry, undoing=u.to, undoing_run=by_run) for u in undone)
         )
@@ -376,7 +379,7 @@ class Undo:
                 ended = [(part, together) for part in undo.going_with]
                 ended.append((undo.entry, why or ""))
                 writer.record(
-                    *(replace(e, undone_by=self.by_run, why=said) for e, said in ended)
+                    *(replace(e, undone_by=self._by_run, why=said) for e, said in ended)
                 )
                 closed += [entry.step for entry, _ in ended]
             # Each reason once.
@@ -394,16 +397,6 @@ class Undo:
             "value-not-restored",
             f"{kind.describe()} was not restored to {wanted}: {now}",
         )
-
-
-def roll_back(
-    host: HostEffects, writer: JournalWriter, run: int, reason: str
-) -> RunResult:
-    """Undo all applied changes of ``run``, because of ``reason``, a clause. Returns
-    ROLLED_BACK, or PARTLY, see :meth:`Undo.finish`.
-    """
-    undo = Undo(host, writer.ledger, run, lambda entry: entry.run == run)
-    return undo.finish(writer, ROLLED_BACK, reason)
 
 
 def _leave(undone: Iterable[UndoChange], value: Optional[str], why: Sentence) -> None:
