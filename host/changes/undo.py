@@ -53,7 +53,6 @@ from ovirt_rdma.host.changes.kinds.kind import (
     NO_VALUE,
     AtomicChange,
     EffectFailed,
-    Key,
     Kind,
     Property,
     Reading,
@@ -98,10 +97,12 @@ class UndoChange:
     ``act`` is the change of ``entry`` with the present names, ``reading`` the value of
     its first change. ``gone``: its netdev, profile or unit no longer exists.
     ``lowered``: the kernel may have lowered the number (an MTU in datagram mode).
+    ``wanted``: it is one of those to undo.
 
     It is undone to the values ``to``; None: nothing has to be done. ``why`` is set if
-    these are somebody else's values, which stay. ``going_with`` are the changes of what
-    it made, which are removed with it.
+    these are somebody else's values, which stay. ``parts`` are the later changes of
+    what it made, which are removed with it; ``is_part``: it is one of these. ``failed``
+    is why it could not be undone.
     """
 
     entry: AtomicChange
@@ -109,9 +110,12 @@ class UndoChange:
     reading: Reading = NO_VALUE
     gone: bool = False
     lowered: bool = False
+    wanted: bool = False
     to: Optional[Values] = None
     why: Optional[Sentence] = None
-    going_with: tuple[AtomicChange, ...] = ()
+    parts: Sequence[UndoChange] = ()
+    is_part: bool = False
+    failed: Optional[EffectFailed] = None
 
     @cached_property
     def kind(self) -> Kind:
@@ -154,12 +158,6 @@ class Undo:
         self.released: list[AtomicChange] = []
         self.left: list[Left] = []
         self._host, self._boot = host, host.boot_id()
-        self._scope = {
-            entry.key
-            for entry in ledger.applied
-            if entry.run == run.number
-            or (self._reverts and run.only in (None, entry.step))
-        }
         self._applied: list[UndoChange] = []
         readings: dict[Property, Reading] = {}
         for entry in ledger.applied:
@@ -168,12 +166,14 @@ class Undo:
             if sets not in readings:
                 readings[sets] = host.read(change, act.uuid, act.place)
             lowered = _follows_group(host, change)
-            undo = UndoChange(entry, act, readings[sets], host.gone(act), lowered)
+            gone, reverted = host.gone(act), run.only in (None, entry.step)
+            wanted = entry.run == run.number or (self._reverts and reverted)
+            undo = UndoChange(entry, act, readings[sets], gone, lowered, wanted)
             self._applied.append(undo)
-        parts = self._plan_makers()
+        self._plan_makers()
         chains: dict[Property, list[UndoChange]] = {}
         for undo in self._applied:
-            if undo.to is not None or undo.entry.key in parts:
+            if undo.to is not None or undo.is_part:
                 continue
             if undo.kind.stays:
                 self._release([undo], undo.kind.stays)
@@ -199,45 +199,37 @@ class Undo:
         """Whether undoing ``group`` would change the host as it is now."""
         return not all(undo.is_restored(self._host) for undo in group)
 
-    def _plan_makers(self) -> set[Key]:
-        """Plan the removal of what we made; return the later changes to it, which are
-        removed too.
-        """
-        parts: set[Key] = set()
+    def _plan_makers(self) -> None:
+        """Plan the removal of what we made, with the later changes to it."""
         for maker in self._applied:
-            if not maker.kind.is_maker or maker.entry.key not in self._scope:
+            if not maker.kind.is_maker or not maker.wanted or maker.is_part:
                 continue
-            maker.going_with = tuple(
-                part.entry
+            maker.parts = [
+                part
                 for part in self._applied
-                if part is not maker
-                and maker.kind.owns(part.kind)
-                and part.entry.key not in parts
-            )
-            parts.update(part.key for part in maker.going_with)
+                if part is not maker and maker.kind.owns(part.kind) and not part.is_part
+            ]
+            for part in maker.parts:
+                part.is_part, part.to = True, None
             maker.to = (None,) * len(maker.act.changes)
-        for undo in self._applied:
-            if undo.entry.key in parts:
-                undo.to = None
-        return parts
 
     def _release(self, undone: Iterable[UndoChange], why: str) -> None:
         self.released += [
             replace(undo.entry, undone_by=self._by_run, why=why)
             for undo in undone
-            if undo.entry.key in self._scope
+            if undo.wanted
         ]
 
     def _plan_property(self, chain: list[UndoChange]) -> None:
         """Plan the undo of the applied changes of one property, the oldest first."""
-        ours = [undo for undo in chain if undo.entry.key in self._scope]
+        ours = [undo for undo in chain if undo.wanted]
         if not ours:
             return
         now = chain[-1]
         later = chain[chain.index(ours[0]) :]
         if later != ours:
             step = ours[0].act.step
-            by = next(u.act.step for u in later if u.entry.key not in self._scope)
+            by = next(undo.act.step for undo in later if not undo.wanted)
             raise Refused(
                 "step-needed-by-others",
                 f"{step} cannot be reverted alone: {by} depends on it",
@@ -353,7 +345,6 @@ class Undo:
         """Undo the changes of one step, unless all values are restored already. Return
         the steps of the changes that were undone, or deleted with one that was.
         """
-        failed: dict[Key, EffectFailed] = {}
         if self.is_needed(group):
             self._record(writer, group)
             for undo in group:
@@ -361,14 +352,13 @@ class Undo:
                     if not undo.is_restored(self._host):
                         self._host.undo(undo.act.with_before(undo.to or ()))
                 except EffectFailed as error:
-                    failed[undo.entry.key] = error
+                    undo.failed = error
             for undo in group:
-                key = undo.entry.key
-                if key not in failed and not undo.is_restored(self._host, settled=True):
-                    failed[key] = self._not_restored(undo)
+                if not (undo.failed or undo.is_restored(self._host, settled=True)):
+                    undo.failed = self._not_restored(undo)
         closed = []
         for undo in group:
-            bad = failed.get(undo.entry.key)
+            bad = undo.failed
             what, why, fix = undo.kind.describe(), undo.why, ""
             if bad:
                 # The sentence of the error names the property and the reason.
@@ -376,7 +366,7 @@ class Undo:
                 why = Sentence(bad.id, str(bad))
             else:
                 together = f"removed with {what}"
-                ended = [(part, together) for part in undo.going_with]
+                ended = [(part.entry, together) for part in undo.parts]
                 ended.append((undo.entry, why or ""))
                 writer.record(
                     *(replace(e, undone_by=self._by_run, why=said) for e, said in ended)

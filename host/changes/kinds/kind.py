@@ -264,9 +264,6 @@ _SWITCHES.update({"off": "off", "false": "off", "no": "off"})
 Values = tuple[Optional[str], ...]
 """A value for each of some changes; None if there is none."""
 
-Key = tuple[int, int]
-"""The run and number of an atomic change."""
-
 
 @dataclass(frozen=True)
 class AtomicChange:
@@ -312,11 +309,6 @@ class AtomicChange:
         pairs = zip(self.changes, values)
         changes = tuple(replace(change, before=value) for change, value in pairs)
         return replace(self, changes=changes)
-
-    @property
-    def key(self) -> Key:
-        """Its run and number."""
-        return self.run, self.number
 
     @property
     def is_applied(self) -> bool:
