@@ -32,6 +32,7 @@ from lab.cache import Provision, cache_folder, provisioned
 from lab.command import COMMAND_TIMEOUT, Command, Process, Result
 from lab.disk import make_disk
 from lab.initramfs import initramfs
+from lab.labelled_root import labelled_root
 from lab.monitor import Monitor
 from lab.problem import GuestDied, LabProblem
 
@@ -48,8 +49,9 @@ class Guest:
     ``name`` is its host name, ``nics`` its eth0, eth1, ...; ``kernel_arguments`` are
     appended to ours. With ``systemd`` the first process is systemd, with udev, D-Bus
     and a journal. ``disk`` is an image that is made at the first power-on and then
-    kept; it keeps the guest's writes, which are otherwise lost at each boot. With
-    ``counted`` its instructions are counted.
+    kept; it keeps the guest's writes, which are otherwise lost at each boot. A
+    ``labelled`` guest, which has systemd, enforces SELinux (lab/labelled_root.py) and
+    does not see the machine's files. With ``counted`` its instructions are counted.
     ``boot_seconds`` is the time of the last boot.
     """
 
@@ -63,6 +65,7 @@ class Guest:
         kernel_arguments: str = "",
         systemd: bool = False,
         disk: Optional[Path] = None,
+        labelled: bool = False,
         counted: Optional[qemu.Counted] = None,
     ) -> None:
         self.name = name
@@ -72,10 +75,11 @@ class Guest:
         self._memory_mb = memory_mb
         self._nics = tuple(nics)
         if systemd:
-            ours = systemd_boot.kernel_arguments(name)
+            ours = systemd_boot.kernel_arguments(name, labelled)
             kernel_arguments = f"{ours} {kernel_arguments}".rstrip()
         self._kernel_arguments = kernel_arguments
         self._disk = disk
+        self._labelled = labelled
         self._counted = counted
         self._keeper: Optional[subprocess.Popen[bytes]] = None
         self._console: Optional[IO[bytes]] = None
@@ -152,8 +156,12 @@ class Guest:
 
     def _power_on(self, provision: Provision) -> None:
         folder = Path(tempfile.gettempdir())
+        disk = labelled_root(provision) if self._labelled else self._disk
         archive = initramfs(
-            provision, systemd=self.systemd, disk=self._disk is not None
+            provision,
+            systemd=self.systemd,
+            disk=disk is not None,
+            labelled=self._labelled,
         )
         if self._disk is not None:
             make_disk(self._disk, provision.layer)
@@ -176,7 +184,8 @@ class Guest:
                 memory_mb=self._memory_mb,
                 nics=self._nics,
                 kernel_arguments=self._kernel_arguments,
-                disk=self._disk,
+                disk=disk,
+                keep_disk=not self._labelled,
                 counted=self._counted,
             )
             fds = [machine.agent_fd, machine.monitor_fd]

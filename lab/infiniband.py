@@ -19,7 +19,8 @@ from lab.guest import Guest
 from lab.ib_fabric_build import NAME, built_module
 from lab.second_host import Host
 
-_FILE = f"/run/{NAME}.ko"
+# Where SELinux lets kmod load modules from.
+_FILE = f"/usr/lib/modules/$(uname -r)/{NAME}.ko"
 _PARAMETERS = f"/sys/module/{NAME}/parameters"
 # If the module refuses a value, its reason is in the new lines of the kernel's log.
 _INSERT = f"""

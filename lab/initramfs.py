@@ -27,14 +27,21 @@ _FILE = 0o100644
 
 
 def initramfs(
-    provision: Provision, *, systemd: bool = False, disk: bool = False
+    provision: Provision,
+    *,
+    systemd: bool = False,
+    disk: bool = False,
+    labelled: bool = False,
 ) -> Path:
     """Return the initramfs for guests made of ``provision``; make it if necessary.
 
-    ``systemd``: the first process is systemd. ``disk``: the guest has /dev/vda.
+    ``systemd``: the first process is systemd. ``disk``: the guest has /dev/vda, with
+    ``labelled`` as its root.
     """
     files = _files(provision, (*BOOT_MODULES, *(DISK_MODULES if disk else ())))
-    content = archive({**files, **(systemd_boot.files() if systemd else {})})
+    files.update(systemd_boot.files() if systemd else {})
+    files.update({"labelled": b""} if labelled else {})
+    content = archive(files)
     digest = hashlib.sha256(content).hexdigest()[:16]
     path = cache_folder() / "initramfs" / digest
     if not path.exists():

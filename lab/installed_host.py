@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -20,14 +19,20 @@ from lab.problem import LabProblem
 COMMAND = "/usr/bin/ovirt-rdma-host"
 HOOKS = "/usr/libexec/vdsm/hooks"
 _CHECKOUT = Path(__file__).resolve().parents[1]
-_LIBRARY = "/usr/lib/python3/dist-packages/ovirt_rdma"
-# The packages that VDSM's Python imports. The command uses the checkout's environment,
-# because the guest's Python may lack PyYAML.
-_ROOMS = ("host", "storage", "vdsm_hooks")
+LIBRARY = "/usr/lib/python3/dist-packages/ovirt_rdma"
+_ROOMS = ("cli", "host", "storage", "vdsm_hooks")
+# As pip writes it for the package.
+_PROGRAM = """\
+#!/usr/bin/python3
+import sys
+from ovirt_rdma.cli.host.main import main
+if __name__ == '__main__':
+    sys.exit(main())
+"""
 # The install scripts of our package and of VDSM's.
 _SET_UP = f"""
 set -e
-rm -rf {_LIBRARY} {HOOKS}/*/50_ovirt_rdma
+rm -rf {LIBRARY} {HOOKS}/*/50_ovirt_rdma
 tar -x -C /
 grep -q ^kvm: /etc/group || echo kvm:x:36: >> /etc/group
 grep -q ^vdsm: /etc/passwd || echo vdsm:x:36:36::/:/sbin/nologin >> /etc/passwd
@@ -54,10 +59,8 @@ def install(guest: Guest) -> None:
 def _archive() -> bytes:
     archive = GuestArchive()
     for room in _ROOMS:
-        archive.add_modules(_CHECKOUT / room, f"{_LIBRARY}/{room}")
-    python = shlex.quote(sys.executable)
-    wrapper = f'#!/bin/sh\nexec {python} -m ovirt_rdma.cli.host.main "$@"\n'
-    archive.add(wrapper.encode(), COMMAND, 0o755)
+        archive.add_modules(_CHECKOUT / room, f"{LIBRARY}/{room}")
+    archive.add(_PROGRAM.encode(), COMMAND, 0o755)
     with tempfile.TemporaryDirectory() as folder:
         command = ["make", "-s", "-C", str(_CHECKOUT), "install-host-files"]
         done = subprocess.run(

@@ -36,6 +36,7 @@ GUEST_PACKAGES = (
     "procps",
     "python3",  # runs the command agent
     "python3-pyverbs",
+    "python3-yaml",  # of our own package
     "rdma-core",
     "rdmacm-utils",  # rping, ucmatose
     "rpcbind",

@@ -71,7 +71,7 @@ class Machine:
     for the command agent and for QMP (:mod:`lab.monitor`). ``folder`` is QEMU's working
     directory; paths of sockets are relative to it, because the path of a unix socket
     has at most 107 bytes (unix(7)) and TMPDIR may be longer. ``disk`` is an image, the
-    guest's /dev/vda.
+    guest's /dev/vda; without ``keep_disk`` the image is not written.
     """
 
     name: str
@@ -86,6 +86,7 @@ class Machine:
     nics: tuple[Nic, ...] = ()
     kernel_arguments: str = ""
     disk: Optional[Path] = None
+    keep_disk: bool = True
     counted: Optional[Counted] = None
 
 
@@ -111,7 +112,7 @@ def arguments(machine: Machine, accel: str) -> list[str]:
         *("-append", kernel_command_line(machine.name, machine.kernel_arguments)),
         *_share("machine", Path("/")),
         *_share("layer", machine.layer),
-        *_disk(machine.disk),
+        *_disk(machine.disk, machine.keep_disk),
         *("-device", "virtio-serial-pci"),
         *("-chardev", f"socket,id=agent,fd={machine.agent_fd}"),
         *("-device", "virtserialport,chardev=agent,name=lab"),
@@ -166,12 +167,13 @@ def _share(tag: str, folder: Path) -> list[str]:
     ]
 
 
-def _disk(image: Optional[Path]) -> list[str]:
+def _disk(image: Optional[Path], keep: bool) -> list[str]:
     if image is None:
         return []
     # unsafe: a guest's power cut ends QEMU, not the machine, so data in the image
     # stays. Data that the guest has not written yet is lost.
-    file = f"file={_value(image)},format=raw,cache=unsafe"
+    snapshot = "off" if keep else "on"
+    file = f"file={_value(image)},format=raw,cache=unsafe,snapshot={snapshot}"
     return [
         *("-drive", f"if=none,id=disk,{file}"),
         *("-device", "virtio-blk-pci,drive=disk"),

@@ -18,6 +18,13 @@ HCA_DRIVERS = (
 )
 
 
+# With all messages of the audit subsystem in the kernel's log.
+_SELINUX = (
+    *("security=selinux", "audit=1", "audit_backlog_limit=8192"),
+    *("sysctl.kernel.printk_ratelimit=0", "log_buf_len=4M"),
+)
+
+
 def files() -> dict[str, bytes]:
     """Return the files for the initramfs, which begin with ``systemd/``."""
     return {
@@ -27,15 +34,17 @@ def files() -> dict[str, bytes]:
     }
 
 
-def kernel_arguments(hostname: str) -> str:
+def kernel_arguments(hostname: str, labelled: bool = False) -> str:
     """Return the arguments that systemd, udev and the kernel read. Pure.
 
     Source: kernel-command-line(7), systemd(1). With net.ifnames=0 netdevs keep the
     kernel's names. The kernel itself refuses HCA_DRIVERS, and udev does not load them.
+    A ``labelled`` guest enforces SELinux, and the kernel's log has what was denied.
     """
+    selinux = " ".join(_SELINUX) if labelled else "audit=0"
     drivers = ",".join(HCA_DRIVERS)
     return (
         f"systemd.unit=lab.target systemd.hostname={hostname} systemd.show_status=no"
-        " systemd.firstboot=no audit=0 net.ifnames=0"
+        f" systemd.firstboot=no {selinux} net.ifnames=0"
         f" modprobe.blacklist={drivers} module_blacklist={drivers}"
     )

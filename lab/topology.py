@@ -90,17 +90,21 @@ def two_guests(
     fabric: Fabric = SOFT_ROCE,
     spare_wires: int = 0,
     systemd: bool = False,
+    labelled: bool = False,
 ) -> Iterator[Topology]:
     """Boot a server and a hypervisor in parallel, joined by a wire.
 
     ``spare_wires`` more join eth1, eth2, ...; nothing is set up on those. With
-    ``systemd`` it is the hypervisor's first process.
+    ``systemd`` it is the hypervisor's first process; if ``labelled``, the hypervisor
+    enforces SELinux.
     """
     wires = [Wire(number) for number in range(1 + spare_wires)]
     with ExitStack() as stack:
         server = Guest("server", nics=[wire.a for wire in wires], memory_mb=1024)
         nics = [wire.b for wire in wires]
-        hypervisor = Guest("hypervisor", nics=nics, systemd=systemd)
+        hypervisor = Guest(
+            "hypervisor", nics=nics, systemd=systemd or labelled, labelled=labelled
+        )
         for guest in (server, hypervisor):
             stack.callback(guest.kill)
             guest.power_on()

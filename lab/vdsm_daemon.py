@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from lab import systemd_unit, vdsm_packages
+from lab import installed_host, systemd_unit, vdsm_packages
 from lab.command import Process, Result
 from lab.guest import Guest
 from lab.problem import LabProblem
@@ -41,6 +40,11 @@ for file in {vdsm_packages.UNIT} {DROPIN_DIRECTORY}/*.conf; do
 done
 echo '# environment'
 cat /etc/sysconfig/vdsm 2>/dev/null || :
+"""
+_UNIT_RUNS = """
+trap 'systemctl stop vdsmd' TERM
+systemctl start vdsmd
+while systemctl -q is-active vdsmd; do sleep 0.5; done
 """
 # As systemd does it (Nice=, User=, Group=): first the priority, then the user.
 _AS_VDSM = [
@@ -92,10 +96,7 @@ class VdsmDaemon:
 
     def command(self, *arguments: str, timeout: float = 60.0) -> Result:
         """Run ``ovirt-rdma-host`` in the guest."""
-        return self.guest.run(
-            [sys.executable, "-m", "ovirt_rdma.cli.host.main", *arguments],
-            timeout=timeout,
-        )
+        return self.guest.run([installed_host.COMMAND, *arguments], timeout=timeout)
 
     def write_policy(self, text: str) -> None:
         """Write the policy file; it is not loaded yet."""
@@ -116,15 +117,8 @@ class VdsmDaemon:
         Raises LabProblem, with the ends of its logs, if it ends or does not answer
         within START_TIMEOUT.
         """
-        unit, _, variables = self.guest.run(_READ_UNIT, check=True).stdout.partition(
-            "# environment\n"
-        )
-        environment = systemd_unit.environment_file(variables)
-        command = systemd_unit.exec_start(unit.split("# end of file\n"))
         self._old_lines = len(self._syslog_lines())
-        process = self.guest.start(
-            [*_AS_VDSM, *(f"{k}={v}" for k, v in environment.items()), *command]
-        )
+        process = self.guest.start(self._command())
         up = (
             f"until [ -S {vdsm_packages.SOCKET} ] && "
             f"(exec 3<>/dev/tcp/127.0.0.1/{PORT}) 2>&-; do sleep 0.1; done"
@@ -146,6 +140,17 @@ class VdsmDaemon:
             time.sleep(0.1)
         waiting.wait(check=True)  # the guest may have died
         self._process = process
+
+    def _command(self) -> list[str]:
+        if self.guest.systemd:
+            # Until it ends, like a process of ours.
+            return ["bash", "-c", _UNIT_RUNS]
+        unit, _, variables = self.guest.run(_READ_UNIT, check=True).stdout.partition(
+            "# environment\n"
+        )
+        environment = systemd_unit.environment_file(variables)
+        command = systemd_unit.exec_start(unit.split("# end of file\n"))
+        return [*_AS_VDSM, *(f"{k}={v}" for k, v in environment.items()), *command]
 
     def stop(self) -> None:
         """Stop vdsmd, if it is running; mounts stay."""

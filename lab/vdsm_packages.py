@@ -13,17 +13,16 @@ import importlib.util
 import os
 from pathlib import Path
 
+from lab import installed_host
 from lab.guest import Guest
 from lab.guest_archive import GuestArchive
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-OURS = "/usr/lib/python3/dist-packages/ovirt_rdma"
 VDSM = "/usr/local/lib/vdsm-python"
-UNIT = "/usr/lib/systemd/system/vdsmd.service"
+UNITS = "/usr/lib/systemd/system"
+UNIT = f"{UNITS}/vdsmd.service"
 LIBEXEC = "/usr/libexec/vdsm"
 SOCKET = "/run/vdsm/svdsm.sock"
-# The packages that vdsmd imports.
-_ROOMS = ("host", "storage")
 _ADDITION = "\n\nfrom vdsm_daemon_main import main  # noqa: E402, F401, F811\n"
 # A real source imports these; they are in the tests' virtual environment.
 _LIBRARIES = ("decorator", "six")
@@ -33,16 +32,9 @@ BUILD_VDSM = "/usr/bin/python3 -m support.storage.vdsm_source"
 
 _SET_UP = f"""
 set -e
-rm -rf {OURS} {VDSM}
+rm -rf {VDSM}
 tar -x -C /
 echo {VDSM} > /usr/lib/python3/dist-packages/vdsm.pth
-make -s -C "$1" install-host-files
-grep -q ^kvm: /etc/group || echo kvm:x:36: >> /etc/group
-grep -q ^vdsm: /etc/passwd || echo vdsm:x:36:36::/:/sbin/nologin >> /etc/passwd
-# As systemd-tmpfiles does at boot.
-grep ^d /usr/lib/tmpfiles.d/ovirt-rdma.conf | while read -r _ path mode user group _; do
-    install -d -m "$mode" -o "$user" -g "$group" "$path"
-done
 for folder in /var/lib/vdsm /var/log/vdsm /run/vdsm /rhev/data-center{{,/mnt}}; do
     install -d -o 36 -g 36 "$folder"
 done
@@ -56,7 +48,13 @@ if [ -n "$2" ]; then
 fi
 chmod -R a+rX {VDSM}
 [ -e /dev/log ] || busybox syslogd -O /var/log/messages
-if ! [ -e {SOCKET} ]; then
+if [ -d /run/systemd/system ]; then
+    if selinuxenabled 2> /dev/null; then
+        restorecon -RF {LIBEXEC} {VDSM} /usr/lib/systemd/system /var/l*/vdsm /run/vdsm
+    fi
+    systemctl daemon-reload
+    systemctl start supervdsmd
+elif ! [ -e {SOCKET} ]; then
     setsid {LIBEXEC}/supervdsmd </dev/null >/var/log/vdsm/supervdsm.log 2>&1 &
 fi
 """
@@ -67,6 +65,7 @@ def install(guest: Guest) -> None:
     supervdsmd and a syslog (``/var/log/messages``). Raises CommandFailed.
     """
     source = os.environ.get("VDSM_SOURCE", "")
+    installed_host.install(guest)
     guest.run(
         ["bash", "-c", _SET_UP, "install", str(CHECKOUT), source and _absolute(source)],
         input=_archive(with_double=not source),
@@ -82,11 +81,9 @@ def _absolute(folder: str) -> str:
 def _archive(with_double: bool) -> bytes:
     """Return a tar archive, for ``/``, of all files except VDSM's source."""
     archive = GuestArchive()
-    for room in _ROOMS:
-        archive.add_modules(CHECKOUT / room, f"{OURS}/{room}")
     for path in (CHECKOUT / "lab/vdsm_host").iterdir():
         if path.suffix == ".service":
-            archive.add(path.read_bytes(), UNIT)
+            archive.add(path.read_bytes(), f"{UNITS}/{path.name}")
         else:
             archive.add(path.read_bytes(), f"{LIBEXEC}/{path.name}", 0o755)
     tests = CHECKOUT / "tests"

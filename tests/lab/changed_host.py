@@ -165,9 +165,9 @@ class ChangedHost:
         """Return the state of the host, read with its own tools."""
         return self.said(_LOOK).splitlines()
 
-    def said(self, line: str) -> str:
+    def said(self, line: str, input: str = "") -> str:
         """Run a shell line that must succeed; return its output."""
-        return self.guest.run(line, check=True).stdout.strip()
+        return self.guest.run(line, input=input, check=True).stdout.strip()
 
     def wait_until(self, condition: str, seconds: int = 60) -> None:
         """Wait until a shell condition holds."""

@@ -17,7 +17,7 @@ from typing import Any, Optional
 from changed_host import JOURNAL, ChangedHost
 from support.host.hook_host import network, setup
 
-from lab import installed_host, vdsm_packages
+from lab import vdsm_packages
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
 from ovirt_rdma.host.collect import software as units
@@ -133,7 +133,6 @@ def hooked_host(policy: str = POLICY) -> Iterator[HookedHost]:
     """
     with Guest("hypervisor", systemd=True) as guest:
         vdsm_packages.install(guest)
-        installed_host.install(guest)
         host = HookedHost(guest)
         host.load_policy(policy)
         host.limit(PATIENT)

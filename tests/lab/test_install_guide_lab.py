@@ -13,7 +13,6 @@ from collections.abc import Iterator
 import pytest
 from support.guide import blocks
 
-from lab import installed_host
 from lab.guest import Guest
 from lab.ib_pair import IbPair, ib_pair
 from lab.infiniband import InfiniBand, PciFunction
@@ -53,9 +52,7 @@ def pair() -> Iterator[IbPair]:
 
 @pytest.fixture(scope="module")
 def vdsmd(pair: IbPair) -> VdsmDaemon:
-    daemon = VdsmDaemon(pair.hypervisor)
-    installed_host.install(pair.hypervisor)
-    return daemon
+    return VdsmDaemon(pair.hypervisor)
 
 
 def follow(guest: Guest, section: str) -> str:

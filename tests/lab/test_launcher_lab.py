@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from lab import vdsm_packages
+from lab import installed_host, vdsm_packages
 from lab.topology import Topology
 from lab.vdsm_daemon import About, VdsmDaemon, local_path
 from ovirt_rdma.host import __version__
@@ -111,7 +111,7 @@ def test_package_gone_with_the_link_left_is_stock(
     vdsmd: VdsmDaemon, stock: About, one_guest: Topology
 ) -> None:
     folder = LAUNCHER.rpartition("/")[0]
-    with damaged(vdsmd, *away(folder, DROPIN_SOURCE, vdsm_packages.OURS)):
+    with damaged(vdsmd, *away(folder, DROPIN_SOURCE, installed_host.LIBRARY)):
         vdsmd.guest.run(f"[ -h {DROPIN_LINK} ]", check=True)
         vdsmd.start()
         assert vdsmd.about() == stock
@@ -126,9 +126,9 @@ SERVER = f"{vdsm_packages.VDSM}/vdsm/storage/storageServer.py"
 FAULTS = {
     "no file": (away(LAUNCHER), "is missing, is not whole, or may not be run"),
     "not for vdsm": (mode(LAUNCHER, "700", "755"), "may not be run"),
-    "no package": (away(vdsm_packages.OURS), "No module named 'ovirt_rdma'"),
+    "no package": (away(installed_host.LIBRARY), "No module named 'ovirt_rdma'"),
     "unreadable package": (
-        mode(f"{vdsm_packages.OURS}/host/export.py", "600", "644"),
+        mode(f"{installed_host.LIBRARY}/host/export.py", "600", "644"),
         "PermissionError: [Errno 13] Permission denied",
     ),
     "unreadable marker": (

@@ -40,7 +40,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChangedHost]:
         )
         write = "cat > /etc/systemd/system/driver.service"
         booted.guest.run(write, input=unit, check=True)
-        booted.said("cp /run/ib_fabric.ko /var/lib; systemctl daemon-reload")
+        booted.said("cp /usr/lib/modules/$(uname -r)/ib_fabric.ko /var/lib")
+        booted.said("systemctl daemon-reload")
         booted.said("systemctl enable driver.service NetworkManager.service; sync")
         yield booted
 

@@ -18,6 +18,7 @@ def command_line(
     *nics: Nic,
     kernel_arguments: str = "",
     disk: Optional[Path] = None,
+    keep_disk: bool = True,
     counted: Optional[Counted] = None,
 ) -> list[str]:
     machine = Machine(
@@ -33,6 +34,7 @@ def command_line(
         nics=nics,
         kernel_arguments=kernel_arguments,
         disk=disk,
+        keep_disk=keep_disk,
         counted=counted,
     )
     return arguments(machine, "tcg,thread=multi")
@@ -64,6 +66,9 @@ def test_a_disk_is_one_raw_image_and_commas_survive() -> None:
     words = command_line(disk=Path("/tmp/a,b.img"))
     (drive,) = after(words, "-drive")
     assert "file=/tmp/a,,b.img,format=raw," in drive
+    assert drive.endswith(",snapshot=off")
+    (drive,) = after(command_line(disk=Path("/a"), keep_disk=False), "-drive")
+    assert drive.endswith(",snapshot=on")
     assert "virtio-blk-pci,drive=disk" in after(words, "-device")
 
 
