@@ -50,8 +50,8 @@ class Guest:
     appended to ours. With ``systemd`` the first process is systemd, with udev, D-Bus
     and a journal. ``disk`` is an image that is made at the first power-on and then
     kept; it keeps the guest's writes, which are otherwise lost at each boot. A
-    ``labelled`` guest, which has systemd, enforces SELinux (lab/labelled_root.py) and
-    does not see the machine's files. With ``counted`` its instructions are counted.
+    ``labelled`` guest has systemd, enforces SELinux (lab/labelled_root.py), and does
+    not see the machine's files. With ``counted`` its instructions are counted.
     ``boot_seconds`` is the time of the last boot.
     """
 
@@ -69,12 +69,12 @@ class Guest:
         counted: Optional[qemu.Counted] = None,
     ) -> None:
         self.name = name
-        self.systemd = systemd
+        self.systemd = systemd or labelled
         self.boot_seconds = 0.0
         self._cpus = cpus
         self._memory_mb = memory_mb
         self._nics = tuple(nics)
-        if systemd:
+        if self.systemd:
             ours = systemd_boot.kernel_arguments(name, labelled)
             kernel_arguments = f"{ours} {kernel_arguments}".rstrip()
         self._kernel_arguments = kernel_arguments

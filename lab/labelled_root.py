@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Make the root disk of a guest that enforces an SELinux policy.
 
-    with Guest("hypervisor", systemd=True, labelled=True) as guest:
+    with Guest("hypervisor", labelled=True) as guest:
         guest.run("ps -eZ")
 
 It has the layer's programs and those that other guests take from the machine, with the

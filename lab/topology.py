@@ -102,9 +102,7 @@ def two_guests(
     with ExitStack() as stack:
         server = Guest("server", nics=[wire.a for wire in wires], memory_mb=1024)
         nics = [wire.b for wire in wires]
-        hypervisor = Guest(
-            "hypervisor", nics=nics, systemd=systemd or labelled, labelled=labelled
-        )
+        hypervisor = Guest("hypervisor", nics=nics, systemd=systemd, labelled=labelled)
         for guest in (server, hypervisor):
             stack.callback(guest.kill)
             guest.power_on()

@@ -125,10 +125,9 @@ class Run:
     """A run, its changes, and how it ended. Times are ISO 8601 in UTC.
 
     ``at`` is when it began. ``by`` is for people: who started it (``ovirt-rdma-host
-    apply``, a hook's name). ``policy`` is the
-    policy's digest. ``confirm_by`` is when an unconfirmed run is rolled back, in
-    seconds since 1970 UTC; None if no confirmation is needed. ``only`` is the step that
-    ``revert STEP`` names.
+    apply``, a hook's name). ``policy`` is the policy's digest. ``confirm_by`` is when
+    an unconfirmed run is rolled back, in seconds since 1970 UTC; None if no
+    confirmation is needed. ``only`` is the step that ``revert STEP`` names.
 
     ``confirmed`` is when the operator confirmed it. ``outcome`` and ``ended`` are None
     while it is running, or if it was interrupted; ``sentence`` says why if the outcome

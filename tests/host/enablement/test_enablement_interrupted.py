@@ -190,7 +190,7 @@ def test_a_kill_within_a_step(tmp_path_factory, umask, there, then):
         assert without_dates(host.tree()) == never
         assert not host.disable().changed
     # The folder of the lock and its mode; ours, and the note of it; link and marker.
-    assert number >= (4 if there else 6)
+    assert number == (6 if there else 8)
 
 
 @pytest.mark.parametrize("verb", ["enable", "disable"])
