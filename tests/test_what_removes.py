@@ -49,6 +49,7 @@ OF_CHECKOUT = {
     "lab/fault_site.py": "unmount_all",
     "lab/installed_host.py": "_SET_UP",
     "lab/keeper.py": "main",
+    "lab/labelled_root.py": "_CONFIGURE",
     "lab/localio_kernel.py": "_build",
     "lab/nfs_server.py": "_PREPARE",
     "lab/packages.py": "fetched",
