@@ -31,6 +31,8 @@ DAEMON_JSON = "/run/ovirt-rdma/daemon.json"
 HEALTH_JSON = "/run/ovirt-rdma/health.json"
 # The network paths of NFS mounts, as the daemon saw and moved them last.
 PATHS_JSON = "/run/ovirt-rdma/paths.json"
+# What a move of connections has to take back, if it was killed.
+PATHS_LEVER = "/run/ovirt-rdma/paths.lever"
 # Processes that ask servers and cannot be ended; only for root.
 PROBES = "/run/ovirt-rdma/probes"
 # What a run of the exporter of metrics leaves for the next one.

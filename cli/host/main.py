@@ -122,6 +122,7 @@ _UNIT: Table = (
         "host.daemon.LogInToBlock",
     ),
     ("daemon", "run the daemon", "host.daemon.RunDaemon"),
+    ("daemon-ended", "clean up after the daemon", "host.daemon.DaemonEnded"),
     (
         "installed",
         "report what the installed package lacks",

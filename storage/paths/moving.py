@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Move connections to another address, and prove whose address it is.
+
+The write to ``dstaddr`` waits for the lock of the connection (XPRT_LOCKED), which is
+free while it is connected. While the kernel tries to connect it holds the lock, and
+hands it from one request to the next: a write that waits may wait without end, as only
+some of the places that free the lock wake it (net/sunrpc/xprt.c, xprt_clear_locked). So
+each write is a process that is killed and started again, ten times a second, to find
+the lock free; and the *lever* makes the attempts fail at once, after which the kernel
+leaves the lock for 3 s (net/sunrpc/clnt.c, call_connect_status): a route
+``unreachable`` to the old address and, for RoCE with a link, a false neighbour, which
+ends an RDMA connect that is under way (drivers/infiniband/core/cma.c,
+cma_netevent_callback). It is taken back in any case, and after a kill by
+:func:`take_back`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Callable, NamedTuple, NoReturn, Optional, Union
+
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.statistics import SWITCHES
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.export import RDMA, Export
+from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.facts.statistics import option_value
+from ovirt_rdma.host.paths import PATHS_LEVER, under
+from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
+from ovirt_rdma.host.system.files import write_public
+from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.storage.paths.server import TRUNKING, Key, Link
+from ovirt_rdma.storage.transport import NFS_TCP_PORT
+
+# A write to a connection that is connected takes no time.
+QUICK_S = 0.4
+_TRY_S = 0.1
+# All attempts of a connection have failed once within this time (5 s of address
+# resolution, RDMA_RESOLVE_TIMEOUT), and its requests have 40 s.
+LEVER_S = 8.0
+_AGAIN_S = 1.0
+# Marks of the lever: a routing protocol that nobody has (rt_protos of iproute2), and
+# MAC addresses that no adapter has (locally administered).
+_PROTOCOL = "186"
+_FALSE_MAC = "02:00:00:00:00:0{}"
+# A neighbour whose hardware address is known: the attempt is beyond its resolution.
+_RESOLVED = {"REACHABLE", "STALE", "DELAY", "PROBE"}
+
+
+class _Write:
+    """A process that writes an address to a connection's ``dstaddr``."""
+
+    def __init__(self, path: Path, address: str) -> None:
+        self._path, self._address = path, address
+        self.begin()
+
+    def begin(self) -> None:
+        self._pid = os.fork()
+        if self._pid == 0:
+            _write_and_end(self._path, self._address)
+
+    def ended(self) -> Optional[int]:
+        """Return the errno, 0 if it was written; None while it waits."""
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
+        if pid == 0:
+            return None
+        return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 4  # EINTR
+
+    def kill(self) -> Optional[int]:
+        """End it; return its errno if it had ended, and None if it was killed."""
+        os.kill(self._pid, signal.SIGKILL)
+        for _ in range(100):
+            ended = self.ended()
+            if ended is not None:
+                return None if ended == 4 else ended
+            time.sleep(0.001)
+        return None  # It waits in the kernel, and ends by itself.
+
+
+def _write_and_end(path: Path, address: str) -> NoReturn:
+    code = 255
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        os.write(descriptor, address.encode("ascii"))
+        code = 0
+    except OSError as error:
+        code = error.errno or 255
+    finally:
+        os._exit(code)
+
+
+class Lever:
+    """Makes connecting to ``address`` fail while a block of ``with`` runs."""
+
+    def __init__(self, root: str, address: str, link: Link, run: Runner) -> None:
+        self._root, self._address, self._link, self._run = root, address, link, run
+        self._turn = 0
+
+    def __enter__(self) -> Lever:
+        marker = under(self._root, PATHS_LEVER)
+        before = read_file(marker).decode() if marker.exists() else ""
+        write_public(marker, f"{before}{self._address} {self._link.netdev}\n")
+        with contextlib.suppress(CommandFailed):
+            self._run(["ip", "route", "add", *_route(self._address)])
+        self.again()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        take_back(self._root, self._run)
+
+    def again(self) -> None:
+        """End the attempts that are under way now."""
+        if self._link.problem or not self._link.is_ethernet:
+            # Without a link an attempt is in its resolution: a false neighbour would
+            # let it go on to nobody.
+            return
+        place = [self._address, "dev", self._link.netdev]
+        with contextlib.suppress(CommandFailed):
+            shown = self._run(["ip", "-4", "neigh", "show", *place])
+            if self._turn or _RESOLVED & set(shown.split()):
+                self._turn = self._turn % 9 + 1
+                mac = _FALSE_MAC.format(self._turn)
+                to = [*place[:1], "lladdr", mac, *place[1:], "nud", "permanent"]
+                self._run(["ip", "neigh", "replace", *to])
+
+
+def _route(address: str) -> list[str]:
+    return ["unreachable", f"{address}/32", "proto", _PROTOCOL]
+
+
+def take_back(root: Union[str, Path], run: Runner = run_command) -> list[str]:
+    """Take back what levers have left on the host below ``root``; return sentences
+    about what could not be.
+    """
+    marker = under(root, PATHS_LEVER)
+    if not marker.exists():
+        return []
+    left = []
+    for line in dict.fromkeys(read_file(marker).decode().splitlines()):
+        address, _, netdev = line.partition(" ")
+        place = [address, "dev", netdev]
+        with contextlib.suppress(CommandFailed):
+            run(["ip", "route", "del", *_route(address)])
+        with contextlib.suppress(CommandFailed):
+            if _FALSE_MAC[:-2] in run(["ip", "-4", "neigh", "show", *place]):
+                run(["ip", "neigh", "del", *place])
+        try:
+            routes = run(["ip", "route", "show", *_route(address)])
+            neighbours = run(["ip", "-4", "neigh", "show", *place])
+        except CommandFailed as error:
+            # A netdev that is gone has no neighbours.
+            routes, neighbours = "", ""
+            if error.returncode is None:
+                left.append(f"a route to {address} may be left: {error}")
+        if routes.strip():
+            command = " ".join(["ip", "route", "del", *_route(address)])
+            left.append(f"{address} is still unreachable; fix: {command}")
+        if _FALSE_MAC[:-2] in neighbours:
+            command = f"ip neigh del {' '.join(place)}"
+            left.append(f"{address} has a false neighbour; fix: {command}")
+    if not left:
+        marker.unlink()
+    return left
+
+
+class Target(NamedTuple):
+    """Where a connection is to go, and the lever that frees it; None if none may."""
+
+    address: str
+    lever: Optional[Lever]
+
+
+def move(
+    root: Union[str, Path],
+    wanted: Mapping[Key, Target],
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[Key, str]:
+    """Move connections of the host below ``root``; return for each one "", or why it
+    was not moved. Takes QUICK_S and LEVER_S at most.
+    """
+    writes = {
+        key: _Write(under(root, f"{SWITCHES}/{key[0]}/{key[1]}/dstaddr"), to.address)
+        for key, to in wanted.items()
+    }
+    done: dict[Key, str] = {}
+    try:
+        _gather(writes, done, QUICK_S, clock)
+        levers = [to.lever for key, to in wanted.items() if key not in done]
+        if levers and None not in levers:
+            with contextlib.ExitStack() as stack:
+                pulled = [stack.enter_context(one) for one in levers if one]
+                begun = again = clock()
+                while len(done) < len(writes) and clock() - begun < LEVER_S:
+                    if clock() - again >= _AGAIN_S:
+                        again = clock()
+                        for one in pulled:
+                            one.again()
+                    _restart(writes, done)
+                    _gather(writes, done, _TRY_S, clock)
+    finally:
+        for key, write in writes.items():
+            if key not in done:
+                write.kill()
+    late = "the kernel does not take another address while it tries to connect"
+    return {key: done.get(key, late) for key in wanted}
+
+
+def _restart(writes: Mapping[Key, _Write], done: dict[Key, str]) -> None:
+    for key, write in writes.items():
+        if key not in done:
+            ended = write.kill()
+            if ended is None:
+                write.begin()
+            else:
+                done[key] = os.strerror(ended) if ended else ""
+
+
+def _gather(
+    writes: Mapping[Key, _Write],
+    done: dict[Key, str],
+    seconds: float,
+    clock: Callable[[], float],
+) -> None:
+    deadline = clock() + seconds
+    while len(done) < len(writes) and clock() < deadline:
+        for key, write in writes.items():
+            ended = write.ended() if key not in done else None
+            if ended is not None:
+                done[key] = os.strerror(ended) if ended else ""
+        time.sleep(0.005)
+
+
+# include/uapi/linux/sched.h, sys/mount.h
+_CLONE_NEWNS, _MS_REC, _MS_PRIVATE, _AT_FDCWD = 0x00020000, 0x4000, 1 << 18, -100
+_HANDLE_BYTES = 128
+PROOF_S = 20.0
+
+
+def prove_address(mount: NfsMount, address: str) -> str:
+    """Mount the export of ``mount`` by an ``address`` of its server, and unmount it;
+    return "", or why the address is not proven to be the same server's.
+
+    NFS 4.1 and later, another address: the kernel finds out whether it is the server
+    that it has a client of, and shows that client's address then
+    (fs/nfs/nfs4client.c, nfs41_walk_client_list). Otherwise the file handle of the
+    export must be the same; the mount's own address is asked with another minor
+    version, because for the same one the kernel would ask the client that it has.
+
+    For a process of its own, which gets a mount namespace of its own: a kill leaves
+    nothing. Raises OSError.
+    """
+    export, version = Export.maybe(mount.source), mount.version or ""
+    if export is None:
+        return f"{mount.source} is no export"
+    trunks = version in TRUNKING and address != mount.address
+    if version in TRUNKING and not trunks:
+        version = next(other for other in TRUNKING if other != version)
+    libc = ctypes.CDLL(None, use_errno=True)
+    _checked(libc.unshare(_CLONE_NEWNS))
+    _checked(libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))
+    place = Path("/run/ovirt-rdma/proof")
+    place.mkdir(0o700, parents=True, exist_ok=True)
+    options = [
+        "ro,soft,nosharecache,timeo=50,retrans=1,retry=0",
+        f"vers={version},proto={RDMA},port={mount.port or NFS_TCP_PORT}",
+        f"sec={option_value(mount.options, 'sec') or 'sys'}",
+        *(["nolock"] if version == "3" else []),
+    ]
+    what = [f"{address}:{export.path}", str(place)]
+    try:
+        run_command(["mount", "-t", "nfs", "-o", ",".join(options), *what], PROOF_S)
+    except CommandFailed as error:
+        return f"{what[0]} cannot be mounted: {error}"
+    if trunks:
+        found = [m for m in HostReader("/").nfs_mounts() if m.mountpoint == str(place)]
+        same = bool(found) and found[0].address == mount.address
+    else:
+        same = _handle(libc, str(place)) == _handle(libc, mount.mountpoint)
+    _checked(libc.umount2(str(place).encode(), 0))
+    return "" if same else f"{address} is not an address of {mount.source}'s server"
+
+
+def _checked(result: int) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _handle(libc: ctypes.CDLL, path: str) -> bytes:
+    """Return the file handle of a folder (name_to_handle_at(2)), with NFS that of the
+    server (fs/nfs/export.c). Raises OSError.
+    """
+    record = (ctypes.c_uint * (2 + _HANDLE_BYTES // 4))(_HANDLE_BYTES)
+    mount_id = ctypes.c_int()
+    _checked(
+        libc.name_to_handle_at(
+            _AT_FDCWD, path.encode(), record, ctypes.byref(mount_id), 0
+        )
+    )
+    return bytes(record)[: 8 + record[0]]
+
+
+class Proof:
+    """A proof that runs in a process; ``address`` is what it is about."""
+
+    def __init__(
+        self,
+        mount: NfsMount,
+        address: str,
+        work: Callable[[NfsMount, str], str] = prove_address,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.address, self._clock = address, clock
+        self._deadline = clock() + PROOF_S + 5
+        self._file, writer = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _prove_and_end(lambda: work(mount, address), writer)
+        os.close(writer)
+        os.set_blocking(self._file, False)
+
+    def ended(self) -> Optional[str]:
+        """Return its result, as :func:`prove_address`; None while it runs."""
+        late = self._clock() >= self._deadline
+        if late:
+            self.end()
+        elif os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+            return None
+        with os.fdopen(self._file, "rb") as file:
+            said = (file.read() or b"").decode("utf-8", "replace")
+        if said.startswith(_OK):
+            return ""
+        return said or f"the proof did not end within {PROOF_S:.0f} s"
+
+    def end(self) -> None:
+        """End it."""
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.killpg(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, os.WNOHANG)
+
+
+_OK = "ok"
+
+
+def _prove_and_end(work: Callable[[], str], writer: int) -> NoReturn:
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        try:
+            said = work() or _OK
+        except (OSError, Problem) as error:
+            said = f"the proof failed: {error}"
+        os.write(writer, said.encode("utf-8", "replace"))
+    finally:
+        os._exit(0)
