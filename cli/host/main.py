@@ -53,6 +53,11 @@ _NFS: Table = (
         "host.nfs.CheckHealth",
     ),
     (
+        "paths",
+        "show the network paths to NFS servers, and the last moves between them",
+        "host.nfs.ShowPaths",
+    ),
+    (
         "mount-options",
         "show the mount options that VDSM passes to mount, and why",
         "host.nfs.ShowOptions",

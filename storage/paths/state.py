@@ -66,8 +66,8 @@ class ServerPaths:
     """The paths of the exports that have the same ``paths`` in their rules.
 
     - ``exports``: the mounted ones, ``server:/path``
-    - ``connections``: how many their mounts have; ``away``: how many of them do not
-      run over the path that is theirs when all is well
+    - ``connections``: how many their mounts have; ``away``: how many of them are
+      not on the path that is theirs when all is well
     - ``moves``: since the daemon began; ``last``: the last one
     - ``problem``, ``fix``: why no connection is moved at present; "" if nothing
       prevents that
@@ -96,6 +96,32 @@ class ServerPaths:
     def shown(self) -> str:
         """``2 of 2 paths``."""
         return f"{self.up} of {len(self.paths)} paths"
+
+    @property
+    def server(self) -> str:
+        """Its name in the exports; the addresses if none is mounted."""
+        names = dict.fromkeys(one.rpartition(":/")[0] for one in self.exports)
+        return ", ".join(names or (path.address for path in self.paths))
+
+    @property
+    def worst_first(self) -> list[PathState]:
+        """The paths, the worst first."""
+        return sorted(self.paths, key=lambda path: WORST_FIRST.index(path.state))
+
+    @property
+    def flaws(self) -> list[tuple[str, str]]:
+        """What is wrong, as clauses, each with what to do or ""; the worst first."""
+        found = []
+        for path in self.worst_first:
+            if path.state != UP:
+                why = f": {path.sentence}" if path.sentence else ""
+                found.append((f"{path.address} is {path.state}{why}", path.fix))
+        if self.problem:
+            found.append((f"no connection can be moved: {self.problem}", self.fix))
+        if self.away:
+            away = f"{self.away} of {self.connections}"
+            found.append((f"connections on another path than their own: {away}", ""))
+        return found
 
 
 @dataclass(frozen=True)
