@@ -226,6 +226,9 @@ class Task:
         """
         return self.every_s
 
+    def prepare(self) -> None:
+        """Load, in the daemon itself, what each run would have to load again."""
+
     def run(self, turn: Turn) -> Result:
         """Run once, in a child process. Raises Problem, or anything."""
         raise NotImplementedError
@@ -458,6 +461,8 @@ class Daemon:
         entry.began, entry.asked, entry.killed = self._clock(), None, None
         entry.is_hurried = False
         stored = self._stored_for(entry.task)
+        if entry.task.interval(self._policy_for(entry.task)) is not None:
+            entry.task.prepare()
         try:
             entry.child = self._start(entry.task, stored, self._noted(entry))
         except OSError as error:

@@ -8,10 +8,10 @@ has changed; what it knows is carried to the next run, which follows at once.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Optional
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_transports
@@ -22,7 +22,8 @@ from ovirt_rdma.host.facts.statistics import option_value
 from ovirt_rdma.host.policy.model import NfsRule, Policy, rule_for
 from ovirt_rdma.host.system.commands import Runner, run_command
 from ovirt_rdma.host.system.tree import FileTree, seconds_after_boot
-from ovirt_rdma.storage import probe
+from ovirt_rdma.storage import rdma_cm_probe
+from ovirt_rdma.storage.health.signs import Probes
 from ovirt_rdma.storage.mounts import prove
 from ovirt_rdma.storage.paths.moving import Lever, Proof, Target, move, take_back
 from ovirt_rdma.storage.paths.observed import (
@@ -43,7 +44,6 @@ from ovirt_rdma.storage.paths.state import (
     remove_paths,
     write_paths,
 )
-from ovirt_rdma.storage.readiness import NOT_READY
 
 RUN_S, TICK_S = 10.0, 0.5
 # Neighbours and mounts need no faster eye; the state's file has its age.
@@ -52,15 +52,26 @@ _SELDOM_S = 5.0
 ANSWER_S = 1.5
 _WIRED_AGAIN_S = 60.0
 
-Ask = Callable[[str, int], str]
-"""Makes an RDMA connection to an address and port; returns "", or why not."""
+Ask = Callable[[Sequence[str], int], Mapping[str, str]]
+"""Makes an RDMA connection to each address; returns for each "", or why not."""
 
 
-def ask_rdma(address: str, port: int) -> str:
-    """Return "" if RDMA is answered, a refusal included: then the path works."""
-    step = probe.rdma_listener(address, port, ANSWER_S)
-    silent = step.verdict == NOT_READY and not step.refused
-    return step.detail if silent else ""
+def ask_rdma(addresses: Sequence[str], port: int) -> dict[str, str]:
+    """Return "" for each address where RDMA is answered, a refusal included: then the
+    path works. Takes ANSWER_S at most.
+    """
+
+    def work(address: str, _: bool) -> Iterator[dict[str, Any]]:
+        verdict, detail = rdma_cm_probe.ask(address, port)
+        works = verdict in ("listening", "refused")
+        yield {"seconds": 0.0, "error": None if works else detail}
+
+    answers = Probes(work).ask(addresses, timeout_s=ANSWER_S)
+    late = f"it did not answer an RDMA connection within {ANSWER_S:g} s"
+    return {
+        address: late if one.late else one.error or one.problem
+        for address, one in answers.items()
+    }
 
 
 def rules_with_paths(policy: Policy) -> dict[tuple[str, ...], NfsRule]:
@@ -152,6 +163,11 @@ class MovePaths(Task):
     def interval(self, policy: Policy) -> Optional[float]:
         """As :meth:`Task.interval`."""
         return TICK_S if rules_with_paths(policy) else None
+
+    def prepare(self) -> None:
+        """As :meth:`Task.prepare`: to load pyverbs takes longer than an answer."""
+        with contextlib.suppress(ImportError):
+            importlib.import_module("pyverbs.cmid")
 
     def run(self, turn: Turn) -> Result:
         """Keep the connections on paths that work, for RUN_S."""
@@ -259,10 +275,8 @@ class MovePaths(Task):
         """Ask the addresses that are due, all at once; return whether there were."""
         wanted = server.to_ask(now)
         if wanted:
-            with ThreadPoolExecutor(len(wanted)) as threads:
-                answers = threads.map(lambda to: self._ask(to, server.port), wanted)
-                for address, silence in zip(wanted, answers):
-                    server.hear(address, silence, self._clock())
+            for address, silence in self._ask(wanted, server.port).items():
+                server.hear(address, silence, self._clock())
         return bool(wanted)
 
     def _move(self, server: Server, turn: Turn) -> None:

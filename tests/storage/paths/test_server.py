@@ -141,11 +141,8 @@ def test_a_cut_far_away_moves_after_a_stall_and_no_answer(whole: Played):
     whole.silent[A1] = SILENT
     assert whole.seconds(20) == []  # idle: nobody needs it
     whole.change(MAIN, pending=3)
-    moved = [whole.second() for _ in range(4)]
-    assert moved.count([]) == 3
-    assert moved[3] == [(MAIN, A1, A2, SILENT)] or moved[2] == [
-        (MAIN, A1, A2, SILENT)
-    ]
+    moved = [whole.second() for _ in range(3)]
+    assert moved == [[], [(MAIN, A1, A2, SILENT)], []]
     assert whole.states() == [DOWN, UP]
 
 
@@ -301,8 +298,7 @@ def test_how_long_a_move_took_counts_from_the_first_sign(whole: Played):
     whole.seconds(6)
     last = whole.shown().last
     assert last is not None
-    assert last.seconds is not None
-    assert 3 <= last.seconds <= 5
+    assert last.seconds == 2.0
 
 
 def test_what_is_in_the_way_moves_nothing(whole: Played):
