@@ -9,6 +9,7 @@ from typing import Any, Optional
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import SunrpcTransport
 from ovirt_rdma.storage.paths.server import Key, Link, Relocation, Server

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Write an address to a connection, free its lock, and take the lever back."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.paths import PATHS_LEVER
+from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.storage.paths import moving
+from ovirt_rdma.storage.paths.moving import Lever, Proof, Target, move, take_back
+from ovirt_rdma.storage.paths.server import Link
+
+A1, A2 = "10.99.0.1", "10.98.0.1"
+KEY = ("switch-0", "xprt-1-rdma")
+ROUTE = ["unreachable", f"{A1}/32", "proto", "186"]
+WITH_LINK = Link("eth0", "rxe0/1")
+
+
+class Kernel:
+    """Routes and neighbours, as ``ip`` (iproute2 6.1) shows and changes them; the
+    call number ``fails`` does not come back.
+    """
+
+    def __init__(self, neighbour: str = "REACHABLE") -> None:
+        self.routes: set[str] = set()
+        self.neighbours = {A1: f"lladdr 52:54:00:99:00:01 {neighbour}"}
+        self.calls: list[list[str]] = []
+        self.dies_at = 0
+
+    def run(self, argv: Sequence[str]) -> str:
+        self.calls.append(list(argv))
+        if len(self.calls) == self.dies_at:
+            raise KeyboardInterrupt
+        words = list(argv[1:])
+        what = words[:2]
+        if words[:3] == ["-4", "neigh", "show"]:
+            assert words[4:] == ["dev", "eth0"]
+            return f"{words[3]} {self.neighbours.get(words[3], '')}"
+        text = " ".join(words[2:])
+        if what == ["route", "add"]:
+            if text in self.routes:
+                raise CommandFailed("RTNETLINK answers: File exists", 2)
+            self.routes.add(text)
+        elif what == ["route", "del"]:
+            if text not in self.routes:
+                raise CommandFailed("RTNETLINK answers: No such process", 2)
+            self.routes.remove(text)
+        elif what == ["route", "show"]:
+            return "".join(one for one in self.routes if one == text)
+        elif what == ["neigh", "replace"]:
+            address, lladdr, mac, *rest = words[2:]
+            assert [lladdr, *rest] == ["lladdr", "dev", "eth0", "nud", "permanent"]
+            self.neighbours[address] = f"lladdr {mac} PERMANENT"
+        else:
+            assert [*what, *words[3:]] == ["neigh", "del", "dev", "eth0"], argv
+            del self.neighbours[words[2]]
+        return ""
+
+    def is_clean(self) -> bool:
+        return not self.routes and "02:00" not in str(self.neighbours)
+
+
+@pytest.fixture
+def dstaddr(tmp_path: Path) -> Path:
+    (tmp_path / "run/ovirt-rdma").mkdir(parents=True)
+    folder = tmp_path / "sys/kernel/sunrpc/xprt-switches" / "/".join(KEY)
+    folder.mkdir(parents=True)
+    return folder / "dstaddr"
+
+
+@pytest.fixture
+def root(tmp_path: Path, dstaddr: Path) -> Path:
+    return tmp_path
+
+
+def test_a_connection_takes_the_address_at_once(root: Path, dstaddr: Path):
+    dstaddr.write_text("")
+    kernel = Kernel()
+    lever = Lever(str(root), A1, WITH_LINK, kernel.run)
+    assert move(root, {KEY: Target(A2, lever)}) == {KEY: ""}
+    assert dstaddr.read_text() == A2
+    assert kernel.calls == []
+
+
+def test_one_that_is_gone_says_so(root: Path):
+    assert move(root, {KEY: Target(A2, None)}) == {KEY: "No such file or directory"}
+
+
+def _free(kernel: Kernel, dstaddr: Path, when: Callable[[], bool]) -> threading.Thread:
+    """Take what is written once ``when`` is true: until then the write waits, as the
+    kernel lets it (a FIFO without reader).
+    """
+
+    def free() -> None:
+        while not when():
+            time.sleep(0.01)
+        with dstaddr.open() as file:
+            got.append(file.read())
+
+    got: list[str] = []
+    thread = threading.Thread(target=free, daemon=True)
+    thread.start()
+    thread.got = got  # type: ignore[attr-defined]
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("link", "neighbour", "false"),
+    [
+        (WITH_LINK, "REACHABLE", True),
+        (WITH_LINK, "PROBE", True),
+        # An attempt in its resolution would go on to nobody.
+        (WITH_LINK, "INCOMPLETE", False),
+        (WITH_LINK._replace(problem="eth0 has no link"), "REACHABLE", False),
+        (WITH_LINK._replace(is_ethernet=False), "REACHABLE", False),
+    ],
+)
+def test_one_that_connects_is_freed_by_the_lever(
+    root: Path, dstaddr: Path, link: Link, neighbour: str, false: bool
+):
+    os.mkfifo(dstaddr)
+    kernel = Kernel(neighbour)
+    seen: list[bool] = []
+
+    def unreachable() -> bool:
+        if kernel.routes and (not false or "02:00" in kernel.neighbours[A1]):
+            seen.append("02:00" in kernel.neighbours[A1])
+        return bool(seen)
+
+    thread = _free(kernel, dstaddr, unreachable)
+    lever = Lever(str(root), A1, link, kernel.run)
+    assert move(root, {KEY: Target(A2, lever)}) == {KEY: ""}
+    thread.join(5)
+    assert thread.got == [A2]  # type: ignore[attr-defined]
+    assert seen == [false]
+    assert kernel.is_clean()
+    assert not (root / PATHS_LEVER[1:]).exists()
+
+
+def test_one_that_stays_locked_is_given_up_and_nothing_is_left(
+    root: Path, dstaddr: Path, monkeypatch: pytest.MonkeyPatch
+):
+    os.mkfifo(dstaddr)
+    monkeypatch.setattr(moving, "LEVER_S", 2.5)
+    kernel = Kernel()
+    lever = Lever(str(root), A1, WITH_LINK, kernel.run)
+    (why,) = move(root, {KEY: Target(A2, lever)}).values()
+    assert why.startswith("the kernel does not take another address")
+    assert kernel.is_clean()
+    # Each false neighbour is an event for the attempts under way: another each time.
+    macs = [call[5] for call in kernel.calls if call[1:3] == ["neigh", "replace"]]
+    assert len(macs) >= 2
+    assert len(macs) == len(set(macs))
+    # Nobody writes any more.
+    assert _readers_get_nothing(dstaddr)
+
+
+def _readers_get_nothing(fifo: Path) -> bool:
+    descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    time.sleep(0.2)
+    with os.fdopen(descriptor, "rb") as file:
+        return not file.read()
+
+
+def test_without_a_lever_nothing_else_is_touched(root: Path, dstaddr: Path):
+    os.mkfifo(dstaddr)
+    (why,) = move(root, {KEY: Target(A2, None)}).values()
+    assert why
+
+
+@pytest.mark.parametrize("call", range(1, 12))
+def test_after_a_kill_at_each_call_all_is_taken_back(
+    root: Path, dstaddr: Path, call: int
+):
+    os.mkfifo(dstaddr)
+    kernel = Kernel()
+    kernel.dies_at = call
+    lever = Lever(str(root), A1, WITH_LINK, kernel.run)
+    try:
+        with lever:
+            lever.again()
+    except KeyboardInterrupt:
+        pass
+    kernel.dies_at = 0
+    assert take_back(root, kernel.run) == []
+    assert kernel.is_clean()
+    assert not (root / PATHS_LEVER[1:]).exists()
+    asked = len(kernel.calls)
+    assert take_back(root, kernel.run) == []
+    assert len(kernel.calls) == asked
+
+
+def test_a_route_and_a_neighbour_of_others_stay(root: Path):
+    kernel = Kernel("PERMANENT")
+    kernel.routes.add(f"unreachable {A1}/32")
+    with Lever(str(root), A1, WITH_LINK._replace(is_ethernet=False), kernel.run):
+        pass
+    assert kernel.routes == {f"unreachable {A1}/32"}
+    assert "52:54" in kernel.neighbours[A1]
+
+
+def test_what_cannot_be_taken_back_is_said_and_tried_again(root: Path):
+    kernel = Kernel()
+
+    def stubborn(argv: Sequence[str]) -> str:
+        if argv[1:3] == ["route", "del"]:
+            raise CommandFailed("RTNETLINK answers: Operation not permitted", 2)
+        return kernel.run(argv)
+
+    with Lever(str(root), A1, WITH_LINK, stubborn):
+        pass
+    (left,) = take_back(root, stubborn)
+    assert left == (
+        f"{A1} is still unreachable; fix: ip route del unreachable {A1}/32 proto 186"
+    )
+    assert take_back(root, kernel.run) == []
+    assert kernel.is_clean()
+
+
+MOUNT = NfsMount("nas:/vm", "/mnt", "nfs4", "rw", "4.2", "rdma", 20049, A1)
+
+
+def _ended(proof: Proof) -> str:
+    for _ in range(500):
+        said = proof.ended()
+        if said is not None:
+            return said
+        time.sleep(0.01)
+    raise AssertionError("the proof does not end")
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (lambda mount, address: "", ""),
+        (lambda mount, address: f"{address} is not", f"{A2} is not"),
+        (lambda mount, address: os.stat("/nowhere"), "the proof failed: [Errno 2]"),
+        (lambda mount, address: os._exit(9), "the proof did not end within 20 s"),
+        (lambda mount, address: 1 / 0, "the proof failed: division by zero"),
+    ],
+)
+def test_a_proof_is_good_only_if_it_says_so(work, said):
+    assert _ended(Proof(MOUNT, A2, work)).startswith(said)
+    assert bool(_ended(Proof(MOUNT, A2, work))) == bool(said)
+
+
+def test_a_proof_that_hangs_is_ended():
+    now = [0.0]
+    proof = Proof(MOUNT, A2, lambda *_: time.sleep(60) or "", lambda: now[0])
+    assert proof.ended() is None
+    now[0] = 100.0
+    assert proof.ended() == "the proof did not end within 20 s"
