@@ -598,6 +598,7 @@ def _choose(
 ) -> tuple[Choice, tuple[str, ...]]:
     """Return the choice, and warnings about its basis."""
     export, engine = args.export, args.engine_options
+    version = None if args.nfs_version == AUTO else args.nfs_version
     rule = match.rule if match else None
     over_rdma = bool(rule and rule.transport != TCP)
     tls = contradiction(engine, over_rdma)
@@ -610,7 +611,6 @@ def _choose(
         return choice, (*stock_warnings(engine, export.address), *odd)
     if args.facts is None:
         shared = Shared(ProbeContext(HostReader(root), probe))
-        version = None if args.nfs_version == AUTO else args.nfs_version
         # The same decision as in vdsmd, from the same sources.
         named = NamedExport(export, match, engine, version, shared)
         return named.decide(named.ask_server()), odd
@@ -620,7 +620,7 @@ def _choose(
         odd = (f"the address of {export.server} is unknown; IPv4 is assumed", *odd)
     ipv6 = address is not None and is_ipv6(address)
     readiness = steps_from_facts(facts, export.server)
-    return choose(match, engine, Families(ipv6, ipv6), readiness), odd
+    return choose(match, engine, Families(ipv6, ipv6), readiness, version), odd
 
 
 def _passed(attempt: Optional[Attempt], version: Optional[str]) -> Optional[str]:
