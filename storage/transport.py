@@ -214,16 +214,15 @@ def rdma_options(
 
 
 def _for_paths(count: int, version: Optional[str]) -> MountOptions:
-    """Return the options for a connection on each of ``count`` paths.
+    """Return the option for a connection on each of ``count`` paths.
 
-    Linux before 6.9 ignores nconnect for NFS 4 over RDMA; max_connect lets it have
-    connections to several addresses, from NFS 4.1 on (fs/nfs/nfs4client.c,
-    nfs4_set_client; client.c, nfs_init_server, has no use for it).
+    From NFS 4.1 on, the daemon has the kernel add one for each other address, which
+    proves whose it is, and max_connect allows that (fs/nfs/nfs4client.c,
+    nfs4_set_client; client.c, nfs_init_server, has no use for it). nconnect would make
+    more to the first one, and Linux before 6.9 ignores it for NFS 4 over RDMA.
     """
-    words = f"nconnect={count}"
-    if version not in ("3", "4.0"):
-        words += f",max_connect={count}"
-    return MountOptions.parse(words)
+    name = "nconnect" if version in ("3", "4.0") else "max_connect"
+    return MountOptions.parse(f"{name}={count}")
 
 
 def tcp_options(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import ipaddress
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, Optional
@@ -75,12 +76,20 @@ def ask_rdma(addresses: Sequence[str], port: int) -> dict[str, str]:
 
 
 def rules_with_paths(policy: Policy) -> dict[tuple[str, ...], NfsRule]:
-    """Return the first rule for each list of paths."""
+    """Return a rule for each list of paths, the one with the longest paths_return."""
     found: dict[tuple[str, ...], NfsRule] = {}
-    for rule in policy.nfs.rules:
-        if rule.paths:
-            found.setdefault(rule.paths, rule)
+    for rule in sorted(policy.nfs.rules, key=lambda rule: rule.paths_return):
+        # policy.json may be anybody's work, and the kernel takes any text for an
+        # address: with a name it loses the mount.
+        if rule.paths and all(_is_plain(address) for address in rule.paths):
+            found[rule.paths] = rule
     return found
+
+
+def _is_plain(address: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.IPv4Address(address)) == address
+    return False
 
 
 def mounts_by_paths(

@@ -206,22 +206,22 @@ PATH_ENDS = "proto=rdma,port=20049,retry=0"
 @pytest.mark.parametrize(
     ("version", "count", "rule", "engine", "expected"),
     [
-        ("4.2", 2, {}, "", "nconnect=2,max_connect=2"),
-        ("4.1", 3, {}, "", "nconnect=3,max_connect=3"),
-        ("4", 2, {}, "", "nconnect=2,max_connect=2"),
+        ("4.2", 2, {}, "", "max_connect=2"),
+        ("4.1", 3, {}, "", "max_connect=3"),
+        ("4", 2, {}, "", "max_connect=2"),
         # mount.nfs may find 4.2.
-        (None, 4, {}, "", "nconnect=4,max_connect=4"),
+        (None, 4, {}, "", "max_connect=4"),
         # Without sessions nothing is trunked.
         ("3", 2, {}, "", "nconnect=2"),
         ("4.0", 2, {}, "", "nconnect=2"),
         ("4.2", 2, {"options": "nconnect=4"}, "", "max_connect=2,nconnect=4"),
-        ("4.2", 2, {"options": "max_connect=1"}, "", "nconnect=2,max_connect=1"),
+        ("4.2", 2, {"options": "max_connect=1"}, "", "max_connect=1"),
         ("3", 2, {"options": "max_connect=8"}, "", "nconnect=2,max_connect=8"),
         ("4.2", 2, {}, "nconnect=8", "max_connect=2,nconnect=8"),
-        ("4.2", 2, {}, "max_connect=8,hard", "nconnect=2,max_connect=8,hard"),
+        ("4.2", 2, {}, "max_connect=8,hard", "max_connect=8,hard"),
         ("4.2", 2, {"options": "nconnect=4"}, "nconnect=8", "max_connect=2,nconnect=4"),
         ("4.2", 2, {"server_kind": "ontap"}, "rsize=8192",
-         "nconnect=2,max_connect=2,wsize=65536,rsize=8192"),
+         "max_connect=2,wsize=65536,rsize=8192"),
     ],
 )  # fmt: skip
 def test_a_connection_for_each_path(version, count, rule, engine, expected):

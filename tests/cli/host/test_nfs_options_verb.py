@@ -67,7 +67,7 @@ def test_rule_that_prefers_rdma(host, no_network):
 @pytest.mark.parametrize(
     ("version", "added"),
     [
-        ("4.2", "nconnect=2,max_connect=2,"),
+        ("4.2", "max_connect=2,"),
         ("3", "nconnect=2,"),
         ("4.0", "nconnect=2,"),
     ],

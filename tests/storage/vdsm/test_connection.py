@@ -1062,7 +1062,7 @@ class TestPaths:
     """A rule with paths: timeo and retrans last long enough to move a connection."""
 
     PATHS = (NAS, "10.98.0.2")
-    RDMA = "nconnect=2,max_connect=2,proto=rdma,port=20049,retry=0"
+    RDMA = "max_connect=2,proto=rdma,port=20049,retry=0"
 
     @pytest.mark.parametrize(
         ("engine", "expected"),
