@@ -37,7 +37,10 @@ class TwoPaths:
 
     def __init__(self, lab: Topology) -> None:
         self.lab, self.hypervisor = lab, lab.hypervisor
-        for guest, address in ((lab.server, "10.98.0.1"), (lab.hypervisor, "10.98.0.2")):
+        for guest, address in (
+            (lab.server, "10.98.0.1"),
+            (lab.hypervisor, "10.98.0.2"),
+        ):
             lab.fabric.bring_up(guest, "eth1", [f"{address}/24"])
         installed_host.install(self.hypervisor)
         self.said("cat > /etc/ovirt-rdma/policy.yaml", POLICY)
@@ -56,7 +59,9 @@ class TwoPaths:
             f"{version} -o json"
         )
         options = json.loads(shown)["options"] + more
-        self.said(f"mkdir -p {PLACE}; mount -t nfs -o {options} {self.lab.export} {PLACE}")
+        self.said(
+            f"mkdir -p {PLACE}; mount -t nfs -o {options} {self.lab.export} {PLACE}"
+        )
 
     def unmount(self) -> None:
         """Unmount the export."""

@@ -57,6 +57,7 @@ OF_CHECKOUT = {
     "lab/record_block_session.py": "_tell",
     "lab/simulated_fabric.py": "sweep manager",
     "lab/sshd.py": "_NAMESPACE",
+    "lab/two_paths.py": "unmount writers",
     "lab/vdsm_host/supervdsmd": "main",
     "lab/vdsm_packages.py": "_SET_UP",
     "tools/install-debian-packages": "rm",

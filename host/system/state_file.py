@@ -28,15 +28,21 @@ _S = TypeVar("_S", bound=_State)
 
 
 class StateFile(Generic[_S]):
-    """The file ``path`` with a record of the class ``cls``, which says itself whether
-    it ``is_fresh``, so many seconds after boot. ``noun`` is it in sentences.
+    """The file ``path`` with a record of the class ``cls`` in ``envelope``. The record
+    says itself whether it ``is_fresh``, so many seconds after boot; ``noun`` is it in
+    sentences.
     """
 
     def __init__(
-        self, path: str, cls: type[_S], noun: str, check: Check = Records.check
+        self,
+        path: str,
+        envelope: Envelope,
+        cls: type[_S],
+        noun: str,
+        check: Check = Records.check,
     ) -> None:
         self._path, self._cls, self._noun = path, cls, noun
-        self._envelope = Envelope(Path(path).stem)
+        self._envelope = envelope
         self._records = Records(f"the {noun}", check)
 
     def write(self, root: Union[str, Path], state: _S) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ovirt_rdma.host.paths import HEALTH_JSON
+from ovirt_rdma.host.system.json_codec import Envelope
 from ovirt_rdma.host.system.state_file import StateFile
 
 # A mount answers; it answers late, or its connection waits; it does not answer, but may
@@ -121,5 +122,5 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-_FILE = StateFile(HEALTH_JSON, HealthState, "health", _check)
+_FILE = StateFile(HEALTH_JSON, Envelope("health"), HealthState, "health", _check)
 write_state, remove_state, read_state = _FILE.write, _FILE.remove, _FILE.read

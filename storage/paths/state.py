@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ovirt_rdma.host.paths import PATHS_JSON
+from ovirt_rdma.host.system.json_codec import Envelope
 from ovirt_rdma.host.system.state_file import StateFile
 
 # A connection may be moved there; none may; it is not known whether one may: the path
@@ -150,5 +151,7 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-_FILE = StateFile(PATHS_JSON, PathsState, "state of the paths", _check)
+_FILE = StateFile(
+    PATHS_JSON, Envelope("paths"), PathsState, "state of the paths", _check
+)
 write_paths, remove_paths, read_paths = _FILE.write, _FILE.remove, _FILE.read

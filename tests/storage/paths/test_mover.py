@@ -89,7 +89,12 @@ class Host:
 
     def _neighbours(self) -> str:
         rows = [
-            {"dst": a, "dev": self.names[n], "lladdr": self.neighbours[a], "state": ["STALE"]}
+            {
+                "dst": a,
+                "dev": self.names[n],
+                "lladdr": self.neighbours[a],
+                "state": ["STALE"],
+            }
             for n, a in enumerate((A1, A2))
         ]
         return json.dumps(rows)
@@ -175,8 +180,9 @@ def test_a_cable_out_and_in_again(host: Host):
     host.carrier(0, up=False)
     host.run()
     assert (host.address("xprt-0-rdma"), states(host)) == (A2, [DOWN, UP])
-    assert "nas:/vm: moved 1 connection from 10.99.0.1 to 10.98.0.1: eth0 has no link" in (
-        host.runs.said
+    assert (
+        "nas:/vm: moved 1 connection from 10.99.0.1 to 10.98.0.1: eth0 has no link"
+        in (host.runs.said)
     )
     host.carrier(0, up=True)
     host.run()

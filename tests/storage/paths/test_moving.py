@@ -242,7 +242,7 @@ def _ended(proof: Proof) -> str:
     [
         (lambda mount, address: "", ""),
         (lambda mount, address: f"{address} is not", f"{A2} is not"),
-        (lambda mount, address: os.stat("/nowhere"), "the proof failed: [Errno 2]"),
+        (lambda mount, address: Path("/nowhere").stat(), "the proof failed: [Errno 2]"),
         (lambda mount, address: os._exit(9), "the proof did not end within 20 s"),
         (lambda mount, address: 1 / 0, "the proof failed: division by zero"),
     ],
