@@ -35,6 +35,7 @@ from ovirt_rdma.storage.paths.state import (
 # that sleeps takes longer, so this alone moves nothing. With what an answer may take, a
 # move begins before Linux 6.12 gives up the connection (after 4 s), which costs more.
 STALL_S = 1.0
+_RECENT_S = 10.0
 # A path that answered while requests wait is not asked again at once: it is the server.
 _ASK_AGAIN_S = 10.0
 _SILENT_AGAIN_S = 3.0
@@ -79,7 +80,7 @@ class Relocation(NamedTuple):
 @dataclass
 class _Connection:
     """A connection; ``waits_since``: when its requests, or its making, began to wait;
-    ``worked``: when a request was done last; ``not_before``: when it may be moved.
+    ``worked``, ``waited``: when a request was done, or waited, last; ``not_before``: when it may be moved.
     """
 
     key: Key
@@ -89,6 +90,7 @@ class _Connection:
     last_used: Optional[int] = None
     waits_since: Optional[float] = None
     worked: float = -math.inf
+    waited: float = -math.inf
     not_before: float = -math.inf
     was_home: bool = False
 
@@ -97,10 +99,15 @@ class _Connection:
         self.is_connected = now_seen.connected
         self.was_home = self.was_home or self.address == self.home
         same = now_seen.last_used == self.last_used
+        waits = "CONNECTING" in now_seen.state
         if self.is_connected:
             waits = bool(now_seen.pending) and same
-        else:
-            waits = "CONNECTING" in now_seen.state
+        if waits:
+            self.waited = now
+        # While it is not connected, nothing shows the requests that wait 3 s for the
+        # next attempt. One that nobody uses is closed after 5 minutes only.
+        recent = now - max(self.waited, self.worked) < _RECENT_S
+        waits = waits or (not self.is_connected and recent)
         if not waits:
             self.waits_since = None
         elif self.waits_since is None:

@@ -171,7 +171,16 @@ def test_a_connection_that_is_made_again_and_again_is_asked_for(whole: Played):
     assert (MAIN, A1, A2, SILENT) in whole.seconds(5)
 
 
+def test_an_attempt_that_fails_at_once_is_waited_for_too(whole: Played):
+    """The kernel tries every 3 s, and shows nothing of the requests in between."""
+    whole.silent[A1] = SILENT
+    whole.change(MAIN, state=("BOUND",), pending=None, last_used=None)
+    assert (MAIN, A1, A2, SILENT) in whole.seconds(3)
+
+
 def test_an_idle_connection_that_is_closed_is_no_fault(whole: Played):
+    for _ in range(12):
+        assert whole.second(works=False) == []
     whole.silent[A1] = SILENT
     whole.change(MAIN, state=("BOUND",), pending=None, last_used=None)
     assert whole.seconds(60) == []
