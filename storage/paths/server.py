@@ -80,7 +80,8 @@ class Relocation(NamedTuple):
 @dataclass
 class _Connection:
     """A connection; ``waits_since``: when its requests, or its making, began to wait;
-    ``worked``, ``waited``: when a request was done, or waited, last; ``not_before``: when it may be moved.
+    ``worked``, ``waited``: when a request was done, or waited, last; ``not_before``:
+    when it may be moved.
     """
 
     key: Key
