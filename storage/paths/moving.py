@@ -35,7 +35,7 @@ from ovirt_rdma.host.paths import PATHS_LEVER, under
 from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.system.files import write_public
 from ovirt_rdma.host.system.safe_file import read_file
-from ovirt_rdma.storage.paths.server import TRUNKING, Key, Link
+from ovirt_rdma.storage.paths.server import FOREIGN, TRUNKING, Key, Link
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
 # A write to a connection that is connected takes no time.
@@ -292,7 +292,7 @@ def prove_address(mount: NfsMount, address: str) -> str:
     else:
         same = _handle(libc, str(place)) == _handle(libc, mount.mountpoint)
     _checked(libc.umount2(str(place).encode(), 0))
-    return "" if same else f"{address} is not an address of {mount.source}'s server"
+    return "" if same else f"{address} {FOREIGN} {mount.source}'s server"
 
 
 def _checked(result: int) -> None:

@@ -47,6 +47,9 @@ _MOVE_AGAIN_S = 5.0
 # A path that fails again within this time gets its connections back later each time.
 _FLAPPING_S, _LONGEST_RETURN_S = 600.0, 600.0
 
+# Part of what a proof says of an address that is another server's.
+FOREIGN = "is not an address of"
+
 # The versions of NFS with which the kernel gives a client more connections.
 TRUNKING = ("4.1", "4.2")
 
@@ -122,9 +125,9 @@ class Path:
 
     ``answered``, ``asked``: an RDMA connection, the last times; ``silent``: why the
     last one was not answered; ``proven``: the hardware address that the server had at
-    the proof, None without one; ``refused``: why there is none; ``alive``: a
-    connection works there; ``up_since``: since when it is UP; ``downs``: when it ceased
-    to be
+    the proof, None without one; ``tried``: that of the last proof, good or not;
+    ``refused``: why there is none; ``alive``: a connection works there; ``up_since``:
+    since when it is UP; ``downs``: when it ceased to be
     """
 
     address: str
@@ -134,6 +137,7 @@ class Path:
     asked: float = -math.inf
     silent: str = ""
     proven: Optional[str] = None
+    tried: Optional[str] = None
     refused: str = ""
     prove_after: float = -math.inf
     alive: bool = False
@@ -351,7 +355,10 @@ class Server:
         count = Counter(switch for switch, _ in self.connections)
         lacks = min(count.values()) < len(self.addresses)
         for path in self.paths.values():
-            due = now >= path.prove_after
+            # Another hardware address is asked at once: of a NAS, it may be the other
+            # controller.
+            mac = path.link.neighbour if path.link else None
+            due = now >= path.prove_after or mac not in (None, path.tried)
             unproven = path.proven is None or path.judge()[0] == UNPROVEN
             answers = path.answered is not None and not path.silent
             for mount in self.mounts if path.is_linked and answers and due else ():
@@ -367,9 +374,11 @@ class Server:
     def prove(self, address: str, refused: str, now: float) -> None:
         """Take the result of a proof: "", or why the address is not the server's."""
         path = self.paths[address]
-        path.refused = refused
         path.prove_after = now + (_PROVE_AGAIN_S if refused else _PROOF_S)
-        path.proven = None if refused or not path.link else path.link.neighbour
+        path.tried = path.link.neighbour if path.link else None
+        if refused and FOREIGN not in refused and path.proven == path.tried is not None:
+            return  # A mount that failed says nothing against the proof of before.
+        path.refused, path.proven = refused, None if refused else path.tried
 
     def to_move(self, now: float) -> list[Relocation]:
         """Return the connections that are to run over another path now."""

@@ -378,3 +378,33 @@ def test_all_come_home_once_all_is_well(changes):
     played.seconds(700)
     assert played.places() == [A1, A2]
     assert played.shown().is_whole
+
+
+def test_a_proof_that_could_not_be_made_does_not_undo_the_one_before(whole: Played):
+    """The hourly mount fails for a moment: the path can still take connections."""
+    why = f"{A2}:/vm cannot be mounted: Connection timed out"
+    whole.server.prove(A2, why, whole.now)
+    assert whole.states() == [UP, UP]
+    whole.links[A1] = link(1, problem="eth1 has no link")
+    assert [m.target for m in whole.second()] == [A2]
+
+
+def test_a_proof_that_says_foreign_counts(whole: Played):
+    why = f"{A2} is not an address of nas:/vm's server"
+    whole.server.prove(A2, why, whole.now)
+    assert whole.states() == [UP, UNPROVEN]
+
+
+def test_another_hardware_address_is_proven_at_once_and_then_seldom(whole: Played):
+    """A NAS whose address has gone to its other controller."""
+    whole.seconds(600)
+    whole.links[A2] = link(2, neighbour=OTHER)
+    whole.seconds(3)
+    assert whole.states() == [UP, UP]
+    whole.foreign = {A2: f"{A2} is not an address of nas:/vm's server"}
+    whole.links[A2] = link(2, neighbour="02:00:00:00:00:fe")
+    whole.seconds(3)
+    assert whole.states() == [UP, UNPROVEN]
+    whole.foreign = {}
+    whole.seconds(200)
+    assert whole.states() == [UP, UNPROVEN]
