@@ -21,14 +21,14 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Callable, NamedTuple, NoReturn, Optional, Union
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import SWITCHES
-from ovirt_rdma.host.export import RDMA, Export
+from ovirt_rdma.host.export import RDMA, TCP, Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import option_value
 from ovirt_rdma.host.paths import PATHS_LEVER, under
@@ -246,20 +246,21 @@ def _gather(
 
 
 # include/uapi/linux/sched.h, sys/mount.h
-_CLONE_NEWNS, _MS_REC, _MS_PRIVATE, _AT_FDCWD = 0x00020000, 0x4000, 1 << 18, -100
+_CLONE_NEWNS, _MS_REC, _MS_SLAVE, _AT_FDCWD = 0x00020000, 0x4000, 1 << 19, -100
 _HANDLE_BYTES = 128
-PROOF_S = 20.0
+_MOST_NAMES = 16
+PROOF_S, PROOF_PLACE = 20.0, Path("/run/ovirt-rdma/proof")
 
 
 def prove_address(mount: NfsMount, address: str) -> str:
     """Mount the export of ``mount`` by an ``address`` of its server, and unmount it;
     return "", or why the address is not proven to be the same server's.
 
-    NFS 4.1 and later, another address: the kernel finds out whether it is the server
-    that it has a client of, and shows that client's address then
-    (fs/nfs/nfs4client.c, nfs41_walk_client_list). Otherwise the file handle of the
-    export must be the same; the mount's own address is asked with another minor
-    version, because for the same one the kernel would ask the client that it has.
+    The file handles must be the same for a client of its own (:func:`_asked`). With
+    NFS 4.1 and later, another address is then mounted as the mount itself: the
+    kernel finds out whether it is the server that it has a client of, gives that a
+    connection to the address, and shows that client's address (fs/nfs/nfs4client.c,
+    nfs41_walk_client_list and nfs4_add_trunk).
 
     For a process of its own, which gets a mount namespace of its own: a kill leaves
     nothing. Raises OSError.
@@ -267,32 +268,89 @@ def prove_address(mount: NfsMount, address: str) -> str:
     export, version = Export.maybe(mount.source), mount.version or ""
     if export is None:
         return f"{mount.source} is no export"
-    trunks = version in TRUNKING and address != mount.address
-    if version in TRUNKING and not trunks:
-        version = next(other for other in TRUNKING if other != version)
     libc = ctypes.CDLL(None, use_errno=True)
-    _checked(libc.unshare(_CLONE_NEWNS))
-    _checked(libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))
-    place = Path("/run/ovirt-rdma/proof")
+    _own_mounts(libc)
+    place = PROOF_PLACE
     place.mkdir(0o700, parents=True, exist_ok=True)
-    options = [
-        "ro,soft,nosharecache,timeo=50,retrans=1,retry=0",
-        f"vers={version},proto={RDMA},port={mount.port or NFS_TCP_PORT}",
-        f"sec={option_value(mount.options, 'sec') or 'sys'}",
-        *(["nolock"] if version == "3" else []),
-    ]
     what = [f"{address}:{export.path}", str(place)]
-    try:
-        run_command(["mount", "-t", "nfs", "-o", ",".join(options), *what], PROOF_S)
-    except CommandFailed as error:
-        return f"{what[0]} cannot be mounted: {error}"
-    if trunks:
-        found = [m for m in HostReader("/").nfs_mounts() if m.mountpoint == str(place)]
+    why = "each version of NFS that could ask is in use"
+    for options in _asked(mount, HostReader("/").nfs_mounts()):
+        why = _mount(options, what)
+        if not why:
+            same = _is_same(libc, Path(mount.mountpoint), place)
+            _checked(libc.umount2(what[1].encode(), 0))
+            break
+    if not why and same and version in TRUNKING and address != mount.address:
+        why = _mount(_options(mount, version, RDMA), what)
+        found = [m for m in HostReader("/").nfs_mounts() if m.mountpoint == what[1]]
         same = bool(found) and found[0].address == mount.address
-    else:
-        same = _handle(libc, str(place)) == _handle(libc, mount.mountpoint)
-    _checked(libc.umount2(str(place).encode(), 0))
+        if not why:
+            _checked(libc.umount2(what[1].encode(), 0))
+    if why:
+        return f"{what[0]} cannot be mounted: {why}"
     return "" if same else f"{address} {FOREIGN} {mount.source}'s server"
+
+
+def _own_mounts(libc: ctypes.CDLL) -> None:
+    """What is mounted from now on is this process's only. What the host unmounts is
+    unmounted here, or its device would be in use for as long.
+    """
+    _checked(libc.unshare(_CLONE_NEWNS))
+    _checked(libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None))
+
+
+def _asked(mount: NfsMount, mounts: Iterable[NfsMount]) -> list[str]:
+    """Return the options of mounts, to be tried in this order, for which the kernel
+    asks the address. It does not if a client of the same version and protocol has the
+    address, or had it when it was mounted (fs/nfs/client.c, nfs_match_client), and then
+    answers for the server that its connections were moved to. With NFS 3, the file
+    handle comes from the server's mountd in any case. Pure.
+    """
+    if mount.version == "3":
+        return [_options(mount, "3", RDMA)]
+    used = {(other.version, other.protocol) for other in (mount, *mounts)}
+    able = [(version, RDMA) for version in (*reversed(TRUNKING), "4.0")]
+    # For a server that has one version only.
+    able.append((mount.version or "", TCP))
+    return [_options(mount, *one) for one in able if one not in used]
+
+
+def _options(mount: NfsMount, version: str, transport: str) -> str:
+    port = (mount.port if transport == RDMA else None) or NFS_TCP_PORT
+    return ",".join(
+        [
+            "ro,soft,nosharecache,timeo=50,retrans=1,retry=0",
+            f"vers={version},proto={transport},port={port}",
+            f"sec={option_value(mount.options, 'sec') or 'sys'}",
+            *(["nolock"] if version == "3" else []),
+        ]
+    )
+
+
+def _mount(options: str, what: Sequence[str]) -> str:
+    """Mount; return "", or why that is not possible."""
+    try:
+        run_command(["mount", "-t", "nfs", "-o", options, *what], PROOF_S)
+    except CommandFailed as error:
+        return str(error)
+    return ""
+
+
+def _is_same(libc: ctypes.CDLL, here: Path, there: Path) -> bool:
+    """Whether two folders are one of a server. What is in it counts too: the file
+    handle of an export's root has nothing but its ``fsid=``, which servers may have in
+    common (fs/nfsd/nfsfh.c, _fh_update).
+    """
+    if _handle(libc, str(here)) != _handle(libc, str(there)):
+        return False
+    names: list[Path] = []
+    with contextlib.suppress(PermissionError):
+        names = sorted(here.iterdir())[:_MOST_NAMES]
+    for name in names:
+        with contextlib.suppress(OSError):
+            if _handle(libc, str(name)) == _handle(libc, str(there / name.name)):
+                return True
+    return not names
 
 
 def _checked(result: int) -> None:

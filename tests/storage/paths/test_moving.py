@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -258,3 +259,92 @@ def test_a_proof_that_hangs_is_ended():
     assert proof.ended() is None
     now[0] = 100.0
     assert proof.ended() == "the proof did not end within 20 s"
+
+
+@pytest.mark.parametrize(
+    ("version", "others", "asked"),
+    [
+        ("4.2", [], ["4.1,proto=rdma", "4.0,proto=rdma", "4.2,proto=tcp"]),
+        ("4.1", [], ["4.2,proto=rdma", "4.0,proto=rdma", "4.1,proto=tcp"]),
+        # Their client would answer, by a connection that may have been moved away.
+        ("4.2", [("4.1", "rdma")], ["4.0,proto=rdma", "4.2,proto=tcp"]),
+        ("4.2", [("4.2", "tcp")], ["4.1,proto=rdma", "4.0,proto=rdma"]),
+        ("4.0", [], ["4.2,proto=rdma", "4.1,proto=rdma", "4.0,proto=tcp"]),
+        ("3", [("4.1", "rdma")], ["3,proto=rdma"]),
+    ],
+)
+def test_an_address_is_asked_by_a_client_of_its_own(version, others, asked):
+    mount = replace(MOUNT, version=version)
+    mounts = [replace(MOUNT, version=v, protocol=p) for v, p in others]
+    options = moving._asked(mount, [mount, *mounts])
+    assert [one.partition("vers=")[2].partition(",port")[0] for one in options] == asked
+
+
+@pytest.fixture
+def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The mounts that a proof makes."""
+    made: list[str] = []
+
+    class Umount:
+        umount2 = staticmethod(lambda *_: 0)
+
+    def run(argv: Sequence[str], _: float) -> str:
+        made.append(argv[4])
+        if "vers=4.1" in argv[4]:
+            raise CommandFailed("mount.nfs: Protocol not supported", 32)
+        return ""
+
+    monkeypatch.setattr(moving, "_own_mounts", lambda libc: None)
+    monkeypatch.setattr(moving, "run_command", run)
+    monkeypatch.setattr(moving.ctypes, "CDLL", lambda *_, **__: Umount)
+    monkeypatch.setattr(moving, "_handle", lambda libc, path: b"the same")
+    monkeypatch.setattr(moving, "PROOF_PLACE", tmp_path / "proof")
+    monkeypatch.setattr(moving.HostReader, "nfs_mounts", lambda self: [MOUNT])
+    return made
+
+
+def test_a_server_without_the_other_version_is_asked_with_another(proof: list[str]):
+    assert moving.prove_address(MOUNT, A1) == ""
+    assert [one.partition("vers=")[2][:3] for one in proof] == ["4.1", "4.0"]
+
+
+def test_the_kernel_that_finds_another_server_is_believed(proof: list[str]):
+    said = moving.prove_address(MOUNT, A2)
+    assert said == f"{A2} is not an address of nas:/vm's server"
+    assert [one.partition("vers=")[2][:3] for one in proof] == ["4.1", "4.0", "4.2"]
+
+
+def test_another_file_handle_is_not_given_a_connection(
+    proof: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    """The mount that gives one is not made."""
+    monkeypatch.setattr(moving, "_handle", lambda libc, path: path.encode())
+    assert "is not an address of" in moving.prove_address(MOUNT, A2)
+    assert len(proof) == 2
+
+
+@pytest.mark.parametrize(
+    ("there", "same"),
+    [
+        ({"": b"root", "domain": b"1", "gone": b""}, True),
+        ({"": b"root", "domain": b"2", "gone": b"2"}, False),
+        ({"": b"root"}, False),
+        ({"": b"other", "domain": b"1"}, False),
+    ],
+)
+def test_two_servers_with_the_same_fsid_are_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there, same
+):
+    """The handle of an export's root is its ``fsid=``."""
+    (tmp_path / "here/domain").mkdir(parents=True)
+    (tmp_path / "here/gone").touch()
+    known = {"here": {"": b"root", "domain": b"1", "gone": b"9"}, "there": there}
+
+    def handle(libc: object, path: str) -> bytes:
+        place, _, name = path[len(str(tmp_path)) + 1 :].partition("/")
+        if name not in known[place]:
+            raise FileNotFoundError
+        return known[place][name]
+
+    monkeypatch.setattr(moving, "_handle", handle)
+    assert moving._is_same(None, tmp_path / "here", tmp_path / "there") is same

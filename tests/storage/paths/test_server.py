@@ -397,6 +397,7 @@ def test_a_proof_that_says_foreign_counts(whole: Played):
 
 def test_another_hardware_address_is_proven_at_once_and_then_seldom(whole: Played):
     """A NAS whose address has gone to its other controller."""
+    whole.server.prove(A2, "", whole.now)
     whole.seconds(600)
     whole.links[A2] = link(2, neighbour=OTHER)
     whole.seconds(3)
