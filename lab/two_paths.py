@@ -80,6 +80,13 @@ class InfiniBandCables:
         self._pair, names = pair, pair.fabric.netdevs
         self._netdevs = {CLIENT: names[:2], SERVER: names[2:]}
         pair.server.take(names[3])
+        # In one network a port answers for the addresses of the others without this.
+        for host in (pair.hypervisor, pair.server):
+            host.run(
+                "sysctl -q -w net.ipv4.conf.all.arp_ignore=1 "
+                "net.ipv4.conf.all.arp_announce=2",
+                check=True,
+            )
         set_up(pair.server, names[3], ["10.96.0.1/24"])
         set_up(pair.hypervisor, names[1], ["10.96.0.2/24"])
         pair.fabric.wait_for_carrier(pair.hypervisor, names[1])

@@ -58,14 +58,15 @@ Ask = Callable[[Sequence[str], int], Mapping[str, str]]
 
 
 def ask_rdma(addresses: Sequence[str], port: int) -> dict[str, str]:
-    """Return "" for each address where RDMA is answered, a refusal included: then the
-    path works. Takes ANSWER_S at most.
+    """Return "" for each address that accepts RDMA connections. Takes ANSWER_S at most.
+
+    A refusal is none: where two ports of a Linux server are in one network, one answers
+    for the other's address (arp_ignore), and its RDMA CM then refuses.
     """
 
     def work(address: str, _: bool) -> Iterator[dict[str, Any]]:
         verdict, detail = rdma_cm_probe.ask(address, port)
-        works = verdict in ("listening", "refused")
-        yield {"seconds": 0.0, "error": None if works else detail}
+        yield {"seconds": 0.0, "error": None if verdict == "listening" else detail}
 
     answers = Probes(work).ask(addresses, timeout_s=ANSWER_S)
     late = f"it did not answer an RDMA connection within {ANSWER_S:g} s"

@@ -390,7 +390,8 @@ class Server:
             if now < one.not_before:
                 continue
             target = None
-            if state == DOWN:
+            stuck = state == UNPROVEN and one.is_suspect(now)
+            if state == DOWN or stuck:
                 others = [p for p in self.paths.values() if p is not path]
                 able = [p.address for p in others if self._is_usable(p, now)]
                 target = min(able, key=lambda address: load[address], default=None)

@@ -208,6 +208,16 @@ def test_nothing_moves_to_another_machine_that_took_the_address(whole: Played):
     assert OTHER in whole.shown().paths[1].sentence
 
 
+def test_requests_that_wait_at_another_machine_leave_it(whole: Played):
+    whole.links[A1] = link(1, neighbour=OTHER)
+    whole.foreign[A1] = "is another server"
+    assert whole.seconds(10) == []
+    whole.change(MAIN, pending=3)
+    ((key, source, target, reason),) = whole.seconds(3)
+    assert (key, source, target) == (MAIN, A1, A2)
+    assert OTHER in reason or "another server" in reason
+
+
 def test_a_server_whose_hardware_changed_is_proven_again(whole: Played):
     whole.links[A2] = link(2, neighbour=OTHER)
     whole.second()
