@@ -35,6 +35,8 @@ from ovirt_rdma.storage.paths.state import (
 # that sleeps takes longer, so this alone moves nothing. With what an answer may take, a
 # move begins before Linux 6.12 gives up the connection (after 4 s), which costs more.
 STALL_S = 1.0
+# So long after a request was done, a connection works: longer than an answer may take.
+_WORKS_S = 3.0
 # A path that answered while requests wait is not asked again at once: it is the server.
 _ASK_AGAIN_S = 10.0
 _SILENT_AGAIN_S = 3.0
@@ -126,8 +128,9 @@ class Path:
     ``answered``, ``asked``: an RDMA connection, the last times; ``silent``: why the
     last one was not answered; ``proven``: the hardware address that the server had at
     the proof, None without one; ``tried``: that of the last proof, good or not;
-    ``refused``: why there is none; ``alive``: a connection works there; ``up_since``:
-    since when it is UP; ``downs``: when it ceased to be
+    ``refused``: why there is none; ``alive``: a connection worked there, since the link
+    does; ``works``: one does now; ``up_since``: since when it is UP; ``downs``: when it
+    ceased to be
     """
 
     address: str
@@ -141,6 +144,7 @@ class Path:
     refused: str = ""
     prove_after: float = -math.inf
     alive: bool = False
+    works: bool = False
     up_since: Optional[float] = None
     downs: list[float] = field(default_factory=list)
     shown: tuple[str, Optional[float]] = ("", None)
@@ -156,8 +160,10 @@ class Path:
             why = f"no netdev with an RDMA device leads to {self.address}"
             return UNPROVEN, why, f"ip route get {self.address}; rdma link"
         absent = self.proven is not None and self.link.neighbour is None
-        if self.link.problem or self.silent or absent:
-            why = self.link.problem or self.silent
+        # One probe that was lost is nothing where requests are done.
+        silent = "" if self.works else self.silent
+        if self.link.problem or silent or absent:
+            why = self.link.problem or silent
             why = why or f"no machine on {self.link.netdev} has this address"
             return DOWN, why, _FIX_CABLE if self.link.problem else _FIX_SERVER
         if self.proven is None:
@@ -221,7 +227,9 @@ class Server:
                 path.link_since, path.silent = None, ""
             elif path.link_since is None:
                 path.link_since = now
-            path.alive = self._is_alive(path)
+            worked = self._worked(path)
+            path.alive = worked > -math.inf
+            path.works = now - worked <= _WORKS_S
             if path.link and path.link.neighbour is None and path.alive:
                 path.link = path.link._replace(neighbour=path.proven)
             at_work = [c for c in self.at(path.address) if c.is_connected]
@@ -280,18 +288,21 @@ class Server:
         """Return the connections that run over a path."""
         return [c for c in self.connections.values() if c.address == address]
 
-    def _is_alive(self, path: Path) -> bool:
-        """Whether a connection works there, and has, since the link does."""
-        return any(
-            c.is_connected
-            and c.waits_since is None
-            and c.worked >= (math.inf if path.link_since is None else path.link_since)
+    def _worked(self, path: Path) -> float:
+        """Return when a connection that waits for nothing has worked there last, if
+        that was since the link does.
+        """
+        since = math.inf if path.link_since is None else path.link_since
+        able = [
+            c.worked
             for c in self.at(path.address)
-        )
+            if c.is_connected and c.waits_since is None and c.worked >= since
+        ]
+        return max(able, default=-math.inf)
 
     def _is_usable(self, path: Path, now: float, fresh_s: float = _FRESH_S) -> bool:
         fresh = now - (path.answered or -math.inf) <= fresh_s
-        return path.judge()[0] == UP and (fresh or path.alive)
+        return path.judge()[0] == UP and not path.silent and (fresh or path.works)
 
     def _is_in_need(self, now: float) -> bool:
         """Whether connections are on a path that is DOWN, or may be."""

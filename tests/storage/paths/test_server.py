@@ -419,3 +419,22 @@ def test_another_hardware_address_is_proven_at_once_and_then_seldom(whole: Playe
     whole.foreign = {}
     whole.seconds(200)
     assert whole.states() == [UP, UNPROVEN]
+
+
+def test_a_probe_that_is_lost_moves_nothing_that_works(whole: Played):
+    whole.silent[A1] = SILENT
+    whole.server.hear(A1, SILENT, whole.now)
+    assert whole.seconds(30) == []
+    assert whole.states() == [UP, UP]
+    # But nothing is moved there.
+    whole.links[A2] = link(2, problem="eth2 has no link")
+    assert whole.seconds(10) == []
+
+
+def test_a_path_that_was_idle_is_asked_before_it_is_used(whole: Played):
+    """A connection stays CONNECTED on a dead path while nothing is sent."""
+    for _ in range(400):
+        whole.second(works=False)
+    whole.silent[A2] = "no"
+    whole.links[A1] = link(1, problem="eth1 has no link")
+    assert whole.second(works=False) == []
