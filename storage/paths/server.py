@@ -35,6 +35,9 @@ from ovirt_rdma.storage.paths.state import (
 # that sleeps takes longer, so this alone moves nothing. With what an answer may take, a
 # move begins before Linux 6.12 gives up the connection (after 4 s), which costs more.
 STALL_S = 1.0
+# The kernel itself closes a connection after 5 minutes without requests, not earlier
+# (RPCRDMA_IDLE_DISC_TO).
+_IDLE_S = 290.0
 # So long after a request was done, a connection works: longer than an answer may take.
 _WORKS_S = 3.0
 # A path that answered while requests wait is not asked again at once: it is the server.
@@ -105,7 +108,8 @@ class _Connection:
         if self.is_connected:
             waits = bool(now_seen.pending) and same
         else:
-            waits = "CONNECTING" in now_seen.state
+            # An attempt that fails at once is not seen: the kernel pauses for 3 s then.
+            waits = "CONNECTING" in now_seen.state or now - self.worked < _IDLE_S
         if not waits:
             self.waits_since = None
         elif self.waits_since is None:
