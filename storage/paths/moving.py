@@ -200,10 +200,14 @@ def move(
     done: dict[Key, str] = {}
     try:
         _gather(writes, done, QUICK_S, clock)
-        levers = [to.lever for key, to in wanted.items() if key not in done]
-        if levers and None not in levers:
+        waiting = [key for key in wanted if key not in done]
+        levers = {key: wanted[key].lever for key in waiting}
+        for key in waiting:
+            if levers[key] is None:
+                writes.pop(key).kill()
+        if len(done) < len(writes):
             with contextlib.ExitStack() as stack:
-                pulled = [stack.enter_context(one) for one in levers if one]
+                pulled = [stack.enter_context(x) for x in {*levers.values()} if x]
                 begun = again = clock()
                 while len(done) < len(writes) and clock() - begun < LEVER_S:
                     if clock() - again >= _AGAIN_S:

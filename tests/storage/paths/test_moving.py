@@ -177,6 +177,30 @@ def test_without_a_lever_nothing_else_is_touched(root: Path, dstaddr: Path):
     assert why
 
 
+def test_one_without_a_lever_does_not_take_it_from_another(root: Path, dstaddr: Path):
+    """Two servers have lost the same cable; a lever serves all at its address."""
+    for place in (dstaddr, dstaddr.parent.parent / "xprt-2-rdma/dstaddr"):
+        place.parent.mkdir(exist_ok=True)
+        os.mkfifo(place)
+    other = "switch-0", "xprt-2-rdma"
+    none = "switch-0", "xprt-3-rdma"
+    (dstaddr.parent.parent / none[1]).mkdir()
+    os.mkfifo(dstaddr.parent.parent / none[1] / "dstaddr")
+    kernel = Kernel()
+    threads = [
+        _free(kernel, dstaddr.parent.parent / key[1] / "dstaddr",
+              lambda: bool(kernel.routes))
+        for key in (KEY, other)
+    ]  # fmt: skip
+    lever = Lever(str(root), A1, WITH_LINK, kernel.run)
+    wanted = {KEY: Target(A2, lever), none: Target(A1, None), other: Target(A2, lever)}
+    results = move(root, wanted)
+    for thread in threads:
+        thread.join(5)
+    assert [bool(results[key]) for key in (KEY, none, other)] == [False, True, False]
+    assert sum(call[1:3] == ["route", "add"] for call in kernel.calls) == 1
+
+
 @pytest.mark.parametrize("call", range(1, 12))
 def test_after_a_kill_at_each_call_all_is_taken_back(
     root: Path, dstaddr: Path, call: int
