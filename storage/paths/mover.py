@@ -302,7 +302,7 @@ class MovePaths(Task):
         for server, wanted in every:
             levers = {address: self._lever(server, address) for address in server.paths}
             for one in wanted:
-                targets[one.key] = Target(one.target, levers[one.source])
+                targets[one.key] = Target(one.target, levers[one.source], one.source)
         if not targets:
             return
         if self._proof is not None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 import time
@@ -53,20 +54,40 @@ _FALSE_MAC = "02:00:00:00:00:0{}"
 _RESOLVED = {"REACHABLE", "STALE", "DELAY", "PROBE"}
 
 
-class _Write:
-    """A process that writes an address to a connection's ``dstaddr``."""
+_DSTADDR = "dstaddr"
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+# include/uapi/linux/prctl.h
+_PR_SET_PDEATHSIG = 1
 
-    def __init__(self, path: Path, address: str) -> None:
-        self._path, self._address = path, address
+
+class _Write:
+    """A process that writes an address to the ``dstaddr`` of a connection that has the
+    address ``source``; ``folder``: the connection's.
+    """
+
+    def __init__(self, folder: Path, source: str, address: str) -> None:
+        self._address, self._gone, self._folder = address, 0, -1
+        try:
+            # The numbers in names are given again. A folder that is open is the same
+            # connection's for ever: nothing is in it once that is gone.
+            self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            now = _read_at(self._folder)
+            self._gone = 0 if now in (source, "") else errno.ESTALE
+        except OSError as error:
+            self._gone = error.errno or errno.ENOENT
         self.begin()
 
     def begin(self) -> None:
-        self._pid = os.fork()
-        if self._pid == 0:
-            _write_and_end(self._path, self._address)
+        if not self._gone:
+            parent = os.getpid()
+            self._pid = os.fork()
+            if self._pid == 0:
+                _write_and_end(self._folder, self._address, parent)
 
     def ended(self) -> Optional[int]:
         """Return the errno, 0 if it was written; None while it waits."""
+        if self._gone:
+            return self._gone
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         if pid == 0:
             return None
@@ -74,6 +95,8 @@ class _Write:
 
     def kill(self) -> Optional[int]:
         """End it; return its errno if it had ended, and None if it was killed."""
+        if self._gone:
+            return self._gone
         os.kill(self._pid, signal.SIGKILL)
         for _ in range(100):
             ended = self.ended()
@@ -82,15 +105,29 @@ class _Write:
             time.sleep(0.001)
         return None  # It waits in the kernel, and ends by itself.
 
+    def close(self) -> None:
+        if self._folder >= 0:
+            os.close(self._folder)
 
-def _write_and_end(path: Path, address: str) -> NoReturn:
+
+def _read_at(folder: int) -> str:
+    descriptor = os.open(_DSTADDR, _READ, dir_fd=folder)
+    with os.fdopen(descriptor, "rb") as file:
+        return (file.read() or b"").decode("ascii", "replace").strip("\0\n")
+
+
+def _write_and_end(folder: int, address: str, parent: int) -> NoReturn:
     code = 255
     try:
+        # It may wait for minutes: nobody would know of the address that it writes then.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(code)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = os.open(_DSTADDR, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
         os.write(descriptor, address.encode("ascii"))
         code = 0
     except OSError as error:
@@ -179,10 +216,13 @@ def take_back(root: Union[str, Path], run: Runner = run_command) -> list[str]:
 
 
 class Target(NamedTuple):
-    """Where a connection is to go, and the lever that frees it; None if none may."""
+    """Where a connection is to go, the lever that frees it, None if none may, and the
+    address that it has.
+    """
 
     address: str
     lever: Optional[Lever]
+    source: str
 
 
 def move(
@@ -194,7 +234,7 @@ def move(
     was not moved. Takes QUICK_S and LEVER_S at most.
     """
     writes = {
-        key: _Write(under(root, f"{SWITCHES}/{key[0]}/{key[1]}/dstaddr"), to.address)
+        key: _Write(under(root, f"{SWITCHES}/{'/'.join(key)}"), to.source, to.address)
         for key, to in wanted.items()
     }
     done: dict[Key, str] = {}
@@ -204,7 +244,8 @@ def move(
         levers = {key: wanted[key].lever for key in waiting}
         for key in waiting:
             if levers[key] is None:
-                writes.pop(key).kill()
+                writes[key].kill()
+                writes.pop(key).close()
         if len(done) < len(writes):
             with contextlib.ExitStack() as stack:
                 pulled = [stack.enter_context(x) for x in {*levers.values()} if x]
@@ -220,6 +261,7 @@ def move(
         for key, write in writes.items():
             if key not in done:
                 write.kill()
+            write.close()
     late = "the kernel does not take another address while it tries to connect"
     return {key: done.get(key, late) for key in wanted}
 

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -86,13 +88,13 @@ def test_a_connection_takes_the_address_at_once(root: Path, dstaddr: Path):
     dstaddr.write_text("")
     kernel = Kernel()
     lever = Lever(str(root), A1, WITH_LINK, kernel.run)
-    assert move(root, {KEY: Target(A2, lever)}) == {KEY: ""}
+    assert move(root, {KEY: Target(A2, lever, A1)}) == {KEY: ""}
     assert dstaddr.read_text() == A2
     assert kernel.calls == []
 
 
 def test_one_that_is_gone_says_so(root: Path):
-    assert move(root, {KEY: Target(A2, None)}) == {KEY: "No such file or directory"}
+    assert move(root, {KEY: Target(A2, None, A1)}) == {KEY: "No such file or directory"}
 
 
 def _free(kernel: Kernel, dstaddr: Path, when: Callable[[], bool]) -> threading.Thread:
@@ -138,7 +140,7 @@ def test_one_that_connects_is_freed_by_the_lever(
 
     thread = _free(kernel, dstaddr, unreachable)
     lever = Lever(str(root), A1, link, kernel.run)
-    assert move(root, {KEY: Target(A2, lever)}) == {KEY: ""}
+    assert move(root, {KEY: Target(A2, lever, A1)}) == {KEY: ""}
     thread.join(5)
     assert thread.got == [A2]  # type: ignore[attr-defined]
     assert seen == [false]
@@ -153,7 +155,7 @@ def test_one_that_stays_locked_is_given_up_and_nothing_is_left(
     monkeypatch.setattr(moving, "LEVER_S", 2.5)
     kernel = Kernel()
     lever = Lever(str(root), A1, WITH_LINK, kernel.run)
-    (why,) = move(root, {KEY: Target(A2, lever)}).values()
+    (why,) = move(root, {KEY: Target(A2, lever, A1)}).values()
     assert why.startswith("the kernel does not take another address")
     assert kernel.is_clean()
     # Each false neighbour is an event for the attempts under way: another each time.
@@ -173,7 +175,7 @@ def _readers_get_nothing(fifo: Path) -> bool:
 
 def test_without_a_lever_nothing_else_is_touched(root: Path, dstaddr: Path):
     os.mkfifo(dstaddr)
-    (why,) = move(root, {KEY: Target(A2, None)}).values()
+    (why,) = move(root, {KEY: Target(A2, None, A1)}).values()
     assert why
 
 
@@ -193,7 +195,11 @@ def test_one_without_a_lever_does_not_take_it_from_another(root: Path, dstaddr: 
         for key in (KEY, other)
     ]  # fmt: skip
     lever = Lever(str(root), A1, WITH_LINK, kernel.run)
-    wanted = {KEY: Target(A2, lever), none: Target(A1, None), other: Target(A2, lever)}
+    wanted = {
+        KEY: Target(A2, lever, A1),
+        none: Target(A1, None, A2),
+        other: Target(A2, lever, A1),
+    }
     results = move(root, wanted)
     for thread in threads:
         thread.join(5)
@@ -372,3 +378,45 @@ def test_two_servers_with_the_same_fsid_are_two(
 
     monkeypatch.setattr(moving, "_handle", handle)
     assert moving._is_same(None, tmp_path / "here", tmp_path / "there") is same
+
+
+def test_a_connection_of_others_with_the_same_number_is_not_written(
+    root: Path, dstaddr: Path
+):
+    """The mount is gone, and the kernel has given its numbers to another."""
+    dstaddr.write_text("192.0.2.7\n")
+    (why,) = move(root, {KEY: Target(A2, None, A1)}).values()
+    assert why == os.strerror(errno.ESTALE)
+    assert dstaddr.read_text() == "192.0.2.7\n"
+
+
+def test_a_write_is_tried_again_only_at_the_same_connection(root: Path, dstaddr: Path):
+    os.mkfifo(dstaddr)
+    kernel, old = Kernel(), dstaddr.parent.with_name("gone")
+
+    def run(argv: Sequence[str]) -> str:
+        if argv[1:3] == ["route", "add"]:
+            dstaddr.unlink()
+            dstaddr.parent.rename(old)
+            dstaddr.parent.mkdir()
+            dstaddr.write_text("192.0.2.7\n")
+        return kernel.run(argv)
+
+    lever = Lever(str(root), A1, WITH_LINK, run)
+    (why,) = move(root, {KEY: Target(A2, lever, A1)}).values()
+    assert why == os.strerror(errno.ENOENT)
+    assert dstaddr.read_text() == "192.0.2.7\n"
+
+
+def test_a_write_that_waits_ends_with_its_parent(root: Path, dstaddr: Path):
+    """What a killed run of the daemon has begun would come true much later."""
+    os.mkfifo(dstaddr)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            moving._Write(dstaddr.parent, A1, A2)
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    time.sleep(0.3)
+    assert _readers_get_nothing(dstaddr)
