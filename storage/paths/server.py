@@ -35,11 +35,10 @@ from ovirt_rdma.storage.paths.state import (
 # that sleeps takes longer, so this alone moves nothing. With what an answer may take, a
 # move begins before Linux 6.12 gives up the connection (after 4 s), which costs more.
 STALL_S = 1.0
-# The kernel itself closes a connection after 5 minutes without requests, not earlier
-# (RPCRDMA_IDLE_DISC_TO).
-_IDLE_S = 290.0
 # So long after a request was done, a connection works: longer than an answer may take.
 _WORKS_S = 3.0
+# So long after its last sign of use, one that is not connected is waited for.
+_RECENT_S = 10.0
 # A path that answered while requests wait is not asked again at once: it is the server.
 _ASK_AGAIN_S = 10.0
 _SILENT_AGAIN_S = 3.0
@@ -87,7 +86,8 @@ class Relocation(NamedTuple):
 @dataclass
 class _Connection:
     """A connection; ``waits_since``: when its requests, or its making, began to wait;
-    ``worked``: when a request was done last; ``not_before``: when it may be moved.
+    ``worked``, ``waited``: when a request was done, or waited, last; ``not_before``:
+    when it may be moved.
     """
 
     key: Key
@@ -97,6 +97,7 @@ class _Connection:
     last_used: Optional[int] = None
     waits_since: Optional[float] = None
     worked: float = -math.inf
+    waited: float = -math.inf
     not_before: float = -math.inf
     was_home: bool = False
 
@@ -105,11 +106,15 @@ class _Connection:
         self.is_connected = now_seen.connected
         self.was_home = self.was_home or self.address == self.home
         same = now_seen.last_used == self.last_used
+        waits = "CONNECTING" in now_seen.state
         if self.is_connected:
             waits = bool(now_seen.pending) and same
-        else:
-            # An attempt that fails at once is not seen: the kernel pauses for 3 s then.
-            waits = "CONNECTING" in now_seen.state or now - self.worked < _IDLE_S
+        if waits:
+            self.waited = now
+        # While it is not connected, nothing shows the requests that wait 3 s for the
+        # next attempt. One that nobody uses is closed after 5 minutes only.
+        recent = now - max(self.waited, self.worked) < _RECENT_S
+        waits = waits or (not self.is_connected and recent)
         if not waits:
             self.waits_since = None
         elif self.waits_since is None:

@@ -51,8 +51,9 @@ def infiniband(kernel: str) -> Iterator[TwoPaths]:
         yield TwoPaths(pair.hypervisor, InfiniBandCables(pair))
 
 
-def _sound(result: dict[str, Any]) -> None:
-    assert (result["error"], result["differences"]) == (None, 0), result
+def _sound(paths: TwoPaths, result: dict[str, Any]) -> None:
+    found = result["error"], result["differences"]
+    assert found == (None, 0), f"{result}\n{paths.log()}"
     assert result["writes"] > 100
 
 
@@ -76,7 +77,7 @@ def test_a_cable_is_pulled_at_each_end(roce: TwoPaths, kernel: str) -> None:
         with roce.writers() as result:
             _pulled(roce, CLIENT, 0)
             _pulled(roce, SERVER, 1)
-        _sound(result)
+        _sound(roce, result)
         shown = roce.said("ovirt-rdma-host nfs paths")
         assert "All 2 paths are up, and all connections use their own." in shown
 
@@ -89,7 +90,7 @@ def test_each_cable_with_each_version(roce: TwoPaths, version: str) -> None:
         for end in ENDS:
             for path in (0, 1):
                 _pulled(roce, end, path)
-    _sound(result)
+    _sound(roce, result)
 
 
 @FAULTS
@@ -100,7 +101,7 @@ def test_infiniband(infiniband: TwoPaths, version: str) -> None:
         for end in ENDS:
             for path in (0, 1):
                 _pulled(infiniband, end, path)
-    _sound(result)
+    _sound(infiniband, result)
 
 
 @FAULTS
@@ -117,7 +118,7 @@ def test_many_cycles(roce: TwoPaths, version: str) -> None:
             time.sleep(chosen.uniform(0, 8))
         # What failed often comes home late.
         roce.waits_for(whole, 1500)
-    _sound(result)
+    _sound(roce, result)
 
 
 @FAULTS
@@ -130,7 +131,7 @@ def test_a_cable_that_flaps(roce: TwoPaths) -> None:
             roce.cables.plug(CLIENT, 0)
             time.sleep(3)
         moves = roce.state()["moves"]
-    _sound(result)
+    _sound(roce, result)
     # It comes home later each time.
     assert moves <= 10
 
@@ -148,7 +149,7 @@ def test_both_cables_out_and_one_back(roce: TwoPaths) -> None:
             assert all(path["fix"] for path in state["paths"])
             roce.cables.plug(CLIENT, 1)
             roce.waits_for(moved)
-        _sound(result)
+        _sound(roce, result)
 
 
 @FAULTS
@@ -164,7 +165,7 @@ def test_the_server_restarts_in_the_middle_of_a_move(
             roce.waits_for(moved)
             roce.cables.plug(SERVER, 0)
             roce.waits_for(whole)
-        _sound(result)
+        _sound(roce, result)
 
 
 @FAULTS
@@ -215,7 +216,7 @@ def test_what_an_administrator_does_meanwhile(roce: TwoPaths) -> None:
             assert set(roce.places()) == {roce.addresses[1]}
             roce.load_policy()
             roce.waits_for(moved)
-        _sound(result)
+        _sound(roce, result)
         # Unmounted while it is away.
         roce.unmount()
         deadline = time.monotonic() + 60
@@ -246,7 +247,7 @@ def test_a_netdev_that_is_renamed(roce: TwoPaths) -> None:
             roce.waits_for(
                 lambda state: whole(state) and state["paths"][1]["netdev"] == "eth1"
             )
-        _sound(result)
+        _sound(roce, result)
 
 
 @FAULTS
@@ -261,7 +262,7 @@ def test_a_host_that_sleeps(roce: TwoPaths) -> None:
             roce.waits_for(moved)
             roce.cables.plug(SERVER, 0)
             roce.waits_for(whole)
-        _sound(result)
+        _sound(roce, result)
 
 
 @FAULTS
@@ -283,7 +284,7 @@ def test_the_daemon_is_killed_in_the_middle_of_a_move(
                 roce.waits_for(moved)
                 roce.cables.plug(SERVER, 0)
                 roce.waits_for(whole)
-        _sound(result)
+        _sound(roce, result)
 
 
 @FAULTS
@@ -296,4 +297,4 @@ def test_a_daemon_that_is_stopped_moves_when_it_goes_on(roce: TwoPaths) -> None:
             time.sleep(5)
             roce.said("pkill -CONT -f 'host unit daemon$'")
             roce.waits_for(moved)
-        _sound(result)
+        _sound(roce, result)

@@ -171,14 +171,20 @@ def test_a_connection_that_is_made_again_and_again_is_asked_for(whole: Played):
     assert (MAIN, A1, A2, SILENT) in whole.seconds(5)
 
 
+def test_an_attempt_that_fails_at_once_is_waited_for_too(whole: Played):
+    """The kernel tries every 3 s, and shows nothing of the requests in between."""
+    whole.silent[A1] = SILENT
+    whole.change(MAIN, state=("BOUND",), pending=None, last_used=None)
+    assert (MAIN, A1, A2, SILENT) in whole.seconds(3)
+
+
 def test_an_idle_connection_that_is_closed_is_no_fault(whole: Played):
-    """After 5 minutes without requests the kernel closes it: nobody is in need."""
-    whole.now += 300
+    for _ in range(12):
+        assert whole.second(works=False) == []
+    whole.silent[A1] = SILENT
     whole.change(MAIN, state=("BOUND",), pending=None, last_used=None)
     assert whole.seconds(60) == []
     assert whole.states() == [UP, UP]
-    whole.server.prove(A2, "", whole.now - 4000)
-    assert whole.server.to_prove(whole.now) is not None
 
 
 def test_nothing_moves_to_an_address_that_does_not_answer(whole: Played):
@@ -442,10 +448,3 @@ def test_a_path_that_was_idle_is_asked_before_it_is_used(whole: Played):
     whole.silent[A2] = "no"
     whole.links[A1] = link(1, problem="eth1 has no link")
     assert whole.second(works=False) == []
-
-
-def test_a_connection_that_ended_and_does_not_come_back_is_asked_for(whole: Played):
-    """The address of the netdev is gone: each attempt fails at once."""
-    whole.silent[A1] = "no route"
-    whole.change(MAIN, state=("BOUND",), pending=None, last_used=None)
-    assert [m.target for m in whole.seconds(4)] == [A2]
