@@ -39,7 +39,8 @@ from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.storage.paths.server import FOREIGN, TRUNKING, Key, Link
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
-# A write to a connection that is connected takes no time.
+# A write to a connection that is connected takes no time, unless a request that is
+# being sent has the lock in that moment: then it is not woken either.
 QUICK_S = 0.4
 _TRY_S = 0.1
 # All attempts of a connection have failed once within this time (5 s of address
@@ -239,7 +240,11 @@ def move(
     }
     done: dict[Key, str] = {}
     try:
-        _gather(writes, done, QUICK_S, clock)
+        begun = clock()
+        _gather(writes, done, _TRY_S, clock)
+        while len(done) < len(writes) and clock() - begun < QUICK_S:
+            _restart(writes, done)
+            _gather(writes, done, _TRY_S, clock)
         waiting = [key for key in wanted if key not in done]
         levers = {key: wanted[key].lever for key in waiting}
         for key in waiting:
@@ -453,8 +458,11 @@ class Proof:
 
     def end(self) -> None:
         """End it."""
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            os.killpg(self._pid, signal.SIGKILL)
+        # It may not have its own session yet.
+        for kill in (os.kill, os.killpg):
+            with contextlib.suppress(ProcessLookupError):
+                kill(self._pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, os.WNOHANG)
 
 

@@ -420,3 +420,35 @@ def test_a_write_that_waits_ends_with_its_parent(root: Path, dstaddr: Path):
     os.waitpid(pid, 0)
     time.sleep(0.3)
     assert _readers_get_nothing(dstaddr)
+
+
+def test_a_lock_that_was_taken_for_a_moment_is_asked_for_again(
+    root: Path, dstaddr: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Nobody wakes a write when a request that was sent frees the lock."""
+    os.mkfifo(dstaddr)
+    begun: list[int] = []
+    begin = moving._Write.begin
+
+    def counted(self: moving._Write) -> None:
+        begun.append(1)
+        begin(self)
+
+    monkeypatch.setattr(moving._Write, "begin", counted)
+    move(root, {KEY: Target(A2, None, A1)})
+    assert len(begun) >= 3
+
+
+def test_a_proof_that_is_ended_at_once_leaves_no_process():
+    for _ in range(10):
+        proof = Proof(MOUNT, A2, lambda *_: time.sleep(60) or "")
+        proof.end()
+        for _ in range(200):
+            try:
+                if os.waitpid(proof._pid, os.WNOHANG) != (0, 0):
+                    break
+            except ChildProcessError:
+                break
+            time.sleep(0.01)
+        else:
+            raise AssertionError("it goes on")
