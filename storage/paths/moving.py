@@ -197,12 +197,12 @@ def take_back(root: Union[str, Path], run: Runner = run_command) -> list[str]:
         with contextlib.suppress(CommandFailed):
             if _FALSE_MAC[:-2] in run(["ip", "-4", "neigh", "show", *place]):
                 run(["ip", "neigh", "del", *place])
+        routes, neighbours = "", ""
         try:
             routes = run(["ip", "route", "show", *_route(address)])
             neighbours = run(["ip", "-4", "neigh", "show", *place])
         except CommandFailed as error:
             # A netdev that is gone has no neighbours.
-            routes, neighbours = "", ""
             if error.returncode is None:
                 left.append(f"a route to {address} may be left: {error}")
         if routes.strip():

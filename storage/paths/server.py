@@ -260,7 +260,12 @@ class Server:
         seen = {
             (one.switch, one.name): one
             for one in transports
-            if one.protocol == RDMA and one.destination in self.paths
+            if one.protocol == RDMA
+            and (
+                one.destination in self.paths
+                # Not readable for once: its home is not forgotten.
+                or (not one.destination and (one.switch, one.name) in self.connections)
+            )
         }
         if {key[0] for key in seen} - {key[0] for key in self.connections}:
             for path in self.paths.values():

@@ -452,3 +452,19 @@ def test_a_proof_that_is_ended_at_once_leaves_no_process():
             time.sleep(0.01)
         else:
             raise AssertionError("it goes on")
+
+
+def test_a_route_is_said_to_be_left_also_without_its_netdev(root: Path):
+    kernel = Kernel()
+
+    def gone(argv: Sequence[str]) -> str:
+        if argv[1:3] == ["route", "del"]:
+            raise CommandFailed("RTNETLINK answers: Operation not permitted", 2)
+        if "neigh" in argv:
+            raise CommandFailed('Cannot find device "eth0"', 1)
+        return kernel.run(argv)
+
+    with Lever(str(root), A1, WITH_LINK, gone):
+        pass
+    (left,) = take_back(root, gone)
+    assert "still unreachable" in left

@@ -448,3 +448,19 @@ def test_a_path_that_was_idle_is_asked_before_it_is_used(whole: Played):
     whole.silent[A2] = "no"
     whole.links[A1] = link(1, problem="eth1 has no link")
     assert whole.second(works=False) == []
+
+
+def test_an_address_that_cannot_be_read_for_once_does_not_lose_the_home():
+    """The kernel frees the text of ``dstaddr`` while others read it."""
+    played = Played(A1)
+    played.seconds(5)
+    played.links[A1] = link(1, problem="eth1 has no link")
+    played.seconds(2)
+    # addr= of the mount follows its main connection.
+    played.server.mounts = (mount(address=A2),)
+    played.change(MAIN, destination=None)
+    played.look()
+    played.change(MAIN, destination=A2)
+    played.links[A1] = link(1)
+    played.seconds(30)
+    assert played.places() == [A1]
