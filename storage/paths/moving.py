@@ -5,8 +5,8 @@ The write to ``dstaddr`` waits for the lock of the connection (XPRT_LOCKED), whi
 free while it is connected. While the kernel tries to connect it holds the lock, and
 hands it from one request to the next: a write that waits may wait without end, as only
 some of the places that free the lock wake it (net/sunrpc/xprt.c, xprt_clear_locked). So
-each write is a process that is killed and started again, ten times a second, to find
-the lock free; and the *lever* makes the attempts fail at once, after which the kernel
+each write is a process that is killed and started again, often, to find the lock
+free; and the *lever* makes the attempts fail at once, after which the kernel
 leaves the lock for 3 s (net/sunrpc/clnt.c, call_connect_status): a route
 ``unreachable`` to the old address and, for RoCE with a link, a false neighbour, which
 ends an RDMA connect that is under way (drivers/infiniband/core/cma.c,
@@ -42,7 +42,8 @@ from ovirt_rdma.storage.transport import NFS_TCP_PORT
 # A write to a connection that is connected takes no time, unless a request that is
 # being sent has the lock in that moment: then it is not woken either.
 QUICK_S = 0.4
-_TRY_S = 0.1
+# Longer each time: on a busy host a process may not get to its write at once.
+_TRY_S, _LONGEST_TRY_S = 0.1, 0.5
 # All attempts of a connection have failed once within this time (5 s of address
 # resolution, RDMA_RESOLVE_TIMEOUT), and its requests have 40 s.
 LEVER_S = 8.0
@@ -240,11 +241,12 @@ def move(
     }
     done: dict[Key, str] = {}
     try:
-        begun = clock()
-        _gather(writes, done, _TRY_S, clock)
+        begun, patience = clock(), _TRY_S
+        _gather(writes, done, patience, clock)
         while len(done) < len(writes) and clock() - begun < QUICK_S:
             _restart(writes, done)
-            _gather(writes, done, _TRY_S, clock)
+            patience = min(_LONGEST_TRY_S, patience * 1.5)
+            _gather(writes, done, patience, clock)
         waiting = [key for key in wanted if key not in done]
         levers = {key: wanted[key].lever for key in waiting}
         for key in waiting:
@@ -261,7 +263,8 @@ def move(
                         for one in pulled:
                             one.again()
                     _restart(writes, done)
-                    _gather(writes, done, _TRY_S, clock)
+                    patience = min(_LONGEST_TRY_S, patience * 1.5)
+                    _gather(writes, done, patience, clock)
     finally:
         for key, write in writes.items():
             if key not in done:
@@ -333,8 +336,9 @@ def prove_address(mount: NfsMount, address: str) -> str:
             break
     if not why and same and version in TRUNKING and address != mount.address:
         why = _mount(_options(mount, version, RDMA), what)
-        found = [m for m in HostReader("/").nfs_mounts() if m.mountpoint == what[1]]
-        same = bool(found) and found[0].address == mount.address
+        # ``mount`` was seen seconds ago; what is shown follows each move.
+        shown = {one.mountpoint: one.address for one in HostReader("/").nfs_mounts()}
+        same = what[1] in shown and shown[what[1]] == shown.get(mount.mountpoint)
         if not why:
             _checked(libc.umount2(what[1].encode(), 0))
     if why:
