@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional
 
-from ovirt_rdma.host.export import RDMA
+from ovirt_rdma.host.export import RDMA, Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import SunrpcTransport
 from ovirt_rdma.storage.paths.state import (
@@ -290,7 +290,10 @@ class Server:
         """
         used = Counter(c.home for k, c in self.connections.items() if k in switch)
         most = math.ceil(len(switch) / len(self.addresses))
-        mounted = {mount.address for mount in self.mounts}
+        # The kernel shows where a mount is, not where it was made: its address is that
+        # of the main connection (fs/nfs/super.c). A source may have the other.
+        sources = {Export.parse(mount.source).server for mount in self.mounts}
+        mounted = sources & {*self.paths} or {m.address or "" for m in self.mounts}
         here = one.destination or self.addresses[0]
         if one.main and len(mounted) == 1:
             here = next((a for a in mounted if a in self.paths), here)

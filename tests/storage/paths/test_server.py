@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Optional
 
 import pytest
@@ -463,4 +464,11 @@ def test_an_address_that_cannot_be_read_for_once_does_not_lose_the_home():
     played.change(MAIN, destination=A2)
     played.links[A1] = link(1)
     played.seconds(30)
+    assert played.places() == [A1]
+
+
+def test_a_mount_that_was_moved_before_the_daemon_began_comes_home():
+    played = Played(A2)
+    played.server.mounts = (replace(mount(address=A2), source=f"{A1}:/vm"),)
+    played.seconds(10)
     assert played.places() == [A1]
