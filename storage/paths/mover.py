@@ -221,11 +221,13 @@ class MovePaths(Task):
             )
             server.see_connections(transports or (), now)
             server.see_links(links, now)
-            if self._ask_for(server, now) or server.to_move(now):
-                self._neighbours = read_neighbours(self._run)
+        # All at once: servers share cables, and none waits for another's answers.
+        if self._ask_all(now) or any(s.to_move(now) for s in self._servers.values()):
+            self._neighbours = read_neighbours(self._run)
+            for addresses, server in self._servers.items():
                 server.see_links(self._links(addresses), self._clock())
-            self._move(server, turn)
-            self._prove(server, now)
+        self._move(turn)
+        self._prove(now)
         self._publish(turn)
 
     def _look_seldom(self, turn: Turn, now: float) -> None:
@@ -281,32 +283,37 @@ class MovePaths(Task):
                 found[address] = link(self._tree, wiring, self._neighbours, address)
         return found
 
-    def _ask_for(self, server: Server, now: float) -> bool:
-        """Ask the addresses that are due, all at once; return whether there were."""
-        wanted = server.to_ask(now)
-        if wanted:
-            for address, silence in self._ask(wanted, server.port).items():
-                server.hear(address, silence, self._clock())
+    def _ask_all(self, now: float) -> bool:
+        """Ask the addresses that are due; return whether there were."""
+        wanted: dict[int, list[tuple[Server, str]]] = {}
+        for server in self._servers.values():
+            for address in server.to_ask(now):
+                wanted.setdefault(server.port, []).append((server, address))
+        for port, asked in wanted.items():
+            answers = self._ask([*dict.fromkeys(address for _, address in asked)], port)
+            for server, address in asked:
+                server.hear(address, answers[address], self._clock())
         return bool(wanted)
 
-    def _move(self, server: Server, turn: Turn) -> None:
+    def _move(self, turn: Turn) -> None:
         now = self._clock()
-        wanted = server.to_move(now)
-        if not wanted:
+        every = [(server, server.to_move(now)) for server in self._servers.values()]
+        targets = {}
+        for server, wanted in every:
+            levers = {address: self._lever(server, address) for address in server.paths}
+            for one in wanted:
+                targets[one.key] = Target(one.target, levers[one.source], one.source)
+        if not targets:
             return
         if self._proof is not None:
             # It may wait for the path that has failed.
             self._proof[1].end()
             self._proof = None
-        levers = {address: self._lever(server, address) for address in server.paths}
-        results = move(
-            self.root,
-            {one.key: Target(one.target, levers[one.source]) for one in wanted},
-        )
-        self._note_moves(server, wanted, results, turn)
-        server.move(
-            wanted, [k for k, why in results.items() if not why], now, time.time()
-        )
+        results = move(self.root, targets)
+        for server, wanted in every:
+            self._note_moves(server, wanted, results, turn)
+            done = [one.key for one in wanted if not results[one.key]]
+            server.move(wanted, done, now, time.time())
 
     def _lever(self, server: Server, address: str) -> Optional[Lever]:
         path = server.paths[address]
@@ -337,18 +344,19 @@ class MovePaths(Task):
             for why in failed:
                 turn.note(f"{exports}: not moved from {source} to {target}: {why}")
 
-    def _prove(self, server: Server, now: float) -> None:
+    def _prove(self, now: float) -> None:
         if self._proof is not None:
-            of, proof = self._proof
-            said = proof.ended() if of is server else None
+            server, proof = self._proof
+            said = proof.ended()
             if said is not None:
                 self._proof = None
                 server.prove(proof.address, said, now)
             return
-        wanted = server.to_prove(now)
-        if wanted is not None:
-            mount, address = wanted
-            self._proof = server, Proof(mount, address)
+        for server in self._servers.values():
+            wanted = server.to_prove(now)
+            if wanted is not None:
+                self._proof = server, Proof(*wanted)
+                return
 
     def _publish(self, turn: Turn) -> None:
         epoch = time.time()

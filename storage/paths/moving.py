@@ -5,8 +5,8 @@ The write to ``dstaddr`` waits for the lock of the connection (XPRT_LOCKED), whi
 free while it is connected. While the kernel tries to connect it holds the lock, and
 hands it from one request to the next: a write that waits may wait without end, as only
 some of the places that free the lock wake it (net/sunrpc/xprt.c, xprt_clear_locked). So
-each write is a process that is killed and started again, ten times a second, to find
-the lock free; and the *lever* makes the attempts fail at once, after which the kernel
+each write is a process that is killed and started again, often, to find the lock
+free; and the *lever* makes the attempts fail at once, after which the kernel
 leaves the lock for 3 s (net/sunrpc/clnt.c, call_connect_status): a route
 ``unreachable`` to the old address and, for RoCE with a link, a false neighbour, which
 ends an RDMA connect that is under way (drivers/infiniband/core/cma.c,
@@ -18,29 +18,32 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Callable, NamedTuple, NoReturn, Optional, Union
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import SWITCHES
-from ovirt_rdma.host.export import RDMA, Export
+from ovirt_rdma.host.export import RDMA, TCP, Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import option_value
 from ovirt_rdma.host.paths import PATHS_LEVER, under
 from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.system.files import write_public
 from ovirt_rdma.host.system.safe_file import read_file
-from ovirt_rdma.storage.paths.server import TRUNKING, Key, Link
+from ovirt_rdma.storage.paths.server import FOREIGN, TRUNKING, Key, Link
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
-# A write to a connection that is connected takes no time.
+# A write to a connection that is connected takes no time, unless a request that is
+# being sent has the lock in that moment: then it is not woken either.
 QUICK_S = 0.4
-_TRY_S = 0.1
+# Longer each time: on a busy host a process may not get to its write at once.
+_TRY_S, _LONGEST_TRY_S = 0.1, 0.5
 # All attempts of a connection have failed once within this time (5 s of address
 # resolution, RDMA_RESOLVE_TIMEOUT), and its requests have 40 s.
 LEVER_S = 8.0
@@ -53,20 +56,40 @@ _FALSE_MAC = "02:00:00:00:00:0{}"
 _RESOLVED = {"REACHABLE", "STALE", "DELAY", "PROBE"}
 
 
-class _Write:
-    """A process that writes an address to a connection's ``dstaddr``."""
+_DSTADDR = "dstaddr"
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+# include/uapi/linux/prctl.h
+_PR_SET_PDEATHSIG = 1
 
-    def __init__(self, path: Path, address: str) -> None:
-        self._path, self._address = path, address
+
+class _Write:
+    """A process that writes an address to the ``dstaddr`` of a connection that has the
+    address ``source``; ``folder``: the connection's.
+    """
+
+    def __init__(self, folder: Path, source: str, address: str) -> None:
+        self._address, self._gone, self._folder = address, 0, -1
+        try:
+            # The numbers in names are given again. A folder that is open is the same
+            # connection's for ever: nothing is in it once that is gone.
+            self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            now = _read_at(self._folder)
+            self._gone = 0 if now in (source, "") else errno.ESTALE
+        except OSError as error:
+            self._gone = error.errno or errno.ENOENT
         self.begin()
 
     def begin(self) -> None:
-        self._pid = os.fork()
-        if self._pid == 0:
-            _write_and_end(self._path, self._address)
+        if not self._gone:
+            parent = os.getpid()
+            self._pid = os.fork()
+            if self._pid == 0:
+                _write_and_end(self._folder, self._address, parent)
 
     def ended(self) -> Optional[int]:
         """Return the errno, 0 if it was written; None while it waits."""
+        if self._gone:
+            return self._gone
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         if pid == 0:
             return None
@@ -74,6 +97,8 @@ class _Write:
 
     def kill(self) -> Optional[int]:
         """End it; return its errno if it had ended, and None if it was killed."""
+        if self._gone:
+            return self._gone
         os.kill(self._pid, signal.SIGKILL)
         for _ in range(100):
             ended = self.ended()
@@ -82,15 +107,29 @@ class _Write:
             time.sleep(0.001)
         return None  # It waits in the kernel, and ends by itself.
 
+    def close(self) -> None:
+        if self._folder >= 0:
+            os.close(self._folder)
 
-def _write_and_end(path: Path, address: str) -> NoReturn:
+
+def _read_at(folder: int) -> str:
+    descriptor = os.open(_DSTADDR, _READ, dir_fd=folder)
+    with os.fdopen(descriptor, "rb") as file:
+        return (file.read() or b"").decode("ascii", "replace").strip("\0\n")
+
+
+def _write_and_end(folder: int, address: str, parent: int) -> NoReturn:
     code = 255
     try:
+        # It may wait for minutes: nobody would know of the address that it writes then.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(code)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = os.open(_DSTADDR, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
         os.write(descriptor, address.encode("ascii"))
         code = 0
     except OSError as error:
@@ -159,12 +198,12 @@ def take_back(root: Union[str, Path], run: Runner = run_command) -> list[str]:
         with contextlib.suppress(CommandFailed):
             if _FALSE_MAC[:-2] in run(["ip", "-4", "neigh", "show", *place]):
                 run(["ip", "neigh", "del", *place])
+        routes, neighbours = "", ""
         try:
             routes = run(["ip", "route", "show", *_route(address)])
             neighbours = run(["ip", "-4", "neigh", "show", *place])
         except CommandFailed as error:
             # A netdev that is gone has no neighbours.
-            routes, neighbours = "", ""
             if error.returncode is None:
                 left.append(f"a route to {address} may be left: {error}")
         if routes.strip():
@@ -179,10 +218,13 @@ def take_back(root: Union[str, Path], run: Runner = run_command) -> list[str]:
 
 
 class Target(NamedTuple):
-    """Where a connection is to go, and the lever that frees it; None if none may."""
+    """Where a connection is to go, the lever that frees it, None if none may, and the
+    address that it has.
+    """
 
     address: str
     lever: Optional[Lever]
+    source: str
 
 
 def move(
@@ -194,16 +236,26 @@ def move(
     was not moved. Takes QUICK_S and LEVER_S at most.
     """
     writes = {
-        key: _Write(under(root, f"{SWITCHES}/{key[0]}/{key[1]}/dstaddr"), to.address)
+        key: _Write(under(root, f"{SWITCHES}/{'/'.join(key)}"), to.source, to.address)
         for key, to in wanted.items()
     }
     done: dict[Key, str] = {}
     try:
-        _gather(writes, done, QUICK_S, clock)
-        levers = [to.lever for key, to in wanted.items() if key not in done]
-        if levers and None not in levers:
+        begun, patience = clock(), _TRY_S
+        _gather(writes, done, patience, clock)
+        while len(done) < len(writes) and clock() - begun < QUICK_S:
+            _restart(writes, done)
+            patience = min(_LONGEST_TRY_S, patience * 1.5)
+            _gather(writes, done, patience, clock)
+        waiting = [key for key in wanted if key not in done]
+        levers = {key: wanted[key].lever for key in waiting}
+        for key in waiting:
+            if levers[key] is None:
+                writes[key].kill()
+                writes.pop(key).close()
+        if len(done) < len(writes):
             with contextlib.ExitStack() as stack:
-                pulled = [stack.enter_context(one) for one in levers if one]
+                pulled = [stack.enter_context(x) for x in {*levers.values()} if x]
                 begun = again = clock()
                 while len(done) < len(writes) and clock() - begun < LEVER_S:
                     if clock() - again >= _AGAIN_S:
@@ -211,11 +263,13 @@ def move(
                         for one in pulled:
                             one.again()
                     _restart(writes, done)
-                    _gather(writes, done, _TRY_S, clock)
+                    patience = min(_LONGEST_TRY_S, patience * 1.5)
+                    _gather(writes, done, patience, clock)
     finally:
         for key, write in writes.items():
             if key not in done:
                 write.kill()
+            write.close()
     late = "the kernel does not take another address while it tries to connect"
     return {key: done.get(key, late) for key in wanted}
 
@@ -246,20 +300,21 @@ def _gather(
 
 
 # include/uapi/linux/sched.h, sys/mount.h
-_CLONE_NEWNS, _MS_REC, _MS_PRIVATE, _AT_FDCWD = 0x00020000, 0x4000, 1 << 18, -100
+_CLONE_NEWNS, _MS_REC, _MS_SLAVE, _AT_FDCWD = 0x00020000, 0x4000, 1 << 19, -100
 _HANDLE_BYTES = 128
-PROOF_S = 20.0
+_MOST_NAMES = 16
+PROOF_S, PROOF_PLACE = 20.0, Path("/run/ovirt-rdma/proof")
 
 
 def prove_address(mount: NfsMount, address: str) -> str:
     """Mount the export of ``mount`` by an ``address`` of its server, and unmount it;
     return "", or why the address is not proven to be the same server's.
 
-    NFS 4.1 and later, another address: the kernel finds out whether it is the server
-    that it has a client of, and shows that client's address then
-    (fs/nfs/nfs4client.c, nfs41_walk_client_list). Otherwise the file handle of the
-    export must be the same; the mount's own address is asked with another minor
-    version, because for the same one the kernel would ask the client that it has.
+    The file handles must be the same for a client of its own (:func:`_asked`). With
+    NFS 4.1 and later, another address is then mounted as the mount itself: the
+    kernel finds out whether it is the server that it has a client of, gives that a
+    connection to the address, and shows that client's address (fs/nfs/nfs4client.c,
+    nfs41_walk_client_list and nfs4_add_trunk).
 
     For a process of its own, which gets a mount namespace of its own: a kill leaves
     nothing. Raises OSError.
@@ -267,32 +322,90 @@ def prove_address(mount: NfsMount, address: str) -> str:
     export, version = Export.maybe(mount.source), mount.version or ""
     if export is None:
         return f"{mount.source} is no export"
-    trunks = version in TRUNKING and address != mount.address
-    if version in TRUNKING and not trunks:
-        version = next(other for other in TRUNKING if other != version)
     libc = ctypes.CDLL(None, use_errno=True)
-    _checked(libc.unshare(_CLONE_NEWNS))
-    _checked(libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))
-    place = Path("/run/ovirt-rdma/proof")
+    _own_mounts(libc)
+    place = PROOF_PLACE
     place.mkdir(0o700, parents=True, exist_ok=True)
-    options = [
-        "ro,soft,nosharecache,timeo=50,retrans=1,retry=0",
-        f"vers={version},proto={RDMA},port={mount.port or NFS_TCP_PORT}",
-        f"sec={option_value(mount.options, 'sec') or 'sys'}",
-        *(["nolock"] if version == "3" else []),
-    ]
     what = [f"{address}:{export.path}", str(place)]
+    why = "each version of NFS that could ask is in use"
+    for options in _asked(mount, HostReader("/").nfs_mounts()):
+        why = _mount(options, what)
+        if not why:
+            same = _is_same(libc, Path(mount.mountpoint), place)
+            _checked(libc.umount2(what[1].encode(), 0))
+            break
+    if not why and same and version in TRUNKING and address != mount.address:
+        why = _mount(_options(mount, version, RDMA), what)
+        # ``mount`` was seen seconds ago; what is shown follows each move.
+        shown = {one.mountpoint: one.address for one in HostReader("/").nfs_mounts()}
+        same = what[1] in shown and shown[what[1]] == shown.get(mount.mountpoint)
+        if not why:
+            _checked(libc.umount2(what[1].encode(), 0))
+    if why:
+        return f"{what[0]} cannot be mounted: {why}"
+    return "" if same else f"{address} {FOREIGN} {mount.source}'s server"
+
+
+def _own_mounts(libc: ctypes.CDLL) -> None:
+    """What is mounted from now on is this process's only. What the host unmounts is
+    unmounted here, or its device would be in use for as long.
+    """
+    _checked(libc.unshare(_CLONE_NEWNS))
+    _checked(libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None))
+
+
+def _asked(mount: NfsMount, mounts: Iterable[NfsMount]) -> list[str]:
+    """Return the options of mounts, to be tried in this order, for which the kernel
+    asks the address. It does not if a client of the same version and protocol has the
+    address, or had it when it was mounted (fs/nfs/client.c, nfs_match_client), and then
+    answers for the server that its connections were moved to. With NFS 3, the file
+    handle comes from the server's mountd in any case. Pure.
+    """
+    if mount.version == "3":
+        return [_options(mount, "3", RDMA)]
+    used = {(other.version, other.protocol) for other in (mount, *mounts)}
+    able = [(version, RDMA) for version in (*reversed(TRUNKING), "4.0")]
+    # For a server that has one version only.
+    able.append((mount.version or "", TCP))
+    return [_options(mount, *one) for one in able if one not in used]
+
+
+def _options(mount: NfsMount, version: str, transport: str) -> str:
+    port = (mount.port if transport == RDMA else None) or NFS_TCP_PORT
+    return ",".join(
+        [
+            "ro,soft,nosharecache,timeo=50,retrans=1,retry=0",
+            f"vers={version},proto={transport},port={port}",
+            f"sec={option_value(mount.options, 'sec') or 'sys'}",
+            *(["nolock"] if version == "3" else []),
+        ]
+    )
+
+
+def _mount(options: str, what: Sequence[str]) -> str:
+    """Mount; return "", or why that is not possible."""
     try:
-        run_command(["mount", "-t", "nfs", "-o", ",".join(options), *what], PROOF_S)
+        run_command(["mount", "-t", "nfs", "-o", options, *what], PROOF_S)
     except CommandFailed as error:
-        return f"{what[0]} cannot be mounted: {error}"
-    if trunks:
-        found = [m for m in HostReader("/").nfs_mounts() if m.mountpoint == str(place)]
-        same = bool(found) and found[0].address == mount.address
-    else:
-        same = _handle(libc, str(place)) == _handle(libc, mount.mountpoint)
-    _checked(libc.umount2(str(place).encode(), 0))
-    return "" if same else f"{address} is not an address of {mount.source}'s server"
+        return str(error)
+    return ""
+
+
+def _is_same(libc: ctypes.CDLL, here: Path, there: Path) -> bool:
+    """Whether two folders are one of a server. What is in it counts too: the file
+    handle of an export's root has nothing but its ``fsid=``, which servers may have in
+    common (fs/nfsd/nfsfh.c, _fh_update).
+    """
+    if _handle(libc, str(here)) != _handle(libc, str(there)):
+        return False
+    names: list[Path] = []
+    with contextlib.suppress(PermissionError):
+        names = sorted(here.iterdir())[:_MOST_NAMES]
+    for name in names:
+        with contextlib.suppress(OSError):
+            if _handle(libc, str(name)) == _handle(libc, str(there / name.name)):
+                return True
+    return not names
 
 
 def _checked(result: int) -> None:
@@ -349,8 +462,11 @@ class Proof:
 
     def end(self) -> None:
         """End it."""
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            os.killpg(self._pid, signal.SIGKILL)
+        # It may not have its own session yet.
+        for kill in (os.kill, os.killpg):
+            with contextlib.suppress(ProcessLookupError):
+                kill(self._pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, os.WNOHANG)
 
 

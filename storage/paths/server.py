@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional
 
-from ovirt_rdma.host.export import RDMA
+from ovirt_rdma.host.export import RDMA, Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import SunrpcTransport
 from ovirt_rdma.storage.paths.state import (
@@ -35,6 +35,9 @@ from ovirt_rdma.storage.paths.state import (
 # that sleeps takes longer, so this alone moves nothing. With what an answer may take, a
 # move begins before Linux 6.12 gives up the connection (after 4 s), which costs more.
 STALL_S = 1.0
+# So long after a request was done, a connection works: longer than an answer may take.
+_WORKS_S = 3.0
+# So long after its last sign of use, one that is not connected is waited for.
 _RECENT_S = 10.0
 # A path that answered while requests wait is not asked again at once: it is the server.
 _ASK_AGAIN_S = 10.0
@@ -47,6 +50,9 @@ _PROVE_AGAIN_S, _PROOF_S = 300.0, 3600.0
 _MOVE_AGAIN_S = 5.0
 # A path that fails again within this time gets its connections back later each time.
 _FLAPPING_S, _LONGEST_RETURN_S = 600.0, 600.0
+
+# Part of what a proof says of an address that is another server's.
+FOREIGN = "is not an address of"
 
 # The versions of NFS with which the kernel gives a client more connections.
 TRUNKING = ("4.1", "4.2")
@@ -130,9 +136,10 @@ class Path:
 
     ``answered``, ``asked``: an RDMA connection, the last times; ``silent``: why the
     last one was not answered; ``proven``: the hardware address that the server had at
-    the proof, None without one; ``refused``: why there is none; ``alive``: a
-    connection works there; ``up_since``: since when it is UP; ``downs``: when it ceased
-    to be
+    the proof, None without one; ``tried``: that of the last proof, good or not;
+    ``refused``: why there is none; ``alive``: a connection worked there, since the link
+    does; ``works``: one does now; ``up_since``: since when it is UP; ``downs``: when it
+    ceased to be
     """
 
     address: str
@@ -142,9 +149,11 @@ class Path:
     asked: float = -math.inf
     silent: str = ""
     proven: Optional[str] = None
+    tried: Optional[str] = None
     refused: str = ""
     prove_after: float = -math.inf
     alive: bool = False
+    works: bool = False
     up_since: Optional[float] = None
     downs: list[float] = field(default_factory=list)
     shown: tuple[str, Optional[float]] = ("", None)
@@ -160,8 +169,10 @@ class Path:
             why = f"no netdev with an RDMA device leads to {self.address}"
             return UNPROVEN, why, f"ip route get {self.address}; rdma link"
         absent = self.proven is not None and self.link.neighbour is None
-        if self.link.problem or self.silent or absent:
-            why = self.link.problem or self.silent
+        # One probe that was lost is nothing where requests are done.
+        silent = "" if self.works else self.silent
+        if self.link.problem or silent or absent:
+            why = self.link.problem or silent
             why = why or f"no machine on {self.link.netdev} has this address"
             return DOWN, why, _FIX_CABLE if self.link.problem else _FIX_SERVER
         if self.proven is None:
@@ -225,7 +236,9 @@ class Server:
                 path.link_since, path.silent = None, ""
             elif path.link_since is None:
                 path.link_since = now
-            path.alive = self._is_alive(path)
+            worked = self._worked(path)
+            path.alive = worked > -math.inf
+            path.works = now - worked <= _WORKS_S
             if path.link and path.link.neighbour is None and path.alive:
                 path.link = path.link._replace(neighbour=path.proven)
             at_work = [c for c in self.at(path.address) if c.is_connected]
@@ -247,7 +260,12 @@ class Server:
         seen = {
             (one.switch, one.name): one
             for one in transports
-            if one.protocol == RDMA and one.destination in self.paths
+            if one.protocol == RDMA
+            and (
+                one.destination in self.paths
+                # Not readable for once: its home is not forgotten.
+                or (not one.destination and (one.switch, one.name) in self.connections)
+            )
         }
         if {key[0] for key in seen} - {key[0] for key in self.connections}:
             for path in self.paths.values():
@@ -272,7 +290,10 @@ class Server:
         """
         used = Counter(c.home for k, c in self.connections.items() if k in switch)
         most = math.ceil(len(switch) / len(self.addresses))
-        mounted = {mount.address for mount in self.mounts}
+        # The kernel shows where a mount is, not where it was made: its address is that
+        # of the main connection (fs/nfs/super.c). A source may have the other.
+        sources = {Export.parse(mount.source).server for mount in self.mounts}
+        mounted = sources & {*self.paths} or {m.address or "" for m in self.mounts}
         here = one.destination or self.addresses[0]
         if one.main and len(mounted) == 1:
             here = next((a for a in mounted if a in self.paths), here)
@@ -284,18 +305,21 @@ class Server:
         """Return the connections that run over a path."""
         return [c for c in self.connections.values() if c.address == address]
 
-    def _is_alive(self, path: Path) -> bool:
-        """Whether a connection works there, and has, since the link does."""
-        return any(
-            c.is_connected
-            and c.waits_since is None
-            and c.worked >= (math.inf if path.link_since is None else path.link_since)
+    def _worked(self, path: Path) -> float:
+        """Return when a connection that waits for nothing has worked there last, if
+        that was since the link does.
+        """
+        since = math.inf if path.link_since is None else path.link_since
+        able = [
+            c.worked
             for c in self.at(path.address)
-        )
+            if c.is_connected and c.waits_since is None and c.worked >= since
+        ]
+        return max(able, default=-math.inf)
 
     def _is_usable(self, path: Path, now: float, fresh_s: float = _FRESH_S) -> bool:
         fresh = now - (path.answered or -math.inf) <= fresh_s
-        return path.judge()[0] == UP and (fresh or path.alive)
+        return path.judge()[0] == UP and not path.silent and (fresh or path.works)
 
     def _is_in_need(self, now: float) -> bool:
         """Whether connections are on a path that is DOWN, or may be."""
@@ -359,7 +383,10 @@ class Server:
         count = Counter(switch for switch, _ in self.connections)
         lacks = min(count.values()) < len(self.addresses)
         for path in self.paths.values():
-            due = now >= path.prove_after
+            # Another hardware address is asked at once: of a NAS, it may be the other
+            # controller.
+            mac = path.link.neighbour if path.link else None
+            due = now >= path.prove_after or mac not in (None, path.tried)
             unproven = path.proven is None or path.judge()[0] == UNPROVEN
             answers = path.answered is not None and not path.silent
             for mount in self.mounts if path.is_linked and answers and due else ():
@@ -375,9 +402,11 @@ class Server:
     def prove(self, address: str, refused: str, now: float) -> None:
         """Take the result of a proof: "", or why the address is not the server's."""
         path = self.paths[address]
-        path.refused = refused
         path.prove_after = now + (_PROVE_AGAIN_S if refused else _PROOF_S)
-        path.proven = None if refused or not path.link else path.link.neighbour
+        path.tried = path.link.neighbour if path.link else None
+        if refused and FOREIGN not in refused and path.proven == path.tried is not None:
+            return  # A mount that failed says nothing against the proof of before.
+        path.refused, path.proven = refused, None if refused else path.tried
 
     def to_move(self, now: float) -> list[Relocation]:
         """Return the connections that are to run over another path now."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 from pathlib import Path
@@ -12,11 +13,14 @@ import pytest
 from support.fakes.fake_root import FakeRoot
 from support.host.daemon_task import TaskRuns
 
+from ovirt_rdma.host.daemon.loop import Turn
+from ovirt_rdma.host.facts.statistics import SunrpcTransport
 from ovirt_rdma.host.paths import PATHS_JSON, PATHS_LEVER, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.policy.store import store
 from ovirt_rdma.storage.paths import mover
 from ovirt_rdma.storage.paths.mover import MovePaths, objection, rules_with_paths
+from ovirt_rdma.storage.paths.moving import Target
 from ovirt_rdma.storage.paths.server import Link
 from ovirt_rdma.storage.paths.state import DOWN, UP, PathsState, read_paths
 
@@ -307,3 +311,43 @@ def test_the_file_is_there_for_all_to_read(host: Host):
     host.run()
     path = host.root.path / PATHS_JSON[1:]
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_two_servers_behind_one_cable_are_moved_at_once(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    """One that takes 8 s does not let the requests of others wait for so long."""
+    host.run()
+    (server,) = host.task._servers.values()
+    other = copy.deepcopy(server)
+    one = SunrpcTransport("switch-7", "xprt-9-rdma", "rdma", A1, main=1, last_used=1)
+    other.see_connections([one], host.now)
+    host.task._servers[A1, A2, "other"] = other  # type: ignore[index]
+    asked: list[list[tuple[str, str]]] = []
+
+    def move(root: str, wanted: dict[tuple[str, str], Target]) -> dict[Any, str]:
+        asked.append(sorted(wanted))
+        return dict.fromkeys(wanted, "")
+
+    monkeypatch.setattr(mover, "move", move)
+    for each in (server, other):
+        each.paths[A1].link = Link("eth0", problem="eth0 has no link")
+    host.task._move(Turn(None, host.runs.said.append, host))
+    assert asked == [[("switch-0", "xprt-0-rdma"), ("switch-7", "xprt-9-rdma")]]
+
+
+def test_a_proof_ends_also_when_its_mount_is_gone(host: Host):
+    """Or the run went on until its deadline, with the policy of its beginning."""
+    host.run()
+    (server,) = host.task._servers.values()
+
+    class Done:
+        address = A2
+
+        def ended(self) -> str:
+            return ""
+
+    host.task._proof = server, Done()  # type: ignore[assignment]
+    host.task._servers = {}
+    host.task._prove(host.now)
+    assert host.task._proof is None

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,13 +88,13 @@ def test_a_connection_takes_the_address_at_once(root: Path, dstaddr: Path):
     dstaddr.write_text("")
     kernel = Kernel()
     lever = Lever(str(root), A1, WITH_LINK, kernel.run)
-    assert move(root, {KEY: Target(A2, lever)}) == {KEY: ""}
+    assert move(root, {KEY: Target(A2, lever, A1)}) == {KEY: ""}
     assert dstaddr.read_text() == A2
     assert kernel.calls == []
 
 
 def test_one_that_is_gone_says_so(root: Path):
-    assert move(root, {KEY: Target(A2, None)}) == {KEY: "No such file or directory"}
+    assert move(root, {KEY: Target(A2, None, A1)}) == {KEY: "No such file or directory"}
 
 
 def _free(kernel: Kernel, dstaddr: Path, when: Callable[[], bool]) -> threading.Thread:
@@ -102,8 +105,11 @@ def _free(kernel: Kernel, dstaddr: Path, when: Callable[[], bool]) -> threading.
     def free() -> None:
         while not when():
             time.sleep(0.01)
-        with dstaddr.open() as file:
-            got.append(file.read())
+        text = ""
+        while not text:  # from a write that was killed before it wrote
+            with dstaddr.open() as file:
+                text = file.read()
+        got.append(text)
 
     got: list[str] = []
     thread = threading.Thread(target=free, daemon=True)
@@ -137,7 +143,7 @@ def test_one_that_connects_is_freed_by_the_lever(
 
     thread = _free(kernel, dstaddr, unreachable)
     lever = Lever(str(root), A1, link, kernel.run)
-    assert move(root, {KEY: Target(A2, lever)}) == {KEY: ""}
+    assert move(root, {KEY: Target(A2, lever, A1)}) == {KEY: ""}
     thread.join(5)
     assert thread.got == [A2]  # type: ignore[attr-defined]
     assert seen == [false]
@@ -152,7 +158,7 @@ def test_one_that_stays_locked_is_given_up_and_nothing_is_left(
     monkeypatch.setattr(moving, "LEVER_S", 2.5)
     kernel = Kernel()
     lever = Lever(str(root), A1, WITH_LINK, kernel.run)
-    (why,) = move(root, {KEY: Target(A2, lever)}).values()
+    (why,) = move(root, {KEY: Target(A2, lever, A1)}).values()
     assert why.startswith("the kernel does not take another address")
     assert kernel.is_clean()
     # Each false neighbour is an event for the attempts under way: another each time.
@@ -172,8 +178,36 @@ def _readers_get_nothing(fifo: Path) -> bool:
 
 def test_without_a_lever_nothing_else_is_touched(root: Path, dstaddr: Path):
     os.mkfifo(dstaddr)
-    (why,) = move(root, {KEY: Target(A2, None)}).values()
+    (why,) = move(root, {KEY: Target(A2, None, A1)}).values()
     assert why
+
+
+def test_one_without_a_lever_does_not_take_it_from_another(root: Path, dstaddr: Path):
+    """Two servers have lost the same cable; a lever serves all at its address."""
+    for place in (dstaddr, dstaddr.parent.parent / "xprt-2-rdma/dstaddr"):
+        place.parent.mkdir(exist_ok=True)
+        os.mkfifo(place)
+    other = "switch-0", "xprt-2-rdma"
+    none = "switch-0", "xprt-3-rdma"
+    (dstaddr.parent.parent / none[1]).mkdir()
+    os.mkfifo(dstaddr.parent.parent / none[1] / "dstaddr")
+    kernel = Kernel()
+    threads = [
+        _free(kernel, dstaddr.parent.parent / key[1] / "dstaddr",
+              lambda: bool(kernel.routes))
+        for key in (KEY, other)
+    ]  # fmt: skip
+    lever = Lever(str(root), A1, WITH_LINK, kernel.run)
+    wanted = {
+        KEY: Target(A2, lever, A1),
+        none: Target(A1, None, A2),
+        other: Target(A2, lever, A1),
+    }
+    results = move(root, wanted)
+    for thread in threads:
+        thread.join(5)
+    assert [bool(results[key]) for key in (KEY, none, other)] == [False, True, False]
+    assert sum(call[1:3] == ["route", "add"] for call in kernel.calls) == 1
 
 
 @pytest.mark.parametrize("call", range(1, 12))
@@ -258,3 +292,193 @@ def test_a_proof_that_hangs_is_ended():
     assert proof.ended() is None
     now[0] = 100.0
     assert proof.ended() == "the proof did not end within 20 s"
+
+
+@pytest.mark.parametrize(
+    ("version", "others", "asked"),
+    [
+        ("4.2", [], ["4.1,proto=rdma", "4.0,proto=rdma", "4.2,proto=tcp"]),
+        ("4.1", [], ["4.2,proto=rdma", "4.0,proto=rdma", "4.1,proto=tcp"]),
+        # Their client would answer, by a connection that may have been moved away.
+        ("4.2", [("4.1", "rdma")], ["4.0,proto=rdma", "4.2,proto=tcp"]),
+        ("4.2", [("4.2", "tcp")], ["4.1,proto=rdma", "4.0,proto=rdma"]),
+        ("4.0", [], ["4.2,proto=rdma", "4.1,proto=rdma", "4.0,proto=tcp"]),
+        ("3", [("4.1", "rdma")], ["3,proto=rdma"]),
+    ],
+)
+def test_an_address_is_asked_by_a_client_of_its_own(version, others, asked):
+    mount = replace(MOUNT, version=version)
+    mounts = [replace(MOUNT, version=v, protocol=p) for v, p in others]
+    options = moving._asked(mount, [mount, *mounts])
+    assert [one.partition("vers=")[2].partition(",port")[0] for one in options] == asked
+
+
+@pytest.fixture
+def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The mounts that a proof makes."""
+    made: list[str] = []
+
+    class Umount:
+        umount2 = staticmethod(lambda *_: 0)
+
+    def run(argv: Sequence[str], _: float) -> str:
+        made.append(argv[4])
+        if "vers=4.1" in argv[4]:
+            raise CommandFailed("mount.nfs: Protocol not supported", 32)
+        return ""
+
+    monkeypatch.setattr(moving, "_own_mounts", lambda libc: None)
+    monkeypatch.setattr(moving, "run_command", run)
+    monkeypatch.setattr(moving.ctypes, "CDLL", lambda *_, **__: Umount)
+    monkeypatch.setattr(moving, "_handle", lambda libc, path: b"the same")
+    monkeypatch.setattr(moving, "PROOF_PLACE", tmp_path / "proof")
+    monkeypatch.setattr(moving.HostReader, "nfs_mounts", lambda self: [MOUNT])
+    return made
+
+
+def test_a_server_without_the_other_version_is_asked_with_another(proof: list[str]):
+    assert moving.prove_address(MOUNT, A1) == ""
+    assert [one.partition("vers=")[2][:3] for one in proof] == ["4.1", "4.0"]
+
+
+def test_the_kernel_that_finds_another_server_is_believed(proof: list[str]):
+    said = moving.prove_address(MOUNT, A2)
+    assert said == f"{A2} is not an address of nas:/vm's server"
+    assert [one.partition("vers=")[2][:3] for one in proof] == ["4.1", "4.0", "4.2"]
+
+
+def test_another_file_handle_is_not_given_a_connection(
+    proof: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    """The mount that gives one is not made."""
+    monkeypatch.setattr(moving, "_handle", lambda libc, path: path.encode())
+    assert "is not an address of" in moving.prove_address(MOUNT, A2)
+    assert len(proof) == 2
+
+
+@pytest.mark.parametrize(
+    ("there", "same"),
+    [
+        ({"": b"root", "domain": b"1", "gone": b""}, True),
+        ({"": b"root", "domain": b"2", "gone": b"2"}, False),
+        ({"": b"root"}, False),
+        ({"": b"other", "domain": b"1"}, False),
+    ],
+)
+def test_two_servers_with_the_same_fsid_are_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there, same
+):
+    """The handle of an export's root is its ``fsid=``."""
+    (tmp_path / "here/domain").mkdir(parents=True)
+    (tmp_path / "here/gone").touch()
+    known = {"here": {"": b"root", "domain": b"1", "gone": b"9"}, "there": there}
+
+    def handle(libc: object, path: str) -> bytes:
+        place, _, name = path[len(str(tmp_path)) + 1 :].partition("/")
+        if name not in known[place]:
+            raise FileNotFoundError
+        return known[place][name]
+
+    monkeypatch.setattr(moving, "_handle", handle)
+    assert moving._is_same(None, tmp_path / "here", tmp_path / "there") is same
+
+
+def test_a_connection_of_others_with_the_same_number_is_not_written(
+    root: Path, dstaddr: Path
+):
+    """The mount is gone, and the kernel has given its numbers to another."""
+    dstaddr.write_text("192.0.2.7\n")
+    (why,) = move(root, {KEY: Target(A2, None, A1)}).values()
+    assert why == os.strerror(errno.ESTALE)
+    assert dstaddr.read_text() == "192.0.2.7\n"
+
+
+def test_a_write_is_tried_again_only_at_the_same_connection(root: Path, dstaddr: Path):
+    os.mkfifo(dstaddr)
+    kernel, old = Kernel(), dstaddr.parent.with_name("gone")
+
+    def run(argv: Sequence[str]) -> str:
+        if argv[1:3] == ["route", "add"]:
+            dstaddr.unlink()
+            dstaddr.parent.rename(old)
+            dstaddr.parent.mkdir()
+            dstaddr.write_text("192.0.2.7\n")
+        return kernel.run(argv)
+
+    lever = Lever(str(root), A1, WITH_LINK, run)
+    (why,) = move(root, {KEY: Target(A2, lever, A1)}).values()
+    assert why == os.strerror(errno.ENOENT)
+    assert dstaddr.read_text() == "192.0.2.7\n"
+
+
+def test_a_write_that_waits_ends_with_its_parent(root: Path, dstaddr: Path):
+    """What a killed run of the daemon has begun would come true much later."""
+    os.mkfifo(dstaddr)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            moving._Write(dstaddr.parent, A1, A2)
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    time.sleep(0.3)
+    assert _readers_get_nothing(dstaddr)
+
+
+def test_a_lock_that_was_taken_for_a_moment_is_asked_for_again(
+    root: Path, dstaddr: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Nobody wakes a write when a request that was sent frees the lock."""
+    os.mkfifo(dstaddr)
+    begun: list[int] = []
+    begin = moving._Write.begin
+
+    def counted(self: moving._Write) -> None:
+        begun.append(1)
+        begin(self)
+
+    monkeypatch.setattr(moving._Write, "begin", counted)
+    move(root, {KEY: Target(A2, None, A1)})
+    assert len(begun) >= 3
+
+
+def test_a_proof_that_is_ended_at_once_leaves_no_process():
+    for _ in range(10):
+        proof = Proof(MOUNT, A2, lambda *_: time.sleep(60) or "")
+        proof.end()
+        for _ in range(200):
+            try:
+                if os.waitpid(proof._pid, os.WNOHANG) != (0, 0):
+                    break
+            except ChildProcessError:
+                break
+            time.sleep(0.01)
+        else:
+            raise AssertionError("it goes on")
+
+
+def test_a_route_is_said_to_be_left_also_without_its_netdev(root: Path):
+    kernel = Kernel()
+
+    def gone(argv: Sequence[str]) -> str:
+        if argv[1:3] == ["route", "del"]:
+            raise CommandFailed("RTNETLINK answers: Operation not permitted", 2)
+        if "neigh" in argv:
+            raise CommandFailed('Cannot find device "eth0"', 1)
+        return kernel.run(argv)
+
+    with Lever(str(root), A1, WITH_LINK, gone):
+        pass
+    (left,) = take_back(root, gone)
+    assert "still unreachable" in left
+
+
+def test_a_move_in_between_does_not_make_the_server_another(
+    proof: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """addr= of each mount follows the main connection."""
+    now = [replace(MOUNT, address=A2, mountpoint=place)
+           for place in (MOUNT.mountpoint, str(tmp_path / "proof"))]  # fmt: skip
+    monkeypatch.setattr(moving.HostReader, "nfs_mounts", lambda self: now)
+    assert moving.prove_address(MOUNT, A2) == ""
+    assert len(proof) == 3

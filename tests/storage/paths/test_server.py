@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Optional
 
 import pytest
@@ -184,6 +185,7 @@ def test_an_idle_connection_that_is_closed_is_no_fault(whole: Played):
     whole.silent[A1] = SILENT
     whole.change(MAIN, state=("BOUND",), pending=None, last_used=None)
     assert whole.seconds(60) == []
+    assert whole.states() == [UP, UP]
 
 
 def test_nothing_moves_to_an_address_that_does_not_answer(whole: Played):
@@ -397,3 +399,76 @@ def test_all_come_home_once_all_is_well(changes):
     played.seconds(700)
     assert played.places() == [A1, A2]
     assert played.shown().is_whole
+
+
+def test_a_proof_that_could_not_be_made_does_not_undo_the_one_before(whole: Played):
+    """The hourly mount fails for a moment: the path can still take connections."""
+    why = f"{A2}:/vm cannot be mounted: Connection timed out"
+    whole.server.prove(A2, why, whole.now)
+    assert whole.states() == [UP, UP]
+    whole.links[A1] = link(1, problem="eth1 has no link")
+    assert [m.target for m in whole.second()] == [A2]
+
+
+def test_a_proof_that_says_foreign_counts(whole: Played):
+    why = f"{A2} is not an address of nas:/vm's server"
+    whole.server.prove(A2, why, whole.now)
+    assert whole.states() == [UP, UNPROVEN]
+
+
+def test_another_hardware_address_is_proven_at_once_and_then_seldom(whole: Played):
+    """A NAS whose address has gone to its other controller."""
+    whole.server.prove(A2, "", whole.now)
+    whole.seconds(600)
+    whole.links[A2] = link(2, neighbour=OTHER)
+    whole.seconds(3)
+    assert whole.states() == [UP, UP]
+    whole.foreign = {A2: f"{A2} is not an address of nas:/vm's server"}
+    whole.links[A2] = link(2, neighbour="02:00:00:00:00:fe")
+    whole.seconds(3)
+    assert whole.states() == [UP, UNPROVEN]
+    whole.foreign = {}
+    whole.seconds(200)
+    assert whole.states() == [UP, UNPROVEN]
+
+
+def test_a_probe_that_is_lost_moves_nothing_that_works(whole: Played):
+    whole.silent[A1] = SILENT
+    whole.server.hear(A1, SILENT, whole.now)
+    assert whole.seconds(30) == []
+    assert whole.states() == [UP, UP]
+    # But nothing is moved there.
+    whole.links[A2] = link(2, problem="eth2 has no link")
+    assert whole.seconds(10) == []
+
+
+def test_a_path_that_was_idle_is_asked_before_it_is_used(whole: Played):
+    """A connection stays CONNECTED on a dead path while nothing is sent."""
+    for _ in range(400):
+        whole.second(works=False)
+    whole.silent[A2] = "no"
+    whole.links[A1] = link(1, problem="eth1 has no link")
+    assert whole.second(works=False) == []
+
+
+def test_an_address_that_cannot_be_read_for_once_does_not_lose_the_home():
+    """The kernel frees the text of ``dstaddr`` while others read it."""
+    played = Played(A1)
+    played.seconds(5)
+    played.links[A1] = link(1, problem="eth1 has no link")
+    played.seconds(2)
+    # addr= of the mount follows its main connection.
+    played.server.mounts = (mount(address=A2),)
+    played.change(MAIN, destination=None)
+    played.look()
+    played.change(MAIN, destination=A2)
+    played.links[A1] = link(1)
+    played.seconds(30)
+    assert played.places() == [A1]
+
+
+def test_a_mount_that_was_moved_before_the_daemon_began_comes_home():
+    played = Played(A2)
+    played.server.mounts = (replace(mount(address=A2), source=f"{A1}:/vm"),)
+    played.seconds(10)
+    assert played.places() == [A1]
