@@ -31,7 +31,7 @@ DAEMON_JSON = "/run/ovirt-rdma/daemon.json"
 HEALTH_JSON = "/run/ovirt-rdma/health.json"
 # The network paths of NFS mounts, as the daemon saw and moved them last.
 PATHS_JSON = "/run/ovirt-rdma/paths.json"
-# What a move of connections has to take back, if it was killed.
+# What has to be undone of a move of connections that was killed.
 PATHS_LEVER = "/run/ovirt-rdma/paths.lever"
 # Processes that ask servers and cannot be ended; only for root.
 PROBES = "/run/ovirt-rdma/probes"

@@ -32,8 +32,8 @@ nfs:
        paths: [{paths}], paths_return: 3{more}}}
 """
 _LEFT = (
-    "ip route show type unreachable; ip neigh show nud permanent | grep 02:00:00; "
-    "ls /run/ovirt-rdma/paths.lever 2> /dev/null; true"
+    "ip route show table all type unreachable proto 186; "
+    "ip neigh show nud permanent | grep 02:00:00; ls /run/ovirt-rdma/paths.lever 2> /dev/null; true"
 )
 
 

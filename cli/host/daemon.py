@@ -63,7 +63,7 @@ from ovirt_rdma.storage.metrics.exporter import (
     write_metrics,
 )
 from ovirt_rdma.storage.paths.mover import MovePaths
-from ovirt_rdma.storage.paths.moving import take_back
+from ovirt_rdma.storage.paths.moving import undo_levers
 
 _TONES = {
     HANGS: "bad",
@@ -110,11 +110,11 @@ class RunDaemon(UnitVerb):
 
 
 class DaemonEnded(UnitVerb):
-    """Take back what a daemon that was killed left in the way of a server's address."""
+    """Undo what a daemon that was killed left in the way of a server's address."""
 
     def run(self, context: Context) -> int:
         as_root("unit daemon-ended", context.root)
-        left = take_back(context.root)
+        left = undo_levers(context.root)
         for sentence in left:
             context.output.message(sentence)
         return 1 if left else 0

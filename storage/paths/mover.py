@@ -26,7 +26,7 @@ from ovirt_rdma.host.system.tree import FileTree, seconds_after_boot
 from ovirt_rdma.storage import rdma_cm_probe
 from ovirt_rdma.storage.health.signs import Probes
 from ovirt_rdma.storage.mounts import prove
-from ovirt_rdma.storage.paths.moving import Lever, Proof, Target, move, take_back
+from ovirt_rdma.storage.paths.moving import Lever, Proof, Target, move, undo_levers
 from ovirt_rdma.storage.paths.observed import (
     LinkEvents,
     Wiring,
@@ -181,7 +181,7 @@ class MovePaths(Task):
 
     def run(self, turn: Turn) -> Result:
         """Keep the connections on paths that work, for RUN_S."""
-        left = take_back(self.root, self._run)
+        left = undo_levers(self.root, self._run)
         if self.interval(turn.policy) is None:
             remove_paths(self.root)
             return Result(self.off, tuple(left))
@@ -208,7 +208,7 @@ class MovePaths(Task):
         return Result(f"{up} of {shown} paths up", (*left, *problems), next_s=0.0)
 
     def _look(self, turn: Turn) -> None:
-        """Look once, and do what is to be done."""
+        """Look once, and act."""
         now = self._clock()
         if now - self._seldom >= _SELDOM_S:
             self._look_seldom(turn, now)
@@ -383,5 +383,5 @@ class MovePaths(Task):
     def end(self) -> None:
         """As :meth:`Task.end`: the state is nobody's any more."""
         with contextlib.suppress(Exception):
-            take_back(self.root, self._run)
+            undo_levers(self.root, self._run)
         remove_paths(self.root)

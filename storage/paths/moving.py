@@ -10,8 +10,8 @@ free; and the *lever* makes the attempts fail at once, after which the kernel
 leaves the lock for 3 s (net/sunrpc/clnt.c, call_connect_status): a route
 ``unreachable`` to the old address and, for RoCE with a link, a false neighbour, which
 ends an RDMA connect that is under way (drivers/infiniband/core/cma.c,
-cma_netevent_callback). It is taken back in any case, and after a kill by
-:func:`take_back`.
+cma_netevent_callback). It is removed again in any case, and after a kill by
+:func:`undo_levers`.
 """
 
 from __future__ import annotations
@@ -160,13 +160,13 @@ class Lever:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        take_back(self._root, self._run)
+        undo_levers(self._root, self._run)
 
     def again(self) -> None:
         """End the attempts that are under way now."""
         if self._link.problem or not self._link.is_ethernet:
             # Without a link an attempt is in its resolution: a false neighbour would
-            # let it go on to nobody.
+            # let it continue to nobody.
             return
         place = [self._address, "dev", self._link.netdev]
         with contextlib.suppress(CommandFailed):
@@ -179,11 +179,12 @@ class Lever:
 
 
 def _route(address: str) -> list[str]:
-    return ["unreachable", f"{address}/32", "proto", _PROTOCOL]
+    # The table that is asked first, before rules and routes of the operator.
+    return ["unreachable", f"{address}/32", "table", "local", "proto", _PROTOCOL]
 
 
-def take_back(root: Union[str, Path], run: Runner = run_command) -> list[str]:
-    """Take back what levers have left on the host below ``root``; return sentences
+def undo_levers(root: Union[str, Path], run: Runner = run_command) -> list[str]:
+    """Undo what levers have left on the host below ``root``; return sentences
     about what could not be.
     """
     marker = under(root, PATHS_LEVER)
@@ -200,7 +201,7 @@ def take_back(root: Union[str, Path], run: Runner = run_command) -> list[str]:
                 run(["ip", "neigh", "del", *place])
         routes, neighbours = "", ""
         try:
-            routes = run(["ip", "route", "show", *_route(address)])
+            routes = run(["ip", "route", "show", "type", *_route(address)])
             neighbours = run(["ip", "-4", "neigh", "show", *place])
         except CommandFailed as error:
             # A netdev that is gone has no neighbours.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Decide over which path each connection to a server runs. Reads and changes nothing:
-what was seen comes in, with its time in seconds after boot, and what is to be asked,
-proven and moved comes out.
+what was seen comes in, with its time in seconds after boot, and what to ask, to prove
+and to move comes out.
 
 A connection of the kernel is moved by its ``dstaddr`` (net/sunrpc/sysfs.c). The kernel
 proves nothing about the new address, so an address gets connections only after it was
@@ -75,7 +75,7 @@ class Link(NamedTuple):
 
 
 class Relocation(NamedTuple):
-    """A connection that is to run over another path."""
+    """A connection, and the path that it will have."""
 
     key: Key
     source: str
@@ -244,7 +244,8 @@ class Server:
             at_work = [c for c in self.at(path.address) if c.is_connected]
             if path.link and at_work and path.proven is None and not path.refused:
                 # The server of the mount itself, or moved there before.
-                path.proven = path.link.neighbour
+                path.proven = path.tried = path.link.neighbour
+                path.prove_after = now + _PROOF_S
             state = path.judge()[0]
             if state != UP:
                 if path.up_since is not None:
@@ -337,7 +338,7 @@ class Server:
         return now >= max(path.up_since + wait, one.not_before)
 
     def to_ask(self, now: float) -> list[str]:
-        """Return the addresses that are to be asked for RDMA now."""
+        """Return the addresses to ask for RDMA now."""
         wanted = []
         need = self._is_in_need(now)
         homes = {c.home for c in self.connections.values() if self._may_return(c, now)}
@@ -372,8 +373,8 @@ class Server:
             path.answered = now
 
     def to_prove(self, now: float) -> Optional[tuple[NfsMount, str]]:
-        """Return a mount, and an address that is to be proven to be of its server; None
-        if there is nothing to prove, or the server is in trouble.
+        """Return a mount, and an address to prove to be of its server; None if there
+        is nothing to prove, or the server is in trouble.
 
         With NFS 4.1 and later, the proof also gives the kernel a connection to the
         address, if the mount may have one more (``max_connect``).
@@ -409,7 +410,7 @@ class Server:
         path.refused, path.proven = refused, None if refused else path.tried
 
     def to_move(self, now: float) -> list[Relocation]:
-        """Return the connections that are to run over another path now."""
+        """Return the connections to move now."""
         wanted: list[Relocation] = []
         load = Counter(c.address for c in self.connections.values())
         for one in self.connections.values() if not self.problem else ():

@@ -271,7 +271,7 @@ def test_a_host_that_sleeps(roce: TwoPaths) -> None:
 def test_the_daemon_is_killed_in_the_middle_of_a_move(
     roce: TwoPaths, after: float
 ) -> None:
-    """Nothing is left, and the next daemon goes on."""
+    """Nothing is left, and the next daemon continues."""
     with roce.mounted():
         with roce.writers() as result:
             roce.cables.pull(SERVER, 0)
@@ -289,7 +289,7 @@ def test_the_daemon_is_killed_in_the_middle_of_a_move(
 
 @FAULTS
 @BOTH
-def test_a_daemon_that_is_stopped_moves_when_it_goes_on(roce: TwoPaths) -> None:
+def test_a_daemon_that_is_stopped_moves_when_it_continues(roce: TwoPaths) -> None:
     with roce.mounted():
         with roce.writers() as result:
             roce.said("pkill -STOP -f 'host unit daemon$'")

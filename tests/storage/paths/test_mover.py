@@ -204,7 +204,7 @@ def test_a_port_that_is_not_active_is_a_path_without_link(host: Host):
     assert host.address("xprt-0-rdma") == A2
 
 
-def test_what_is_known_goes_on_in_another_process(host: Host):
+def test_what_is_known_continues_in_another_process(host: Host):
     host.run()
     carried = pickle.loads(
         pickle.dumps({name: getattr(host.task, name) for name in MovePaths.carried})
@@ -245,19 +245,18 @@ def test_a_mount_over_tcp_is_nobodys_business(host: Host):
     assert host.run().problems == ()
 
 
-def test_what_a_kill_left_is_taken_back_first(host: Host):
+def test_what_a_kill_left_is_undone_first(host: Host):
     marker = host.root.path / PATHS_LEVER[1:]
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.write_text(f"{A1} eth0\n")
     runner = host.root.runner
-    runner.answer(f"ip route del unreachable {A1}/32 proto 186", "")
-    runner.answer(f"ip route show unreachable {A1}/32 proto 186", "")
+    runner.answer(f"ip route del unreachable {A1}/32 table local proto 186", "")
+    runner.answer(f"ip route show type unreachable {A1}/32 table local proto 186", "")
     runner.answer(f"ip -4 neigh show {A1} dev eth0", "")
     host.run()
     assert not marker.exists()
-    assert ("ip", "route", "del", "unreachable", f"{A1}/32", "proto", "186") in (
-        runner.ran
-    )
+    route = f"unreachable {A1}/32 table local proto 186"
+    assert ("ip", "route", "del", *route.split()) in runner.ran
 
 
 def test_a_netdev_that_is_renamed_is_found_again(host: Host):
@@ -337,7 +336,7 @@ def test_two_servers_behind_one_cable_are_moved_at_once(
 
 
 def test_a_proof_ends_also_when_its_mount_is_gone(host: Host):
-    """Or the run went on until its deadline, with the policy of its beginning."""
+    """Or the run lasted until its deadline, with the policy of its beginning."""
     host.run()
     (server,) = host.task._servers.values()
 

@@ -1,29 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Write an address to a connection, free its lock, and take the lever back."""
+"""Write an address to a connection, free its lock, and undo the lever."""
 
 from __future__ import annotations
 
 import errno
 import os
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Union
 
 import pytest
 
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.paths import PATHS_LEVER
-from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.storage.paths import moving
-from ovirt_rdma.storage.paths.moving import Lever, Proof, Target, move, take_back
+from ovirt_rdma.storage.paths.moving import Lever, Proof, Target, move, undo_levers
 from ovirt_rdma.storage.paths.server import Link
 
 A1, A2 = "10.99.0.1", "10.98.0.1"
 KEY = ("switch-0", "xprt-1-rdma")
-ROUTE = ["unreachable", f"{A1}/32", "proto", "186"]
 WITH_LINK = Link("eth0", "rxe0/1")
 
 
@@ -57,6 +58,8 @@ class Kernel:
                 raise CommandFailed("RTNETLINK answers: No such process", 2)
             self.routes.remove(text)
         elif what == ["route", "show"]:
+            assert words[2] == "type"
+            text = " ".join(words[3:])
             return "".join(one for one in self.routes if one == text)
         elif what == ["neigh", "replace"]:
             address, lladdr, mac, *rest = words[2:]
@@ -123,7 +126,7 @@ def _free(kernel: Kernel, dstaddr: Path, when: Callable[[], bool]) -> threading.
     [
         (WITH_LINK, "REACHABLE", True),
         (WITH_LINK, "PROBE", True),
-        # An attempt in its resolution would go on to nobody.
+        # An attempt in its resolution would continue to nobody.
         (WITH_LINK, "INCOMPLETE", False),
         (WITH_LINK._replace(problem="eth0 has no link"), "REACHABLE", False),
         (WITH_LINK._replace(is_ethernet=False), "REACHABLE", False),
@@ -211,9 +214,7 @@ def test_one_without_a_lever_does_not_take_it_from_another(root: Path, dstaddr: 
 
 
 @pytest.mark.parametrize("call", range(1, 12))
-def test_after_a_kill_at_each_call_all_is_taken_back(
-    root: Path, dstaddr: Path, call: int
-):
+def test_after_a_kill_at_each_call_all_is_undone(root: Path, dstaddr: Path, call: int):
     os.mkfifo(dstaddr)
     kernel = Kernel()
     kernel.dies_at = call
@@ -224,12 +225,73 @@ def test_after_a_kill_at_each_call_all_is_taken_back(
     except KeyboardInterrupt:
         pass
     kernel.dies_at = 0
-    assert take_back(root, kernel.run) == []
+    assert undo_levers(root, kernel.run) == []
     assert kernel.is_clean()
     assert not (root / PATHS_LEVER[1:]).exists()
     asked = len(kernel.calls)
-    assert take_back(root, kernel.run) == []
+    assert undo_levers(root, kernel.run) == []
     assert len(kernel.calls) == asked
+
+
+@pytest.fixture
+def real_ip() -> Iterator[Runner]:
+    """The ip of this machine in a network of its own, with a link to 10.99.0.0/24."""
+    holder = subprocess.Popen(["unshare", "-n", "sleep", "60"])
+
+    def run(argv: Sequence[str]) -> str:
+        inside = ["nsenter", "-t", str(holder.pid), "-n", *argv]
+        return run_command(inside)
+
+    try:
+        for _ in range(100):
+            time.sleep(0.05)
+            if _network("self") != _network(holder.pid):
+                break
+        else:
+            pytest.skip("no network namespace can be made here")
+        for line in (
+            "ip link add eth0 type veth peer name eth1",
+            "ip address add 10.99.0.2/24 dev eth0",
+            "ip link set eth1 up",
+            "ip link set eth0 up",
+            f"ip neigh replace {A1} lladdr 52:54:00:99:00:01 dev eth0 nud reachable",
+        ):
+            run(line.split())
+        yield run
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def _network(process: Union[int, str]) -> Path:
+    return Path(f"/proc/{process}/ns/net").readlink()
+
+
+@pytest.mark.parametrize("more", ["", f"ip route add {A1}/32 dev eth0"])
+def test_with_the_real_ip(root: Path, real_ip: Runner, more: str):
+    """Also where the operator has a route to the address: it is not reached either."""
+    if more:
+        real_ip(more.split())
+    before = real_ip(["ip", "route"])
+    with Lever(str(root), A1, WITH_LINK, real_ip):
+        with pytest.raises(CommandFailed, match="No route to host"):
+            real_ip(["ip", "route", "get", A1])
+        assert "02:00:00:00:00:01" in real_ip(["ip", "neigh"])
+    assert "dev eth0" in real_ip(["ip", "route", "get", A1])
+    assert "02:00" not in real_ip(["ip", "neigh"])
+    assert real_ip(["ip", "route"]) == before
+    # What is left is seen.
+    (root / PATHS_LEVER[1:]).write_text(f"{A1} eth0\n")
+    real_ip(f"ip route add unreachable {A1}/32 table local proto 186".split())
+    real_ip(f"ip neigh replace {A1} lladdr 02:00:00:00:00:03 dev eth0".split())
+
+    def stubborn(argv: Sequence[str]) -> str:
+        if "del" in argv:
+            raise CommandFailed("RTNETLINK answers: Operation not permitted", 2)
+        return real_ip(argv)
+
+    assert len(undo_levers(root, stubborn)) == 2
+    assert undo_levers(root, real_ip) == []
 
 
 def test_a_route_and_a_neighbour_of_others_stay(root: Path):
@@ -241,7 +303,7 @@ def test_a_route_and_a_neighbour_of_others_stay(root: Path):
     assert "52:54" in kernel.neighbours[A1]
 
 
-def test_what_cannot_be_taken_back_is_said_and_tried_again(root: Path):
+def test_what_cannot_be_undone_is_said_and_tried_again(root: Path):
     kernel = Kernel()
 
     def stubborn(argv: Sequence[str]) -> str:
@@ -251,11 +313,12 @@ def test_what_cannot_be_taken_back_is_said_and_tried_again(root: Path):
 
     with Lever(str(root), A1, WITH_LINK, stubborn):
         pass
-    (left,) = take_back(root, stubborn)
+    (left,) = undo_levers(root, stubborn)
     assert left == (
-        f"{A1} is still unreachable; fix: ip route del unreachable {A1}/32 proto 186"
+        f"{A1} is still unreachable; fix: ip route del unreachable {A1}/32 table "
+        "local proto 186"
     )
-    assert take_back(root, kernel.run) == []
+    assert undo_levers(root, kernel.run) == []
     assert kernel.is_clean()
 
 
@@ -454,7 +517,7 @@ def test_a_proof_that_is_ended_at_once_leaves_no_process():
                 break
             time.sleep(0.01)
         else:
-            raise AssertionError("it goes on")
+            raise AssertionError("it continues")
 
 
 def test_a_route_is_said_to_be_left_also_without_its_netdev(root: Path):
@@ -469,7 +532,7 @@ def test_a_route_is_said_to_be_left_also_without_its_netdev(root: Path):
 
     with Lever(str(root), A1, WITH_LINK, gone):
         pass
-    (left,) = take_back(root, gone)
+    (left,) = undo_levers(root, gone)
     assert "still unreachable" in left
 
 
