@@ -33,7 +33,8 @@ nfs:
 """
 _LEFT = (
     "ip route show table all type unreachable proto 186; "
-    "ip neigh show nud permanent | grep 02:00:00; ls /run/ovirt-rdma/paths.lever 2> /dev/null; true"
+    "ip neigh show nud permanent | grep 02:00:00; "
+    "ls /run/ovirt-rdma/paths.lever 2> /dev/null; true"
 )
 
 
