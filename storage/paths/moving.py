@@ -467,8 +467,11 @@ class Proof:
         for kill in (os.kill, os.killpg):
             with contextlib.suppress(ProcessLookupError):
                 kill(self._pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, os.WNOHANG)
+        # One that waits in the kernel ends by itself.
+        for _ in range(100):
+            if os.waitpid(self._pid, os.WNOHANG) != (0, 0):
+                break
+            time.sleep(0.001)
 
 
 _OK = "ok"
