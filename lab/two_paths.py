@@ -29,7 +29,7 @@ version: 1
 nfs:
   rules:
     - {{server: {server}, transport: require-rdma,
-       paths: [{paths}], paths_return: 3{more}}}
+       paths: [{paths}], paths_return: 3, readiness_timeout: 30{more}}}
 """
 _LEFT = (
     "ip route show table all type unreachable proto 186; "
