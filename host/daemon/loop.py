@@ -17,6 +17,7 @@ nothing.
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import os
 import pickle
@@ -398,6 +399,10 @@ class Daemon:
 
     def run(self, stop: StopSignal) -> None:
         """Turn until ``stop``, or until the host is not enabled any more."""
+        # The memory that runs share with the daemon stays shared: the garbage
+        # collector writes to each object that it looks at.
+        gc.collect()
+        gc.freeze()
         try:
             while True:
                 seconds = self.turn()

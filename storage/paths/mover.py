@@ -19,7 +19,7 @@ from ovirt_rdma.host.collect.statistics import read_transports
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn
 from ovirt_rdma.host.export import RDMA, Export
 from ovirt_rdma.host.facts.model import NfsMount
-from ovirt_rdma.host.facts.statistics import option_value
+from ovirt_rdma.host.facts.statistics import SunrpcTransport, option_value
 from ovirt_rdma.host.policy.model import NfsRule, Policy, rule_for
 from ovirt_rdma.host.system.commands import Runner, run_command
 from ovirt_rdma.host.system.tree import FileTree, seconds_after_boot
@@ -52,6 +52,8 @@ _SELDOM_S = 5.0
 # An answer takes milliseconds; a Linux server's busy NFS threads answer it too.
 ANSWER_S = 1.5
 _WIRED_AGAIN_S = 60.0
+# So long after a proof its connections have ended.
+_PROOF_GONE_S = 5.0
 
 Ask = Callable[[Sequence[str], int], Mapping[str, str]]
 """Makes an RDMA connection to each address; returns for each "", or why not."""
@@ -141,7 +143,10 @@ class MovePaths(Task):
     changes_host = True
     deadline_s = 90.0
     off = "no rule of the policy has paths"
-    carried = ("_servers", "_wirings", "_wired", "_traffic", "_shares", "_said")
+    carried = (
+        *("_servers", "_wirings", "_wired", "_traffic", "_shares", "_said"),
+        *("_switches", "_proved"),
+    )
 
     def __init__(
         self,
@@ -160,6 +165,9 @@ class MovePaths(Task):
         self._wired = float("-inf")
         self._traffic: dict[str, tuple[int, ...]] = {}
         self._shares: dict[str, float] = {}
+        # The switches of mounts, and when a proof had connections of its own last.
+        self._switches: set[str] = set()
+        self._proved = float("-inf")
         # What the journal has of each path and server.
         self._said: dict[str, str] = {}
         # Of this run only.
@@ -212,7 +220,8 @@ class MovePaths(Task):
         now = self._clock()
         if now - self._seldom >= _SELDOM_S:
             self._look_seldom(turn, now)
-        transports = read_transports(self._tree, [])
+        shown = read_transports(self._tree, [])
+        transports = None if shown is None else self._of_mounts(shown, now)
         for addresses, server in self._servers.items():
             links = self._links(addresses)
             others = self._others.get(addresses, [])
@@ -229,6 +238,18 @@ class MovePaths(Task):
         self._move(turn)
         self._prove(now)
         self._publish(turn)
+
+    def _of_mounts(
+        self, shown: Sequence[SunrpcTransport], now: float
+    ) -> list[SunrpcTransport]:
+        """Return ``shown`` without the connections that a proof makes for its mount: if
+        one was moved, the wrong address would be proven.
+        """
+        if self._proof is not None:
+            self._proved = now
+        if now - self._proved > _PROOF_GONE_S:
+            self._switches = {one.switch for one in shown}
+        return [one for one in shown if one.switch in self._switches]
 
     def _look_seldom(self, turn: Turn, now: float) -> None:
         """Look at what changes with the policy, and by an administrator."""
@@ -302,7 +323,9 @@ class MovePaths(Task):
         for server, wanted in every:
             levers = {address: self._lever(server, address) for address in server.paths}
             for one in wanted:
-                targets[one.key] = Target(one.target, levers[one.source], one.source)
+                lever = levers[one.source]
+                locked = server.connections[one.key].is_connecting
+                targets[one.key] = Target(one.target, lever, one.source, locked)
         if not targets:
             return
         if self._proof is not None:

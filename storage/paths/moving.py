@@ -219,13 +219,14 @@ def undo_levers(root: Union[str, Path], run: Runner = run_command) -> list[str]:
 
 
 class Target(NamedTuple):
-    """Where a connection is to go, the lever that frees it, None if none may, and the
-    address that it has.
+    """Where a connection will go, the lever that frees it, None if none may, the
+    address that it has, and whether the kernel has its lock for an attempt to connect.
     """
 
     address: str
     lever: Optional[Lever]
     source: str
+    is_locked: bool = False
 
 
 def move(
@@ -244,7 +245,8 @@ def move(
     try:
         begun, patience = clock(), _TRY_S
         _gather(writes, done, patience, clock)
-        while len(done) < len(writes) and clock() - begun < QUICK_S:
+        locked = all(wanted[key].is_locked for key in writes if key not in done)
+        while len(done) < len(writes) and clock() - begun < QUICK_S and not locked:
             _restart(writes, done)
             patience = min(_LONGEST_TRY_S, patience * 1.5)
             _gather(writes, done, patience, clock)

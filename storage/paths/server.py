@@ -95,6 +95,7 @@ class _Connection:
     home: str
     is_connected: bool = False
     last_used: Optional[int] = None
+    is_connecting: bool = False
     waits_since: Optional[float] = None
     worked: float = -math.inf
     waited: float = -math.inf
@@ -106,7 +107,7 @@ class _Connection:
         self.is_connected = now_seen.connected
         self.was_home = self.was_home or self.address == self.home
         same = now_seen.last_used == self.last_used
-        waits = "CONNECTING" in now_seen.state
+        waits = self.is_connecting = "CONNECTING" in now_seen.state
         if self.is_connected:
             waits = bool(now_seen.pending) and same
         if waits:
@@ -127,7 +128,9 @@ class _Connection:
 
     @property
     def suspect_at(self) -> float:
-        return math.inf if self.waits_since is None else self.waits_since + STALL_S
+        # An attempt to connect is no slow disk: it is asked for at the next look.
+        patience = 0.0 if self.is_connecting else STALL_S
+        return math.inf if self.waits_since is None else self.waits_since + patience
 
 
 @dataclass

@@ -350,3 +350,38 @@ def test_a_proof_ends_also_when_its_mount_is_gone(host: Host):
     host.task._servers = {}
     host.task._prove(host.now)
     assert host.task._proof is None
+
+
+def test_the_connections_of_a_proof_are_left_alone(host: Host):
+    """A client of its own: moved away, it would prove the wrong address."""
+    host.run()
+    host.task._proof = (next(iter(host.task._servers.values())), Proved())
+    other = "/sys/kernel/sunrpc/xprt-switches/switch-9/xprt-7-rdma"
+    for name, text in (
+        ("dstaddr", A2),
+        ("xprt_state", "state= CONNECTED BOUND"),
+        ("xprt_info", INFO.format(used=1, pending=0, main=1)),
+    ):
+        host.root.write(f"{other}/{name}", text)
+    host.now += 1
+    host.task._look(Turn(None, host.runs.said.append, host))
+    (server,) = host.task._servers.values()
+    assert {key[0] for key in server.connections} == {"switch-0"}
+    # A mount that was made meanwhile is one, soon after the proof.
+    host.task._proof = None
+    host.run()
+    host.run()
+    (server,) = host.task._servers.values()
+    assert {key[0] for key in server.connections} == {"switch-0", "switch-9"}
+
+
+class Proved:
+    """A proof that has not ended."""
+
+    address = A2
+
+    def ended(self) -> Optional[str]:
+        return None
+
+    def end(self) -> None:
+        pass
