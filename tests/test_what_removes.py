@@ -40,6 +40,7 @@ OF_CHECKOUT = {
     "bench/byte_cost/runs.py": "_all",
     "bench/engine_runs.py": "_run_report",
     "bench/hook_cost_program.py": "main",
+    "bench/paths_runs.py": "_daemon",
     "bench/policy_size_program.py": "_load",
     "lab/boot/init": "rm",
     "lab/boot/systemd/prepare": "rm",
