@@ -210,7 +210,7 @@ class TwoPaths:
         )
 
     def places(self) -> list[str]:
-        """Return where the kernel's connections go, by its own account."""
+        """Return where the kernel has connections; one that was cut off ends late."""
         line = "rdma res show cm_id | grep 'state CONNECT.*rpcrdma'; true"
         rows = [row.split() for row in self.said(line).splitlines()]
         found = (row[row.index("dst-addr") + 1].rpartition(":")[0] for row in rows)

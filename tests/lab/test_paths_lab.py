@@ -72,13 +72,17 @@ def _pulled(paths: TwoPaths, end: str, path: int) -> None:
 
 
 @BOTH
-def test_a_cable_is_pulled_at_each_end(roce: TwoPaths, kernel: str) -> None:
-    with roce.mounted("4.2" if kernel == "6.12" else "3"):
-        with roce.writers() as result:
-            _pulled(roce, CLIENT, 0)
-            _pulled(roce, SERVER, 1)
-        _sound(roce, result)
-        shown = roce.said("ovirt-rdma-host nfs paths")
+def test_a_cable_is_pulled_at_each_end(infiniband: TwoPaths, kernel: str) -> None:
+    """The smoke of `make check`. Not with Soft-RoCE: a port that lost its link while it
+    had to answer sometimes receives nothing any more (its counter rcvd_pkts stands
+    still, while the other end sends), so that its path stays DOWN.
+    """
+    with infiniband.mounted("4.2" if kernel == "6.12" else "3"):
+        with infiniband.writers() as result:
+            _pulled(infiniband, CLIENT, 0)
+            _pulled(infiniband, SERVER, 1)
+        _sound(infiniband, result)
+        shown = infiniband.said("ovirt-rdma-host nfs paths")
         assert "All 2 paths are up, and all connections use their own." in shown
 
 
@@ -107,18 +111,18 @@ def test_infiniband(infiniband: TwoPaths, version: str) -> None:
 @FAULTS
 @BOTH
 @pytest.mark.parametrize("version", ["3", "4.2"])
-def test_many_cycles(roce: TwoPaths, version: str) -> None:
+def test_many_cycles(infiniband: TwoPaths, version: str) -> None:
     chosen = random.Random(version)
-    with roce.mounted(version), roce.writers() as result:
+    with infiniband.mounted(version), infiniband.writers() as result:
         for _ in range(CYCLES):
             end, path = chosen.choice(ENDS), chosen.choice((0, 1))
-            roce.cables.pull(end, path)
+            infiniband.cables.pull(end, path)
             time.sleep(chosen.uniform(0, 8))
-            roce.cables.plug(end, path)
+            infiniband.cables.plug(end, path)
             time.sleep(chosen.uniform(0, 8))
         # What failed often comes home late.
-        roce.waits_for(whole, 1500)
-    _sound(roce, result)
+        infiniband.waits_for(whole, 1500)
+    _sound(infiniband, result)
 
 
 @FAULTS
@@ -213,7 +217,8 @@ def test_what_an_administrator_does_meanwhile(roce: TwoPaths) -> None:
             while roce.state() and time.monotonic() < deadline:
                 time.sleep(0.5)
             assert roce.state() == {}
-            assert set(roce.places()) == {roce.addresses[1]}
+            where = roce.said("cat /sys/kernel/sunrpc/xprt-switches/*/*-rdma/dstaddr")
+            assert set(where.split()) == {roce.addresses[1]}
             roce.load_policy()
             roce.waits_for(moved)
         _sound(roce, result)
