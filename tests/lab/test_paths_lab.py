@@ -74,8 +74,8 @@ def _pulled(paths: TwoPaths, end: str, path: int) -> None:
 @BOTH
 def test_a_cable_is_pulled_at_each_end(infiniband: TwoPaths, kernel: str) -> None:
     """The smoke of `make check`. Not with Soft-RoCE: a port that lost its link while it
-    had to answer sometimes receives nothing any more (its counter rcvd_pkts stands
-    still, while the other end sends), so that its path stays DOWN.
+    had to answer sometimes receives nothing any more (its counter rcvd_pkts does not
+    grow, while the other end sends), so that its path stays DOWN.
     """
     with infiniband.mounted("4.2" if kernel == "6.12" else "3"):
         with infiniband.writers() as result:
