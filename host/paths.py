@@ -29,6 +29,10 @@ INTERFACES_JSON = "/run/ovirt-rdma/interfaces.json"
 DAEMON_JSON = "/run/ovirt-rdma/daemon.json"
 # The health of the mounts, as the daemon saw it last.
 HEALTH_JSON = "/run/ovirt-rdma/health.json"
+# The network paths of NFS mounts, as the daemon saw and moved them last.
+PATHS_JSON = "/run/ovirt-rdma/paths.json"
+# What has to be undone of a move of connections that was killed.
+PATHS_LEVER = "/run/ovirt-rdma/paths.lever"
 # Processes that ask servers and cannot be ended; only for root.
 PROBES = "/run/ovirt-rdma/probes"
 # What a run of the exporter of metrics leaves for the next one.

@@ -58,11 +58,15 @@ class IbPair:
     network_manager: bool = False
 
     netdev = "ib0"
-    server_netdev = "ib1"
     address = SERVER_ADDRESSES[0].partition("/")[0]
     address6 = SERVER_ADDRESSES[1].partition("/")[0]
     export = f"{address}:{EXPORT_PATH}"
     export6 = f"[{address6}]:{EXPORT_PATH}"
+
+    @property
+    def server_netdev(self) -> str:
+        """The IPoIB netdev of the server's first port: ``ib1``."""
+        return self.fabric.netdevs[self.fabric.ports]
 
     @property
     def device(self) -> str:
@@ -127,7 +131,7 @@ def ib_pair(
 ) -> Iterator[IbPair]:
     """Boot the pair: addresses set, /srv/data exported over TCP and, if wanted, RDMA.
 
-    ``fabric`` has two HCAs of one port. ``rdma_port`` None: no RDMA listener. ``guest``
+    ``fabric`` has two HCAs. ``rdma_port`` None: no RDMA listener. ``guest``
     is one that is off, for example with systemd or a disk.
 
     With ``network_manager`` (the guest then needs systemd) NetworkManager is running,

@@ -15,7 +15,7 @@ The exit code is 0 for every answer, and 2 for a usage error.
 import json
 import sys
 import time
-from typing import Any
+from typing import Any, Callable
 
 # rdma_cma.h: enum rdma_cm_event_type and enum rdma_port_space.
 ADDR_RESOLVED = 0
@@ -35,15 +35,17 @@ PAUSES_S = (0.0, 0.1, 0.2, 0.4)
 Answer = tuple[str, str]
 
 
-def ask(address: str, port: int) -> Answer:
-    """Connect, and return the verdict and the detail."""
+def ask(address: str, port: int, ready: Callable[[], None] = lambda: None) -> Answer:
+    """Connect, and return the verdict and the detail. Calls ``ready`` once pyverbs is
+    loaded.
+    """
     try:
         from pyverbs import cmid  # noqa: PLC0415 - a missing module is an answer
         from pyverbs.pyverbs_error import PyverbsError  # noqa: PLC0415
     except ImportError as error:
         return "no pyverbs", f"python3-pyverbs cannot be used: {error}"
     finally:
-        print("ready", flush=True)
+        ready()
     answer = ("unknown", "no connection was tried")
     for pause in PAUSES_S:
         time.sleep(pause)
@@ -108,7 +110,9 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 2 or not arguments[1].isdecimal():
         print("usage: rdma_cm_probe.py ADDRESS PORT", file=sys.stderr)
         return 2
-    verdict, detail = ask(arguments[0], int(arguments[1]))
+    verdict, detail = ask(
+        arguments[0], int(arguments[1]), lambda: print("ready", flush=True)
+    )
     print(json.dumps({"verdict": verdict, "detail": detail}), flush=True)
     return 0
 

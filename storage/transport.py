@@ -3,15 +3,18 @@
 a failed mount. Pure.
 
 The options chosen here replace the engine's extra options. VDSM's own class still adds
-its defaults, timeo, retrans, version and nolock.
+its defaults, timeo, retrans, version and nolock; timeo and retrans are raised in what
+it gets for them, so that no option is given twice.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
 from ovirt_rdma.host.export import (
+    DEFAULT_RETRANS,
+    DEFAULT_TIMEOUT,
     PORT,
     RDMA,
     RETRY,
@@ -37,10 +40,16 @@ RPCBIND_PORT = 111
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way to mount: ``transport`` and the extra options that VDSM should use."""
+    """One way to mount: ``transport`` and the extra options that VDSM should use.
+
+    ``least_timeout``, in deciseconds, and ``least_retrans``: what the engine's timeo
+    and retrans are raised to; 0 leaves them.
+    """
 
     transport: str
     extra_options: str
+    least_timeout: int = 0
+    least_retrans: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class Choice:
     ``first`` is None if the export is refused. ``fallback`` is tried if ``first``
     fails because RDMA does not work. ``degraded_by`` says why ``first`` is already a
     fallback; it is empty if it is not. ``fix`` is what would solve that or tell more.
-    ``notes`` name the engine's options that are ignored.
+    ``notes`` name the engine's options that are ignored, and what paths change.
     """
 
     first: Optional[Attempt]
@@ -82,17 +91,31 @@ class Families:
     tcp_ipv6: Optional[bool] = False
 
 
+# The engine's usual values, 30 and 2, fail I/O after 9 s; moving a connection may take
+# as long. With VDSM's own it is 40 s.
+_LONGER = (
+    f"timeo is at least {DEFAULT_TIMEOUT} and retrans {DEFAULT_RETRANS}, because the "
+    "rule has paths: I/O then fails after 40 s or later, and not while a connection is "
+    "moved"
+)
+_NOT_IPV6 = (
+    "the server's address is IPv6, so no connection is moved between the rule's paths"
+)
+
+
 def choose(
     match: Optional[RuleMatch],
     engine: MountOptions,
     families: Families,
     readiness: Optional[Readiness],
+    version: Optional[str] = None,
 ) -> Choice:
     """Choose how an export is mounted.
 
     ``match`` is the policy's winning rule. Without one (None) the options of the
     ``engine`` are used unchanged. ``readiness`` is None if it does not matter: without
-    a rule, or for a rule that says TCP.
+    a rule, or for a rule that says TCP. ``version`` is the engine's: ``"3"``,
+    ``"4.2"``; None for automatic.
 
     Raises OptionsProblem if the engine's port is not a number.
     """
@@ -108,7 +131,7 @@ def choose(
     if readiness is None:
         raise ValueError(f"{rule.title} says {rule.transport}: give the readiness")
     tcp = Attempt(TCP, tcp_options(rule, engine, families.tcp_ipv6))
-    rdma = Attempt(RDMA, rdma_options(rule, engine, families.rdma_ipv6))
+    rdma = Attempt(RDMA, rdma_options(rule, engine, families.rdma_ipv6, version))
     prefers = rule.transport == PREFER_RDMA
     if readiness.verdict == NOT_READY:
         return Choice(
@@ -121,6 +144,13 @@ def choose(
         )
     if readiness.verdict == UNKNOWN:
         by_rule += f"; readiness is unknown ({readiness.reason}), the mount is tried"
+    if rule.paths and families.rdma_ipv6:
+        notes += (_NOT_IPV6,)
+    elif rule.paths:
+        rdma = replace(
+            rdma, least_timeout=DEFAULT_TIMEOUT, least_retrans=DEFAULT_RETRANS
+        )
+        notes += (_LONGER,)
     return Choice(
         rdma, tcp if prefers else None, by_rule, fix=readiness.fix, notes=notes
     )
@@ -164,8 +194,10 @@ def stock_warnings(
     return tuple(warnings)
 
 
-def rdma_options(rule: NfsRule, engine: MountOptions, ipv6: bool) -> str:
-    """Return the extra options of an RDMA mount.
+def rdma_options(
+    rule: NfsRule, engine: MountOptions, ipv6: bool, version: Optional[str] = None
+) -> str:
+    """Return the extra options of an RDMA mount; ``version`` is the engine's.
 
     The rule's options win over the engine's. ``proto=rdma6`` for IPv6, because
     ``rdma`` means IPv4 to mount.nfs; always the port, because a ``Port=`` in
@@ -176,7 +208,21 @@ def rdma_options(rule: NfsRule, engine: MountOptions, ipv6: bool) -> str:
     # What a kind that the rule names requires comes before all others' options.
     kind = kind_of(rule.server_kind)
     engine = MountOptions.parse(kind.options if kind else "").merged(engine)
+    if rule.paths and not ipv6:
+        engine = _for_paths(len(rule.paths), version).merged(engine)
     return _merged(rule, engine, f"proto={netid},port={rule.port},retry=0")
+
+
+def _for_paths(count: int, version: Optional[str]) -> MountOptions:
+    """Return the option for a connection on each of ``count`` paths.
+
+    From NFS 4.1 on, the daemon has the kernel add one for each other address, which
+    proves whose it is, and max_connect allows that (fs/nfs/nfs4client.c,
+    nfs4_set_client; client.c, nfs_init_server, has no use for it). nconnect would make
+    more to the first one, and Linux before 6.9 ignores it for NFS 4 over RDMA.
+    """
+    name = "nconnect" if version in ("3", "4.0") else "max_connect"
+    return MountOptions.parse(f"{name}={count}")
 
 
 def tcp_options(

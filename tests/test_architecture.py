@@ -225,6 +225,7 @@ READS = {
     "host/policy/load.py": "what a person names",
     "storage/benchmark/scratch.py": "its own file, which it has open",
     "storage/health/signs.py": "in a child process that its parent gives up",
+    "storage/paths/moving.py": "of sysfs, in the folder of one connection",
     "vdsm_hooks/after_get_caps/50_ovirt_rdma": "without waiting, to a limit",
     "engine_sdk_tools/conversion/model.py": "its lock",
     "engine_sdk_tools/hosts/ansible.py": "files of this package",

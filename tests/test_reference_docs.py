@@ -163,7 +163,7 @@ host:
   interfaces:
     - {match: {device: "*"}, mtu: auto, transport_mode: auto, tso: auto, port_type: ib}
 nfs:
-  rules: [{server: "*", transport: require-rdma}]
+  rules: [{server: "*", transport: require-rdma, paths: [10.0.0.1, 10.1.0.1]}]
 """
 
 

@@ -125,7 +125,8 @@ def page(text: str) -> str:
 def _allowed(form: Form) -> str:
     if isinstance(form, ListOf):
         item = form.item
-        return f"a list: {'rules' if isinstance(item, Keys) else item.allowed}"
+        count = f" of {form.least} to {form.most}" if form.most else ""
+        return f"a list{count}: {'rules' if isinstance(item, Keys) else item.allowed}"
     if isinstance(form, MapOf):
         return form.shown
     text = form.allowed.replace("*", "\\*")
@@ -197,7 +198,8 @@ def _kind_of(form: Form, found: Meanings) -> tuple[list[str], dict[str, Any]]:
             "additionalProperties": False,
         }
     if isinstance(form, ListOf):
-        return ["array"], {"items": _schema(form.item, found)}
+        length = {"minItems": form.least, "maxItems": form.most} if form.most else {}
+        return ["array"], {"items": _schema(form.item, found), **length}
     if isinstance(form, MapOf):
         return ["object"], {"additionalProperties": _schema(form.item, found)}
     return _number(form) if isinstance(form, Number) else _text(form)

@@ -184,8 +184,9 @@ class Check(EngineVerb, AccessOptions, AllowNone):
         parser.add_argument(
             "--events",
             action="store_true",
-            help="also write an event of the engine for each host with a failed check, "
-            "at most one a day for the same failure; for a timer",
+            help="also write an event of the engine for each host with a failed check "
+            "or a path that is down, at most one a day for the same failure; for a "
+            "timer",
         )
         add_data_center(parser)
         add_host_access(parser)

@@ -62,6 +62,8 @@ from ovirt_rdma.storage.metrics.exporter import (
     render,
     write_metrics,
 )
+from ovirt_rdma.storage.paths.mover import MovePaths
+from ovirt_rdma.storage.paths.moving import undo_levers
 
 _TONES = {
     HANGS: "bad",
@@ -79,6 +81,7 @@ def tasks(root: str, output: Output) -> list[Task]:
         HealthWatch(root),
         FollowPartitions(root, RunReport(output), runs.TOOLS),
         BlockLogins(root),
+        MovePaths(root),
         Recheck(root, runs.TOOLS),
     ]
 
@@ -104,6 +107,17 @@ class RunDaemon(UnitVerb):
             output = context.output
             Daemon(context.root, tasks(context.root, output), output.message).run(stop)
         return 0
+
+
+class DaemonEnded(UnitVerb):
+    """Undo what a daemon that was killed left in the way of a server's address."""
+
+    def run(self, context: Context) -> int:
+        as_root("unit daemon-ended", context.root)
+        left = undo_levers(context.root)
+        for sentence in left:
+            context.output.message(sentence)
+        return 1 if left else 0
 
 
 class ShowDaemon(HostVerb):

@@ -53,6 +53,11 @@ _NFS: Table = (
         "host.nfs.CheckHealth",
     ),
     (
+        "paths",
+        "show the network paths to NFS servers, and the last moves between them",
+        "host.nfs.ShowPaths",
+    ),
+    (
         "mount-options",
         "show the mount options that VDSM passes to mount, and why",
         "host.nfs.ShowOptions",
@@ -122,6 +127,7 @@ _UNIT: Table = (
         "host.daemon.LogInToBlock",
     ),
     ("daemon", "run the daemon", "host.daemon.RunDaemon"),
+    ("daemon-ended", "clean up after the daemon", "host.daemon.DaemonEnded"),
     (
         "installed",
         "report what the installed package lacks",

@@ -3,9 +3,10 @@
 
 ``nfs list`` shows each mount with its transport and the verdict of its rule, and since
 when and why it is degraded. ``nfs health`` asks the server of each mount, by a process
-of its own that may hang in the kernel without harm, and names what is wrong. ``watch``
-shows what the mounts do, until it is ended. ``nfs check`` checks step by step whether
-an export can be mounted over RDMA, which existing mounts prevent what its rule says,
+of its own that may hang in the kernel without harm, and names what is wrong. ``nfs
+paths`` shows what the daemon knows of the network paths to servers. ``watch`` shows
+what the mounts do, until it is ended. ``nfs check`` checks step by step whether an
+export can be mounted over RDMA, which existing mounts prevent what its rule says,
 and how to fix a degraded mount. ``nfs mount-options`` shows the options that VDSM
 passes to mount, and why.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Optional
 
 from ovirt_rdma.cli.command import Ended
@@ -28,6 +30,7 @@ from ovirt_rdma.cli.host.arguments import (
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.host.shown.mounts import (
     print_health,
+    print_paths,
     print_rows,
     rows,
 )
@@ -45,6 +48,8 @@ from ovirt_rdma.cli.parser import (
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.collect.storage import MOUNTINFO
+from ovirt_rdma.host.daemon.loop import NOT_RUNNING, OFF, START, read_daemon
+from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import ExitCode, Problem, UsageProblem
 from ovirt_rdma.host.export import (
     AUTO,
@@ -56,6 +61,7 @@ from ovirt_rdma.host.export import (
     option_string,
 )
 from ovirt_rdma.host.facts.model import Facts, load
+from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
 from ovirt_rdma.host.server_kinds import contradiction, kind_of, remarks
 from ovirt_rdma.host.system.json_codec import plain
@@ -80,6 +86,7 @@ from ovirt_rdma.storage.mounts import (
     remount_fix,
     review_all,
 )
+from ovirt_rdma.storage.paths.state import ServerPaths, read_paths
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
     READY,
@@ -289,6 +296,8 @@ class CheckHealth(HostVerb, AllowNone):
         output = context.output
         policy, _ = policy_in_question(self.policy, context)
         state = looker(context.root).look(policy, self.export, read=True)
+        problems = list(state.problems)
+        paths = read_paths(context.root, problems)
         if self.export and not state.mounts:
             raise Problem(
                 "export-not-mounted",
@@ -296,11 +305,13 @@ class CheckHealth(HostVerb, AllowNone):
                 "ovirt-rdma-host nfs list shows what is",
             )
         if output.for_people:
-            for sentence in state.problems:
+            for sentence in problems:
                 output.message(f"note: {sentence}")
-            print_health(state.mounts, output)
+            print_health(state.mounts, paths, output)
         else:
-            output.document(_HEALTH_KIND, {"worst": state.worst, **plain(state)})
+            content = {"worst": state.worst, **plain(state), "problems": problems}
+            content["paths"] = paths and plain(paths)
+            output.document(_HEALTH_KIND, content)
         return verdict_code(
             self, looked_at=bool(state.mounts), failed=state.worst != HEALTH_OK
         )
@@ -309,6 +320,103 @@ class CheckHealth(HostVerb, AllowNone):
 def looker(root: str) -> Looker:
     """Return what looks at the mounts; tests replace it."""
     return Looker(root)
+
+
+class ShowPaths(HostVerb, AllowNone):
+    """Show the paths; return 0 if all are up and each connection has its own, else
+    3.
+    """
+
+    codes = (
+        "0 all paths are up, and each connection uses its own,\n"
+        "3 that is not so, or unknown, or there are no paths"
+    )
+    examples = ("", "nas1:/export/vm", "-o json")
+    more = (
+        "Shows what the daemon knows of the servers' addresses that the policy\n"
+        "has in 'paths': which can be used, what runs over each, and when and\n"
+        "why connections were last moved to another. Asks no server."
+    )
+
+    export: Optional[Export]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "export",
+            metavar="SERVER:/PATH",
+            type=export_of,
+            nargs="?",
+            help="only the paths of this export",
+        )
+        add_allow_none(parser, "path")
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        output, problems = context.output, list[str]()
+        state = read_paths(context.root, problems)
+        found = state.servers if state else ()
+        if state and self.export:
+            found = tuple(one for one in found if _has(one, self.export))
+            if not found:
+                raise Problem(
+                    "export-without-paths",
+                    f"{self.export} is not mounted with paths on this host",
+                    "ovirt-rdma-host nfs paths shows what is",
+                )
+        reason, fix, wanted = "No mount on this host has paths", "", False
+        if state is None:
+            reason, fix, wanted = _no_paths(context.root)
+        else:
+            problems += state.problems
+        if not output.for_people:
+            content = {
+                "reason": "" if found else reason,
+                "fix": fix,
+                "taken_at": state and state.taken_at,
+                "servers": plain(found),
+                "problems": problems,
+            }
+            output.document("nfs-paths", content)
+        else:
+            for sentence in problems:
+                output.message(f"note: {sentence}")
+            if found:
+                print_paths(found, output)
+            else:
+                output.text(f"{reason}.")
+                output.fix(fix)
+        failed = wanted or not all(one.is_whole for one in found)
+        return verdict_code(self, looked_at=bool(found), failed=failed)
+
+
+def _has(server: ServerPaths, export: Export) -> bool:
+    return any(export.same_as(Export.maybe(one)) for one in server.exports)
+
+
+def _no_paths(root: str) -> tuple[str, str, bool]:
+    """Return why nobody keeps the state of paths; what to do; and whether somebody
+    should.
+    """
+    try:
+        daemon = read_daemon(root)
+    except Problem as problem:
+        return problem.one_line, problem.fix, True
+    if daemon is None and marker_mode(Path(root)) is None:
+        enable = "ovirt-rdma-host enable"
+        return "Nobody watches paths: this host is not enabled", enable, False
+    if daemon is None:
+        return NOT_RUNNING, START, True
+    task = next((one for one in daemon.tasks if one.name == "paths"), None)
+    if task is None:
+        restart = f"systemctl restart {DAEMON_UNIT}"
+        return "The daemon that is running does not know paths", restart, True
+    if task.state == OFF:
+        edit = "add paths to the rule of the server: ovirt-rdma-host policy edit"
+        return "No rule of the policy has paths", edit, False
+    said = f": {task.sentence}" if task.sentence else ""
+    journal = f"journalctl -b -u {DAEMON_UNIT}"
+    return f"The paths are unknown; task paths: {task.state}{said}", journal, True
 
 
 class Watch(HostVerb):
@@ -357,13 +465,14 @@ class Watch(HostVerb):
         while output.is_read and shown != self.count:
             time.sleep(self.interval)
             after = read_statistics(tree, ports=False)
-            found = rows(before, after, read_state(context.root))
+            problems = list(after.problems)
+            health = read_state(context.root)
+            found = rows(before, after, health, read_paths(context.root, problems))
             if output.for_people:
                 output.begin_screen()
-                print_rows(found, after.problems, output)
+                print_rows(found, problems, output)
                 output.show_screen()
             else:
-                problems = list(after.problems)
                 content = {"at": time.time(), "mounts": found, "problems": problems}
                 output.one_of_many("nfs-watch", content)
             before, shown = after, shown + 1
@@ -489,6 +598,7 @@ def _choose(
 ) -> tuple[Choice, tuple[str, ...]]:
     """Return the choice, and warnings about its basis."""
     export, engine = args.export, args.engine_options
+    version = None if args.nfs_version == AUTO else args.nfs_version
     rule = match.rule if match else None
     over_rdma = bool(rule and rule.transport != TCP)
     tls = contradiction(engine, over_rdma)
@@ -501,7 +611,6 @@ def _choose(
         return choice, (*stock_warnings(engine, export.address), *odd)
     if args.facts is None:
         shared = Shared(ProbeContext(HostReader(root), probe))
-        version = None if args.nfs_version == AUTO else args.nfs_version
         # The same decision as in vdsmd, from the same sources.
         named = NamedExport(export, match, engine, version, shared)
         return named.decide(named.ask_server()), odd
@@ -511,7 +620,7 @@ def _choose(
         odd = (f"the address of {export.server} is unknown; IPv4 is assumed", *odd)
     ipv6 = address is not None and is_ipv6(address)
     readiness = steps_from_facts(facts, export.server)
-    return choose(match, engine, Families(ipv6, ipv6), readiness), odd
+    return choose(match, engine, Families(ipv6, ipv6), readiness, version), odd
 
 
 def _passed(attempt: Optional[Attempt], version: Optional[str]) -> Optional[str]:

@@ -18,6 +18,7 @@ from typing import Any, Optional
 from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.shown import runs
+from ovirt_rdma.cli.host.shown.mounts import print_flaws
 from ovirt_rdma.cli.host.shown.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Context, Parser
@@ -61,6 +62,7 @@ from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.lock import holder_of
 from ovirt_rdma.storage.health.state import OK, WORST_FIRST, HealthState, read_state
 from ovirt_rdma.storage.mounts import DEGRADED, NOT_COVERED, MountReview, review_all
+from ovirt_rdma.storage.paths.state import UP, ServerPaths, read_paths
 
 
 def _change_lines(
@@ -176,6 +178,7 @@ class ShowStatus(HostVerb):
         degraded, unknown, problems = _degraded(root, policy)
         kernel, kernel_advice = _kernel_change(root, problems)
         health = read_state(root, problems)
+        paths = read_paths(root, problems)
         said = {one.sentence for one in advice}
         problems += [sentence for sentence in unread if sentence not in said]
         usable = report.policy.problem is None
@@ -189,6 +192,7 @@ class ShowStatus(HostVerb):
             content["changes"] = change_document(changes, digest)
             content["kernel_change"] = kernel
             content["health"] = health and plain(health)
+            content["paths"] = paths and plain(paths)
             content["at_work"] = holder and asdict(holder)
             problems += [changes.problem] if changes.problem else []
             content["problems"] = problems
@@ -197,6 +201,7 @@ class ShowStatus(HostVerb):
         for sentence in problems:
             output.message(f"note: {sentence}")
         shown = count(len(degraded), "mount") if degraded else "none"
+        servers = sorted(paths.servers if paths else (), key=lambda one: one.is_whole)
         output.fields(
             [
                 *_status_lines(report, versions, policy or Policy()),
@@ -204,12 +209,14 @@ class ShowStatus(HostVerb):
                 *([("locked by", str(holder))] if holder else []),
                 ("degraded", f"unknown: {unknown}" if unknown else shown),
                 *([("health", _health_shown(health))] if health else []),
+                *(("paths", _paths_shown(one)) for one in servers),
             ]
         )
         for mount in health.mounts if health else ():
             if mount.state != OK:
                 output.text(f"{mount.export} is {mount.state}: {mount.sentence}.")
                 output.fix(mount.fix)
+        print_flaws(servers, output)
         for review in degraded:
             output.line(f"{review.sentence}.")
             output.fix(review.fix)
@@ -229,6 +236,16 @@ def _health_shown(health: HealthState) -> str:
     counted = Counter(mount.state for mount in health.mounts)
     shown = [f"{counted[state]} {state}" for state in WORST_FIRST if counted[state]]
     return ", ".join(shown) or "no mount"
+
+
+def _paths_shown(server: ServerPaths) -> str:
+    bad = [
+        f"{path.address} {path.state}"
+        + ("" if path.since is None else f" since {when(path.since)}")
+        for path in server.worst_first
+        if path.state != UP
+    ]
+    return f"{server.server}: {server.shown}" + (f" ({', '.join(bad)})" if bad else "")
 
 
 def _in_force(root: str) -> Optional[Policy]:

@@ -30,10 +30,12 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     PolicyInForce,
     health_of,
     loaded_policy,
+    paths_of,
     policy_of,
     status_part,
     with_health,
     with_own_bugs_caught,
+    with_paths,
 )
 from ovirt_rdma.engine_sdk_tools.model import (
     FAIL,
@@ -364,7 +366,8 @@ def _domain_in_use(
         first = _before_a_remount(facts, mount, review)
         fix = _remount_fix(host, report, domain, asked, first)
         cell = replace(cell, fix=fix)
-    cell = with_health(cell, its)
+    paths = (one for one in paths_of(report) if mount.source in one.exports)
+    cell = with_paths(with_health(cell, its), next(paths, None))
     return InUse(host.name, asked, cell, True, proof.transport, proof, review)
 
 

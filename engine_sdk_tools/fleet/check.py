@@ -52,6 +52,8 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     digest_without_drop_ins,
     health_cell,
     hooks_cell,
+    not_reported,
+    paths_cell,
     policy_of,
     status_part,
     versions_of,
@@ -196,12 +198,6 @@ def with_shared_guids(
 # A cell has the first sentences, and of a text of the host so many characters.
 SENTENCES = 3
 _LONGEST = 1000
-
-
-def not_reported(report: HostReport) -> Cell:
-    """Return the cell for data that the host did not report, with the reason."""
-    why = report.problem or "the host did not report its status"
-    return Cell(UNKNOWN, "unknown", why, report.fix)
 
 
 def status_cell(host: Host) -> Cell:
@@ -408,7 +404,7 @@ def servers_cell(report: HostReport, rows: Sequence[StorageConnection]) -> Cell:
 # Make the matrix of ``hosts check``: readiness of hosts for storage over RDMA.
 
 KIND = "hosts"
-STATUS = "status"
+STATUS, PATHS = "status", "paths"
 COLUMNS = (
     STATUS,
     "hooks",
@@ -420,6 +416,7 @@ COLUMNS = (
     "rdma ports",
     "nfs servers",
     "health",
+    PATHS,
 )
 _POLICY, _PORTS = COLUMNS.index("policy"), COLUMNS.index("rdma ports")
 # Characters of a digest to show, without "sha256:": enough to distinguish policies.
@@ -479,6 +476,7 @@ def row_of(
                 ports_cell(report),
                 servers_cell(report, connections),
                 health_cell(report),
+                paths_cell(report),
             ),
             digest_without_drop_ins(report) if loaded.get("loaded") else None,
             report.status is not None and not problem,
@@ -512,6 +510,7 @@ def check(
     A host with another policy than ``policy`` FAILs. Without one, hosts FAIL whose
     policy differs from that of most hosts, or all if there is no majority. The ports of
     hosts FAIL that have an InfiniBand GUID in common. ``policy_file`` has the policy.
+    The column of paths is there if a host has some.
     """
     reference = _reference(rows, policy)
     shared = shared_guids(row.guids for row in rows)
@@ -522,10 +521,13 @@ def check(
             own[_POLICY] = _policy_cell(row, reference, policy_file)
         own[_PORTS] = with_shared_guids(own[_PORTS], row.host.name, shared)
         cells.append(tuple(own))
+    columns: tuple[str, ...] = COLUMNS
+    if all(own[-1].verdict in (NONE, UNKNOWN) for own in cells):
+        columns, cells = columns[:-1], [own[:-1] for own in cells]
     return Matrix(
         KIND,
         tuple(Axis(row.host.name, row.host.id, row.host.address) for row in rows),
-        tuple(Axis(name) for name in COLUMNS),
+        tuple(Axis(name) for name in columns),
         tuple(cells),
         engine.problems,
     )
@@ -569,7 +571,7 @@ def _policy_cell(row: HostRow, reference: _Reference, file: Optional[str]) -> Ce
     return Cell(FAIL, text, f"{has}, {other}", fix)
 
 
-# Write failed checks of hosts as events of the engine.
+# Write failed checks of hosts, and paths that are down, as events of the engine.
 
 # The engine's text in its AppErrors.properties, and its key, if it has no text.
 _KNOWN = re.compile(
@@ -580,31 +582,35 @@ _KNOWN = re.compile(
 
 class HostFailure(NamedTuple):
     """The failed checks of one host: its id and name in the engine, the names of the
-    checks, and a text with sentences and fixes.
+    checks, a text with sentences and fixes, and whether it only warns: of paths.
     """
 
     host: str
     name: str
     checks: tuple[str, ...]
     text: str
+    warns: bool = False
 
 
 def failures(matrix: Matrix) -> tuple[HostFailure, ...]:
-    """Return the hosts with failed checks. A host's status in the engine is left out:
-    the engine has events of its own about that. Pure.
+    """Return the hosts with failed checks, or whose paths warn: the next fault may cut
+    their storage off. A host's status in the engine is left out: the engine has events
+    of its own about that. Pure.
     """
     found = []
     for row, cells in zip(matrix.rows, matrix.cells):
-        names, texts = [], []
+        names, texts, failed = [], [], False
         for column, cell in zip(matrix.columns, cells):
-            if cell.verdict == FAIL and column.name != STATUS:
+            warns = cell.verdict == WARN and column.name == PATHS
+            if warns or (cell.verdict == FAIL and column.name != STATUS):
+                failed |= not warns
                 names.append(column.name)
                 fix = f" (fix: {cell.fix})" if cell.fix else ""
                 text = f"{column.name}: {cell.sentence}{fix}"
                 texts.append(text[:_LONGEST])
         if names:
             text = "; ".join(texts)
-            found.append(HostFailure(row.id, row.name, tuple(names), text))
+            found.append(HostFailure(row.id, row.name, tuple(names), text, not failed))
     return tuple(found)
 
 
@@ -619,14 +625,18 @@ def write_events(
     Raises EngineProblem if the engine does not accept an event for another reason.
     """
     for failure in failed:
-        text = "\0".join((f"{now:%Y-%m-%d}", failure.host, *failure.checks))
+        severity, word = types.LogSeverity.ERROR, "failed"
+        if failure.warns:
+            severity, word = types.LogSeverity.WARNING, "warn"
+        known = (*failure.checks, word) if failure.warns else failure.checks
+        text = "\0".join((f"{now:%Y-%m-%d}", failure.host, *known))
         number = hashlib.sha256(text.encode()).digest()[:4]
         event = types.Event(
             origin=ORIGIN,
-            severity=types.LogSeverity.ERROR,
+            severity=severity,
             # A positive int of Java.
             custom_id=int.from_bytes(number, "big") >> 1 or 1,
-            description=f"ovirt-rdma: checks of {failure.name} failed: {failure.text}",
+            description=f"ovirt-rdma: checks of {failure.name} {word}: {failure.text}",
             # The event does not get that of the request (EventMapper.java:199-201).
             correlation_id=session.correlation_id,
             host=types.Host(id=failure.host),

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import functools
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Optional, Protocol, TypeVar, Union
@@ -43,6 +43,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Host,
     listed,
     status_mistake,
+    worst_of,
 )
 from ovirt_rdma.host.daemon.versions import Loaded, Versions
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
@@ -60,6 +61,8 @@ from ovirt_rdma.host.system.json_codec import (
 from ovirt_rdma.host.system.safe_file import read_named
 from ovirt_rdma.storage.health.state import BROKEN, SLOW, STATES, MountHealth
 from ovirt_rdma.storage.health.state import OK as HEALTHY
+from ovirt_rdma.storage.paths.state import DOWN, Move, PathState, ServerPaths
+from ovirt_rdma.storage.paths.state import STATES as PATH_STATES
 
 # Limit for a host's whole report. The facts of a host with 16 adapters, 128 P_Keys per
 # port and 508 virtual functions have 0.8 MB (bench/large_host.py), most have 30 kB.
@@ -358,6 +361,12 @@ def _parsed(files: PolicyFiles) -> tuple[Optional[Policy], str, str]:
     return policy, digest(policy), ""
 
 
+def not_reported(report: HostReport) -> Cell:
+    """Return the cell for data that the host did not report, with the reason."""
+    why = report.problem or "the host did not report its status"
+    return Cell(UNKNOWN, "unknown", why, report.fix)
+
+
 # Read the health of a host's mounts from its report, and make cells of it.
 
 _MOST_MOUNTS = 3
@@ -393,8 +402,7 @@ def _reported(data: Any) -> Optional[MountHealth]:
 def health_cell(report: HostReport) -> Cell:
     """Return the cell of ``hosts check`` for the health of all mounts of a host."""
     if report.status is None:
-        sentence = report.problem or "the host did not report its status"
-        return Cell(UNKNOWN, "unknown", sentence, report.fix)
+        return not_reported(report)
     found = health_of(report)
     if found is None:
         return Cell(NONE, "-", _NOT_WATCHED)
@@ -421,6 +429,88 @@ def with_health(cell: Cell, health: Optional[MountHealth]) -> Cell:
         sentence=sentence,
         fix=health.fix or (cell.fix if health.state in BROKEN else ""),
     )
+
+
+# The same for the network paths to servers.
+
+_ODD_PATHS = ServerPaths(
+    (), (), problem="the host reports its paths in a form that is unknown here"
+)
+
+
+def _odd_path(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
+    if cls is PathState and values["state"] not in PATH_STATES:
+        return "state", "is unknown"
+    long = (k for k, v in values.items() if isinstance(v, str) and len(v) > _LONGEST)
+    return next(((key, "is too long") for key in long), ("", ""))
+
+
+_PATHS = Records("the paths", _odd_path)
+
+
+def paths_of(report: HostReport) -> tuple[ServerPaths, ...]:
+    """Return the paths to servers that the host reported; none if it keeps none."""
+    servers = status_part(report.status, "paths").get("servers")
+    return tuple(map(_read_paths, servers)) if isinstance(servers, list) else ()
+
+
+def _read_paths(data: Any) -> ServerPaths:
+    found = _known_keys(ServerPaths, data)
+    try:
+        found["last"] = _known_keys(Move, found["last"])
+        found["paths"] = [_known_keys(PathState, one) for one in found["paths"]]
+        return _PATHS.read(ServerPaths, found)
+    except (TypeError, WrongRecord):
+        return _ODD_PATHS
+
+
+def _paths_verdict(server: ServerPaths) -> str:
+    if server.is_whole:
+        return OK
+    down = [path.state == DOWN for path in server.paths]
+    return FAIL if down and all(down) else WARN
+
+
+def paths_cell(report: HostReport) -> Cell:
+    """Return the cell of ``hosts check`` for the network paths of a host."""
+    if report.status is None:
+        return not_reported(report)
+    found = paths_of(report)
+    if not found:
+        return Cell(NONE, "-", "the host keeps no state of network paths")
+    worst = worst_of(map(_paths_verdict, found))
+    text = f"{sum(one.up for one in found)} of {sum(len(one.paths) for one in found)}"
+    bad = [one for one in found if _paths_verdict(one) == worst != OK]
+    sentence = listed([_paths_clause(one) for one in bad], _MOST_MOUNTS, "; ")
+    return Cell(worst, text, sentence or "all paths are up", _paths_fix(bad))
+
+
+def with_paths(cell: Cell, server: Optional[ServerPaths]) -> Cell:
+    """Return a domain's cell on a host, changed if not all its paths are as they should
+    be.
+    """
+    if server is None or server.is_whole:
+        return cell
+    cell = replace(cell, sentence=f"{cell.sentence}; {_paths_clause(server)}")
+    if cell.verdict not in (OK, WARN):
+        return cell
+    return replace(
+        cell,
+        verdict=_paths_verdict(server),
+        text=f"{cell.text}, {server.shown}",
+        fix=cell.fix or _paths_fix([server]),
+    )
+
+
+def _paths_clause(server: ServerPaths) -> str:
+    clause = "; ".join(text for text, _ in server.flaws)
+    return f"{server.server}: {clause}" if server.server else clause
+
+
+def _paths_fix(servers: Iterable[ServerPaths]) -> str:
+    fixes = [fix for server in servers for _, fix in server.flaws]
+    own = "on the host: ovirt-rdma-host nfs paths"
+    return next(filter(None, fixes), own) if fixes else ""
 
 
 # Say which of our hooks the engine lists for a host.

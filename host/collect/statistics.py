@@ -67,6 +67,8 @@ _INFO = {
     "sending_q_len": "sending",
     "pending_q_len": "pending",
     "backlog_q_len": "backlog",
+    "last_used": "last_used",
+    "main_xprt": "main",
 }
 
 

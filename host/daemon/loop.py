@@ -17,6 +17,7 @@ nothing.
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import os
 import pickle
@@ -226,6 +227,9 @@ class Task:
         """
         return self.every_s
 
+    def prepare(self) -> None:
+        """Load, in the daemon itself, what each run would have to load again."""
+
     def run(self, turn: Turn) -> Result:
         """Run once, in a child process. Raises Problem, or anything."""
         raise NotImplementedError
@@ -395,6 +399,10 @@ class Daemon:
 
     def run(self, stop: StopSignal) -> None:
         """Turn until ``stop``, or until the host is not enabled any more."""
+        # The memory that runs share with the daemon stays shared: the garbage
+        # collector writes to each object that it looks at.
+        gc.collect()
+        gc.freeze()
         try:
             while True:
                 seconds = self.turn()
@@ -458,6 +466,8 @@ class Daemon:
         entry.began, entry.asked, entry.killed = self._clock(), None, None
         entry.is_hurried = False
         stored = self._stored_for(entry.task)
+        if entry.task.interval(self._policy_for(entry.task)) is not None:
+            entry.task.prepare()
         try:
             entry.child = self._start(entry.task, stored, self._noted(entry))
         except OSError as error:

@@ -350,6 +350,9 @@ class SunrpcTransport(NamedTuple):
     requests: slots that exist now
     backlog, pending, sending: requests that wait for a slot, for a reply, for the
     transport
+    last_used: when a request was done last, in the kernel's jiffies (net/sunrpc/xprt.c,
+    xprt_schedule_autodisconnect)
+    main: 1 for the connection that its switch was made with, 0 for others
 
     The numbers are None while it is not connected. RDMA connections that are not used
     are closed after five minutes (RPCRDMA_IDLE_DISC_TO): that is no fault.
@@ -366,6 +369,8 @@ class SunrpcTransport(NamedTuple):
     backlog: Optional[int] = None
     pending: Optional[int] = None
     sending: Optional[int] = None
+    last_used: Optional[int] = None
+    main: Optional[int] = None
 
     @property
     def connected(self) -> bool:

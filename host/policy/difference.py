@@ -16,6 +16,7 @@ from ovirt_rdma.host.policy.model import (
     rule_for,
     to_json_dict,
 )
+from ovirt_rdma.host.system.json_codec import plain
 
 # The time of difflib grows with the product of both lengths.
 _MOST_LINES = 3000
@@ -80,7 +81,10 @@ def _differ(change: RuleChange, key: str) -> bool:
 def _shown(rule: Optional[NfsRule], keys: list[str]) -> str:
     if rule is None:
         return "no rule, stock VDSM mounts it"
-    more = [f"{key} {getattr(rule, key) or 'none'}" for key in keys]
+    values = ((key, getattr(rule, key)) for key in keys)
+    more = [
+        f"{key} {_entry(plain(value)) if value else 'none'}" for key, value in values
+    ]
     return ", ".join([f"{rule.transport} by {rule.title}", *more])
 
 

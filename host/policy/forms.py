@@ -439,23 +439,27 @@ class Keys(Form):
 
 
 class ListOf(Form):
-    """A list of values of one form.
+    """A list of values of one form; of ``least`` to ``most`` if these are given.
 
     Entries whose record has a ``noun`` are numbered from 1, and have different names.
     """
 
     noun = "a list"
-    nullable = True
     empty = ()
 
-    def __init__(self, item: Form) -> None:
-        self.item = item
+    def __init__(self, item: Form, least: int = 0, most: int = 0) -> None:
+        self.item, self.least, self.most = item, least, most
+        self.nullable = not least
+        self.allowed = f"{least} to {most} entries" if most else ""
         record = getattr(item, "make", None)
         self.noun_of_entries: str = getattr(record, "noun", "")
 
     def _read(self, value: Any, path: KeyPath, reading: Reading) -> list[Any]:
         if not isinstance(value, (list, tuple)):
             self._refuse_type(value, reading.text(path))
+        if self.most and not self.least <= len(value) <= self.most:
+            sentence = f"has {len(value)}{self.allowed_clause}"
+            reading.refuse(path, "list-length-wrong", sentence)
         found = [
             self.item.read(item, (*path, position), reading)
             for position, item in enumerate(value)

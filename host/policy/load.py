@@ -157,9 +157,16 @@ def with_rule(
     if name and name not in {other.name for other in rest.policy.nfs.rules}:
         rule = {"name": name, **rule}
     # The defaults of policy.yaml are for drop-ins too, so they are not copied.
-    for key, default in rest.defaults.items() if old is not None else ():
-        if key not in rule and getattr(old, key) != default:
-            rule[key] = getattr(old, key)
+    kept = {} if old is None else {key: getattr(old, key) for key in rest.defaults}
+    if transport == TCP:
+        kept.pop("paths", None)
+    elif old is not None and old.transport == TCP:
+        # A rule with TCP had to leave them out.
+        match = rule_for(rest.policy, export)
+        kept["paths"] = match.rule.paths if match else ()
+    for key, default in rest.defaults.items():
+        if key not in rule and kept.get(key, default) != default:
+            rule[key] = kept[key]
     drop_in = _file_name(rest, export, name)
     try:
         new = others.having({drop_in: _text(name or str(export), rule)})
@@ -541,6 +548,7 @@ def parse_policy(
         sources.append(_source(str(folder / name), drop_in, DROP_IN, sources))
     main = _source("", text, POLICY, sources)
     sources.append(main)
+    _check_paths(sources, main)
     errors = {error for source in sources for error in _mistakes(source, main)}
     if errors:
         raise PolicyProblem(where, tuple(sorted(errors, key=_by_line)))
@@ -598,6 +606,40 @@ def _check_options(rule: Given, defaults: Given) -> None:
     if option and not 1 <= (options.number("nconnect") or 0) <= most:
         text = f"{option.text} is out of range; allowed: nconnect=1 to {most}"
         place.refuse("options", "value-out-of-range", text)
+
+
+def _check_paths(sources: Sequence[_Source], main: _Source) -> None:
+    """Note paths of mounts over TCP, and an address in two different lists of paths: a
+    connection would be moved to an address of another server, or back and forth.
+    """
+    whose: dict[str, tuple[list[str], str]] = {}
+    default = main.nfs.get("defaults", {}).get("transport")
+    rules = ((source, rule) for source in sources for rule in source.rules)
+    for number, (source, rule) in enumerate(rules, 1):
+        paths = rule.get("paths", ()) if rule is not None else ()
+        if rule is None or not paths or None in paths:
+            continue
+        written = "transport" in rule.written
+        if (rule.get("transport") if written else default) == TCP:
+            rule.refuse(
+                "paths",
+                "paths-over-tcp",
+                f"are for mounts over RDMA, and transport is {TCP}; remove them, or "
+                "write transport: require-rdma or prefer-rdma",
+            )
+        file = f" in {source.file}" if source.file else ""
+        this = f"{rule.get('name', f'rule {number}')!r}{file}"
+        for position, address in enumerate(paths):
+            others, other = whose.setdefault(address, (paths, this))
+            if others != paths:
+                rule.refuse(
+                    ("paths", position),
+                    "paths-differ",
+                    f"{address} is in other paths in {other}: {', '.join(others)}; "
+                    "write the same list, in the same order, in both rules, or remove "
+                    "an address of another server",
+                )
+                break
 
 
 def _policy(main: _Source, places: Sequence[tuple[_Source, int]]) -> Policy:

@@ -442,12 +442,17 @@ _MAX_READINESS_S = 30
 # On a busy host a helper process needs this long to start.
 _MIN_READINESS_S = 0.1
 _MAX_FAILURE_CACHE_S = 3600
+# One path cannot fail over; a mount has a connection for each.
+_FEWEST_PATHS, _MOST_PATHS = 2, 4
+_MAX_PATHS_RETURN_S = 3600
 
 
 @dataclass(frozen=True)
 class NfsRule(Numbered):
-    """A rule, with the defaults filled in. Timeouts and ``failure_cache`` are in
-    seconds; ``server_kind`` is AUTO or a name of :mod:`ovirt_rdma.host.server_kinds`.
+    """A rule, with the defaults filled in. Timeouts, ``failure_cache`` and
+    ``paths_return`` are in seconds; ``server_kind`` is AUTO or a name of
+    :mod:`ovirt_rdma.host.server_kinds`; ``paths`` are the IPv4 addresses of the server,
+    none if no connection is moved.
     """
 
     noun = "rule"
@@ -477,15 +482,51 @@ class NfsRule(Numbered):
     settle_timeout: float = key(Number(0, MAX_SETTLE_S, fraction=True), 30.0)
     failure_cache: float = key(Number(0, _MAX_FAILURE_CACHE_S, fraction=True), 60.0)
     server_kind: str = key(Text(choices=SERVER_KINDS), AUTO)
+    paths: tuple[str, ...] = key(
+        ListOf(
+            Text("an IPv4 address such as 10.20.1.5", normal=texts.path_address),
+            _FEWEST_PATHS,
+            _MOST_PATHS,
+        ),
+        (),
+    )
+    paths_return: int = key(Number(1, _MAX_PATHS_RETURN_S), 10)
 
 
-RULE = Keys(NfsRule)
-# What decides how an export is mounted. nfs.defaults has it for all rules.
+def _check_nfs_rule(rule: Given) -> None:
+    paths = rule.get("paths", ())
+    for later, first in repeated(enumerate(paths)):
+        sentence = f"{paths[later]} is already in the list, as paths[{first + 1}]"
+        rule.refuse(("paths", later), "path-repeated", f"{sentence}; remove one")
+    network = network_of(rule.get("server", "*"))
+    if network is None or not paths or None in paths:
+        return
+    if not any(ipaddress.ip_address(path) in network for path in paths):
+        rule.refuse(
+            "server",
+            "server-not-a-path",
+            f"{rule['server']} has none of paths, so the mount would use an address "
+            "that is no path; write one of paths, or the server's name",
+        )
+
+
+RULE = Keys(NfsRule, check=_check_nfs_rule)
+# What decides how an export is mounted.
 MOUNTING = {
     name: row
     for name, row in RULE.rows.items()
     if name not in ("name", "server", "path")
 }
+# nfs.defaults has the rest for all rules: paths are of one server.
+_DEFAULTS = Keys(
+    rows={name: row for name, row in MOUNTING.items() if name != "paths"},
+    not_offered={
+        "paths": Sentence(
+            "paths-not-for-defaults",
+            "are of one server, so they are not for nfs.defaults; write them in a rule",
+        )
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -494,7 +535,7 @@ class NfsPolicy:
     in seconds, None if nobody watches the mounts.
     """
 
-    defaults = Key(Keys(rows=MOUNTING))
+    defaults = Key(_DEFAULTS)
     rules: tuple[NfsRule, ...] = key(ListOf(RULE), ())
     health_interval: Optional[int] = key(Number(_MIN_HEALTH_S, _MAX_HEALTH_S), None)
 

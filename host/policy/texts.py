@@ -310,6 +310,44 @@ def _refuse_number(text: str) -> None:
         )
 
 
+# Of future use and broadcast (RFC 1112 section 4, RFC 919 section 7).
+_RESERVED_NETWORK = ipaddress.IPv4Network("240.0.0.0/4")
+# "This network" (RFC 1122 section 3.2.1.3): no host has an address of it.
+_THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
+
+
+def path_address(text: str) -> str:
+    """Return the IPv4 address of a server, to which a connection can be moved.
+
+    The kernel accepts anything there: a mount whose connection got a name or an IPv6
+    address hangs (net/sunrpc/sysfs.c, rpc_sysfs_xprt_dstaddr_store).
+    """
+    try:
+        address = ipaddress.IPv4Address(text)
+        # Python before 3.9.5 takes 010.0.0.1, which may be octal.
+        if str(address) != text:
+            raise ValueError
+    except ValueError:
+        what = "not an IPv4 address in its normal form"
+        if text.count(":") > 1:
+            what = "an IPv6 address, and the kernel moves connections between IPv4 only"
+        elif re.search(r"[/*?\[]", text):
+            what = "no single address"
+        elif re.search("[A-Za-z]", text):
+            what = "a name, and the kernel takes addresses only"
+        raise Refused(
+            "path-not-address", f"{text!r} is {what}; write addresses such as 10.20.1.5"
+        ) from None
+    multiple = address.is_multicast or address in _RESERVED_NETWORK
+    if multiple or address.is_loopback or address in _THIS_NETWORK:
+        raise Refused(
+            "path-not-of-server",
+            f"{text} is not the address of a server: it is unspecified, loopback, "
+            "multicast, reserved or broadcast; write one that the server has",
+        )
+    return text
+
+
 def export_path(text: str) -> str:
     """Return a path or glob that can match the path of an export."""
     if text[0] not in "/*?[":

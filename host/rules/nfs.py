@@ -3,8 +3,9 @@
 
 NFSRDMA-01 to -03 check the host's requirements: a missing one is a failure if the
 policy or an existing mount uses RDMA, else a warning. SUBNET-01 looks at RDMA ports in
-one network. The other rules look at the mounts over RDMA. Their subject is the export:
-mounts of one export, which are rare, count once.
+one network, NFS-PATHS-01 at the paths of the policy. The other rules look at the mounts
+over RDMA. Their subject is the export: mounts of one export, which are rare, count
+once.
 """
 
 from __future__ import annotations
@@ -59,6 +60,9 @@ _OTHERS = "bnxt_en cxgb4 qede be2net vmw_pvrdma erdma hns3 hns rdma_rxe"
 WITH_REGISTRATION = frozenset(f"{_NVIDIA_AND_INTEL} {_OTHERS}".split())
 # Drivers whose devices do not set it.
 WITHOUT_REGISTRATION = frozenset(("ib_qib", "ib_mthca", "efa", "usnic_verbs"))
+
+
+_SWITCHES = "/sys/kernel/sunrpc/xprt-switches"
 
 
 def _module(view: View) -> Iterator[Finding]:
@@ -217,6 +221,81 @@ def _subnets(view: View) -> Iterator[Finding]:
             yield about.passes(f"{shown}, and each answers ARP for its own only")
 
 
+def _paths(view: View) -> Iterator[Finding]:
+    """Yield findings: each of the policy's paths has an RDMA port of its own, and this
+    kernel lets connections be moved.
+    """
+    wanted = dict.fromkeys(one.paths for one in view.policy.nfs.rules if one.paths)
+    activity, netdevs = view.facts.activity, view.facts.netdevs
+    # Without the module there is no such folder, and no mount either.
+    shown = activity is None or activity.connections is not None
+    if wanted and not shown and is_loaded(view.facts.modules, "sunrpc"):
+        yield About(PATHS.id).fails(
+            f"this kernel has no {_SWITCHES}, so no connection can be moved to another "
+            "path",
+            "boot Linux 5.15 or later, or the latest kernel of EL9",
+        )
+    for paths in wanted:
+        taken: _Taken = {}
+        for address in paths:
+            about = About(PATHS.id, address)
+            yield (
+                _path(view, about, address, taken)
+                if netdevs
+                else about.skips("the netdevs of this host are unknown")
+            )
+
+
+# Of RDMA ports, the path that they lead to: its address and subnet.
+_Taken = dict[tuple[Optional[str], Optional[int]], tuple[str, ipaddress.IPv4Network]]
+_OF_ITS_OWN = "give each path a subnet, and a netdev on an RDMA port, of its own"
+
+
+def _path(
+    view: View,
+    about: About,
+    address: str,
+    taken: _Taken,
+) -> Finding:
+    """Return the finding of one path; ``taken`` has the RDMA ports of those before it,
+    and gets its own.
+    """
+    reached = [
+        (own.network, netdev)
+        for netdev in view.facts.netdevs
+        for own in map(parsed_address, netdev.addresses)
+        if isinstance(own, ipaddress.IPv4Interface)
+        and ipaddress.IPv4Address(address) in own.network
+    ]
+    if not reached:
+        return about.warns(
+            "no netdev has an address in its subnet, so routers are between: paths "
+            "were tested without routers only",
+            _OF_ITS_OWN,
+        )
+    subnet, netdev = max(reached, key=lambda one: one[0].prefixlen)
+    ports = [
+        (one.rdma_device, one.rdma_port)
+        for one in view.below(netdev.name)
+        if one.rdma_device
+    ]
+    if not ports:
+        return about.fails(
+            f"{netdev.name}, its netdev, is on no RDMA port", _OF_ITS_OWN
+        )
+    device, number = ports[0]
+    by = f"{netdev.name} ({device}/{number})"
+    other, others = next((taken[port] for port in ports if port in taken), (None, None))
+    if other:
+        same = f"the same subnet ({subnet})" if subnet == others else "another subnet"
+        return about.fails(
+            f"{by} leads to it and to {other}, in {same}: one cable for two paths",
+            _OF_ITS_OWN,
+        )
+    taken.update(dict.fromkeys(ports, (address, subnet)))
+    return about.passes(f"{by} leads to it, and to no path before it")
+
+
 MODULE = Rule("NFSRDMA-01", _module)
 REGISTRATION = each(
     "NFSRDMA-02",
@@ -230,7 +309,8 @@ SUBNETS = Rule(
     "no two netdevs of RDMA ports are known in one network",
     rdma=True,
 )
-REQUIREMENTS = (MODULE, REGISTRATION, PORT, SUBNETS)
+PATHS = Rule("NFS-PATHS-01", _paths, "no rule of the policy has paths")
+REQUIREMENTS = (MODULE, REGISTRATION, PORT, SUBNETS, PATHS)
 
 
 @dataclass(frozen=True)
@@ -410,7 +490,6 @@ def _connections_of(
     return tuple(c for c in activity.connections if c.destination == address)
 
 
-_SWITCHES = "/sys/kernel/sunrpc/xprt-switches"
 _REMOUNT = "all mounts of the server must be mounted again"
 _FIXES = "boot a kernel with the fixes of March 2026"
 _UNBLOCK = f"mount without nconnect ({_REMOUNT}), or {_FIXES}"

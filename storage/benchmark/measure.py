@@ -183,7 +183,7 @@ class Measuring:
         ipv6 = any(":" in address for address in self.addresses[:1])
         make = rdma_options if setting.transport == RDMA else tcp_options
         text = make(self.rule, MountOptions.parse(""), ipv6)
-        extra = MountOptions.parse(text).without("nconnect")
+        extra = MountOptions.parse(text).without("nconnect", "max_connect")
         if setting.nconnect > 1:
             extra = extra.merged(MountOptions.parse(f"nconnect={setting.nconnect}"))
         return option_string(setting.version, str(extra))

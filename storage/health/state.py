@@ -8,22 +8,13 @@ than the unit's interval allows is stale: it says nothing about the mounts of no
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
-from ovirt_rdma.host.paths import HEALTH_JSON, under
-from ovirt_rdma.host.system.files import not_written, write_atomically
-from ovirt_rdma.host.system.json_codec import (
-    Envelope,
-    Records,
-    WrongRecord,
-    json_value,
-    plain,
-)
-from ovirt_rdma.host.system.tree import FileTree, Problems, seconds_after_boot
+from ovirt_rdma.host.paths import HEALTH_JSON
+from ovirt_rdma.host.system.json_codec import Envelope
+from ovirt_rdma.host.system.state_file import StateFile
 
 # A mount answers; it answers late, or its connection waits; it does not answer, but may
 # do so again; its I/O fails, or cannot succeed before somebody acts.
@@ -43,9 +34,6 @@ SERVER, PATH, SLOTS, FABRIC, HOST = "server", "path", "slots", "fabric", "host"
 # The reasons for which TCP is a way round: the server answered it.
 _ONLY_RDMA = ("listener-gone", "rdma-lost", "fabric-lost")
 
-HEALTH = Envelope("health")
-_FILE_MODE = 0o644
-_FOLDER_MODE = 0o755
 # A look may take this many seconds longer than the interval: servers are asked.
 _LOOK_S = 15.0
 _INTERVALS = 2
@@ -134,63 +122,5 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-_records = Records("the health", _check)
-
-
-def write_state(root: Union[str, Path], state: HealthState) -> None:
-    """Write the state below ``root``. Raises Problem if that is not possible."""
-    path = under(root, HEALTH_JSON)
-    try:
-        if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.chmod(_FOLDER_MODE)
-        write_atomically(path, HEALTH.text(plain(state)).encode("ascii"), _FILE_MODE)
-    except OSError as error:
-        raise not_written(error, path) from error
-
-
-def remove_state(root: Union[str, Path]) -> None:
-    """Remove the state below ``root``, so that nobody takes it for the present one.
-    Raises Problem if that is not possible.
-    """
-    path = under(root, HEALTH_JSON)
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise not_written(error, path) from error
-
-
-def read_state(
-    root: Union[str, Path] = "/",
-    problems: Problems = None,
-    now_s: Optional[float] = None,
-) -> Optional[HealthState]:
-    """Return the state below ``root``; None if nobody watches the mounts.
-
-    None and a sentence in ``problems`` if it cannot be used, or is stale ``now_s``
-    seconds after boot (None: now).
-    """
-    tree = FileTree(root)
-    if not os.path.lexists(tree.below(HEALTH_JSON)):
-        return None
-    data = tree.data(HEALTH_JSON, problems)
-    if data is None:
-        return None
-    try:
-        state = _records.read(HealthState, HEALTH.content(json_value(data)))
-    except WrongRecord as error:
-        _add(problems, f"{HEALTH_JSON} is invalid and is ignored: {error}")
-        return None
-    now = seconds_after_boot() if now_s is None else now_s
-    if not state.is_fresh(now):
-        # Without its age: a unit says each sentence once.
-        _add(problems, f"{HEALTH_JSON} is stale, so the health is unknown")
-        return None
-    return state
-
-
-def _add(problems: Problems, sentence: str) -> None:
-    if problems is not None:
-        problems.append(sentence)
+_FILE = StateFile(HEALTH_JSON, Envelope("health"), HealthState, "health", _check)
+write_state, remove_state, read_state = _FILE.write, _FILE.remove, _FILE.read

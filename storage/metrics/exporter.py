@@ -60,6 +60,7 @@ from ovirt_rdma.storage.mounts import (
     MountReview,
     review_all,
 )
+from ovirt_rdma.storage.paths.state import UP, ServerPaths, read_paths
 
 PREFIX = "ovirt_rdma_"
 
@@ -74,6 +75,7 @@ XPRT = "/sys/kernel/sunrpc/xprt-switches/switch-N/xprt-M"
 OF_PORT = "/sys/class/infiniband/DEVICE/ports/N"
 REVIEW = "the proof of the mount and the policy"
 HEALTH = "/run/ovirt-rdma/health.json"
+PATHS = "/run/ovirt-rdma/paths.json"
 OWN = "the exporter itself"
 VERSIONS = "what `ovirt-rdma-host version` reads"
 POLICY = "/var/lib/ovirt-rdma/policy.json"
@@ -93,6 +95,8 @@ _GROUPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("mount_health", (*MOUNT, "state"), HEALTH),
     ("mount_", MOUNT, MOUNTSTATS),
     ("health_", (), HEALTH),
+    ("path_", ("server", "paths", "address"), PATHS),
+    ("paths_", ("server", "paths"), PATHS),
     ("operation_", (*MOUNT, "operation"), f"{MOUNTSTATS}, per-op"),
     ("connection_", (*MOUNT, "connection", "protocol"), f"{MOUNTSTATS}, xprt: `{{}}`"),
     ("transport_connected", TRANSPORT, f"{XPRT}/xprt_state"),
@@ -139,6 +143,12 @@ _HELP = {
     "last probe. Absent without an answer.",
     "health_last_look_timestamp_seconds": "When the health of the mounts was last "
     "looked at, in seconds since 1970.",
+    "path_up": "1 if the path to the server is up, 0 if it is down or not proven.",
+    "path_connections connections": "Connections that run over the path.",
+    "paths_movable": "1 if connections can be moved between these paths, else 0.",
+    "paths_moves_total moves": "Moves of connections since the daemon began.",
+    "paths_last_move_seconds": "How long the last move took. Absent without one, or "
+    "if they are not connected again.",
     # net/sunrpc/stats.c, rpc_count_iostats_metrics().
     "operation_requests_total operations": "Requests that were completed.",
     "operation_transmissions_total transmissions": "Transmissions of requests. More "
@@ -410,6 +420,17 @@ def _health(health: HealthState, shown: Collection[str]) -> Iterator[Row]:
         yield Row(labels, _known("mount_health_", vars(mount).get))
 
 
+def _paths(server: ServerPaths) -> Iterator[Row]:
+    labels = (server.server, ",".join(path.address for path in server.paths))
+    for path in server.paths:
+        known = _known("path_", vars(path).get)
+        yield Row((*labels, path.address), {"path_up": int(path.state == UP), **known})
+    known = _known("paths_", vars(server).get)
+    if server.last is not None and server.last.seconds is not None:
+        known["paths_last_move_seconds"] = server.last.seconds
+    yield Row(labels, {"paths_movable": int(not server.problem), **known})
+
+
 def _transport(transport: SunrpcTransport) -> Row:
     labels = (
         transport.switch,
@@ -530,6 +551,7 @@ def read_metrics(root: str = "/") -> Metrics:
     # Whom a mount shares its connection with is no metric.
     reviews = review_all(facts, policy, sharing=False)
     health = read_state(root, problems)
+    paths = read_paths(root, problems)
     versions = read_versions(root, problems, whole=False)
     took_s = time.monotonic() - started
     mounts = _limited(statistics.mounts, MOST_MOUNTS, "mounts", left_out)
@@ -539,6 +561,9 @@ def read_metrics(root: str = "/") -> Metrics:
         if review.mount.mountpoint in shown:
             rows += _verdict(review)
     rows += _health(health, shown) if health else []
+    servers = paths.servers if paths else ()
+    for server in _limited(servers, MOST_MOUNTS, "servers with paths", left_out):
+        rows += _paths(server)
     found = statistics.transports or ()
     transports = _limited(found, MOST_TRANSPORTS, "transports", left_out)
     rows += map(_transport, transports)

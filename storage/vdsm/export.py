@@ -215,9 +215,17 @@ class StockConnection:
         """Whether VDSM sees the export mounted."""
         return bool(self._connection.isConnected())
 
-    def use(self, extra_options: str) -> None:
-        """From now on mount with these instead of the engine's extra options."""
-        arguments = {**self._connection._stock_arguments, "extraOptions": extra_options}
+    def use(self, attempt: Attempt) -> None:
+        """From now on mount with its options instead of the engine's extra options, and
+        with timeo and retrans as the engine says, but not less than it needs.
+        """
+        arguments = dict(self._connection._stock_arguments)
+        arguments["extraOptions"] = attempt.extra_options
+        for name, least in (
+            ("timeout", attempt.least_timeout),
+            ("retrans", attempt.least_retrans),
+        ):
+            arguments[name] = max(arguments[name], least) if least else arguments[name]
         self._stock.__init__(self._connection, **arguments)
 
     def mount(self) -> Optional[bytes]:
@@ -412,7 +420,7 @@ class NamedExport:
         elif self.rule.transport != REQUIRE_RDMA:
             tcp_ipv6 = server.tcp_ipv6(self._tcp_port)
         families = Families(rdma_ipv6, tcp_ipv6)
-        choice = choose(self._match, self._engine, families, readiness)
+        choice = choose(self._match, self._engine, families, readiness, self._version)
         return self._unless_tcp_is_dead(choice, server) if choice.degraded else choice
 
     def _unless_tcp_is_dead(self, choice: Choice, server: ServerReadiness) -> Choice:
@@ -465,7 +473,7 @@ class NamedExport:
             )
         else:
             log.info("%s: %s: %s", self.export, attempt.transport, choice.reason)
-        stock.use(attempt.extra_options)
+        stock.use(attempt)
         stderr = stock.mount()
         if stderr is None:
             why = choice.degraded_by or choice.reason

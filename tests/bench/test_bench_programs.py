@@ -26,6 +26,7 @@ from bench import (
     host_plan,
     machine,
     metrics_export,
+    paths,
     policy_size,
     readiness,
     rounds,
@@ -185,7 +186,7 @@ def nothing_measured(monkeypatch, tmp_path):
     results = tmp_path / "RESULTS.md"
     monkeypatch.setattr(bench_main, "RESULTS", results)
     monkeypatch.setattr(machine, "lab_facts", lambda: [])
-    rooms = (failing_connect, constructor, hook_cost, policy_size, host_plan)
+    rooms = (failing_connect, paths, constructor, hook_cost, policy_size, host_plan)
     for room in (*rooms, readiness, counters, engine_fleet, engine_report):
         monkeypatch.setattr(room, "section", lambda _: Section("Whole", ""))
     for room in (startup, metrics_export):
@@ -374,6 +375,7 @@ def test_a_broken_limit_fails_the_run(here, monkeypatch, tmp_path, capsys, limit
         "## Machine and versions",
         f"## {failing_connect.TITLE}",
         f"## {byte_cost.TITLE}",
+        f"## {paths.TITLE}",
         f"## {constructor.TITLE}",
         f"## {hook_cost.TITLE}",
         f"## {startup.TITLE}",

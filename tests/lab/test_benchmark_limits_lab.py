@@ -219,14 +219,16 @@ def test_without_an_rdma_listener_only_tcp_is_measured(
 
 
 def test_nconnect_that_the_kernel_ignores_is_no_limit(
-    on_infiniband: MeasuredHost,
+    on_infiniband: MeasuredHost, kernel: str
 ) -> None:
+    """Linux before 6.9 does, for NFS 4 over RDMA."""
     found = on_infiniband.measured("--nconnect 1,2")
     more = {"transport": "rdma", "version": "4.2", "nconnect": 2}
     samples = [job["sample"] for job in found["jobs"] if job["setting"] == more]
-    assert {one["connections"] for one in samples} == {1}
+    ignores = kernel == "6.1"
+    assert {one["connections"] for one in samples} == {1 if ignores else 2}
     verdict = found["verdict"]
-    assert "nconnect" not in verdict["options"]
+    assert not ignores or "nconnect" not in verdict["options"]
     _nothing_sound_is_blamed(verdict["limits"])
 
 

@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Optional
@@ -21,6 +22,7 @@ from typing import Optional
 import pytest
 import yaml
 from support.storage.metrics_host import FOLDER, MetricsHost, large
+from support.storage.sample_paths import GONE, LEFT, WHOLE, keep
 
 from lab import prometheus
 from lab.prometheus import promtool
@@ -148,6 +150,21 @@ def boot(host: MetricsHost, step: int) -> Optional[str]:
     return FILE_OF_BEFORE if step == BEFORE + BOOT else None
 
 
+def paths(moves: int = 0, **more: object) -> Callable[[MetricsHost, int], None]:
+    """Return a story with so many moves between two paths in a step."""
+
+    def story(host: MetricsHost, step: int) -> None:
+        made = moves * (step - BEFORE + 1)
+        keep(host.root, replace(WHOLE, moves=made, **more))
+
+    return story
+
+
+def one_move(host: MetricsHost, step: int) -> None:
+    """To the other path, and back a minute later."""
+    keep(host.root, replace(WHOLE, moves=min((step - BEFORE) // 4, 2)))
+
+
 def idle_reconnect(host: MetricsHost, step: int) -> None:
     """An idle connection ends after five minutes, and the next request makes it."""
     if step % 20 == 0:
@@ -188,6 +205,7 @@ STORIES: dict[str, tuple[Story, int, set[str]]] = {
         22,
         set(),
     ),
+    "connections moved and back": (one_move, 24, set()),
     "one scrape sees the cable out": (cable_out, 1, set()),
     "a boot without a link yet": (boot, BOOT + 6, set()),
     "a rule for TCP": (
@@ -231,6 +249,18 @@ STORIES: dict[str, tuple[Story, int, set[str]]] = {
     ),
     "the cable out": (cable_out, 2, {"OvirtRdmaPortDown"}),
     # Five minutes after the boot's first run.
+    # Rules that wait two minutes and one.
+    "a path is down": (
+        paths(paths=(GONE, LEFT)),
+        10,
+        {"OvirtRdmaPathDown"},
+    ),
+    "a path comes and goes": (paths(1), 12, {"OvirtRdmaPathMoves"}),
+    "connections that cannot be moved": (
+        paths(problem="the kernel has no dstaddr"),
+        6,
+        {"OvirtRdmaPathMoves"},
+    ),
     "a boot without a link": (boot, BOOT + 23, {"OvirtRdmaPortDown"}),
     "a damaged policy": (damage_policy, 2, {"OvirtRdmaPolicyUnusable"}),
     "something unreadable": (unreadable, 22, {"OvirtRdmaExporterIncomplete"}),

@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 from ovirt_rdma.host.export import RDMA, MountOptions
 from ovirt_rdma.host.policy.model import TCP, TRANSPORTS, NfsRule, RuleMatch
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Readiness, Step
-from ovirt_rdma.storage.transport import STOCK, Families, choose, tcp_service_port
+from ovirt_rdma.storage.transport import (
+    STOCK,
+    Attempt,
+    Families,
+    choose,
+    tcp_service_port,
+)
 
 parse = MountOptions.parse
 
@@ -189,3 +195,87 @@ def test_families_may_differ():
 def test_nobody_may_forget_to_ask():
     with pytest.raises(ValueError, match="give the readiness"):
         choose(match("prefer-rdma"), parse(""), Families(), None)
+
+
+# -- a rule with paths
+
+PATHS = ("10.20.1.5", "10.20.2.5")
+PATH_ENDS = "proto=rdma,port=20049,retry=0"
+
+
+@pytest.mark.parametrize(
+    ("version", "count", "rule", "engine", "expected"),
+    [
+        ("4.2", 2, {}, "", "max_connect=2"),
+        ("4.1", 3, {}, "", "max_connect=3"),
+        ("4", 2, {}, "", "max_connect=2"),
+        # mount.nfs may find 4.2.
+        (None, 4, {}, "", "max_connect=4"),
+        # Without sessions nothing is trunked.
+        ("3", 2, {}, "", "nconnect=2"),
+        ("4.0", 2, {}, "", "nconnect=2"),
+        ("4.2", 2, {"options": "nconnect=4"}, "", "max_connect=2,nconnect=4"),
+        ("4.2", 2, {"options": "max_connect=1"}, "", "max_connect=1"),
+        ("3", 2, {"options": "max_connect=8"}, "", "nconnect=2,max_connect=8"),
+        ("4.2", 2, {}, "nconnect=8", "max_connect=2,nconnect=8"),
+        ("4.2", 2, {}, "max_connect=8,hard", "max_connect=8,hard"),
+        ("4.2", 2, {"options": "nconnect=4"}, "nconnect=8", "max_connect=2,nconnect=4"),
+        ("4.2", 2, {"server_kind": "ontap"}, "rsize=8192",
+         "max_connect=2,wsize=65536,rsize=8192"),
+    ],
+)  # fmt: skip
+def test_a_connection_for_each_path(version, count, rule, engine, expected):
+    paths = tuple(f"10.20.{n}.5" for n in range(count))
+    chosen = match("prefer-rdma", paths=paths, **rule)
+    choice = choose(chosen, parse(engine), Families(), readiness(READY), version)
+    assert choice.first.extra_options == f"{expected},{PATH_ENDS}"
+    assert (choice.first.least_timeout, choice.first.least_retrans) == (100, 3)
+    (note,) = (one for one in choice.notes if "paths" in one)
+    assert "timeo" in note
+    assert "retrans" in note
+
+
+RULE_OPTIONS = st.sampled_from(["", "nconnect=4", "max_connect=3,hard", "rsize=65536"])
+VERSION = st.sampled_from([None, "3", "4", "4.0", "4.1", "4.2"])
+
+
+@given(
+    st.sampled_from(TRANSPORTS),
+    ENGINE,
+    RULE_OPTIONS,
+    st.booleans(),
+    st.sampled_from([READY, UNKNOWN, NOT_READY]),
+    VERSION,
+)
+def test_paths_change_nothing_but_mounts_over_rdma(
+    transport, engine, options, v6, ready, version
+):
+    """Without paths, over TCP and over IPv6 all options are as ever."""
+
+    def chosen(version, **more):
+        rule = match(transport, options=options, **more)
+        families = Families(v6, v6)
+        return choose(rule, parse(engine), families, readiness(ready), version)
+
+    plain, moved = chosen(version), chosen(version, paths=PATHS)
+    assert plain == chosen(None)
+    assert moved.fallback == plain.fallback
+    for attempt in filter(None, (plain.first, plain.fallback)):
+        same = Attempt(attempt.transport, attempt.extra_options)
+        assert attempt == same
+    if moved.first is None or moved.first.transport != RDMA or v6:
+        assert moved.first == plain.first
+        return
+    more = parse(moved.first.extra_options)
+    ours = {"nconnect", "max_connect"} - parse(options).subjects()
+    assert str(more.without(*ours)) == plain.first.extra_options
+    assert more.conflicts() == ()
+    assert moved.reason == plain.reason
+
+
+def test_paths_are_no_use_for_a_server_with_an_ipv6_address():
+    choice = choose(
+        match("prefer-rdma", paths=PATHS), parse(""), Families(True), readiness(READY)
+    )
+    assert choice.first.extra_options == "proto=rdma6,port=20049,retry=0"
+    assert [note for note in choice.notes if "IPv6" in note]

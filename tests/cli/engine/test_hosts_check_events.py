@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
@@ -11,12 +12,15 @@ from engine_double.faults import Status
 from engine_double.hosts import our_hooks
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
+from support.storage.sample_paths import GONE, HALF
 
 from ovirt_rdma.cli.engine import hosts as hosts_verbs
 from ovirt_rdma.cli.engine import session
 from ovirt_rdma.engine_sdk_tools.fleet import check
 from ovirt_rdma.engine_sdk_tools.fleet.check import failures
 from ovirt_rdma.engine_sdk_tools.model import FAIL, OK, WARN, Axis, Cell, Matrix
+from ovirt_rdma.host.system.json_codec import plain
+from ovirt_rdma.storage.paths.state import PathsState
 
 pytestmark = pytest.mark.hypervisor
 
@@ -48,9 +52,10 @@ def site(capsys, tmp_path, monkeypatch):
 
         def call(*words):
             way = DoubleDoor(world)
+            way.paths = call.paths
             return run_engine(capsys, double, way, "hosts", "check", *words)
 
-        call.world, call.double = world, double
+        call.world, call.double, call.paths = world, double, {}
         yield call
         assert double.strict_errors == []
 
@@ -150,3 +155,19 @@ def test_a_long_text_of_a_host_is_cut():
     cell = Cell(FAIL, "no", "x" * 100_000)
     matrix = Matrix("hosts", (Axis("hv1", "7"),), (Axis("running"),), ((cell,),))
     assert len(failures(matrix)[0].text) == check._LONGEST
+
+
+def test_a_path_that_is_down_is_a_warning(site):
+    site.paths["host02"] = plain(PathsState(0, 0, (HALF,)))
+    result = site("--events")
+    assert result.code == 0
+    ((severity, host, text),) = events(site)
+    assert (severity, host) == ("warning", "host02")
+    assert text.startswith("ovirt-rdma: checks of host02 warn: paths: nas1: 10.98.0.1")
+    site("--events")
+    assert len(events(site)) == 1
+    # Worse than before, on the same day.
+    cut = replace(HALF, paths=(GONE, replace(GONE, address="10.99.0.1")))
+    site.paths["host02"] = plain(PathsState(0, 0, (cut,)))
+    assert site("--events").code == 3
+    assert [severity for severity, *_ in events(site)] == ["warning", "error"]

@@ -106,9 +106,11 @@ def test_push_names_the_domains_that_lose_their_rule(site):
         """\
 host02:
   - nfs.rules: server nfs1.example.com, path *, transport require-rdma, port 20049, \
-readiness_timeout 2.0, settle_timeout 30.0, failure_cache 60.0, server_kind auto
+readiness_timeout 2.0, settle_timeout 30.0, failure_cache 60.0, server_kind auto, \
+paths_return 10
   + nfs.rules: server nfs2.example.com, path *, transport prefer-rdma, port 20049, \
-readiness_timeout 2.0, settle_timeout 30.0, failure_cache 60.0, server_kind auto
+readiness_timeout 2.0, settle_timeout 30.0, failure_cache 60.0, server_kind auto, \
+paths_return 10
   nfs1.example.com:/exports/data1 (storage domain data1): require-rdma by rule 1 -> \
 no rule, stock VDSM mounts it
 """

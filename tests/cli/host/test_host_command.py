@@ -50,7 +50,7 @@ VERBS = (
             "status",
         ),
         ("policy", "verbs: init, edit, check, load, show"),
-        ("nfs", "verbs: list, check, health, mount-options"),
+        ("nfs", "verbs: list, check, health, paths, mount-options"),
         ("mount", "there is no verb 'mount'; verbs: "),
         ("nfs mount", "there is no verb 'mount'; verbs: "),
         ("nfs check", "required: SERVER:/PATH"),

@@ -64,6 +64,31 @@ def test_rule_that_prefers_rdma(host, no_network):
     ] in lines
 
 
+@pytest.mark.parametrize(
+    ("version", "added"),
+    [
+        ("4.2", "max_connect=2,"),
+        ("3", "nconnect=2,"),
+        ("4.0", "nconnect=2,"),
+    ],
+)
+def test_rule_with_paths(host, no_network, version, added):
+    path = policy_file(host.root, "prefer-rdma", paths=["10.0.0.1", "10.1.0.1"])
+    words = ["nfs", "mount-options", "10.0.0.1:/e", "--policy", path, "--facts", RXE]
+    result = host(*words, "--nfs-version", version)
+    assert result.code == 0
+    lines = dict(line.split(None, 1) for line in result.out.splitlines())
+    assert f",{added}proto=rdma,port=20049,retry=0" in lines["options"]
+    assert "timeo=100,retrans=3," in lines["options"]
+    assert "connect" not in lines["fallback"]
+    assert lines["note"] == (
+        "timeo is at least 100 and retrans 3, because the rule has paths: I/O then "
+        "fails after 40 s or later, and not while a connection is moved"
+    )
+    notes = host(*words, "-o", "json").document["notes"]
+    assert notes == [lines["note"]]
+
+
 def test_refused(host, no_network):
     path = policy_file(host.root, "require-rdma")
     words = ["nfs", "mount-options", "10.0.0.1:/e", "--policy", path]

@@ -504,10 +504,10 @@ def test_a_mounted_export_loses_its_rule_only_if_somebody_says_yes(mounted):
     assert lines[:3] == [
         "- nfs.rules: name storage, server 10.0.0.1, path *, transport require-rdma, "
         "port 20049, readiness_timeout 2.0, settle_timeout 30.0, failure_cache 60.0, "
-        "server_kind auto",
+        "server_kind auto, paths_return 10",
         "+ nfs.rules: name storage, server nas1, path *, transport require-rdma, "
         "port 20049, readiness_timeout 2.0, settle_timeout 30.0, failure_cache 60.0, "
-        "server_kind auto",
+        "server_kind auto, paths_return 10",
         LOST,
     ]
     assert mounted.stored() != before

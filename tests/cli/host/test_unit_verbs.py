@@ -102,6 +102,7 @@ def test_the_daemon_runs_until_sigterm_and_leaves_what_is_true(ready):
         "health",
         "partitions",
         "block",
+        "paths",
         "recheck",
     }
     # Still enabled: the engine gets the same while the daemon starts again.

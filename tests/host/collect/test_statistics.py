@@ -86,6 +86,8 @@ def test_a_connection_with_all_numbers(host):
             backlog=40,
             pending=128,
             sending=1,
+            last_used=4294937404,
+            main=1,
         ),
     )
 

@@ -140,6 +140,7 @@ YAML_VALUES = st.recursive(
     | st.floats()
     | st.dates()
     | st.text(max_size=6)
+    | st.lists(st.sampled_from(["10.0.0.5", "10.0.1.5", "nas"]), max_size=3)
     | st.sampled_from([1, *TRANSPORTS, "10.0.0.0/24", "nas*", "/e", "nconnect=2"])
     | st.sampled_from(["auto", "connected", "0x8001", "infiniband", "04:00.0", 2048]),
     lambda inner: (
@@ -150,6 +151,7 @@ YAML_VALUES = st.recursive(
 )
 RULE_KEYS = ["name", "server", "path", "transport", "port", "options", "x"]
 RULE_KEYS += ["readiness_timeout", "settle_timeout", "failure_cache"]
+RULE_KEYS += ["paths", "paths_return"]
 KEYS = st.dictionaries(st.sampled_from(RULE_KEYS), YAML_VALUES, max_size=4)
 MATCH_KEYS = ["link_layer", "device", "pci", "port", "guid", "pkey", "name"]
 MATCH = st.dictionaries(st.sampled_from(MATCH_KEYS), YAML_VALUES, max_size=3)

@@ -27,7 +27,9 @@ from ovirt_rdma.host.rules.nfs_server import ALL_RULES
 from ovirt_rdma.host.rules.registry import SERVER_RULES, decide
 
 SERVER, LOSSLESS = "an NFS server", "a lossless class"
-HOSTS = [*sorted(p.parent.name for p in DATA.glob("*/facts.json")), SERVER, LOSSLESS]
+PATHS = "two paths to a server"
+HOSTS = [*sorted(p.parent.name for p in DATA.glob("*/facts.json"))]
+HOSTS += [SERVER, LOSSLESS, PATHS]
 # None there is "there is none", which is known, and why.
 ABSENT = {
     "Adapter.driver": "no driver is bound",
@@ -73,6 +75,10 @@ def _host(name):
         return replace(facts, nfs_server=sound_server()), Policy()
     if name == LOSSLESS:
         return lossless(load(DATA / "connectx-6-dx-roce/facts.json"))
+    if name == PATHS:
+        text = "{server: '*', transport: require-rdma, paths: [10.99.0.1, 10.98.0.1]}"
+        policy = parse_policy(f"version: 1\nnfs: {{rules: [{text}]}}", "policy.yaml")
+        return load(DATA.parent / "facts/roce-nic.json"), policy.policy
     folder = DATA / name
     text = (folder / "policy.yaml").read_text()
     return load(folder / "facts.json"), parse_policy(text, "policy.yaml").policy

@@ -6,10 +6,20 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 
 import pytest
 from support.fakes.fake_processes import VDSM, run_process
 from support.storage.metrics_host import MetricsHost
+from support.storage.sample_paths import (
+    FIRST,
+    HALF,
+    LEFT,
+    MOVE,
+    SECOND,
+    WHOLE,
+    keep,
+)
 
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.collect.statistics import SWITCHES
@@ -33,6 +43,7 @@ from ovirt_rdma.storage.health.state import (
 )
 from ovirt_rdma.storage.metrics import exporter
 from ovirt_rdma.storage.metrics.exporter import read_metrics, render
+from ovirt_rdma.storage.paths.state import UNPROVEN, PathsState, write_paths
 
 _LINE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -483,3 +494,47 @@ def test_every_family_is_named_once_and_as_prometheus_wants():
         assert family.help.endswith(".")
         assert "\\" not in family.help
         assert "\n" not in family.help
+
+
+def paths_of(host, name):
+    found = values(host).get(f"ovirt_rdma_{name}", ())
+    return {tuple(labels.values()): number for labels, number in found}
+
+
+def test_the_network_paths_that_the_daemon_wrote(host):
+    assert "ovirt_rdma_path_up" not in values(host)
+    unproven = replace(WHOLE, paths=(FIRST, replace(SECOND, state=UNPROVEN)))
+    keep(host.root, HALF, replace(unproven, problem="the kernel has no dstaddr"))
+    first, second = (
+        ("nas1", "10.99.0.1,10.98.0.1"),
+        ("nas2", "10.96.0.1,10.97.0.1"),
+    )
+    assert paths_of(host, "path_up") == {
+        (*first, "10.99.0.1"): 1,
+        (*first, "10.98.0.1"): 0,
+        (*second, "10.96.0.1"): 1,
+        (*second, "10.97.0.1"): 0,
+    }
+    assert paths_of(host, "path_connections")[(*first, "10.99.0.1")] == 2
+    assert paths_of(host, "paths_movable") == {first: 1, second: 0}
+    assert paths_of(host, "paths_moves_total") == {first: 3, second: 0}
+    assert paths_of(host, "paths_last_move_seconds") == {first: 0.83}
+
+
+def test_a_move_that_has_not_ended_has_no_time(host):
+    keep(host.root, replace(HALF, last=replace(MOVE, seconds=None)))
+    assert paths_of(host, "paths_last_move_seconds") == {}
+
+
+def test_servers_with_a_common_path_have_no_sample_twice(host):
+    other = replace(HALF, paths=(LEFT, SECOND))
+    keep(host.root, HALF, other)
+    text = render(read_metrics(host.root).rows)
+    names = [line.rpartition(" ")[0] for line in text.splitlines()]
+    assert len(set(names)) == len(names)
+
+
+def test_a_stale_state_of_paths_counts_no_more(host):
+    write_paths(host.root, PathsState(1.0, 1.0, (WHOLE,)))
+    assert len(read_metrics(host.root).problems) == 1
+    assert "ovirt_rdma_path_up" not in values(host)

@@ -1056,3 +1056,60 @@ def _nfsmount_conf(site: Site, monkeypatch, options: str) -> None:
         site.kernel.mount(spec, file, f"{mntOpts},{options}", vfstype, cgroup)
 
     monkeypatch.setattr(site.vdsm.mount, "_mount", mount)
+
+
+class TestPaths:
+    """A rule with paths: timeo and retrans last long enough to move a connection."""
+
+    PATHS = (NAS, "10.98.0.2")
+    RDMA = "max_connect=2,proto=rdma,port=20049,retry=0"
+
+    @pytest.mark.parametrize(
+        ("engine", "expected"),
+        [
+            ({"timeout": 30, "retrans": 2}, (100, 3)),
+            ({"timeout": "30", "retrans": "2"}, (100, 3)),
+            ({}, (100, 3)),
+            ({"timeout": None, "retrans": None}, (100, 3)),
+            ({"timeout": 600, "retrans": 2}, (600, 3)),
+            ({"timeout": 50, "retrans": 6}, (100, 6)),
+            ({"timeout": 0, "retrans": 0}, (100, 3)),
+        ],
+    )
+    def test_the_engines_values_are_raised_and_never_lowered(
+        self, site, engine, expected
+    ):
+        site.rule("require-rdma", paths=self.PATHS)
+        assert site.connect(f"{NAS}:/e", **engine) == [0]
+        timeo, retrans = expected
+        # Each option once: nothing depends on which of two mount would take.
+        assert site.options == [
+            f"soft,nosharecache,timeo={timeo},retrans={retrans},nfsvers=4,"
+            f"minorversion=2,{self.RDMA}"
+        ]
+
+    def test_a_rule_without_paths_leaves_them(self, site):
+        site.rule("require-rdma")
+        assert site.connect(f"{NAS}:/e", timeout=30, retrans=2) == [0]
+        assert site.options == [
+            RDMA_STRING.replace("timeo=100,retrans=3", "timeo=30,retrans=2")
+        ]
+
+    def test_tcp_is_as_ever(self, site):
+        site.rule("prefer-rdma", paths=self.PATHS)
+        site.kernel.fail(NAS, "rdma")
+        assert site.connect(f"{NAS}:/e", timeout=30, retrans=2) == [0]
+        first, fallback = site.options
+        assert "timeo=100,retrans=3," in first
+        assert fallback == TCP_STRING.replace(
+            "timeo=100,retrans=3", "timeo=30,retrans=2"
+        )
+
+    def test_nfs_3_has_no_max_connect(self, site, caplog):
+        caplog.set_level("INFO")
+        site.rule("require-rdma", paths=self.PATHS)
+        assert site.connect(f"{NAS}:/e", protocol_version="3") == [0]
+        (options,) = site.options
+        assert "nconnect=2" in options
+        assert "max_connect" not in options
+        assert "timeo is at least 100" in caplog.text

@@ -64,8 +64,8 @@ class DoubleDoor:
     then the command exists, but nothing is enabled. ``fail_push`` has the error of a
     push by the host's name; it fails before anything is written. ``pushes`` are the
     successful ones, in order: (host, text), and ``asked`` the hosts of each report or
-    push together. ``health`` has that part of the status by
-    the host's name; nobody watches the mounts of others.
+    push together. ``health`` and ``paths`` have those parts of the
+    status by the host's name; nobody watches the mounts of others.
     """
 
     def __init__(self, world: World) -> None:
@@ -75,6 +75,7 @@ class DoubleDoor:
         self.prepared: list[tuple[str, dict[str, Any]]] = []
         self.asked: list[list[str]] = []
         self.health: dict[str, dict[str, Any]] = {}
+        self.paths: dict[str, dict[str, Any]] = {}
 
     def reports(
         self, hosts: Sequence[Host], done: Optional[HostDone] = None
@@ -135,7 +136,11 @@ class DoubleDoor:
         return HostReport(
             name,
             facts_of(self.world, host),
-            {**status_document(host), "health": self.health.get(name)},
+            {
+                **status_document(host),
+                "health": self.health.get(name),
+                "paths": self.paths.get(name),
+            },
             split(host.policy_text).file,
             read_at,
         )
@@ -227,6 +232,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
         "versions": plain(versions(digest, program)),
         "degraded": [],
         "health": None,
+        "paths": None,
         "changes": json.loads(json.dumps(change_document(ChangeStatus(), digest))),
         "kernel_change": None,
         "at_work": None,

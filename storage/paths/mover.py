@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Keep the connections of mounts on paths that work: a task of the daemon.
+
+A run lasts RUN_S and looks each TICK_S, and at once when the kernel says that a netdev
+has changed; what it knows is carried to the next run, which follows at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import ipaddress
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Optional
+
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.statistics import read_transports
+from ovirt_rdma.host.daemon.loop import Result, Task, Turn
+from ovirt_rdma.host.export import RDMA, Export
+from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.facts.statistics import SunrpcTransport, option_value
+from ovirt_rdma.host.policy.model import NfsRule, Policy, rule_for
+from ovirt_rdma.host.system.commands import Runner, run_command
+from ovirt_rdma.host.system.tree import FileTree, seconds_after_boot
+from ovirt_rdma.storage import rdma_cm_probe
+from ovirt_rdma.storage.health.signs import Probes
+from ovirt_rdma.storage.mounts import prove
+from ovirt_rdma.storage.paths.moving import Lever, Proof, Target, move, undo_levers
+from ovirt_rdma.storage.paths.observed import (
+    LinkEvents,
+    Wiring,
+    link,
+    read_neighbours,
+    read_traffic,
+    shares,
+    warm,
+    wirings,
+)
+from ovirt_rdma.storage.paths.server import Key, Link, Relocation, Server
+from ovirt_rdma.storage.paths.state import (
+    DOWN,
+    PathsState,
+    ServerPaths,
+    remove_paths,
+    write_paths,
+)
+
+RUN_S, TICK_S = 10.0, 0.5
+# Neighbours and mounts need no faster eye; the state's file has its age.
+_SELDOM_S = 5.0
+# An answer takes milliseconds; a Linux server's busy NFS threads answer it too.
+ANSWER_S = 1.5
+_WIRED_AGAIN_S = 60.0
+# So long after a proof its connections have ended.
+_PROOF_GONE_S = 5.0
+
+Ask = Callable[[Sequence[str], int], Mapping[str, str]]
+"""Makes an RDMA connection to each address; returns for each "", or why not."""
+
+
+def ask_rdma(addresses: Sequence[str], port: int) -> dict[str, str]:
+    """Return "" for each address that accepts RDMA connections. Takes ANSWER_S at most.
+
+    A refusal is none: where two ports of a Linux server are in one network, one answers
+    for the other's address (arp_ignore), and its RDMA CM then refuses.
+    """
+
+    def work(address: str, _: bool) -> Iterator[dict[str, Any]]:
+        verdict, detail = rdma_cm_probe.ask(address, port)
+        yield {"seconds": 0.0, "error": None if verdict == "listening" else detail}
+
+    answers = Probes(work).ask(addresses, timeout_s=ANSWER_S)
+    late = f"it did not answer an RDMA connection within {ANSWER_S:g} s"
+    return {
+        address: late if one.late else one.error or one.problem
+        for address, one in answers.items()
+    }
+
+
+def rules_with_paths(policy: Policy) -> dict[tuple[str, ...], NfsRule]:
+    """Return a rule for each list of paths, the one with the longest paths_return."""
+    found: dict[tuple[str, ...], NfsRule] = {}
+    for rule in sorted(policy.nfs.rules, key=lambda rule: rule.paths_return):
+        # policy.json may be anybody's work, and the kernel takes any text for an
+        # address: with a name it loses the mount.
+        if rule.paths and all(_is_plain(address) for address in rule.paths):
+            found[rule.paths] = rule
+    return found
+
+
+def _is_plain(address: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.IPv4Address(address)) == address
+    return False
+
+
+def mounts_by_paths(
+    mounts: Iterable[NfsMount], policy: Policy
+) -> dict[tuple[str, ...], tuple[list[NfsMount], list[NfsMount]]]:
+    """Return for each list of paths the mounts over RDMA that have one of its
+    addresses: those whose rule has these paths, and those of others. Pure.
+    """
+    every = rules_with_paths(policy)
+    found: dict[tuple[str, ...], tuple[list[NfsMount], list[NfsMount]]] = {}
+    for mount in mounts:
+        if prove(mount).transport != RDMA:
+            continue
+        export = Export.maybe(mount.source)
+        match = rule_for(policy, export) if export else None
+        for addresses in every:
+            if mount.address in addresses:
+                ours = match is not None and match.rule.paths == addresses
+                found.setdefault(addresses, ([], []))[not ours].append(mount)
+    return found
+
+
+def objection(
+    links: Sequence[Optional[Link]], others: Sequence[NfsMount], has_switches: bool
+) -> tuple[str, str]:
+    """Return why no connection may be moved, and what to do; "" if nothing prevents
+    that. Pure.
+    """
+    if not has_switches:
+        why = "this kernel shows no connections (/sys/kernel/sunrpc)"
+        return why, "boot a kernel of EL9 or EL10"
+    if others:
+        names = ", ".join(sorted({mount.source for mount in others}))
+        why = f"{names} may use the same connections, and no rule with these paths "
+        return f"{why}names it", "give the rule that names it the same paths"
+    netdevs = [one.netdev for one in links if one]
+    for netdev in netdevs:
+        if netdevs.count(netdev) > 1:
+            why = f"several paths lead over {netdev}"
+            return why, "give each address a subnet, and a netdev, of its own"
+    return "", ""
+
+
+class MovePaths(Task):
+    """Moves the connections of the host below ``root``."""
+
+    name = "paths"
+    changes_host = True
+    deadline_s = 90.0
+    off = "no rule of the policy has paths"
+    carried = (
+        *("_servers", "_wirings", "_wired", "_traffic", "_shares", "_said"),
+        *("_switches", "_proved"),
+    )
+
+    def __init__(
+        self,
+        root: str,
+        tools: Optional[Runner] = None,
+        *,
+        ask: Ask = ask_rdma,
+        clock: Callable[[], float] = seconds_after_boot,
+    ) -> None:
+        super().__init__(root, tools)
+        self._run = tools or run_command
+        self._ask, self._clock = ask, clock
+        self._tree = FileTree(root)
+        self._servers: dict[tuple[str, ...], Server] = {}
+        self._wirings: dict[str, Wiring] = {}
+        self._wired = float("-inf")
+        self._traffic: dict[str, tuple[int, ...]] = {}
+        self._shares: dict[str, float] = {}
+        # The switches of mounts, and when a proof had connections of its own last.
+        self._switches: set[str] = set()
+        self._proved = float("-inf")
+        # What the journal has of each path and server.
+        self._said: dict[str, str] = {}
+        # Of this run only.
+        self._proof: Optional[tuple[Server, Proof]] = None
+        self._neighbours: dict[tuple[str, str], str] = {}
+        self._seldom = float("-inf")
+        self._others: dict[tuple[str, ...], list[NfsMount]] = {}
+        self._published: tuple[ServerPaths, ...] = ()
+        self._due = float("-inf")
+
+    def interval(self, policy: Policy) -> Optional[float]:
+        """As :meth:`Task.interval`."""
+        return TICK_S if rules_with_paths(policy) else None
+
+    def prepare(self) -> None:
+        """As :meth:`Task.prepare`: to load pyverbs takes longer than an answer."""
+        with contextlib.suppress(ImportError):
+            importlib.import_module("pyverbs.cmid")
+
+    def run(self, turn: Turn) -> Result:
+        """Keep the connections on paths that work, for RUN_S."""
+        left = undo_levers(self.root, self._run)
+        if self.interval(turn.policy) is None:
+            remove_paths(self.root)
+            return Result(self.off, tuple(left))
+        end = self._clock() + RUN_S
+        try:
+            with LinkEvents() as events:
+                while True:
+                    self._look(turn)
+                    ends = self._clock() >= end and self._proof is None
+                    if ends or turn.stop.wait(TICK_S, events.files):
+                        break
+                    events.drain()
+        finally:
+            if self._proof is not None:
+                self._proof[1].end()
+                self._proof = None
+        return self._result(left)
+
+    def _result(self, left: Sequence[str]) -> Result:
+        states = [one.state(time.time(), {}) for one in self._servers.values()]
+        problems = [f"{', '.join(s.exports)}: {s.problem}" for s in states if s.problem]
+        shown = sum(len(s.paths) for s in states)
+        up = sum(s.up for s in states)
+        return Result(f"{up} of {shown} paths up", (*left, *problems), next_s=0.0)
+
+    def _look(self, turn: Turn) -> None:
+        """Look once, and act."""
+        now = self._clock()
+        if now - self._seldom >= _SELDOM_S:
+            self._look_seldom(turn, now)
+        shown = read_transports(self._tree, [])
+        transports = None if shown is None else self._of_mounts(shown, now)
+        for addresses, server in self._servers.items():
+            links = self._links(addresses)
+            others = self._others.get(addresses, [])
+            server.problem, server.fix = objection(
+                list(links.values()), others, transports is not None
+            )
+            server.see_connections(transports or (), now)
+            server.see_links(links, now)
+        # All at once: servers share cables, and none waits for another's answers.
+        if self._ask_all(now) or any(s.to_move(now) for s in self._servers.values()):
+            self._neighbours = read_neighbours(self._run)
+            for addresses, server in self._servers.items():
+                server.see_links(self._links(addresses), self._clock())
+        self._move(turn)
+        self._prove(now)
+        self._publish(turn)
+
+    def _of_mounts(
+        self, shown: Sequence[SunrpcTransport], now: float
+    ) -> list[SunrpcTransport]:
+        """Return ``shown`` without the connections that a proof makes for its mount: if
+        one was moved, the wrong address would be proven.
+        """
+        if self._proof is not None:
+            self._proved = now
+        if now - self._proved > _PROOF_GONE_S:
+            self._switches = {one.switch for one in shown}
+        return [one for one in shown if one.switch in self._switches]
+
+    def _look_seldom(self, turn: Turn, now: float) -> None:
+        """Look at what changes with the policy, and by an administrator."""
+        self._seldom = now
+        reader = HostReader(self.root, self._run)
+        found = mounts_by_paths(reader.nfs_mounts(), turn.policy)
+        rules = rules_with_paths(turn.policy)
+        servers = {}
+        for addresses, (mounts, others) in found.items():
+            if not mounts:
+                continue
+            rule = rules[addresses]
+            server = self._servers.get(addresses)
+            server = server or Server(addresses, rule.port, rule.paths_return)
+            server.port, server.return_s = rule.port, rule.paths_return
+            server.mounts, self._others[addresses] = tuple(mounts), others
+            servers[addresses] = server
+        self._servers = servers
+        wanted = [address for addresses in servers for address in addresses]
+        broken = any(self._is_gone(address) for address in wanted)
+        if wanted and (broken or now - self._wired >= _WIRED_AGAIN_S):
+            self._wired = now
+            for address, wiring in wirings(reader, wanted).items():
+                known = self._wirings.get(address)
+                # Without a link, a route may lead elsewhere.
+                if known is None or self._is_gone(address) or not self._down(address):
+                    self._wirings[address] = wiring
+        warm(wanted)
+        self._neighbours = read_neighbours(self._run)
+        ports = {a: w for a, w in self._wirings.items() if a in wanted}
+        traffic = read_traffic(self._tree, ports)
+        self._shares = {}
+        for addresses in servers:
+            of = {a: traffic[a] for a in addresses if a in traffic}
+            self._shares.update(shares(self._traffic, of))
+        self._traffic = traffic
+
+    def _is_gone(self, address: str) -> bool:
+        wiring = self._wirings.get(address)
+        if wiring is None:
+            return True
+        return not self._tree.is_folder(f"/sys/class/net/{wiring.netdev}")
+
+    def _down(self, address: str) -> bool:
+        return bool(link(self._tree, self._wirings[address], {}, address).problem)
+
+    def _links(self, addresses: Iterable[str]) -> dict[str, Optional[Link]]:
+        found: dict[str, Optional[Link]] = dict.fromkeys(addresses)
+        for address in addresses:
+            wiring = self._wirings.get(address)
+            if wiring is not None:
+                found[address] = link(self._tree, wiring, self._neighbours, address)
+        return found
+
+    def _ask_all(self, now: float) -> bool:
+        """Ask the addresses that are due; return whether there were."""
+        wanted: dict[int, list[tuple[Server, str]]] = {}
+        for server in self._servers.values():
+            for address in server.to_ask(now):
+                wanted.setdefault(server.port, []).append((server, address))
+        for port, asked in wanted.items():
+            answers = self._ask([*dict.fromkeys(address for _, address in asked)], port)
+            for server, address in asked:
+                server.hear(address, answers[address], self._clock())
+        return bool(wanted)
+
+    def _move(self, turn: Turn) -> None:
+        now = self._clock()
+        every = [(server, server.to_move(now)) for server in self._servers.values()]
+        targets = {}
+        for server, wanted in every:
+            levers = {address: self._lever(server, address) for address in server.paths}
+            for one in wanted:
+                lever = levers[one.source]
+                locked = server.connections[one.key].is_connecting
+                targets[one.key] = Target(one.target, lever, one.source, locked)
+        if not targets:
+            return
+        if self._proof is not None:
+            # It may wait for the path that has failed.
+            self._proof[1].end()
+            self._proof = None
+        results = move(self.root, targets)
+        for server, wanted in every:
+            self._note_moves(server, wanted, results, turn)
+            done = [one.key for one in wanted if not results[one.key]]
+            server.move(wanted, done, now, time.time())
+
+    def _lever(self, server: Server, address: str) -> Optional[Lever]:
+        path = server.paths[address]
+        # Mounts of containers: a route that is unreachable ends their I/O.
+        values = (option_value(m.options, "fatal_neterrors") for m in server.mounts)
+        if path.judge()[0] != DOWN or path.link is None or set(values) - {None, "none"}:
+            return None
+        return Lever(self.root, address, path.link, self._run)
+
+    def _note_moves(
+        self,
+        server: Server,
+        wanted: Sequence[Relocation],
+        results: dict[Key, str],
+        turn: Turn,
+    ) -> None:
+        exports = ", ".join(mount.source for mount in server.mounts)
+        for one in dict.fromkeys(w[1:] for w in wanted):
+            source, target, reason = one
+            whys = [results[w.key] for w in wanted if w[1:] == one]
+            failed = sorted(set(filter(None, whys)))
+            moved = len(whys) - sum(map(bool, whys))
+            if moved:
+                turn.note(
+                    f"{exports}: moved {moved} connection{'' if moved == 1 else 's'} "
+                    f"from {source} to {target}: {reason}"
+                )
+            for why in failed:
+                turn.note(f"{exports}: not moved from {source} to {target}: {why}")
+
+    def _prove(self, now: float) -> None:
+        if self._proof is not None:
+            server, proof = self._proof
+            said = proof.ended()
+            if said is not None:
+                self._proof = None
+                server.prove(proof.address, said, now)
+            return
+        for server in self._servers.values():
+            wanted = server.to_prove(now)
+            if wanted is not None:
+                self._proof = server, Proof(*wanted)
+                return
+
+    def _publish(self, turn: Turn) -> None:
+        epoch = time.time()
+        states = tuple(
+            server.state(epoch, self._shares) for server in self._servers.values()
+        )
+        said = {}
+        for state in states:
+            for path in state.paths:
+                said[path.address] = f"{path.address} is {path.state}"
+                if path.sentence:
+                    said[path.address] += f": {path.sentence}"
+            if state.problem:
+                said[state.exports[0]] = f"nothing is moved: {state.problem}"
+        for what, sentence in said.items():
+            if self._said.get(what) != sentence:
+                turn.note(sentence)
+        now = self._clock()
+        if said != self._said or states != self._published or now >= self._due:
+            self._published, self._due = states, now + _SELDOM_S
+            write_paths(self.root, PathsState(epoch, seconds_after_boot(), states))
+        self._said = said
+
+    def end(self) -> None:
+        """As :meth:`Task.end`: the state is nobody's any more."""
+        with contextlib.suppress(Exception):
+            undo_levers(self.root, self._run)
+        remove_paths(self.root)

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Two paths to one server, and a cable out: no write fails, and data is right.
+
+Real kernels, Soft-RoCE on two links, and a fabric with two ports an HCA. Guests are
+emulated: how long a write waited is measured by ``bench`` (bench/paths.py).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab import topology
+from lab.ib_pair import ib_pair
+from lab.infiniband import InfiniBand
+from lab.two_paths import (
+    CLIENT,
+    ENDS,
+    SERVER,
+    InfiniBandCables,
+    RoceCables,
+    TwoPaths,
+    moved,
+    whole,
+)
+
+FAULTS = pytest.mark.faults
+BOTH = pytest.mark.kernels("6.1", "6.12")
+# Each pull and return of a cable; 0 failed writes and 0 differences among them all.
+CYCLES = 100
+
+
+@pytest.fixture(scope="module")
+def lab(kernel: str) -> Iterator[topology.Topology]:
+    with topology.two_guests(spare_wires=1) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def roce(lab: topology.Topology) -> TwoPaths:
+    return TwoPaths(lab.hypervisor, RoceCables(lab))
+
+
+@pytest.fixture(scope="module")
+def infiniband(kernel: str) -> Iterator[TwoPaths]:
+    with ib_pair(InfiniBand(ports=2)) as pair:
+        yield TwoPaths(pair.hypervisor, InfiniBandCables(pair))
+
+
+def _sound(paths: TwoPaths, result: dict[str, Any]) -> None:
+    found = result["error"], result["differences"]
+    assert found == (None, 0), f"{result}\n{paths.log()}"
+    assert result["writes"] > 100
+
+
+def _pulled(paths: TwoPaths, end: str, path: int) -> None:
+    """Pull a cable and plug it in, while others look."""
+    paths.cables.pull(end, path)
+    state = paths.waits_for(moved)
+    other = paths.addresses[1 - path]
+    assert state["paths"][path]["state"] == "down"
+    assert state["last"]["target"] == other
+    assert state["last"]["reason"] == state["paths"][path]["sentence"]
+    time.sleep(2)
+    assert other in paths.places()
+    paths.cables.plug(end, path)
+    paths.waits_for(whole)
+
+
+@BOTH
+def test_a_cable_is_pulled_at_each_end(infiniband: TwoPaths, kernel: str) -> None:
+    """The smoke of `make check`. Not with Soft-RoCE: a port that lost its link while it
+    had to answer sometimes receives nothing any more (its counter rcvd_pkts does not
+    grow, while the other end sends), so that its path stays DOWN.
+    """
+    with infiniband.mounted("4.2" if kernel == "6.12" else "3"):
+        with infiniband.writers() as result:
+            _pulled(infiniband, CLIENT, 0)
+            _pulled(infiniband, SERVER, 1)
+        _sound(infiniband, result)
+        shown = infiniband.said("ovirt-rdma-host nfs paths")
+        assert "All 2 paths are up, and all connections use their own." in shown
+
+
+@FAULTS
+@BOTH
+@pytest.mark.parametrize("version", ["3", "4.1", "4.2"])
+def test_each_cable_with_each_version(roce: TwoPaths, version: str) -> None:
+    with roce.mounted(version), roce.writers() as result:
+        for end in ENDS:
+            for path in (0, 1):
+                _pulled(roce, end, path)
+    _sound(roce, result)
+
+
+@FAULTS
+@BOTH
+@pytest.mark.parametrize("version", ["3", "4.2"])
+def test_infiniband(infiniband: TwoPaths, version: str) -> None:
+    with infiniband.mounted(version), infiniband.writers() as result:
+        for end in ENDS:
+            for path in (0, 1):
+                _pulled(infiniband, end, path)
+    _sound(infiniband, result)
+
+
+@FAULTS
+@BOTH
+@pytest.mark.parametrize("version", ["3", "4.2"])
+def test_many_cycles(infiniband: TwoPaths, version: str) -> None:
+    chosen = random.Random(version)
+    with infiniband.mounted(version), infiniband.writers() as result:
+        for _ in range(CYCLES):
+            end, path = chosen.choice(ENDS), chosen.choice((0, 1))
+            infiniband.cables.pull(end, path)
+            time.sleep(chosen.uniform(0, 8))
+            infiniband.cables.plug(end, path)
+            time.sleep(chosen.uniform(0, 8))
+        # What failed often comes home late.
+        infiniband.waits_for(whole, 1500)
+    _sound(infiniband, result)
+
+
+@FAULTS
+@BOTH
+def test_a_cable_that_flaps(roce: TwoPaths) -> None:
+    with roce.mounted(), roce.writers() as result:
+        for _ in range(10):
+            roce.cables.pull(CLIENT, 0)
+            time.sleep(3)
+            roce.cables.plug(CLIENT, 0)
+            time.sleep(3)
+        moves = roce.state()["moves"]
+    _sound(roce, result)
+    # It comes home later each time.
+    assert moves <= 10
+
+
+@FAULTS
+@BOTH
+def test_both_cables_out_and_one_back(roce: TwoPaths) -> None:
+    with roce.mounted():
+        with roce.writers() as result:
+            for path in (0, 1):
+                roce.cables.pull(CLIENT, path)
+            state = roce.waits_for(
+                lambda state: all(path["state"] == "down" for path in state["paths"])
+            )
+            assert all(path["fix"] for path in state["paths"])
+            roce.cables.plug(CLIENT, 1)
+            roce.waits_for(moved)
+        _sound(roce, result)
+
+
+@FAULTS
+@BOTH
+def test_the_server_restarts_in_the_middle_of_a_move(
+    roce: TwoPaths, lab: topology.Topology
+) -> None:
+    with roce.mounted():
+        with roce.writers() as result:
+            roce.cables.pull(SERVER, 0)
+            time.sleep(1)
+            lab.nfs.restart()
+            roce.waits_for(moved)
+            roce.cables.plug(SERVER, 0)
+            roce.waits_for(whole)
+        _sound(roce, result)
+
+
+@FAULTS
+@BOTH
+def test_another_machine_takes_the_address(
+    roce: TwoPaths, lab: topology.Topology
+) -> None:
+    """Another hardware address, and no server of ours: nothing is moved there."""
+    address = roce.addresses[1]
+    take = (
+        f"ip address del {address}/24 dev eth1; "
+        "ip link add taken link eth1 type macvlan; "
+        f"ip address add {address}/24 dev taken; ip link set taken up; "
+        f"arping -U -c 2 -I taken {address} || true"
+    )
+    back = f"ip link del taken; ip address add {address}/24 dev eth1"
+    with roce.mounted():
+        # Without a connection there, only the address is looked at.
+        roce.cables.pull(CLIENT, 1)
+        roce.waits_for(moved)
+        lab.server.run(take, check=True)
+        try:
+            roce.said("ip neigh flush dev eth1")
+            roce.cables.plug(CLIENT, 1)
+            time.sleep(15)
+            state = roce.state()
+            assert state["paths"][1]["state"] != "up", state
+            assert state["paths"][1]["connections"] == 0
+        finally:
+            lab.server.run(back, check=True)
+            roce.said("ip neigh flush dev eth1")
+        roce.waits_for(whole, 600)
+
+
+@FAULTS
+@BOTH
+def test_what_an_administrator_does_meanwhile(roce: TwoPaths) -> None:
+    with roce.mounted():
+        with roce.writers() as result:
+            roce.cables.pull(CLIENT, 0)
+            roce.waits_for(moved)
+            # The policy has no paths any more: what was moved stays where it works.
+            roce.load_policy(paths=False)
+            deadline = time.monotonic() + 120
+            while roce.state() and time.monotonic() < deadline:
+                time.sleep(0.5)
+            assert roce.state() == {}
+            where = roce.said("cat /sys/kernel/sunrpc/xprt-switches/*/*-rdma/dstaddr")
+            assert set(where.split()) == {roce.addresses[1]}
+            roce.load_policy()
+            roce.waits_for(moved)
+        _sound(roce, result)
+        # Unmounted while it is away.
+        roce.unmount()
+        deadline = time.monotonic() + 60
+        while roce.state() and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert roce.state() == {}
+        assert "Traceback" not in roce.log()
+
+
+@FAULTS
+@BOTH
+def test_a_netdev_that_is_renamed(roce: TwoPaths) -> None:
+    with roce.mounted():
+        with roce.writers() as result:
+            rename = (
+                "ip link set {0} down; ip link set {0} name {1}; ip link set {1} up"
+            )
+            roce.said(rename.format("eth1", "storage1"))
+            try:
+                state = roce.waits_for(
+                    lambda state: (
+                        whole(state) and state["paths"][1]["netdev"] == "storage1"
+                    )
+                )
+                assert state["paths"][1]["state"] == "up"
+            finally:
+                roce.said(rename.format("storage1", "eth1"))
+            roce.waits_for(
+                lambda state: whole(state) and state["paths"][1]["netdev"] == "eth1"
+            )
+        _sound(roce, result)
+
+
+@FAULTS
+@BOTH
+def test_a_host_that_sleeps(roce: TwoPaths) -> None:
+    with roce.mounted():
+        with roce.writers() as result:
+            roce.cables.pull(SERVER, 0)
+            roce.hypervisor.monitor.freeze()
+            time.sleep(30)
+            roce.hypervisor.monitor.thaw()
+            roce.waits_for(moved)
+            roce.cables.plug(SERVER, 0)
+            roce.waits_for(whole)
+        _sound(roce, result)
+
+
+@FAULTS
+@BOTH
+@pytest.mark.parametrize("after", [0.5, 2, 3, 4, 5, 6, 8])
+def test_the_daemon_is_killed_in_the_middle_of_a_move(
+    roce: TwoPaths, after: float
+) -> None:
+    """Nothing is left, and the next daemon continues."""
+    with roce.mounted():
+        with roce.writers() as result:
+            roce.cables.pull(SERVER, 0)
+            time.sleep(after)
+            roce.said("pkill -KILL -f 'host unit daemon$'; true")
+            # What systemd runs then (ExecStopPost).
+            roce.said("ovirt-rdma-host unit daemon-ended")
+            assert roce.left_over() == ""
+            with roce.daemon():
+                roce.waits_for(moved)
+                roce.cables.plug(SERVER, 0)
+                roce.waits_for(whole)
+        _sound(roce, result)
+
+
+@FAULTS
+@BOTH
+def test_a_daemon_that_is_stopped_moves_when_it_continues(roce: TwoPaths) -> None:
+    with roce.mounted():
+        with roce.writers() as result:
+            roce.said("pkill -STOP -f 'host unit daemon$'")
+            roce.cables.pull(CLIENT, 0)
+            time.sleep(5)
+            roce.said("pkill -CONT -f 'host unit daemon$'")
+            roce.waits_for(moved)
+        _sound(roce, result)

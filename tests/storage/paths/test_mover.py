@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The daemon's task ``paths`` on a fake host whose connections take each address."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import pytest
+from support.fakes.fake_root import FakeRoot
+from support.host.daemon_task import TaskRuns
+
+from ovirt_rdma.host.daemon.loop import Turn
+from ovirt_rdma.host.facts.statistics import SunrpcTransport
+from ovirt_rdma.host.paths import PATHS_JSON, PATHS_LEVER, POLICY_JSON, under
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.storage.paths import mover
+from ovirt_rdma.storage.paths.mover import MovePaths, objection, rules_with_paths
+from ovirt_rdma.storage.paths.moving import Target
+from ovirt_rdma.storage.paths.server import Link
+from ovirt_rdma.storage.paths.state import DOWN, UP, PathsState, read_paths
+
+A1, A2 = "10.99.0.1", "10.98.0.1"
+SWITCH = "/sys/kernel/sunrpc/xprt-switches/switch-0"
+INFO = """\
+last_used={used}
+cur_cong=0
+cong_win=256
+max_num_slots=128
+min_num_slots=2
+num_reqs=2
+binding_q_len=0
+sending_q_len=0
+pending_q_len={pending}
+backlog_q_len=0
+main_xprt={main}
+src_port=0
+tasks_queuelen=0
+dst_port=20049
+"""
+
+
+class Host:
+    """A host with two RoCE ports, a mount with a connection over each, and a clock that
+    a wait of the task turns; ``each`` is called at each wait.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.root = FakeRoot(path)
+        self.now, self.used = 1000.0, 1
+        self.silent: dict[str, str] = {}
+        self.each: Callable[[], None] = lambda: None
+        self.waits = 0
+        self.names = ["eth0", "eth1"]
+        self.neighbours = {A1: "52:54:00:99:00:01", A2: "52:54:00:99:01:01"}
+        for number, (network, address) in enumerate((("99", A1), ("98", A2))):
+            netdev, device = f"eth{number}", f"rxe{number}"
+            own = f"10.{network}.0.2"
+            self.root.netdev(netdev, addresses=[f"{own}/24"])
+            self.root.rdma_device(device, parent=netdev)
+            self.root.rdma_port(device, link_layer="Ethernet")
+            gid = f"0000:0000:0000:0000:0000:ffff:0a{int(network):02x}:0002"
+            self.root.gid(device, 1, 0, gid, netdev=netdev)
+            self.root.route(address, netdev, own)
+            self.carrier(number, up=True)
+        self.root.runner.answer("ip -j -4 neigh show", self._neighbours)
+        self.root.nfs_mount("nas:/vm", "/rhev/data-center/mnt/nas:_vm", "rdma", A1)
+        self.places = {"xprt-0-rdma": A1, "xprt-1-rdma": A2}
+        self.pending = dict.fromkeys(self.places, 0)
+        for name, address in self.places.items():
+            self.root.write(f"{SWITCH}/{name}/dstaddr", address)
+            self.root.write(f"{SWITCH}/{name}/xprt_state", "state= CONNECTED BOUND")
+        self.progress()
+        self.follow((A1, A2))
+        self.task = self.new_task()
+        self.runs = TaskRuns(self.task, path)
+
+    def new_task(self) -> MovePaths:
+        return MovePaths(
+            str(self.root.path), self.root.runner, ask=self.ask, clock=self.clock
+        )
+
+    def clock(self) -> float:
+        return self.now
+
+    def ask(self, addresses: Any, port: int) -> dict[str, str]:
+        assert port == 20049
+        return {address: self.silent.get(address, "") for address in addresses}
+
+    def _neighbours(self) -> str:
+        rows = [
+            {
+                "dst": a,
+                "dev": self.names[n],
+                "lladdr": self.neighbours[a],
+                "state": ["STALE"],
+            }
+            for n, a in enumerate((A1, A2))
+        ]
+        return json.dumps(rows)
+
+    def carrier(self, number: int, *, up: bool) -> None:
+        self.root.write(f"/sys/class/net/eth{number}/carrier", str(int(up)))
+
+    def follow(self, paths: tuple[str, ...], name: str = "nas") -> None:
+        rule = NfsRule(
+            number=1,
+            name="rule 1",
+            server=name,
+            transport="require-rdma",
+            paths=paths,
+            paths_return=5,
+        )
+        policy = Policy(nfs=NfsPolicy((rule,)))
+        store(policy, "test", under(self.root.path, POLICY_JSON))
+
+    def progress(self) -> None:
+        self.used += 1
+        for number, (name, pending) in enumerate(self.pending.items()):
+            used = self.used if not pending else 1
+            info = INFO.format(used=used, pending=pending, main=int(number == 0))
+            self.root.write(f"{SWITCH}/{name}/xprt_info", info)
+
+    def wait(self, seconds: float, files: Any = ()) -> bool:
+        self.now += seconds
+        self.waits += 1
+        self.root.uptime(self.now)
+        self.progress()
+        self.each()
+        return False
+
+    def run(self) -> Any:
+        return self.runs.run(self)
+
+    def address(self, name: str) -> str:
+        return (self.root.path / SWITCH[1:] / name / "dstaddr").read_text().strip()
+
+    def state(self) -> Optional[PathsState]:
+        return read_paths(self.root.path, [], self.now)
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    monkeypatch.setattr(mover, "warm", lambda addresses: None)
+    found = Host(tmp_path)
+    monkeypatch.setattr(mover, "seconds_after_boot", found.clock)
+    return found
+
+
+def states(host: Host) -> list[str]:
+    state = host.state()
+    assert state is not None
+    return [path.state for path in state.servers[0].paths]
+
+
+def test_a_host_where_all_is_well(host: Host):
+    result = host.run()
+    assert (result.sentence, result.problems, result.next_s) == (
+        "2 of 2 paths up",
+        (),
+        0.0,
+    )
+    state = host.state()
+    assert state is not None
+    (server,) = state.servers
+    assert server.exports == ("nas:/vm",)
+    assert [(p.address, p.netdev, p.connections) for p in server.paths] == [
+        (A1, "eth0", 1),
+        (A2, "eth1", 1),
+    ]
+    assert server.is_whole
+    assert host.waits == 20
+    # Each sentence once.
+    host.run()
+    assert host.runs.said == [f"{A1} is up", f"{A2} is up"]
+
+
+def test_a_cable_out_and_in_again(host: Host):
+    host.run()
+    host.carrier(0, up=False)
+    host.run()
+    assert (host.address("xprt-0-rdma"), states(host)) == (A2, [DOWN, UP])
+    assert (
+        "nas:/vm: moved 1 connection from 10.99.0.1 to 10.98.0.1: eth0 has no link"
+        in (host.runs.said)
+    )
+    host.carrier(0, up=True)
+    host.run()
+    assert host.address("xprt-0-rdma") == A1
+    assert states(host) == [UP, UP]
+    state = host.state()
+    assert state is not None
+    assert state.servers[0].moves == 2
+
+
+def test_a_port_that_is_not_active_is_a_path_without_link(host: Host):
+    host.run()
+    host.root.write("/sys/class/infiniband/rxe0/ports/1/state", "1: DOWN")
+    host.run()
+    assert host.address("xprt-0-rdma") == A2
+
+
+def test_what_is_known_continues_in_another_process(host: Host):
+    host.run()
+    carried = pickle.loads(
+        pickle.dumps({name: getattr(host.task, name) for name in MovePaths.carried})
+    )
+    task = host.new_task()
+    for name, value in carried.items():
+        setattr(task, name, value)
+    host.runs.task = task
+    host.carrier(0, up=False)
+    host.run()
+    assert host.address("xprt-0-rdma") == A2
+    assert f"{A2} is up" not in host.runs.said[2:]
+
+
+def test_without_paths_in_the_policy_nothing_is_left(host: Host):
+    host.run()
+    host.follow(())
+    result = host.run()
+    assert (result.sentence, host.state()) == (MovePaths.off, None)
+    assert host.task.interval(Policy()) is None
+    host.carrier(0, up=False)
+    host.run()
+    assert host.address("xprt-0-rdma") == A1
+
+
+def test_a_mount_of_others_is_not_touched(host: Host):
+    """The kernel does not show whose a connection is."""
+    host.root.nfs_mount("10.99.0.1:/iso", "/mnt/iso", "rdma", A1)
+    host.run()
+    host.carrier(0, up=False)
+    (problem,) = host.run().problems
+    assert problem.startswith("nas:/vm: 10.99.0.1:/iso may use the same connections")
+    assert host.address("xprt-0-rdma") == A1
+
+
+def test_a_mount_over_tcp_is_nobodys_business(host: Host):
+    host.root.nfs_mount("10.99.0.1:/iso", "/mnt/iso", "tcp", A1)
+    assert host.run().problems == ()
+
+
+def test_what_a_kill_left_is_undone_first(host: Host):
+    marker = host.root.path / PATHS_LEVER[1:]
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.write_text(f"{A1} eth0\n")
+    runner = host.root.runner
+    runner.answer(f"ip route del unreachable {A1}/32 table local proto 186", "")
+    runner.answer(f"ip route show type unreachable {A1}/32 table local proto 186", "")
+    runner.answer(f"ip -4 neigh show {A1} dev eth0", "")
+    host.run()
+    assert not marker.exists()
+    route = f"unreachable {A1}/32 table local proto 186"
+    assert ("ip", "route", "del", *route.split()) in runner.ran
+
+
+def test_a_netdev_that_is_renamed_is_found_again(host: Host):
+    host.run()
+    (host.root.path / "sys/class/net/eth1").unlink()
+    host.names[1] = "storage1"
+    host.root.netdev("storage1", addresses=["10.98.0.2/24"])
+    host.root.write("/sys/class/net/storage1/carrier", "1")
+    host.root.gid("rxe1", 1, 0, "0000:0000:0000:0000:0000:ffff:0a62:0002",
+                  netdev="storage1")  # fmt: skip
+    host.root.route(A2, "storage1", "10.98.0.2")
+    host.run()
+    state = host.state()
+    assert state is not None
+    assert state.servers[0].paths[1].netdev == "storage1"
+    assert states(host) == [UP, UP]
+
+
+@pytest.mark.parametrize(
+    ("links", "has_switches", "words"),
+    [
+        ([Link("eth0"), Link("eth1")], True, ""),
+        ([Link("eth0"), None], True, ""),
+        ([Link("ib0"), Link("ib0")], True, "several paths lead over ib0"),
+        ([], False, "this kernel shows no connections"),
+    ],
+)
+def test_what_is_in_the_way(links, has_switches, words):
+    why, fix = objection(links, [], has_switches)
+    assert words in why
+    assert bool(why) == bool(words) == bool(fix)
+
+
+@pytest.mark.parametrize("address", ["nas", "10.98.0.01", "fd00::1", "10.98.0.1 ", ""])
+def test_a_stored_policy_with_another_text_is_no_policy_for_paths(address):
+    """What the kernel would take, and lose the mount by."""
+    rule = NfsRule(number=1, name="r", server="nas", paths=(A1, address))
+    assert rules_with_paths(Policy(nfs=NfsPolicy((rule,)))) == {}
+
+
+def test_the_longest_wait_of_rules_with_the_same_paths_counts():
+    rules = [
+        NfsRule(number=n, name="r", server="nas", paths=(A1, A2), paths_return=wait)
+        for n, wait in enumerate((5, 60, 10))
+    ]
+    (rule,) = rules_with_paths(Policy(nfs=NfsPolicy(tuple(rules)))).values()
+    assert rule.paths_return == 60
+
+
+def test_the_file_is_there_for_all_to_read(host: Host):
+    host.run()
+    path = host.root.path / PATHS_JSON[1:]
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_two_servers_behind_one_cable_are_moved_at_once(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    """One that takes 8 s does not let the requests of others wait for so long."""
+    host.run()
+    (server,) = host.task._servers.values()
+    other = copy.deepcopy(server)
+    one = SunrpcTransport("switch-7", "xprt-9-rdma", "rdma", A1, main=1, last_used=1)
+    other.see_connections([one], host.now)
+    host.task._servers[A1, A2, "other"] = other  # type: ignore[index]
+    asked: list[list[tuple[str, str]]] = []
+
+    def move(root: str, wanted: dict[tuple[str, str], Target]) -> dict[Any, str]:
+        asked.append(sorted(wanted))
+        return dict.fromkeys(wanted, "")
+
+    monkeypatch.setattr(mover, "move", move)
+    for each in (server, other):
+        each.paths[A1].link = Link("eth0", problem="eth0 has no link")
+    host.task._move(Turn(None, host.runs.said.append, host))
+    assert asked == [[("switch-0", "xprt-0-rdma"), ("switch-7", "xprt-9-rdma")]]
+
+
+def test_a_proof_ends_also_when_its_mount_is_gone(host: Host):
+    """Or the run lasted until its deadline, with the policy of its beginning."""
+    host.run()
+    (server,) = host.task._servers.values()
+
+    class Done:
+        address = A2
+
+        def ended(self) -> str:
+            return ""
+
+    host.task._proof = server, Done()  # type: ignore[assignment]
+    host.task._servers = {}
+    host.task._prove(host.now)
+    assert host.task._proof is None
+
+
+def test_the_connections_of_a_proof_are_left_alone(host: Host):
+    """A client of its own: moved away, it would prove the wrong address."""
+    host.run()
+    host.task._proof = (next(iter(host.task._servers.values())), Proved())
+    other = "/sys/kernel/sunrpc/xprt-switches/switch-9/xprt-7-rdma"
+    for name, text in (
+        ("dstaddr", A2),
+        ("xprt_state", "state= CONNECTED BOUND"),
+        ("xprt_info", INFO.format(used=1, pending=0, main=1)),
+    ):
+        host.root.write(f"{other}/{name}", text)
+    host.now += 1
+    host.task._look(Turn(None, host.runs.said.append, host))
+    (server,) = host.task._servers.values()
+    assert {key[0] for key in server.connections} == {"switch-0"}
+    # A mount that was made meanwhile is one, soon after the proof.
+    host.task._proof = None
+    host.run()
+    host.run()
+    (server,) = host.task._servers.values()
+    assert {key[0] for key in server.connections} == {"switch-0", "switch-9"}
+
+
+class Proved:
+    """A proof that has not ended."""
+
+    address = A2
+
+    def ended(self) -> Optional[str]:
+        return None
+
+    def end(self) -> None:
+        pass

@@ -1,0 +1,547 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Write an address to a connection, free its lock, and undo the lever."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Union
+
+import pytest
+
+from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.paths import PATHS_LEVER
+from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
+from ovirt_rdma.storage.paths import moving
+from ovirt_rdma.storage.paths.moving import Lever, Proof, Target, move, undo_levers
+from ovirt_rdma.storage.paths.server import Link
+
+A1, A2 = "10.99.0.1", "10.98.0.1"
+KEY = ("switch-0", "xprt-1-rdma")
+WITH_LINK = Link("eth0", "rxe0/1")
+
+
+class Kernel:
+    """Routes and neighbours, as ``ip`` (iproute2 6.1) shows and changes them; the
+    call number ``fails`` does not come back.
+    """
+
+    def __init__(self, neighbour: str = "REACHABLE") -> None:
+        self.routes: set[str] = set()
+        self.neighbours = {A1: f"lladdr 52:54:00:99:00:01 {neighbour}"}
+        self.calls: list[list[str]] = []
+        self.dies_at = 0
+
+    def run(self, argv: Sequence[str]) -> str:
+        self.calls.append(list(argv))
+        if len(self.calls) == self.dies_at:
+            raise KeyboardInterrupt
+        words = list(argv[1:])
+        what = words[:2]
+        if words[:3] == ["-4", "neigh", "show"]:
+            assert words[4:] == ["dev", "eth0"]
+            return f"{words[3]} {self.neighbours.get(words[3], '')}"
+        text = " ".join(words[2:])
+        if what == ["route", "add"]:
+            if text in self.routes:
+                raise CommandFailed("RTNETLINK answers: File exists", 2)
+            self.routes.add(text)
+        elif what == ["route", "del"]:
+            if text not in self.routes:
+                raise CommandFailed("RTNETLINK answers: No such process", 2)
+            self.routes.remove(text)
+        elif what == ["route", "show"]:
+            assert words[2] == "type"
+            text = " ".join(words[3:])
+            return "".join(one for one in self.routes if one == text)
+        elif what == ["neigh", "replace"]:
+            address, lladdr, mac, *rest = words[2:]
+            assert [lladdr, *rest] == ["lladdr", "dev", "eth0", "nud", "permanent"]
+            self.neighbours[address] = f"lladdr {mac} PERMANENT"
+        else:
+            assert [*what, *words[3:]] == ["neigh", "del", "dev", "eth0"], argv
+            del self.neighbours[words[2]]
+        return ""
+
+    def is_clean(self) -> bool:
+        return not self.routes and "02:00" not in str(self.neighbours)
+
+
+@pytest.fixture
+def dstaddr(tmp_path: Path) -> Path:
+    (tmp_path / "run/ovirt-rdma").mkdir(parents=True)
+    folder = tmp_path / "sys/kernel/sunrpc/xprt-switches" / "/".join(KEY)
+    folder.mkdir(parents=True)
+    return folder / "dstaddr"
+
+
+@pytest.fixture
+def root(tmp_path: Path, dstaddr: Path) -> Path:
+    return tmp_path
+
+
+def test_a_connection_takes_the_address_at_once(root: Path, dstaddr: Path):
+    dstaddr.write_text("")
+    kernel = Kernel()
+    lever = Lever(str(root), A1, WITH_LINK, kernel.run)
+    assert move(root, {KEY: Target(A2, lever, A1)}) == {KEY: ""}
+    assert dstaddr.read_text() == A2
+    assert kernel.calls == []
+
+
+def test_one_that_is_gone_says_so(root: Path):
+    assert move(root, {KEY: Target(A2, None, A1)}) == {KEY: "No such file or directory"}
+
+
+def _free(kernel: Kernel, dstaddr: Path, when: Callable[[], bool]) -> threading.Thread:
+    """Take what is written once ``when`` is true: until then the write waits, as the
+    kernel lets it (a FIFO without reader).
+    """
+
+    def free() -> None:
+        while not when():
+            time.sleep(0.01)
+        text = ""
+        while not text:  # from a write that was killed before it wrote
+            with dstaddr.open() as file:
+                text = file.read()
+        got.append(text)
+
+    got: list[str] = []
+    thread = threading.Thread(target=free, daemon=True)
+    thread.start()
+    thread.got = got  # type: ignore[attr-defined]
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("link", "neighbour", "false"),
+    [
+        (WITH_LINK, "REACHABLE", True),
+        (WITH_LINK, "PROBE", True),
+        # An attempt in its resolution would continue to nobody.
+        (WITH_LINK, "INCOMPLETE", False),
+        (WITH_LINK._replace(problem="eth0 has no link"), "REACHABLE", False),
+        (WITH_LINK._replace(is_ethernet=False), "REACHABLE", False),
+    ],
+)
+def test_one_that_connects_is_freed_by_the_lever(
+    root: Path, dstaddr: Path, link: Link, neighbour: str, false: bool
+):
+    os.mkfifo(dstaddr)
+    kernel = Kernel(neighbour)
+    seen: list[bool] = []
+
+    def unreachable() -> bool:
+        if kernel.routes and (not false or "02:00" in kernel.neighbours[A1]):
+            seen.append("02:00" in kernel.neighbours[A1])
+        return bool(seen)
+
+    thread = _free(kernel, dstaddr, unreachable)
+    lever = Lever(str(root), A1, link, kernel.run)
+    assert move(root, {KEY: Target(A2, lever, A1)}) == {KEY: ""}
+    thread.join(5)
+    assert thread.got == [A2]  # type: ignore[attr-defined]
+    assert seen == [false]
+    assert kernel.is_clean()
+    assert not (root / PATHS_LEVER[1:]).exists()
+
+
+def test_one_that_stays_locked_is_given_up_and_nothing_is_left(
+    root: Path, dstaddr: Path, monkeypatch: pytest.MonkeyPatch
+):
+    os.mkfifo(dstaddr)
+    monkeypatch.setattr(moving, "LEVER_S", 2.5)
+    kernel = Kernel()
+    lever = Lever(str(root), A1, WITH_LINK, kernel.run)
+    (why,) = move(root, {KEY: Target(A2, lever, A1)}).values()
+    assert why.startswith("the kernel does not take another address")
+    assert kernel.is_clean()
+    # Each false neighbour is an event for the attempts under way: another each time.
+    macs = [call[5] for call in kernel.calls if call[1:3] == ["neigh", "replace"]]
+    assert len(macs) >= 2
+    assert len(macs) == len(set(macs))
+    # Nobody writes any more.
+    assert _readers_get_nothing(dstaddr)
+
+
+def _readers_get_nothing(fifo: Path) -> bool:
+    descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    time.sleep(0.2)
+    with os.fdopen(descriptor, "rb") as file:
+        return not file.read()
+
+
+def test_without_a_lever_nothing_else_is_touched(root: Path, dstaddr: Path):
+    os.mkfifo(dstaddr)
+    (why,) = move(root, {KEY: Target(A2, None, A1)}).values()
+    assert why
+
+
+def test_one_without_a_lever_does_not_take_it_from_another(root: Path, dstaddr: Path):
+    """Two servers have lost the same cable; a lever serves all at its address."""
+    for place in (dstaddr, dstaddr.parent.parent / "xprt-2-rdma/dstaddr"):
+        place.parent.mkdir(exist_ok=True)
+        os.mkfifo(place)
+    other = "switch-0", "xprt-2-rdma"
+    none = "switch-0", "xprt-3-rdma"
+    (dstaddr.parent.parent / none[1]).mkdir()
+    os.mkfifo(dstaddr.parent.parent / none[1] / "dstaddr")
+    kernel = Kernel()
+    threads = [
+        _free(kernel, dstaddr.parent.parent / key[1] / "dstaddr",
+              lambda: bool(kernel.routes))
+        for key in (KEY, other)
+    ]  # fmt: skip
+    lever = Lever(str(root), A1, WITH_LINK, kernel.run)
+    wanted = {
+        KEY: Target(A2, lever, A1),
+        none: Target(A1, None, A2),
+        other: Target(A2, lever, A1),
+    }
+    results = move(root, wanted)
+    for thread in threads:
+        thread.join(5)
+    assert [bool(results[key]) for key in (KEY, none, other)] == [False, True, False]
+    assert sum(call[1:3] == ["route", "add"] for call in kernel.calls) == 1
+
+
+@pytest.mark.parametrize("call", range(1, 12))
+def test_after_a_kill_at_each_call_all_is_undone(root: Path, dstaddr: Path, call: int):
+    os.mkfifo(dstaddr)
+    kernel = Kernel()
+    kernel.dies_at = call
+    lever = Lever(str(root), A1, WITH_LINK, kernel.run)
+    try:
+        with lever:
+            lever.again()
+    except KeyboardInterrupt:
+        pass
+    kernel.dies_at = 0
+    assert undo_levers(root, kernel.run) == []
+    assert kernel.is_clean()
+    assert not (root / PATHS_LEVER[1:]).exists()
+    asked = len(kernel.calls)
+    assert undo_levers(root, kernel.run) == []
+    assert len(kernel.calls) == asked
+
+
+@pytest.fixture
+def real_ip() -> Iterator[Runner]:
+    """The ip of this machine in a network of its own, with a link to 10.99.0.0/24."""
+    holder = subprocess.Popen(["unshare", "-n", "sleep", "60"])
+
+    def run(argv: Sequence[str]) -> str:
+        inside = ["nsenter", "-t", str(holder.pid), "-n", *argv]
+        return run_command(inside)
+
+    try:
+        for _ in range(100):
+            time.sleep(0.05)
+            if _network("self") != _network(holder.pid):
+                break
+        else:
+            pytest.skip("no network namespace can be made here")
+        for line in (
+            "ip link add eth0 type veth peer name eth1",
+            "ip address add 10.99.0.2/24 dev eth0",
+            "ip link set eth1 up",
+            "ip link set eth0 up",
+            f"ip neigh replace {A1} lladdr 52:54:00:99:00:01 dev eth0 nud reachable",
+        ):
+            run(line.split())
+        yield run
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def _network(process: Union[int, str]) -> Path:
+    return Path(f"/proc/{process}/ns/net").readlink()
+
+
+@pytest.mark.parametrize("more", ["", f"ip route add {A1}/32 dev eth0"])
+def test_with_the_real_ip(root: Path, real_ip: Runner, more: str):
+    """Also where the operator has a route to the address: it is not reached either."""
+    if more:
+        real_ip(more.split())
+    before = real_ip(["ip", "route"])
+    with Lever(str(root), A1, WITH_LINK, real_ip):
+        with pytest.raises(CommandFailed, match="No route to host"):
+            real_ip(["ip", "route", "get", A1])
+        assert "02:00:00:00:00:01" in real_ip(["ip", "neigh"])
+    assert "dev eth0" in real_ip(["ip", "route", "get", A1])
+    assert "02:00" not in real_ip(["ip", "neigh"])
+    assert real_ip(["ip", "route"]) == before
+    # What is left is seen.
+    (root / PATHS_LEVER[1:]).write_text(f"{A1} eth0\n")
+    real_ip(f"ip route add unreachable {A1}/32 table local proto 186".split())
+    real_ip(f"ip neigh replace {A1} lladdr 02:00:00:00:00:03 dev eth0".split())
+
+    def stubborn(argv: Sequence[str]) -> str:
+        if "del" in argv:
+            raise CommandFailed("RTNETLINK answers: Operation not permitted", 2)
+        return real_ip(argv)
+
+    assert len(undo_levers(root, stubborn)) == 2
+    assert undo_levers(root, real_ip) == []
+
+
+def test_a_route_and_a_neighbour_of_others_stay(root: Path):
+    kernel = Kernel("PERMANENT")
+    kernel.routes.add(f"unreachable {A1}/32")
+    with Lever(str(root), A1, WITH_LINK._replace(is_ethernet=False), kernel.run):
+        pass
+    assert kernel.routes == {f"unreachable {A1}/32"}
+    assert "52:54" in kernel.neighbours[A1]
+
+
+def test_what_cannot_be_undone_is_said_and_tried_again(root: Path):
+    kernel = Kernel()
+
+    def stubborn(argv: Sequence[str]) -> str:
+        if argv[1:3] == ["route", "del"]:
+            raise CommandFailed("RTNETLINK answers: Operation not permitted", 2)
+        return kernel.run(argv)
+
+    with Lever(str(root), A1, WITH_LINK, stubborn):
+        pass
+    (left,) = undo_levers(root, stubborn)
+    assert left == (
+        f"{A1} is still unreachable; fix: ip route del unreachable {A1}/32 table "
+        "local proto 186"
+    )
+    assert undo_levers(root, kernel.run) == []
+    assert kernel.is_clean()
+
+
+MOUNT = NfsMount("nas:/vm", "/mnt", "nfs4", "rw", "4.2", "rdma", 20049, A1)
+
+
+def _ended(proof: Proof) -> str:
+    for _ in range(500):
+        said = proof.ended()
+        if said is not None:
+            return said
+        time.sleep(0.01)
+    raise AssertionError("the proof does not end")
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (lambda mount, address: "", ""),
+        (lambda mount, address: f"{address} is not", f"{A2} is not"),
+        (lambda mount, address: Path("/nowhere").stat(), "the proof failed: [Errno 2]"),
+        (lambda mount, address: os._exit(9), "the proof did not end within 20 s"),
+        (lambda mount, address: 1 / 0, "the proof failed: division by zero"),
+    ],
+)
+def test_a_proof_is_good_only_if_it_says_so(work, said):
+    assert _ended(Proof(MOUNT, A2, work)).startswith(said)
+    assert bool(_ended(Proof(MOUNT, A2, work))) == bool(said)
+
+
+def test_a_proof_that_hangs_is_ended():
+    now = [0.0]
+    proof = Proof(MOUNT, A2, lambda *_: time.sleep(60) or "", lambda: now[0])
+    assert proof.ended() is None
+    now[0] = 100.0
+    assert proof.ended() == "the proof did not end within 20 s"
+
+
+@pytest.mark.parametrize(
+    ("version", "others", "asked"),
+    [
+        ("4.2", [], ["4.1,proto=rdma", "4.0,proto=rdma", "4.2,proto=tcp"]),
+        ("4.1", [], ["4.2,proto=rdma", "4.0,proto=rdma", "4.1,proto=tcp"]),
+        # Their client would answer, by a connection that may have been moved away.
+        ("4.2", [("4.1", "rdma")], ["4.0,proto=rdma", "4.2,proto=tcp"]),
+        ("4.2", [("4.2", "tcp")], ["4.1,proto=rdma", "4.0,proto=rdma"]),
+        ("4.0", [], ["4.2,proto=rdma", "4.1,proto=rdma", "4.0,proto=tcp"]),
+        ("3", [("4.1", "rdma")], ["3,proto=rdma"]),
+    ],
+)
+def test_an_address_is_asked_by_a_client_of_its_own(version, others, asked):
+    mount = replace(MOUNT, version=version)
+    mounts = [replace(MOUNT, version=v, protocol=p) for v, p in others]
+    options = moving._asked(mount, [mount, *mounts])
+    assert [one.partition("vers=")[2].partition(",port")[0] for one in options] == asked
+
+
+@pytest.fixture
+def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The mounts that a proof makes."""
+    made: list[str] = []
+
+    class Umount:
+        umount2 = staticmethod(lambda *_: 0)
+
+    def run(argv: Sequence[str], _: float) -> str:
+        made.append(argv[4])
+        if "vers=4.1" in argv[4]:
+            raise CommandFailed("mount.nfs: Protocol not supported", 32)
+        return ""
+
+    monkeypatch.setattr(moving, "_own_mounts", lambda libc: None)
+    monkeypatch.setattr(moving, "run_command", run)
+    monkeypatch.setattr(moving.ctypes, "CDLL", lambda *_, **__: Umount)
+    monkeypatch.setattr(moving, "_handle", lambda libc, path: b"the same")
+    monkeypatch.setattr(moving, "PROOF_PLACE", tmp_path / "proof")
+    monkeypatch.setattr(moving.HostReader, "nfs_mounts", lambda self: [MOUNT])
+    return made
+
+
+def test_a_server_without_the_other_version_is_asked_with_another(proof: list[str]):
+    assert moving.prove_address(MOUNT, A1) == ""
+    assert [one.partition("vers=")[2][:3] for one in proof] == ["4.1", "4.0"]
+
+
+def test_the_kernel_that_finds_another_server_is_believed(proof: list[str]):
+    said = moving.prove_address(MOUNT, A2)
+    assert said == f"{A2} is not an address of nas:/vm's server"
+    assert [one.partition("vers=")[2][:3] for one in proof] == ["4.1", "4.0", "4.2"]
+
+
+def test_another_file_handle_is_not_given_a_connection(
+    proof: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    """The mount that gives one is not made."""
+    monkeypatch.setattr(moving, "_handle", lambda libc, path: path.encode())
+    assert "is not an address of" in moving.prove_address(MOUNT, A2)
+    assert len(proof) == 2
+
+
+@pytest.mark.parametrize(
+    ("there", "same"),
+    [
+        ({"": b"root", "domain": b"1", "gone": b""}, True),
+        ({"": b"root", "domain": b"2", "gone": b"2"}, False),
+        ({"": b"root"}, False),
+        ({"": b"other", "domain": b"1"}, False),
+    ],
+)
+def test_two_servers_with_the_same_fsid_are_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there, same
+):
+    """The handle of an export's root is its ``fsid=``."""
+    (tmp_path / "here/domain").mkdir(parents=True)
+    (tmp_path / "here/gone").touch()
+    known = {"here": {"": b"root", "domain": b"1", "gone": b"9"}, "there": there}
+
+    def handle(libc: object, path: str) -> bytes:
+        place, _, name = path[len(str(tmp_path)) + 1 :].partition("/")
+        if name not in known[place]:
+            raise FileNotFoundError
+        return known[place][name]
+
+    monkeypatch.setattr(moving, "_handle", handle)
+    assert moving._is_same(None, tmp_path / "here", tmp_path / "there") is same
+
+
+def test_a_connection_of_others_with_the_same_number_is_not_written(
+    root: Path, dstaddr: Path
+):
+    """The mount is gone, and the kernel has given its numbers to another."""
+    dstaddr.write_text("192.0.2.7\n")
+    (why,) = move(root, {KEY: Target(A2, None, A1)}).values()
+    assert why == os.strerror(errno.ESTALE)
+    assert dstaddr.read_text() == "192.0.2.7\n"
+
+
+def test_a_write_is_tried_again_only_at_the_same_connection(root: Path, dstaddr: Path):
+    os.mkfifo(dstaddr)
+    kernel, old = Kernel(), dstaddr.parent.with_name("gone")
+
+    def run(argv: Sequence[str]) -> str:
+        if argv[1:3] == ["route", "add"]:
+            dstaddr.unlink()
+            dstaddr.parent.rename(old)
+            dstaddr.parent.mkdir()
+            dstaddr.write_text("192.0.2.7\n")
+        return kernel.run(argv)
+
+    lever = Lever(str(root), A1, WITH_LINK, run)
+    (why,) = move(root, {KEY: Target(A2, lever, A1)}).values()
+    assert why == os.strerror(errno.ENOENT)
+    assert dstaddr.read_text() == "192.0.2.7\n"
+
+
+def test_a_write_that_waits_ends_with_its_parent(root: Path, dstaddr: Path):
+    """What a killed run of the daemon has begun would come true much later."""
+    os.mkfifo(dstaddr)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            moving._Write(dstaddr.parent, A1, A2)
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    time.sleep(0.3)
+    assert _readers_get_nothing(dstaddr)
+
+
+def test_a_lock_that_was_taken_for_a_moment_is_asked_for_again(
+    root: Path, dstaddr: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Nobody wakes a write when a request that was sent frees the lock."""
+    os.mkfifo(dstaddr)
+    begun: list[int] = []
+    begin = moving._Write.begin
+
+    def counted(self: moving._Write) -> None:
+        begun.append(1)
+        begin(self)
+
+    monkeypatch.setattr(moving._Write, "begin", counted)
+    move(root, {KEY: Target(A2, None, A1)})
+    assert len(begun) >= 3
+
+
+def test_a_proof_that_is_ended_at_once_leaves_no_process():
+    for _ in range(10):
+        proof = Proof(MOUNT, A2, lambda *_: time.sleep(60) or "")
+        proof.end()
+        for _ in range(200):
+            try:
+                if os.waitpid(proof._pid, os.WNOHANG) != (0, 0):
+                    break
+            except ChildProcessError:
+                break
+            time.sleep(0.01)
+        else:
+            raise AssertionError("it continues")
+
+
+def test_a_route_is_said_to_be_left_also_without_its_netdev(root: Path):
+    kernel = Kernel()
+
+    def gone(argv: Sequence[str]) -> str:
+        if argv[1:3] == ["route", "del"]:
+            raise CommandFailed("RTNETLINK answers: Operation not permitted", 2)
+        if "neigh" in argv:
+            raise CommandFailed('Cannot find device "eth0"', 1)
+        return kernel.run(argv)
+
+    with Lever(str(root), A1, WITH_LINK, gone):
+        pass
+    (left,) = undo_levers(root, gone)
+    assert "still unreachable" in left
+
+
+def test_a_move_in_between_does_not_make_the_server_another(
+    proof: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """addr= of each mount follows the main connection."""
+    now = [replace(MOUNT, address=A2, mountpoint=place)
+           for place in (MOUNT.mountpoint, str(tmp_path / "proof"))]  # fmt: skip
+    monkeypatch.setattr(moving.HostReader, "nfs_mounts", lambda self: now)
+    assert moving.prove_address(MOUNT, A2) == ""
+    assert len(proof) == 3
