@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytest.importorskip("pyperf", reason="make selftest has it")
+
 from bench import paths_program
 from bench.paths import judged, skipped
 from bench.paths_runs import OURS, OUT, RETURN, STOCK, WINDOW_S, Cost, Measured, Writes

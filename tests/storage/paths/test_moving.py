@@ -390,7 +390,7 @@ def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise CommandFailed("mount.nfs: Protocol not supported", 32)
         return ""
 
-    monkeypatch.setattr(moving, "_own_mounts", lambda libc: None)
+    monkeypatch.setattr(moving, "_own_mounts", lambda libc, place: None)
     monkeypatch.setattr(moving, "run_command", run)
     monkeypatch.setattr(moving.ctypes, "CDLL", lambda *_, **__: Umount)
     monkeypatch.setattr(moving, "_handle", lambda libc, path: b"the same")
