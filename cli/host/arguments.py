@@ -84,6 +84,13 @@ def add_policy(parser: Parser) -> None:
     )
 
 
+def add_only_export(parser: Parser, help: str) -> None:
+    """Add an export that may be left out."""
+    parser.add_argument(
+        "export", metavar="SERVER:/PATH", type=export_of, nargs="?", help=help
+    )
+
+
 def add_link_down(parser: Parser) -> None:
     """Add ``--allow-link-down``."""
     parser.add_argument(

@@ -23,6 +23,7 @@ from ovirt_rdma.cli.host.arguments import (
     HostVerb,
     Source,
     add_facts,
+    add_only_export,
     add_policy,
     export_of,
     refuse_facts,
@@ -281,13 +282,7 @@ class CheckHealth(HostVerb, AllowNone):
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
-        parser.add_argument(
-            "export",
-            metavar="SERVER:/PATH",
-            type=export_of,
-            nargs="?",
-            help="only this export",
-        )
+        add_only_export(parser, "only this export")
         add_policy(parser)
         add_allow_none(parser, "NFS mount")
         refuse_facts(parser)
@@ -342,13 +337,7 @@ class ShowPaths(HostVerb, AllowNone):
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
-        parser.add_argument(
-            "export",
-            metavar="SERVER:/PATH",
-            type=export_of,
-            nargs="?",
-            help="only the paths of this export",
-        )
+        add_only_export(parser, "only the paths of this export")
         add_allow_none(parser, "path")
         refuse_facts(parser)
 

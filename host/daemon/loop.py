@@ -17,7 +17,6 @@ nothing.
 from __future__ import annotations
 
 import contextlib
-import gc
 import math
 import os
 import pickle
@@ -48,7 +47,7 @@ from ovirt_rdma.host.system.json_codec import (
 )
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.safe_file import read_file
-from ovirt_rdma.host.system.signals import Stop, StopSignal
+from ovirt_rdma.host.system.signals import Stop, StopSignal, default_signals
 from ovirt_rdma.host.system.tree import seconds_after_boot, start_of
 
 # The last run of a task: it cannot be ended; it raised an error, or was ended at its
@@ -284,10 +283,7 @@ def _be_child(
 ) -> NoReturn:
     """Run the task, send the result and what it carries, and end."""
     try:
-        # In this order: a signal must not be taken for one to the parent.
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
+        default_signals()
         with contextlib.ExitStack() as stack:
             stop: Stop = _Never()
             if task.changes_host:
@@ -399,10 +395,6 @@ class Daemon:
 
     def run(self, stop: StopSignal) -> None:
         """Turn until ``stop``, or until the host is not enabled any more."""
-        # The memory that runs share with the daemon stays shared: the garbage
-        # collector writes to each object that it looks at.
-        gc.collect()
-        gc.freeze()
         try:
             while True:
                 seconds = self.turn()

@@ -74,6 +74,16 @@ class Stop(Protocol):
         """
 
 
+def default_signals() -> None:
+    """Let signals end this process, which is a fork, as they end others: they were not
+    sent to its parent.
+    """
+    # In this order: none must be written to the parent's pipe meanwhile.
+    signal.set_wakeup_fd(-1)
+    for number in (*_ENDS, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class StopSignal:
     """A Stop for SIGTERM and SIGINT, used with ``with`` in the main thread. SIGHUP
     ends a wait, and :meth:`take_hangup` reports it.

@@ -47,6 +47,7 @@ from ovirt_rdma.host.paths import PROBES, VDSM_MOUNTS
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import Records, json_value
 from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.host.system.signals import default_signals
 from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID, seconds_after_boot, start_of
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import NOT_READY, Step, local_steps, ports_behind
@@ -345,10 +346,7 @@ class Probes:
 def _be_child(writer: int, work: Callable[[], Iterable[dict[str, Any]]]) -> NoReturn:
     """Ask, write the answer and end; never returns."""
     try:
-        # In this order: a signal to the parent's group must not end in its handlers.
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
+        default_signals()
         os.setsid()
         os.chdir("/")
         _close_all_but(writer)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import ipaddress
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, Optional
@@ -20,7 +19,9 @@ from ovirt_rdma.host.daemon.loop import Result, Task, Turn
 from ovirt_rdma.host.export import RDMA, Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import SunrpcTransport, option_value
+from ovirt_rdma.host.policy.forms import Refused
 from ovirt_rdma.host.policy.model import NfsRule, Policy, rule_for
+from ovirt_rdma.host.policy.texts import path_address
 from ovirt_rdma.host.system.commands import Runner, run_command
 from ovirt_rdma.host.system.tree import FileTree, seconds_after_boot
 from ovirt_rdma.storage import rdma_cm_probe
@@ -90,8 +91,8 @@ def rules_with_paths(policy: Policy) -> dict[tuple[str, ...], NfsRule]:
 
 
 def _is_plain(address: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return str(ipaddress.IPv4Address(address)) == address
+    with contextlib.suppress(Refused):
+        return path_address(address) == address
     return False
 
 
@@ -195,7 +196,7 @@ class MovePaths(Task):
             return Result(self.off, tuple(left))
         end = self._clock() + RUN_S
         try:
-            with LinkEvents() as events:
+            with contextlib.closing(LinkEvents()) as events:
                 while True:
                     self._look(turn)
                     ends = self._clock() >= end and self._proof is None

@@ -22,9 +22,8 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Callable, NamedTuple, NoReturn, Optional, Union
 
 from ovirt_rdma.host.collect.collector import HostReader
@@ -36,6 +35,7 @@ from ovirt_rdma.host.paths import PATHS_LEVER, under
 from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.system.files import write_public
 from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.host.system.signals import default_signals
 from ovirt_rdma.storage.paths.server import FOREIGN, TRUNKING, Key, Link
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
@@ -125,9 +125,7 @@ def _write_and_end(folder: int, address: str, parent: int) -> NoReturn:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(code)
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
+        default_signals()
         os.setsid()
         descriptor = os.open(_DSTADDR, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
         os.write(descriptor, address.encode("ascii"))
@@ -139,28 +137,25 @@ def _write_and_end(folder: int, address: str, parent: int) -> NoReturn:
 
 
 class Lever:
-    """Makes connecting to ``address`` fail while a block of ``with`` runs."""
+    """Makes connecting to ``address`` fail while it is pulled."""
 
     def __init__(self, root: str, address: str, link: Link, run: Runner) -> None:
         self._root, self._address, self._link, self._run = root, address, link, run
         self._turn = 0
 
-    def __enter__(self) -> Lever:
+    @contextlib.contextmanager
+    def pulled(self) -> Iterator[Lever]:
+        """Pull it for a block of ``with``; what fails in between undoes it too."""
         marker = under(self._root, PATHS_LEVER)
         before = read_file(marker).decode() if marker.exists() else ""
         write_public(marker, f"{before}{self._address} {self._link.netdev}\n")
-        with contextlib.suppress(CommandFailed):
-            self._run(["ip", "route", "add", *_route(self._address)])
-        self.again()
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        undo_levers(self._root, self._run)
+        try:
+            with contextlib.suppress(CommandFailed):
+                self._run(["ip", "route", "add", *_route(self._address)])
+            self.again()
+            yield self
+        finally:
+            undo_levers(self._root, self._run)
 
     def again(self) -> None:
         """End the attempts that are under way now."""
@@ -258,7 +253,11 @@ def move(
                 writes.pop(key).close()
         if len(done) < len(writes):
             with contextlib.ExitStack() as stack:
-                pulled = [stack.enter_context(x) for x in {*levers.values()} if x]
+                pulled = [
+                    stack.enter_context(one.pulled())
+                    for one in {*levers.values()}
+                    if one
+                ]
                 begun = again = clock()
                 while len(done) < len(writes) and clock() - begun < LEVER_S:
                     if clock() - again >= _AGAIN_S:
@@ -320,8 +319,8 @@ def prove_address(mount: NfsMount, address: str) -> str:
     connection to the address, and shows that client's address (fs/nfs/nfs4client.c,
     nfs41_walk_client_list and nfs4_add_trunk).
 
-    For a process of its own, which gets a mount namespace of its own: a kill leaves
-    nothing. Raises OSError.
+    For a process of its own, with mounts that the host does not see
+    (:func:`_own_mounts`). Raises OSError.
     """
     export, version = Export.maybe(mount.source), mount.version or ""
     if export is None:
@@ -492,9 +491,7 @@ _OK = "ok"
 
 def _prove_and_end(work: Callable[[], str], writer: int) -> NoReturn:
     try:
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
+        default_signals()
         os.setsid()
         try:
             said = work() or _OK

@@ -7,7 +7,6 @@ import contextlib
 import json
 import socket
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import NamedTuple, Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
@@ -135,7 +134,7 @@ def shares(
 
 class LinkEvents:
     """Tells when a netdev has changed: the descriptors ``files`` can be read then.
-    Empty where the kernel gives no such socket. For ``with``.
+    Empty where the kernel gives no such socket.
     """
 
     def __init__(self) -> None:
@@ -145,15 +144,8 @@ class LinkEvents:
             self._socket = socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE)
             self._socket.bind((0, _RTMGRP_LINK))
 
-    def __enter__(self) -> LinkEvents:
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def close(self) -> None:
+        """Close the socket."""
         if self._socket is not None:
             self._socket.close()
 

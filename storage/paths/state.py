@@ -22,8 +22,8 @@ UP, DOWN, UNPROVEN = STATES = ("up", "down", "unproven")
 # The worst first.
 WORST_FIRST = (DOWN, UNPROVEN, UP)
 
-# Seconds after which the file says nothing any more: the mover writes each second, and
-# a run of it, which proves addresses, may take longer.
+# Seconds after which the file says nothing any more: the mover writes every 5 s, and a
+# look at which it moves connections may take 10.
 _FRESH_S = 30.0
 
 

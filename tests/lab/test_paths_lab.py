@@ -88,24 +88,22 @@ def test_a_cable_is_pulled_at_each_end(infiniband: TwoPaths, kernel: str) -> Non
 
 @FAULTS
 @BOTH
-@pytest.mark.parametrize("version", ["3", "4.1", "4.2"])
-def test_each_cable_with_each_version(roce: TwoPaths, version: str) -> None:
-    with roce.mounted(version), roce.writers() as result:
+@pytest.mark.parametrize(
+    ("fabric", "version"),
+    [
+        *(("roce", version) for version in ("3", "4.1", "4.2")),
+        *(("infiniband", version) for version in ("3", "4.2")),
+    ],
+)
+def test_each_cable_with_each_version(
+    request: pytest.FixtureRequest, fabric: str, version: str
+) -> None:
+    paths: TwoPaths = request.getfixturevalue(fabric)
+    with paths.mounted(version), paths.writers() as result:
         for end in ENDS:
             for path in (0, 1):
-                _pulled(roce, end, path)
-    _sound(roce, result)
-
-
-@FAULTS
-@BOTH
-@pytest.mark.parametrize("version", ["3", "4.2"])
-def test_infiniband(infiniband: TwoPaths, version: str) -> None:
-    with infiniband.mounted(version), infiniband.writers() as result:
-        for end in ENDS:
-            for path in (0, 1):
-                _pulled(infiniband, end, path)
-    _sound(infiniband, result)
+                _pulled(paths, end, path)
+    _sound(paths, result)
 
 
 @FAULTS

@@ -29,8 +29,8 @@ WITH_LINK = Link("eth0", "rxe0/1")
 
 
 class Kernel:
-    """Routes and neighbours, as ``ip`` (iproute2 6.1) shows and changes them; the
-    call number ``fails`` does not come back.
+    """Routes and neighbours, as ``ip`` (iproute2 6.1) shows and changes them; from
+    the call number ``dies_at`` on none comes back, as after a kill.
     """
 
     def __init__(self, neighbour: str = "REACHABLE") -> None:
@@ -41,7 +41,7 @@ class Kernel:
 
     def run(self, argv: Sequence[str]) -> str:
         self.calls.append(list(argv))
-        if len(self.calls) == self.dies_at:
+        if 0 < self.dies_at <= len(self.calls):
             raise KeyboardInterrupt
         words = list(argv[1:])
         what = words[:2]
@@ -220,7 +220,7 @@ def test_after_a_kill_at_each_call_all_is_undone(root: Path, dstaddr: Path, call
     kernel.dies_at = call
     lever = Lever(str(root), A1, WITH_LINK, kernel.run)
     try:
-        with lever:
+        with lever.pulled():
             lever.again()
     except KeyboardInterrupt:
         pass
@@ -273,7 +273,7 @@ def test_with_the_real_ip(root: Path, real_ip: Runner, more: str):
     if more:
         real_ip(more.split())
     before = real_ip(["ip", "route"])
-    with Lever(str(root), A1, WITH_LINK, real_ip):
+    with Lever(str(root), A1, WITH_LINK, real_ip).pulled():
         with pytest.raises(CommandFailed, match="No route to host"):
             real_ip(["ip", "route", "get", A1])
         assert "02:00:00:00:00:01" in real_ip(["ip", "neigh"])
@@ -297,7 +297,8 @@ def test_with_the_real_ip(root: Path, real_ip: Runner, more: str):
 def test_a_route_and_a_neighbour_of_others_stay(root: Path):
     kernel = Kernel("PERMANENT")
     kernel.routes.add(f"unreachable {A1}/32")
-    with Lever(str(root), A1, WITH_LINK._replace(is_ethernet=False), kernel.run):
+    with_it = WITH_LINK._replace(is_ethernet=False)
+    with Lever(str(root), A1, with_it, kernel.run).pulled():
         pass
     assert kernel.routes == {f"unreachable {A1}/32"}
     assert "52:54" in kernel.neighbours[A1]
@@ -311,7 +312,7 @@ def test_what_cannot_be_undone_is_said_and_tried_again(root: Path):
             raise CommandFailed("RTNETLINK answers: Operation not permitted", 2)
         return kernel.run(argv)
 
-    with Lever(str(root), A1, WITH_LINK, stubborn):
+    with Lever(str(root), A1, WITH_LINK, stubborn).pulled():
         pass
     (left,) = undo_levers(root, stubborn)
     assert left == (
@@ -530,7 +531,7 @@ def test_a_route_is_said_to_be_left_also_without_its_netdev(root: Path):
             raise CommandFailed('Cannot find device "eth0"', 1)
         return kernel.run(argv)
 
-    with Lever(str(root), A1, WITH_LINK, gone):
+    with Lever(str(root), A1, WITH_LINK, gone).pulled():
         pass
     (left,) = undo_levers(root, gone)
     assert "still unreachable" in left
