@@ -34,12 +34,13 @@ DEFAULT = InfiniBand()
 # Those of InfiniBand, those that mount.nfs would load, and those of an NFS server.
 _MODULES = (*InfiniBand.modules, "rpcrdma", "nfsv3", "nfsv4", *NfsServer.modules)
 # Outside the first network namespace nfsd cannot record clients itself, and without a
-# record it does not allow its grace period to be ended.
+# record it does not allow its grace period to be ended. The machine's own nfs.conf(5),
+# if it has one, names another folder.
 _TRACK_CLIENTS = """
 set -e
 mkdir /var/lib/nfs/rpc_pipefs /var/lib/nfs/nfsdcld
 mount -t rpc_pipefs sunrpc /var/lib/nfs/rpc_pipefs
-nfsdcld
+nfsdcld -p /var/lib/nfs/rpc_pipefs
 """
 # A guest's own disk may have them from an earlier boot.
 _NAME_THEM = "grep -qw server /etc/hosts || cat >> /etc/hosts"

@@ -8,10 +8,11 @@ some of the places that free the lock wake it (net/sunrpc/xprt.c, xprt_clear_loc
 each write is a process that is killed and started again, often, to find the lock
 free; and the *lever* makes the attempts fail at once, after which the kernel
 leaves the lock for 3 s (net/sunrpc/clnt.c, call_connect_status): a route
-``unreachable`` to the old address and, for RoCE with a link, a false neighbour, which
-ends an RDMA connect that is under way (drivers/infiniband/core/cma.c,
-cma_netevent_callback). It is removed again in any case, and after a kill by
-:func:`undo_levers`.
+``unreachable`` to the old address, and false neighbours. One, of an address that nobody
+has, lets an address resolution that is under way look at the route now and not after
+5 s (drivers/infiniband/core/addr.c, netevent_callback); for RoCE with a link, one of
+the old address ends an RDMA connect that is beyond it (cma.c, cma_netevent_callback).
+All is removed again in any case, and after a kill by :func:`undo_levers`.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ _AGAIN_S = 1.0
 # MAC addresses that no adapter has (locally administered).
 _PROTOCOL = "186"
 _FALSE_MAC = "02:00:00:00:00:0{}"
+# An address of documentation (RFC 5737), to which nobody has a neighbour.
+_NOBODY = "192.0.2.186"
+# InfiniBand's hardware addresses are longer (20 bytes, include/linux/if_infiniband.h).
+_LONGER = ":00" * 14
 # A neighbour whose hardware address is known: the attempt is beyond its resolution.
 _RESOLVED = {"REACHABLE", "STALE", "DELAY", "PROBE"}
 
@@ -141,7 +146,7 @@ class Lever:
 
     def __init__(self, root: str, address: str, link: Link, run: Runner) -> None:
         self._root, self._address, self._link, self._run = root, address, link, run
-        self._turn = 0
+        self._turn, self._is_false = 0, False
 
     @contextlib.contextmanager
     def pulled(self) -> Iterator[Lever]:
@@ -159,18 +164,29 @@ class Lever:
 
     def again(self) -> None:
         """End the attempts that are under way now."""
+        self._turn = self._turn % 9 + 1
+        with contextlib.suppress(CommandFailed):
+            self._be_false(_NOBODY)
         if self._link.problem or not self._link.is_ethernet:
             # Without a link an attempt is in its resolution: a false neighbour would
             # let it continue to nobody.
             return
-        place = [self._address, "dev", self._link.netdev]
         with contextlib.suppress(CommandFailed):
-            shown = self._run(["ip", "-4", "neigh", "show", *place])
-            if self._turn or _RESOLVED & set(shown.split()):
-                self._turn = self._turn % 9 + 1
-                mac = _FALSE_MAC.format(self._turn)
-                to = [*place[:1], "lladdr", mac, *place[1:], "nud", "permanent"]
-                self._run(["ip", "neigh", "replace", *to])
+            shown = self._run(_neighbour("show", self._address, self._link.netdev))
+            if self._is_false or _RESOLVED & set(shown.split()):
+                self._is_false = True
+                self._be_false(self._address)
+
+    def _be_false(self, address: str) -> None:
+        # Another one each time: only what changes is an event.
+        mac = _FALSE_MAC.format(self._turn)
+        mac += "" if self._link.is_ethernet else _LONGER
+        place = _neighbour("replace", address, self._link.netdev)
+        self._run([*place, "lladdr", mac, "nud", "permanent"])
+
+
+def _neighbour(verb: str, address: str, netdev: str) -> list[str]:
+    return ["ip", "-4", "neigh", verb, address, "dev", netdev]
 
 
 def _route(address: str) -> list[str]:
@@ -188,29 +204,33 @@ def undo_levers(root: Union[str, Path], run: Runner = run_command) -> list[str]:
     left = []
     for line in dict.fromkeys(read_file(marker).decode().splitlines()):
         address, _, netdev = line.partition(" ")
-        place = [address, "dev", netdev]
         with contextlib.suppress(CommandFailed):
             run(["ip", "route", "del", *_route(address)])
-        with contextlib.suppress(CommandFailed):
-            if _FALSE_MAC[:-2] in run(["ip", "-4", "neigh", "show", *place]):
-                run(["ip", "neigh", "del", *place])
-        routes, neighbours = "", ""
+        routes = ""
         try:
             routes = run(["ip", "route", "show", "type", *_route(address)])
-            neighbours = run(["ip", "-4", "neigh", "show", *place])
         except CommandFailed as error:
-            # A netdev that is gone has no neighbours.
-            if error.returncode is None:
-                left.append(f"a route to {address} may be left: {error}")
+            left.append(f"a route to {address} may be left: {error}")
         if routes.strip():
             command = " ".join(["ip", "route", "del", *_route(address)])
             left.append(f"{address} is still unreachable; fix: {command}")
-        if _FALSE_MAC[:-2] in neighbours:
-            command = f"ip neigh del {' '.join(place)}"
-            left.append(f"{address} has a false neighbour; fix: {command}")
+        for neighbour in (address, _NOBODY):
+            left += _undo_neighbour(neighbour, netdev, run)
     if not left:
         marker.unlink()
     return left
+
+
+def _undo_neighbour(address: str, netdev: str, run: Runner) -> list[str]:
+    shown, delete = "", _neighbour("del", address, netdev)
+    with contextlib.suppress(CommandFailed):  # a netdev that is gone has no neighbours
+        shown = run(_neighbour("show", address, netdev))
+        if _FALSE_MAC[:-2] in shown:
+            run(delete)
+            shown = ""
+    if _FALSE_MAC[:-2] in shown:
+        return [f"{address} has a false neighbour; fix: {' '.join(delete)}"]
+    return []
 
 
 class Target(NamedTuple):

@@ -125,33 +125,33 @@ def test_many_cycles(infiniband: TwoPaths, version: str) -> None:
 
 @FAULTS
 @BOTH
-def test_a_cable_that_flaps(roce: TwoPaths) -> None:
-    with roce.mounted(), roce.writers() as result:
+def test_a_cable_that_flaps(infiniband: TwoPaths) -> None:
+    with infiniband.mounted(), infiniband.writers() as result:
         for _ in range(10):
-            roce.cables.pull(CLIENT, 0)
+            infiniband.cables.pull(CLIENT, 0)
             time.sleep(3)
-            roce.cables.plug(CLIENT, 0)
+            infiniband.cables.plug(CLIENT, 0)
             time.sleep(3)
-        moves = roce.state()["moves"]
-    _sound(roce, result)
+        moves = infiniband.state()["moves"]
+    _sound(infiniband, result)
     # It comes home later each time.
     assert moves <= 10
 
 
 @FAULTS
 @BOTH
-def test_both_cables_out_and_one_back(roce: TwoPaths) -> None:
-    with roce.mounted():
-        with roce.writers() as result:
+def test_both_cables_out_and_one_back(infiniband: TwoPaths) -> None:
+    with infiniband.mounted():
+        with infiniband.writers() as result:
             for path in (0, 1):
-                roce.cables.pull(CLIENT, path)
-            state = roce.waits_for(
+                infiniband.cables.pull(CLIENT, path)
+            state = infiniband.waits_for(
                 lambda state: all(path["state"] == "down" for path in state["paths"])
             )
             assert all(path["fix"] for path in state["paths"])
-            roce.cables.plug(CLIENT, 1)
-            roce.waits_for(moved)
-        _sound(roce, result)
+            infiniband.cables.plug(CLIENT, 1)
+            infiniband.waits_for(moved)
+        _sound(infiniband, result)
 
 
 @FAULTS
@@ -204,29 +204,31 @@ def test_another_machine_takes_the_address(
 
 @FAULTS
 @BOTH
-def test_what_an_administrator_does_meanwhile(roce: TwoPaths) -> None:
-    with roce.mounted():
-        with roce.writers() as result:
-            roce.cables.pull(CLIENT, 0)
-            roce.waits_for(moved)
+def test_what_an_administrator_does_meanwhile(infiniband: TwoPaths) -> None:
+    with infiniband.mounted():
+        with infiniband.writers() as result:
+            infiniband.cables.pull(CLIENT, 0)
+            infiniband.waits_for(moved)
             # The policy has no paths any more: what was moved stays where it works.
-            roce.load_policy(paths=False)
+            infiniband.load_policy(paths=False)
             deadline = time.monotonic() + 120
-            while roce.state() and time.monotonic() < deadline:
+            while infiniband.state() and time.monotonic() < deadline:
                 time.sleep(0.5)
-            assert roce.state() == {}
-            where = roce.said("cat /sys/kernel/sunrpc/xprt-switches/*/*-rdma/dstaddr")
-            assert set(where.split()) == {roce.addresses[1]}
-            roce.load_policy()
-            roce.waits_for(moved)
-        _sound(roce, result)
+            assert infiniband.state() == {}
+            where = infiniband.said(
+                "cat /sys/kernel/sunrpc/xprt-switches/*/*-rdma/dstaddr"
+            )
+            assert set(where.split()) == {infiniband.addresses[1]}
+            infiniband.load_policy()
+            infiniband.waits_for(moved)
+        _sound(infiniband, result)
         # Unmounted while it is away.
-        roce.unmount()
+        infiniband.unmount()
         deadline = time.monotonic() + 60
-        while roce.state() and time.monotonic() < deadline:
+        while infiniband.state() and time.monotonic() < deadline:
             time.sleep(0.5)
-        assert roce.state() == {}
-        assert "Traceback" not in roce.log()
+        assert infiniband.state() == {}
+        assert "Traceback" not in infiniband.log()
 
 
 @FAULTS
@@ -272,32 +274,32 @@ def test_a_host_that_sleeps(roce: TwoPaths) -> None:
 @BOTH
 @pytest.mark.parametrize("after", [0.5, 2, 3, 4, 5, 6, 8])
 def test_the_daemon_is_killed_in_the_middle_of_a_move(
-    roce: TwoPaths, after: float
+    infiniband: TwoPaths, after: float
 ) -> None:
     """Nothing is left, and the next daemon continues."""
-    with roce.mounted():
-        with roce.writers() as result:
-            roce.cables.pull(SERVER, 0)
+    with infiniband.mounted():
+        with infiniband.writers() as result:
+            infiniband.cables.pull(SERVER, 0)
             time.sleep(after)
-            roce.said("pkill -KILL -f 'host unit daemon$'; true")
+            infiniband.said("pkill -KILL -f 'host unit daemon$'; true")
             # What systemd runs then (ExecStopPost).
-            roce.said("ovirt-rdma-host unit daemon-ended")
-            assert roce.left_over() == ""
-            with roce.daemon():
-                roce.waits_for(moved)
-                roce.cables.plug(SERVER, 0)
-                roce.waits_for(whole)
-        _sound(roce, result)
+            infiniband.said("ovirt-rdma-host unit daemon-ended")
+            assert infiniband.left_over() == ""
+            with infiniband.daemon():
+                infiniband.waits_for(moved)
+                infiniband.cables.plug(SERVER, 0)
+                infiniband.waits_for(whole)
+        _sound(infiniband, result)
 
 
 @FAULTS
 @BOTH
-def test_a_daemon_that_is_stopped_moves_when_it_continues(roce: TwoPaths) -> None:
-    with roce.mounted():
-        with roce.writers() as result:
-            roce.said("pkill -STOP -f 'host unit daemon$'")
-            roce.cables.pull(CLIENT, 0)
+def test_a_daemon_that_is_stopped_moves_when_it_continues(infiniband: TwoPaths) -> None:
+    with infiniband.mounted():
+        with infiniband.writers() as result:
+            infiniband.said("pkill -STOP -f 'host unit daemon$'")
+            infiniband.cables.pull(CLIENT, 0)
             time.sleep(5)
-            roce.said("pkill -CONT -f 'host unit daemon$'")
-            roce.waits_for(moved)
-        _sound(roce, result)
+            infiniband.said("pkill -CONT -f 'host unit daemon$'")
+            infiniband.waits_for(moved)
+        _sound(infiniband, result)

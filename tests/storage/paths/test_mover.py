@@ -252,7 +252,8 @@ def test_what_a_kill_left_is_undone_first(host: Host):
     runner = host.root.runner
     runner.answer(f"ip route del unreachable {A1}/32 table local proto 186", "")
     runner.answer(f"ip route show type unreachable {A1}/32 table local proto 186", "")
-    runner.answer(f"ip -4 neigh show {A1} dev eth0", "")
+    for address in (A1, "192.0.2.186"):
+        runner.answer(f"ip -4 neigh show {address} dev eth0", "")
     host.run()
     assert not marker.exists()
     route = f"unreachable {A1}/32 table local proto 186"
