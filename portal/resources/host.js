@@ -11,10 +11,10 @@
 const NAME = "ovirt-rdma";
 const PLACE = "rdma";
 const PAGE = "plugin/ovirt-rdma/page.html";
-// The tab of each kind of object, and which objects have one.
+// The tab of each kind of object, and links to one: a tab of it, and its name.
 const TABS = [
-  { entity: "Storage", token: "storage-rdma", view: "domain", event: "StorageSelectionChange" },
-  { entity: "Host", token: "host-rdma", view: "host", event: "HostSelectionChange" },
+  { entity: "Storage", token: "storage-rdma", view: "domain", event: "StorageSelectionChange", link: /^#storage-[^;]*;(?:.*;)?name=([^;]+)/ },
+  { entity: "Host", token: "host-rdma", view: "host", event: "HostSelectionChange", link: /^#hosts?-[^;]*;(?:.*;)?name=([^;]+)/ },
 ];
 // Storage types of EntityObject.java:65-70 that can be mounted over NFS.
 const NFS = ["nfs", "posixfs"];
@@ -24,10 +24,20 @@ const POLL_MS = 200;
 const portal = window.parent;
 const api = typeof portal.pluginApi === "function" ? portal.pluginApi(NAME) : null;
 // The user has reloaded the portal here, or follows a link.
-const begunHere = new RegExp(`^#${PLACE}(;|$)`).test(portal.location.hash);
+const begun = portal.location.hash;
+const begunHere = new RegExp(`^#${PLACE}(;|$)`).test(begun);
 
 /** @param {string} name */
 const has = (name) => typeof api[name] === "function";
+
+/** @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
 
 function addPlace() {
   if (!has("addPrimaryMenuPlace")) return;
@@ -58,7 +68,12 @@ if (api && has("register") && has("ready")) {
     UiInit() {
       if (has("addDetailPlace")) {
         for (const tab of TABS) {
-          api.addDetailPlace(tab.entity, "RDMA", tab.token, `${PAGE}?view=${tab.view}`);
+          const query = new URLSearchParams({ view: tab.view });
+          // What a link selects is selected before a plugin is in use, which gets no
+          // event of it then (PluginEventHandler.java:60-68, PluginManager.java:221-226).
+          const name = (begun.match(tab.link) || [])[1];
+          if (name) query.set("name", decoded(name));
+          api.addDetailPlace(tab.entity, "RDMA", tab.token, `${PAGE}?${query}`);
         }
       }
       addPlace();

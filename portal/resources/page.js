@@ -2,7 +2,7 @@
 // @ts-check
 /**
  * Shows the data of one view: all, a domain, or a host. The frame's address names it:
- * page.html?view=domain&id=ID.
+ * page.html?view=domain&id=ID, or name=NAME where the portal has only that.
  *
  * All texts come from hosts and the engine, so they only ever become text nodes; the
  * page's policy (require-trusted-types-for) refuses anything else. The token of the
@@ -362,9 +362,10 @@ function show(data, since) {
   stale = !(age < STALE_MS);
   const again = make("button", { type: "button", className: "btn btn-default btn-xs" }, "Read again");
   again.addEventListener("click", () => refresh(true));
-  const id = query.get("id");
-  const domain = view === "domain" ? data.domains.find((one) => one.id === id) : undefined;
-  const host = view === "host" ? data.hosts.find((one) => one.id === id) : undefined;
+  const [id, name] = [query.get("id"), query.get("name")];
+  const isIt = (/** @type {{id: string, name: string}} */ one) => (id ? one.id === id : one.name === name);
+  const domain = view === "domain" ? data.domains.find(isIt) : undefined;
+  const host = view === "host" ? data.hosts.find(isIt) : undefined;
   const title = make("h1", {}, "RDMA storage", ...(domain || host ? [": ", named((domain || host || { name: "" }).name)] : []));
   const head = [
     title,
@@ -380,7 +381,7 @@ function show(data, since) {
     ];
   } else if (domain) parts = ofDomain(data, domain);
   else if (host) parts = ofHost(data, host);
-  else if (!id) parts = [make("p", {}, "Select one in the list.")];
+  else if (!id && !name) parts = [make("p", {}, "Select one in the list.")];
   else {
     const which = view === "domain" ? "The data have no such domain: it is not mounted over NFS, or newer than they are." : "The data have no such host: it is newer than they are.";
     parts = [make("p", {}, which)];

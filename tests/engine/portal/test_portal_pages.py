@@ -131,6 +131,29 @@ def test_a_portal_that_is_reloaded_at_our_place_shows_it(portal):
     assert page.value_of("played.currentPlace") == "rdma"
 
 
+@pytest.mark.parametrize(
+    ("link", "token"),
+    [
+        ("#storage-general;name=data1", "storage-rdma"),
+        ("#storage-rdma;x=1;name=data1", "storage-rdma"),
+        ("#hosts-general;name=host01", "host-rdma"),
+        ("#host-rdma;name=host01", "host-rdma"),
+    ],
+)
+def test_a_link_to_one_object_is_followed(portal, link, token):
+    """As a reload at one: the portal selects it before there is a plugin."""
+    page = portal(link)
+    page.until(f"'{token}' in played.tabs")
+    page.value_of(f"location.hash = '#{token}'")
+    assert f"RDMA storage: {link.rpartition('=')[2]}" in text_of(page)
+    other, entity = (
+        (host(portal, "host03"), "Host")
+        if token == "host-rdma"
+        else (domain(portal, "data2"), "Storage")
+    )
+    assert f"RDMA storage: {other['name']}" in select(page, entity, **other)
+
+
 @pytest.mark.parametrize("name", ["fc", "iscsi"])
 def test_a_domain_that_is_not_nfs_has_no_tab(portal, name):
     page = portal()

@@ -159,7 +159,7 @@ played.show = (token) => {
 // place is that of the address; an unknown one leads to the default place.
 played.begin = () => {
   const token = location.hash.slice(1).split(";")[0];
-  const known = ["vms", "hosts", "storage"].includes(token) || token in played.places || token in played.tabs;
+  const known = ["vms", "hosts", "storage", "hosts-general", "storage-general"].includes(token) || token in played.places || token in played.tabs;
   played.show(token && known ? token : played.defaultPlace);
   // PluginEventHandler.java:44-51
   if (played.state === "IN_USE") invoke("UserLogin", "admin", "1");
