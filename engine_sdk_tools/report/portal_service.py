@@ -7,9 +7,9 @@ anything else: docs/decisions/014-portal.md.
 
 The token of the portal's user goes to the engine's API and nowhere else. An
 administrator of any kind may read all (QueriesCommandBase.java:155-171); others get 400
-from the API, and 403 from here. A 401 has no WWW-Authenticate, with which a browser
-would ask for a password. Times are the server's, so that the age of the data does not
-depend on the browser's clock.
+from the API, at least for its jobs, and 403 from here. A 401 has no WWW-Authenticate,
+with which a browser would ask for a password. Times are the server's, so that the age
+of the data does not depend on the browser's clock.
 """
 
 from __future__ import annotations
@@ -158,11 +158,11 @@ def answer(
             if run["status"] == "started":
                 path = f"jobs/{quote(run['id'], safe='')}/steps"
                 steps = get(path, "step")[:_MOST_STEPS]
-                run["steps"] = len(steps)
                 run["ended"] = sum(_text(one, "status") != "started" for one in steps)
                 run["last"] = _text(steps[-1], "description") if steps else ""
     except Refused as refused:
-        if refused.status == 401:
+        # Also who is no administrator may list hosts (UserRole on the whole system).
+        if refused.status in (401, 403):
             raise
         document["runs"], document["runs_problem"] = None, str(refused)
     return document

@@ -10,7 +10,7 @@
  *
  * @typedef {[string, string, string?, string?]} Cell verdict, text, sentence, fix
  * @typedef {{verdict: string, hosts: string[], sentence: string, fix: string, domains: string, also: Finding[]}} Finding
- * @typedef {{id: string, description: string, status: string, started_at: string, steps?: number, ended?: number, last?: string}} Run
+ * @typedef {{id: string, description: string, status: string, started_at: string, ended?: number, last?: string}} Run
  * @typedef {{id: string, name: string, cluster: string, status: string | null, worst: string, problem: string, fix: string, row: number, commands: string[]}} Host
  * @typedef {{id: string, name: string, data_center: string, status: string | null, export: string, nfs_version: string | null, engine_asks: string, used: Record<string, number>, commands: string[]}} Domain
  * @typedef {{made_at: string, now: string, version: string, sentence: string, checks: string[], domains: Domain[], hosts: Host[], cells: Cell[], rows: number[][], findings: Finding[], findings_left: number, notes: string[], runs: Run[] | null, runs_problem?: string}} Data
@@ -229,7 +229,7 @@ function runs(data) {
   else if (!data.runs.length) parts.push(make("p", {}, "No run is under way, and none ended lately."));
   else {
     const rows = data.runs.map((run) => {
-      const steps = run.status === "started" ? `${counted(run.ended || 0, "step")} of ${run.steps || 0} ended. Last: ${run.last || "-"}` : "";
+      const steps = run.status === "started" ? `${counted(run.ended || 0, "step")} ended. Last begun: ${run.last || "-"}` : "";
       return make("tr", {}, make("th", { scope: "row" }, named(run.description)), make("td", {}, run.status), make("td", {}, named(steps)), make("td", {}, at(run.started_at)));
     });
     parts.push(table("Runs of ovirt-rdma among the engine's tasks", ["Run", "State", "Progress", "Started"], rows));

@@ -272,7 +272,7 @@ def test_a_run_under_way(portal):
     jobs.end_step(world, job, step, True)
     text = reveal(portal())
     assert "convert to RDMA: data1" in text
-    assert f"1 step of 2 ended. Last: {MARKUP}: maintenance" in text
+    assert f"1 step ended. Last begun: {MARKUP}: maintenance" in text
 
 
 def test_runs_that_cannot_be_read(portal):

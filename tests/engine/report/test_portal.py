@@ -172,11 +172,13 @@ def test_an_administrator_of_any_kind_sees_all(engine, tmp_path, role):
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_who_may_not_see_hosts_gets_nothing(engine, tmp_path):
-    engine.fail_next("GET", "^/hosts$", Status(400, "insufficient permissions"))
+@pytest.mark.parametrize("what", ["hosts", "jobs"])
+def test_who_is_no_administrator_gets_nothing(engine, tmp_path, what):
+    """With UserRole on the whole system, the engine lists hosts, but no jobs (4.5.8)."""
+    engine.fail_next("GET", f"^/{what}$", Status(400, "insufficient permissions"))
     answer = get(tmp_path, token_of(engine))
     assert answer.status == 403
-    assert answer.document == {"sentence": "The engine does not let you see hosts."}
+    assert answer.document == {"sentence": f"The engine does not let you see {what}."}
 
 
 def test_what_the_engine_does_not_list_is_not_there(engine, tmp_path):
@@ -226,7 +228,6 @@ def test_a_run_under_way_is_shown_with_its_progress(engine, tmp_path):
         "id": job.id,
         "description": "convert to RDMA: data1 (by root@engine)",
         "status": "started",
-        "steps": 2,
         "ended": 1,
         "last": "host02: maint\\u202eenance",
     }
