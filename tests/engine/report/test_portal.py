@@ -174,7 +174,7 @@ def test_an_administrator_of_any_kind_sees_all(engine, tmp_path, role):
 
 @pytest.mark.parametrize("what", ["hosts", "jobs"])
 def test_who_is_no_administrator_gets_nothing(engine, tmp_path, what):
-    """With UserRole on the whole system, the engine lists hosts, but no jobs (4.5.8)."""
+    """With UserRole on the whole system, the engine lists hosts, and no jobs."""
     engine.fail_next("GET", f"^/{what}$", Status(400, "insufficient permissions"))
     answer = get(tmp_path, token_of(engine))
     assert answer.status == 403

@@ -143,12 +143,10 @@ def test_one_that_connects_is_freed_by_the_lever(
 
     def unreachable() -> bool:
         # An attempt in its resolution looks at the route again.
-        mac = kernel.neighbours.get(NOBODY, "").split()[1:2]
-        if kernel.routes and mac == [
-            FALSE if link.is_ethernet else f"{FALSE}{':00' * 14}"
-        ]:
-            if not false or "02:00" in kernel.neighbours[A1]:
-                seen.append("02:00" in kernel.neighbours[A1])
+        mac = FALSE if link.is_ethernet else f"{FALSE}{':00' * 14}"
+        is_pulled = kernel.routes and mac in kernel.neighbours.get(NOBODY, "").split()
+        if is_pulled and (not false or "02:00" in kernel.neighbours[A1]):
+            seen.append("02:00" in kernel.neighbours[A1])
         return bool(seen)
 
     thread = _free(kernel, dstaddr, unreachable)
