@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Install ovirt-rdma in a guest as the package ``ovirt-rdma-host`` does.
+"""Install ovirt-rdma in a guest as the package ``ovirt-rdma-host`` does, and
+``ovirt-rdma-portal``.
 
 Command, systemd units, udev rules, tmpfiles.d, VDSM hooks and the launcher have the
 paths of the package (``make install-host-files``). Nothing is enabled or started.
@@ -47,22 +48,23 @@ fi
 """
 
 
-def install(guest: Guest) -> None:
+def install(guest: Guest, portal: bool = False) -> None:
     """Install the checkout's current files in ``guest``; a second call is an update.
 
     User vdsm and group kvm (36) exist afterwards. Raises CommandFailed, and LabProblem
     if the files cannot be collected.
     """
-    guest.run(_SET_UP, input=_archive(), check=True)
+    guest.run(_SET_UP, input=_archive(portal), check=True)
 
 
-def _archive() -> bytes:
+def _archive(portal: bool) -> bytes:
     archive = GuestArchive()
-    for room in _ROOMS:
+    for room in (*_ROOMS, "engine_sdk_tools") if portal else _ROOMS:
         archive.add_modules(_CHECKOUT / room, f"{LIBRARY}/{room}")
     archive.add(_PROGRAM.encode(), COMMAND, 0o755)
     with tempfile.TemporaryDirectory() as folder:
         command = ["make", "-s", "-C", str(_CHECKOUT), "install-host-files"]
+        command += ["install-portal-files"] if portal else []
         done = subprocess.run(
             [*command, f"DESTDIR={folder}"], capture_output=True, text=True, check=False
         )

@@ -35,6 +35,7 @@ GUEST_PACKAGES = (
     "nfs-kernel-server",
     "procps",
     "python3",  # runs the command agent
+    "python3-pycurl",  # the portal's service
     "python3-pyverbs",
     "python3-yaml",  # of our own package
     "rdma-core",
