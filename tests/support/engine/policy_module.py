@@ -17,6 +17,7 @@ import sys
 import types
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 PLUGINS = Path(__file__).resolve().parents[3] / "host_deploy" / "plugins"
 _OURS = "ansible_collections.ovirt_rdma.host.plugins.module_utils.host_command"
@@ -66,9 +67,10 @@ class AnsibleModule:
 
 def load_action() -> Any:
     """Import the action plugin, which reads on the control machine."""
-    _stand_in("ansible.plugins.action", ActionBase=object)
-    load(PLUGINS / "module_utils" / "host_command.py", _OURS)
-    return load(PLUGINS / "action" / "policy.py", "policy_action")
+    with mock.patch.dict(sys.modules):  # the real Ansible stays importable
+        _stand_in("ansible.plugins.action", ActionBase=object)
+        load(PLUGINS / "module_utils" / "host_command.py", _OURS)
+        return load(PLUGINS / "action" / "policy.py", "policy_action")
 
 
 def _stand_in(name: str, **content: Any) -> None:
